@@ -1,0 +1,172 @@
+"""The parts that are sold, each figure with its source, in one TOML file per kind beside this module.
+
+    names("gpu")                the names of a kind
+    load_gpu("a100-sxm4-80gb")  a part, under its name or an alias, in any case
+
+Files are read when first asked for, and once. Every function raises CatalogError for an unknown name (with the closest
+ones) and for a file that breaks its schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from podsim.errors import CatalogError, unknown_name
+from podsim.hardware.overrides import override_gpu
+from podsim.hardware.parts import Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch, System
+
+if TYPE_CHECKING:
+    from podsim.hardware.catalog.schema import ClusterEntry, Entry, SystemEntry
+
+__all__ = [
+    "KINDS",
+    "aliases",
+    "cluster_entry",
+    "find",
+    "load_cpu",
+    "load_gpu",
+    "load_nic",
+    "load_nvswitch",
+    "load_pcie",
+    "load_ssd",
+    "load_switch",
+    "load_system",
+    "names",
+]
+
+KINDS: dict[str, str] = {
+    "gpu": "gpus.toml",
+    "nvswitch": "nvswitches.toml",
+    "nic": "nics.toml",
+    "switch": "switches.toml",
+    "pcie": "pcie.toml",
+    "cpu": "cpus.toml",
+    "ssd": "ssds.toml",
+    "system": "systems.toml",
+    "cluster": "clusters.toml",
+}
+"""each kind of entry and its file"""
+
+Part = TypeVar("Part", Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch)
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """Names of the entries of a kind, in the order of their file; aliases are left out."""
+    return tuple(_entries(kind))
+
+
+def aliases(kind: str) -> dict[str, str]:
+    """Other names of the entries of a kind, each with the name it stands for."""
+    return {alias: name for name, entry in _entries(kind).items() for alias in entry.aliases}
+
+
+def find(name: str) -> tuple[str, str] | None:
+    """(kind, name) of the entry that a name or an alias stands for, looked for in every kind; None if there is none."""
+    key = name.strip().lower()
+    for kind in KINDS:
+        entry = key if key in _entries(kind) else aliases(kind).get(key)
+        if entry:
+            return kind, entry
+    return None
+
+
+def load_gpu(name: str, overrides: Mapping[str, object] | None = None) -> Gpu:
+    """The accelerator of that name, some fields changed by dotted keys such as {"peaks.bf16": "400 TFLOP/s"}."""
+    gpu = _part("gpu", _resolve("gpu", name), Gpu)
+    return override_gpu(gpu, overrides) if overrides else gpu
+
+
+def load_nvswitch(name: str) -> NvSwitch:
+    """The NVLink crossbar of that name."""
+    return _part("nvswitch", _resolve("nvswitch", name), NvSwitch)
+
+
+def load_nic(name: str) -> Nic:
+    """The network adapter of that name."""
+    return _part("nic", _resolve("nic", name), Nic)
+
+
+def load_switch(name: str) -> Switch:
+    """The network switch of that name."""
+    return _part("switch", _resolve("switch", name), Switch)
+
+
+def load_pcie(name: str) -> Pcie:
+    """The PCI Express generation of that name."""
+    return _part("pcie", _resolve("pcie", name), Pcie)
+
+
+def load_cpu(name: str) -> Cpu:
+    """The processor of that name."""
+    return _part("cpu", _resolve("cpu", name), Cpu)
+
+
+def load_ssd(name: str) -> Ssd:
+    """The drive of that name."""
+    return _part("ssd", _resolve("ssd", name), Ssd)
+
+
+def load_system(name: str) -> System:
+    """The server of that name, with all its parts."""
+    return _system(_resolve("system", name))
+
+
+def cluster_entry(name: str) -> tuple[str, ClusterEntry]:
+    """(name, entry) of a cluster of the catalog, as its file gives it."""
+    key = _resolve("cluster", name)
+    return key, cast("ClusterEntry", _entries("cluster")[key])
+
+
+@cache
+def _entries(kind: str) -> dict[str, Entry]:
+    if kind not in KINDS:
+        raise CatalogError(unknown_name("kind of part", kind, KINDS))
+    from podsim.hardware.catalog.read import parse_catalog
+
+    file = KINDS[kind]
+    return parse_catalog(kind, Path(__file__).with_name(file).read_text(encoding="utf-8"), file)
+
+
+def _resolve(kind: str, name: str) -> str:
+    entries, others = _entries(kind), aliases(kind)
+    key = name.strip().lower()
+    key = others.get(key, key)
+    if key not in entries:
+        raise CatalogError(unknown_name(kind, name, [*entries, *others]))
+    return key
+
+
+def _fields(name: str, entry: Entry) -> dict[str, Any]:
+    """What an entry says, as the arguments of its dataclass."""
+    values = {field: getattr(entry, field) for field in type(entry).model_fields if field != "aliases"}
+    return {**values, "name": name, "source": "; ".join(entry.source)}
+
+
+@cache
+def _part(kind: str, name: str, part: type[Part]) -> Part:
+    values = _fields(name, _entries(kind)[name])
+    if part is Gpu:
+        values["nvlink_bandwidth"] = values["nvlink_bandwidth"] or 0.0
+    return part(**values)
+
+
+@cache
+def _system(name: str) -> System:
+    entry = cast("SystemEntry", _entries("system")[name])
+    values = _fields(name, entry)
+    printed = {key: value for key, value in entry.datasheet if value is not None}
+    values |= {
+        "gpu": load_gpu(entry.gpu),
+        "pcie": load_pcie(entry.pcie),
+        "nvswitch": load_nvswitch(entry.nvswitch) if entry.nvswitch else None,
+        "cpu": load_cpu(entry.cpu) if entry.cpu else None,
+        "nic": load_nic(entry.nic) if entry.nic else None,
+        "storage_nic": load_nic(entry.storage_nic) if entry.storage_nic else None,
+        "ssd": load_ssd(entry.ssd) if entry.ssd else None,
+        "switch": load_switch(entry.switch) if entry.switch else None,
+        "datasheet": printed,
+    }
+    return System(**values)

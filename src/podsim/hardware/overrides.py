@@ -1,0 +1,90 @@
+"""What a user may change of a catalog entry: dotted keys with values as text, such as gpu.memory = "64 GB".
+
+Each key changes one field and nothing that the maker would have changed with it: fewer SMs keep their peaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from podsim.errors import CatalogError, UnitError, unknown_name
+from podsim.hardware.limits import read_count, read_quantity
+from podsim.hardware.parts import Gpu
+from podsim.hardware.precision import PEAKS
+
+__all__ = ["GPU_KEYS", "Reader", "change_gpu", "count", "override_gpu", "quantity", "read_overrides", "words"]
+
+Reader = Callable[[object, str], Any]
+"""reads a value for a key; raises UnitError with the rule"""
+
+
+def quantity(unit: str) -> Reader:
+    """A reader of quantities of one SI unit."""
+    return lambda value, what: read_quantity(value, unit, what=what)
+
+
+def count(low: int, high: int) -> Reader:
+    """A reader of whole numbers from low to high."""
+    return lambda value, what: read_count(value, what=what, low=low, high=high)
+
+
+def words(*allowed: str) -> Reader:
+    """A reader of text: one of the words given, or any text if none are."""
+
+    def read(value: object, what: str) -> str:
+        if not isinstance(value, str) or not value.strip() or (allowed and value not in allowed):
+            raise UnitError(f"{what}: {str(value)[:60]!r} will not do; expected {', '.join(allowed) or 'a text'}")
+        return value
+
+    return read
+
+
+GPU_KEYS: dict[str, Reader] = {
+    "memory": quantity("B"),
+    "memory_bandwidth": quantity("B/s"),
+    "l2": quantity("B"),
+    "power": quantity("W"),
+    "clock": quantity("Hz"),
+    "sms": count(1, 10_000),
+    "nvlinks": count(0, 1_000),
+    "nvlink_bandwidth": quantity("B/s"),
+    "nvlink_latency": quantity("s"),
+    **{f"peaks.{name}": quantity("FLOP/s") for name in PEAKS},
+    **{f"sparse_peaks.{name}": quantity("FLOP/s") for name in PEAKS},
+}
+"""the fields of a GPU that may be changed"""
+
+
+def read_overrides(given: Mapping[str, object], known: Mapping[str, Reader]) -> tuple[dict[str, Any], list[str]]:
+    """(values in SI by key, problems found), for keys of the table `known`."""
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for key, value in given.items():
+        if key not in known:
+            problems.append(unknown_name("key", key, known))
+            continue
+        try:
+            values[key] = known[key](value, key)
+        except UnitError as error:
+            problems.append(str(error))
+    return values, problems
+
+
+def override_gpu(gpu: Gpu, overrides: Mapping[str, object]) -> Gpu:
+    """The GPU with the fields named by dotted keys changed. Raises CatalogError with everything found wrong."""
+    values, problems = read_overrides(overrides, GPU_KEYS)
+    if problems:
+        raise CatalogError("; ".join(problems))
+    return change_gpu(gpu, values)
+
+
+def change_gpu(gpu: Gpu, values: Mapping[str, Any]) -> Gpu:
+    """The GPU with fields changed to values in SI, each noted as given by the user."""
+    fields: dict[str, Any] = {}
+    for key, value in values.items():
+        head, _, rest = key.partition(".")
+        fields[head] = {**fields.get(head, getattr(gpu, head)), rest: value} if rest else value
+    notes = {**gpu.notes, **dict.fromkeys(values, "set by the user")}
+    return replace(gpu, **fields, notes=notes)

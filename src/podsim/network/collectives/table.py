@@ -1,0 +1,213 @@
+"""A collective operation as a table of transfers: who sends which chunk to whom, in which step, to add or to keep.
+
+One row is one transfer of `count` neighbouring chunks from `source` to `destination`: at the end of `step` the
+destination has copied them, or (`reduce`) added them to what it had. Everything sent in a step was there when the step
+began. What is to be achieved is in the chunks: `home` says where a chunk starts (EVERYWHERE: each rank has its own
+part of a sum) and `goal` where it must end (EVERYWHERE: at every rank).
+
+                    home        goal                             home    goal
+    all-reduce      everywhere  everywhere      broadcast        root    everywhere
+    reduce-scatter  everywhere  rank            gather           rank    root
+    reduce          everywhere  root            scatter          root    rank
+    all-gather      rank        everywhere      all-to-all, p2p  rank    rank
+
+A row may stand for a train of transfers: `repeat` of them, in steps step, step + 1, ..., between the same two ends, the
+chunks turning inside their wheel (the aligned block of `wheel` chunks they lie in) by `turn` x count each time. A ring
+over n ranks is 2 n trains instead of 2 n (n - 1) rows; `expand` writes the rows out. All algorithms, proofs,
+costs and simulations take trains as they are.
+
+`size` is everywhere what nccl-tests calls size: the bytes of the largest buffer of one rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from podsim.errors import TableError
+
+__all__ = ["EVERYWHERE", "Bools", "Floats", "Ints", "Table", "expand", "make_table", "row_share", "split"]
+
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+Floats: TypeAlias = NDArray[np.float64]
+
+EVERYWHERE = -1
+MOST_ROWS = 50_000_000
+COLLECTIVES = (
+    "all-reduce", "reduce-scatter", "reduce", "all-gather", "broadcast", "gather", "scatter", "all-to-all", "send-recv",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Table:
+    """A collective as transfers; `make_table` fills in what is usual. Arrays of rows unless said otherwise."""
+
+    name: str
+    collective: str
+    ranks: int
+    chunks: int
+    switches: int
+    """nodes beyond the ranks (numbers ranks, ranks + 1, ...): they add up and pass on, with a port for each neighbour"""
+    lockstep: bool
+    """a step starts when all of the step before has arrived; else a transfer starts when its own data are there"""
+    step: Ints
+    source: Ints
+    destination: Ints
+    chunk: Ints
+    """first chunk of the transfer (of the first one of a train)"""
+    count: Ints
+    """neighbouring chunks in one transfer"""
+    reduce: Bools
+    """the destination adds (else it keeps a copy)"""
+    own: Bools
+    """the source sends its own input, as it was before the collective, rather than what it holds by now"""
+    channel: Ints
+    """transfers between the same ends on one channel go one after the other"""
+    repeat: Ints
+    turn: Ints
+    """+1, 0 or -1"""
+    wheel: Ints
+    home: Ints
+    """where a chunk starts, [chunks]"""
+    goal: Ints
+    """where it must end, [chunks]"""
+    sizes: Floats
+    """chunk sizes as shares of `size`, [chunks]"""
+
+    @property
+    def nodes(self) -> int:
+        """Ranks and switches."""
+        return self.ranks + self.switches
+
+    @property
+    def transfers(self) -> int:
+        """Transfers, those of trains counted one by one."""
+        return int(self.repeat.sum())
+
+
+ROW_FIELDS = (
+    "step", "source", "destination", "chunk", "count", "reduce", "own", "channel", "repeat", "turn", "wheel",
+)  # fmt: skip
+
+
+def make_table(
+    name: str,
+    collective: str,
+    *,
+    ranks: int,
+    chunks: int,
+    step: ArrayLike,
+    source: ArrayLike,
+    destination: ArrayLike,
+    chunk: ArrayLike,
+    reduce: ArrayLike = False,
+    own: ArrayLike = False,
+    count: ArrayLike = 1,
+    channel: ArrayLike = 0,
+    repeat: ArrayLike = 1,
+    turn: ArrayLike = 0,
+    wheel: ArrayLike = 1,
+    home: ArrayLike | None = None,
+    goal: ArrayLike | None = None,
+    sizes: ArrayLike | None = None,
+    switches: int = 0,
+    lockstep: bool = False,
+) -> Table:
+    """A Table; a row argument may be one number for all rows. What is true of each row is for `check` to say.
+
+    home and goal: one rank for all chunks, or [chunks]; default by `collective`, with rank 0 as the root, chunk c of
+    the scattered kinds belonging to rank c // (chunks / ranks), and chunk (s, d) of an all-to-all being s * ranks + d.
+    sizes: shares of `size`, [chunks]; default equal shares of one rank's buffer.
+    Raises TableError for an unknown collective, no ranks, and arrays that do not fit each other.
+    """
+    if collective not in COLLECTIVES:
+        raise TableError(f"unknown collective {collective!r}; known: {', '.join(COLLECTIVES)}")
+    if ranks < 1 or chunks < 1:
+        raise TableError(f"{name}: {ranks} ranks and {chunks} chunks; there must be at least one of each")
+    rows = (step, source, destination, chunk, count, reduce, own, channel, repeat, turn, wheel)
+    try:
+        full = np.broadcast_arrays(*(np.atleast_1d(np.asarray(row)) for row in rows))
+        ends = [
+            np.broadcast_to(np.asarray(given if given is not None else default, np.int64), chunks).copy()
+            for given, default in zip((home, goal), _ends(collective, ranks, chunks), strict=True)
+        ]
+        buffer = ranks if collective == "all-to-all" else chunks
+        share = np.broadcast_to(np.asarray(1.0 / buffer if sizes is None else sizes, np.float64), chunks).copy()
+    except ValueError as error:
+        raise TableError(f"{name}: rows, home, goal or sizes do not fit each other: {error}") from None
+    if not np.all((share >= 0.0) & np.isfinite(share)):
+        raise TableError(f"{name}: chunk {np.flatnonzero(~(share >= 0.0))[:1]} has a size that is no share")
+    integer = {
+        key: np.ascontiguousarray(row, np.bool_ if key in ("reduce", "own") else np.int64)
+        for key, row in zip(ROW_FIELDS, full, strict=True)
+    }
+    return Table(
+        name=name, collective=collective, ranks=ranks, chunks=chunks, switches=switches, lockstep=lockstep,
+        home=ends[0], goal=ends[1], sizes=share, **integer,
+    )  # fmt: skip
+
+
+def _ends(collective: str, ranks: int, chunks: int) -> tuple[ArrayLike, ArrayLike]:
+    """Default home and goal of the chunks."""
+    owner = np.arange(chunks) // max(chunks // ranks, 1)
+    return {
+        "all-reduce": (EVERYWHERE, EVERYWHERE),
+        "reduce-scatter": (EVERYWHERE, owner),
+        "reduce": (EVERYWHERE, 0),
+        "all-gather": (owner, EVERYWHERE),
+        "broadcast": (0, EVERYWHERE),
+        "gather": (owner, 0),
+        "scatter": (0, owner),
+        "all-to-all": (np.arange(chunks) // ranks, np.arange(chunks) % ranks),
+        "send-recv": (0, min(1, ranks - 1)),
+    }[collective]
+
+
+def position(table: Table, rows: Ints, times: Ints) -> Ints:
+    """First chunk of the given rows at the given repetitions, same shape."""
+    chunk, wheel = table.chunk[rows], np.maximum(table.wheel[rows], 1)
+    moving = table.turn[rows] != 0
+    base = chunk // wheel * wheel
+    turned = base + (chunk - base + table.turn[rows] * table.count[rows] * times) % wheel
+    return np.where(moving, turned, chunk)
+
+
+def row_share(table: Table, rows: Ints, times: Ints) -> Floats:
+    """Bytes of each given transfer as a share of `size`."""
+    ends = np.concatenate([[0.0], np.cumsum(table.sizes)])
+    first = position(table, rows, times)
+    one = table.count[rows] == 1
+    last = np.where(one, first, first + table.count[rows])
+    return np.where(one, table.sizes[first], ends[last] - ends[first])
+
+
+def expand(table: Table) -> tuple[Table, Ints]:
+    """The same table with every train written out, in order of steps; and which row each new row came from.
+
+    Raises TableError above 50 million rows.
+    """
+    if table.transfers > MOST_ROWS:
+        raise TableError(f"{table.name}: {table.transfers} transfers written out; at most {MOST_ROWS}")
+    rows = np.repeat(np.arange(len(table.step)), table.repeat)
+    times = np.arange(len(rows)) - np.repeat(np.cumsum(table.repeat) - table.repeat, table.repeat)
+    order = np.argsort(table.step[rows] + times, kind="stable")
+    rows, times = rows[order], times[order]
+    columns = {key: getattr(table, key)[rows] for key in ROW_FIELDS}
+    columns["step"] = table.step[rows] + times
+    columns["chunk"] = position(table, rows, times)
+    still = np.zeros(len(rows), np.int64)
+    columns.update(repeat=still + 1, turn=still, wheel=still + 1)
+    return replace(table, **columns), rows
+
+
+def split(table: Table, elements: int) -> Table:
+    """The table for a buffer of so many elements, which its chunks need not divide: the first chunks are one longer."""
+    buffer = table.ranks if table.collective == "all-to-all" else table.chunks
+    if elements < 1:
+        raise TableError(f"{table.name}: {elements} elements; at least one is needed")
+    place = np.arange(table.chunks) % buffer
+    return replace(table, sizes=(elements // buffer + (place < elements % buffer)) / elements)

@@ -1,0 +1,186 @@
+"""Max-min fair sharing of links: mathematics only, no hardware.
+
+Every flow follows a route of links. Rates rise together from zero (in proportion to the flows' weights); when a link
+is full, the flows through it stop rising; the rest goes on. The result is the one allocation in which no flow can gain
+without a flow of equal or smaller rate losing (D. Bertsekas, R. Gallager, Data Networks, 2nd ed., 1992, section 6.5.2).
+
+Routes are in compressed rows: flow f uses links[indptr[f] : indptr[f + 1]]. A flow without links is local: infinite rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from podsim.errors import ClusterError
+from podsim.network.jit import njit
+
+__all__ = ["Classes", "fold_flows", "max_min_rates"]
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+
+LEVEL = 1.0 + 1e-12
+"""links that fill within this factor of each other fill together: rounding, not sharing, tells them apart"""
+
+
+@njit
+def _freeze(f: int, level: float, indptr: Ints, links: Ints, use: Floats, weights: Floats, rates: Floats,
+            left: Floats, load: Floats, users: Ints) -> None:  # fmt: skip
+    """Fix one flow's rate, and take it off its links."""
+    rates[f] = level * weights[f]
+    for i in range(indptr[f], indptr[f + 1]):
+        link = links[i]
+        left[link] = max(0.0, left[link] - rates[f] * use[i])
+        load[link] -= weights[f] * use[i]
+        users[link] -= 1
+
+
+@njit
+def fill(flows: Ints, indptr: Ints, links: Ints, use: Floats, weights: Floats, capacity: Floats, rates: Floats,
+         left: Floats, load: Floats, users: Ints) -> None:  # fmt: skip
+    """Max-min rates of the given flows (an index list), written to `rates`; others are taken as absent.
+
+    `use[i]` is how much of link links[i] a unit of rate takes. left, load, users: scratch of one cell per link, with
+    users zero on entry and exit. Rounds of filling: each fills at least one link, so there are at most as many as links.
+    """
+    busy = np.empty(len(left), np.int64)
+    n_busy = 0
+    todo = flows.copy()
+    n_todo = len(todo)
+    for f in flows:
+        rates[f] = np.inf
+        for i in range(indptr[f], indptr[f + 1]):
+            link = links[i]
+            if users[link] == 0:
+                busy[n_busy] = link
+                n_busy += 1
+                left[link] = capacity[link]
+                load[link] = 0.0
+            users[link] += 1
+            load[link] += weights[f] * use[i]
+    while n_busy > 0:
+        level = np.inf
+        kept = 0
+        for b in range(n_busy):
+            link = busy[b]
+            if users[link] > 0:
+                busy[kept] = link
+                kept += 1
+                level = min(level, left[link] / load[link])
+        n_busy = kept
+        if n_busy == 0:
+            break
+        for b in range(n_busy):  # a full link is marked by a negative load
+            if left[busy[b]] / load[busy[b]] <= level * LEVEL:
+                load[busy[b]] = -np.inf
+        kept = 0
+        for t in range(n_todo):
+            f = todo[t]
+            full = False
+            for i in range(indptr[f], indptr[f + 1]):
+                full = full or load[links[i]] < 0.0
+            if full:
+                _freeze(f, level, indptr, links, use, weights, rates, left, load, users)
+            else:
+                todo[kept] = f
+                kept += 1
+        n_todo = kept
+
+
+def _problems(indptr: Ints, links: Ints, copies: Floats, weights: Floats, capacity: Floats) -> list[str]:
+    """What is wrong with the arguments, with the first row of each kind named."""
+    flows = len(indptr) - 1
+    if flows < 0 or indptr[0] != 0 or indptr[-1] != len(links) or np.any(np.diff(indptr) < 0):
+        return [f"indptr must rise from 0 to {len(links)}, the number of route entries, one value more than flows"]
+    if len(weights) != flows or len(copies) != flows:
+        return [f"{len(weights)} weights and {len(copies)} copies for {flows} flows; give one of each a flow"]
+    found = []
+
+    def row(entry: int) -> int:
+        return int(np.searchsorted(indptr, entry, side="right")) - 1
+
+    for entry in np.flatnonzero((links < 0) | (links >= len(capacity)))[:1]:
+        found.append(f"flow {row(entry)} uses link {links[entry]}; there are links 0 to {len(capacity) - 1}")
+    for link in np.flatnonzero(~(capacity >= 0.0))[:1]:
+        found.append(f"link {link} has capacity {capacity[link]:g}; it must be a number of B/s, not negative")
+    for what, values in (("weight", weights), ("copies", copies)):
+        for f in np.flatnonzero(~((values > 0.0) & np.isfinite(values)))[:1]:
+            found.append(f"flow {f} has {what} {values[f]:g}; it must be positive and finite")
+    if not found:
+        for entry in np.flatnonzero(capacity[links] == 0.0)[:1]:
+            found.append(f"flow {row(entry)} goes through link {links[entry]} of zero capacity: it would never end")
+    return found
+
+
+def max_min_rates(
+    routes: tuple[ArrayLike, ArrayLike],
+    capacities: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    copies: ArrayLike | None = None,
+) -> Floats:
+    """Rate of every flow (B/s), shape [flows]; infinite for a flow without links.
+
+    routes: (indptr [flows + 1], links [entries]). capacities: B/s, [links]; an infinite link never binds.
+    weights: share of a flow against others on a full link, [flows], default 1 (of like size: within a factor of 1e9).
+    copies: how many equal flows a row stands for, [flows], default 1; the rate returned is that of one copy.
+    Raises ClusterError (a ValueError) naming the row: index out of range, zero or negative capacity, NaN.
+    """
+    indptr, links = (np.ascontiguousarray(part, np.int64) for part in routes)
+    capacity = np.ascontiguousarray(capacities, np.float64)
+    flows = max(len(indptr) - 1, 0)
+    weight = np.ones(flows) if weights is None else np.ascontiguousarray(weights, np.float64)
+    copy = np.ones(flows) if copies is None else np.ascontiguousarray(copies, np.float64)
+    if problems := _problems(indptr, links, copy, weight, capacity):
+        raise ClusterError("; ".join(problems))
+    rates = np.empty(flows)
+    use = np.repeat(copy, np.diff(indptr))
+    scratch = np.zeros(len(capacity)), np.zeros(len(capacity)), np.zeros(len(capacity), np.int64)
+    fill(np.arange(flows), indptr, links, use, weight, capacity, rates, *scratch)
+    return rates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classes:
+    """Flows with the same links and weight as one row each."""
+
+    routes: tuple[Ints, Ints]
+    """(indptr, links) of the classes"""
+    weights: Floats
+    copies: Ints
+    """flows in each class"""
+    member: Ints
+    """class of each flow: values of classes unfold as values[member]"""
+
+
+def fold_flows(routes: tuple[ArrayLike, ArrayLike], weights: ArrayLike | None = None) -> Classes:
+    """Equal flows (same set of links, same weight) as classes; max_min_rates of the classes, unfolded, are the same.
+
+    Raises ClusterError when indptr does not fit.
+    """
+    indptr, links = (np.ascontiguousarray(part, np.int64) for part in routes)
+    flows = max(len(indptr) - 1, 0)
+    weight = np.ones(flows) if weights is None else np.ascontiguousarray(weights, np.float64)
+    if problems := _problems(indptr, links, np.ones(flows), weight, np.ones(links.max(initial=0) + 1)):
+        raise ClusterError("; ".join(problems))
+    first: dict[tuple[bytes, float], int] = {}
+    member = np.empty(flows, np.int64)
+    rows: list[Ints] = []
+    for f in range(flows):
+        row = np.sort(links[indptr[f] : indptr[f + 1]])
+        key = (row.tobytes(), float(weight[f]))
+        if key not in first:
+            first[key] = len(rows)
+            rows.append(row)
+        member[f] = first[key]
+    ends = np.cumsum([0] + [len(row) for row in rows])
+    return Classes(
+        routes=(ends.astype(np.int64), np.concatenate([*rows, np.empty(0, np.int64)]).astype(np.int64)),
+        weights=np.array([key[1] for key in first], np.float64),
+        copies=np.bincount(member, minlength=len(rows)).astype(np.int64),
+        member=member,
+    )

@@ -1,0 +1,102 @@
+"""What a prediction says of one plan, as plain values in SI that name no formula."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["Band", "OpReport", "Prediction", "StageMemory"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageMemory:
+    """Memory of a class of equal pipeline stages."""
+
+    first: int
+    """position of its first stage"""
+    count: int
+    """stages of this class"""
+    kinds: Mapping[str, float]
+    """B by kind: weights, gradients, optimizer, activations, logits, buffers, floor"""
+
+    @property
+    def total(self) -> float:
+        """B of all kinds."""
+        return sum(self.kinds.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band:
+    """The error band of a prediction: what the most similar measurements left over."""
+
+    low: float
+    """share below the predicted step time, as -0.05"""
+    high: float
+    """share above"""
+    rows: int
+    """measurements it comes from"""
+    basis: str
+    """which they are"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpReport:
+    """One op of one layer (or several layers), for one micro-batch on one rank."""
+
+    block: str
+    name: str
+    kind: str
+    copies: int
+    """layers of the whole model that hold it"""
+    forward: float
+    """s"""
+    backward: float
+    """s, without recomputation"""
+    light: float
+    """share of the speed of light: the larger of arithmetic and bytes at the data sheet's peaks, over the time"""
+    bound: str
+    """arithmetic or memory"""
+    source: str
+    """where its speed comes from: measured, interpolated (distance), law, roofline"""
+    shape: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """Step time of a plan and where it went, memory by kind, rates, bottleneck."""
+
+    model: str
+    cluster: str
+    plan: Mapping[str, object]
+    gpus: int
+    step_time: float
+    """s"""
+    parts: Mapping[str, float]
+    """s by part of the step; their sum is step_time"""
+    tokens_per_second: float
+    """of the whole job"""
+    samples_per_second: float
+    mfu_6pd: float
+    """model FLOPs utilisation, 6 x parameters per token, no attention"""
+    mfu: float
+    """model FLOPs utilisation, attention counted in full, no recomputation"""
+    hfu: float
+    """hardware FLOPs utilisation, recomputation counted"""
+    memory: float
+    """B on the fullest stage"""
+    memory_kinds: Mapping[str, float]
+    """B by kind on the fullest stage"""
+    stages: tuple[StageMemory, ...]
+    memory_limit: float
+    """B of a GPU"""
+    fits: bool
+    bottleneck: str
+    gains: Mapping[str, float] = field(default_factory=dict)
+    """share of throughput gained by 10 % more of each resource"""
+    band: Band | None = None
+    """None: no measurement resembles this plan"""
+    band_reason: str = ""
+    """why there is no band"""
+    warnings: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    ops: tuple[OpReport, ...] = ()

@@ -1,0 +1,72 @@
+"""Text of the figures that every report shows: shares as percentages, SI values with a unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podsim.results import Comparison, Score
+from podsim.units import format_quantity
+
+__all__ = [
+    "SUMMARY_COLUMNS",
+    "percent",
+    "ratio",
+    "signed_percent",
+    "summary_cells",
+    "value",
+    "worst",
+]
+
+SUMMARY_COLUMNS = (
+    "table", "role", "rows", "not expressed", "MAE", "median", "bias", "p95", "worst row", "tau-b", "regret", "skill",
+)  # fmt: skip
+_NONE = "-"
+
+
+def percent(share: float | None) -> str:
+    """0.0425 as "4.2 %", None as "-"."""
+    return _NONE if share is None else f"{share * 100:.1f} %"
+
+
+def signed_percent(share: float | None) -> str:
+    """0.0425 as "+4.2 %", None as "-"."""
+    return _NONE if share is None else f"{share * 100:+.1f} %"
+
+
+def ratio(number: float | None) -> str:
+    """1.0312 as "1.03", None as "-"."""
+    return _NONE if number is None else f"{number:.2f}"
+
+
+def value(number: float, unit: str) -> str:
+    """An SI value with its unit: (0.0203, "s") as "20.3 ms", rates in 1/s as "1,234 /s" or "1.235 M/s"."""
+    if unit != "1/s":
+        return format_quantity(number, unit)
+    if number >= 1e5:
+        return format_quantity(number, "/s")
+    return f"{number:,.0f} /s" if number >= 1000 else f"{number:.4g} /s"
+
+
+def worst(score: Score) -> str:
+    """The row with the largest error, and that error."""
+    return f"{score.worst_id} {signed_percent(score.worst_error)}"
+
+
+def summary_cells(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
+    """One line of SUMMARY_COLUMNS for each table and role; a table with no compared row has one line too.
+
+    "not expressed" counts the rows of the whole table, whatever their role.
+    """
+    lines = []
+    for comparison in comparisons:
+        missing = str(len(comparison.not_expressed))
+        for s in comparison.scores:
+            lines.append(
+                (
+                    comparison.table, s.role, str(s.rows), missing, percent(s.mae), percent(s.median),
+                    signed_percent(s.bias), percent(s.p95), worst(s), ratio(s.tau), ratio(s.regret), ratio(s.skill),
+                )
+            )  # fmt: skip
+        if not comparison.scores:
+            lines.append((comparison.table, _NONE, "0", missing, *[_NONE] * (len(SUMMARY_COLUMNS) - 4)))
+    return lines

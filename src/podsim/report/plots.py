@@ -1,0 +1,205 @@
+"""Predicted against measured, one plot for each comparison, as SVG or PNG. Needs matplotlib (podsim[report])."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from collections.abc import Sequence
+from textwrap import fill, wrap
+from typing import TYPE_CHECKING, Any
+
+from podsim.errors import PodsimError, TableError
+from podsim.report.figures import percent, value
+from podsim.results import ROLES, ComparedRow, Comparison
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["INK", "MUTED", "plot", "plot_png", "plot_svg"]
+
+INK = "#1f2328"
+"""text and axes; a page may replace it by its own colour"""
+MUTED = "#8c959f"
+"""grid, diagonal and band; likewise"""
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
+"""Okabe and Ito's palette, told apart by colour-blind readers, without its yellow and black, and a violet"""
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_OTHER = "others"
+_STYLE = {
+    "font.size": 10.0, "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
+    "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none",
+    "svg.hashsalt": "podsim", "legend.frameon": False, "font.family": ["DejaVu Sans"],
+}  # fmt: skip
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _SIDE = 8.4, 5.7, 1.25, 0.85, 3.9
+"""inches: the figure, and the square of the axes in it; the legend has the rest of the width"""
+_BAND = 0.1
+_DENSE = 1500
+"""points above which they are drawn as one image inside an SVG"""
+
+
+def plot_svg(comparison: Comparison) -> bytes:
+    """SVG of `plot`: the same bytes for the same comparison."""
+    return _drawn(comparison, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def plot_png(comparison: Comparison, *, dpi: int = 150) -> bytes:
+    """PNG of `plot`, on white."""
+    return _drawn(comparison, format="png", dpi=dpi, facecolor="white")
+
+
+def plot(comparison: Comparison) -> Figure:
+    """Figure of predicted against measured values on logarithmic axes, with the diagonal and a band of 10 %.
+
+    Colours and shapes are classes of rows (the six largest, then "others"); filled marks are `test` rows, hollow ones
+    `calibrate`. The title gives the mean absolute error and number of rows of each role apart. Raises TableError on a
+    comparison without rows, PodsimError without matplotlib.
+    """
+    if not comparison.rows:
+        raise TableError(f"{comparison.table}: no rows to plot")
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(_STYLE):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(_WIDTH, _HEIGHT))
+        axes = figure.add_axes((_LEFT / _WIDTH, _BOTTOM / _HEIGHT, _SIDE / _WIDTH, _SIDE / _HEIGHT))
+        _axes(axes, comparison)
+        heading = _points(axes, comparison.rows)
+        _title(figure, comparison)
+        axes.legend(
+            loc="upper left",
+            bbox_to_anchor=(1.03, 1.0),
+            borderaxespad=0.0,
+            fontsize=8.5,
+            handletextpad=0.4,
+            title=heading,
+            title_fontsize=9,
+            alignment="left",
+        )
+        return figure
+
+
+def _matplotlib() -> Any:
+    """The matplotlib module, imported when first needed."""
+    try:
+        import matplotlib as module
+    except ImportError:
+        raise PodsimError("plots need matplotlib: pip install 'podsim[report]'") from None
+    return module
+
+
+def _drawn(comparison: Comparison, **how: Any) -> bytes:
+    """Bytes of the figure, saved in the style it was drawn in."""
+    figure, out = plot(comparison), io.BytesIO()
+    with _matplotlib().rc_context(_STYLE):
+        figure.savefig(out, transparent="facecolor" not in how, **how)
+    return out.getvalue()
+
+
+def _classes(rows: Sequence[ComparedRow]) -> list[str]:
+    """Class to draw each row as: the largest keep their names, the rest are one."""
+    counts = Counter(row.group for row in rows)
+    ranked = sorted(counts, key=lambda name: (-counts[name], name))
+    kept = set(ranked if len(ranked) <= len(_COLOURS) else ranked[: len(_COLOURS) - 1])
+    return [row.group if row.group in kept else _OTHER for row in rows]
+
+
+def _heading(names: Sequence[str]) -> str:
+    """ "model" if every class but the others is "model=…", else ""."""
+    keys = {name.partition("=")[0] if name.count("=") == 1 else "" for name in names if name != _OTHER}
+    return keys.pop() if len(keys) == 1 else ""
+
+
+def _points(axes: Axes, rows: Sequence[ComparedRow]) -> str:
+    """Draw every row, the others first, and give the legend's heading."""
+    drawn_as = _classes(rows)
+    counts = Counter(drawn_as)
+    order = sorted(counts, key=lambda name: (name == _OTHER, -counts[name], name))
+    heading = _heading(order)
+    looks = dict(zip(order, zip(_COLOURS, _MARKERS, strict=True), strict=False)) | {_OTHER: (MUTED, "X")}
+    small = len(rows) > 150
+    for name in sorted(order, key=lambda name: name != _OTHER):
+        colour, marker = looks[name]
+        for role in ROLES:
+            chosen = [r for r, c in zip(rows, drawn_as, strict=True) if c == name and r.role == role]
+            axes.scatter(
+                [row.measured for row in chosen],
+                [row.predicted for row in chosen],
+                s=16 if small else 40,
+                marker=marker,
+                facecolors=colour if role == "test" else "none",
+                edgecolors=colour,
+                linewidths=1.0 if role == "calibrate" else 0.4,
+                alpha=0.6 if small else 0.9,
+                zorder=3,
+                rasterized=len(rows) > _DENSE,
+            )
+    for name in order if any(order) else []:
+        colour, marker = looks[name]
+        shown = name.removeprefix(f"{heading}=") if heading else name
+        label = f"{fill(shown or 'unclassed', 34)} ({counts[name]})"
+        axes.scatter([], [], s=34, marker=marker, color=colour, label=label)
+    roles = {row.role for row in rows}
+    if "calibrate" in roles:
+        axes.scatter([], [], s=34, marker="o", facecolors="none", edgecolors=INK, label="hollow: calibrate")
+    if roles == set(ROLES):
+        axes.scatter([], [], s=34, marker="o", color=INK, label="filled: test")
+    return heading
+
+
+def _axes(axes: Axes, comparison: Comparison) -> None:
+    """Equal logarithmic axes around all values, with the diagonal and its band."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    values = [v for row in comparison.rows for v in (row.predicted, row.measured)]
+    low, high = min(values), max(values)
+    margin = max(1.12, (high / low) ** 0.06, (2.5 * low / high) ** 0.5)
+    low, high = low / margin, high * margin
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
+    line = [low, high]
+    axes.fill_between(
+        line, [v * (1 - _BAND) for v in line], [v * (1 + _BAND) for v in line], color=MUTED, alpha=0.22, lw=0
+    )
+    axes.fill_between([], [], color=MUTED, alpha=0.22, lw=0, label="within 10 %")
+    axes.plot(line, line, color=MUTED, lw=1.2, zorder=1)
+    axes.grid(color=MUTED, alpha=0.25, lw=0.6)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(FixedLocator(_ticks(low, high)))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda v, _: value(float(f"{v:.6g}"), comparison.unit)))
+    axes.tick_params(labelsize=8.5)
+    axes.tick_params(axis="x", labelrotation=30)
+    for label in axes.get_xticklabels():
+        label.set_horizontalalignment("right")
+        label.set_rotation_mode("anchor")
+    axes.set_xlabel(f"measured ({comparison.what})")
+    axes.set_ylabel(f"predicted ({comparison.what})")
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round values in a range, four to eight of them."""
+    for steps in ((1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0)):
+        ticks = _round_values(low, high, steps)
+        if len(ticks) <= 8:
+            return ticks
+    ticks = _round_values(low, high, (1.0,))
+    return ticks[:: math.ceil(len(ticks) / 8)]
+
+
+def _round_values(low: float, high: float, steps: Sequence[float]) -> list[float]:
+    """steps x powers of ten in a range."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
+
+
+def _title(figure: Figure, comparison: Comparison) -> None:
+    """Title, and below it the error of each role: never one figure for both."""
+    names = []
+    for role in comparison.roles:
+        errors = [abs(row.error) for row in comparison.rows if row.role == role]
+        names.append(f"{role}: MAE {percent(sum(errors) / len(errors))}, n={len(errors)}")
+    top, left = _BOTTOM + _SIDE, 0.2 / _WIDTH
+    lines = wrap(comparison.title, 84)[:2]
+    figure.text(left, (top + 0.48) / _HEIGHT, "\n".join(lines), va="bottom", fontsize=11, fontweight="bold")
+    figure.text(left, (top + 0.18) / _HEIGHT, "   ".join(names), va="bottom", fontsize=10)

@@ -1,0 +1,180 @@
+"""What comes out of a run or a prediction, as plain values that name no formula.
+
+`Measurement` is one published or local number; `Comparison` holds predictions against measurements, row by row, with
+the rows that could not be expressed; `Score` is what such a table adds up to, for one role only: rows that constants
+were fitted on (`calibrate`) and rows that were only looked at (`test`) never share a figure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from podsim.errors import TableError, unknown_name
+
+__all__ = ["QUANTITIES", "ROLES", "ClassScore", "ComparedRow", "Comparison", "Measurement", "Score"]
+
+ROLES = ("calibrate", "test")
+"""calibrate: constants may be fitted on the row; test: the row is only reported"""
+
+QUANTITIES = {
+    "seconds per step": ("s", False),
+    "seconds": ("s", False),
+    "seconds to train": ("s", False),
+    "samples/s": ("1/s", True),
+    "tokens/s per GPU": ("1/s", True),
+    "FLOP/s per GPU": ("FLOP/s", True),
+    "B/s": ("B/s", True),
+    "bytes": ("B", False),
+}
+"""what is measured -> (SI unit, whether more is better)"""
+
+
+def _check(what: str, role: str, values: Iterable[float], where: str) -> None:
+    """Raise TableError unless the quantity and role are known and the values finite and positive."""
+    problems = []
+    if what not in QUANTITIES:
+        problems.append(unknown_name("quantity", what, QUANTITIES))
+    if role not in ROLES:
+        problems.append(unknown_name("role", role, ROLES))
+    problems += [f"{v!r} is not a finite positive number" for v in values if not (math.isfinite(v) and v > 0)]
+    if problems:
+        raise TableError(f"{where}: {'; '.join(problems)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What a real run gave, on what machine, and who says so; raises TableError without a source."""
+
+    id: str
+    what: str
+    """a key of QUANTITIES"""
+    value: float
+    """SI: s, 1/s, FLOP/s, B/s or B"""
+    source: str
+    role: str
+    machine: str = ""
+    """the machine in words"""
+
+    def __post_init__(self) -> None:
+        """Hold the rules."""
+        _check(self.what, self.role, [self.value], f"measurement {self.id!r}")
+        if not self.source.strip():
+            raise TableError(f"measurement {self.id!r}: no source; say where the number comes from")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedRow:
+    """One prediction against one measurement, in the same SI unit."""
+
+    id: str
+    role: str
+    table: str
+    predicted: float
+    measured: float
+    note: str = ""
+    group: str = ""
+    """class of the row in a breakdown, such as "tp=8, pp=1" """
+    sweep: str = ""
+    """rows with the same text do the same work and compete on it; "" competes with none"""
+    ideal: float | None = None
+    """the value at full peak, for the skill against a constant efficiency; None if not known"""
+
+    @property
+    def error(self) -> float:
+        """Signed relative error, predicted / measured - 1 (0.1 is 10 % too much)."""
+        return self.predicted / self.measured - 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassScore:
+    """Errors of one class of rows."""
+
+    name: str
+    rows: int
+    mae: float
+    bias: float
+    worst_id: str
+    worst_error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """What the rows of one role add up to; None where a figure has no meaning. Errors are shares (0.1 is 10 %)."""
+
+    role: str
+    rows: int
+    mae: float
+    """mean of |predicted / measured - 1|"""
+    median: float
+    """median of the same"""
+    bias: float
+    """mean of the signed error"""
+    p95: float
+    """95th percentile of the absolute error, linear between ranks"""
+    worst_id: str
+    worst_error: float
+    classes: tuple[ClassScore, ...] = ()
+    sweeps: int = 0
+    """sweeps of two rows or more"""
+    tau: float | None = None
+    """Kendall's tau-b within sweeps, weighted by their pairs"""
+    regret: float | None = None
+    """measured time of the row predicted fastest over the best measured, mean over sweeps; 1 is perfect"""
+    worst_regret: float | None = None
+    skill: float | None = None
+    """1 - MAE / (MAE of the best single constant efficiency); above 0 beats that guess"""
+    skill_basis: str = ""
+    """the rows that constant was chosen on"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Predictions against the measurements of one table."""
+
+    table: str
+    title: str
+    what: str
+    """a key of QUANTITIES"""
+    rows: tuple[ComparedRow, ...]
+    not_expressed: tuple[tuple[str, str], ...] = ()
+    """(id, reason) of each row of the table that has no prediction here"""
+    sources: tuple[str, ...] = ()
+    scores: tuple[Score, ...] = ()
+    """one for each role present; filled by `podsim.verify.assess`"""
+
+    def __post_init__(self) -> None:
+        """Raise TableError on an unknown quantity, role or repeated id, or a value that is not positive."""
+        if self.what not in QUANTITIES:
+            raise TableError(f"{self.table}: {unknown_name('quantity', self.what, QUANTITIES)}")
+        for row in self.rows:
+            _check(self.what, row.role, [row.predicted, row.measured], f"{self.table}: row {row.id!r}")
+            if row.ideal is not None:
+                _check(self.what, row.role, [row.ideal], f"{self.table}: ideal of row {row.id!r}")
+        ids = [row.id for row in self.rows] + [id for id, _ in self.not_expressed]
+        if len(ids) != len(set(ids)):
+            twice = sorted({id for id in ids if ids.count(id) > 1})
+            raise TableError(f"{self.table}: ids given more than once: {', '.join(twice[:10])}")
+
+    @property
+    def unit(self) -> str:
+        """SI unit of predicted and measured values."""
+        return QUANTITIES[self.what][0]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Roles present, test first: that is the figure to quote."""
+        present = {row.role for row in self.rows}
+        return tuple(role for role in reversed(ROLES) if role in present)
+
+    def only(self, role: str) -> Comparison:
+        """The rows of one role, and that role's score."""
+        if role not in ROLES:
+            raise TableError(unknown_name("role", role, ROLES))
+        rows = tuple(row for row in self.rows if row.role == role)
+        return replace(self, rows=rows, scores=tuple(s for s in self.scores if s.role == role))
+
+    def score(self, role: str) -> Score | None:
+        """The score of one role; None if it was not assessed or has no rows."""
+        return next((score for score in self.scores if score.role == role), None)

@@ -1,0 +1,196 @@
+"""What the data-parallel, embedding and pipeline groups exchange in a step, and the optimizer's share.
+
+Axes: K plans (distinct keys), S classes of stages, P plans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.network.nccl import collective_seconds, send_seconds
+from podsim.training.kernels import optimizer_seconds
+from podsim.training.layers import element_bytes
+from podsim.training.memory import weight_table
+from podsim.training.pipeline import stages_table
+from podsim.training.plan import Array, Grid, Plan
+from podsim.training.shapes import tokens
+from podsim.training.software import Software
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.workload.graph import Model
+
+__all__ = ["GROUP_KEY", "SEND_KEY", "Groups", "group_table", "send_table"]
+
+GROUP_KEY = ("tp", "pp", "virtual_stages", "dp", "cp", "ep", "zero", "shard")
+SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Seconds of a step's data-parallel communication if nothing hid it, and of its optimizer."""
+
+    reduce_K: Array
+    """gradients, once: all-reduce, or reduce-scatter (and all-reduce across shards)"""
+    gather_K: Array
+    """updated weights, once a step (ZeRO 1 and 2)"""
+    layer_gather_K: Array
+    """all-gather of one layer's weights (ZeRO 3)"""
+    layer_reduce_K: Array
+    """reduce-scatter of one layer's gradients (ZeRO 3)"""
+    stage_layers_K: Array
+    """layers of the largest stage"""
+    embedding_K: Array
+    """all-reduce of tied embedding gradients between first and last stage"""
+    optimizer_K: Array
+
+    def take(self, index: Array) -> Groups:
+        """The plans at an index."""
+        return Groups(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+    def exposed_weights(self, plan: Plan, forward_SP: Array, backward_SP: Array, software: Software) -> Array:
+        """Seconds a micro-batch waits for ZeRO-3's weights and gradients in each class of stage (S, P).
+
+        Gathers run one layer ahead of the compute they feed, forward and backward; compute beside them slows down.
+        """
+        full = np.asarray(plan.zero) == 3
+        if not full.any():
+            return np.zeros_like(forward_SP)
+        n_P = self.stage_layers_K
+        ahead_P = n_P * self.layer_gather_K
+        behind_P = n_P * (self.layer_gather_K + self.layer_reduce_K)
+        hides = np.asarray(plan.overlap_param).astype(bool)
+        wait = _beside(ahead_P, forward_SP, self.layer_gather_K, software.contention)
+        wait_back = _beside(behind_P, backward_SP, self.layer_reduce_K, software.contention)
+        return np.where(full, np.where(hides, wait + wait_back, ahead_P + behind_P), 0.0)
+
+    def exposed_gradients(self, plan: Plan, backward_P: Array, forward_P: Array, m_P: Array) -> Array:
+        """Seconds of a step that wait for gradients to be reduced and weights to be gathered (P,)."""
+        zero = np.asarray(plan.zero)
+        last_bucket = 1 / np.maximum(self.stage_layers_K, 1)
+        times_P = np.where(zero == 2, m_P, 1.0)
+        hidden_P = np.maximum(self.reduce_K - backward_P, self.reduce_K * last_bucket)
+        reduce_P = times_P * np.where(np.asarray(plan.overlap_grad).astype(bool), hidden_P, self.reduce_K)
+        ahead_P = np.maximum(self.gather_K - forward_P, self.gather_K * last_bucket)
+        gather_P = np.where(np.asarray(plan.overlap_param).astype(bool), ahead_P, self.gather_K)
+        return np.where(zero == 3, self.reduce_K, reduce_P + gather_P) + self.embedding_K
+
+
+def _beside(communication_P: Array, compute_SP: Array, first_P: Array, contention: float) -> Array:
+    """Waiting seconds when communication runs beside compute: the first piece, the excess, and the slow-down."""
+    slowed_SP = np.minimum(communication_P, compute_SP) * contention
+    return first_P + np.maximum(communication_P - compute_SP, 0.0) + slowed_SP
+
+
+def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Groups:
+    """Groups of K plans that differ in GROUP_KEY."""
+    weights = weight_table(model, plan)
+    stages = stages_table(model, plan)
+    dense_SK = np.einsum("sbk,bk->sk", stages.counts_SBU, weights.dense_BK)
+    expert_SK = np.einsum("sbk,bk->sk", stages.counts_SBU, weights.expert_BK)
+    worst_K = (dense_SK + expert_SK).argmax(axis=0)
+    column = np.arange(worst_K.size)
+    dense_K, expert_K = dense_SK[worst_K, column], expert_SK[worst_K, column]
+    layers_K = stages.counts_SBU[:, 1:-1].sum(axis=1).max(axis=0)
+
+    zero = np.asarray(plan.zero)
+    ranks_K = np.asarray(plan.dp * plan.cp)
+    shard_K = np.where(zero > 0, plan.shard_ranks, 1)
+    stored = element_bytes(plan.precision)
+    exchange = _Exchange(cluster, plan, software)
+
+    reduce_K = exchange.reduce(dense_K * software.gradient_bytes, ranks_K, shard_K)
+    gather_K = np.where(np.isin(zero, (1, 2)), exchange.gather(dense_K * stored, shard_K), 0.0)
+    expert_ranks_K = np.maximum(ranks_K // plan.ep, 1)
+    expert_shard_K = np.maximum(shard_K // plan.ep, 1)
+    if expert_K.any():
+        reduce_K = reduce_K + exchange.reduce(expert_K * software.gradient_bytes, expert_ranks_K, expert_shard_K)
+        gather_K = gather_K + np.where(np.isin(zero, (1, 2)), exchange.gather(expert_K * stored, expert_shard_K), 0.0)
+
+    layer_K = (weights.dense_BK[1:-1]).max(axis=0)
+    full = zero == 3
+    layer_gather_K = np.where(full, exchange.gather(layer_K * stored, shard_K), 0.0)
+    layer_reduce_K = np.where(full, exchange.reduce(layer_K * software.gradient_bytes, ranks_K, shard_K), 0.0)
+    edge_K = (weights.dense_BK[0] + weights.dense_BK[-1]) * software.gradient_bytes
+    reduce_K = np.where(full, exchange.reduce(edge_K, ranks_K, shard_K), reduce_K)
+
+    owned_K = dense_K / np.where(zero > 0, shard_K, 1) + expert_K / np.where(zero > 0, expert_shard_K, 1)
+    return Groups(
+        reduce_K=reduce_K,
+        gather_K=gather_K,
+        layer_gather_K=layer_gather_K,
+        layer_reduce_K=layer_reduce_K,
+        stage_layers_K=layers_K,
+        embedding_K=_tied(model, cluster, plan, software, weights.dense_BK[0]),
+        optimizer_K=optimizer_seconds(cluster.gpu, owned_K, software.optimizer_traffic) / software.memory_speed,
+    )
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """Collectives over slices of the data-parallel group."""
+
+    cluster: Cluster
+    plan: Plan
+    software: Software
+
+    def _collective(self, name: str, size: Array, ranks: Array, members: Array) -> Array:
+        seconds = collective_seconds(
+            name, size, self.cluster, ranks=ranks, ranks_per_node=members, version=self.software.nccl
+        )
+        return seconds / self.software.collective_speed
+
+    def gather(self, size_K: Array, ranks_K: Array) -> Array:
+        """All-gather of size_K bytes in all over the first ranks_K data ranks."""
+        return self._collective("all_gather", size_K, ranks_K, self._members(ranks_K))
+
+    def reduce(self, size_K: Array, ranks_K: Array, shard_K: Array) -> Array:
+        """Gradients of size_K bytes: all-reduce, or reduce-scatter in each shard group and all-reduce across them."""
+        whole_K = self._collective("all_reduce", size_K, ranks_K, self._members(ranks_K))
+        scatter_K = self._collective("reduce_scatter", size_K, shard_K, self._members(shard_K))
+        copies_K = np.maximum(ranks_K // np.maximum(shard_K, 1), 1)
+        grid = Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan)
+        members_K = grid.per_node(copies_K, np.asarray(self.plan.tp) * shard_K)
+        across_K = self._collective("all_reduce", size_K / np.maximum(shard_K, 1), copies_K, members_K)
+        return np.where(shard_K > 1, scatter_K + across_K, whole_K)
+
+    def _members(self, ranks_K: Array) -> Array:
+        return Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan).data(ranks_K)
+
+
+def _tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embedding_K: Array) -> Array:
+    """Seconds to add the tied embedding's gradients of the first and the last stage."""
+    if not model.tied_embeddings:
+        return np.zeros(plan.size)
+    grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
+    members_K = np.where(grid.stage_crosses, 1, 2)
+    seconds_K = collective_seconds(
+        "all_reduce",
+        embedding_K * software.gradient_bytes,
+        cluster,
+        ranks=np.where(np.asarray(plan.pp) > 1, 2, 1),
+        ranks_per_node=members_K,
+        sharing=np.where(grid.stage_crosses, cluster.gpus_per_node, 1),
+        version=software.nccl,
+    )
+    return seconds_K / software.collective_speed
+
+
+def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
+    """Seconds to send one micro-batch's activations to the next pipeline stage (K,)."""
+    whole_K = tokens(plan, plan.length(model)) * model.hidden * element_bytes(plan.precision)
+    sequence = np.asarray(plan.sequence_parallel).astype(bool)
+    tp_K = np.asarray(plan.tp, dtype=float)
+    split_K = np.where(sequence | software.scatter_gather, whole_K / tp_K, whole_K)
+    grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
+    sharing = max(1.0, cluster.gpus_per_node / cluster.nics) if cluster.nics else 1.0
+    seconds_K = send_seconds(split_K, cluster, crosses_node=grid.stage_crosses, sharing=sharing)
+    if software.scatter_gather:
+        gather_K = collective_seconds(
+            "all_gather", whole_K, cluster, ranks=plan.tp, ranks_per_node=grid.tp, version=software.nccl
+        )
+        seconds_K = seconds_K + np.where(sequence, 0.0, gather_K)
+    return np.where(np.asarray(plan.pp) > 1, seconds_K + software.host_collective, 0.0)

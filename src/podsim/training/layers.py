@@ -1,0 +1,206 @@
+"""Seconds of one micro-batch through one layer, under every way of recomputing it.
+
+Axes: Y = 4 passes (forward, backward without recomputation, with selective, with full), X = 6 parts (PARTS),
+B blocks (embedding, kinds of layer, head), K plans (distinct keys), O ops of one kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from podsim.network.nccl import collective_seconds
+from podsim.training.plan import Array, Grid, Plan
+from podsim.training.shapes import (
+    Item,
+    OpTimes,
+    attention_times,
+    gemm_times,
+    is_gemm,
+    memory_times,
+    tokens,
+)
+from podsim.training.software import Software
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.workload.graph import Block, Model
+
+__all__ = ["KEY", "PARTS", "Pass", "element_bytes", "items_of", "layer_table", "op_times"]
+
+PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
+KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")
+"""the plan fields that the seconds of a layer depend on"""
+
+
+class Pass(NamedTuple):
+    """Positions on axis Y."""
+
+    forward: int = 0
+    backward: int = 1
+    backward_selective: int = 2
+    backward_full: int = 3
+
+
+def element_bytes(precision: str) -> float:
+    """Bytes of one activation element, as stored and sent."""
+    return 4.0 if precision in ("fp32", "tf32") else 2.0
+
+
+def items_of(model: Model) -> tuple[list[Item], list[int]]:
+    """Every op with its block, and the position of that block on axis B."""
+    items, place = [], []
+    for position, block in enumerate(model.blocks):
+        for op in block.ops:
+            items.append(Item(op, block))
+            place.append(position)
+    return items, place
+
+
+_TIMES = (gemm_times, attention_times, memory_times)
+
+
+def op_times(
+    model: Model, cluster: Cluster, plan: Plan, software: Software
+) -> list[tuple[Sequence[Item], Array, OpTimes]]:
+    """(ops, their blocks' positions, their seconds) for GEMMs, attention cores and memory-bound ops, in that order."""
+    items, place = items_of(model)
+    kinds = [0 if is_gemm(i.op) else 1 if i.op.kind == "attention" else 2 for i in items]
+    out: list[tuple[Sequence[Item], Array, OpTimes]] = []
+    for kind, times in enumerate(_TIMES):
+        chosen = [i for i, k in zip(items, kinds, strict=True) if k == kind]
+        where = np.array([p for p, k in zip(place, kinds, strict=True) if k == kind], dtype=int)
+        if chosen:
+            out.append((chosen, where, times(cluster.gpu, chosen, plan, plan.length(model), software)))
+    return out
+
+
+def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
+    """seconds_YXBK: GPU and exposed-communication seconds of one micro-batch through one layer of each block.
+
+    `plan` holds K plans that differ in the fields of KEY. The launch part is what the host needs beyond the time the
+    GPU is busy (Megatron's kernels wait for Python on small models).
+    """
+    blocks = model.blocks
+    count = plan.size
+    busy_YXBK = np.zeros((4, len(PARTS), len(blocks), count))
+    host_YBK = np.zeros((4, len(blocks), count))
+    core_XBK = np.zeros((2, len(blocks), count))
+    core_host_B = np.zeros(len(blocks))
+    for kind, (items, where, times) in enumerate(op_times(model, cluster, plan, software)):
+        part = 1 if not (is_gemm(items[0].op) or items[0].op.kind == "attention") else 0
+        core = np.array([item.op.core or item.op.kind == "attention" for item in items], dtype=float)
+        np.add.at(busy_YXBK[0, part], where, times.forward_OK)
+        np.add.at(busy_YXBK[1, part], where, times.backward_OK)
+        np.add.at(core_XBK[part], where, times.forward_OK * core[:, None])
+        host_YBK[0] += _sum_by(where, times.kernels_forward_O, len(blocks))[:, None] * software.host_kernel
+        host_YBK[1] += _sum_by(where, times.kernels_backward_O, len(blocks))[:, None] * software.host_kernel
+        core_host_B += _sum_by(where, times.kernels_forward_O * core, len(blocks)) * software.host_kernel
+        del kind
+    _communicate(model, cluster, plan, software, busy_YXBK, host_YBK, core_XBK)
+    busy_YXBK[2:] = busy_YXBK[1]
+    host_YBK[2:] = host_YBK[1]
+    busy_YXBK[2, :2] += core_XBK
+    host_YBK[2] += core_host_B[:, None]
+    inner = np.array([0.0, *(1.0 for _ in model.layers), 0.0])[:, None]  # embedding and head are not recomputed
+    busy_YXBK[3] += busy_YXBK[0] * inner
+    host_YBK[3] += host_YBK[0] * inner
+    busy_YXBK[:, 2] = np.maximum(host_YBK - busy_YXBK.sum(axis=1), 0.0)
+    return busy_YXBK
+
+
+def _sum_by(where: Array, values: Array, size: int) -> Array:
+    return np.bincount(where, weights=values, minlength=size)
+
+
+def _communicate(
+    model: Model,
+    cluster: Cluster,
+    plan: Plan,
+    software: Software,
+    busy_YXBK: Array,
+    host_YBK: Array,
+    core_XBK: Array,
+) -> None:
+    """Add tensor-, context- and expert-parallel communication to the forward and backward passes."""
+    tp_K = np.asarray(plan.tp, dtype=float)
+    once_K = tp_sync_seconds(model, cluster, plan, software)
+    hidden_K = np.where(np.asarray(plan.overlap_tp).astype(bool), software.async_tp, 0.0)
+    back_hidden_K = np.maximum(hidden_K, software.tp_overlap)
+    calls_K = np.where(np.asarray(plan.sequence_parallel).astype(bool), 2.0, 1.0) * (tp_K > 1)
+    for position, block in enumerate(model.blocks):
+        forward, backward = _syncs(model, block)
+        busy_YXBK[0, 3, position] = forward * once_K * (1 - hidden_K)
+        busy_YXBK[1, 3, position] = backward * once_K * (1 - back_hidden_K)
+        host_YBK[0, position] += forward * calls_K * software.host_collective
+        host_YBK[1, position] += backward * calls_K * software.host_collective
+        for axis, seconds in ((4, _cp_seconds), (5, _ep_seconds)):
+            pair = seconds(model, block, cluster, plan, software, core_XBK[:, position].sum(axis=0))
+            busy_YXBK[0, axis, position], busy_YXBK[1, axis, position] = pair
+
+
+def _syncs(model: Model, block: Block) -> tuple[int, int]:
+    """Tensor-parallel syncs forward and backward: the embedding has none backward, the head none forward."""
+    if block is model.embedding:
+        return 1, 0
+    if block is model.head:
+        return 0, 1
+    return block.syncs, block.syncs
+
+
+def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
+    """Seconds of one tensor-parallel sync (K,): an all-reduce, or an all-gather and a reduce-scatter."""
+    size_K = tokens(plan, plan.length(model)) * model.hidden * element_bytes(plan.precision)
+    members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).tp
+
+    def seconds(collective: str) -> Array:
+        return collective_seconds(
+            collective, size_K, cluster, ranks=plan.tp, ranks_per_node=members_K, version=software.nccl
+        )
+
+    whole_K = seconds("all_reduce")
+    sequence_K = np.asarray(plan.sequence_parallel).astype(bool)
+    if sequence_K.any():
+        whole_K = np.where(sequence_K, seconds("all_gather") + seconds("reduce_scatter"), whole_K)
+    return whole_K / software.collective_speed
+
+
+def _cp_seconds(
+    model: Model, block: Block, cluster: Cluster, plan: Plan, software: Software, core_K: Array
+) -> tuple[Array, Array]:
+    """Exposed seconds of gathering keys and values over the context group, beside the attention of its own part."""
+    cp_K = np.asarray(plan.cp, dtype=float)
+    cores = [op for op in block.ops if op.kind == "attention"]
+    if not cores or not (cp_K > 1).any():
+        return np.zeros_like(cp_K), np.zeros_like(cp_K)
+    wide = sum((op.kv_heads or op.heads) * (op.head_dim + (op.value_dim or op.head_dim)) for op in cores)
+    size_K = plan.micro_batch * plan.length(model) * wide / np.asarray(plan.tp) * element_bytes(plan.precision)
+    members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).cp
+    gather_K = collective_seconds(
+        "all_gather", size_K, cluster, ranks=plan.cp, ranks_per_node=members_K, version=software.nccl
+    ) / software.collective_speed
+    hidden_K = core_K * (cp_K - 1) / cp_K
+    return np.maximum(gather_K - hidden_K, 0.0), np.maximum(2 * gather_K - 2 * hidden_K, 0.0)
+
+
+def _ep_seconds(
+    model: Model, block: Block, cluster: Cluster, plan: Plan, software: Software, core_K: Array
+) -> tuple[Array, Array]:
+    """Seconds of the two all-to-alls (dispatch, combine) of a mixture-of-experts layer."""
+    ep_K = np.asarray(plan.ep, dtype=float)
+    if not block.experts or not (ep_K > 1).any():
+        return np.zeros_like(ep_K), np.zeros_like(ep_K)
+    tp_K = np.where(np.asarray(plan.sequence_parallel).astype(bool), plan.tp, 1)
+    size_K = tokens(plan, plan.length(model)) / tp_K * block.top_k * model.hidden * element_bytes(plan.precision)
+    members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).ep
+    once_K = collective_seconds(
+        "all_to_all",
+        size_K * software.expert_imbalance,
+        cluster,
+        ranks=plan.ep,
+        ranks_per_node=members_K,
+        version=software.nccl,
+    ) / software.collective_speed
+    return 2 * once_K, 2 * once_K

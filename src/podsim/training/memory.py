@@ -1,0 +1,153 @@
+"""Bytes of memory by kind, for every class of pipeline stage; the fullest decides whether a plan fits.
+
+Axes: S classes of stages, B blocks, K plans (distinct keys), P plans, R = 3 ways of recomputing, M = kinds (KINDS).
+Sources: Korthikanti et al. 2022 (activations), Rajbhandari et al. 2020 (ZeRO), Narayanan et al. 2021 (micro-batches in
+flight of each schedule).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from podsim.hardware.precision import PRECISIONS
+from podsim.training.layers import element_bytes
+from podsim.training.plan import Array, Plan, Recompute, Schedule
+from podsim.training.shapes import tokens, width
+from podsim.training.software import Software
+
+if TYPE_CHECKING:
+    from podsim.workload.graph import Model, TensorOp
+
+__all__ = ["ACTIVATION_KEY", "KINDS", "WEIGHT_KEY", "Activations", "Weights", "activation_table", "in_flight", "memory_MSP", "weight_table"]
+
+KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor")
+WEIGHT_KEY = ("tp", "ep")
+ACTIVATION_KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash")
+
+
+class Weights(NamedTuple):
+    """Parameters of one copy of each block on one rank."""
+
+    dense_BK: Array
+    expert_BK: Array
+
+
+class Activations(NamedTuple):
+    """Bytes that one micro-batch leaves in one copy of each block until its backward pass, and bytes of logits."""
+
+    kept_RBK: Array
+    logits_K: Array
+
+
+def weight_table(model: Model, plan: Plan) -> Weights:
+    """Parameters per rank, for K plans that differ in WEIGHT_KEY."""
+    shape = (len(model.blocks), plan.size)
+    dense_BK, expert_BK = np.zeros(shape), np.zeros(shape)
+    for position, block in enumerate(model.blocks):
+        for op in block.ops:
+            ranks_K = width(plan, op.split) if op.split not in ("none", "sequence") else np.ones(plan.size)
+            bias_K = ranks_K if op.split in ("column", "vocab") else np.ones(plan.size)
+            size_K = op.weight / ranks_K + op.bias / bias_K
+            if op.expert:
+                expert_BK[position] += size_K / np.asarray(plan.ep)
+            else:
+                dense_BK[position] += size_K
+    return Weights(dense_BK, expert_BK)
+
+
+def activation_table(model: Model, plan: Plan, software: Software) -> Activations:
+    """Stored activations per micro-batch, for K plans that differ in ACTIVATION_KEY."""
+    sequence = plan.length(model)
+    t_K = tokens(plan, sequence)
+    element = element_bytes(plan.precision)
+    kept_RBK = np.zeros((3, len(model.blocks), plan.size))
+    for position, block in enumerate(model.blocks):
+        routed_K = t_K * max(block.top_k, 1)
+        for op in block.ops:
+            stored_K = np.zeros(plan.size)
+            for saved in op.saved:
+                base_K = routed_K if saved.expert else t_K
+                stored_K = stored_K + base_K * saved.elements * (saved.bytes or element) / width(plan, saved.split)
+            core_K = _core_bytes(op, plan, sequence, element) if op.kind == "attention" else np.zeros(plan.size)
+            kept_RBK[Recompute.NONE, position] += stored_K + core_K
+            kept_RBK[Recompute.SELECTIVE, position] += stored_K
+        kept_RBK[Recompute.FULL, position] = t_K * model.hidden * element / width(plan, "sequence")
+    for edge in (0, -1):  # embedding and head are never recomputed
+        kept_RBK[Recompute.FULL, edge] = kept_RBK[Recompute.NONE, edge]
+    logits = sum(op.n for op in model.head.ops if op.split == "vocab" and op.kind == "gemm")
+    return Activations(kept_RBK, t_K * logits / np.asarray(plan.tp) * software.logit_bytes)
+
+
+def _core_bytes(op: TensorOp, plan: Plan, sequence: int, element: float) -> Array:
+    """Bytes the attention core stores: 5 a s per token unfused (softmax, mask, dropout's output), one log-sum fused."""
+    heads_K = tokens(plan, sequence) * np.maximum(op.heads / np.asarray(plan.tp), 1.0)
+    return np.where(np.asarray(plan.flash).astype(bool), heads_K * 4.0, heads_K * sequence * (2 * element + 1))
+
+
+def in_flight(plan: Plan, first_SP: Array) -> Array:
+    """Micro-batches (of a whole stage) whose activations a stage holds at once (S, P).
+
+    1F1B: as many as stages from here to the end.  Interleaved: 2 (p - i - 1) + (v - 1) p + 1 chunks.  GPipe: all.
+    """
+    m_P = np.asarray(plan.micro_batches, dtype=float)
+    left_SP = np.asarray(plan.pp) - first_SP
+    one_SP = np.minimum(left_SP, m_P)
+    v_P = np.asarray(plan.virtual_stages, dtype=float)
+    chunks_SP = 2 * (left_SP - 1) + (v_P - 1) * plan.pp + 1
+    schedule = np.asarray(plan.schedule)
+    held_SP = np.where(schedule == Schedule.INTERLEAVED, np.minimum(chunks_SP / v_P, m_P), one_SP)
+    return np.where(schedule == Schedule.GPIPE, np.broadcast_to(m_P, held_SP.shape), held_SP)
+
+
+def memory_MSP(
+    plan: Plan,
+    software: Software,
+    counts_SBP: Array,
+    first_SP: Array,
+    weights: Weights,
+    kept_RBP: Array,
+    logits_P: Array,
+) -> Array:
+    """Bytes by kind for each class of stages of P plans; classes that a pipeline lacks get garbage to be masked."""
+    dense_SP = np.einsum("sbp,bp->sp", counts_SBP, weights.dense_BK)
+    expert_SP = np.einsum("sbp,bp->sp", counts_SBP, weights.expert_BK)
+    zero = np.asarray(plan.zero)
+    shard_P = np.asarray(plan.shard_ranks, dtype=float)
+    expert_shard_P = np.maximum(shard_P / plan.ep, 1.0)
+
+    def divided(level: int) -> Array:
+        share_P = np.where(zero >= level, 1 / shard_P, 1.0)
+        expert_P = np.where(zero >= level, 1 / expert_shard_P, 1.0)
+        return dense_SP * share_P + expert_SP * expert_P
+
+    stored = element_bytes(plan.precision)
+    master = 4.0 if stored < 4 else 0.0
+    moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
+    out = np.empty((len(KINDS), *dense_SP.shape))
+    out[0] = divided(3) * stored
+    out[1] = divided(2) * software.gradient_memory
+    out[2] = divided(1) * (master + moments)
+    out[3] = _activations(plan, counts_SBP, first_SP, kept_RBP) * (1 + software.fragmentation)
+    last = counts_SBP[:, -1] > 0
+    out[4] = logits_P * last
+    largest_P = (weights.dense_BK + weights.expert_BK).max(axis=0)
+    out[5] = np.where(zero >= 3, largest_P * (2 * stored + software.gradient_memory), 0.0)
+    out[6] = software.memory_floor
+    return out
+
+
+def _activations(plan: Plan, counts_SBP: Array, first_SP: Array, kept_RBP: Array) -> Array:
+    """Bytes of stored activations (S, P): those in flight, and the layer being recomputed."""
+    mode = np.asarray(plan.recompute)
+    layers_SP = counts_SBP[:, 1:-1].sum(axis=1)
+    some = (mode == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
+    share_SP = np.where(some, np.minimum(plan.recompute_layers / np.maximum(layers_SP, 1), 1.0), 1.0)
+    chosen_BP = np.where(mode == Recompute.NONE, kept_RBP[0], np.where(mode == Recompute.SELECTIVE, kept_RBP[1], kept_RBP[2]))
+    full_SP = np.einsum("sbp,bp->sp", counts_SBP, chosen_BP)
+    if some.any():
+        plain_SP = np.einsum("sbp,bp->sp", counts_SBP, kept_RBP[0])
+        full_SP = share_SP * full_SP + (1 - share_SP) * plain_SP
+    working_P = np.where(mode == Recompute.FULL, kept_RBP[0, 1:-1].max(axis=0), 0.0)
+    return full_SP * in_flight(plan, first_SP) + working_P

@@ -1,0 +1,84 @@
+"""Which layers a pipeline stage holds, and the stages that are alike.
+
+Axes: S classes of equal stages, B blocks (embedding, kinds of layer, head), U (pp, virtual_stages) pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.training.plan import Array, Plan
+
+if TYPE_CHECKING:
+    from podsim.workload.graph import Model
+
+__all__ = ["STAGE_KEY", "Stages", "chunk_sizes", "stages_table"]
+
+STAGE_KEY = ("pp", "virtual_stages")
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Classes of equal pipeline stages for U pipelines; classes beyond a pipeline's own have multiplicity 0."""
+
+    counts_SBU: Array
+    """copies of each block in a stage of the class"""
+    many_SU: Array
+    """stages in the class"""
+    first_SU: Array
+    """position of its first stage (0 runs first)"""
+
+    def take(self, index: Array) -> Stages:
+        """The pipelines at an index."""
+        return Stages(self.counts_SBU[..., index], self.many_SU[..., index], self.first_SU[..., index])
+
+
+def chunk_sizes(layers: int, chunks: int) -> list[int]:
+    """Layers of each model chunk: equal, or the extra ones in the middle.
+
+    The first chunk also holds the embedding and the last the head, so these two are the last to get an extra layer.
+    """
+    base, extra = divmod(layers, chunks)
+    order = [*range(1, chunks - 1), 0, chunks - 1]
+    larger = set(order[:extra])
+    return [base + (chunk in larger) for chunk in range(chunks)]
+
+
+def _pipeline(counts: tuple[int, ...], pp: int, virtual: int) -> tuple[list[tuple[int, ...]], list[int], list[int]]:
+    """Classes of stages for one pipeline: (copies of each block, how many such stages, first position)."""
+    kinds = [kind for kind, count in enumerate(counts) for _ in range(count)]
+    held = np.zeros((pp, len(counts) + 2), dtype=int)
+    start = 0
+    for chunk, size in enumerate(chunk_sizes(len(kinds), pp * virtual)):
+        for kind in kinds[start : start + size]:
+            held[chunk % pp, kind + 1] += 1
+        start += size
+    held[0, 0] = 1
+    held[-1, -1] = 1
+    classes: dict[tuple[int, ...], list[int]] = {}
+    for stage, row in enumerate(held.tolist()):
+        classes.setdefault(tuple(row), []).append(stage)
+    return list(classes), [len(v) for v in classes.values()], [v[0] for v in classes.values()]
+
+
+_cached_pipeline = lru_cache(maxsize=4096)(_pipeline)
+
+
+def stages_table(model: Model, plan: Plan) -> Stages:
+    """Stage classes of U plans that differ in STAGE_KEY."""
+    counts = tuple(block.count for block in model.layers)
+    pairs = zip(np.atleast_1d(plan.pp).tolist(), np.atleast_1d(plan.virtual_stages).tolist(), strict=True)
+    found = [_cached_pipeline(counts, pp, virtual) for pp, virtual in pairs]
+    depth = max(len(classes) for classes, _, _ in found)
+    counts_SBU = np.zeros((depth, len(counts) + 2, len(found)))
+    many_SU = np.zeros((depth, len(found)))
+    first_SU = np.zeros((depth, len(found)))
+    for u, (classes, many, first) in enumerate(found):
+        counts_SBU[: len(classes), :, u] = classes
+        many_SU[: len(classes), u] = many
+        first_SU[: len(classes), u] = first
+    return Stages(counts_SBU, many_SU, first_SU)

@@ -1,0 +1,228 @@
+"""How a model is laid out on a cluster. A Plan's fields may be scalars or arrays: one row of a search, or all of them.
+
+Ranks lie in one grid, tensor parallelism innermost, then context, data, and pipeline outermost (Megatron-LM's order):
+groups are slices of it, so a TP group fills a node before it leaves it. Expert groups are slices of the data and
+context ranks: ep divides dp x cp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import PlanError
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.workload.graph import Model
+
+__all__ = ["Array", "Grid", "Ints", "Plan", "Recompute", "Schedule"]
+
+Array: TypeAlias = NDArray[Any]
+Ints: TypeAlias = int | NDArray[Any]
+
+
+class Recompute(IntEnum):
+    """Which activations are computed again in the backward pass."""
+
+    NONE = 0
+    SELECTIVE = 1
+    """the attention core (Korthikanti et al. 2022)"""
+    FULL = 2
+    """whole layers, from their input"""
+
+
+class Schedule(IntEnum):
+    """In which order a pipeline stage runs its micro-batches."""
+
+    GPIPE = 0
+    ONE_F_ONE_B = 1
+    INTERLEAVED = 2
+
+
+_SCHEDULES = {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "interleaved": Schedule.INTERLEAVED}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The layout of one training run. Integer and boolean fields may be numpy arrays that broadcast together."""
+
+    tp: Ints = 1
+    """tensor-parallel degree"""
+    pp: Ints = 1
+    """pipeline stages"""
+    virtual_stages: Ints = 1
+    """model chunks per pipeline stage (interleaved schedule)"""
+    dp: Ints = 1
+    """data-parallel replicas"""
+    cp: Ints = 1
+    """context-parallel degree"""
+    ep: Ints = 1
+    """expert-parallel degree; divides dp x cp"""
+    micro_batch: Ints = 1
+    """sequences of one pass"""
+    global_batch: Ints = 1
+    """sequences of one step"""
+    sequence_parallel: Ints = False
+    """norms, dropouts and residuals divided over the TP group (Korthikanti et al. 2022)"""
+    zero: Ints = 0
+    """what the data-parallel group divides: 1 optimizer (distributed optimizer), 2 and gradients, 3 and weights (FSDP)"""
+    shard: Ints = 0
+    """ranks over which ZeRO divides; 0 is the whole data-parallel group, fewer is hybrid sharding (HSDP)"""
+    recompute: Ints = Recompute.NONE
+    recompute_layers: Ints = 0
+    """under full recomputation: layers of each stage that are recomputed; 0 is all"""
+    schedule: Ints = Schedule.ONE_F_ONE_B
+    flash: Ints = True
+    """fused attention that never stores the scores (FlashAttention)"""
+    overlap_grad: Ints = True
+    """gradient reduction runs beside the backward pass"""
+    overlap_param: Ints = True
+    """parameter gathering (ZeRO) runs beside the forward pass"""
+    overlap_tp: Ints = False
+    """tensor-parallel collectives run beside the GEMMs they feed"""
+    precision: str = "bf16"
+    optimizer_precision: str = "fp32"
+    """of the two Adam moments"""
+    software: str = "megatron-core"
+    """the framework and its era (`podsim show software` lists them)"""
+    sequence: int = 0
+    """tokens of a sequence; 0 is the model's own"""
+
+    def __post_init__(self) -> None:
+        """Turn names into codes."""
+        if isinstance(self.recompute, str):
+            object.__setattr__(self, "recompute", _code("recompute", self.recompute, _RECOMPUTES))
+        if isinstance(self.schedule, str):
+            object.__setattr__(self, "schedule", _code("schedule", self.schedule, _SCHEDULES))
+
+    @property
+    def gpus(self) -> Ints:
+        """GPUs it occupies."""
+        return self.tp * self.pp * self.dp * self.cp
+
+    @property
+    def micro_batches(self) -> Ints:
+        """Micro-batches each pipeline runs in a step."""
+        return self.global_batch // (self.dp * self.micro_batch)
+
+    @property
+    def shard_ranks(self) -> Ints:
+        """Ranks over which ZeRO divides what it divides."""
+        whole = self.dp * self.cp
+        return np.where(np.asarray(self.shard) > 0, np.minimum(self.shard, whole), whole)
+
+    def length(self, model: Model) -> int:
+        """Tokens of a sequence."""
+        return self.sequence or model.sequence
+
+    def problems(self, model: Model, cluster: Cluster) -> list[str]:
+        """Every rule this (scalar) plan breaks, each with the value and what would be allowed."""
+        from podsim.training.rules import problems
+
+        return problems(self, model, cluster)
+
+    def check(self, model: Model, cluster: Cluster) -> Plan:
+        """Give the plan itself, or raise PlanError with all its problems."""
+        found = self.problems(model, cluster)
+        if found:
+            raise PlanError(found)
+        return self
+
+    @property
+    def size(self) -> int:
+        """Number of plans it holds (1 for a scalar plan)."""
+        return int(np.broadcast(*(np.asarray(getattr(self, name)) for name in ARRAY_FIELDS)).size)
+
+    def arrays(self) -> Plan:
+        """The same plan with every numeric field a 1-D array of one common length."""
+        values = [np.atleast_1d(np.asarray(getattr(self, name))) for name in ARRAY_FIELDS]
+        wide = np.broadcast_arrays(*values)
+        return replace(self, **dict(zip(ARRAY_FIELDS, wide, strict=True)))
+
+    def take(self, index: Any) -> Plan:
+        """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
+        chosen: dict[str, Any] = {}
+        for name in ARRAY_FIELDS:
+            value = np.asarray(getattr(self, name))
+            picked = value if value.ndim == 0 else value[index]
+            chosen[name] = _scalar(name, picked) if np.ndim(picked) == 0 else picked
+        return replace(self, **chosen)
+
+    def describe(self) -> dict[str, object]:
+        """Names and values of a scalar plan, with codes spelled out."""
+        out: dict[str, object] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "recompute":
+                value = Recompute(int(value)).name.lower()
+            elif field.name == "schedule":
+                value = {code: name for name, code in _SCHEDULES.items()}[Schedule(int(value))]
+            elif field.name in _BOOLEAN:
+                value = bool(value)
+            elif field.name in ARRAY_FIELDS:
+                value = int(value)
+            out[field.name] = value
+        return out
+
+
+_RECOMPUTES = {code.name.lower(): code for code in Recompute}
+_BOOLEAN = ("sequence_parallel", "flash", "overlap_grad", "overlap_param", "overlap_tp")
+_TEXT = ("precision", "optimizer_precision", "software", "sequence")
+ARRAY_FIELDS = tuple(field.name for field in fields(Plan) if field.name not in _TEXT)
+
+
+def _code(field: str, text: str, codes: dict[str, Any]) -> int:
+    if text.lower() not in codes:
+        raise PlanError([f"{field}={text!r} is unknown; {field} may be {', '.join(codes)}"])
+    return int(codes[text.lower()])
+
+
+def _scalar(name: str, value: Any) -> int | bool:
+    return bool(value) if name in _BOOLEAN else int(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Where the members of each group lie: how many of them share a node.
+
+    The stride of a group in the rank grid decides: members of a group of `size` ranks, `stride` apart, share a node
+    of G GPUs in runs of G / stride.
+    """
+
+    gpus_per_node: int
+    plan: Plan
+
+    def per_node(self, size: Ints, stride: Ints) -> Array:
+        """Members of a group on one node."""
+        room = np.maximum(self.gpus_per_node // np.asarray(stride), 1)
+        return np.maximum(np.minimum(size, room), 1)
+
+    @property
+    def tp(self) -> Array:
+        """TP members on a node."""
+        return self.per_node(self.plan.tp, 1)
+
+    @property
+    def cp(self) -> Array:
+        """CP members on a node."""
+        return self.per_node(self.plan.cp, self.plan.tp)
+
+    @property
+    def ep(self) -> Array:
+        """EP members on a node."""
+        return self.per_node(self.plan.ep, self.plan.tp)
+
+    def data(self, size: Ints) -> Array:
+        """Members on a node of a group of `size` data and context ranks."""
+        return self.per_node(size, self.plan.tp)
+
+    @property
+    def stage_crosses(self) -> Array:
+        """Whether neighbouring pipeline stages lie on different nodes."""
+        stride = np.asarray(self.plan.tp * self.plan.cp * self.plan.dp)
+        return stride >= self.gpus_per_node

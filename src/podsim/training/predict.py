@@ -1,0 +1,168 @@
+"""A prediction of one plan: step time and where it went, memory by kind, rates, the bottleneck, what would help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.hardware.precision import PRECISIONS
+from podsim.prediction import Prediction, StageMemory
+from podsim.training.memory import KINDS, memory_MSP
+from podsim.training.plan import Plan, Recompute
+from podsim.training.step import SPLIT, Prepared, StepCost, combine, prepare, step_cost
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.workload.graph import Model
+
+__all__ = ["RESOURCES", "faster", "flops_per_token", "gains", "predict_plan"]
+
+RESOURCES = ("flops", "memory bandwidth", "nvlink", "network")
+_NAMES = {
+    "compute": "matrix arithmetic",
+    "memory": "memory-bound kernels",
+    "launch": "kernel launches: the GPU waits for the host",
+    "tp": "exposed tensor-parallel communication",
+    "cp": "exposed context-parallel communication",
+    "ep": "exposed expert-parallel communication",
+    "pp": "pipeline sends",
+    "dp": "exposed data-parallel communication",
+    "bubble": "the pipeline bubble",
+    "optimizer": "the optimizer step",
+    "host": "host work around passes and steps",
+}
+_REMEDIES = {
+    "compute": "only faster GPUs, lower precision or less recomputation would shorten it",
+    "memory": "fused kernels, sequence parallelism or more memory bandwidth would shorten it",
+    "launch": "a larger micro-batch, CUDA graphs or less tensor parallelism would shorten it",
+    "tp": "less tensor parallelism, overlap, or faster NVLink would shorten it",
+    "cp": "less context parallelism or a faster network would shorten it",
+    "ep": "expert groups inside a node or a faster network would shorten it",
+    "pp": "fewer pipeline or virtual stages, or a faster network would shorten it",
+    "dp": "overlap, more micro-batches per step, or a faster network would shorten it",
+    "bubble": "more micro-batches, virtual stages or fewer pipeline stages would shorten it",
+    "optimizer": "a distributed optimizer (zero 1) or more memory bandwidth would shorten it",
+    "host": "more micro-batches' worth of work per pass would shorten it",
+}
+
+
+def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
+    """Prediction of one scalar plan, which must be legal (Plan.check).
+
+    About a millisecond.  Raises nothing for a plan that does not fit: `fits` says so.
+    """
+    ready = prepare(model, cluster, plan)
+    cost = combine(ready, slice(0, 1))
+    step = float(cost.seconds_P[0])
+    parts = dict(zip(SPLIT, cost.parts_XP[:, 0].tolist(), strict=True))
+    length = plan.length(model)
+    trained = float(plan.global_batch) * length
+    gpus = int(plan.gpus)
+    peak = cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * gpus
+    done = {name: count * trained / step / peak for name, count in flops_per_token(model, plan).items()}
+    stages = _stage_memory(ready)
+    memory = float(cost.memory_P[0])
+    return Prediction(
+        model=model.name,
+        cluster=cluster.name,
+        plan=plan.describe(),
+        gpus=gpus,
+        step_time=step,
+        parts=parts,
+        tokens_per_second=trained / step,
+        samples_per_second=float(plan.global_batch) / step,
+        mfu_6pd=done["6PD"],
+        mfu=done["model"],
+        hfu=done["hardware"],
+        memory=memory,
+        memory_kinds=dict(zip(KINDS, cost.kinds_MP[:, 0].tolist(), strict=True)),
+        stages=stages,
+        memory_limit=cluster.gpu.memory,
+        fits=memory <= cluster.gpu.memory,
+        bottleneck=_bottleneck(parts, step),
+    )
+
+
+def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
+    """FLOPs of one trained token by convention.
+
+    "6PD": 6 x parameters that a token passes through (embedding included), no attention.
+    "model": 3 x the forward pass, attention scores in full, no recomputation.
+    "hardware": what is executed, recomputation included.
+    """
+    length = plan.length(model)
+    forward = model.forward_flops(length)
+    once = sum(forward.values())
+    again = 0.0
+    if plan.recompute == Recompute.FULL:
+        stage = -(-model.layer_count // int(plan.pp))
+        share = min(int(plan.recompute_layers), stage) / stage if plan.recompute_layers else 1.0
+        again = (once - forward["logits"]) * share
+    elif plan.recompute == Recompute.SELECTIVE:
+        again = forward["attention"]
+    return {"6PD": 6.0 * model.active_parameters, "model": 3.0 * once, "hardware": 3.0 * once + again}
+
+
+def _stage_memory(ready: Prepared) -> tuple[StageMemory, ...]:
+    """Memory of every class of pipeline stages, in the order of their first stage."""
+    stages = ready.stages.table
+    kinds_MSP = memory_MSP(
+        ready.plan,
+        ready.software,
+        stages.counts_SBU,
+        stages.first_SU,
+        ready.weights.table,
+        ready.activations.table.kept_RBK,
+        ready.activations.table.logits_K,
+    )
+    found = [
+        StageMemory(
+            first=int(stages.first_SU[s, 0]),
+            count=int(stages.many_SU[s, 0]),
+            kinds=dict(zip(KINDS, kinds_MSP[:, s, 0].tolist(), strict=True)),
+        )
+        for s in range(stages.many_SU.shape[0])
+        if stages.many_SU[s, 0] > 0
+    ]
+    return tuple(sorted(found, key=lambda stage: stage.first))
+
+
+def _bottleneck(parts: dict[str, float], step: float) -> str:
+    """The largest part beyond arithmetic, or arithmetic itself, in a sentence."""
+    ranked = sorted(parts.items(), key=lambda item: -item[1])
+    first, seconds = ranked[0]
+    text = f"{100 * seconds / step:.0f} % of the step is {_NAMES[first]}"
+    if first == "compute":
+        second, lost = ranked[1]
+        return f"{text}; the largest loss is {_NAMES[second]} ({100 * lost / step:.0f} %): {_REMEDIES[second]}"
+    return f"{text}: {_REMEDIES[first]}"
+
+
+def faster(cluster: Cluster, resource: str, factor: float) -> Cluster:
+    """The same cluster with one resource scaled: flops, memory bandwidth, nvlink, network."""
+    gpu = cluster.gpu
+    if resource == "nvlink":
+        return replace(cluster, nvlink=replace(cluster.nvlink, bandwidth=cluster.nvlink.bandwidth * factor))
+    if resource == "network":
+        return replace(cluster, network=replace(cluster.network, bandwidth=cluster.network.bandwidth * factor))
+    if resource == "flops":
+        gpu = replace(gpu, peaks={name: peak * factor for name, peak in gpu.peaks.items()})
+    elif resource == "memory bandwidth":
+        gpu = replace(gpu, memory_bandwidth=gpu.memory_bandwidth * factor)
+    else:
+        raise AssertionError(resource)
+    return replace(cluster, system=replace(cluster.system, gpu=gpu))
+
+
+def gains(model: Model, cluster: Cluster, plan: Plan, *, factor: float = 1.1) -> dict[str, float]:
+    """Share of throughput gained if one resource were `factor` times as fast, for each of RESOURCES."""
+    base = _seconds(step_cost(model, cluster, plan))
+    return {
+        name: base / _seconds(step_cost(model, faster(cluster, name, factor), plan)) - 1 for name in RESOURCES
+    }
+
+
+def _seconds(cost: StepCost) -> float:
+    return float(np.asarray(cost.seconds_P)[0])

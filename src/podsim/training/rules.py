@@ -1,0 +1,272 @@
+"""The rules a plan must keep, once: as a filter over a million plans, and as messages for one.
+
+A rule is (name, violated, message). `violated` broadcasts over plans; `message` words it for one plan, with the
+value and what would be allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.hardware.precision import PRECISIONS
+from podsim.training.plan import ARRAY_FIELDS, Plan, Recompute, Schedule
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.workload.graph import Model
+
+__all__ = ["RULES", "Facts", "facts", "problems", "violations"]
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What the rules need to know of a model and a cluster."""
+
+    heads: int
+    kv_heads: int
+    hidden: int
+    ffn: int
+    layers: int
+    experts: int
+    causal: bool
+    gpus: int
+    capability: float
+    precisions: tuple[str, ...]
+    length: int
+
+
+def facts(model: Model, cluster: Cluster, length: int) -> Facts:
+    """Facts of a model at a sequence length, on a cluster."""
+    ops = [op for block in model.layers for op in block.ops]
+    cores = [op for op in ops if op.kind == "attention"]
+    rows = [op.k for op in ops if op.kind == "gemm" and op.split == "row" and op.name.startswith("mlp")]
+    return Facts(
+        heads=int(np.gcd.reduce([op.heads for op in cores])) if cores else 0,
+        kv_heads=min((op.kv_heads or op.heads for op in cores), default=0),
+        hidden=model.hidden,
+        ffn=int(np.gcd.reduce(rows)) if rows else 0,
+        layers=model.layer_count,
+        experts=max((block.experts for block in model.layers), default=0),
+        causal=any(op.causal for op in cores),
+        gpus=cluster.gpus,
+        capability=cluster.gpu.compute_capability,
+        precisions=tuple(name for name, p in PRECISIONS.items() if p.matmul in cluster.gpu.peaks),
+        length=length,
+    )
+
+
+def _divisors(number: int, limit: int = 1 << 16) -> str:
+    found = [d for d in range(1, min(number, limit) + 1) if number % d == 0]
+    shown = ", ".join(str(d) for d in found[:12])
+    return shown + (", …" if len(found) > 12 else "")
+
+
+def _mod(a: Any, b: Any) -> Any:
+    """a % b, where b may be broken (zero or negative): another rule reports that."""
+    return np.asarray(a) % np.maximum(b, 1)
+
+
+Rule = tuple[str, Callable[[Plan, Facts], Any], Callable[[Plan, Facts], str]]
+
+_DEGREES = ("tp", "pp", "virtual_stages", "dp", "cp", "ep", "micro_batch", "global_batch")
+
+
+def _not_positive(plan: Plan, f: Facts) -> Any:
+    return np.logical_or.reduce(np.broadcast_arrays(*(np.asarray(getattr(plan, n)) < 1 for n in _DEGREES)))
+
+
+def _say_not_positive(plan: Plan, f: Facts) -> str:
+    wrong = [f"{name}={getattr(plan, name)}" for name in _DEGREES if getattr(plan, name) < 1]
+    return f"{', '.join(wrong)}: degrees and batches are whole numbers from 1"
+
+
+def _kv_uneven(plan: Plan, f: Facts) -> Any:
+    return (_mod(f.kv_heads, plan.tp) != 0) & (_mod(plan.tp, f.kv_heads or 1) != 0)
+
+
+def _batch_uneven(plan: Plan, f: Facts) -> Any:
+    return _mod(plan.global_batch, plan.dp * np.asarray(plan.micro_batch)) != 0
+
+
+def _say_batch(plan: Plan, f: Facts) -> str:
+    shown = _divisors(int(plan.global_batch))
+    return (
+        f"global_batch={plan.global_batch} is not a multiple of dp x micro_batch = {plan.dp} x {plan.micro_batch}; "
+        f"dp x micro_batch may be {shown}"
+    )
+
+
+def _interleaved(plan: Plan) -> Any:
+    return np.asarray(plan.schedule) == Schedule.INTERLEAVED
+
+
+def _chunks_uneven(plan: Plan, f: Facts) -> Any:
+    return _interleaved(plan) & (_mod(f.layers, plan.pp * np.asarray(plan.virtual_stages)) != 0)
+
+
+def _micro_batches(plan: Plan) -> Any:
+    return np.asarray(plan.global_batch) // np.maximum(plan.dp * np.asarray(plan.micro_batch), 1)
+
+
+def _cp_uneven(plan: Plan, f: Facts) -> Any:
+    parts = np.where(np.asarray(plan.cp) > 1, plan.cp * np.asarray(2 if f.causal else 1), 1)
+    return _mod(f.length, parts) != 0
+
+
+RULES: tuple[Rule, ...] = (
+    ("positive", _not_positive, _say_not_positive),
+    (
+        "gpus",
+        lambda p, f: np.asarray(p.gpus) > f.gpus,
+        lambda p, f: f"tp x pp x dp x cp = {p.gpus} GPUs, but the cluster has {f.gpus}",
+    ),
+    (
+        "heads",
+        lambda p, f: (_mod(f.heads, p.tp) != 0) & (f.heads > 0),
+        lambda p, f: f"tp={p.tp} does not divide heads={f.heads}; tp may be {_divisors(f.heads)}",
+    ),
+    (
+        "kv heads",
+        _kv_uneven,
+        lambda p, f: f"tp={p.tp} neither divides nor is a multiple of kv_heads={f.kv_heads}; "
+        f"tp may be {_divisors(f.kv_heads)} or a multiple of {f.kv_heads}",
+    ),
+    (
+        "mlp width",
+        lambda p, f: (_mod(f.ffn, p.tp) != 0) & (f.ffn > 0),
+        lambda p, f: f"tp={p.tp} does not divide the MLP width {f.ffn}; tp may be {_divisors(f.ffn)}",
+    ),
+    (
+        "layers",
+        lambda p, f: np.asarray(p.pp) * p.virtual_stages > f.layers,
+        lambda p, f: f"pp x virtual_stages = {p.pp} x {p.virtual_stages} is more than layers={f.layers}; "
+        f"at most {f.layers}",
+    ),
+    (
+        "virtual stages",
+        lambda p, f: _interleaved(p) != (np.asarray(p.virtual_stages) > 1),
+        lambda p, f: f"virtual_stages={p.virtual_stages} with schedule={p.describe()['schedule']}; "
+        "interleaved needs virtual_stages of 2 or more, the others have 1",
+    ),
+    (
+        "interleaved pipeline",
+        lambda p, f: _interleaved(p) & (np.asarray(p.pp) < 2),
+        lambda p, f: f"schedule=interleaved with pp={p.pp}; it needs pp of 2 or more",
+    ),
+    (
+        "interleaved layers",
+        _chunks_uneven,
+        lambda p, f: f"pp x virtual_stages = {p.pp} x {p.virtual_stages} does not divide layers={f.layers}; "
+        f"the product may be {_divisors(f.layers)}",
+    ),
+    (
+        "interleaved batches",
+        lambda p, f: _interleaved(p) & (_mod(_micro_batches(p), p.pp) != 0),
+        lambda p, f: f"schedule=interleaved runs {_micro_batches(p)} micro-batches, which is not a multiple of pp={p.pp}",
+    ),
+    ("batch", _batch_uneven, _say_batch),
+    (
+        "context",
+        _cp_uneven,
+        lambda p, f: f"cp={p.cp} does not divide a sequence of {f.length} tokens into equal "
+        f"{'causally balanced halves (2 x cp parts)' if f.causal else 'parts'}; cp may be "
+        f"{_divisors(f.length // 2 if f.causal else f.length)}",
+    ),
+    (
+        "sequence parallel",
+        lambda p, f: np.asarray(p.sequence_parallel).astype(bool) & (np.asarray(p.tp) < 2),
+        lambda p, f: f"sequence_parallel with tp={p.tp}; it divides over the TP group, so tp must be 2 or more",
+    ),
+    (
+        "sequence split",
+        lambda p, f: np.asarray(p.sequence_parallel).astype(bool)
+        & (_mod(f.length, np.asarray(p.tp) * np.asarray(p.cp)) != 0),
+        lambda p, f: f"tp x cp = {p.tp} x {p.cp} does not divide a sequence of {f.length} tokens, "
+        f"which sequence parallelism needs; tp x cp may be {_divisors(f.length)}",
+    ),
+    (
+        "experts",
+        lambda p, f: (np.asarray(p.ep) > 1) & (_mod(max(f.experts, 1), p.ep) != 0),
+        lambda p, f: f"ep={p.ep} does not divide experts={f.experts}; ep may be {_divisors(f.experts)}"
+        if f.experts
+        else f"ep={p.ep}, but the model has no experts; ep may be 1",
+    ),
+    (
+        "expert groups",
+        lambda p, f: _mod(np.asarray(p.dp) * p.cp, p.ep) != 0,
+        lambda p, f: f"ep={p.ep} does not divide dp x cp = {p.dp} x {p.cp}; expert groups are slices of these ranks",
+    ),
+    (
+        "zero",
+        lambda p, f: (np.asarray(p.zero) < 0) | (np.asarray(p.zero) > 3),
+        lambda p, f: f"zero={p.zero}; zero may be 0, 1, 2, 3",
+    ),
+    (
+        "zero 2 pipeline",
+        lambda p, f: (np.asarray(p.zero) == 2) & (np.asarray(p.pp) > 1),
+        lambda p, f: f"zero=2 with pp={p.pp}: a stage keeps the gradients of all its micro-batches until the last; "
+        "use zero 0, 1 or 3 with a pipeline",
+    ),
+    (
+        "shard",
+        lambda p, f: (np.asarray(p.shard) < 0)
+        | ((np.asarray(p.shard) > 0) & ((_mod(np.asarray(p.dp) * p.cp, p.shard) != 0) | (np.asarray(p.zero) == 0))),
+        lambda p, f: f"shard={p.shard} with zero={p.zero}; it needs zero of 1 or more and must divide "
+        f"dp x cp = {p.dp} x {p.cp}: {_divisors(int(p.dp * p.cp))} (or 0, all of them)",
+    ),
+    (
+        "recompute layers",
+        lambda p, f: (np.asarray(p.recompute_layers) < 0)
+        | ((np.asarray(p.recompute_layers) > 0) & (np.asarray(p.recompute) != Recompute.FULL))
+        | (np.asarray(p.recompute_layers) > -(-f.layers // np.maximum(p.pp, 1))),
+        lambda p, f: f"recompute_layers={p.recompute_layers} with recompute={p.describe()['recompute']} and "
+        f"{-(-f.layers // max(int(p.pp), 1))} layers a stage; it counts layers of a stage under recompute=full",
+    ),
+    (
+        "flash",
+        lambda p, f: np.asarray(p.flash).astype(bool) & (f.capability < 7.5),
+        lambda p, f: f"flash attention needs compute capability 7.5 or newer, this GPU has {f.capability}",
+    ),
+)
+
+
+def violations(plan: Plan, f: Facts) -> dict[str, Bools]:
+    """For each rule, which plans break it (broadcast)."""
+    return {name: np.asarray(violated(plan, f), dtype=bool) for name, violated, _ in RULES}
+
+
+def problems(plan: Plan, model: Model, cluster: Cluster) -> list[str]:
+    """Every rule a scalar plan breaks, worded."""
+    wrong = [n for n in ARRAY_FIELDS if np.ndim(getattr(plan, n)) == 0 and not _whole(getattr(plan, n))]
+    if wrong:
+        return [f"{name}={getattr(plan, name)!r} is not a whole number" for name in wrong]
+    length = plan.length(model)
+    if not isinstance(length, int) or not 1 <= length <= 1 << 30:
+        return [f"sequence={length!r}: a sequence has 1 to {1 << 30} tokens"]
+    f = facts(model, cluster, length)
+    found = [say(plan, f) for _, violated, say in RULES if bool(np.any(violated(plan, f)))]
+    return found + _text_problems(plan, f)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer, np.bool_)) and abs(int(value)) < 1 << 40
+
+
+def _text_problems(plan: Plan, f: Facts) -> list[str]:
+    from podsim.training.software import software_names
+
+    found = []
+    if plan.precision not in f.precisions:
+        found.append(f"precision={plan.precision!r}: this GPU trains in {', '.join(f.precisions)}")
+    if plan.optimizer_precision not in ("fp32", "bf16", "fp16", "fp8"):
+        found.append(f"optimizer_precision={plan.optimizer_precision!r} may be fp32, bf16, fp16, fp8")
+    if plan.software not in software_names():
+        found.append(f"software={plan.software!r} may be {', '.join(software_names())}")
+    return found

@@ -1,0 +1,176 @@
+"""From an op per token to the work of one rank: shapes under a plan, and seconds of its kernels.
+
+Axes: O ops of one kind, K plans (distinct keys), D = 3 GEMMs of an op (forward, input gradient, weight gradient).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.hardware.precision import PRECISIONS
+from podsim.training.kernels import attention_seconds, gemm_seconds, memory_seconds
+from podsim.training.plan import Array, Plan
+from podsim.training.software import Software
+
+if TYPE_CHECKING:
+    from podsim.hardware.parts import Gpu
+    from podsim.workload.graph import Block, TensorOp
+
+__all__ = ["Item", "OpTimes", "attention_times", "gemm_times", "memory_times", "tokens", "width"]
+
+_GEMM_KINDS = ("gemm", "router")
+
+
+@dataclass(frozen=True)
+class Item:
+    """An op and the block it stands in."""
+
+    op: TensorOp
+    block: Block
+
+
+@dataclass(frozen=True)
+class OpTimes:
+    """GPU seconds of O ops under K plans, and kernels each launches."""
+
+    forward_OK: Array
+    backward_OK: Array
+    kernels_forward_O: Array
+    kernels_backward_O: Array
+
+
+def tokens(plan: Plan, sequence: int) -> Array:
+    """Tokens of one micro-batch on one rank (K,)."""
+    return np.asarray(plan.micro_batch * (sequence / np.asarray(plan.cp)), dtype=float)
+
+
+def width(plan: Plan, split: str) -> Array:
+    """Ranks among which an op's width or tokens are divided (K,)."""
+    if split in ("column", "row", "head", "vocab"):
+        return np.asarray(plan.tp, dtype=float)
+    if split == "sequence":
+        return np.where(np.asarray(plan.sequence_parallel).astype(bool), plan.tp, 1).astype(float)
+    return np.ones_like(np.asarray(plan.tp, dtype=float))
+
+
+def gemm_shapes(items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> tuple[Array, ...]:
+    """(m_OK, n_OK, k_OK, batch_OK) of each op's forward GEMM on one rank."""
+    t_K = tokens(plan, sequence)
+    rows = []
+    for item in items:
+        op, block = item.op, item.block
+        tp = width(plan, op.split)
+        n = np.ceil(op.n / tp) if op.split in ("column", "vocab") else np.full_like(t_K, op.n)
+        k = np.ceil(op.k / tp) if op.split == "row" else np.full_like(t_K, op.k)
+        m, batch = t_K, np.ones_like(t_K)
+        if op.expert:
+            batch = np.maximum(block.experts / np.asarray(plan.ep, dtype=float), 1.0)
+            imbalance = np.where(np.asarray(plan.ep) > 1, software.expert_imbalance, 1.0)
+            m = np.maximum(t_K * block.top_k / batch * imbalance, 1.0)
+        rows.append((m, n, k, batch))
+    return tuple(np.stack([row[axis] for row in rows]) for axis in range(4))
+
+
+def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> OpTimes:
+    """Seconds of GEMMs: forward; backward is the input's and the weight's gradient."""
+    m, n, k, batch = gemm_shapes(items, plan, sequence, software)
+    m_DOK, n_DOK, k_DOK = np.stack([m, m, k]), np.stack([n, k, n]), np.stack([k, n, m])
+    precision = PRECISIONS[plan.precision].matmul
+    seconds_DOK = _gemm_distinct(gpu, m_DOK, n_DOK, k_DOK, np.broadcast_to(batch, m_DOK.shape), precision)
+    seconds_DOK = seconds_DOK / software.gemm_speed
+    ones = np.ones(len(items))
+    return OpTimes(seconds_DOK[0], seconds_DOK[1] + seconds_DOK[2], ones, 2 * ones)
+
+
+def _gemm_distinct(gpu: Gpu, m: Array, n: Array, k: Array, batch: Array, precision: str) -> Array:
+    """gemm_seconds, evaluated once per distinct shape: a search meets each of a few thousand many times."""
+    if m.size < 256:
+        return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision)
+    # a shape is four whole numbers below 2^53; their weighted sum separates them well enough to group equal ones
+    code = m * 0.7548776662466927 + n * 0.5698402909980532 + k * 1.3247179572447460 + batch * 7.2360679774997896
+    _, first, index = np.unique(code.ravel(), return_index=True, return_inverse=True)
+    shapes = [array.ravel()[first] for array in (m, n, k, batch)]
+    seconds = gemm_seconds(gpu, shapes[0], shapes[1], shapes[2], batch=shapes[3], precision=precision)
+    return np.asarray(seconds[index].reshape(m.shape))
+
+
+def attention_times(
+    gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, software: Software
+) -> OpTimes:
+    """Seconds of attention cores; under context parallelism each rank has its share of the queries and all keys."""
+    flash_K = np.atleast_1d(np.asarray(plan.flash)).astype(bool)
+    forward, backward, launched, launched_back = [], [], [], []
+    for item in items:
+        both = []
+        for algorithm, wanted in ((software.flash, flash_K.any()), ("unfused", not flash_K.all())):
+            if wanted:
+                both.append([_attention(gpu, item.op, plan, sequence, software, algorithm, d) for d in _DIRECTIONS])
+            else:
+                both.append([np.zeros_like(flash_K, dtype=float)] * 2)
+        (flash_f, flash_b), (plain_f, plain_b) = both
+        forward.append(np.where(flash_K, flash_f, plain_f))
+        backward.append(np.where(flash_K, flash_b, plain_b))
+        launched.append(1.0 if flash_K.all() else (4.0 if software.fused_softmax else 7.0))
+        launched_back.append(3.0 if flash_K.all() else (6.0 if software.fused_softmax else 9.0))
+    speed = software.attention_speed
+    return OpTimes(
+        np.stack(forward) / speed, np.stack(backward) / speed, np.array(launched), np.array(launched_back)
+    )
+
+
+_DIRECTIONS = ("forward", "backward")
+
+
+def _attention(
+    gpu: Gpu, op: TensorOp, plan: Plan, sequence: int, software: Software, algorithm: str, direction: str
+) -> Array:
+    tp = np.asarray(plan.tp, dtype=float)
+    return attention_seconds(
+        gpu,
+        batch=np.asarray(plan.micro_batch, dtype=float),
+        heads=np.maximum(op.heads / tp, 1.0),
+        kv_heads=np.maximum((op.kv_heads or op.heads) / tp, 1.0),
+        queries=sequence / np.asarray(plan.cp, dtype=float),
+        keys=float(sequence),
+        head_dim=float(op.head_dim),
+        value_dim=float(op.value_dim or op.head_dim),
+        causal=op.causal,
+        algorithm=algorithm,  # type: ignore[arg-type]
+        direction=direction,  # type: ignore[arg-type]
+        precision="bf16" if plan.precision == "fp8" else PRECISIONS[plan.precision].matmul,
+        window=op.window,
+        fused_softmax=software.fused_softmax,
+    )
+
+
+def memory_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> OpTimes:
+    """Seconds of memory-bound ops: norms, activations, dropouts, residuals, embedding, cross-entropy."""
+    t_K = tokens(plan, sequence)
+    element = 4.0 if plan.precision in ("fp32", "tf32") else 2.0
+    moved_OK, moved_back_OK = [], []
+    for item in items:
+        op = item.op
+        copies = t_K / width(plan, op.split) * (item.block.top_k if op.expert else 1)
+        scale = element * traffic(op, software)
+        moved_OK.append(copies * (op.read + op.write) * scale)
+        moved_back_OK.append(copies * (op.read_back + op.write_back) * scale)
+    seconds = memory_seconds(gpu, np.stack([np.stack(moved_OK), np.stack(moved_back_OK)]))
+    seconds = seconds / software.memory_speed
+    kernels = np.array([max(1.0, round(traffic(item.op, software) * 1.5)) for item in items])
+    return OpTimes(seconds[0], seconds[1], kernels, 1.5 * kernels)
+
+
+def traffic(op: TensorOp, software: Software) -> float:
+    """Bytes this framework moves for a memory-bound op, relative to one fused kernel."""
+    if op.kind == "norm":
+        return software.norm_traffic
+    return software.elementwise_traffic if op.fused else 1.0
+
+
+def is_gemm(op: TensorOp) -> bool:
+    """Whether an op is a matrix product."""
+    return op.kind in _GEMM_KINDS

@@ -1,0 +1,180 @@
+"""Seconds and bytes of one training step, for one plan or a million: closed form over arrays.
+
+Tables are built once per distinct key (layers, groups, stages) and gathered for each plan.
+
+Axes: P plans, K distinct keys, S classes of stages, B blocks, X parts of a layer's seconds, Y passes, M memory kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.training.groups import GROUP_KEY, SEND_KEY, Groups, group_table, send_table
+from podsim.training.layers import KEY, PARTS, Pass, layer_table
+from podsim.training.memory import (
+    ACTIVATION_KEY,
+    KINDS,
+    WEIGHT_KEY,
+    Activations,
+    Weights,
+    activation_table,
+    memory_MSP,
+    weight_table,
+)
+from podsim.training.pipeline import STAGE_KEY, Stages, stages_table
+from podsim.training.plan import Array, Plan, Recompute
+from podsim.training.software import Software, load_software
+from podsim.training.unique import Keyed, keyed
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.workload.graph import Model
+
+__all__ = ["SPLIT", "Prepared", "StepCost", "chunks", "combine", "prepare", "step_cost"]
+
+SPLIT = ("compute", "memory", "launch", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
+"""the parts of a step, in the order of StepCost.parts"""
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Seconds and bytes of P plans."""
+
+    seconds_P: Array
+    parts_XP: Array
+    """seconds by part (SPLIT); their sum is seconds_P"""
+    memory_P: Array
+    """B on the fullest stage"""
+    kinds_MP: Array
+    """B by kind (KINDS) on the fullest stage"""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Every table that the plans at hand need."""
+
+    model: Model
+    plan: Plan
+    software: Software
+    layers: Keyed[Array]
+    stages: Keyed[Stages]
+    weights: Keyed[Weights]
+    activations: Keyed[Activations]
+    groups: Keyed[Groups]
+    sends: Keyed[Array]
+
+
+def prepare(model: Model, cluster: Cluster, plan: Plan, *, split: bool = True) -> Prepared:
+    """Tables for the plans; with `split` false a layer's seconds are summed over parts, for a search."""
+    software = load_software(plan.software)
+    plan = plan.arrays()
+
+    def layers(sub: Plan) -> Array:
+        table_YXBK = layer_table(model, cluster, sub, software)
+        return table_YXBK if split else table_YXBK.sum(axis=1, keepdims=True)
+
+    return Prepared(
+        model=model,
+        plan=plan,
+        software=software,
+        layers=keyed(plan, KEY, layers),
+        stages=keyed(plan, STAGE_KEY, lambda sub: stages_table(model, sub)),
+        weights=keyed(plan, WEIGHT_KEY, lambda sub: weight_table(model, sub)),
+        activations=keyed(plan, ACTIVATION_KEY, lambda sub: activation_table(model, sub, software)),
+        groups=keyed(plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software)),
+        sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software)),
+    )
+
+
+def step_cost(model: Model, cluster: Cluster, plan: Plan) -> StepCost:
+    """Seconds and bytes of every plan, with the split into parts."""
+    ready = prepare(model, cluster, plan)
+    pieces = [combine(ready, part) for part in chunks(ready.plan.size)]
+    if len(pieces) == 1:
+        return pieces[0]
+    return StepCost(
+        np.concatenate([p.seconds_P for p in pieces]),
+        np.concatenate([p.parts_XP for p in pieces], axis=1),
+        np.concatenate([p.memory_P for p in pieces]),
+        np.concatenate([p.kinds_MP for p in pieces], axis=1),
+    )
+
+
+def chunks(size: int, length: int = 8192) -> Iterator[slice]:
+    """Slices that fit the caches."""
+    for start in range(0, size, length):
+        yield slice(start, min(start + length, size))
+
+
+def combine(ready: Prepared, part: slice) -> StepCost:
+    """Seconds and bytes of a slice of the plans."""
+    plan = ready.plan.take(part)
+    stages = ready.stages.table.take(ready.stages.index[part])
+    weights = Weights(*(t[..., ready.weights.index[part]] for t in ready.weights.table))
+    groups = ready.groups.table.take(ready.groups.index[part])
+    layers_YXBP = ready.layers.table[..., ready.layers.index[part]]
+    sends_P = ready.sends.table[ready.sends.index[part]]
+
+    seconds_P, parts_XP = _seconds(ready, plan, stages, groups, layers_YXBP, sends_P)
+    kept_RBP = ready.activations.table.kept_RBK[..., ready.activations.index[part]]
+    logits_P = ready.activations.table.logits_K[ready.activations.index[part]]
+    kinds_MSP = memory_MSP(
+        plan, ready.software, stages.counts_SBU, stages.first_SU, weights, kept_RBP, logits_P
+    )
+    total_SP = np.where(stages.many_SU > 0, kinds_MSP.sum(axis=0), 0.0)
+    fullest_P = total_SP.argmax(axis=0)
+    column = np.arange(fullest_P.size)
+    return StepCost(seconds_P, parts_XP, total_SP[fullest_P, column], kinds_MSP[:, fullest_P, column])
+
+
+def _backward(plan: Plan, layers_YXBP: Array, counts_SBP: Array) -> Array:
+    """Backward seconds of one micro-batch through each class of stage (X, S, P), under the plan's recomputation."""
+    mode = np.asarray(plan.recompute)
+    chosen_XBP = np.where(
+        mode == Recompute.NONE,
+        layers_YXBP[Pass().backward],
+        np.where(mode == Recompute.SELECTIVE, layers_YXBP[Pass().backward_selective], layers_YXBP[Pass().backward_full]),
+    )
+    back_XSP = np.einsum("sbp,xbp->xsp", counts_SBP, chosen_XBP)
+    some = (mode == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
+    if some.any():
+        layers_SP = counts_SBP[:, 1:-1].sum(axis=1)
+        share_SP = np.where(some, np.minimum(plan.recompute_layers / np.maximum(layers_SP, 1), 1.0), 1.0)
+        plain_XSP = np.einsum("sbp,xbp->xsp", counts_SBP, layers_YXBP[Pass().backward])
+        back_XSP = share_SP * back_XSP + (1 - share_SP) * plain_XSP
+    return back_XSP
+
+
+def _seconds(
+    ready: Prepared, plan: Plan, stages: Stages, groups: Groups, layers_YXBP: Array, sends_P: Array
+) -> tuple[Array, Array]:
+    software = ready.software
+    counts_SBP = stages.counts_SBU
+    m_P = np.asarray(plan.micro_batches, dtype=float)
+    v_P = np.asarray(plan.virtual_stages, dtype=float)
+    forward_XSP = np.einsum("sbp,xbp->xsp", counts_SBP, layers_YXBP[Pass().forward])
+    backward_XSP = _backward(plan, layers_YXBP, counts_SBP)
+    passes_SP = 2 * v_P * software.host_pass
+    gather_SP = groups.exposed_weights(plan, forward_XSP.sum(axis=0), backward_XSP.sum(axis=0), software)
+    stage_SP = forward_XSP.sum(axis=0) + backward_XSP.sum(axis=0) + gather_SP + passes_SP
+    stage_SP = np.where(stages.many_SU > 0, stage_SP, 0.0)
+    slowest_P = stage_SP.argmax(axis=0)
+    column = np.arange(slowest_P.size)
+    longest_P = stage_SP[slowest_P, column]
+    bubble_P = ((stage_SP * stages.many_SU).sum(axis=0) - longest_P) / v_P
+    piped_P = np.asarray(plan.pp) > 1
+    fill_P = 2 * (np.asarray(plan.pp) - 1) * sends_P
+    exposed = 0.1 if software.pipeline_overlap else 1.0
+    send_P = np.where(piped_P, 2 * m_P * v_P * sends_P * exposed + fill_P, 0.0)
+    reduce_P = groups.exposed_gradients(plan, backward_XSP.sum(axis=0)[slowest_P, column], forward_XSP.sum(axis=0)[slowest_P, column], m_P)
+    busy_XP = m_P * (forward_XSP + backward_XSP)[:, slowest_P, column]
+    rest = [send_P, m_P * gather_SP[slowest_P, column] + reduce_P, bubble_P, groups.optimizer_K]
+    host_P = m_P * 2 * v_P * software.host_pass + software.host_step
+    seconds_P = busy_XP.sum(axis=0) + sum(rest) + host_P
+    if layers_YXBP.shape[1] != len(PARTS):
+        return seconds_P, np.empty((0, seconds_P.size))
+    return seconds_P, np.stack([*busy_XP, *rest, host_P])

@@ -1,0 +1,65 @@
+"""Evaluate a cost once per distinct combination of the plan fields it depends on, however many plans there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from podsim.training.plan import Array, Plan
+
+__all__ = ["Keyed", "distinct", "keyed"]
+
+T = TypeVar("T")
+_DENSE = 1 << 22  # largest code range for which a lookup table beats sorting
+
+
+@dataclass(frozen=True)
+class Keyed(Generic[T]):
+    """A table over K distinct keys, and for each of P plans which key is its own."""
+
+    table: T
+    index: Array
+    """(P,) positions in the table's last axis"""
+
+
+def distinct(plan: Plan, names: Sequence[str]) -> tuple[Array, Array]:
+    """Positions of one plan for each distinct combination of fields (K,), and each plan's combination (P,).
+
+    `plan` must hold 1-D arrays of one length (Plan.arrays()).
+    """
+    count = plan.size
+    code = np.zeros(count, dtype=np.int64)
+    span = 1
+    for name in names:
+        value = np.asarray(getattr(plan, name)).astype(np.int64, copy=False)
+        low, high = int(value.min()), int(value.max())
+        if low == high:
+            continue
+        seen = np.zeros(high - low + 1, dtype=bool)
+        seen[value - low] = True
+        rank = np.cumsum(seen) - 1
+        code = code * int(rank[-1] + 1) + rank[value - low]
+        span *= int(rank[-1] + 1)
+    if span > _DENSE:
+        _, first, index = np.unique(code, return_index=True, return_inverse=True)
+        return first, index
+    position = np.full(span, -1, dtype=np.int64)
+    position[code[::-1]] = np.arange(count - 1, -1, -1)
+    present = np.flatnonzero(position >= 0)
+    rank = np.zeros(span, dtype=np.int64)
+    rank[present] = np.arange(present.size)
+    return position[present], rank[code]
+
+
+def keyed(plan: Plan, names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
+    """Call `function` on one plan per distinct combination of the named fields.
+
+    The other fields of the plans it sees are arbitrary: it must not depend on them.
+    """
+    if plan.size == 1:
+        return Keyed(function(plan), np.zeros(1, dtype=np.int64))
+    first, index = distinct(plan, names)
+    return Keyed(function(plan.take(first)), index)

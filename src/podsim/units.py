@@ -1,0 +1,87 @@
+"""Text with a unit at the edge, SI floats inside (s, B, B/s, FLOP, FLOP/s, W, Hz, J).
+
+"200 Gb/s" is 25e9 (bytes per second), "80 GB" is 80e9, "80 GiB" is 85.9e9. A bare number is SI already.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from podsim.errors import UnitError
+
+__all__ = ["format_quantity", "parse_quantity"]
+
+_PREFIX = {
+    "": 1.0, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
+    "P": 1e15, "E": 1e18, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50,
+}  # fmt: skip
+# base unit as written -> (SI unit of the result, factor)
+_BASE = {
+    "B": ("B", 1.0), "b": ("B", 0.125), "bit": ("B", 0.125),
+    "B/s": ("B/s", 1.0), "b/s": ("B/s", 0.125), "bit/s": ("B/s", 0.125), "bps": ("B/s", 0.125), "Bps": ("B/s", 1.0),
+    "s": ("s", 1.0), "min": ("s", 60.0), "h": ("s", 3600.0), "d": ("s", 86400.0),
+    "FLOP": ("FLOP", 1.0), "FLOP/s": ("FLOP/s", 1.0), "FLOPS": ("FLOP/s", 1.0), "OPS": ("FLOP/s", 1.0),
+    "OP/s": ("FLOP/s", 1.0), "W": ("W", 1.0), "Wh": ("J", 3600.0), "J": ("J", 1.0), "Hz": ("Hz", 1.0),
+    "IOPS": ("1/s", 1.0), "": ("", 1.0),
+}  # fmt: skip
+_NUMBER = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*$")
+
+
+def _split_unit(text: str) -> tuple[float, str] | None:
+    """(prefix factor, base unit) of a unit as written; None if it is no unit."""
+    if text in ("min", "d", "h"):  # not milli-inches
+        return 1.0, text
+    for width in (2, 1, 0):
+        prefix, base = text[:width], text[width:]
+        if prefix in _PREFIX and base in _BASE and (base or not prefix or unit_free_prefix(prefix)):
+            return _PREFIX[prefix], base
+    return None
+
+
+def unit_free_prefix(prefix: str) -> bool:
+    """Whether a prefix may stand alone: 16G and 4Ki are sizes, "m" alone is not."""
+    return prefix in ("k", "K", "M", "G", "T", "P", "Ki", "Mi", "Gi", "Ti", "Pi")
+
+
+def parse_quantity(value: str | int | float, unit: str = "", *, what: str = "value") -> float:
+    """Number in SI of a quantity given as text or as a bare (SI) number.
+
+    `unit` is the SI unit wanted ("B/s", "B", "FLOP/s", "s", "W", "Hz", "1/s", "" for a pure number); a quantity
+    of another kind raises UnitError, as do NaN, infinity and text that is no quantity.
+    """
+    if isinstance(value, bool):
+        raise UnitError(f"{what}: {value} is not a quantity; expected a number{_wanted(unit)}")
+    if isinstance(value, (int, float)):
+        number, base = float(value), unit
+    else:
+        match = _NUMBER.match(value)
+        parts = _split_unit(match[2]) if match else None
+        if match is None or parts is None:
+            raise UnitError(f"{what}: cannot read {value[:60]!r}; expected a number{_wanted(unit)}")
+        si, factor = _BASE[parts[1]]
+        number, base = float(match[1]) * parts[0] * factor, si or unit
+    if base != unit:
+        raise UnitError(f"{what}: {value!r} is in {base or 'no unit'}; expected a number{_wanted(unit)}")
+    if not math.isfinite(number):
+        raise UnitError(f"{what}: {value!r} is not finite; expected a number{_wanted(unit)}")
+    return number
+
+
+def _wanted(unit: str) -> str:
+    example = {"B": "80 GB", "B/s": "200 Gb/s", "FLOP/s": "312 TFLOP/s", "s": "5 us", "W": "400 W", "Hz": "1.41 GHz"}
+    return f", such as {example[unit]!r}" if unit in example else ""
+
+
+_STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
+
+
+def format_quantity(number: float, unit: str, *, digits: int = 4) -> str:
+    """Text of an SI number with a decimal prefix: (25e9, "B/s") gives "25 GB/s"."""
+    if number == 0 or not math.isfinite(number):
+        return f"{number:g} {unit}".strip()
+    size = abs(number)
+    steps = _SMALL if unit == "s" else _STEPS
+    factor, prefix = next((step for step in steps if size >= step[0] * 0.99995), steps[-1])
+    return f"{number / factor:.{digits}g} {prefix}{unit}".strip()

@@ -1,0 +1,49 @@
+"""Reference tables, each number with its source, and how predictions stand against them.
+
+    rows = load("korthikanti")
+    comparison = compare(rows, {row.id: seconds_of(row) for row in rows})
+    comparison.score("test").mae
+
+Nothing here knows how a prediction is made.
+"""
+
+from podsim.verify.compare import compare
+from podsim.verify.measurements import measurement, quantities
+from podsim.verify.named import NAMED, NamedTable
+from podsim.verify.reading import read_rows
+from podsim.verify.rows import Row, Rows
+from podsim.verify.score import (
+    assess,
+    best_constant,
+    kendall_tau,
+    mean_absolute_error,
+    regrets,
+    relative_errors,
+    score,
+    skill,
+    sweep_tau,
+)
+from podsim.verify.tables import load, named, names
+
+__all__ = [
+    "NAMED",
+    "NamedTable",
+    "Row",
+    "Rows",
+    "assess",
+    "best_constant",
+    "compare",
+    "kendall_tau",
+    "load",
+    "mean_absolute_error",
+    "measurement",
+    "named",
+    "names",
+    "quantities",
+    "read_rows",
+    "regrets",
+    "relative_errors",
+    "score",
+    "skill",
+    "sweep_tau",
+]

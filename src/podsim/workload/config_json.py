@@ -1,0 +1,182 @@
+"""A config.json read with suspicion: any bytes give a Config or a ModelError, never another exception."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from podsim.errors import ModelError
+from podsim.workload.specification import LIMITS, shown
+
+__all__ = ["Config", "load_json"]
+
+_MOST_BYTES = 4_000_000
+_MOST_PROBLEMS = 20
+_REQUIRED = -1
+
+
+def load_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file, or in the config.json of a folder.
+
+    Raises ModelError if there is none, if it is larger than 4 MB, or if it is no JSON object.
+    """
+    try:
+        if path.is_dir():
+            path = path / "config.json"
+        size = path.stat().st_size
+        if size > _MOST_BYTES:
+            raise ModelError(
+                f"{path}: {size} bytes are too many for a config.json; at most {_MOST_BYTES} are read"
+            )
+        if not path.is_file():
+            raise ModelError(f"{path}: is no regular file; expected a config.json or a folder holding one")
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path}: is not text in UTF-8 ({error.reason} at byte {error.start})") from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, ModelError):
+            raise
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelError(f"{str(path)[:200]}: cannot read a config.json: {reason}") from error
+    return _parsed(text, str(path))
+
+
+def _parsed(text: str, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ModelError(f"{where}: JSON nested too deeply; a config.json has a few levels") from error
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        raise ModelError(
+            f"{where}: not valid JSON: {error.msg} at {place} (is the file complete?)"
+        ) from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise ModelError(f"{where}: not a config.json: {error}") from error
+    if not isinstance(value, dict):
+        raise ModelError(f"{where}: holds {shown(value)}, but a config.json is one JSON object: {{...}}")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Typed access to a JSON object; what is wrong collects in `problems`, so that all of it is told at once.
+
+    A key may have synonyms (the first one present counts); null means absent.
+    """
+
+    raw: Mapping[str, Any]
+    prefix: str = ""
+    problems: list[str] = field(default_factory=list)
+
+    def _find(self, names: tuple[str, ...]) -> tuple[str, Any]:
+        for name in names:
+            if self.raw.get(name) is not None:
+                return name, self.raw[name]
+        return names[0], None
+
+    def has(self, name: str) -> bool:
+        """Whether the key is there, null or not."""
+        return name in self.raw
+
+    def complain(self, problem: str) -> None:
+        """Add a problem (a hostile file cannot add more than a screenful)."""
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append(problem)
+
+    def whole(self, limit: str, *names: str, default: int = _REQUIRED, least: int = 1) -> int:
+        """Whole number from `least` to the limit of the specification's field `limit`; required without default."""
+        name, value = self._find(names)
+        most = LIMITS[limit]
+        if value is None:
+            if default == _REQUIRED:
+                also = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
+                self.complain(f"{self.prefix}{name}{also} is missing: a whole number from {least} to {most}")
+                return 1
+            return default
+        if type(value) is not int or not least <= value <= most:
+            self.complain(f"{self.prefix}{name}={shown(value)} must be a whole number from {least} to {most}")
+            return max(1, least)
+        return value
+
+    def flag(self, *names: str, default: bool) -> bool:
+        """True or false."""
+        name, value = self._find(names)
+        if value is None:
+            return default
+        if type(value) is not bool:
+            self.complain(f"{self.prefix}{name}={shown(value)} must be true or false")
+            return default
+        return value
+
+    def number(self, *names: str, default: float) -> float:
+        """A finite number."""
+        name, value = self._find(names)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not _finite(value):
+            self.complain(f"{self.prefix}{name}={shown(value)} must be a finite number")
+            return default
+        return float(value)
+
+    def probability(self, *names: str, default: float) -> float:
+        """A number from 0 to 1, such as a dropout."""
+        value = self.number(*names, default=default)
+        if not 0.0 <= value <= 1.0:
+            self.complain(f"{self.prefix}{self._find(names)[0]}={shown(value)} must be from 0 to 1")
+        return value
+
+    def text(self, *names: str, default: str = "") -> str:
+        """Text."""
+        name, value = self._find(names)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            self.complain(f"{self.prefix}{name}={shown(value)} must be text")
+            return default
+        return value
+
+    def choice(self, name: str, choices: tuple[str, ...], *, default: str) -> str:
+        """One of a few texts; the first of `choices` stands in for a wrong one."""
+        value = self.text(name, default=default)
+        if value not in choices:
+            self.complain(f"{self.prefix}{name}={shown(value)} is not supported; {', '.join(choices)} are")
+            return choices[0]
+        return value
+
+    def items(self, name: str) -> list[Any]:
+        """A list; empty if absent."""
+        value = self.raw.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.complain(f"{self.prefix}{name}={shown(value)} must be a list")
+            return []
+        return value
+
+    def indices(self, name: str) -> tuple[int, ...]:
+        """A list of layer indices."""
+        values = self.items(name)
+        if any(type(x) is not int or not 0 <= x <= LIMITS["layers"] for x in values):
+            self.complain(f"{self.prefix}{name} must be a list of layer indices, counted from 0")
+            return ()
+        return tuple(values)
+
+    def table(self, name: str) -> Config:
+        """A nested object; empty if absent. Its problems are this one's."""
+        value = self.raw.get(name)
+        if value is not None and not isinstance(value, dict):
+            self.complain(f"{self.prefix}{name}={shown(value)} must be an object")
+            value = None
+        return Config(raw=value or {}, prefix=f"{self.prefix}{name}.", problems=self.problems)
+
+
+def _finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond the largest float
+        return False

@@ -1,0 +1,176 @@
+"""A neural network as blocks of tensor ops: shapes per token, before any plan divides them.
+
+Every count is for one token of one sequence; the plan supplies the tokens (micro-batch x sequence / cp) and divides
+widths by its degrees, as each op's `split` says:
+
+    split        what tensor parallelism (degree tp) does to the op
+    "none"       nothing: every rank of the group repeats it
+    "sequence"   divided over tokens when sequence parallelism is on, else repeated
+    "column"     GEMM: output width n / tp.  Other ops: their width / tp
+    "row"        GEMM: inner width k / tp; its result is summed over the group (a tensor-parallel sync)
+    "head"       attention: heads / tp (kv_heads / tp, at least one)
+    "vocab"      embedding, logits, cross-entropy: vocabulary / tp
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Block", "Kind", "Model", "Saved", "Split", "TensorOp"]
+
+Split = Literal["none", "sequence", "column", "row", "head", "vocab"]
+Kind = Literal[
+    "gemm",
+    "attention",
+    "norm",
+    "elementwise",
+    "activation",
+    "dropout",
+    "embedding",
+    "cross_entropy",
+    "router",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """A tensor kept from the forward pass for the backward pass."""
+
+    elements: float
+    """per token, before division"""
+    split: Split
+    """how it is divided: "sequence" (only under sequence parallelism), "column" (by tp), "none" """
+    bytes: float = 0.0
+    """bytes per element; 0 means the precision of the activations (2 for bf16)"""
+    expert: bool = False
+    """per routed copy of a token (top-k copies, spread over ep ranks) rather than per token"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorOp:
+    """One op of a block: its shape per token, what it stores, and how parallelism divides it."""
+
+    name: str
+    kind: Kind
+    split: Split = "none"
+    n: int = 0
+    """GEMM: output width"""
+    k: int = 0
+    """GEMM: inner width"""
+    weight: int = 0
+    """parameters divided as `split` says (for an expert op: of all experts together)"""
+    bias: int = 0
+    """parameters of a bias or norm: divided only for split "column" and "vocab" (for an expert op: of all experts)"""
+    heads: int = 0
+    kv_heads: int = 0
+    head_dim: int = 0
+    """width of a query/key head"""
+    value_dim: int = 0
+    """width of a value head"""
+    causal: bool = True
+    window: int = 0
+    """sliding-window length in tokens; 0 is none"""
+    read: float = 0.0
+    """memory-bound op, forward: elements read per token"""
+    write: float = 0.0
+    """memory-bound op, forward: elements written per token"""
+    read_back: float = 0.0
+    """memory-bound op, backward: elements read per token"""
+    write_back: float = 0.0
+    """memory-bound op, backward: elements written per token"""
+    saved: tuple[Saved, ...] = ()
+    core: bool = False
+    """part of the attention core, which selective recomputation computes twice"""
+    expert: bool = False
+    """an expert op of a mixture: runs over routed copies of tokens, in groups of `Block.experts`"""
+    fused: bool = True
+    """memory-bound op that a fusing framework merges into its neighbour (bias, activation, dropout, residual)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A layer, an embedding or a head: ops in order, repeated `count` times."""
+
+    name: str
+    ops: tuple[TensorOp, ...]
+    count: int = 1
+    syncs: int = 0
+    """tensor-parallel all-reduces in the forward pass (as many in the backward pass)"""
+    experts: int = 0
+    top_k: int = 0
+    shared_experts: int = 0
+    encoder: bool = False
+    """an encoder layer: bidirectional, run before the decoder's layers"""
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of all `count` copies."""
+        return self.count * sum(op.weight + op.bias for op in self.ops)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A neural network: embedding, layers in order, head."""
+
+    name: str
+    family: str
+    hidden: int
+    vocab: int
+    """rows of the embedding table, as trained (without padding for tp)"""
+    sequence: int
+    """training sequence length, tokens"""
+    embedding: Block
+    layers: tuple[Block, ...]
+    head: Block
+    tied_embeddings: bool = False
+    """the head multiplies by the embedding's table, and holds no weight of its own"""
+    source: str = ""
+    attributes: dict[str, object] = field(default_factory=dict, compare=False)
+    """the specification it was built from, for display"""
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Embedding, layers, head."""
+        return (self.embedding, *self.layers, self.head)
+
+    @property
+    def layer_count(self) -> int:
+        """Number of layers, all kinds together."""
+        return sum(block.count for block in self.layers)
+
+    @property
+    def parameters(self) -> int:
+        """Parameters, to the parameter (a tied head counted once)."""
+        return sum(block.parameters for block in self.blocks)
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that one token passes through: top-k of the experts instead of all."""
+        total = 0
+        for block in self.blocks:
+            for op in block.ops:
+                size = op.weight + op.bias
+                total += block.count * (size * block.top_k // block.experts if op.expert else size)
+        return total
+
+    def forward_flops(self, sequence: int | None = None, *, causal_half: bool = False) -> dict[str, float]:
+        """FLOPs of one token's forward pass in a sequence of that length: {"gemm", "attention", "logits"}.
+
+        A multiply and an add count two. Attention counts the full square of the sequence, as published formulas do;
+        `causal_half` counts what a causal kernel has to do.
+        """
+        length = sequence or self.sequence
+        flops = {"gemm": 0.0, "attention": 0.0, "logits": 0.0}
+        for block in self.blocks:
+            for op in block.ops:
+                copies = block.count * (block.top_k if op.expert else 1)
+                if op.kind == "gemm":
+                    flops["logits" if op.split == "vocab" else "gemm"] += 2.0 * op.n * op.k * copies
+                elif op.kind == "attention":
+                    keys = min(length, op.window) if op.window else length
+                    share = 0.5 if causal_half and op.causal else 1.0
+                    flops["attention"] += (
+                        2.0 * op.heads * (op.head_dim + op.value_dim) * keys * share * copies
+                    )
+        return flops

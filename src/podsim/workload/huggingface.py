@@ -1,0 +1,153 @@
+"""Hugging Face config.json, unmodified, as a Model: the families are functions in a table.
+
+A family that is not in the table is refused, never guessed. What a config leaves out takes the default of the
+family's class in transformers (v4); what would leave a shape to guesswork is required.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from podsim.errors import ModelError, unknown_name
+from podsim.workload.config_json import Config, load_json
+from podsim.workload.families import MODERN, Fields
+from podsim.workload.families_classic import CLASSIC, ENCODERS
+from podsim.workload.graph import Model
+from podsim.workload.specification import Transformer, resolve, shown
+from podsim.workload.transformer import build
+
+__all__ = ["FAMILIES", "read_config", "read_specification"]
+
+FAMILIES: dict[str, Callable[[Config], Fields]] = MODERN | CLASSIC
+
+# ends of the names of architectures that are a decoder (or encoder and decoder) with a head over the vocabulary
+_LANGUAGE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "WithLMHeadModel")
+_OTHER_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "DoubleHeadsModel",
+                "ForMultipleChoice", "ForMaskedLM", "ForPreTraining", "EncoderModel",
+                "ForNextSentencePrediction")  # fmt: skip
+# weights stored in 8 bits or fewer by training itself, not for inference only
+_TRAINED_IN = ("fp8", "fbgemm_fp8", "mxfp4", "compressed-tensors", "modelopt", "torchao")
+_RENAMED = {"gemma3": "gemma3_text"}
+
+
+def read_config(source: str | Path | Mapping[str, Any]) -> Model:
+    """The Model of a config.json: a file, a folder that holds one, or its content.
+
+    Of a multimodal model (`text_config`) it is the text part alone, as `source` says. Raises ModelError, with
+    everything that is wrong at once.
+    """
+    return build(read_specification(source))
+
+
+def read_specification(source: str | Path | Mapping[str, Any]) -> Transformer:
+    """The specification in a config.json; see `read_config`."""
+    name = ""
+    if isinstance(source, Mapping):
+        raw: Mapping[str, Any] = source
+    elif isinstance(source, (str, Path)):
+        path = Path(source)
+        raw = load_json(path)
+        name = _name(path)
+    else:
+        raise ModelError(
+            f"cannot read a model from {shown(source)}: give a path or the content of a config.json"
+        )
+    c = Config(raw=raw)
+    part = ""
+    if isinstance(raw.get("text_config"), dict):
+        c, part = _text_part(c), ", text part only"
+    family = _family(c)
+    fields = FAMILIES[family](c) | _head(c, family)
+    _refuse_quantised(c)
+    name = name or c.text("_name_or_path") or family
+    if c.problems:
+        raise ModelError(f"{family} config of {name[:200]!r}: " + "; ".join(c.problems))
+    return resolve(Transformer(name=name, family=family, source=f"config.json of {name}{part}", **fields))
+
+
+def _name(path: Path) -> str:
+    """Name of the model by its file: gpt2.config.json, gpt2.json and gpt2/config.json are all gpt2."""
+    path = path.absolute()
+    if path.name == "config.json":
+        path = path.parent
+    return path.name.removesuffix(".json").removesuffix(".config") or "model"
+
+
+def _text_part(c: Config) -> Config:
+    """The language model of a multimodal config; what only the outer object says holds for it too."""
+    inner = c.raw["text_config"]
+    shared = {key: c.raw[key] for key in ("tie_word_embeddings", "quantization_config") if key in c.raw}
+    named = {} if "model_type" in inner else {"model_type": c.raw.get("model_type")}
+    return Config(raw={**shared, **named, **inner}, prefix="text_config.", problems=c.problems)
+
+
+def _architecture(c: Config) -> str:
+    names = c.raw.get("architectures")
+    if isinstance(names, list) and names and isinstance(names[0], str):
+        return names[0]
+    if names not in (None, []):
+        c.complain(f"architectures={shown(names)} must be a list of names")
+    return ""
+
+
+def _family(c: Config) -> str:
+    """Family of a config: its model_type, or that of its architecture's class."""
+    kind = c.raw.get("model_type")
+    architecture = _architecture(c)
+    spoken = kind.lower() if isinstance(kind, str) else ""
+    spoken = _RENAMED.get(spoken, spoken)
+    if spoken in FAMILIES:
+        return spoken
+    ends = (*_LANGUAGE, *_OTHER_HEADS, "Model")
+    stem = next((architecture.removesuffix(end) for end in ends if architecture.endswith(end)), "").lower()
+    classes = {family.replace("_", ""): family for family in FAMILIES}
+    if stem in classes:
+        return classes[stem]
+    if not spoken and not architecture:
+        raise ModelError(
+            "no model_type and no architectures: not a Hugging Face config.json of a supported architecture; "
+            f"supported: {', '.join(sorted(FAMILIES))}"
+        )
+    raise ModelError(unknown_name("architecture", spoken or architecture, FAMILIES))
+
+
+def _head(c: Config, family: str) -> Fields:
+    """What stands on the body, by the end of the architecture's name; a name that is absent trains the body."""
+    architecture = _architecture(c)
+    if family in ("bert", "roberta"):
+        heads = (
+            ENCODERS if family == "bert" else {k: v for k, v in ENCODERS.items() if v.get("classes") is None}
+        )
+        end = next((end for end in heads if architecture.endswith(end)), None)
+        if architecture and end is None:
+            c.complain(f"architecture {shown(architecture)} is not supported; {', '.join(heads)} are")
+        fields = heads[end or ("ForPreTraining" if family == "bert" else "ForMaskedLM")]
+        return {**fields, "classes": _labels(c)} if fields.get("classes") == "labels" else fields
+    if architecture.endswith(_OTHER_HEADS):
+        known = ", ".join(_LANGUAGE)
+        c.complain(f"architecture {shown(architecture)}: its head is not supported; {known} or Model are")
+    if not architecture or architecture.endswith(_LANGUAGE) or not architecture.endswith("Model"):
+        return {}
+    return {"lm_head": False, "head_bias": False, "tied": True}
+
+
+def _labels(c: Config) -> int:
+    labels = c.raw.get("id2label")
+    if isinstance(labels, dict) and labels:
+        return len(labels)
+    return c.whole("classes", "num_labels", default=2)
+
+
+def _refuse_quantised(c: Config) -> None:
+    """Complain of weights quantised after training."""
+    quantised = c.table("quantization_config")
+    if not quantised.raw:
+        return
+    method = quantised.text("quant_method", default="bitsandbytes")
+    if method not in _TRAINED_IN:
+        c.complain(
+            f"quantization_config.quant_method={shown(method)}: weights quantised for inference are not trained; "
+            f"give the config.json of the original model ({', '.join(_TRAINED_IN)} are accepted)"
+        )

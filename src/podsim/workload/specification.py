@@ -1,0 +1,227 @@
+"""What a transformer is made of: one specification for every family, with its rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Literal, get_args
+
+from podsim.errors import ModelError
+
+__all__ = ["LIMITS", "Transformer", "resolve", "shown"]
+
+Norm = Literal["layernorm", "rmsnorm"]
+Position = Literal["learned", "rope", "alibi", "relative", "none"]
+QkNorm = Literal["none", "head", "full"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transformer:
+    """The shape of a transformer; a zero in a derived field means "as the others say" (see `resolve`).
+
+    The defaults are those of a GPT in the style of GPT-2 and Megatron-LM. All widths are in elements.
+    """
+
+    name: str
+    family: str = "gpt"
+    source: str = ""
+
+    layers: int
+    """decoder layers (of an encoder-only model: its layers)"""
+    hidden: int
+    heads: int
+    kv_heads: int = 0
+    """key/value heads; 0 is `heads`"""
+    head_dim: int = 0
+    """width of a query/key head; 0 is hidden / heads, or nope_dim + rope_dim for latent attention"""
+    value_dim: int = 0
+    """width of a value head; 0 is head_dim"""
+    ffn: int = 0
+    """inner width of the MLP; 0 is 4 hidden"""
+    vocab: int
+    sequence: int
+    """training sequence length, tokens"""
+
+    gated: bool = False
+    """the MLP has a gate beside its up-projection (SwiGLU, GeGLU)"""
+    activation: str = "gelu"
+    norm: Norm = "layernorm"
+    norm_scale: bool = True
+    """norms have a learned scale"""
+    norm_bias: bool = True
+    """LayerNorms have a learned bias; an RMSNorm never has one"""
+    qkv_bias: bool = True
+    proj_bias: bool = True
+    mlp_bias: bool = True
+    head_bias: bool = False
+    tied: bool = True
+    """the head multiplies by the embedding's table"""
+    dropout: bool = False
+    """dropout after the embedding and after each branch of a layer"""
+
+    position: Position = "learned"
+    positions: int = 0
+    """rows of a learned position table; 0 is `sequence`"""
+    relative_buckets: int = 0
+    """rows of a relative-position table (T5: one for the encoder, one for the decoder)"""
+    token_types: int = 0
+    """rows of a token-type table (BERT)"""
+    embedding_width: int = 0
+    """width of the embedding table if it is projected to `hidden` (OPT-350m); 0 is `hidden`"""
+    embedding_norm: bool = False
+    final_norm: bool = True
+
+    parallel_residual: bool = False
+    """attention and MLP read the same input, and both are added to it"""
+    shared_norm: bool = False
+    """with parallel_residual: one norm feeds both"""
+    norm_first: bool = True
+    """norms stand before attention and MLP; else after the residual sum (BERT)"""
+    sandwich_norms: bool = False
+    """one more norm after attention and after the MLP, before the residual sum (Gemma 2, 3)"""
+    qk_norm: QkNorm = "none"
+    """norm of queries and keys: over each head with one set of weights, or over their full width"""
+    windows: tuple[int, ...] = ()
+    """sliding windows in tokens (0 is full attention), a pattern repeated over the layers"""
+
+    experts: int = 0
+    top_k: int = 0
+    expert_ffn: int = 0
+    """inner width of one expert; 0 is `ffn`"""
+    shared_ffn: int = 0
+    """inner width of all shared experts together"""
+    shared_experts: int = 0
+    shared_gate: bool = False
+    """the shared experts' output is gated by a learned scalar (Qwen2-MoE)"""
+    router_bias: bool = False
+    """a learned correction per expert (DeepSeek-V3)"""
+    dense_layers: tuple[int, ...] = ()
+    """indices of the layers of a mixture that keep a plain MLP"""
+
+    kv_rank: int = 0
+    """latent attention (MLA): width of the compressed keys and values; 0 is plain attention"""
+    q_rank: int = 0
+    """latent attention: width of the compressed query; 0 leaves queries uncompressed"""
+    nope_dim: int = 0
+    """latent attention: part of a query/key head without rotary position"""
+    rope_dim: int = 0
+    """latent attention: part of a query/key head with rotary position, shared by the key heads"""
+
+    encoder_layers: int = 0
+    """layers of an encoder whose output the decoder attends to (T5)"""
+    bidirectional: bool = False
+    """attention sees the whole sequence (BERT)"""
+    lm_head: bool = True
+    """the model ends in logits over the vocabulary"""
+    mlm_transform: bool = False
+    """dense layer, activation and norm before the logits (BERT)"""
+    pooler: bool = False
+    """dense layer on the first token (BERT)"""
+    classes: int = 0
+    """width of a classifier: on the pooled token if there is a pooler, else on every token"""
+
+
+# largest value that is still believed, per field: an order of magnitude above anything published
+LIMITS: dict[str, int] = {
+    "layers": 10_000, "hidden": 2**20, "heads": 2**14, "kv_heads": 2**14, "head_dim": 2**16,
+    "value_dim": 2**16, "ffn": 2**24, "vocab": 2**26, "sequence": 2**27, "positions": 2**27, "relative_buckets": 2**16,
+    "token_types": 2**16, "embedding_width": 2**20, "experts": 2**16, "top_k": 2**16, "expert_ffn": 2**24,
+    "shared_ffn": 2**24, "shared_experts": 2**16, "kv_rank": 2**20, "q_rank": 2**20, "nope_dim": 2**16,
+    "rope_dim": 2**16, "encoder_layers": 10_000, "classes": 2**26,
+}  # fmt: skip
+_ESSENTIAL = ("layers", "hidden", "heads", "vocab", "sequence")
+_FLAGS = tuple(f.name for f in fields(Transformer) if f.type == "bool")
+_CHOICES = {"norm": get_args(Norm), "position": get_args(Position), "qk_norm": get_args(QkNorm)}
+
+
+def shown(value: object) -> str:
+    """Short text of any value for a message, never an error itself."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**30:
+        return f"a number of {value.bit_length()} bits"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        text = repr(value)
+        return text if len(text) <= 60 else text[:57] + "..."
+    return f"a {type(value).__name__}"
+
+
+def resolve(spec: Transformer) -> Transformer:
+    """The same transformer with every derived width filled in; raises ModelError with all broken rules."""
+    problems = _wrong_values(spec)
+    if not problems:
+        problems = _undivided(spec)
+        spec = _filled(spec)
+        problems += _broken_rules(spec)
+    if problems:
+        raise ModelError(f"model {spec.name[:80]!r}: " + "; ".join(problems))
+    return spec
+
+
+def _wrong_values(spec: Transformer) -> list[str]:
+    problems = []
+    for name, most in LIMITS.items():
+        least = 1 if name in _ESSENTIAL else 0
+        value = getattr(spec, name)
+        if type(value) is not int or not least <= value <= most:
+            problems.append(f"{name}={shown(value)} must be a whole number from {least} to {most}")
+    for name in _FLAGS:
+        if type(getattr(spec, name)) is not bool:
+            problems.append(f"{name}={shown(getattr(spec, name))} must be true or false")
+    for name, choices in _CHOICES.items():
+        if getattr(spec, name) not in choices:
+            problems.append(f"{name}={shown(getattr(spec, name))} must be one of {', '.join(choices)}")
+    for name, most in (("windows", LIMITS["sequence"]), ("dense_layers", LIMITS["layers"])):
+        values = getattr(spec, name)
+        if type(values) is not tuple or any(type(x) is not int or not 0 <= x <= most for x in values):
+            problems.append(f"{name} must be whole numbers from 0 to {most}")
+    return problems
+
+
+def _undivided(spec: Transformer) -> list[str]:
+    if spec.head_dim or spec.kv_rank or spec.hidden % spec.heads == 0:
+        return []
+    known = _divisors(spec.hidden)
+    return [f"heads={spec.heads} does not divide hidden={spec.hidden}; give head_dim, or heads among {known}"]
+
+
+def _filled(spec: Transformer) -> Transformer:
+    head_dim = spec.head_dim or (spec.nope_dim + spec.rope_dim if spec.kv_rank else spec.hidden // spec.heads)
+    ffn = spec.ffn or 4 * spec.hidden
+    return replace(
+        spec,
+        kv_heads=spec.kv_heads or spec.heads,
+        head_dim=head_dim,
+        value_dim=spec.value_dim or head_dim,
+        ffn=ffn,
+        positions=(spec.positions or spec.sequence) if spec.position == "learned" else 0,
+        embedding_width=spec.embedding_width or spec.hidden,
+        expert_ffn=(spec.expert_ffn or ffn) if spec.experts else 0,
+    )
+
+
+def _broken_rules(spec: Transformer) -> list[str]:
+    problems = []
+    if spec.heads % spec.kv_heads:
+        known = _divisors(spec.heads)
+        problems.append(f"kv_heads={spec.kv_heads} does not divide heads={spec.heads}; it may be {known}")
+    if spec.position == "learned" and spec.sequence > spec.positions:
+        problems.append(
+            f"sequence={spec.sequence} is longer than the position table, positions={spec.positions}; "
+            f"shorten the sequence or set positions={spec.sequence}"
+        )
+    if spec.experts and not 1 <= spec.top_k <= spec.experts:
+        problems.append(f"top_k={spec.top_k} must be from 1 to experts={spec.experts}")
+    if not spec.experts and (spec.top_k or spec.shared_ffn):
+        problems.append(f"top_k={spec.top_k}, shared_ffn={spec.shared_ffn} need experts, but experts=0")
+    if spec.kv_rank and not (spec.nope_dim + spec.rope_dim == spec.head_dim and spec.kv_heads == spec.heads):
+        problems.append(
+            "latent attention needs nope_dim + rope_dim = head_dim and kv_heads = heads; got "
+            f"nope_dim={spec.nope_dim}, rope_dim={spec.rope_dim}, head_dim={spec.head_dim}, "
+            f"kv_heads={spec.kv_heads}, heads={spec.heads}"
+        )
+    if spec.encoder_layers and (spec.experts or spec.kv_rank or spec.parallel_residual):
+        problems.append("an encoder with experts, latent attention or parallel residual is not supported")
+    return problems
+
+
+def _divisors(number: int) -> str:
+    small = [d for d in range(1, min(number, 512) + 1) if number % d == 0]
+    return ", ".join(map(str, small[:12])) + (", …" if len(small) > 12 else "")

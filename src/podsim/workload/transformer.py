@@ -1,0 +1,212 @@
+"""A transformer as a Model: embedding, layers, head, exact to the parameter."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from podsim.workload.graph import Block, Model, Saved, TensorOp
+from podsim.workload.layers import layer_ops, linear, norm, syncs
+from podsim.workload.specification import Transformer, resolve
+
+__all__ = ["Transformer", "build"]
+
+
+def build(spec: Transformer) -> Model:
+    """The Model of a specification; raises ModelError with every rule that the specification breaks.
+
+    Layers keep their order: a run of equal layers is one Block, and equal layers far apart (sliding windows
+    that alternate) share one tuple of ops.
+    """
+    spec = resolve(spec)
+    decoder = "decoder layer" if spec.encoder_layers else "layer"
+    layers = _runs(spec, decoder)
+    if spec.encoder_layers:
+        ops = layer_ops(spec, causal=False)
+        encoder = Block(
+            name="encoder layer", ops=ops, count=spec.encoder_layers, syncs=syncs(spec, ops), encoder=True
+        )
+        layers = (encoder, *layers)
+    lookups = 2 if spec.encoder_layers else 1
+    return Model(
+        name=spec.name,
+        family=spec.family,
+        hidden=spec.hidden,
+        vocab=spec.vocab,
+        sequence=spec.sequence,
+        embedding=Block(name="embedding", ops=_embedding(spec), syncs=lookups),
+        layers=layers,
+        head=Block(name="head", ops=_head(spec)),
+        tied_embeddings=spec.tied,
+        source=spec.source,
+        attributes=dict(vars(spec)),
+    )
+
+
+def _runs(spec: Transformer, name: str) -> tuple[Block, ...]:
+    """Runs of equal layers, by (window, mixture)."""
+    pattern = spec.windows or (0,)
+    dense = set(spec.dense_layers) if spec.experts else set(range(spec.layers))
+    kinds = [(pattern[i % len(pattern)], i not in dense) for i in range(spec.layers)]
+    made: dict[tuple[int, bool], Block] = {}
+    for window, mixture in dict.fromkeys(kinds):
+        ops = layer_ops(
+            spec, window=window, mixture=mixture, causal=not spec.bidirectional, cross=spec.encoder_layers > 0
+        )
+        experts, top_k, shared = (spec.experts, spec.top_k, spec.shared_experts) if mixture else (0, 0, 0)
+        made[window, mixture] = Block(
+            name=f"{'moe ' if mixture else ''}{name}" + (f", window {window}" if window else ""),
+            ops=ops,
+            syncs=syncs(spec, ops),
+            experts=experts,
+            top_k=top_k,
+            shared_experts=shared,
+        )
+    return tuple(Block(**{**vars(made[kind]), "count": len(list(run))}) for kind, run in groupby(kinds))
+
+
+def _embedding(spec: Transformer) -> tuple[TensorOp, ...]:
+    """Lookup and sum of the tables, norm, dropout; the backward of a lookup adds to a row of the gradient."""
+    width, h = spec.embedding_width, spec.hidden
+    ops = [_lookup("embedding.lookup", width, spec.vocab * width)]
+    if spec.encoder_layers:
+        ops.append(_lookup("embedding.decoder_lookup", width, 0))
+    if width != h:
+        ops.append(linear("embedding.project", "none", width, h, keep=(Saved(elements=width, split="none"),)))
+    if spec.position == "learned":
+        ops.append(_table("embedding.position", h, spec.positions * h))
+    if spec.token_types:
+        ops.append(_table("embedding.token_type", h, spec.token_types * h))
+    if spec.relative_buckets:
+        tables = spec.relative_buckets * spec.heads * (2 if spec.encoder_layers else 1)
+        ops.append(TensorOp(name="embedding.relative", kind="embedding", split="none", weight=tables))
+    if spec.embedding_norm:
+        ops.append(norm(spec, "embedding.norm", h))
+    if spec.dropout:
+        ops.append(
+            TensorOp(
+                name="embedding.dropout",
+                kind="dropout",
+                split="sequence",
+                read=h,
+                write=1.5 * h,
+                read_back=1.5 * h,
+                write_back=h,
+                saved=(Saved(elements=h, split="sequence", bytes=1),),
+            )
+        )
+    return tuple(ops)
+
+
+def _lookup(name: str, width: int, weight: int) -> TensorOp:
+    return TensorOp(
+        name=name,
+        kind="embedding",
+        split="vocab",
+        weight=weight,
+        read=width,
+        write=width,
+        read_back=2 * width,
+        write_back=width,
+        saved=(Saved(elements=1, split="none", bytes=8),),
+        fused=False,
+    )
+
+
+def _table(name: str, width: int, weight: int) -> TensorOp:
+    """A small table added to the embedding: reads both, writes the sum."""
+    return TensorOp(
+        name=name,
+        kind="embedding",
+        split="none",
+        weight=weight,
+        read=2 * width,
+        write=width,
+        read_back=width,
+        write_back=width,
+        fused=False,
+    )
+
+
+def _head(spec: Transformer) -> tuple[TensorOp, ...]:
+    """Final norms, what stands before the logits, logits and loss.
+
+    The encoder's last norm is here too, and keeps the encoder's output for all cross-attentions.
+    """
+    h, width = spec.hidden, spec.embedding_width
+    ops: list[TensorOp] = []
+    if spec.encoder_layers:
+        last = norm(spec, "head.encoder_norm", h)
+        ops.append(TensorOp(**{**vars(last), "saved": (Saved(elements=2 * h, split="sequence"),)}))
+    if spec.final_norm:
+        ops.append(norm(spec, "head.norm", h))
+    if spec.pooler:
+        # one token of a sequence: no cost per token
+        ops.append(TensorOp(name="head.pooler", kind="elementwise", split="none", weight=h * h, bias=h))
+    if spec.classes:
+        ops.append(_classifier(spec))
+    if spec.mlm_transform:
+        kept = (Saved(elements=h, split="sequence"),)
+        ops.append(linear("head.transform", "none", h, h, bias=True, keep=kept))
+        ops.append(
+            TensorOp(
+                name="head.activation",
+                kind="activation",
+                split="sequence",
+                read=h,
+                write=h,
+                read_back=2 * h,
+                write_back=h,
+                saved=kept,
+            )
+        )
+        ops.append(norm(spec, "head.transform_norm", h))
+    if spec.lm_head:
+        if width != h:
+            ops.append(linear("head.project", "none", h, width, keep=(Saved(elements=h, split="sequence"),)))
+        ops += _logits(spec)
+    return tuple(ops)
+
+
+def _classifier(spec: Transformer) -> TensorOp:
+    if spec.pooler:
+        return TensorOp(
+            name="head.classifier",
+            kind="elementwise",
+            split="none",
+            weight=spec.hidden * spec.classes,
+            bias=spec.classes,
+        )
+    kept = (Saved(elements=spec.hidden, split="sequence"),)
+    return linear("head.classifier", "none", spec.hidden, spec.classes, bias=True, keep=kept)
+
+
+def _logits(spec: Transformer) -> list[TensorOp]:
+    """Logits and cross-entropy.
+
+    The loss is Megatron-LM's vocabulary-parallel one, op by op in fp32 (two elements of traffic each): cast,
+    maximum, subtract, exponential, sum, divide; it keeps the softmax in fp32, 4 vocab bytes per token.
+    """
+    width, vocab = spec.embedding_width, spec.vocab
+    logits = TensorOp(
+        name="head.logits",
+        kind="gemm",
+        split="vocab",
+        n=vocab,
+        k=width,
+        weight=0 if spec.tied else vocab * width,
+        bias=vocab * spec.head_bias,
+        saved=(Saved(elements=width, split="sequence"),),
+    )
+    loss = TensorOp(
+        name="head.loss",
+        kind="cross_entropy",
+        split="vocab",
+        n=vocab,
+        read=11 * vocab,
+        write=8 * vocab,
+        read_back=4 * vocab,
+        write_back=3 * vocab,
+        saved=(Saved(elements=vocab, split="column", bytes=4),),
+        fused=False,
+    )
+    return [logits, loss]
