@@ -2,14 +2,14 @@
 
     python scripts/compile_tables.py REFERENCE_TABLES_DIRECTORY [--check]
 
-Reads llm_training.csv, vision_nlp_rec_training.csv.gz, mlperf_training.csv, gpu_kernels.csv.gz and nccl.csv from the
-directory, checks every cell, and writes <kind>.csv.gz beside src/podsim/verify/tables/__init__.py: the same rows, in
-the same order, with the same columns and cells. One thing is added: a row whose source is blank, or says only that
-its repository was not resolved, gets the source "unresolved: " and what is known of it, and so is never a validation
-target. No row is dropped. Prints what was read and written.
+Reads llm_training.csv, vision_nlp_rec_training.csv.gz, mlperf_training.csv, gpu_kernels.csv.gz and nccl.csv
+from the directory, checks every cell, and writes <kind>.csv.gz beside src/podsim/verify/tables/__init__.py:
+the same rows, in the same order, with the same columns and cells. One thing is added: a row whose source is
+blank, or says only that its repository was not resolved, gets the source "unresolved: " and what is known of
+it, and so is never a validation target. No row is dropped. Prints what was read and written.
 
-The result depends on the input only (no time stamp, fixed compression level). With --check nothing is written; the
-exit status is 1 if a packaged table differs from what would be.
+The result depends on the input only (no time stamp, fixed compression level). With --check nothing is
+written; the exit status is 1 if a packaged table differs from what would be.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def counted(values: Counter[str]) -> str:
 
 
 def compile_one(kind: Kind, directory: Path, *, check: bool) -> bool:
-    """Write one table, or compare it; whether the packaged table now agrees. Raises TableError on a wrong cell."""
+    """Write one table, or compare it: whether the packaged table now agrees; TableError on a wrong cell."""
     found, rows = read_rows(directory / kind.file)
     if found != kind.name:
         raise TableError(f"{kind.file}: has the columns of kind {found!r}, not {kind.name!r}")
@@ -84,13 +84,16 @@ def main() -> int:
     """Compile or check every table; 0 if the packaged tables agree with the raw ones."""
     parser = argparse.ArgumentParser(description="Compile the reference tables into podsim's packaged ones.")
     parser.add_argument("directory", type=Path, help="the reference tables directory")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a packaged table differs")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if a packaged table differs"
+    )
     arguments = parser.parse_args()
     try:
-        return 0 if all([compile_one(kind, arguments.directory, check=arguments.check) for kind in KINDS]) else 1
+        agree = [compile_one(kind, arguments.directory, check=arguments.check) for kind in KINDS]
     except TableError as problem:
         print(problem, file=sys.stderr)
         return 2
+    return 0 if all(agree) else 1
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What a prediction says of one plan, as plain values in SI that name no formula."""
+"""What a prediction says of one plan, and a search of many: plain values in SI that name no formula."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Band", "OpReport", "Prediction", "StageMemory"]
+__all__ = ["Band", "OpReport", "ParetoPoint", "PlanResult", "Prediction", "Ranked", "StageMemory"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,3 +100,44 @@ class Prediction:
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     ops: tuple[OpReport, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """One plan of the ranking."""
+
+    rank: int
+    prediction: Prediction
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParetoPoint:
+    """One plan on the front of memory against time."""
+
+    step_time: float
+    memory: float
+    plan: Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanResult:
+    """The ranked plans, the Pareto front, and how much was searched."""
+
+    model: str
+    cluster: str
+    gpus: int
+    batch: int
+    sequence: int
+    ranked: tuple[Ranked, ...]
+    pareto: tuple[ParetoPoint, ...]
+    evaluated: int
+    """plans that got a time and a memory"""
+    fitting: int
+    cut: Mapping[str, int]
+    """combinations never evaluated, by the rule they break"""
+    seconds: float
+    """the search took"""
+    complete: bool
+    arguments: Mapping[str, object]
+    """what replays the experiment"""

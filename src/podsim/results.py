@@ -1,13 +1,15 @@
 """What comes out of a run or a prediction, as plain values that name no formula.
 
-`Measurement` is one published or local number; `Comparison` holds predictions against measurements, row by row, with
-the rows that could not be expressed; `Score` is what such a table adds up to, for one role only: rows that constants
-were fitted on (`calibrate`) and rows that were only looked at (`test`) never share a figure.
+`Measurement` is one published or local number; `Comparison` holds predictions against measurements, row by
+row, with the rows that could not be expressed; `Score` is what such a table adds up to, for one role only:
+rows that constants were fitted on (`calibrate`) and rows that were only looked at (`test`) never share a
+figure.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -101,7 +103,7 @@ class ClassScore:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """What the rows of one role add up to; None where a figure has no meaning. Errors are shares (0.1 is 10 %)."""
+    """What the rows of one role add up to; None where a figure has no meaning. Errors: 0.1 is 10 %."""
 
     role: str
     rows: int
@@ -154,7 +156,7 @@ class Comparison:
                 _check(self.what, row.role, [row.ideal], f"{self.table}: ideal of row {row.id!r}")
         ids = [row.id for row in self.rows] + [id for id, _ in self.not_expressed]
         if len(ids) != len(set(ids)):
-            twice = sorted({id for id in ids if ids.count(id) > 1})
+            twice = sorted(id for id, count in Counter(ids).items() if count > 1)
             raise TableError(f"{self.table}: ids given more than once: {', '.join(twice[:10])}")
 
     @property

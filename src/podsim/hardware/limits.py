@@ -1,4 +1,4 @@
-"""Quantities and counts read within limits: what no machine can be is refused with the rule, not computed with."""
+"""Quantities and counts read within limits: what no machine can be is refused, with the rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "s": (0.0, 1.0),
     "1/s": (1.0, 1e12),
 }
-"""least and greatest value by SI unit: a thousand times beyond any part built, so that only slips are caught"""
+"""least and greatest value by SI unit: far beyond any part built, so that only slips are caught"""
 
 
 def read_quantity(value: object, unit: str, *, what: str) -> float:
@@ -44,7 +44,9 @@ def read_count(value: object, *, what: str, low: int = 1, high: int = 1_000_000)
 
 def _parse(value: object, unit: str, what: str) -> float:
     if not isinstance(value, (str, int, float)):
-        raise UnitError(f"{what}: {type(value).__name__} is not a quantity; expected a number or text with a unit")
+        raise UnitError(
+            f"{what}: {type(value).__name__} is not a quantity; expected a number or text with a unit"
+        )
     if isinstance(value, int) and abs(value) > 10**30:
         raise UnitError(f"{what}: a whole number of {value.bit_length()} bits is out of reach")
     return parse_quantity(value, unit, what=what)

@@ -35,7 +35,9 @@ def words(*allowed: str) -> Reader:
 
     def read(value: object, what: str) -> str:
         if not isinstance(value, str) or not value.strip() or (allowed and value not in allowed):
-            raise UnitError(f"{what}: {str(value)[:60]!r} will not do; expected {', '.join(allowed) or 'a text'}")
+            raise UnitError(
+                f"{what}: {str(value)[:60]!r} will not do; expected {', '.join(allowed) or 'a text'}"
+            )
         return value
 
     return read
@@ -57,10 +59,14 @@ GPU_KEYS: dict[str, Reader] = {
 """the fields of a GPU that may be changed"""
 
 
-def read_overrides(given: Mapping[str, object], known: Mapping[str, Reader]) -> tuple[dict[str, Any], list[str]]:
+def read_overrides(
+    given: Mapping[str, object], known: Mapping[str, Reader]
+) -> tuple[dict[str, Any], list[str]]:
     """(values in SI by key, problems found), for keys of the table `known`."""
     values: dict[str, Any] = {}
     problems: list[str] = []
+    if len(given) > 200:
+        return {}, [f"{len(given)} keys given; there are {len(known)} to choose from"]
     for key, value in given.items():
         if key not in known:
             problems.append(unknown_name("key", key, known))
@@ -73,7 +79,7 @@ def read_overrides(given: Mapping[str, object], known: Mapping[str, Reader]) -> 
 
 
 def override_gpu(gpu: Gpu, overrides: Mapping[str, object]) -> Gpu:
-    """The GPU with the fields named by dotted keys changed. Raises CatalogError with everything found wrong."""
+    """The GPU with fields changed by dotted keys. Raises CatalogError with everything found wrong."""
     values, problems = read_overrides(overrides, GPU_KEYS)
     if problems:
         raise CatalogError("; ".join(problems))

@@ -1,8 +1,8 @@
 """What a machine is made of. SI inside: B, B/s, FLOP/s, W, Hz, s; bandwidths are per direction.
 
-Each part says where its figures come from: `source` names the origins, `confirmed` is "yes" (read in a source),
-"partial" (the fields named in `notes` were not) or "no" (common knowledge). Parts are values: equal parts are equal,
-and all can be dictionary keys (mappings do not enter the hash).
+Each part says where its figures come from: `source` names the origins, `confirmed` is "yes" (read in a
+source), "partial" (the fields named in `notes` were not) or "no" (common knowledge). Parts are values: equal
+parts are equal, and all can be dictionary keys (mappings do not enter the hash).
 """
 
 from __future__ import annotations

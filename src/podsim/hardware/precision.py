@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from podsim.errors import CatalogError, unknown_name
 
 if TYPE_CHECKING:
     from podsim.hardware.parts import Gpu
 
-__all__ = ["PEAKS", "PRECISIONS", "Precision", "matmul_peak"]
+__all__ = ["PEAKS", "PRECISIONS", "Peak", "Precision", "matmul_peak"]
 
-PEAKS: Final = (
-    "fp64",
-    "fp64_tensor",
-    "fp32",
-    "tf32",
-    "bf16",
-    "fp16",
-    "fp8",
-    "fp4",
-    "int8",
-    "int4",
-)
+Peak = Literal["fp64", "fp64_tensor", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8", "int4"]
+PEAKS: Final[tuple[str, ...]] = get_args(Peak)
 """the keys that the peaks of a GPU may have"""
 
 
@@ -55,8 +45,9 @@ def _precision(name: str, size: float, accumulate: str, exponent: int, significa
     )
 
 
-# Formats after IEEE 754 (fp64, fp32, fp16), the bfloat16 and TF32 descriptions in NVIDIA's Ampere white paper, and
-# arxiv.org/abs/2209.05433 for fp8 (E4M3 of the forward pass). TF32 is fp32 in memory: only its products are shorter.
+# Formats after IEEE 754 (fp64, fp32, fp16), the bfloat16 and TF32 descriptions in NVIDIA's Ampere white
+# paper, and arxiv.org/abs/2209.05433 for fp8 (E4M3 of the forward pass). TF32 is fp32 in memory: only its
+# products are shorter.
 PRECISIONS: Final[dict[str, Precision]] = {
     p.name: p
     for p in (
@@ -75,8 +66,8 @@ PRECISIONS: Final[dict[str, Precision]] = {
 def matmul_peak(gpu: Gpu, precision: str, *, sparse: bool = False) -> float:
     """Greatest FLOP/s of a GPU's matrix products in a precision, dense or 2:4 sparse.
 
-    Double precision runs on tensor cores where the GPU has such (fp64_tensor). Raises CatalogError for an unknown
-    precision, or one in which this GPU has no such products.
+    Double precision runs on tensor cores where the GPU has such (fp64_tensor). Raises CatalogError for an
+    unknown precision, or one in which this GPU has no such products.
     """
     if precision not in PRECISIONS:
         raise CatalogError(unknown_name("precision", precision, PRECISIONS))
@@ -84,5 +75,7 @@ def matmul_peak(gpu: Gpu, precision: str, *, sparse: bool = False) -> float:
     found = [table[key] for key in (PRECISIONS[precision].matmul, f"{precision}_tensor") if key in table]
     if not found:
         kind = "sparse " if sparse else ""
-        raise CatalogError(f"{gpu.name} has no {kind}{precision} matrix products; it has {', '.join(table) or 'none'}")
+        raise CatalogError(
+            f"{gpu.name} has no {kind}{precision} matrix products; it has {', '.join(table) or 'none'}"
+        )
     return max(found)

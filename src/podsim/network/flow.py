@@ -28,11 +28,11 @@ LEVEL = 1.0 + 1e-12
 
 
 @njit
-def _freeze(f: int, level: float, indptr: Ints, links: Ints, use: Floats, weights: Floats, rates: Floats,
+def _freeze(f: int, level: float, starts: Ints, ends: Ints, links: Ints, use: Floats, weights: Floats, rates: Floats,
             left: Floats, load: Floats, users: Ints) -> None:  # fmt: skip
     """Fix one flow's rate, and take it off its links."""
     rates[f] = level * weights[f]
-    for i in range(indptr[f], indptr[f + 1]):
+    for i in range(starts[f], ends[f]):
         link = links[i]
         left[link] = max(0.0, left[link] - rates[f] * use[i])
         load[link] -= weights[f] * use[i]
@@ -40,20 +40,23 @@ def _freeze(f: int, level: float, indptr: Ints, links: Ints, use: Floats, weight
 
 
 @njit
-def fill(flows: Ints, indptr: Ints, links: Ints, use: Floats, weights: Floats, capacity: Floats, rates: Floats,
+def fill(flows: Ints, starts: Ints, ends: Ints, links: Ints, use: Floats, weights: Floats, capacity: Floats, rates: Floats,
          left: Floats, load: Floats, users: Ints) -> None:  # fmt: skip
     """Max-min rates of the given flows (an index list), written to `rates`; others are taken as absent.
 
-    `use[i]` is how much of link links[i] a unit of rate takes. left, load, users: scratch of one cell per link, with
+    Flow f uses links[starts[f] : ends[f]]; a flow listed twice counts twice. `use[i]` is how much of link links[i] a unit of rate takes. left, load, users: scratch of one cell per link, with
     users zero on entry and exit. Rounds of filling: each fills at least one link, so there are at most as many as links.
     """
-    busy = np.empty(len(left), np.int64)
+    entries = 0
+    for f in flows:
+        entries += ends[f] - starts[f]
+    busy = np.empty(entries, np.int64)
     n_busy = 0
     todo = flows.copy()
     n_todo = len(todo)
     for f in flows:
         rates[f] = np.inf
-        for i in range(indptr[f], indptr[f + 1]):
+        for i in range(starts[f], ends[f]):
             link = links[i]
             if users[link] == 0:
                 busy[n_busy] = link
@@ -81,10 +84,10 @@ def fill(flows: Ints, indptr: Ints, links: Ints, use: Floats, weights: Floats, c
         for t in range(n_todo):
             f = todo[t]
             full = False
-            for i in range(indptr[f], indptr[f + 1]):
+            for i in range(starts[f], ends[f]):
                 full = full or load[links[i]] < 0.0
             if full:
-                _freeze(f, level, indptr, links, use, weights, rates, left, load, users)
+                _freeze(f, level, starts, ends, links, use, weights, rates, left, load, users)
             else:
                 todo[kept] = f
                 kept += 1
@@ -140,7 +143,7 @@ def max_min_rates(
     rates = np.empty(flows)
     use = np.repeat(copy, np.diff(indptr))
     scratch = np.zeros(len(capacity)), np.zeros(len(capacity)), np.zeros(len(capacity), np.int64)
-    fill(np.arange(flows), indptr, links, use, weight, capacity, rates, *scratch)
+    fill(np.arange(flows), indptr[:-1], indptr[1:], links, use, weight, capacity, rates, *scratch)
     return rates
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,19 @@ from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
 
-__all__ = ["GENERATIONS", "PROTOCOLS", "Belief", "Group", "Wires", "beliefs", "chosen_until", "generation", "steps"]
+__all__ = [
+    "GENERATIONS",
+    "PROTOCOLS",
+    "Belief",
+    "Group",
+    "Wires",
+    "beliefs",
+    "chosen_until",
+    "generation",
+    "post_overhead",
+    "steps",
+    "tree_correction",
+]
 
 PROTOCOLS = ("LL", "LL128", "Simple")
 GENERATIONS = ("2.8", "2.18", "2.20")
@@ -44,7 +57,12 @@ _LL_MAX = {
     "volta": (39.0, 39.0, 20.4), "ampere": (87.7, 22.5, 19.0), "hopper": (141.0, 45.0, 35.0),
     "blackwell": (282.0, 90.0, 70.0),
 }  # fmt: skip
-_LL128_CHANNEL = {"volta": (20.0,) * 3, "ampere": (20.0,) * 3, "hopper": (36.7,) * 3, "blackwell": (40.0,) * 3}
+_LL128_CHANNEL = {
+    "volta": (20.0,) * 3,
+    "ampere": (20.0,) * 3,
+    "hopper": (36.7,) * 3,
+    "blackwell": (40.0,) * 3,
+}
 _TREE_LL128_CHANNEL = {
     "volta": (20.0,) * 3, "ampere": (20.0,) * 3, "hopper": (36.7, 36.7, 29.0), "blackwell": (55.6, 31.67, 20.0),
 }  # fmt: skip
@@ -63,6 +81,8 @@ _SHARE_COUNTED = 0.8
 """of a GPU's NVLink bandwidth, the share that NCCL counts on: 20 of 25 GB/s per link on Ampere"""
 _NIC_COUNTED = 0.96
 """of an adapter's rate, the share left by PCIe: 24 of 25 GB/s"""
+_AMPERE_CLAMP = 235e9
+"""up to release 2.14, B/s"""
 _GRID = 2.0 ** np.arange(5.0, 37.01, 0.5)
 """sizes, B, at which the choice is looked at"""
 
@@ -105,11 +125,16 @@ class Belief(NamedTuple):
     bandwidth: float
 
 
+@lru_cache(maxsize=256)
 def generation(version: str) -> str:
     """The entry of GENERATIONS that a release of NCCL ("2.19.3", "2.27") picks like; PodsimError on other text."""
-    match = re.fullmatch(r"v?2\.(\d+)(?:x|\.\w+)?", version.strip()) if isinstance(version, str) else None
+    if version == "2.2x":  # as logs of 2024 say
+        return "2.20"
+    match = re.fullmatch(r"v?2\.(\d+)(?:\.\w+)*", version) if isinstance(version, str) else None
     if match is None or int(match[1]) < 4:
-        raise PodsimError(f"version={str(version)[:40]!r} is no NCCL release; 2.4 to 2.30 may be given, such as '2.18'")
+        raise PodsimError(
+            f"version={str(version)[:40]!r} is no NCCL release; 2.4 to 2.30 may be given, such as '2.18'"
+        )
     minor = int(match[1])
     return "2.8" if minor < 18 else "2.18" if minor < 20 else "2.20"
 
@@ -118,16 +143,24 @@ def steps(collective: str, group: Group) -> tuple[int, int]:
     """Steps of a ring inside nodes, and between them."""
     ranks, nodes = group.ranks, group.nodes
     twice = 2 if collective == "all_reduce" else 1
-    return twice * (ranks - nodes), twice * (nodes - 1 if nodes > 1 else 0) + (0 if nodes == 1 else 0)
+    return twice * (ranks - nodes), twice * (nodes - 1)
+
+
+def post_overhead(wires: Wires, group: Group) -> tuple[float, float, float]:
+    """Least time between two steps of a ring that crosses nodes, s, by protocol: the host posts every message."""
+    each = 0.0 if group.nodes == 1 else 2e-6 if wires.vendor == "amd" else 1e-6
+    return each, each, 3 * each
 
 
 def _row(nodes: int) -> int:
     return min(nodes, 3) - 1
 
 
-def _buses(wires: Wires, group: Group) -> tuple[float, float]:
+def _buses(wires: Wires, group: Group, release: str) -> tuple[float, float]:
     """NCCL's bus bandwidth of rings and of trees, B/s."""
     inside = _SHARE_COUNTED * wires.nvlink
+    if release == "2.8" and wires.architecture == "ampere":
+        inside = min(inside, _AMPERE_CLAMP)  # lets rings win over trees on two DGX A100
     if group.nodes == 1:
         return inside, inside
     outside = _NIC_COUNTED * wires.network * wires.nics / group.sharing
@@ -137,7 +170,7 @@ def _buses(wires: Wires, group: Group) -> tuple[float, float]:
 
 
 def _ring(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[Belief]:
-    bus, _ = _buses(wires, group)
+    bus, _ = _buses(wires, group, release)
     row, nodes = _row(group.nodes), group.nodes
     link = "pcie" if wires.topology == "pcie" else "nvlink"
     inner, outer = steps(collective, group)
@@ -150,11 +183,11 @@ def _ring(wires: Wires, group: Group, collective: str, release: str, channels: i
         ll = min(cap, bus / (4 if nodes > 1 or collective in ("all_reduce", "reduce") else 3))
     few = 0.7 if group.members < 2 and release != "2.20" else 1.0
     ll128 = min(0.92 * few * bus, channels * _LL128_CHANNEL[wires.architecture][row] * 1e9)
-    overhead = 0.0 if nodes == 1 else 2.0 if wires.vendor == "amd" else 1.0
+    overhead = post_overhead(wires, group)
     net = wires.network_latency / 2.7e-6
     beliefs = []
     for p, (protocol, rate) in enumerate(zip(PROTOCOLS, (ll, ll128, bus), strict=True)):
-        inside = max(_STEP[link, "ring"][release][p], overhead * (3 if p == 2 else 1))
+        inside = max(_STEP[link, "ring"][release][p], 1e6 * overhead[p])
         outside = net * _STEP["net", "tree" if group.members == 1 else "ring"][release][p]
         latency = _BASE[release]["ring"][p] + (1 if collective in ("broadcast", "reduce") else inner) * inside
         latency += outer * outside
@@ -164,9 +197,11 @@ def _ring(wires: Wires, group: Group, collective: str, release: str, channels: i
 
 
 def _tree(wires: Wires, group: Group, release: str, channels: int) -> list[Belief]:
-    _, bus = _buses(wires, group)
+    _, bus = _buses(wires, group, release)
     row, nodes, arch = _row(group.nodes), group.nodes, wires.architecture
-    ll_row = arch if nodes == 1 or arch in _NVLS_EFFICIENCY else "volta" if wires.vendor == "intel" else "ampere"
+    ll_row = (
+        arch if nodes == 1 or arch in _NVLS_EFFICIENCY else "volta" if wires.vendor == "intel" else "ampere"
+    )
     top = min(0.92 * bus, channels * _TREE_CHANNEL[arch][row] * 1e9)
     rates = (
         min(top / 3.8, _LL_MAX[ll_row][row] * 1e9),
@@ -195,6 +230,12 @@ def _nvls(wires: Wires, group: Group, release: str) -> list[Belief]:
     return [Belief("nvls", "Simple", (25.0 if release == "2.20" else 23.0) * 1e-6, rate)]
 
 
+def tree_correction(protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Share of a tree's bandwidth that is left at a size, NCCL's table with straight lines between its entries."""
+    k = np.log2(np.maximum(size, 1.0) / 64)
+    return np.asarray(np.interp(k, np.arange(24.0), _TREE_CORRECTION[PROTOCOLS.index(protocol)]))
+
+
 def beliefs(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[Belief]:
     """All that NCCL weighs against each other for this collective, by the constants of that release."""
     found = _ring(wires, group, collective, release, channels)
@@ -212,11 +253,16 @@ def _forecast(
     if belief.algorithm == "tree":
         k = np.clip(np.floor(np.log2(_GRID / 64)), 0, 23).astype(int)
         rate = rate * _TREE_CORRECTION[PROTOCOLS.index(belief.protocol)][k]
-    elif belief.algorithm == "ring" and belief.protocol == "Simple" and group.nodes > 1 and collective == "all_reduce":
+    elif (
+        belief.algorithm == "ring"
+        and belief.protocol == "Simple"
+        and group.nodes > 1
+        and collective == "all_reduce"
+    ):
         start = 64.0 * channels * group.ranks if release == "2.20" else group.ranks * 4096.0
         slower = 1.4 if release == "2.20" and wires.architecture not in ("volta", "turing") else 1.9
         latency = np.where(start <= _GRID, slower * latency, latency)
-    return latency + _GRID / rate
+    return np.asarray(latency + _GRID / rate)
 
 
 def chosen_until(
@@ -229,5 +275,7 @@ def chosen_until(
     for index in range(len(found)):
         (where,) = np.nonzero(picks_S == index)
         last = int(where[-1]) if where.size else -1
-        until.append(0.0 if last < 0 else math.inf if last == _GRID.size - 1 else float(_GRID[last] * 2.0**0.25))
+        until.append(
+            0.0 if last < 0 else math.inf if last == _GRID.size - 1 else float(_GRID[last] * 2.0**0.25)
+        )
     return until

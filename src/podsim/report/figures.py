@@ -18,7 +18,8 @@ __all__ = [
 ]
 
 SUMMARY_COLUMNS = (
-    "table", "role", "rows", "not expressed", "MAE", "median", "bias", "p95", "worst row", "tau-b", "regret", "skill",
+    "table", "role", "rows", "not expressed", "MAE", "median", "bias", "p95", "worst row", "tau-b",
+    "regret", "skill",
 )  # fmt: skip
 _NONE = "-"
 
@@ -39,10 +40,10 @@ def ratio(number: float | None) -> str:
 
 
 def value(number: float, unit: str) -> str:
-    """An SI value with its unit: (0.0203, "s") as "20.3 ms", rates in 1/s as "1,234 /s" or "1.235 M/s"."""
+    """An SI value with its unit: (0.0203, "s") as "20.3 ms", rates in 1/s as "1,234 /s" or "12.35 k/s"."""
     if unit != "1/s":
         return format_quantity(number, unit)
-    if number >= 1e5:
+    if number >= 1e4:
         return format_quantity(number, "/s")
     return f"{number:,.0f} /s" if number >= 1000 else f"{number:.4g} /s"
 
@@ -57,14 +58,15 @@ def summary_cells(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
 
     "not expressed" counts the rows of the whole table, whatever their role.
     """
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for comparison in comparisons:
         missing = str(len(comparison.not_expressed))
         for s in comparison.scores:
             lines.append(
                 (
                     comparison.table, s.role, str(s.rows), missing, percent(s.mae), percent(s.median),
-                    signed_percent(s.bias), percent(s.p95), worst(s), ratio(s.tau), ratio(s.regret), ratio(s.skill),
+                    signed_percent(s.bias), percent(s.p95), worst(s), ratio(s.tau),
+                    ratio(s.regret), ratio(s.skill),
                 )
             )  # fmt: skip
         if not comparison.scores:

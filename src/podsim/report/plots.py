@@ -1,4 +1,4 @@
-"""Predicted against measured, one plot for each comparison, as SVG or PNG. Needs matplotlib (podsim[report])."""
+"""Predicted against measured, one plot for each comparison, as SVG or PNG. Needs podsim[report]."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["INK", "MUTED", "plot", "plot_png", "plot_svg"]
+__all__ = ["BLUE", "INK", "MUTED", "error_line", "plot", "plot_png", "plot_svg"]
 
 INK = "#1f2328"
 """text and axes; a page may replace it by its own colour"""
 MUTED = "#8c959f"
 """grid, diagonal and band; likewise"""
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
+BLUE = "#0072b2"
+"""the first class; likewise, as it is dark on a dark page"""
+_COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
 """Okabe and Ito's palette, told apart by colour-blind readers, without its yellow and black, and a violet"""
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _OTHER = "others"
@@ -32,29 +34,29 @@ _STYLE = {
     "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none",
     "svg.hashsalt": "podsim", "legend.frameon": False, "font.family": ["DejaVu Sans"],
 }  # fmt: skip
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _SIDE = 8.4, 5.7, 1.25, 0.85, 3.9
-"""inches: the figure, and the square of the axes in it; the legend has the rest of the width"""
+_WIDTH, _LEFT, _BOTTOM, _SIDE, _TITLE, _NO_TITLE = 8.4, 1.25, 0.85, 3.9, 0.95, 0.15
+"""inches: the figure, the square of the axes in it, what is above; the legend has the rest of the width"""
 _BAND = 0.1
 _DENSE = 1500
 """points above which they are drawn as one image inside an SVG"""
 
 
-def plot_svg(comparison: Comparison) -> bytes:
+def plot_svg(comparison: Comparison, *, titled: bool = True) -> bytes:
     """SVG of `plot`: the same bytes for the same comparison."""
-    return _drawn(comparison, format="svg", metadata={"Date": None, "Creator": None})
+    return _drawn(plot(comparison, titled=titled), format="svg", metadata={"Date": None, "Creator": None})
 
 
 def plot_png(comparison: Comparison, *, dpi: int = 150) -> bytes:
     """PNG of `plot`, on white."""
-    return _drawn(comparison, format="png", dpi=dpi, facecolor="white")
+    return _drawn(plot(comparison), format="png", dpi=dpi, facecolor="white")
 
 
-def plot(comparison: Comparison) -> Figure:
+def plot(comparison: Comparison, *, titled: bool = True) -> Figure:
     """Figure of predicted against measured values on logarithmic axes, with the diagonal and a band of 10 %.
 
-    Colours and shapes are classes of rows (the six largest, then "others"); filled marks are `test` rows, hollow ones
-    `calibrate`. The title gives the mean absolute error and number of rows of each role apart. Raises TableError on a
-    comparison without rows, PodsimError without matplotlib.
+    Colours and shapes are classes of rows (the six largest, then "others"); filled marks are `test` rows,
+    hollow ones `calibrate`. The title, unless left out, gives the mean absolute error and number of rows of
+    each role apart. Raises TableError on a comparison without rows, PodsimError without matplotlib.
     """
     if not comparison.rows:
         raise TableError(f"{comparison.table}: no rows to plot")
@@ -62,11 +64,13 @@ def plot(comparison: Comparison) -> Figure:
     with matplotlib.rc_context(_STYLE):
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(_WIDTH, _HEIGHT))
-        axes = figure.add_axes((_LEFT / _WIDTH, _BOTTOM / _HEIGHT, _SIDE / _WIDTH, _SIDE / _HEIGHT))
+        height = _BOTTOM + _SIDE + (_TITLE if titled else _NO_TITLE)
+        figure = Figure(figsize=(_WIDTH, height))
+        axes = figure.add_axes((_LEFT / _WIDTH, _BOTTOM / height, _SIDE / _WIDTH, _SIDE / height))
         _axes(axes, comparison)
         heading = _points(axes, comparison.rows)
-        _title(figure, comparison)
+        if titled:
+            _title(figure, comparison)
         axes.legend(
             loc="upper left",
             bbox_to_anchor=(1.03, 1.0),
@@ -89,9 +93,9 @@ def _matplotlib() -> Any:
     return module
 
 
-def _drawn(comparison: Comparison, **how: Any) -> bytes:
+def _drawn(figure: Figure, **how: Any) -> bytes:
     """Bytes of the figure, saved in the style it was drawn in."""
-    figure, out = plot(comparison), io.BytesIO()
+    out = io.BytesIO()
     with _matplotlib().rc_context(_STYLE):
         figure.savefig(out, transparent="facecolor" not in how, **how)
     return out.getvalue()
@@ -145,6 +149,7 @@ def _points(axes: Axes, rows: Sequence[ComparedRow]) -> str:
         axes.scatter([], [], s=34, marker="o", facecolors="none", edgecolors=INK, label="hollow: calibrate")
     if roles == set(ROLES):
         axes.scatter([], [], s=34, marker="o", color=INK, label="filled: test")
+    axes.fill_between([], [], color=MUTED, alpha=0.22, lw=0, label="within 10 %")
     return heading
 
 
@@ -161,7 +166,6 @@ def _axes(axes: Axes, comparison: Comparison) -> None:
     axes.fill_between(
         line, [v * (1 - _BAND) for v in line], [v * (1 + _BAND) for v in line], color=MUTED, alpha=0.22, lw=0
     )
-    axes.fill_between([], [], color=MUTED, alpha=0.22, lw=0, label="within 10 %")
     axes.plot(line, line, color=MUTED, lw=1.2, zorder=1)
     axes.grid(color=MUTED, alpha=0.25, lw=0.6)
     for axis in (axes.xaxis, axes.yaxis):
@@ -179,7 +183,11 @@ def _axes(axes: Axes, comparison: Comparison) -> None:
 
 def _ticks(low: float, high: float) -> list[float]:
     """Round values in a range, four to eight of them."""
-    for steps in ((1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0)):
+    for steps in (
+        (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
+        (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
+        (1.0, 2.0, 5.0),
+    ):
         ticks = _round_values(low, high, steps)
         if len(ticks) <= 8:
             return ticks
@@ -193,13 +201,19 @@ def _round_values(low: float, high: float, steps: Sequence[float]) -> list[float
     return [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
 
 
-def _title(figure: Figure, comparison: Comparison) -> None:
-    """Title, and below it the error of each role: never one figure for both."""
+def error_line(comparison: Comparison) -> str:
+    """Mean absolute error and number of rows of each role: never one figure for both."""
     names = []
     for role in comparison.roles:
         errors = [abs(row.error) for row in comparison.rows if row.role == role]
         names.append(f"{role}: MAE {percent(sum(errors) / len(errors))}, n={len(errors)}")
+    return " · ".join(names)
+
+
+def _title(figure: Figure, comparison: Comparison) -> None:
+    """Title, and the errors below it."""
+    height = figure.get_figheight()
     top, left = _BOTTOM + _SIDE, 0.2 / _WIDTH
-    lines = wrap(comparison.title, 84)[:2]
-    figure.text(left, (top + 0.48) / _HEIGHT, "\n".join(lines), va="bottom", fontsize=11, fontweight="bold")
-    figure.text(left, (top + 0.18) / _HEIGHT, "   ".join(names), va="bottom", fontsize=10)
+    lines = "\n".join(wrap(comparison.title, 84, max_lines=2, placeholder=" …"))
+    figure.text(left, (top + 0.48) / height, lines, va="bottom", fontsize=10.5, fontweight="bold")
+    figure.text(left, (top + 0.18) / height, error_line(comparison), va="bottom", fontsize=10)

@@ -38,7 +38,15 @@ def summary_table(comparisons: Sequence[Comparison]) -> Table:
 def class_table(comparison: Comparison) -> Table:
     """Errors of one comparison by class of row."""
     lines = [
-        (c.name, s.role, str(c.rows), percent(c.mae), signed_percent(c.bias), c.worst_id, signed_percent(c.worst_error))
+        (
+            c.name,
+            s.role,
+            str(c.rows),
+            percent(c.mae),
+            signed_percent(c.bias),
+            c.worst_id,
+            signed_percent(c.worst_error),
+        )
         for s in comparison.scores
         for c in s.classes
     ]
@@ -55,7 +63,14 @@ def row_table(comparison: Comparison, limit: int | None = None) -> Table:
         rows = sorted(rows, key=lambda row: -abs(row.error))[:limit]
     unit = comparison.unit
     lines = [
-        (row.id, row.role, value(row.predicted, unit), value(row.measured, unit), signed_percent(row.error), row.note)
+        (
+            row.id,
+            row.role,
+            value(row.predicted, unit),
+            value(row.measured, unit),
+            signed_percent(row.error),
+            row.note,
+        )
         for row in rows
     ]
     return _table(title, ("id", "role", "predicted", "measured", "error", "note"), lines)
@@ -63,12 +78,12 @@ def row_table(comparison: Comparison, limit: int | None = None) -> Table:
 
 def missing_table(comparison: Comparison) -> Table:
     """Rows without a prediction, each with the reason."""
-    title = f"{comparison.title}: {len(comparison.not_expressed)} rows not expressed"
+    title = f"{comparison.title}: rows not expressed, {len(comparison.not_expressed)}"
     return _table(title, ("id", "reason"), comparison.not_expressed)
 
 
 def render(comparisons: Sequence[Comparison], *, width: int = 140, limit: int | None = 20) -> str:
-    """Plain text of the summary, then of each comparison: classes, rows (the worst `limit`), rows not expressed."""
+    """Plain text of the summary, then of each comparison: classes, the worst rows, rows not expressed."""
     import io
 
     from rich.console import Console

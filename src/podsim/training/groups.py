@@ -52,7 +52,7 @@ class Groups:
         return Groups(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     def exposed_weights(self, plan: Plan, forward_SP: Array, backward_SP: Array, software: Software) -> Array:
-        """Seconds a micro-batch waits for ZeRO-3's weights and gradients in each class of stage (S, P).
+        """Seconds a micro-batch waits for ZeRO-3's weights and gradients in each class of stage (..., S, P).
 
         Gathers run one layer ahead of the compute they feed, forward and backward; compute beside them slows down.
         """
@@ -62,13 +62,13 @@ class Groups:
         n_P = self.stage_layers_K
         ahead_P = n_P * self.layer_gather_K
         behind_P = n_P * (self.layer_gather_K + self.layer_reduce_K)
-        hides = np.asarray(plan.overlap_param).astype(bool)
+        hides = np.asarray(plan.overlap_param).astype(bool)[..., None, :]
         wait = _beside(ahead_P, forward_SP, self.layer_gather_K, software.contention)
         wait_back = _beside(behind_P, backward_SP, self.layer_reduce_K, software.contention)
         return np.where(full, np.where(hides, wait + wait_back, ahead_P + behind_P), 0.0)
 
     def exposed_gradients(self, plan: Plan, backward_P: Array, forward_P: Array, m_P: Array) -> Array:
-        """Seconds of a step that wait for gradients to be reduced and weights to be gathered (P,)."""
+        """Seconds of a step that wait for gradients to be reduced and weights to be gathered (..., P)."""
         zero = np.asarray(plan.zero)
         last_bucket = 1 / np.maximum(self.stage_layers_K, 1)
         times_P = np.where(zero == 2, m_P, 1.0)

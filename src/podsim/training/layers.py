@@ -52,7 +52,7 @@ def element_bytes(precision: str) -> float:
 def items_of(model: Model) -> tuple[list[Item], list[int]]:
     """Every op with its block, and the position of that block on axis B."""
     items, place = [], []
-    for position, block in enumerate(model.blocks):
+    for position, block in enumerate(model.kinds):
         for op in block.ops:
             items.append(Item(op, block))
             place.append(position)
@@ -83,7 +83,7 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     `plan` holds K plans that differ in the fields of KEY. The launch part is what the host needs beyond the time the
     GPU is busy (Megatron's kernels wait for Python on small models).
     """
-    blocks = model.blocks
+    blocks = model.kinds
     count = plan.size
     busy_YXBK = np.zeros((4, len(PARTS), len(blocks), count))
     host_YBK = np.zeros((4, len(blocks), count))
@@ -104,7 +104,7 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     host_YBK[2:] = host_YBK[1]
     busy_YXBK[2, :2] += core_XBK
     host_YBK[2] += core_host_B[:, None]
-    inner = np.array([0.0, *(1.0 for _ in model.layers), 0.0])[:, None]  # embedding and head are not recomputed
+    inner = np.array([0.0, *(1.0 for _ in model.kinds[1:-1]), 0.0])[:, None]  # embedding and head are not recomputed
     busy_YXBK[3] += busy_YXBK[0] * inner
     host_YBK[3] += host_YBK[0] * inner
     busy_YXBK[:, 2] = np.maximum(host_YBK - busy_YXBK.sum(axis=1), 0.0)
@@ -130,7 +130,7 @@ def _communicate(
     hidden_K = np.where(np.asarray(plan.overlap_tp).astype(bool), software.async_tp, 0.0)
     back_hidden_K = np.maximum(hidden_K, software.tp_overlap)
     calls_K = np.where(np.asarray(plan.sequence_parallel).astype(bool), 2.0, 1.0) * (tp_K > 1)
-    for position, block in enumerate(model.blocks):
+    for position, block in enumerate(model.kinds):
         forward, backward = _syncs(model, block)
         busy_YXBK[0, 3, position] = forward * once_K * (1 - hidden_K)
         busy_YXBK[1, 3, position] = backward * once_K * (1 - back_hidden_K)

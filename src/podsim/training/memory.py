@@ -43,9 +43,9 @@ class Activations(NamedTuple):
 
 def weight_table(model: Model, plan: Plan) -> Weights:
     """Parameters per rank, for K plans that differ in WEIGHT_KEY."""
-    shape = (len(model.blocks), plan.size)
+    shape = (len(model.kinds), plan.size)
     dense_BK, expert_BK = np.zeros(shape), np.zeros(shape)
-    for position, block in enumerate(model.blocks):
+    for position, block in enumerate(model.kinds):
         for op in block.ops:
             ranks_K = width(plan, op.split) if op.split not in ("none", "sequence") else np.ones(plan.size)
             bias_K = ranks_K if op.split in ("column", "vocab") else np.ones(plan.size)
@@ -62,8 +62,8 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     sequence = plan.length(model)
     t_K = tokens(plan, sequence)
     element = element_bytes(plan.precision)
-    kept_RBK = np.zeros((3, len(model.blocks), plan.size))
-    for position, block in enumerate(model.blocks):
+    kept_RBK = np.zeros((3, len(model.kinds), plan.size))
+    for position, block in enumerate(model.kinds):
         routed_K = t_K * max(block.top_k, 1)
         for op in block.ops:
             stored_K = np.zeros(plan.size)
@@ -111,14 +111,17 @@ def memory_MSP(
     logits_P: Array,
 ) -> Array:
     """Bytes by kind for each class of stages of P plans; classes that a pipeline lacks get garbage to be masked."""
-    dense_SP = np.einsum("sbp,bp->sp", counts_SBP, weights.dense_BK)
-    expert_SP = np.einsum("sbp,bp->sp", counts_SBP, weights.expert_BK)
+    dense_SP = (counts_SBP * weights.dense_BK).sum(axis=1)
+    mixture = bool(weights.expert_BK.any())
+    expert_SP = (counts_SBP * weights.expert_BK).sum(axis=1) if mixture else np.zeros_like(dense_SP)
     zero = np.asarray(plan.zero)
     shard_P = np.asarray(plan.shard_ranks, dtype=float)
     expert_shard_P = np.maximum(shard_P / plan.ep, 1.0)
 
     def divided(level: int) -> Array:
         share_P = np.where(zero >= level, 1 / shard_P, 1.0)
+        if not mixture:
+            return dense_SP * share_P
         expert_P = np.where(zero >= level, 1 / expert_shard_P, 1.0)
         return dense_SP * share_P + expert_SP * expert_P
 
@@ -145,9 +148,9 @@ def _activations(plan: Plan, counts_SBP: Array, first_SP: Array, kept_RBP: Array
     some = (mode == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
     share_SP = np.where(some, np.minimum(plan.recompute_layers / np.maximum(layers_SP, 1), 1.0), 1.0)
     chosen_BP = np.where(mode == Recompute.NONE, kept_RBP[0], np.where(mode == Recompute.SELECTIVE, kept_RBP[1], kept_RBP[2]))
-    full_SP = np.einsum("sbp,bp->sp", counts_SBP, chosen_BP)
+    full_SP = (counts_SBP * chosen_BP).sum(axis=1)
     if some.any():
-        plain_SP = np.einsum("sbp,bp->sp", counts_SBP, kept_RBP[0])
+        plain_SP = (counts_SBP * kept_RBP[0]).sum(axis=1)
         full_SP = share_SP * full_SP + (1 - share_SP) * plain_SP
     working_P = np.where(mode == Recompute.FULL, kept_RBP[0, 1:-1].max(axis=0), 0.0)
     return full_SP * in_flight(plan, first_SP) + working_P

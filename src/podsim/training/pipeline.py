@@ -48,14 +48,13 @@ def chunk_sizes(layers: int, chunks: int) -> list[int]:
     return [base + (chunk in larger) for chunk in range(chunks)]
 
 
-def _pipeline(counts: tuple[int, ...], pp: int, virtual: int) -> tuple[list[tuple[int, ...]], list[int], list[int]]:
+def _pipeline(order: tuple[int, ...], width: int, pp: int, virtual: int) -> tuple[list[tuple[int, ...]], list[int], list[int]]:
     """Classes of stages for one pipeline: (copies of each block, how many such stages, first position)."""
-    kinds = [kind for kind, count in enumerate(counts) for _ in range(count)]
-    held = np.zeros((pp, len(counts) + 2), dtype=int)
+    held = np.zeros((pp, width), dtype=int)
     start = 0
-    for chunk, size in enumerate(chunk_sizes(len(kinds), pp * virtual)):
-        for kind in kinds[start : start + size]:
-            held[chunk % pp, kind + 1] += 1
+    for chunk, size in enumerate(chunk_sizes(len(order), pp * virtual)):
+        for kind in order[start : start + size]:
+            held[chunk % pp, kind] += 1
         start += size
     held[0, 0] = 1
     held[-1, -1] = 1
@@ -70,11 +69,11 @@ _cached_pipeline = lru_cache(maxsize=4096)(_pipeline)
 
 def stages_table(model: Model, plan: Plan) -> Stages:
     """Stage classes of U plans that differ in STAGE_KEY."""
-    counts = tuple(block.count for block in model.layers)
+    order, width = model.order, len(model.kinds)
     pairs = zip(np.atleast_1d(plan.pp).tolist(), np.atleast_1d(plan.virtual_stages).tolist(), strict=True)
-    found = [_cached_pipeline(counts, pp, virtual) for pp, virtual in pairs]
+    found = [_cached_pipeline(order, width, pp, virtual) for pp, virtual in pairs]
     depth = max(len(classes) for classes, _, _ in found)
-    counts_SBU = np.zeros((depth, len(counts) + 2, len(found)))
+    counts_SBU = np.zeros((depth, width, len(found)))
     many_SU = np.zeros((depth, len(found)))
     first_SU = np.zeros((depth, len(found)))
     for u, (classes, many, first) in enumerate(found):

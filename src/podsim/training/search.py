@@ -1,199 +1,84 @@
 """Every legal plan of a model on a cluster, each with its time and memory: the best, the Pareto front, what was cut.
 
-The space is the product of all degrees, sharding, recomputation, schedule and overlaps that a plan can have; what
-changes the numbers trained (precision, batch, sequence) is the user's choice and stays fixed.  Axis: P plans.
+Axes: C combinations of all fields but two flags (overlap_grad, overlap_param), V values of these two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from podsim.errors import PlanError
-from podsim.training.plan import Array, Plan, Recompute, Schedule
-from podsim.training.rules import RULES, Facts, facts
+from podsim.training.plan import Array, Plan
 from podsim.training.software import Software, load_software
+from podsim.training.space import Space, space
 from podsim.training.step import chunks, combine, prepare
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Model
 
-__all__ = ["Found", "Space", "search", "space"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Space:
-    """Values that each field may take; an empty tuple means every legal one."""
-
-    tp: Sequence[int] = ()
-    pp: Sequence[int] = ()
-    virtual_stages: Sequence[int] = ()
-    cp: Sequence[int] = ()
-    ep: Sequence[int] = ()
-    micro_batch: Sequence[int] = ()
-    sequence_parallel: Sequence[bool] = ()
-    zero: Sequence[int] = ()
-    shard: Sequence[int] = ()
-    recompute: Sequence[int] = ()
-    recompute_layers: Sequence[int] = ()
-    schedule: Sequence[int] = ()
-    flash: Sequence[bool] = ()
-    overlap_grad: Sequence[bool] = ()
-    overlap_param: Sequence[bool] = ()
-    overlap_tp: Sequence[bool] = ()
+__all__ = ["Found", "Space", "search"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The result of a search: P plans in the order of their throughput among those that fit."""
+    """The result of a search; a plan is named by its position in the flattened (V, C) table."""
 
-    plans: Plan
-    """every legal plan (arrays of P)"""
-    seconds_P: Array
-    memory_P: Array
-    fits_P: Array
+    combinations: Plan
+    """C plans, without the two flags"""
+    flags: Array
+    """(V, 2) values of overlap_grad and overlap_param"""
+    seconds_VC: Array
+    """s; infinite where the flags make no difference to another plan, or a plan was not reached"""
+    memory_C: Array
+    """B on the fullest stage"""
     order: Array
     """positions of the plans that fit, fastest first"""
     pareto: Array
     """positions on the front of memory against time, fastest first"""
     evaluated: int
+    """plans that got a time and a memory, whether they fit or not"""
     cut: dict[str, int] = field(default_factory=dict)
     """combinations that were never evaluated, by the rule they break"""
     complete: bool = True
     """false when it was interrupted: the best of what had been evaluated"""
 
+    def plan(self, position: int) -> Plan:
+        """The plan at a position, scalar."""
+        flag, place = divmod(int(position), self.memory_C.size)
+        grad, param = self.flags[flag].tolist()
+        return replace(self.combinations.take(place), overlap_grad=grad, overlap_param=param)
 
-def _divisors(number: int) -> Array:
-    values = np.arange(1, number + 1)
-    return values[number % values == 0]
+    def seconds(self, position: int) -> float:
+        """Step seconds of the plan at a position."""
+        return float(self.seconds_VC.ravel()[position])
 
-
-def _choices(given: Sequence[Any], default: Sequence[Any] | Array) -> Array:
-    return np.asarray(given if len(given) else default)
-
-
-def _product(plan: dict[str, Array], name: str, values: Array) -> dict[str, Array]:
-    """Every combination of the plans so far with the values of one more field."""
-    count = next(iter(plan.values())).size
-    out = {key: np.repeat(value, values.size) for key, value in plan.items()}
-    out[name] = np.tile(values, count)
-    return out
+    def memory(self, position: int) -> float:
+        """Bytes of the plan at a position."""
+        return float(self.memory_C[int(position) % self.memory_C.size])
 
 
-@dataclass
-class _Growth:
-    """A space being built field by field, with what each rule cut."""
+def _flags(wanted: Space, software: Software) -> Array:
+    """(V, 2) values of overlap_grad and overlap_param that the framework can run, the most overlapped first."""
 
-    fixed: Plan
-    facts: Facts
-    columns: dict[str, Array]
-    cut: dict[str, int]
-
-    def add(self, name: str, values: Array, rules: Sequence[str] = ()) -> None:
-        """One more field, then drop what breaks the named rules."""
-        self.columns = _product(self.columns, name, values)
-        self.drop(rules)
-
-    def drop(self, rules: Sequence[str]) -> None:
-        """Keep what obeys the named rules."""
-        if not rules:
-            return
-        plan = replace(self.fixed, **self.columns)
-
-        keep = np.ones(next(iter(self.columns.values())).size, dtype=bool)
-        for name, violated, _ in RULES:
-            if name in rules:
-                wrong = np.broadcast_to(np.asarray(violated(plan, self.facts), dtype=bool), keep.shape) & keep
-                self._count(name, int(wrong.sum()))
-                keep &= ~wrong
-        self.columns = {key: value[keep] for key, value in self.columns.items()}
-
-    def keep(self, reason: str, wanted: Array) -> None:
-        """Keep where `wanted`; count the rest under a reason."""
-        self._count(reason, int(wanted.size - wanted.sum()))
-        self.columns = {key: value[wanted] for key, value in self.columns.items()}
-
-    def _count(self, reason: str, number: int) -> None:
-        if number:
-            self.cut[reason] = self.cut.get(reason, 0) + number
-
-
-def space(
-    model: Model, cluster: Cluster, fixed: Plan, gpus: int, wanted: Space, software: Software
-) -> tuple[Plan, dict[str, int]]:
-    """(every legal plan on exactly `gpus` GPUs, what each rule cut), without costing any.
-
-    `fixed` gives the global batch, the sequence, the precisions and the software.
-    """
-    known = facts(model, cluster, fixed.length(model))
-    divisors = _divisors(gpus)
-    grow = _Growth(fixed, known, {"tp": _choices(wanted.tp, divisors)}, {})
-    grow.drop(["heads", "kv heads", "mlp width"])
-    grow.add("pp", _choices(wanted.pp, divisors), ["layers"])
-    grow.keep("gpus", gpus % (grow.columns["tp"] * grow.columns["pp"]) == 0)
-    grow.add("cp", _choices(wanted.cp, divisors[divisors <= 64]), ["context"])
-    model_ranks = grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"]
-    grow.keep("gpus", gpus % model_ranks == 0)
-    grow.columns["dp"] = gpus // (grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"])
-    grow.add("ep", _choices(wanted.ep, _divisors(known.experts) if known.experts else np.ones(1, int)), ["expert groups"])
-    per_replica = _divisors(int(fixed.global_batch))
-    grow.add("micro_batch", _choices(wanted.micro_batch, per_replica[per_replica <= 32]), ["batch"])
-    _add_pipeline(grow, wanted, known)
-    grow.add("sequence_parallel", _choices(wanted.sequence_parallel, [False, True]), ["sequence parallel", "sequence split"])
-    _add_memory(grow, wanted, known)
-    _add_overlaps(grow, wanted, software)
-    return replace(fixed, **grow.columns), grow.cut
-
-
-def _add_pipeline(grow: _Growth, wanted: Space, known: Facts) -> None:
-    chunk = _divisors(known.layers)
-    grow.add("virtual_stages", _choices(wanted.virtual_stages, chunk[chunk <= 16]))
-    grow.add("schedule", _choices(wanted.schedule, list(Schedule)))
-    grow.drop(["virtual stages", "interleaved pipeline", "layers", "interleaved layers", "interleaved batches"])
-    alone = grow.columns["pp"] == 1
-    grow.keep("one stage has one schedule", ~alone | (grow.columns["schedule"] == Schedule.ONE_F_ONE_B))
-
-
-def _add_memory(grow: _Growth, wanted: Space, known: Facts) -> None:
-    grow.add("zero", _choices(wanted.zero, [0, 1, 2, 3]), ["zero", "zero 2 pipeline"])
-    ranks = grow.columns["dp"] * grow.columns["cp"]
-    grow.keep("zero divides over two ranks or more", (ranks > 1) | (grow.columns["zero"] == 0))
-    shards = [0, *(s for s in wanted.shard if s)] if wanted.shard else [0]
-    grow.add("shard", np.asarray(shards), ["shard"])
-    modes = [(mode, 0) for mode in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)]
-    layers = [*wanted.recompute_layers] if wanted.recompute_layers else [1, 2, 4, 8]
-    modes += [(Recompute.FULL, count) for count in layers if count]
-    if wanted.recompute:
-        modes = [pair for pair in modes if pair[0] in wanted.recompute]
-    pairs = np.array(modes)
-    grow.add("recompute", np.arange(len(pairs)))
-    which = grow.columns["recompute"]
-    grow.columns["recompute_layers"] = pairs[which, 1]
-    grow.columns["recompute"] = pairs[which, 0]
-    grow.drop(["recompute layers"])
-    stage = -(-known.layers // grow.columns["pp"])
-    grow.keep("recomputing every layer is full recomputation", grow.columns["recompute_layers"] < stage)
-    grow.add("flash", _choices(wanted.flash, [True, False]), ["flash"])
-
-
-def _add_overlaps(grow: _Growth, wanted: Space, software: Software) -> None:
-    column = grow.columns
-    useful: dict[str, Callable[[dict[str, Array]], Array]] = {
-        "overlap_grad": lambda c: (c["dp"] * c["cp"] > 1) & (c["zero"] < 3),
-        "overlap_param": lambda c: c["zero"] > 0,
-        "overlap_tp": lambda c: c["tp"] > 1,
-    }
-    for name, has_effect in useful.items():
+    def values(name: str) -> list[bool]:
+        given = getattr(wanted, name)
         able = name in software.can_overlap
-        values = _choices(getattr(wanted, name), [True, False] if able else [False])
-        grow.add(name, values)
-        column = grow.columns
-        idle = ~has_effect(column)
-        grow.keep(f"{name} without effect", ~idle | (column[name] == values[-1]))
+        return [bool(v) for v in given] if len(given) else ([True, False] if able else [False])
+
+    return np.array([(g, p) for g in values("overlap_grad") for p in values("overlap_param")])
+
+
+def _redundant(plan: Plan, flags: Array) -> Array:
+    """(V, C) where a flag has nothing to hide, and another value of it was already tried."""
+    idle_grad = (np.asarray(plan.dp) * plan.cp == 1) | (np.asarray(plan.zero) == 3)
+    idle_param = np.asarray(plan.zero) == 0
+    grad, param = flags[:, :1], flags[:, 1:]
+    return (idle_grad & (grad != flags[0, 0])) | (idle_param & (param != flags[0, 1]))
 
 
 def search(
@@ -208,50 +93,69 @@ def search(
 ) -> Found:
     """Cost every legal plan on exactly `gpus` GPUs (default: the whole cluster).
 
-    `memory` is the room on a GPU in B (default: the GPU's).  `progress` is called with (evaluated, all); a
-    KeyboardInterrupt gives the best so far.  PlanError when no combination is legal, saying what cut them.
+    `fixed` gives what a search does not choose: batch, sequence, precisions, software.  `memory` is the room on a GPU
+    in B (default: the GPU's).  `progress` is called with (evaluated, all) combinations; a KeyboardInterrupt gives the
+    best so far.  PlanError when no combination is legal, saying what cut them.
     """
     count = gpus or cluster.gpus
+    wanted = wanted or Space()
     software = load_software(fixed.software)
-    plans, cut = space(model, cluster, fixed, count, wanted or Space(), software)
-    total = plans.size if np.size(plans.tp) else 0
+    plans, cut = space(model, cluster, fixed, count, wanted, software)
+    total = int(np.size(plans.tp))
     if total == 0:
-        reasons = ", ".join(f"{reason} ({number:,})" for reason, number in cut.items())
-        raise PlanError([f"no plan of {count} GPUs with global_batch={fixed.global_batch} is legal; cut by: {reasons}"])
-    seconds_P, memory_P = np.full(total, np.inf), np.full(total, np.inf)
-    ready = prepare(model, cluster, plans, split=False)
-    done = 0
+        raise PlanError([_nothing(count, fixed, cut)])
+    plans = plans.take(np.argsort(np.asarray(plans.zero) == 3, kind="stable"))  # ZeRO 3 apart: it costs more to cost
+    flags = _flags(wanted, software)
+    seconds_VC = np.full((len(flags), total), np.inf)
+    memory_C = np.full(total, np.inf)
+    done = evaluated = 0
     try:
+        ready = prepare(model, cluster, plans, split=False)
+        named = {"overlap_grad": flags[:, :1], "overlap_param": flags[:, 1:]}
         for part in chunks(total):
-            cost = combine(ready, part)
-            seconds_P[part], memory_P[part] = cost.seconds_P, cost.memory_P
-            done = part.stop
+            cost = combine(ready, part, named)
+            skip = _redundant(ready.plan.take(part), flags)
+            seconds_VC[:, part] = np.where(skip, np.inf, cost.seconds_P)
+            memory_C[part] = cost.memory_P
+            done, evaluated = part.stop, evaluated + int(skip.size - np.count_nonzero(skip))
             if progress:
                 progress(done, total)
     except KeyboardInterrupt:
-        pass
-    fits_P = memory_P <= (memory or cluster.gpu.memory)
-    order = np.flatnonzero(fits_P)
-    order = order[np.argsort(seconds_P[order], kind="stable")]
+        if done == 0:
+            raise
+    order = _ranked(seconds_VC, memory_C <= (memory or cluster.gpu.memory))
     return Found(
-        plans=ready.plan,
-        seconds_P=seconds_P,
-        memory_P=memory_P,
-        fits_P=fits_P,
+        combinations=plans,
+        flags=flags,
+        seconds_VC=seconds_VC,
+        memory_C=memory_C,
         order=order,
-        pareto=_front(seconds_P, memory_P, order),
-        evaluated=done,
+        pareto=_front(memory_C, order),
+        evaluated=evaluated,
         cut=cut,
         complete=done == total,
     )
 
 
-def _front(seconds_P: Array, memory_P: Array, order: Array) -> Array:
+def _nothing(gpus: int, fixed: Plan, cut: dict[str, int]) -> str:
+    reasons = ", ".join(f"{reason} ({number:,})" for reason, number in sorted(cut.items(), key=lambda c: -c[1]))
+    return (
+        f"no plan on {gpus} GPUs with global_batch={fixed.global_batch} is legal; combinations cut by rule: "
+        f"{reasons or 'none'}. A number of GPUs and a batch with more divisors in common leave more room"
+    )
+
+
+def _ranked(seconds_VC: Array, fits_C: Array) -> Array:
+    """Positions of the plans that fit, fastest first; of equal ones the first."""
+    usable = np.isfinite(seconds_VC) & fits_C
+    order = np.flatnonzero(usable)
+    return np.asarray(order[np.argsort(seconds_VC.ravel()[order], kind="stable")])
+
+
+def _front(memory_C: Array, order: Array) -> Array:
     """Plans that nothing beats in both time and memory, fastest first."""
-    memory = memory_P[order]
-    if memory.size == 0:
+    if order.size == 0:
         return order
+    memory = memory_C[order % memory_C.size]
     best_before = np.concatenate([[np.inf], np.minimum.accumulate(memory)[:-1]])
-    return order[memory < best_before]
-
-
+    return np.asarray(order[memory < best_before])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Item", "OpTimes", "attention_times", "gemm_times", "memory_times", "tokens", "width"]
 
-_GEMM_KINDS = ("gemm", "router")
+
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def gemm_shapes(items: Sequence[Item], plan: Plan, sequence: int, software: Soft
         tp = width(plan, op.split)
         n = np.ceil(op.n / tp) if op.split in ("column", "vocab") else np.full_like(t_K, op.n)
         k = np.ceil(op.k / tp) if op.split == "row" else np.full_like(t_K, op.k)
-        m, batch = t_K, np.ones_like(t_K)
+        m = t_K / tp if op.split == "sequence" else t_K
+        batch = np.ones_like(t_K)
         if op.expert:
             batch = np.maximum(block.experts / np.asarray(plan.ep, dtype=float), 1.0)
             imbalance = np.where(np.asarray(plan.ep) > 1, software.expert_imbalance, 1.0)
@@ -173,4 +174,4 @@ def traffic(op: TensorOp, software: Software) -> float:
 
 def is_gemm(op: TensorOp) -> bool:
     """Whether an op is a matrix product."""
-    return op.kind in _GEMM_KINDS
+    return op.kind == "gemm"

@@ -8,7 +8,7 @@ Axes: P plans, K distinct keys, S classes of stages, B blocks, X parts of a laye
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,8 +110,12 @@ def chunks(size: int, length: int = 8192) -> Iterator[slice]:
         yield slice(start, min(start + length, size))
 
 
-def combine(ready: Prepared, part: slice) -> StepCost:
-    """Seconds and bytes of a slice of the plans."""
+def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None) -> StepCost:
+    """Seconds and bytes of a slice of the plans.
+
+    `flags` may replace overlap_grad and overlap_param by arrays of shape (V, 1): seconds then have the shape (V, P),
+    and memory, which they do not touch, is computed once.
+    """
     plan = ready.plan.take(part)
     stages = ready.stages.table.take(ready.stages.index[part])
     weights = Weights(*(t[..., ready.weights.index[part]] for t in ready.weights.table))
@@ -119,13 +123,16 @@ def combine(ready: Prepared, part: slice) -> StepCost:
     layers_YXBP = ready.layers.table[..., ready.layers.index[part]]
     sends_P = ready.sends.table[ready.sends.index[part]]
 
-    seconds_P, parts_XP = _seconds(ready, plan, stages, groups, layers_YXBP, sends_P)
+    timed = replace(plan, **flags) if flags else plan
+    seconds_P, parts_XP = _seconds(ready, timed, stages, groups, layers_YXBP, sends_P)
     kept_RBP = ready.activations.table.kept_RBK[..., ready.activations.index[part]]
     logits_P = ready.activations.table.logits_K[ready.activations.index[part]]
     kinds_MSP = memory_MSP(
         plan, ready.software, stages.counts_SBU, stages.first_SU, weights, kept_RBP, logits_P
     )
     total_SP = np.where(stages.many_SU > 0, kinds_MSP.sum(axis=0), 0.0)
+    if flags is not None:
+        return StepCost(seconds_P, parts_XP, total_SP.max(axis=0), np.empty((0, seconds_P.shape[-1])))
     fullest_P = total_SP.argmax(axis=0)
     column = np.arange(fullest_P.size)
     return StepCost(seconds_P, parts_XP, total_SP[fullest_P, column], kinds_MSP[:, fullest_P, column])
@@ -139,42 +146,54 @@ def _backward(plan: Plan, layers_YXBP: Array, counts_SBP: Array) -> Array:
         layers_YXBP[Pass().backward],
         np.where(mode == Recompute.SELECTIVE, layers_YXBP[Pass().backward_selective], layers_YXBP[Pass().backward_full]),
     )
-    back_XSP = np.einsum("sbp,xbp->xsp", counts_SBP, chosen_XBP)
+    back_XSP = _held(counts_SBP, chosen_XBP)
     some = (mode == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
     if some.any():
         layers_SP = counts_SBP[:, 1:-1].sum(axis=1)
         share_SP = np.where(some, np.minimum(plan.recompute_layers / np.maximum(layers_SP, 1), 1.0), 1.0)
-        plain_XSP = np.einsum("sbp,xbp->xsp", counts_SBP, layers_YXBP[Pass().backward])
+        plain_XSP = _held(counts_SBP, layers_YXBP[Pass().backward])
         back_XSP = share_SP * back_XSP + (1 - share_SP) * plain_XSP
     return back_XSP
+
+
+def _held(counts_SBP: Array, values_XBP: Array) -> Array:
+    """Sum of a stage's blocks (X, S, P)."""
+    total = counts_SBP[None, :, 0] * values_XBP[:, None, 0]
+    for block in range(1, counts_SBP.shape[1]):
+        total += counts_SBP[None, :, block] * values_XBP[:, None, block]
+    return total
+
+
+def _at(stage_SP: Array, chosen_P: Array) -> Array:
+    """The value of each plan's chosen class: (..., S, P) and (..., P) give (..., P)."""
+    return np.take_along_axis(stage_SP, chosen_P[..., None, :], axis=-2)[..., 0, :]
 
 
 def _seconds(
     ready: Prepared, plan: Plan, stages: Stages, groups: Groups, layers_YXBP: Array, sends_P: Array
 ) -> tuple[Array, Array]:
+    """Step seconds (..., P) and, where the layer table is split, its parts (X, P)."""
     software = ready.software
-    counts_SBP = stages.counts_SBU
     m_P = np.asarray(plan.micro_batches, dtype=float)
     v_P = np.asarray(plan.virtual_stages, dtype=float)
-    forward_XSP = np.einsum("sbp,xbp->xsp", counts_SBP, layers_YXBP[Pass().forward])
-    backward_XSP = _backward(plan, layers_YXBP, counts_SBP)
-    passes_SP = 2 * v_P * software.host_pass
-    gather_SP = groups.exposed_weights(plan, forward_XSP.sum(axis=0), backward_XSP.sum(axis=0), software)
-    stage_SP = forward_XSP.sum(axis=0) + backward_XSP.sum(axis=0) + gather_SP + passes_SP
-    stage_SP = np.where(stages.many_SU > 0, stage_SP, 0.0)
-    slowest_P = stage_SP.argmax(axis=0)
-    column = np.arange(slowest_P.size)
-    longest_P = stage_SP[slowest_P, column]
-    bubble_P = ((stage_SP * stages.many_SU).sum(axis=0) - longest_P) / v_P
-    piped_P = np.asarray(plan.pp) > 1
+    forward_XSP = _held(stages.counts_SBU, layers_YXBP[Pass().forward])
+    backward_XSP = _backward(plan, layers_YXBP, stages.counts_SBU)
+    forward_SP, backward_SP = forward_XSP.sum(axis=0), backward_XSP.sum(axis=0)
+    passes_P = 2 * v_P * software.host_pass
+    gather_SP = groups.exposed_weights(plan, forward_SP, backward_SP, software)
+    stage_SP = np.where(stages.many_SU > 0, forward_SP + backward_SP + gather_SP + passes_P, 0.0)
+    slowest_P = stage_SP.argmax(axis=-2)
+    longest_P = _at(stage_SP, slowest_P)
+    bubble_P = ((stage_SP * stages.many_SU).sum(axis=-2) - longest_P) / v_P
     fill_P = 2 * (np.asarray(plan.pp) - 1) * sends_P
     exposed = 0.1 if software.pipeline_overlap else 1.0
-    send_P = np.where(piped_P, 2 * m_P * v_P * sends_P * exposed + fill_P, 0.0)
-    reduce_P = groups.exposed_gradients(plan, backward_XSP.sum(axis=0)[slowest_P, column], forward_XSP.sum(axis=0)[slowest_P, column], m_P)
-    busy_XP = m_P * (forward_XSP + backward_XSP)[:, slowest_P, column]
-    rest = [send_P, m_P * gather_SP[slowest_P, column] + reduce_P, bubble_P, groups.optimizer_K]
-    host_P = m_P * 2 * v_P * software.host_pass + software.host_step
-    seconds_P = busy_XP.sum(axis=0) + sum(rest) + host_P
+    send_P = np.where(np.asarray(plan.pp) > 1, 2 * m_P * v_P * sends_P * exposed + fill_P, 0.0)
+    reduce_P = groups.exposed_gradients(plan, _at(backward_SP, slowest_P), _at(forward_SP, slowest_P), m_P)
+    base_P = m_P * longest_P + software.host_step + send_P + bubble_P + groups.optimizer_K
+    seconds_P = base_P + reduce_P
     if layers_YXBP.shape[1] != len(PARTS):
-        return seconds_P, np.empty((0, seconds_P.size))
-    return seconds_P, np.stack([*busy_XP, *rest, host_P])
+        return seconds_P, np.empty((0, seconds_P.shape[-1]))
+    busy_XP = m_P * _at(forward_XSP + backward_XSP, slowest_P[None])
+    host_P = m_P * passes_P + software.host_step
+    waits_P = m_P * _at(gather_SP, slowest_P) + reduce_P
+    return seconds_P, np.stack([*busy_XP, send_P, waits_P, bubble_P, groups.optimizer_K, host_P])

@@ -1,7 +1,7 @@
 """The columns of each kind of reference table: what a cell may hold, and which a table cannot do without.
 
-Cell types: text; role (calibrate or test); unit (of the throughput column); count (a whole number, 1 or more);
-positive (a number above 0); amount (a number, 0 or more). A cell may be blank: the source did not say.
+Cell types: text; role (calibrate or test); unit (of the throughput column); count (a whole number, 1 or
+more); positive (a number above 0); amount (a number, 0 or more). A cell may be blank: the source did not say.
 """
 
 from __future__ import annotations
@@ -123,13 +123,17 @@ _COLLECTIVES = _columns("""
     text: notes confirmed
 """)
 
+_LLM_REQUIRED = (
+    "model", "layers", "hidden", "heads", "seq_len", "gpu", "n_gpus", "tp", "pp", "micro_batch",
+    "global_batch",
+)  # fmt: skip
 KINDS = (
     Kind(
         name="llm",
         title="Training of language models",
         file="llm_training.csv",
         columns=_LLM,
-        required=tuple("model layers hidden heads seq_len gpu n_gpus tp pp micro_batch global_batch".split()),
+        required=_LLM_REQUIRED,
         measured=("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "memory_gb"),
         what="seconds per step",
         sweep=("model", "layers", "hidden", "seq_len", "gpu", "n_gpus", "global_batch"),

@@ -27,10 +27,11 @@ def compare(
 ) -> Comparison:
     """Comparison, with scores, of predictions (id -> value in SI) against the rows of a table.
 
-    Each row must have a prediction or a reason in `not_expressed` (id -> text): nothing is left out in silence. Rows
-    that do not hold the quantity, or that may not be validated against (not measured, source unknown), need neither:
-    they are listed with that reason, predicted or not. `ideals` (id -> value at full peak) gives the skill; `classes` and `sweep` are
-    columns, by default those of the table. Raises TableError with every row that is unaccounted for.
+    Each row must have a prediction or a reason in `not_expressed` (id -> text): nothing is left out in
+    silence. Rows that do not hold the quantity, or that may not be validated against (not measured, source
+    unknown), need neither: they are listed with that reason, predicted or not. `ideals` (id -> value at full
+    peak) gives the skill; `classes` and `sweep` are columns, by default those of the table. Raises TableError
+    with every row that is unaccounted for.
     """
     what, given = what or rows.what, dict(not_expressed or {})
     found = {row.id: measurement(row, what) for row in rows}
@@ -80,7 +81,7 @@ def _unfit(row: Row, measured: Measurement | None, what: str) -> str:
 def _check_ids(
     rows: Rows, predictions: Mapping[str, float], reasons: Mapping[str, str], unfit: Mapping[str, str]
 ) -> None:
-    """Raise TableError for rows with no prediction and no reason, with both, or that the table does not have."""
+    """Raise TableError for rows with neither a prediction nor a reason, or both, and for unknown rows."""
     known = {row.id for row in rows}
     both = [id for id in predictions if id in reasons]
     stray = [id for id in (*predictions, *reasons) if id not in known]

@@ -25,8 +25,8 @@ def _scaled(column: str, factor: float) -> Callable[[Row], float | None]:
 def _memory(row: Row) -> float | None:
     """B of memory_gb: GiB where the source counts so, else GB.
 
-    Korthikanti et al. say GiB in their figure, and the rows' notes repeat it; torchtitan logs max_reserved_gib
-    (torchtitan/components/metrics.py).
+    Korthikanti et al. say GiB in their figure, and the rows' notes repeat it; torchtitan logs
+    max_reserved_gib (torchtitan/components/metrics.py).
     """
     value = row.number("memory_gb")
     binary = "GiB" in row.text("notes") or row.text("source").startswith("torchtitan")

@@ -1,4 +1,4 @@
-"""The parts of the packaged tables that have a name: what one publication measured, with the software of its time.
+"""The named parts of the packaged tables: what one publication measured, with the software of its time.
 
 A sweep holds several plans for the same work, so that ranking them means something; points do not.
 """
@@ -20,7 +20,7 @@ class NamedTable:
     slug: str
     title: str
     era: str
-    """years of the measured software (the same model gained 24 % in eight months on the same node), or "not stated" """
+    """years of the measured software, or "not stated"; one model gained 24 % in eight months on one node"""
     kind: str
     """sweep or points"""
     prefix: str = ""
@@ -38,7 +38,9 @@ class NamedTable:
 
     def holds(self, row: Row) -> bool:
         """Whether a row of the packaged table belongs here."""
-        return row.id.startswith(self.prefix) and all(row.text(c).startswith(v) for c, v in self.where.items())
+        return row.id.startswith(self.prefix) and all(
+            row.text(c).startswith(v) for c, v in self.where.items()
+        )
 
 
 _FLOPS, _TOKENS = "FLOP/s per GPU", "tokens/s per GPU"

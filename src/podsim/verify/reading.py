@@ -1,7 +1,7 @@
 """Reads a user's own measurements: a CSV (plain or gzip) with the columns of one of the reference tables.
 
-The kind of table is recognised by its columns. Columns that no reference table has are kept as text; one that looks
-like a misspelt column is refused. Every mistake in the file is a TableError that names the lines.
+The kind of table is recognised by its columns. Columns that no reference table has are kept as text; one that
+looks like a misspelt column is refused. Every mistake in the file is a TableError that names the lines.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 import re
 import zlib
 from collections.abc import Iterator
@@ -31,11 +32,12 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", r
 
 
 def read_rows(path: str | Path) -> tuple[str, Rows]:
-    """(kind, rows) of a CSV with the columns of a reference table; a kind is llm, vision, mlperf, kernels, collectives.
+    """(kind, rows) of a CSV with the columns of a reference table; kinds are those of podsim.verify.columns.
 
-    A blank or missing id becomes the line number, a missing source the name of the file, a missing role `test` (no
-    constant was fitted on the row). Raises TableError, with line numbers, for a file that cannot be read, is empty,
-    binary or above 64 MB, lacks columns, or holds cells that are no number, negative, or of an unknown unit or role.
+    A blank or missing id becomes the line number, a missing source the name of the file, a missing role
+    `test` (no constant was fitted on the row). Raises TableError, with line numbers, for a file that cannot
+    be read, is empty, binary or above 64 MB, lacks columns, or holds cells that are no number, negative, or
+    of an unknown unit or role.
     """
     path = Path(path)
     lines = _lines(_text(path), path.name)
@@ -60,7 +62,9 @@ def read_rows(path: str | Path) -> tuple[str, Rows]:
 
 def _text(path: Path) -> str:
     """Text of a plain or gzip file, at most LIMIT bytes of it."""
-    too_big = TableError(f"{path.name}: larger than {LIMIT // 1_000_000} MB; split it, or keep the rows needed")
+    too_big = TableError(
+        f"{path.name}: larger than {LIMIT // 1_000_000} MB; split it, or keep the rows needed"
+    )
     try:
         with path.open("rb") as file:
             data = file.read(LIMIT + 1)
@@ -79,9 +83,13 @@ def _text(path: Path) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line = data.count(b"\n", 0, problem.start) + 1
-        raise TableError(f"{path.name}: line {line} is not UTF-8 text; save the table as CSV in UTF-8") from None
+        raise TableError(
+            f"{path.name}: line {line} is not UTF-8 text; save the table as CSV in UTF-8"
+        ) from None
     if "\0" in text:
-        raise TableError(f"{path.name}: line {text.count(chr(10), 0, text.index(chr(0))) + 1} is binary, not text")
+        raise TableError(
+            f"{path.name}: line {text.count(chr(10), 0, text.index(chr(0))) + 1} is binary, not text"
+        )
     return text
 
 
@@ -117,7 +125,9 @@ def _recognise(header: list[str], name: str) -> Kind:
         return kind
     near = max(KINDS, key=lambda k: len(present & set(k.required)) / len(k.required))
     if present.isdisjoint(near.required):
-        known = "; ".join(f"{k.name}: {', '.join(k.required)} and one of {', '.join(k.measured)}" for k in KINDS)
+        known = "; ".join(
+            f"{k.name}: {', '.join(k.required)} and one of {', '.join(k.measured)}" for k in KINDS
+        )
         raise TableError(f"{name}: line 1: the columns are those of no reference table. Needed for {known}")
     missing = [column for column in near.required if column not in present]
     problems = [f"missing columns: {', '.join(missing)}"] if missing else []
@@ -169,7 +179,9 @@ def _mistakes(fields: dict[str, str], kind: Kind) -> list[str]:
         if cell and cell_type != "text" and (rule := _broken_rule(cell, cell_type)):
             wrong.append(f"{column}={cell[:40]!r} {rule}")
     if "unit" in kind.columns and fields["throughput"] and fields["unit"] not in RATES:
-        wrong.append(f"throughput needs a rate as its unit, not {fields['unit'][:40]!r}: {_some(sorted(RATES))}")
+        wrong.append(
+            f"throughput needs a rate as its unit, not {fields['unit'][:40]!r}: {_some(sorted(RATES))}"
+        )
     return wrong
 
 
@@ -178,17 +190,19 @@ def _broken_rule(cell: str, cell_type: str) -> str:
     if cell_type == "role":
         return "" if cell in ROLES else f"is no role: {' or '.join(ROLES)}"
     if cell_type == "unit":
-        return "" if cell in RATES or cell in _OTHER_UNITS else f"is no known unit: {_some(sorted(RATES))}, h, ms"
-    value = float(cell) if _NUMBER.fullmatch(cell) else float("nan")
-    if not abs(value) < float("inf"):
+        return (
+            ""
+            if cell in RATES or cell in _OTHER_UNITS
+            else f"is no known unit: {_some(sorted(RATES))}, h, ms"
+        )
+    value = float(cell) if _NUMBER.fullmatch(cell) else math.nan
+    if not math.isfinite(value):
         return "is not a finite number"
     if cell_type == "amount":
-        return "" if value >= 0 else "is negative"
-    if value <= 0:
-        return "must be greater than 0"
+        return "is negative" if value < 0 else ""
     if cell_type == "count" and not value.is_integer():
         return "must be a whole number"
-    return ""
+    return "must be greater than 0" if value <= 0 else ""
 
 
 def _some(names: list[str]) -> str:

@@ -28,7 +28,7 @@ class Row:
     role: str
     source: str
     confirmed: str
-    """what the reference tables say of the number: yes, approx, partial, no, …; "not stated" where they say nothing"""
+    """what the reference tables say of the number: yes, approx, partial, no, …, or "not stated" """
     kind: str
     fields: Mapping[str, str] = field(hash=False)
     """every column of the raw table -> the cell as text, "" where blank"""

@@ -1,11 +1,12 @@
-"""How right predictions were: errors, ranks within sweeps, regret of the plan picked, skill against a constant.
+"""How right predictions were: errors, ranks within sweeps, regret of the plan picked, skill.
 
-Errors are relative, predicted / measured - 1, so a change of units changes nothing. Rows of different roles are never
-in one figure: `score` refuses them.
+Errors are relative, predicted / measured - 1, so a change of units changes nothing. Rows of different roles
+are never in one figure: `score` refuses them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -31,7 +32,7 @@ Floats = NDArray[np.float64]
 
 
 def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> Floats:
-    """predicted / measured - 1 of each row; raises TableError unless all are finite and positive, and as many."""
+    """predicted / measured - 1 of each row; TableError unless all are finite and positive, and as many."""
     p, m = np.asarray(predicted, dtype=np.float64), np.asarray(measured, dtype=np.float64)
     if p.shape != m.shape or p.ndim != 1:
         raise TableError(f"{p.shape} predictions do not pair with {m.shape} measurements")
@@ -51,7 +52,8 @@ def mean_absolute_error(predicted: ArrayLike, measured: ArrayLike) -> float:
 def kendall_tau(a: ArrayLike, b: ArrayLike) -> float | None:
     """Kendall's tau-b of two rankings, -1 to 1; None where one of them has no two different values.
 
-    (concordant - discordant) / sqrt(pairs untied in a x pairs untied in b), Kendall 1945. Memory grows with rows^2.
+    (concordant - discordant) / sqrt(pairs untied in a x pairs untied in b), Kendall 1945. Memory grows with
+    rows^2.
     """
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if x.shape != y.shape or x.ndim != 1:
@@ -62,7 +64,7 @@ def kendall_tau(a: ArrayLike, b: ArrayLike) -> float | None:
     if not untied_x or not untied_y:
         return None
     balance = float(np.dot(sign_x.astype(np.int64), sign_y.astype(np.int64)))
-    return balance / float(np.sqrt(untied_x) * np.sqrt(untied_y))
+    return balance / math.sqrt(untied_x * untied_y)
 
 
 def _signs(x: Floats) -> NDArray[np.int8]:
@@ -72,9 +74,11 @@ def _signs(x: Floats) -> NDArray[np.int8]:
 
 def _sweeps(labels: Sequence[str]) -> dict[str, NDArray[np.intp]]:
     """Sweep -> its rows, for sweeps of two rows or more; "" is no sweep."""
-    names = np.asarray(labels, dtype=object)
-    found = {str(name): np.flatnonzero(names == name) for name in dict.fromkeys(labels) if name}
-    return {name: rows for name, rows in found.items() if rows.size > 1}
+    found: dict[str, list[int]] = {}
+    for index, name in enumerate(labels):
+        if name:
+            found.setdefault(name, []).append(index)
+    return {name: np.array(rows) for name, rows in found.items() if len(rows) > 1}
 
 
 def sweep_tau(predicted: ArrayLike, measured: ArrayLike, sweeps: Sequence[str]) -> float | None:
@@ -94,8 +98,8 @@ def regrets(
 ) -> dict[str, float]:
     """Sweep -> how much worse than the best measured row is the row that the prediction picks; 1 is perfect.
 
-    For times it is measured(picked) / best measured, for rates the inverse. Where several rows are predicted equally
-    good, the worst of them counts, so the figure does not depend on the order of rows.
+    For times it is measured(picked) / best measured, for rates the inverse. Where several rows are predicted
+    equally good, the worst of them counts, so the figure does not depend on the order of rows.
     """
     p, m = np.asarray(predicted, dtype=np.float64), np.asarray(measured, dtype=np.float64)
     if more_is_better:
@@ -110,8 +114,8 @@ def regrets(
 def best_constant(ideal: ArrayLike, measured: ArrayLike) -> float:
     """The factor k for which k x ideal has the least mean absolute relative error.
 
-    `ideal` is the value at full peak; for times 1/k, for rates k is the efficiency ("MFU"). Exact: the error is
-    sum |k r - 1| with r = ideal / measured, least at the median of 1/r weighted by r.
+    `ideal` is the value at full peak; for times 1/k, for rates k is the efficiency ("MFU"). Exact: the error
+    is sum |k r - 1| with r = ideal / measured, least at the median of 1/r weighted by r.
     """
     relative_errors(ideal, measured)
     i, m = np.asarray(ideal, dtype=np.float64), np.asarray(measured, dtype=np.float64)
@@ -124,7 +128,7 @@ def best_constant(ideal: ArrayLike, measured: ArrayLike) -> float:
 
 
 def skill(predicted: ArrayLike, measured: ArrayLike, ideal: ArrayLike, constant: float) -> float | None:
-    """1 - MAE / MAE of constant x ideal; 1 is perfect, 0 no better than the constant; None if the constant is exact."""
+    """1 - MAE / MAE of constant x ideal; 1 is perfect, 0 no better than that; None if that is exact."""
     guess = mean_absolute_error(constant * np.asarray(ideal, dtype=np.float64), measured)
     return None if guess == 0 else 1.0 - mean_absolute_error(predicted, measured) / guess
 
@@ -163,8 +167,8 @@ def score(comparison: Comparison, *, role: str, constant: float | None = None, b
     """The score of a comparison whose rows all have the given role.
 
     Raises TableError on no rows, or on a row of another role: narrow the comparison with `only(role)` first.
-    `constant` (of `best_constant`, on the rows that `basis` names) gives the skill where each row has an ideal; without
-    it the constant is chosen on the rows themselves, which flatters the constant.
+    `constant` (of `best_constant`, on the rows that `basis` names) gives the skill where each row has an
+    ideal; without it the constant is chosen on the rows themselves, which flatters the constant.
     """
     rows = comparison.rows
     others = sorted({row.role for row in rows} - {role})
@@ -204,7 +208,8 @@ def score(comparison: Comparison, *, role: str, constant: float | None = None, b
 def assess(comparison: Comparison) -> Comparison:
     """The comparison with one score for each role present.
 
-    The constant of the skill is the best on the calibrate rows where each has an ideal, else on the scored rows.
+    The constant of the skill is the best on the calibrate rows where each has an ideal, else on the scored
+    rows.
     """
     fitted = comparison.only(ROLES[0]).rows
     ideals = _ideals(fitted)

@@ -89,7 +89,7 @@ class Config:
             self.problems.append(problem)
 
     def whole(self, limit: str, *names: str, default: int = _REQUIRED, least: int = 1) -> int:
-        """Whole number from `least` to the limit of the specification's field `limit`; required without default."""
+        """Whole number from `least` to the limit of the field `limit`; without a default it is required."""
         name, value = self._find(names)
         most = LIMITS[limit]
         if value is None:

@@ -1,7 +1,7 @@
 """How each Hugging Face architecture with gated MLPs and rotary positions names its parts.
 
-Each function gives fields of a Transformer; defaults are those of the family's class in transformers. Keys whose
-omission would leave a shape to guesswork are required.
+Each function gives fields of a Transformer; defaults are those of the family's class in transformers. Keys
+whose omission would leave a shape to guesswork are required.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["MODERN", "Fields", "common", "dropped", "trained_length"]
 Fields = dict[str, Any]
 
 
-def common(c: Config, *, vocab: int = -1, length: int = -1) -> Fields:
-    """What every family has, under all its names; `vocab` and `length` are class defaults if there are any."""
+def common(c: Config, *, length: int = -1) -> Fields:
+    """What every family has, under all its names; `length` is the class default of the sequence, if any."""
     return {
         "layers": c.whole("layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers"),
         "hidden": c.whole("hidden", "hidden_size", "n_embd", "d_model", "n_embed"),
         "heads": c.whole("heads", "num_attention_heads", "n_head", "n_heads", "num_heads"),
-        "vocab": c.whole("vocab", "vocab_size", default=vocab),
+        "vocab": c.whole("vocab", "vocab_size"),
         "sequence": trained_length(c, default=length),
     }
 
@@ -33,9 +33,9 @@ def trained_length(c: Config, *, default: int = -1) -> int:
         "max_sequence_length", "seq_len", default=default,
     )  # fmt: skip
     scaling = c.table("rope_scaling") if c.raw.get("rope_scaling") is not None else c.table("rope_parameters")
-    names = "original_max_position_embeddings"
-    return min(longest, c.whole("sequence", names, default=longest) if c.has(names) else longest,
-               scaling.whole("sequence", names, default=longest))  # fmt: skip
+    original = "original_max_position_embeddings"
+    first = c.whole("sequence", original, default=longest)
+    return min(longest, first, scaling.whole("sequence", original, default=longest))
 
 
 def dropped(c: Config, *names: str, default: float = 0.0) -> bool:
@@ -43,9 +43,9 @@ def dropped(c: Config, *names: str, default: float = 0.0) -> bool:
     return max(c.probability(name, default=default) for name in names) > 0
 
 
-def _gated(c: Config, *, bias: bool = False, **sizes: int) -> Fields:
+def _gated(c: Config, *, bias: bool = False) -> Fields:
     """The layer that LLaMA set: RMSNorm, rotary positions, a gated MLP, no biases."""
-    return common(c, **sizes) | {
+    return common(c) | {
         "kv_heads": c.whole("kv_heads", "num_key_value_heads", default=0),
         "head_dim": c.whole("head_dim", "head_dim", default=0),
         "ffn": c.whole("ffn", "intermediate_size"),
@@ -194,6 +194,8 @@ def phi3(c: Config) -> Fields:
 
 def _deepseek(c: Config) -> Fields:
     """The mixture of all DeepSeek models: shared experts, the first layers dense."""
+    if c.flag("mlp_bias", default=False):
+        c.complain("mlp_bias=True is not supported for DeepSeek: its experts have no biases")
     fields = _gated(c, bias=c.flag("attention_bias", default=False))
     first = c.whole("layers", "first_k_dense_replace", default=0, least=0)
     period = c.whole("layers", "moe_layer_freq", default=1)

@@ -49,7 +49,7 @@ def gpt_neo(c: Config) -> Fields:
 
 
 def _neo_kinds(c: Config, layers: int) -> list[str]:
-    """Kinds of the layers: from `attention_types`, [[pattern, times], ...], which `attention_layers` spells out."""
+    """Kinds of the layers, which `attention_types`, [[pattern, times], ...], gives in short."""
     kinds: list[object] = list(c.items("attention_layers"))
     if not kinds:
         for entry in c.items("attention_types"):
@@ -132,7 +132,7 @@ def bloom(c: Config) -> Fields:
 
 
 def falcon(c: Config) -> Fields:
-    """Falcon: parallel branches; one key head (7b), grouped ones and two norms (40b, 180b), or neither (rw)."""
+    """Falcon: parallel branches; one key head (7b), grouped ones and two norms (40b), or neither (rw)."""
     return _falcon(c, grouped=c.flag("new_decoder_architecture", default=False))
 
 
@@ -144,11 +144,11 @@ def refined_web(c: Config) -> Fields:
 def _falcon(c: Config, *, grouped: bool) -> Fields:
     fields = common(c, length=2048) | _tied(c, default=True)
     bias = c.flag("bias", default=False)
-    parallel = c.flag("parallel_attn", default=True) or grouped
+    parallel = c.flag("parallel_attn", default=True)
     kv_heads = 1 if c.flag("multi_query", default=True) else fields["heads"]
     if grouped:
         kv_heads = c.whole("kv_heads", "num_kv_heads", "n_head_kv", default=fields["heads"])
-    norms = c.whole("layers", "num_ln_in_parallel_attn", default=2)
+    norms = c.whole("layers", "num_ln_in_parallel_attn", default=2 if grouped else 1)
     return fields | {
         "kv_heads": kv_heads,
         "ffn": _ffn(c, "ffn_hidden_size"),
@@ -157,14 +157,14 @@ def _falcon(c: Config, *, grouped: bool) -> Fields:
         "qkv_bias": bias,
         "proj_bias": bias,
         "mlp_bias": bias,
-        "parallel_residual": parallel,
-        "shared_norm": parallel and not (grouped and norms == 2),
+        "parallel_residual": parallel or grouped,
+        "shared_norm": parallel and norms == 1,
         "dropout": dropped(c, "hidden_dropout"),
     }
 
 
 def mpt(c: Config) -> Fields:
-    """MPT of llm-foundry: GPT without biases, with ALiBi or learned positions; a width ratio instead of a width."""
+    """MPT of llm-foundry: GPT without biases, with ALiBi or learned positions; the MLP's width is a ratio."""
     attention = c.table("attn_config")
     fields = common(c) | _tied(c, default=True)
     kind = attention.choice(

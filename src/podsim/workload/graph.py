@@ -1,7 +1,7 @@
 """A neural network as blocks of tensor ops: shapes per token, before any plan divides them.
 
-Every count is for one token of one sequence; the plan supplies the tokens (micro-batch x sequence / cp) and divides
-widths by its degrees, as each op's `split` says:
+Every count is for one token of one sequence; the plan supplies the tokens (micro-batch x sequence / cp) and
+divides widths by its degrees, as each op's `split` says:
 
     split        what tensor parallelism (degree tp) does to the op
     "none"       nothing: every rank of the group repeats it
@@ -14,7 +14,8 @@ widths by its degrees, as each op's `split` says:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 __all__ = ["Block", "Kind", "Model", "Saved", "Split", "TensorOp"]
@@ -61,7 +62,7 @@ class TensorOp:
     weight: int = 0
     """parameters divided as `split` says (for an expert op: of all experts together)"""
     bias: int = 0
-    """parameters of a bias or norm: divided only for split "column" and "vocab" (for an expert op: of all experts)"""
+    """parameters of a bias or norm: divided only for "column" and "vocab" (an expert op: of all experts)"""
     heads: int = 0
     kv_heads: int = 0
     head_dim: int = 0
@@ -85,7 +86,7 @@ class TensorOp:
     expert: bool = False
     """an expert op of a mixture: runs over routed copies of tokens, in groups of `Block.experts`"""
     fused: bool = True
-    """memory-bound op that a fusing framework merges into its neighbour (bias, activation, dropout, residual)"""
+    """memory-bound op a fusing framework merges into its neighbour (bias, activation, dropout, residual)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +108,11 @@ class Block:
     def parameters(self) -> int:
         """Parameters of all `count` copies."""
         return self.count * sum(op.weight + op.bias for op in self.ops)
+
+
+def _alike(block: Block) -> tuple[object, ...]:
+    """What makes two layers cost the same."""
+    return (block.ops, block.syncs, block.experts, block.top_k)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +140,25 @@ class Model:
         """Embedding, layers, head."""
         return (self.embedding, *self.layers, self.head)
 
+    @cached_property
+    def kinds(self) -> tuple[Block, ...]:
+        """Embedding, each distinct kind of layer once (its count that of all its copies), head."""
+        return (self.embedding, *(replace(kind, count=count) for kind, count in self._distinct.values()), self.head)
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """For each layer, in order, the position of its kind in `kinds`."""
+        place = {key: position for position, key in enumerate(self._distinct, start=1)}
+        return tuple(place[_alike(block)] for block in self.layers for _ in range(block.count))
+
+    @cached_property
+    def _distinct(self) -> dict[tuple[object, ...], tuple[Block, int]]:
+        found: dict[tuple[object, ...], tuple[Block, int]] = {}
+        for block in self.layers:
+            kind, count = found.get(_alike(block), (block, 0))
+            found[_alike(block)] = (kind, count + block.count)
+        return found
+
     @property
     def layer_count(self) -> int:
         """Number of layers, all kinds together."""
@@ -157,8 +182,8 @@ class Model:
     def forward_flops(self, sequence: int | None = None, *, causal_half: bool = False) -> dict[str, float]:
         """FLOPs of one token's forward pass in a sequence of that length: {"gemm", "attention", "logits"}.
 
-        A multiply and an add count two. Attention counts the full square of the sequence, as published formulas do;
-        `causal_half` counts what a causal kernel has to do.
+        A multiply and an add count two. Attention counts the full square of the sequence, as in published
+        formulas; `causal_half` counts what a causal kernel has to do.
         """
         length = sequence or self.sequence
         flops = {"gemm": 0.0, "attention": 0.0, "logits": 0.0}

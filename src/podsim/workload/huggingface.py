@@ -20,13 +20,14 @@ from podsim.workload.transformer import build
 
 __all__ = ["FAMILIES", "read_config", "read_specification"]
 
-FAMILIES: dict[str, Callable[[Config], Fields]] = MODERN | CLASSIC
+FAMILIES: dict[str, Callable[[Config], Fields]] = {**MODERN, **CLASSIC}
 
-# ends of the names of architectures that are a decoder (or encoder and decoder) with a head over the vocabulary
+# ends of the names of architectures whose head is over the vocabulary, for a decoder (or encoder and decoder)
 _LANGUAGE = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "WithLMHeadModel")
-_OTHER_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "DoubleHeadsModel",
-                "ForMultipleChoice", "ForMaskedLM", "ForPreTraining", "EncoderModel",
-                "ForNextSentencePrediction")  # fmt: skip
+_OTHER_HEADS = (
+    "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "DoubleHeadsModel",
+    "ForMultipleChoice", "ForMaskedLM", "ForPreTraining", "EncoderModel", "ForNextSentencePrediction",
+)  # fmt: skip
 # weights stored in 8 bits or fewer by training itself, not for inference only
 _TRAINED_IN = ("fp8", "fbgemm_fp8", "mxfp4", "compressed-tensors", "modelopt", "torchao")
 _RENAMED = {"gemma3": "gemma3_text"}
@@ -35,8 +36,8 @@ _RENAMED = {"gemma3": "gemma3_text"}
 def read_config(source: str | Path | Mapping[str, Any]) -> Model:
     """The Model of a config.json: a file, a folder that holds one, or its content.
 
-    Of a multimodal model (`text_config`) it is the text part alone, as `source` says. Raises ModelError, with
-    everything that is wrong at once.
+    Of a multimodal model (`text_config`) it is the text part alone, as `source` says. A bare body, such as
+    "LlamaModel", has neither logits nor loss. Raises ModelError, with everything that is wrong at once.
     """
     return build(read_specification(source))
 
@@ -61,9 +62,9 @@ def read_specification(source: str | Path | Mapping[str, Any]) -> Transformer:
     family = _family(c)
     fields = FAMILIES[family](c) | _head(c, family)
     _refuse_quantised(c)
-    name = name or c.text("_name_or_path") or family
+    name = _printable(name or c.text("_name_or_path")) or family
     if c.problems:
-        raise ModelError(f"{family} config of {name[:200]!r}: " + "; ".join(c.problems))
+        raise ModelError(f"{family} config of {name!r}: " + "; ".join(c.problems))
     return resolve(Transformer(name=name, family=family, source=f"config.json of {name}{part}", **fields))
 
 
@@ -73,6 +74,10 @@ def _name(path: Path) -> str:
     if path.name == "config.json":
         path = path.parent
     return path.name.removesuffix(".json").removesuffix(".config") or "model"
+
+
+def _printable(text: str) -> str:
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:200])
 
 
 def _text_part(c: Config) -> Config:
@@ -114,7 +119,7 @@ def _family(c: Config) -> str:
 
 
 def _head(c: Config, family: str) -> Fields:
-    """What stands on the body, by the end of the architecture's name; a name that is absent trains the body."""
+    """What stands on the body, by the end of the architecture's name; the pre-training head without one."""
     architecture = _architecture(c)
     if family in ("bert", "roberta"):
         heads = (
@@ -148,6 +153,6 @@ def _refuse_quantised(c: Config) -> None:
     method = quantised.text("quant_method", default="bitsandbytes")
     if method not in _TRAINED_IN:
         c.complain(
-            f"quantization_config.quant_method={shown(method)}: weights quantised for inference are not trained; "
-            f"give the config.json of the original model ({', '.join(_TRAINED_IN)} are accepted)"
+            f"quantization_config.quant_method={shown(method)}: weights quantised for inference are not "
+            f"trained; give the config.json of the original model ({', '.join(_TRAINED_IN)} are accepted)"
         )

@@ -12,8 +12,8 @@ attention core's own 5 heads x sequence bytes, 34h bytes per token:
 of which 24h is divided by t, and the other 10h only under sequence parallelism. The other families follow the
 same rule: each op keeps what its gradient needs, and a tensor needed twice is kept once. A gated activation
 keeps its 2f inputs; ReLU keeps none (its output, which `down` keeps, tells the sign); grouped-query attention
-keeps q + 2 kv heads; a norm of queries and keys keeps its input beside them; parallel branches share the input
-of their norms.
+keeps q + 2 kv heads; a norm of queries and keys keeps its input beside them; parallel branches share the
+input of their norms.
 
 Traffic of a memory-bound op is that of one fused kernel: bias + dropout + residual sum, bias + activation, or
 norm. The backward figure of a residual sum includes adding the two gradients that meet there.
@@ -362,8 +362,8 @@ def syncs(spec: Transformer, ops: tuple[TensorOp, ...]) -> int:
     """Tensor-parallel all-reduces of a layer's forward pass.
 
     One after each of attention, cross-attention and MLP (or experts): 2 in a standard layer, 3 in a T5
-    decoder's. With a parallel residual both partial sums are added before a single all-reduce, as GPT-NeoX does
-    (`gpt_j_residual`); Megatron-LM has no such layer.
+    decoder's. With a parallel residual both partial sums are added before a single all-reduce, as GPT-NeoX
+    does (`gpt_j_residual`); Megatron-LM has no such layer.
     """
     if spec.parallel_residual:
         return 1

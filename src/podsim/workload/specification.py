@@ -123,7 +123,8 @@ class Transformer:
 # largest value that is still believed, per field: an order of magnitude above anything published
 LIMITS: dict[str, int] = {
     "layers": 10_000, "hidden": 2**20, "heads": 2**14, "kv_heads": 2**14, "head_dim": 2**16,
-    "value_dim": 2**16, "ffn": 2**24, "vocab": 2**26, "sequence": 2**27, "positions": 2**27, "relative_buckets": 2**16,
+    "value_dim": 2**16, "ffn": 2**24, "vocab": 2**26, "sequence": 2**27, "positions": 2**27,
+    "relative_buckets": 2**16,
     "token_types": 2**16, "embedding_width": 2**20, "experts": 2**16, "top_k": 2**16, "expert_ffn": 2**24,
     "shared_ffn": 2**24, "shared_experts": 2**16, "kv_rank": 2**20, "q_rank": 2**20, "nope_dim": 2**16,
     "rope_dim": 2**16, "encoder_layers": 10_000, "classes": 2**26,
@@ -151,7 +152,7 @@ def resolve(spec: Transformer) -> Transformer:
         spec = _filled(spec)
         problems += _broken_rules(spec)
     if problems:
-        raise ModelError(f"model {spec.name[:80]!r}: " + "; ".join(problems))
+        raise ModelError(f"model {shown(spec.name)}: " + "; ".join(problems))
     return spec
 
 
@@ -165,6 +166,9 @@ def _wrong_values(spec: Transformer) -> list[str]:
     for name in _FLAGS:
         if type(getattr(spec, name)) is not bool:
             problems.append(f"{name}={shown(getattr(spec, name))} must be true or false")
+    for name in ("name", "family", "source", "activation"):
+        if type(getattr(spec, name)) is not str:
+            problems.append(f"{name}={shown(getattr(spec, name))} must be text")
     for name, choices in _CHOICES.items():
         if getattr(spec, name) not in choices:
             problems.append(f"{name}={shown(getattr(spec, name))} must be one of {', '.join(choices)}")

@@ -3,13 +3,13 @@
     names("gpu")                the names of a kind
     load_gpu("a100-sxm4-80gb")  a part, under its name or an alias, in any case
 
-Files are read when first asked for, and once. Every function raises CatalogError for an unknown name (with the closest
-ones) and for a file that breaks its schema.
+Files are read when first asked for, and once. Every function raises CatalogError for an unknown name (with
+the closest ones) and for a file that breaks its schema.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -50,6 +50,15 @@ KINDS: dict[str, str] = {
 }
 """each kind of entry and its file"""
 
+_PARTS: dict[str, Callable[..., object]] = {
+    "gpu": Gpu,
+    "nvswitch": NvSwitch,
+    "nic": Nic,
+    "switch": Switch,
+    "pcie": Pcie,
+    "cpu": Cpu,
+    "ssd": Ssd,
+}
 Part = TypeVar("Part", Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch)
 
 
@@ -64,7 +73,7 @@ def aliases(kind: str) -> dict[str, str]:
 
 
 def find(name: str) -> tuple[str, str] | None:
-    """(kind, name) of the entry that a name or an alias stands for, looked for in every kind; None if there is none."""
+    """(kind, name) of the entry that a name or an alias stands for, of any kind; None if there is none."""
     key = name.strip().lower()
     for kind in KINDS:
         entry = key if key in _entries(kind) else aliases(kind).get(key)
@@ -74,39 +83,39 @@ def find(name: str) -> tuple[str, str] | None:
 
 
 def load_gpu(name: str, overrides: Mapping[str, object] | None = None) -> Gpu:
-    """The accelerator of that name, some fields changed by dotted keys such as {"peaks.bf16": "400 TFLOP/s"}."""
-    gpu = _part("gpu", _resolve("gpu", name), Gpu)
+    """The accelerator of that name, some fields changed by keys such as {"peaks.bf16": "400 TFLOP/s"}."""
+    gpu = _part("gpu", name, Gpu)
     return override_gpu(gpu, overrides) if overrides else gpu
 
 
 def load_nvswitch(name: str) -> NvSwitch:
     """The NVLink crossbar of that name."""
-    return _part("nvswitch", _resolve("nvswitch", name), NvSwitch)
+    return _part("nvswitch", name, NvSwitch)
 
 
 def load_nic(name: str) -> Nic:
     """The network adapter of that name."""
-    return _part("nic", _resolve("nic", name), Nic)
+    return _part("nic", name, Nic)
 
 
 def load_switch(name: str) -> Switch:
     """The network switch of that name."""
-    return _part("switch", _resolve("switch", name), Switch)
+    return _part("switch", name, Switch)
 
 
 def load_pcie(name: str) -> Pcie:
     """The PCI Express generation of that name."""
-    return _part("pcie", _resolve("pcie", name), Pcie)
+    return _part("pcie", name, Pcie)
 
 
 def load_cpu(name: str) -> Cpu:
     """The processor of that name."""
-    return _part("cpu", _resolve("cpu", name), Cpu)
+    return _part("cpu", name, Cpu)
 
 
 def load_ssd(name: str) -> Ssd:
     """The drive of that name."""
-    return _part("ssd", _resolve("ssd", name), Ssd)
+    return _part("ssd", name, Ssd)
 
 
 def load_system(name: str) -> System:
@@ -145,12 +154,18 @@ def _fields(name: str, entry: Entry) -> dict[str, Any]:
     return {**values, "name": name, "source": "; ".join(entry.source)}
 
 
-@cache
 def _part(kind: str, name: str, part: type[Part]) -> Part:
+    built = _built(kind, _resolve(kind, name))
+    assert isinstance(built, part)
+    return built
+
+
+@cache
+def _built(kind: str, name: str) -> object:
     values = _fields(name, _entries(kind)[name])
-    if part is Gpu:
+    if kind == "gpu":
         values["nvlink_bandwidth"] = values["nvlink_bandwidth"] or 0.0
-    return part(**values)
+    return _PARTS[kind](**values)
 
 
 @cache

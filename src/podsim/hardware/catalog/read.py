@@ -1,8 +1,8 @@
 """A catalog file read and checked: every problem of the file in one CatalogError.
 
-A file has a `sources` table (key to text) and one table per entry. An entry names its sources by key, says whether
-its figures are confirmed, and may inherit from another entry of the same file; tables such as `peaks` are merged key
-by key, and an empty table or text clears what was inherited.
+A file has a `sources` table (key to text) and one table per entry. An entry names its sources by key, says
+whether its figures are confirmed, and may inherit from another entry of the same file; tables such as `peaks`
+are merged key by key, and an empty table or text clears what was inherited.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _with_inherited(name: str, tables: Mapping[str, dict[str, Any]], path: tuple
 
 
 def _sets(own: Mapping[str, Any], field: str) -> bool:
-    """Whether an entry sets a field such as peaks.fp64 itself, so that what was noted of its parent's is void."""
+    """Whether an entry sets a field such as peaks.fp64 itself, so that a note on its parent's is void."""
     head, _, rest = field.partition(".")
     return head in own and (not rest or not isinstance(own[head], dict) or rest in own[head])
 
@@ -116,7 +116,8 @@ def _readable(error: ValidationError, schema: type[BaseModel]) -> Iterator[str]:
         elif found["type"] == "missing":
             yield f"key {where!r} is missing"
         else:
-            yield f"{where}: {found['msg'].removeprefix('Value error, ')} (given: {str(found['input'])[:60]!r})"
+            given = str(found["input"])[:60]
+            yield f"{where}: {found['msg'].removeprefix('Value error, ')} (given: {given!r})"
 
 
 def _with_sources(entry: Entry, sources: Mapping[str, str]) -> Entry:

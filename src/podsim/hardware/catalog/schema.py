@@ -1,6 +1,6 @@
-"""What an entry of each catalog file may say. An unknown key, a missing one or a value of the wrong kind is refused.
+"""What an entry of each catalog file may say; an unknown key, a missing one or a wrong value is refused.
 
-Keys bear the names of the fields of podsim.hardware.parts; quantities are text with a unit and become SI floats.
+Keys bear the names of the fields of podsim.hardware.parts; quantities are text with a unit, and become SI.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from podsim.hardware.limits import read_count, read_quantity
-from podsim.hardware.precision import PEAKS
+from podsim.hardware.precision import Peak
 
 __all__ = [
     "SCHEMAS",
@@ -45,7 +45,6 @@ Seconds = Annotated[float, BeforeValidator(_quantity("s"))]
 PerSecond = Annotated[float, BeforeValidator(_quantity("1/s"))]
 Count = Annotated[int, BeforeValidator(_count(0))]
 Positive = Annotated[int, BeforeValidator(_count(1))]
-Peak = Literal[PEAKS]
 
 
 class Entry(BaseModel):

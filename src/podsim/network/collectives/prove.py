@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from podsim.errors import TableError
 from podsim.network.collectives.table import EVERYWHERE, ROW_FIELDS, Ints, Table, expand
 
-__all__ = ["check", "execute", "prove"]
+__all__ = ["check", "check_rows", "execute", "prove"]
 
 MOST_CELLS = 1 << 26
 """cells of state held at once: chunks are independent, and are proved in batches"""
 
 
-def _structure(table: Table) -> None:
+def check_rows(table: Table) -> None:
     """Raise TableError for the first row that no table may have."""
     turning = table.turn != 0
     low, high = table.chunk, table.chunk + table.count
@@ -126,7 +126,7 @@ def _one_step(table: Table, units: Table, rows: Ints, now: slice, held_NCR: NDAr
 
 def _held(table: Table) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """(first chunk, counts of parts held at the end), batch by batch of chunks."""
-    _structure(table)
+    check_rows(table)
     batch = max(1, MOST_CELLS // (table.nodes * table.ranks))
     for first in range(0, table.chunks, batch):
         last = min(first + batch, table.chunks)

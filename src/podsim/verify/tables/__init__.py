@@ -1,7 +1,8 @@
 """Packaged tables of published measurements: `names()` lists them, `load(name)` reads one.
 
-The files beside this module are made by scripts/compile_tables.py; every row keeps its source, role, id and what was
-confirmed. `load("llm")` is a whole file, `load("korthikanti")` the part of it that one publication gave.
+The files beside this module are made by scripts/compile_tables.py; every row keeps its source, role, id and
+what was confirmed. `load("llm")` is a whole file, `load("korthikanti")` the part of it that one publication
+gave.
 """
 
 from __future__ import annotations

@@ -1,0 +1,353 @@
+"""A cluster: nodes of one system, the link of each GPU inside its node and of each adapter outside.
+
+load_cluster("dgx-a100-80gb:64")      64 nodes of a system of the catalog
+load_cluster("selene")                a cluster of the catalog
+load_cluster("superpod-a100:2su")     scalable units of one
+load_cluster("lab.toml")              a user's file (podsim.hardware.userfile)
+load_cluster("dgx-a100-80gb", {"network.bandwidth": "100 Gb/s"})
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Any
+
+from podsim.errors import CatalogError, ClusterError, UnitError, unknown_name
+from podsim.hardware.catalog import aliases, cluster_entry, find, load_gpu, load_pcie, load_system, names
+from podsim.hardware.limits import read_count
+from podsim.hardware.overrides import GPU_KEYS, Reader, change_gpu, count, quantity, read_overrides, words
+from podsim.hardware.parts import Gpu, Link, Nic, System
+from podsim.hardware.userfile import read_user_file
+from podsim.units import format_quantity
+
+__all__ = ["CLUSTER_KEYS", "FABRICS", "MOST_NODES", "Cluster", "load_cluster"]
+
+FABRICS = ("infiniband", "roce", "efa", "none")
+MOST_NODES = 100_000
+"""more than three times the nodes of the largest machine built"""
+
+CLUSTER_KEYS: dict[str, Reader] = {
+    "nodes": count(1, MOST_NODES),
+    "gpus_per_node": count(1, 1_000),
+    "fabric": words(*FABRICS),
+    "nics": count(0, 1_000),
+    "power": quantity("W"),
+    "network.bandwidth": quantity("B/s"),
+    "network.latency": quantity("s"),
+    "nvlink.bandwidth": quantity("B/s"),
+    "nvlink.latency": quantity("s"),
+    "gpu.name": words(),
+    **{f"gpu.{key}": reader for key, reader in GPU_KEYS.items()},
+}
+"""what may be changed of a cluster"""
+_ALIASES = {"gpu": "gpu.name", "network.nics": "nics"}
+_SPEC = re.compile(r"([^:]+?)(?::\s*([^:]*?)\s*(su)?)?", re.IGNORECASE)
+_NO_NETWORK = Link(name="none", bandwidth=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Nodes of one system and the links between their GPUs."""
+
+    name: str
+    system: System
+    nodes: int
+    nvlink: Link
+    """of one GPU to the others of its node, one direction; PCI Express where they have no NVLink"""
+    network: Link
+    """of one adapter, one direction"""
+    nics: int
+    """adapters of a node that carry training traffic"""
+    fabric: str
+    """infiniband, roce, efa, none"""
+    source: str
+    published: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """figures measured on it or printed of it (SI): hpl, rpeak, power, storage, switches"""
+    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        """Raise ClusterError for a network that is there by half, or missing between two nodes."""
+        parts = {
+            f"nics={self.nics}": self.nics > 0,
+            f"network.bandwidth={format_quantity(self.network.bandwidth, 'B/s')}": self.network.bandwidth > 0,
+            f"fabric={self.fabric}": self.fabric != "none",
+        }
+        if len(set(parts.values())) > 1:
+            raise ClusterError(
+                f"{self.name}: {', '.join(parts)} do not go together; a network needs all three,"
+                " and fabric=none takes it away"
+            )
+        if self.nodes > 1 and not self.nics:
+            raise ClusterError(
+                f"{self.name}: {self.nodes} nodes have no network between them; give nics, network.bandwidth"
+                " and fabric (infiniband, roce or efa), or take 1 node"
+            )
+
+    @property
+    def gpu(self) -> Gpu:
+        """The accelerator of every node."""
+        return self.system.gpu
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of one node."""
+        return self.system.gpus
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes."""
+        return self.nodes * self.system.gpus
+
+    @property
+    def node_bandwidth(self) -> float:
+        """B/s of all adapters of a node, one direction."""
+        return self.nics * self.network.bandwidth
+
+    @property
+    def summary(self) -> str:
+        """One line of text: GPUs and links."""
+        inside = f"{self.nvlink.name} {format_quantity(self.nvlink.bandwidth, 'B/s')} per GPU"
+        outside = (
+            f"{self.nics} x {format_quantity(self.network.bandwidth * 8, 'b/s')} {self.fabric} per node"
+            if self.nics
+            else "no network"
+        )
+        return f"{self.nodes} x {self.gpus_per_node} {self.gpu.name} = {self.gpus} GPUs, {inside}, {outside}"
+
+    def subset(self, *, gpus: int) -> Cluster:
+        """The part given to a job: GPUs of one node, or whole nodes.
+
+        A part of a node keeps the power figure and the main memory of the node. Raises ClusterError for more
+        GPUs than there are, and for a number that is neither a part of a node nor a multiple of it.
+        """
+        if not 1 <= gpus <= self.gpus:
+            raise ClusterError(
+                f"{gpus} GPUs asked of {self.name}, which has {self.gpus}; ask for 1 to {self.gpus}"
+            )
+        per = self.gpus_per_node
+        if gpus < per:
+            nics = ceil(self.nics * gpus / per)
+            link = replace(self.nvlink, bandwidth=self.nvlink.bandwidth * _reach(self.system, gpus))
+            part = replace(self.system, gpus=gpus, nics=nics, datasheet={})
+            changed: dict[str, Any] = {"system": part, "nodes": 1, "nics": nics, "nvlink": link}
+        elif gpus % per:
+            low, high = gpus // per * per, min(ceil(gpus / per) * per, self.gpus)
+            raise ClusterError(
+                f"{gpus} GPUs are neither a part of a node of {self.name} (1 to {per}) nor whole nodes:"
+                f" {' or '.join(str(n) for n in sorted({low, high}))} would work"
+            )
+        else:
+            changed = {"nodes": gpus // per}
+        if gpus == self.gpus:
+            return self
+        return replace(self, name=f"{self.name} ({gpus} GPUs)", published={}, **changed)
+
+
+def load_cluster(spec: str, overrides: Mapping[str, object] | None = None) -> Cluster:
+    """The cluster that a text describes (see the top of this file), some keys changed.
+
+    Keys are those of CLUSTER_KEYS, `gpu` for gpu.name and `network.nics` for nics; values are text with a
+    unit or SI numbers. What the overrides say comes after what a user's file says. Raises CatalogError for an
+    unknown name or an unreadable file, ClusterError for a value that no cluster can have, with everything
+    found wrong.
+    """
+    late = {_ALIASES.get(key, key): value for key, value in (overrides or {}).items()}
+    if not spec.strip().lower().endswith(".toml"):
+        base = _catalog_cluster(spec)
+        return _changed(base, late, dict.fromkeys(late, "the user")) if late else base
+    file = read_user_file(spec.strip())
+    early = {_ALIASES.get(key, key): value for key, value in file.overrides.items()}
+    origins = {**dict.fromkeys(early, file.source), **dict.fromkeys(late, "the user")}
+    try:
+        base = replace(_catalog_cluster(file.inherits), name=file.name, published={})
+        return _changed(base, {**early, **late}, origins)
+    except (CatalogError, ClusterError) as error:
+        raise type(error)(f"{spec.strip()[-200:]}: {error}") from None
+
+
+def _catalog_cluster(spec: str) -> Cluster:
+    name, number, in_units = _parse(spec)
+    known = (*names("cluster"), *aliases("cluster"))
+    if name in known:
+        return _named_cluster(name, number, in_units)
+    systems = (*names("system"), *aliases("system"))
+    if name not in systems:
+        raise CatalogError(_hint(name) + unknown_name("cluster or system", name, [*known, *systems]))
+    if in_units:
+        pods = ", ".join(f"{key}:{number}su" for key in names("cluster") if cluster_entry(key)[1].units)
+        raise ClusterError(
+            f"{spec.strip()[:80]}: {name} is counted in nodes, as {name}:{number}; for units: {pods}"
+        )
+    system = load_system(name)
+    nodes = 1 if number is None else number
+    return _assembled(f"{system.name}:{nodes}" if nodes > 1 else system.name, system, nodes, system.source)
+
+
+def _hint(name: str) -> str:
+    """What a name that is no cluster may have meant: another part, or a file."""
+    part = find(name)
+    if part:
+        return f"{part[1]} is a {part[0]}; a cluster is so many nodes of a system, such as dgx-a100-80gb:64; "
+    return "a cluster file must end in .toml; " if "/" in name or "\\" in name else ""
+
+
+def _named_cluster(name: str, number: int | None, in_units: bool) -> Cluster:
+    """A cluster of the catalog, whole or a number of its nodes or units."""
+    key, entry = cluster_entry(name)
+    system = load_system(entry.system)
+    if entry.units:
+        if number is not None and not in_units:
+            raise ClusterError(f"{key} is counted in scalable units: {key}:1su to {key}:{entry.units}su")
+        units = 1 if number is None else number
+        if not 1 <= units <= entry.units:
+            raise ClusterError(
+                f"{key} has 1 to {entry.units} scalable units of {system.unit} nodes; asked for {units}"
+            )
+        label, nodes = f"{key}:{units}su", units * system.unit
+    else:
+        most = entry.nodes or 0
+        nodes = most if number is None else number
+        if in_units or not 1 <= nodes <= most:
+            raise ClusterError(
+                f"{key} has 1 to {most} nodes, as {key}:{most}; asked for {number}{'su' * in_units}"
+            )
+        label = key if nodes == most else f"{key}:{nodes}"
+    whole = nodes == entry.nodes
+    published = {figure: float(value) for figure, value in entry.published if value is not None and whole}
+    cluster = _assembled(label, system, nodes, "; ".join(entry.source))
+    return replace(cluster, published=published, notes=dict(entry.notes))
+
+
+def _parse(spec: str) -> tuple[str, int | None, bool]:
+    """(name, number, whether it counts units) of a text such as superpod-a100:2su."""
+    match = _SPEC.fullmatch(spec.strip())
+    if match is None:
+        raise CatalogError(
+            f"cannot read {spec[:80]!r}; expected a name with or without a number, such as dgx-a100-80gb:64,"
+            " superpod-a100:2su, selene, or a file that ends in .toml"
+        )
+    name, number, unit = match.groups()
+    if number is None:
+        return name.strip().lower(), None, False
+    try:
+        what = "scalable units" if unit else "nodes"
+        nodes = read_count(number, what=f"{name[:80]}: {what}", low=1, high=MOST_NODES)
+    except UnitError as error:
+        raise ClusterError(str(error)) from None
+    return name.strip().lower(), nodes, unit is not None
+
+
+def _assembled(name: str, system: System, nodes: int, source: str) -> Cluster:
+    """A cluster of a system as it is sold."""
+    nic = system.nic
+    network = Link(name=nic.name, bandwidth=nic.bandwidth, latency=nic.latency) if nic else _NO_NETWORK
+    return Cluster(
+        name=name,
+        system=system,
+        nodes=nodes,
+        nvlink=_inside(system),
+        network=network,
+        nics=system.nics,
+        fabric=nic.kind if nic else "none",
+        source=source,
+    )
+
+
+def _inside(system: System) -> Link:
+    """The link of one GPU to the others of its node: its NVLinks, else its PCI Express slot."""
+    gpu = system.gpu
+    if gpu.nvlink and not gpu.bridge and system.topology not in ("pcie", "nvlink-pair"):
+        return Link(name="NVLink", bandwidth=gpu.nvlink, latency=gpu.nvlink_latency)
+    slot = system.pcie
+    if slot is None or slot.generation > gpu.pcie_generation:
+        slot = load_pcie(f"pcie{gpu.pcie_generation}")
+    return Link(
+        name=f"PCIe {slot.generation}.0 x{gpu.pcie_lanes}",
+        bandwidth=slot.bandwidth * gpu.pcie_lanes / 16,
+        latency=slot.latency,
+    )
+
+
+def _reach(system: System, gpus: int) -> float:
+    """Share of a GPU's links that lead to the other GPUs of a part of its node.
+
+    All of them through NVSwitch or PCI Express; in a mesh only those to the neighbours in the part. In the
+    DGX-1 a GPU has 4 of its 6 links within its group of four, and 2 with its closest neighbour (topology
+    listing of a DGX-1V).
+    """
+    if system.topology == "nvlink-mesh":
+        return max(gpus - 1, 1) / (system.gpus - 1)
+    if system.topology == "cube-mesh" and system.gpus == 8:
+        return (4 if gpus >= 4 else 2) / 6
+    return 1.0
+
+
+def _changed(cluster: Cluster, given: Mapping[str, object], origins: Mapping[str, str]) -> Cluster:
+    """The cluster with what dotted keys say changed, each key with the origin of its value.
+
+    Raises CatalogError if a key is unknown, else ClusterError, with everything found wrong.
+    """
+    values, problems = read_overrides(given, CLUSTER_KEYS)
+    if problems:
+        unknown = any(key not in CLUSTER_KEYS for key in given)
+        raise (CatalogError if unknown else ClusterError)("; ".join(problems))
+    system = _changed_system(cluster.system, values)
+    if values.get("fabric") == "none":
+        values = {"nics": 0, **values}
+    network = _NO_NETWORK if values.get("fabric") == "none" else cluster.network
+    fields: dict[str, Any] = {key: values[key] for key in ("nodes", "nics", "fabric") if key in values}
+    fields["nvlink"] = _changed_link(_changed_inside(cluster, system), values, "nvlink")
+    fields["network"] = _changed_link(network, values, "network")
+    origin = "; ".join([cluster.source, *(f"{key}: {text}" for key, text in origins.items())])
+    changed = replace(
+        cluster,
+        system=system,
+        source=origin,
+        notes={**cluster.notes, **{key: f"set by {origins[key]}" for key in given}},
+        published={},
+        **fields,
+    )
+    if {"nics", "fabric", "network.bandwidth", "network.latency"} & set(values):
+        return replace(changed, system=_with_network(changed))
+    return changed
+
+
+def _changed_inside(cluster: Cluster, system: System) -> Link:
+    """The link of a GPU inside a node of a cluster whose system has been changed."""
+    if system.gpu == cluster.gpu and system.gpus == cluster.gpus_per_node:
+        return cluster.nvlink
+    link = _inside(system)
+    share = _reach(cluster.system, system.gpus) if system.gpus < cluster.gpus_per_node else 1.0
+    return replace(link, bandwidth=link.bandwidth * share)
+
+
+def _with_network(cluster: Cluster) -> System:
+    """The system of a cluster, its adapters made to agree with the cluster's network."""
+    system, link = cluster.system, cluster.network
+    if not cluster.nics:
+        return replace(system, nic=None, nics=0, datasheet={})
+    sold = system.nic or Nic(name="as given", ports=1, bandwidth=0.0, kind=cluster.fabric)
+    nic = replace(sold, bandwidth=link.bandwidth, latency=link.latency, kind=cluster.fabric)
+    return replace(system, nic=nic, nics=cluster.nics, datasheet={})
+
+
+def _changed_system(system: System, values: Mapping[str, Any]) -> System:
+    gpu = load_gpu(values["gpu.name"]) if "gpu.name" in values else system.gpu
+    fields = {key.removeprefix("gpu."): value for key, value in values.items() if key.startswith("gpu.")}
+    fields.pop("name", None)
+    changed = change_gpu(gpu, fields) if fields else gpu
+    gpus, power = values.get("gpus_per_node", system.gpus), values.get("power", system.power)
+    if changed == system.gpu and gpus == system.gpus and power == system.power:
+        return system
+    return replace(system, gpu=changed, gpus=gpus, power=power, datasheet={})
+
+
+def _changed_link(link: Link, values: Mapping[str, Any], which: str) -> Link:
+    return Link(
+        name=link.name if link.bandwidth else which,
+        bandwidth=values.get(f"{which}.bandwidth", link.bandwidth),
+        latency=values.get(f"{which}.latency", link.latency),
+    )

@@ -1,0 +1,93 @@
+"""How many switches and cables a rail-optimised fat tree takes, by arithmetic on its ports.
+
+Adapter i of every node of a scalable unit goes to leaf switch i of that unit (one leaf per rail), half of a
+leaf's ports lead down, half up. With few units one layer of spines joins all leaves; with more there is a
+group of spines for each rail, and cores above. Every leaf has the same number of links to each spine it
+reaches, so a group has a number of spines that divides a leaf's uplinks.
+
+Checked against the published table of the B200 SuperPOD (docs.nvidia.com/dgx-superpod, reference architecture
+for B200: 2 to 64 units) and the 140 nodes of the A100 SuperPOD (56 leaves, 80 spines, 28 cores; common
+knowledge). Limits: storage, management and in-band networks are not counted, nor are switches for subnet
+managers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from podsim.errors import ClusterError
+
+__all__ = ["FatTree", "fat_tree"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FatTree:
+    """Switches and cables of one fabric, by layer."""
+
+    units: int
+    """scalable units, the last one perhaps in part"""
+    rails: int
+    leaves: int
+    spines: int
+    cores: int
+    node_cables: int
+    """node to leaf"""
+    leaf_cables: int
+    """leaf to spine"""
+    spine_cables: int
+    """spine to core"""
+
+    @property
+    def switches(self) -> int:
+        """Switches of all layers."""
+        return self.leaves + self.spines + self.cores
+
+    @property
+    def cables(self) -> int:
+        """Cables of all layers."""
+        return self.node_cables + self.leaf_cables + self.spine_cables
+
+
+def fat_tree(*, nodes: int, rails: int, unit: int, ports: int) -> FatTree:
+    """The fabric of `nodes` with an adapter per rail, `unit` nodes on a leaf, of switches with `ports`.
+
+    A leaf has an uplink for every node of a full unit: nothing is oversubscribed. Raises ClusterError when a
+    unit does not fit half of a leaf's ports.
+    """
+    down = ports // 2
+    if not 1 <= unit <= down:
+        raise ClusterError(
+            f"{unit} nodes per unit do not fit a switch of {ports} ports;"
+            f" 1 to {down} leave room for as many uplinks"
+        )
+    units = ceil(nodes / unit)
+    leaves = units * rails
+    uplinks = leaves * unit
+    spines, tall = _spines(units, rails, unit, ports)
+    return FatTree(
+        units=units,
+        rails=rails,
+        leaves=leaves,
+        spines=spines,
+        cores=ceil(uplinks / ports) if tall else 0,
+        node_cables=nodes * rails,
+        leaf_cables=uplinks,
+        spine_cables=uplinks if tall else 0,
+    )
+
+
+def _spines(units: int, rails: int, unit: int, ports: int) -> tuple[int, bool]:
+    """(spines, whether cores stand above them) for leaves with `unit` uplinks each."""
+    joined = _even(ceil(units * rails * unit / ports), unit)
+    if joined:
+        return joined, False
+    pods = ceil(units / (ports // 2))  # a spine of a rail reaches one leaf of at most ports/2 units
+    while not (group := _even(ceil(ceil(units / pods) * unit / (ports // 2)), unit)):
+        pods += 1
+    return pods * rails * group, True
+
+
+def _even(least: int, uplinks: int) -> int:
+    """Fewest spines, `least` or more, over which a leaf's uplinks spread evenly; 0 if there are none."""
+    return next((spines for spines in range(max(least, 1), uplinks + 1) if uplinks % spines == 0), 0)

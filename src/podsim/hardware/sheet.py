@@ -1,0 +1,71 @@
+"""The data sheet of whatever the catalog knows, by name: figures given, figures derived, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from podsim.errors import CatalogError, unknown_name
+from podsim.hardware import catalog
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.sheet_parts import (
+    cpu_rows,
+    gpu_sections,
+    nic_rows,
+    nvswitch_rows,
+    pcie_rows,
+    ssd_rows,
+    switch_rows,
+)
+from podsim.hardware.sheet_rows import Row, Section, Sheet
+from podsim.hardware.sheet_systems import cluster_sections, system_sections
+
+__all__ = ["Row", "Section", "Sheet", "cluster_sheet", "sheet"]
+
+_PARTS: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], Iterable[Row]]]] = {
+    "nvswitch": ("NVLink crossbar", catalog.load_nvswitch, nvswitch_rows),
+    "nic": ("network adapter", catalog.load_nic, nic_rows),
+    "switch": ("network switch", catalog.load_switch, switch_rows),
+    "pcie": ("PCI Express", catalog.load_pcie, pcie_rows),
+    "cpu": ("processor", catalog.load_cpu, cpu_rows),
+    "ssd": ("drive", catalog.load_ssd, ssd_rows),
+}
+
+
+def sheet(name: str, overrides: Mapping[str, object] | None = None) -> Sheet:
+    """The data sheet of a catalog entry of any kind, or of a cluster as load_cluster reads it.
+
+    Overrides are those of load_gpu for an accelerator and of load_cluster for a system or a cluster. Raises
+    CatalogError for a name that nothing bears and for overrides of another kind, else what those do.
+    """
+    found = None if ":" in name or name.strip().lower().endswith(".toml") else catalog.find(name)
+    if found is None:
+        if ":" not in name and not name.strip().lower().endswith(".toml"):
+            known = [key for kind in catalog.KINDS for key in (*catalog.names(kind), *catalog.aliases(kind))]
+            raise CatalogError(unknown_name("name", name, known))
+        return cluster_sheet(load_cluster(name, overrides))
+    kind, key = found
+    if kind == "gpu":
+        gpu = catalog.load_gpu(key, overrides)
+        return Sheet(name=key, kind=kind, title=f"{key}: accelerator", sections=gpu_sections(gpu))
+    if kind == "cluster" or (kind == "system" and overrides):
+        return cluster_sheet(load_cluster(key, overrides))
+    if kind == "system":
+        system = catalog.load_system(key)
+        title = f"{key}: server of {system.gpus} {system.gpu.name}"
+        return Sheet(name=key, kind=kind, title=title, sections=system_sections(system))
+    if overrides:
+        raise CatalogError(
+            f"{key} is a {kind}; only accelerators, systems and clusters can be changed by keys"
+        )
+    what, load, rows = _PARTS[kind]
+    section = Section(title=what.capitalize() if what.islower() else what, rows=tuple(rows(load(key))))
+    return Sheet(name=key, kind=kind, title=f"{key}: {what}", sections=(section,))
+
+
+def cluster_sheet(cluster: Cluster) -> Sheet:
+    """The data sheet of a cluster already loaded."""
+    sections = cluster_sections(cluster)
+    return Sheet(
+        name=cluster.name, kind="cluster", title=f"{cluster.name}: {cluster.summary}", sections=sections
+    )

@@ -1,0 +1,119 @@
+"""What a table costs, from the table alone: rounds, bytes, fan-in, seconds on equal links, and what no table can beat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, log
+
+import numpy as np
+
+from podsim.errors import TableError
+from podsim.hardware.parts import Link
+from podsim.network.collectives.table import COLLECTIVES, Floats, Ints, Table, row_share
+
+__all__ = ["Summary", "cost", "lower_bound", "summary"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A table in figures; bytes for the `size` asked for."""
+
+    rounds: int
+    """steps in which something is sent"""
+    transfers: int
+    total: float
+    """B sent by all nodes together"""
+    sent_most: float
+    """B sent by the rank that sends most"""
+    sent_mean: float
+    """B sent by a rank on average"""
+    peak: float
+    """B into (or out of) the busiest node in its busiest step"""
+    fan_in: int
+    """most nodes that one node receives from in a step"""
+    fan_out: int
+    """most nodes that one node sends to in a step"""
+
+
+def _windows(table: Table) -> Iterator[tuple[int, Ints, Floats]]:
+    """Runs of equal steps: (number of steps, rows under way, their transfers' shares of `size`)."""
+    last = table.step + table.repeat
+    trains = np.flatnonzero(table.repeat > 1)
+    even = len(table.sizes) == 0 or np.all(table.sizes == table.sizes[0])
+    edges = np.unique(np.concatenate([table.step, last]))
+    if len(trains) and not even:
+        edges = np.arange(edges[0], edges[-1] + 1)
+    singles = np.flatnonzero(table.repeat == 1)
+    singles = singles[np.argsort(table.step[singles], kind="stable")]
+    bounds = np.searchsorted(table.step[singles], edges)
+    for k in range(len(edges) - 1):
+        moving = trains[(table.step[trains] <= edges[k]) & (last[trains] > edges[k])]
+        rows = np.concatenate([singles[bounds[k] : bounds[k + 1]], moving])
+        if len(rows):
+            yield int(edges[k + 1] - edges[k]), rows, row_share(table, rows, edges[k] - table.step[rows])
+
+
+def _fan(nodes: int, ends: Ints, away: Ints) -> int:
+    """Most different `away` nodes at one of the `ends`."""
+    pairs = np.unique(ends * nodes + away)
+    return int(np.bincount(pairs // nodes).max())
+
+
+def summary(table: Table, size: float = 1.0) -> Summary:
+    """The table in figures: for `size` = 1, bytes are shares of the buffer. Time: transfers of trains count once."""
+    sent_N, rounds, transfers, peak, fan_in, fan_out = np.zeros(table.nodes), 0, 0, 0.0, 0, 0
+    for steps, rows, share in _windows(table):
+        source, destination = table.source[rows], table.destination[rows]
+        out_N = np.bincount(source, share, table.nodes)
+        sent_N += steps * out_N
+        rounds += steps
+        transfers += steps * len(rows)
+        peak = max(peak, out_N.max(), np.bincount(destination, share, table.nodes).max())
+        fan_in = max(fan_in, _fan(table.nodes, destination, source))
+        fan_out = max(fan_out, _fan(table.nodes, source, destination))
+    ranks_N = sent_N[: table.ranks]
+    return Summary(
+        rounds=rounds, transfers=transfers, total=size * float(sent_N.sum()), sent_most=size * float(ranks_N.max()),
+        sent_mean=size * float(ranks_N.mean()), peak=size * float(peak), fan_in=fan_in, fan_out=fan_out,
+    )  # fmt: skip
+
+
+def cost(table: Table, size: float, bandwidth: float, latency: float = 0.0) -> float:
+    """Seconds of the table in lockstep, each rank on one full-duplex port of `bandwidth` B/s, `latency` s a step.
+
+    A step takes the latency plus the bytes of its busiest port; the sum over steps. A switch has a port for each of its
+    neighbours, so it holds nobody up. Limits: no link is shared by two ranks, no step overlaps the next; the
+    simulation (`podsim.network.play`) knows better.
+    """
+    if not (bandwidth > 0.0 and latency >= 0.0 and size >= 0.0):
+        raise TableError(f"size {size} B, bandwidth {bandwidth} B/s, latency {latency} s: must not be negative or no link")
+    seconds = 0.0
+    for steps, rows, share in _windows(table):
+        out_R = np.bincount(table.source[rows], share, table.nodes)[: table.ranks]
+        in_R = np.bincount(table.destination[rows], share, table.nodes)[: table.ranks]
+        seconds += steps * (latency + size * max(out_R.max(), in_R.max()) / bandwidth)
+    return float(seconds)
+
+
+def lower_bound(
+    collective: str, ranks: int, size: float, link: Link, *, fan: int = 1, in_network: bool = False
+) -> float:
+    """Seconds that no algorithm can beat, each rank on one full-duplex link: max(rounds x latency, latency + bytes).
+
+    Bytes: what one link must carry, as a share of `size`: all-reduce 2 (n - 1) / n (Patarasuk and Yuan, 2009), or 1 if
+    the network adds; reduce-scatter, all-gather, gather, scatter and all-to-all (n - 1) / n; broadcast, reduce, send-recv 1.
+    Rounds: those that know a rank's data multiply by at most 1 + fan a step, ranks sending to `fan` others at once:
+    ceil(log(n) / log(1 + fan)), 2 if the network adds. Raises TableError for an unknown collective or no ranks.
+    """
+    if collective not in COLLECTIVES or ranks < 1 or fan < 1:
+        raise TableError(f"{collective!r} over {ranks} ranks, fan {fan}: known are {', '.join(COLLECTIVES)}; at least 1")
+    if ranks == 1:
+        return 0.0
+    whole = collective in ("broadcast", "reduce", "send-recv")
+    share = 1.0 if whole else (ranks - 1) / ranks
+    if collective == "all-reduce":
+        share = 1.0 if in_network else 2.0 * share
+    rounds = 1 if collective == "send-recv" else ceil(log(ranks) / log(1 + fan) - 1e-9)
+    rounds = 2 if in_network else rounds
+    return max(rounds * link.latency, link.latency + share * size / link.bandwidth)

@@ -1,0 +1,316 @@
+"""Constants of the collective law from measured sweeps: nccl-tests tables as CSV.
+
+    fitted = fit(read(path))            # needs scipy: pip install podsim[calibrate]
+    write(fitted, folder)               # one TOML file for each architecture
+
+Columns: role, id, gpu, nodes, gpus, collective, algo, size_bytes, time_us, algbw_GBps, notes, confirmed, source. Only
+rows with role `calibrate`, on one node, of the GPUs of GPUS are used. Least squares on the logarithm of the time, with
+a soft loss (one sweep in a hundred has disturbed rows) and a weak pull to the starting point; no randomness.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import TableError
+from podsim.network.nccl import COLLECTIVES
+from podsim.network.nccl_constants import UNITS, Fabric
+from podsim.network.nccl_fit_model import predicted
+from podsim.network.nccl_tuner import Wires
+
+__all__ = [
+    "GPUS",
+    "WIRES",
+    "Fit",
+    "Sample",
+    "fit",
+    "fit_architecture",
+    "read",
+    "residuals",
+    "samples",
+    "write",
+]
+
+GPUS = {
+    "ampere": r"A100-SXM", "hopper": r"H[12]00-SXM", "blackwell": r"B200", "volta": r"V100-SXM",
+}  # fmt: skip
+"""GPUs whose sweeps serve an architecture; in this order, each starting from ampere's constants"""
+_NVLINK = {"ampere": 300e9, "hopper": 450e9, "blackwell": 900e9, "volta": 150e9}
+WIRES = {
+    name: Wires(
+        architecture=name, topology="nvswitch", fabric="infiniband", vendor="amd" if name == "ampere" else "intel",
+        gpus=16, nvlink=rate, nvlink_latency=0.6e-6, nics=8, network=25e9, network_latency=2.7e-6,
+    )
+    for name, rate in _NVLINK.items()
+}  # fmt: skip
+_ALIASES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
+_UNSTATED = {  # what the log's own floor or date tells where its notes do not: (pattern in id or source, launch, version)
+    "superbenchmark": ("single", "2.10"),
+    "doc_a100-80_1n8g_all_reduce_mpi8": ("process", "2.2x"),
+    "doc_v100": ("single", "2.8"),
+    "dgx2": ("single", "2.8"),
+    "deepops": ("process", "2.8"),
+}
+_REDUCE = (
+    "base", "base_simple", "step_ll", "step_ll128", "step_simple", "line_base", "line_ll", "share_ll", "share_ll128",
+    "share_simple", "small_group", "ramp_ll128", "ramp_simple",
+)  # fmt: skip
+_HOST = ("process_wait", "host", "host_channel", "host_channel_old", "single_ramp")
+_GATHER = ("gather_share", "gather_small", "scatter_share", "chain_share")
+_PAIRS = ("pairs_base", "pairs_step", "pairs_share", "pairs_small", "pairs_ramp")
+_NVLS = ("nvls_base", "nvls_share", "nvls_ramp")
+_STAGES: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "ampere": (("reduce", _REDUCE + _HOST), ("gather", _GATHER), ("pairs", (*_PAIRS, "host_pair"))),
+    "hopper": (("reduce", _REDUCE + _NVLS), ("gather", _GATHER[:3]), ("pairs", _PAIRS)),
+    "blackwell": (("reduce", _REDUCE), ("gather", _GATHER[:3]), ("pairs", _PAIRS)),
+    "volta": (("reduce", (*_REDUCE, "host", "host_channel_old")), ("gather", (_GATHER[0], _GATHER[3]))),
+}
+_OF_STAGE = {
+    "reduce": ("all_reduce",),
+    "gather": ("all_gather", "reduce_scatter", "broadcast", "reduce"),
+    "pairs": ("all_to_all", "send_recv"),
+}
+_START = Fabric(
+    base=8e-6, base_simple=25e-6, step_ll=0.95e-6, step_ll128=2e-6, step_simple=3.5e-6, line_base=2e-6, line_ll=0.3e-6,
+    share_ll=0.29, share_ll128=0.75, share_simple=0.8, small_group=0.65, ramp_ll128=3e-6, ramp_simple=5e-6,
+    gather_share=0.95, gather_small=1.5, scatter_share=0.97, chain_share=0.98, pairs_base=10e-6, pairs_step=1e-6,
+    pairs_share=0.88, pairs_small=1.0, pairs_ramp=10e-6, nvls_base=25e-6, nvls_share=0.6, nvls_ramp=10e-6,
+    process_wait=3e-6, host=3.6e-6, host_channel=0.08e-6, host_channel_old=0.2e-6, host_pair=0.9e-6, single_ramp=5e-6,
+    channels=24.0,
+)  # fmt: skip
+_BLACKWELL_NVLS = 0.74 / 0.85
+"""NCCL's efficiency of in-switch reduction on Blackwell over Hopper's"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One measured collective: what was run and how long it took (s)."""
+
+    sweep: str
+    architecture: str
+    collective: str
+    nodes: int
+    gpus: int
+    launch: str
+    version: str
+    in_switch: bool
+    """whether NVLS could be picked: not for whole numbers of one byte, nor where an algorithm was forced"""
+    size: float
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """Constants by architecture, the sweeps behind them, and the errors left."""
+
+    fabrics: Mapping[str, Fabric]
+    evidence: Mapping[str, Mapping[str, tuple[str, ...]]]
+    """architecture, stage -> ids of sweeps"""
+    residuals: Mapping[str, Mapping[str, Mapping[int, float]]]
+    """architecture, collective -> decade of size -> mean absolute relative error"""
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file, gzipped or not; TableError where columns are missing."""
+    raw = path.read_bytes()
+    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
+    reader = csv.DictReader(io.StringIO(text))
+    needed = {
+        "role",
+        "id",
+        "gpu",
+        "nodes",
+        "gpus",
+        "collective",
+        "size_bytes",
+        "time_us",
+        "algbw_GBps",
+        "notes",
+    }
+    missing = sorted(needed - set(reader.fieldnames or ()))
+    if missing:
+        raise TableError(f"{path.name}: no column {', '.join(missing)}; expected those of nccl.csv")
+    return list(reader)
+
+
+def samples(rows: Iterable[Mapping[str, str]], *, role: str = "calibrate") -> list[Sample]:
+    """Rows of a role as samples; those of other GPUs, of pass thresholds and of unknown collectives are left out."""
+    found = []
+    for row in rows:
+        architecture = next((a for a, gpu in GPUS.items() if re.match(gpu, row["gpu"])), None)
+        collective = _ALIASES.get(row["collective"], row["collective"])
+        wanted = (
+            row["role"] == role and row.get("confirmed") != "threshold" and "much slower" not in row["notes"]
+        )
+        if architecture is None or collective not in COLLECTIVES or not wanted:
+            continue
+        launch, version = _circumstances(row)
+        size = _number(row, "size_bytes")
+        time = row["time_us"].strip()
+        seconds = _number(row, "time_us") * 1e-6 if time else size / (_number(row, "algbw_GBps") * 1e9)
+        found.append(
+            Sample(
+                sweep=row["id"],
+                architecture=architecture,
+                collective=collective,
+                nodes=int(row["nodes"]),
+                gpus=int(row["gpus"]),
+                launch=launch,
+                version=version,
+                size=size,
+                seconds=seconds,
+                in_switch="dtype int8" not in row["notes"] and row.get("algo", "auto") != "ring",
+            )  # fmt: skip
+        )
+    return found
+
+
+def _number(row: Mapping[str, str], column: str) -> float:
+    try:
+        return float(row[column])
+    except ValueError:
+        raise TableError(f"row {row['id']}: {column}={row[column][:30]!r} is no number") from None
+
+
+def _circumstances(row: Mapping[str, str]) -> tuple[str, str]:
+    """(launch, version) of a row, from its notes, else from _UNSTATED, else ("single", "2.18")."""
+    notes, place = row["notes"], row["id"] + " " + row.get("source", "")
+    launch, version = next((known for part, known in _UNSTATED.items() if part in place), ("single", "2.18"))
+    if re.search(r"-t \d|threads?\b", notes):
+        launch = "thread"
+    elif re.search(r"MPI|ranks? (per|x 1) GPU", notes):
+        launch = "process"
+    match = re.search(r"NCCL (2\.\w+)", notes)
+    return launch, match[1] if match else version
+
+
+def fit(rows: Sequence[Mapping[str, str]]) -> Fit:
+    """Constants of every architecture of which there are rows, with evidence and residuals."""
+    known = [s for s in samples(rows) if s.nodes == 1 and s.size >= 512]
+    fabrics: dict[str, Fabric] = {}
+    evidence: dict[str, dict[str, tuple[str, ...]]] = {}
+    left: dict[str, Mapping[str, Mapping[int, float]]] = {}
+    for architecture in GPUS:
+        own = [s for s in known if s.architecture == architecture]
+        if not own:
+            continue
+        start = fabrics.get("ampere", _START)
+        if architecture == "blackwell" and "hopper" in fabrics:
+            hopper = fabrics["hopper"]
+            start = replace(start, nvls_base=hopper.nvls_base, nvls_ramp=hopper.nvls_ramp,
+                            nvls_share=hopper.nvls_share * _BLACKWELL_NVLS)  # fmt: skip
+        fabrics[architecture] = fit_architecture(architecture, own, start)
+        evidence[architecture] = {
+            stage: tuple(sorted({s.sweep for s in own if s.collective in _OF_STAGE[stage]}))
+            for stage, _ in _STAGES[architecture]
+        }
+        left[architecture] = residuals(fabrics[architecture], own)
+    return Fit(fabrics=fabrics, evidence=evidence, residuals=left)
+
+
+def fit_architecture(architecture: str, own: Sequence[Sample], start: Fabric = _START) -> Fabric:
+    """Constants of one architecture from its samples, all-reduce first and the others upon it."""
+    found = start
+    for stage, names in _STAGES[architecture]:
+        part = [s for s in own if s.collective in _OF_STAGE[stage]]
+        if part:
+            found = _stage(part, names, found)
+    return found
+
+
+def _stage(part: Sequence[Sample], names: tuple[str, ...], start: Fabric) -> Fabric:
+    from scipy.optimize import least_squares
+
+    origin = np.log([getattr(start, name) for name in names])
+    seconds = np.array([s.seconds for s in part])
+
+    def changed(point: NDArray[np.float64]) -> Fabric:
+        return replace(start, **dict(zip(names, np.exp(point).tolist(), strict=True)))
+
+    def miss(point: NDArray[np.float64]) -> NDArray[np.float64]:
+        error = np.log(predicted(changed(point), part, WIRES) / seconds)
+        return np.concatenate([error, 0.05 * (point - origin)])
+
+    result = least_squares(
+        miss,
+        origin,
+        loss="soft_l1",
+        f_scale=0.1,
+        bounds=(origin - 3, origin + 3),
+        max_nfev=60,
+        diff_step=1e-4,
+    )
+    rounded = [float(f"{value:.4g}") for value in np.exp(result.x)]
+    return changed(np.log(rounded))
+
+
+def residuals(fabric: Fabric, part: Sequence[Sample]) -> dict[str, dict[int, float]]:
+    """Mean absolute relative error by collective and decade of size (9: from 1 GB)."""
+    error = np.abs(predicted(fabric, part, WIRES) / np.array([s.seconds for s in part]) - 1)
+    cells: dict[str, dict[int, list[float]]] = {}
+    for sample, one in zip(part, error, strict=True):
+        decade = math.floor(math.log10(sample.size))
+        cells.setdefault(sample.collective, {}).setdefault(decade, []).append(float(one))
+    return {
+        name: {decade: float(np.mean(of[decade])) for decade in sorted(of)}
+        for name, of in sorted(cells.items())
+    }
+
+
+def write(fitted: Fit, folder: Path) -> list[Path]:
+    """One catalog file for each architecture; the paths written."""
+    paths = []
+    for architecture in fitted.fabrics:
+        path = folder / f"{architecture}.toml"
+        path.write_text(_toml(fitted, architecture), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def _toml(fitted: Fit, architecture: str) -> str:
+    stages = dict(_STAGES[architecture])
+    of = {name: stage for stage, names in stages.items() for name in names}
+    lines = [
+        f"# Collectives inside a node of {architecture} GPUs: fitted by podsim.network.fit_nccl to nccl-tests sweeps.",
+        "# A constant's `evidence` names the sweeps below that it was fitted to; `none` was taken from another place.",
+        "",
+        f'architecture = "{architecture}"',
+        "",
+        "[constants]",
+    ]
+    for field in fields(Fabric):
+        stage = of.get(field.name)
+        value = getattr(fitted.fabrics[architecture], field.name)
+        source = "fit to nccl-tests sweeps" if stage else _elsewhere(architecture, field.name)
+        lines.append(
+            f'{field.name} = {{ value = {value:.4g}, unit = "{UNITS[field.name]}", source = "{source}",'
+            f' evidence = "{stage or "none"}" }}'
+        )
+    for stage, sweeps in fitted.evidence[architecture].items():
+        lines += ["", f"[evidence.{stage}]", "sweeps = [", *(f'    "{s}",' for s in sweeps), "]"]
+    lines += ["", "# Mean absolute relative error left, by power of ten of the size in bytes.", "[residuals]"]
+    for name, cells in fitted.residuals[architecture].items():
+        lines.append(f"{name} = {{ " + ", ".join(f"1e{d} = {e:.3f}" for d, e in cells.items()) + " }")
+    return "\n".join(lines) + "\n"
+
+
+def _elsewhere(architecture: str, name: str) -> str:
+    if name == "channels":
+        return "NCCL's search on DGX A100: 6 rings, doubled twice"
+    if name.startswith("nvls") and architecture == "blackwell":
+        return (
+            "Hopper's, the share times NCCL's 0.74 over 0.85 (tuning.cc): no sweep with in-switch reduction"
+        )
+    if name.startswith("nvls") and architecture in ("ampere", "volta"):
+        return "unused: its switches reduce nothing"
+    return "Ampere's: no sweep tells"

@@ -1,0 +1,141 @@
+"""The measured side of the collective law: what a step, a protocol and a launch cost on each GPU architecture.
+
+One file per architecture in hardware/catalog/fabrics, written by podsim.network.fit_nccl, and `networks.toml` for what
+happens between nodes. Latencies are those of the architecture's own NVLink (0.6 us a step, as NCCL counts) and scale with
+the link's latency; efficiencies are shares of the link's bandwidth, so that both follow a changed link.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from podsim.errors import CatalogError, unknown_name
+
+__all__ = ["ARCHITECTURES", "UNITS", "Fabric", "Network", "load_fabric", "load_network"]
+
+ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell")
+_STAND_IN = {"turing": "volta", "ada": "ampere", "pascal": "volta"}
+"""architectures without measurements of their own, and whose constants serve them"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fabric:
+    """What collectives cost inside a node. Each field is one number of the catalog file; UNITS gives its unit."""
+
+    base: float
+    """kernel start to end, no data"""
+    base_simple: float
+    """the same for Simple, whose first chunk must fill"""
+    step_ll: float
+    """one hop of a ring"""
+    step_ll128: float
+    step_simple: float
+    line_base: float
+    """what LL costs more once a channel's buffer is a full line of 4 KiB per rank"""
+    line_ll: float
+    """and for each hop"""
+    share_ll: float
+    """of NVLink's bandwidth"""
+    share_ll128: float
+    share_simple: float
+    small_group: float
+    """k in 1 + k / ranks^2, by which a small group moves its bytes slower"""
+    ramp_ll128: float
+    """tau: a pipeline of chunks adds sqrt(tau * sqrt(steps) * transfer time)"""
+    ramp_simple: float
+    gather_share: float
+    """all-gather's bandwidth over all-reduce's; the same for the others below"""
+    gather_small: float
+    """k of all-gather and reduce-scatter"""
+    scatter_share: float
+    chain_share: float
+    """broadcast and reduce"""
+    pairs_base: float
+    """point-to-point kernels"""
+    pairs_step: float
+    """for each doubling of the ranks"""
+    pairs_share: float
+    pairs_small: float
+    pairs_ramp: float
+    nvls_base: float
+    nvls_share: float
+    nvls_ramp: float
+    process_wait: float
+    """what one process per GPU adds to threads of one process"""
+    host: float
+    """one process driving several GPUs: host time per GPU"""
+    host_channel: float
+    """and per GPU and channel, releases from 2.20"""
+    host_channel_old: float
+    """and before"""
+    host_pair: float
+    """and per GPU and peer, for point-to-point kernels"""
+    single_ramp: float
+    """what one process driving several GPUs adds to ramp_simple, releases from 2.18"""
+    channels: float
+    """channels of a ring inside a node, by NCCL's search"""
+
+
+_PURE = ("share", "small", "small_group", "channels")
+UNITS = {f.name: "1" if "share" in f.name or f.name.endswith(_PURE) else "s" for f in fields(Fabric)}
+"""unit of each constant: seconds, or a pure number"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """What collectives reach of the adapters' line rate."""
+
+    share: float
+    """of the line rate, large messages"""
+
+
+@lru_cache(maxsize=16)
+def load_fabric(architecture: str) -> Fabric:
+    """Constants of one architecture; CatalogError for an unknown one or a file that breaks its schema."""
+    name = _STAND_IN.get(architecture, architecture)
+    if name not in ARCHITECTURES:
+        raise CatalogError(unknown_name("architecture", architecture, (*ARCHITECTURES, *_STAND_IN)))
+    return Fabric(**_values(f"{name}.toml", dict(UNITS)))
+
+
+@lru_cache(maxsize=16)
+def load_network(fabric: str) -> Network:
+    """Constants of one kind of network; CatalogError for an unknown one."""
+    table = _read("networks.toml")
+    known = [key for key, entry in table.items() if isinstance(entry, dict) and "share" in entry]
+    if fabric not in known:
+        raise CatalogError(unknown_name("network", fabric, known))
+    return Network(share=_value("networks.toml", f"{fabric}.share", table[fabric]["share"], "1"))
+
+
+def _read(file: str) -> Mapping[str, Any]:
+    return tomllib.loads(
+        (files("podsim.hardware") / "catalog" / "fabrics" / file).read_text(encoding="utf-8")
+    )
+
+
+def _value(file: str, name: str, entry: Any, unit: str) -> float:
+    if (
+        not isinstance(entry, dict)
+        or not isinstance(entry.get("value"), int | float)
+        or not entry.get("source")
+    ):
+        raise CatalogError(f"fabrics/{file}: {name} needs a value and a source")
+    if entry.get("unit") != unit:
+        raise CatalogError(f"fabrics/{file}: {name} is in {entry.get('unit')!r}; expected {unit!r}")
+    return float(entry["value"])
+
+
+def _values(file: str, units: Mapping[str, str]) -> dict[str, float]:
+    table = _read(file).get("constants", {})
+    missing, extra = sorted(set(units) - set(table)), sorted(set(table) - set(units))
+    if missing or extra:
+        raise CatalogError(
+            f"fabrics/{file}: missing {', '.join(missing) or '-'}; unknown {', '.join(extra) or '-'}"
+        )
+    return {name: _value(file, name, table[name], unit) for name, unit in units.items()}

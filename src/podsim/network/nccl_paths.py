@@ -1,0 +1,245 @@
+"""What runs and what it costs: one table of candidate algorithms and protocols for each communicator.
+
+    seconds = sqrt(gpu^2 + host^2)
+    gpu  = latency + max(line * min(1, size / window)^2, transfer) + sqrt(ramp * transfer),   transfer = size * per_byte
+    host = start + channel * (channels in use)       (only where one process drives several GPUs)
+
+The square root is what a pipeline pays: cut into k chunks, a transfer costs (1 + m/k) of its time and k times the
+overhead of a chunk, and the best k leaves a sum that grows with the root. Latency counts the steps of a ring or a tree.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
+from podsim.network.nccl_tuner import (
+    PROTOCOLS,
+    Belief,
+    Group,
+    Wires,
+    beliefs,
+    chosen_until,
+    post_overhead,
+    steps,
+)
+
+__all__ = ["Candidate", "candidates", "table"]
+
+LINK_LATENCY = 0.6e-6
+"""of NVLink, to which the constants of an architecture belong, s"""
+NET_LATENCY = 2.7e-6
+"""of an InfiniBand adapter, likewise"""
+# NCCL's latency of a step between nodes, s: [LL, LL128, Simple], release 2.18 on
+_NET_STEP = {"ring": (2.7e-6, 4.0e-6, 14.0e-6), "tree": (5.0e-6, 8.5e-6, 14.0e-6)}
+# NCCL's tree steps inside a node over its ring steps
+_TREE_STEP = (1.0, 1.25 / 1.9, 4.0 / 3.4)
+_TREE_SHARE = 0.92
+"""of a ring's bandwidth: NCCL's count for trees"""
+_LINE = 4096.0
+"""bytes that one channel holds per rank before it is worth opening another: 512 threads of 8 B"""
+_WINDOW = {"LL128": 5120.0, "Simple": 32768.0}
+
+
+class Candidate(NamedTuple):
+    """One algorithm and protocol; each field a number. Seconds, bytes, seconds per byte."""
+
+    algorithm: str
+    protocol: str
+    until: float
+    """largest size at which NCCL still picks it"""
+    latency: float
+    line: float
+    window: float
+    """bytes for each channel"""
+    per_byte: float
+    ramp: float
+    channels: float
+    start: float
+    """host time whatever the size"""
+    channel: float
+    """host time of each channel in use"""
+
+
+_NOTHING = Candidate("none", "none", math.inf, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+
+
+def table(wires: Wires, collective: str, group: Group, launch: str, release: str) -> tuple[Candidate, ...]:
+    """The candidates with the constants of the catalog, kept from call to call."""
+    return _table(wires, collective, group, launch, release)
+
+
+@lru_cache(maxsize=65536)
+def _table(wires: Wires, collective: str, group: Group, launch: str, release: str) -> tuple[Candidate, ...]:
+    fabric = load_fabric(wires.architecture)
+    network = load_network(wires.fabric) if group.nodes > 1 else None
+    return candidates(wires, collective, group, launch, release, fabric, network)
+
+
+def candidates(
+    wires: Wires,
+    collective: str,
+    group: Group,
+    launch: str,
+    release: str,
+    fabric: Fabric,
+    network: Network | None,
+) -> tuple[Candidate, ...]:
+    """All algorithms and protocols that NCCL picks at some size, each with its cost; never empty."""
+    if group.ranks == 1:
+        return (_NOTHING,)
+    if collective in ("all_to_all", "send_recv"):
+        found = [_pairs(wires, collective, group, fabric, network)]
+    else:
+        channels = _channels(wires, group, fabric)
+        believed = beliefs(wires, group, collective, release, channels)
+        until = _until(wires, group, collective, release, channels)
+        found = [
+            _cost(wires, collective, group, belief, fabric, network, channels)._replace(until=last)
+            for belief, last in zip(believed, until, strict=True)
+            if last > 0
+        ]
+    return tuple(_launched(one, collective, group, launch, release, fabric) for one in found)
+
+
+@lru_cache(maxsize=65536)
+def _until(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[float]:
+    believed = beliefs(wires, group, collective, release, channels)
+    return chosen_until(believed, wires, group, collective, release, channels)
+
+
+def _channels(wires: Wires, group: Group, fabric: Fabric) -> int:
+    if group.nodes == 1:
+        return int(fabric.channels)
+    return max(2, min(int(fabric.channels), round(2 * wires.nics / group.sharing)))
+
+
+def _outside(wires: Wires, group: Group, network: Network | None) -> float:
+    """B/s that a group can push out of a node."""
+    share = 1.0 if network is None else network.share
+    return share * wires.network * wires.nics / group.sharing
+
+
+def _moved(collective: str, ranks: int) -> float:
+    """Bytes through each rank's link over the size of the collective, in a ring."""
+    if collective in ("broadcast", "reduce", "send_recv"):
+        return 1.0
+    return (2.0 if collective == "all_reduce" else 1.0) * (ranks - 1) / ranks
+
+
+def _cost(
+    wires: Wires,
+    collective: str,
+    group: Group,
+    belief: Belief,
+    fabric: Fabric,
+    network: Network | None,
+    channels: int,
+) -> Candidate:
+    if belief.algorithm == "nvls":
+        return _nvls(wires, group, fabric, channels)
+    p = PROTOCOLS.index(belief.protocol)
+    hop = wires.nvlink_latency / LINK_LATENCY
+    net = wires.network_latency / NET_LATENCY
+    step = (fabric.step_ll, fabric.step_ll128, fabric.step_simple)[p] * hop
+    outside = _NET_STEP[belief.algorithm if group.members > 1 else "tree"][p] * net
+    if belief.algorithm == "ring":
+        inner, outer = steps(collective, group)
+        latency = inner * max(step, post_overhead(wires, group)[p]) + outer * outside
+    else:
+        inner = 2 * (group.members - 1)
+        latency = inner * step * _TREE_STEP[p] + 2 * math.floor(math.log2(group.nodes)) * outside
+    hops = max(1.0, latency / step) if step > 0 else 1.0
+    tau = (
+        0.0
+        if belief.algorithm == "tree"
+        else (0.0, fabric.ramp_ll128, fabric.ramp_simple)[p] * math.sqrt(hops)
+    )
+    base = (fabric.base, fabric.base, fabric.base_simple)[p]
+    line = fabric.line_base + fabric.line_ll / fabric.step_ll * latency if p == 0 else 0.0
+    window = (
+        _LINE * (group.ranks if belief.algorithm == "ring" else 1) if p == 0 else _WINDOW[belief.protocol]
+    )
+    return Candidate(
+        belief.algorithm, belief.protocol, math.inf, base + latency, line, window,
+        _per_byte(wires, collective, group, belief, fabric, network), tau, channels, 0.0, 0.0,
+    )  # fmt: skip
+
+
+def _inside(wires: Wires, collective: str, group: Group, p: int, fabric: Fabric) -> float:
+    """B/s of a ring inside a node."""
+    share = (fabric.share_ll, fabric.share_ll128, fabric.share_simple)[p]
+    extra = {
+        "all_gather": (fabric.gather_share, fabric.gather_small),
+        "reduce_scatter": (fabric.scatter_share, fabric.gather_small),
+        "broadcast": (fabric.chain_share, fabric.small_group),
+        "reduce": (fabric.chain_share, fabric.small_group),
+    }.get(collective, (1.0, fabric.small_group))
+    return wires.nvlink * share * extra[0] / (1 + extra[1] / group.members**2)
+
+
+def _per_byte(
+    wires: Wires, collective: str, group: Group, belief: Belief, fabric: Fabric, network: Network | None
+) -> float:
+    """Seconds for each byte of the collective's size."""
+    p = PROTOCOLS.index(belief.protocol)
+    inside = _inside(wires, collective, group, p, fabric) if group.members > 1 else math.inf
+    outside = _outside(wires, group, network) * (0.5, 120 / 128, 1.0)[p] if group.nodes > 1 else math.inf
+    if belief.algorithm == "tree":
+        each = 2.0 / min(_TREE_SHARE * inside, 2 * outside if group.nodes == 2 else outside)
+    else:
+        each = _moved(collective, group.ranks) / min(inside, outside)
+    if p == 0 and group.nodes > 1:
+        return max(each, 1.0 / belief.bandwidth)  # NCCL's measured ceiling, which hangs on the processor
+    return each
+
+
+def _nvls(wires: Wires, group: Group, fabric: Fabric, channels: int) -> Candidate:
+    hop = wires.nvlink_latency / LINK_LATENCY
+    per_byte = 1.0 / (fabric.nvls_share * wires.nvlink)
+    return Candidate("nvls", "Simple", math.inf, fabric.nvls_base * hop, 0.0, _WINDOW["Simple"], per_byte,
+                     fabric.nvls_ramp, channels, 0.0, 0.0)  # fmt: skip
+
+
+def _pairs(wires: Wires, collective: str, group: Group, fabric: Fabric, network: Network | None) -> Candidate:
+    """Point-to-point kernels: every rank sends to every other at once, or to the next."""
+    hop = wires.nvlink_latency / LINK_LATENCY
+    latency = fabric.pairs_base + hop * fabric.pairs_step * math.log2(group.members)
+    inside = fabric.pairs_share * wires.nvlink / (1 + fabric.pairs_small / group.members**2)
+    if collective == "send_recv":
+        near, far = (1.0 if group.members > 1 else 0.0), 1.0
+        outside = _outside(wires, group, network) / max(1.0, wires.nics / group.sharing)
+    else:
+        near, far = (
+            (group.members - 1) / group.ranks,
+            group.members * (group.ranks - group.members) / group.ranks,
+        )
+        outside = _outside(wires, group, network)
+    per_byte = near / inside
+    if group.nodes > 1:
+        net = wires.network_latency / NET_LATENCY
+        latency += _NET_STEP["ring"][2] * net + (group.nodes - 2) * _NET_STEP["ring"][0] * net
+        per_byte = max(per_byte, far / outside)
+    return Candidate("pairs", "Simple", math.inf, latency, 0.0, _WINDOW["Simple"], per_byte, fabric.pairs_ramp, 1.0,
+                     0.0, 0.0)  # fmt: skip
+
+
+def _launched(
+    one: Candidate, collective: str, group: Group, launch: str, release: str, fabric: Fabric
+) -> Candidate:
+    """The candidate with what the way of launching adds."""
+    if launch == "thread":
+        return one
+    if launch == "process":
+        return one._replace(latency=one.latency + fabric.process_wait)
+    gpus = group.members
+    start = gpus * fabric.host
+    if one.algorithm == "pairs":
+        peers = group.ranks - 1 if collective == "all_to_all" else 1
+        return one._replace(start=start + gpus * peers * fabric.host_pair)
+    each = fabric.host_channel if release == "2.20" else fabric.host_channel_old
+    ramp = one.ramp + (fabric.single_ramp if release != "2.8" and one.protocol != "LL" else 0.0)
+    return one._replace(start=start, channel=gpus * each, ramp=ramp)

@@ -1,0 +1,126 @@
+"""Links and the routes over them, for the simulation: what it asks of a fabric, and three simple fabrics.
+
+A fabric is whatever has `capacity` (B/s of each link, one direction), `latency` (s of each link) and
+`routes(sources, destinations)`, which computes the links between given ends and stores no pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from podsim.errors import ClusterError
+from podsim.network.collectives.table import Floats, Ints
+
+__all__ = ["Fabric", "Links", "Routes", "leaf_spine", "make_links", "single_switch"]
+
+Routes: TypeAlias = tuple[Ints, Ints]
+"""(indptr, links): the route of pair i is links[indptr[i] : indptr[i + 1]]"""
+
+
+class Fabric(Protocol):
+    """What the simulation asks of a network."""
+
+    @property
+    def capacity(self) -> Floats:
+        """B/s of each link."""
+
+    @property
+    def latency(self) -> Floats:
+        """Seconds that each link adds to a transfer."""
+
+    def routes(self, sources: Ints, destinations: Ints) -> Routes:
+        """The links from each source to the destination of the same place."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Links:
+    """A fabric given by arrays and a function."""
+
+    capacity: Floats
+    latency: Floats
+    route: Callable[[Ints, Ints], Ints]
+    """links of each pair, [pairs, hops], -1 where a route is shorter"""
+
+    def routes(self, sources: Ints, destinations: Ints) -> Routes:
+        """Routes in compressed rows."""
+        hops = self.route(np.asarray(sources, np.int64), np.asarray(destinations, np.int64))
+        used = hops >= 0
+        indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int64)
+        return indptr, hops[used].astype(np.int64)
+
+
+def make_links(capacity: ArrayLike, latency: ArrayLike, route: Callable[[Ints, Ints], Ints]) -> Links:
+    """Links from numbers or arrays; a single latency is that of every link."""
+    full = np.asarray(capacity, np.float64)
+    return Links(capacity=full, latency=np.broadcast_to(np.asarray(latency, np.float64), full.shape), route=route)
+
+
+def single_switch(
+    ranks: int, bandwidth: ArrayLike, latency: float = 0.0, *, down: ArrayLike | None = None
+) -> Links:
+    """One switch, a link up (number r) and a link down (ranks + r) for each rank r; node `ranks` is the switch itself.
+
+    bandwidth: B/s up, one number or [ranks]; down: the same, default as up. latency: s between two ranks, half a link.
+    """
+    rates = [np.broadcast_to(np.asarray(rate, np.float64), ranks) for rate in (bandwidth, bandwidth if down is None else down)]
+
+    def route(source: Ints, destination: Ints) -> Ints:
+        hops = np.stack([source, ranks + destination], axis=1)
+        hops[source >= ranks, 0] = -1
+        hops[destination >= ranks, 1] = -1
+        return hops
+
+    return make_links(np.concatenate(rates), latency / 2.0, route)
+
+
+def leaf_spine(
+    *,
+    nodes: int,
+    local: int = 1,
+    inside: float = np.inf,
+    outside: float,
+    leaf: int,
+    taper: float = 1.0,
+    uplinks: int = 1,
+    rails: bool = True,
+    inside_latency: float = 0.0,
+    outside_latency: float = 0.0,
+    spine_latency: float = 0.0,
+) -> Links:
+    """Servers of `local` ranks, each rank with a port to the others of its server and an adapter to a leaf switch.
+
+    inside, outside: B/s of those two ports. A leaf switch joins `leaf` servers; with `rails`, each local rank has leaf
+    switches of its own. Its links to the spine carry `taper` times what its adapters do, as `uplinks` links of which a
+    transfer takes number destination mod uplinks. Ranks of one server use the inside; others the adapters, over the
+    spine unless on one leaf switch. Latencies are of a whole way: inside, over a leaf, and what the spine adds.
+    Raises ClusterError for counts below 1.
+    """
+    if min(nodes, local, leaf, uplinks) < 1 or not taper > 0.0:
+        raise ClusterError(f"leaf_spine: {nodes=}, {local=}, {leaf=}, {uplinks=}, {taper=}; all must be at least 1 (taper > 0)")
+    ranks, groups = nodes * local, -(-nodes // leaf)
+    leaves = groups * (local if rails else 1)
+    trunk = taper * outside * leaf * (1 if rails else local) / uplinks
+
+    def leaf_of(rank: Ints) -> Ints:
+        group = rank // local // leaf
+        return group * local + rank % local if rails else group
+
+    def route(source: Ints, destination: Ints) -> Ints:
+        near = source // local == destination // local
+        here, there = leaf_of(source), leaf_of(destination)
+        high = ~near & (here != there)
+        lane = destination % uplinks
+        up, down = 4 * ranks + here * uplinks + lane, 4 * ranks + (leaves + there) * uplinks + lane
+        first = np.where(near, source, 2 * ranks + source)
+        last = np.where(near, ranks + destination, 3 * ranks + destination)
+        return np.stack([first, np.where(high, up, -1), np.where(high, down, -1), last], axis=1)
+
+    sizes = (2 * ranks, 2 * ranks, 2 * leaves * uplinks)
+    capacity = np.repeat([inside, outside, trunk], sizes)
+    latency = np.repeat([inside_latency / 2.0, outside_latency / 2.0, spine_latency / 2.0], sizes)
+    return make_links(capacity, latency, route)

@@ -1,0 +1,69 @@
+"""Any result as JSON or CSV: numbers as numbers, in SI."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+__all__ = ["plain", "to_csv", "to_json"]
+
+
+def plain(value: Any) -> Any:
+    """The value as dicts, lists, numbers and text; a number that is not finite becomes None."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (str, bool, int)) or value is None:
+        return value
+    if hasattr(value, "item"):  # a numpy scalar
+        return plain(value.item())
+    return str(value)
+
+
+def to_json(value: Any) -> str:
+    """JSON text of any result."""
+    return json.dumps(plain(value), indent=2, allow_nan=False)
+
+
+def to_csv(value: Any) -> str:
+    """CSV text: one line a row of a list, a ranking or a sheet, else one line; nested names joined by dots."""
+    rows = [_flat(row) for row in _rows(plain(value))]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=columns, lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _rows(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, list):
+        return [row if isinstance(row, dict) else {"value": row} for row in value]
+    if "ranked" in value:
+        return [{"rank": r["rank"], **r["prediction"], "reason": r["reason"]} for r in value["ranked"]]
+    if "sections" in value:
+        return [{"section": s["title"], **row} for s in value["sections"] for row in s["rows"]]
+    return [value]
+
+
+def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in row.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            out |= _flat(value, f"{name}.")
+        elif isinstance(value, list):
+            out[name] = "; ".join(str(item) for item in value if not isinstance(item, (dict, list)))
+        else:
+            out[name] = value
+    return out

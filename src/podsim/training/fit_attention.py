@@ -1,0 +1,120 @@
+"""Constants of fused attention from measured rows: forward, backward, or both together.
+
+Rows of serving programs (prefill) share the forward law up to three constants of their own, for the paged
+cache: a factor, extra traffic and extra latency. These are fitted beside the others and dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from podsim.hardware.parts import Gpu
+from podsim.training.kernel_constants import Evidence, FlashConstants, MemoryConstants
+from podsim.training.kernels_attention import flash_law
+from podsim.training.kernels_rows import KernelRows
+
+__all__ = ["fit_flash"]
+
+Floats = npt.NDArray[np.float64]
+
+_BOUNDS = {  # start, step, least, greatest
+    "share_64": (0.6, 0.1, 0.05, 1.0), "share_128": (0.68, 0.1, 0.05, 1.0), "fill": (80.0, 60.0, 0.0, 1000.0),
+    "tail": (0.3, 0.3, 0.0, 2.0), "backward_64": (0.9, 0.1, 0.4, 1.3), "backward_128": (0.9, 0.1, 0.4, 1.3),
+    "backward_fill": (100.0, 60.0, 0.0, 1000.0),
+}  # fmt: skip
+_SERVING = ((1.0, 0.1, 0.7, 1.4), (1.0, 0.5, 0.0, 6.0), (10.0, 5.0, 0.0, 60.0))
+"""factor; traffic, in times that of the operands; latency in us: start, step, least, greatest"""
+_PULL = 0.03
+_FLASH3_GAIN = 1.6
+"""speed of flash3 over flash2 backward: 1.5 to 1.75 (FlashAttention-3, arxiv.org/abs/2407.08608)"""
+
+
+def fit_flash(
+    rows: KernelRows, gpu: Gpu, algorithm: str, memory: MemoryConstants, fitted: Mapping[str, FlashConstants]
+) -> tuple[FlashConstants, Evidence] | None:
+    """Constants of `algorithm` on `gpu` and their evidence; None where nothing but serving was measured.
+
+    Serving rows count for flash3 from compute capability 9, for flash2 below. Without a backward row, the
+    backward share of flash3 is set from that of flash2 (in `fitted`) by the gain its authors report.
+    """
+    serving = algorithm == ("flash3" if gpu.compute_capability >= 9 else "flash2")
+    part = rows.take((rows.op == algorithm) | (serving & (rows.op == "prefill")))
+    own = part.op == algorithm
+    if not own.any():
+        return None
+    constants = _fit(part, gpu, memory)
+    note = "bars of figures" + (
+        f", and {int((~own).sum())} serving rows for the shape" if not own.all() else ""
+    )
+    two = fitted.get("flash2")
+    if not (part.direction[own] != "fwd").any() and two is not None:
+        ratio = two.share_128 * two.backward_128 * _FLASH3_GAIN / constants.share_128
+        constants = FlashConstants(
+            share_64=constants.share_64, share_128=constants.share_128, fill=constants.fill,
+            tail=constants.tail, backward_64=ratio, backward_128=ratio, backward_fill=two.backward_fill,
+        )  # fmt: skip
+        note += (
+            f"; backward not measured: {_FLASH3_GAIN} times the speed of flash2 (arxiv.org/abs/2407.08608)"
+        )
+    drawn = part.take(own)
+    predicted, _ = _predict(constants, drawn, gpu, memory)
+    errors = np.abs(predicted / drawn.seconds - 1)
+    return constants, Evidence(
+        rows=len(drawn), median_error=float(np.median(errors)), mean_error=float(errors.mean()),
+        sources=tuple(sorted(set(part.source))), note=note + "; errors of the fit itself",
+    )  # fmt: skip
+
+
+def _predict(
+    constants: FlashConstants, rows: KernelRows, gpu: Gpu, memory: MemoryConstants
+) -> tuple[Floats, Floats]:
+    """(seconds by the law, s to move the operands once), shape (R,)."""
+    bandwidth = gpu.memory_bandwidth * memory.share
+    sizes = [rows.batch, rows.heads, rows.kv_heads, rows.tokens, rows.tokens, rows.head_dim, rows.head_dim]
+    machine = (float(gpu.sms), gpu.peaks["bf16"], bandwidth)
+    seconds = np.zeros(len(rows))
+    for causal in (False, True):
+        for backward, kinds in ((False, ("fwd", "fwd+bwd")), (True, ("bwd", "fwd+bwd"))):
+            these = np.isin(rows.direction, kinds) & (rows.causal == causal)
+            part = [size[these] for size in sizes]
+            seconds[these] += flash_law(constants, machine, part, causal=causal, backward=backward)
+    moved = 4.0 * rows.batch * rows.tokens * rows.head_dim * (rows.heads + rows.kv_heads)
+    return seconds, np.asarray(moved / bandwidth)
+
+
+def _fit(rows: KernelRows, gpu: Gpu, memory: MemoryConstants) -> FlashConstants:
+    from scipy.optimize import least_squares
+
+    start, scale, low, high = (np.array(c) for c in zip(*_BOUNDS.values(), *_SERVING, strict=True))
+    first = start / scale
+    serving = rows.op == "prefill"
+    kinds = np.char.add(rows.source, rows.direction)
+    _, which, counts = np.unique(kinds, return_inverse=True, return_counts=True)
+    weights = np.sqrt(100 / counts[which])
+
+    def constants(point: Floats) -> FlashConstants:
+        return FlashConstants(**dict(zip(_BOUNDS, (point * scale).tolist(), strict=False)))
+
+    def residuals(point: Floats) -> Floats:
+        seconds, moved = _predict(constants(point), rows, gpu, memory)
+        factor, traffic, latency = point[-3:] * scale[-3:]
+        seconds = np.where(serving, seconds * factor + moved * traffic + latency * 1e-6, seconds)
+        return np.concatenate([np.log(seconds / rows.seconds) * weights, _PULL * (point - first)])
+
+    point = first
+    for difference in (1e-2, 1e-3):
+        found: Any = least_squares(
+            residuals,
+            point,
+            loss="soft_l1",
+            f_scale=0.1,
+            bounds=(low / scale, high / scale),
+            max_nfev=80,
+            diff_step=difference,
+        )
+        point = found.x
+    return constants(point)

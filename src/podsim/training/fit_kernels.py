@@ -1,0 +1,322 @@
+"""Constants of the kernel laws from measured rows: `fit_gpu`, and how well they hold: `cross_validate`.
+
+Least squares on log(predicted / measured) with a soft loss (outliers count linearly), kernels under 20 us at
+a third of the weight. Every constant is drawn to where it starts, the base GPU's value, with a small weight,
+so that a short table moves what it can tell and leaves the rest. No randomness but the folds' seed. A fit
+takes seconds.
+
+Needs scipy (pip install podsim[calibrate]). Axes: P constants, R rows; M, N, K the grid of a Correction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from podsim.errors import TableError
+from podsim.hardware.parts import Gpu
+from podsim.training.fit_attention import fit_flash
+from podsim.training.kernel_constants import (
+    Correction,
+    Evidence,
+    FlashConstants,
+    GemmConstants,
+    KernelConstants,
+    MemoryConstants,
+    base_name,
+    load_constants,
+)
+from podsim.training.kernels_gemm import correction_at, gemm_law, is_aligned, operand_bytes, result_bytes
+from podsim.training.kernels_rows import KernelRows
+
+__all__ = ["Check", "cross_validate", "fit_gpu"]
+
+Floats = npt.NDArray[np.float64]
+
+_LONG = 20e-6
+"""s: errors are told of kernels that take at least this long"""
+_SAMPLE = 2500
+"""rows that a fit looks at; a longer table is thinned evenly"""
+_HOST_TIMED = ("EleutherAI",)
+"""sources timed on the host's clock: their fit has one more constant, the host's time per kernel"""
+
+_START = GemmConstants(
+    share_256x128=0.95, share_128x128=0.8, share_128x64=0.65, share_64x64=0.55, share_32x64=0.3, ceiling=0.89,
+    fill=80.0, bandwidth_share=0.81, store=0.7, startup=1.3e6, latency=2.8e-6, sharpness=3.3, reduction=0.5,
+    split_latency=2e-6, unaligned=0.65,
+)  # fmt: skip
+_BOUNDS = {  # step, least, greatest
+    "share_256x128": (0.1, 0.3, 1.05), "share_128x128": (0.1, 0.2, 1.05), "share_128x64": (0.1, 0.2, 1.0),
+    "share_64x64": (0.1, 0.1, 1.0), "share_32x64": (0.1, 0.05, 1.0), "ceiling": (0.05, 0.4, 1.0),
+    "fill": (40.0, 1.0, 400.0), "bandwidth_share": (0.05, 0.5, 0.97), "store": (0.2, 0.2, 2.0),
+    "startup": (1e6, 1e5, 2e7), "latency": (1e-6, 0.5e-6, 12e-6), "sharpness": (1.0, 1.5, 8.0),
+    "reduction": (0.3, 0.02, 2.0), "split_latency": (1e-6, 0.3e-6, 6e-6),
+}  # fmt: skip
+"""constant -> (scale on which it is varied and drawn to its start, least, greatest)"""
+
+_SUPERBENCH = "github.com/microsoft/superbenchmark, tests/analyzer/test_results.jsonl (Azure NDv4, medians)"
+_MAMF = "github.com/stas00/ml-engineering, compute/accelerator/README.md (best of a search, mamf-finder)"
+_PUBLISHED = {
+    "a100-sxm4-80gb": (
+        ("tf32", 127.9e12, _SUPERBENCH), ("fp32", 18.35e12, _SUPERBENCH),
+        ("fp64_tensor", 18.9e12, _SUPERBENCH), ("int4", 970.8e12, _SUPERBENCH),
+    ),
+    "b200": (("bf16", 1745e12, _MAMF),),
+    "gb200": (("bf16", 1822e12, _MAMF),),
+}  # fmt: skip
+"""GPU -> (precision, greatest FLOP/s that was published, source): the ceiling where that is all there is"""
+
+_WIDTHS = (0.35, 0.35, 0.5)
+"""octaves of m, n, k over which a correction is smoothed: good for all GPUs in cross-validation"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """Predicted and measured seconds, row by row, shape (R,)."""
+
+    predicted: Floats
+    law: Floats
+    """predicted without the correction"""
+    measured: Floats
+
+    def errors(self, *, law: bool = False) -> Floats:
+        """predicted / measured - 1 of rows over 20 us."""
+        long = self.measured > _LONG
+        return np.asarray((self.law if law else self.predicted)[long] / self.measured[long] - 1)
+
+
+def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") -> KernelConstants:
+    """Constants of `gpu` from the rows measured on it, the rest from the GPU its family starts from.
+
+    Evidence (rows, errors, sources) is given for each table fitted here, and only those. Raises TableError
+    when no product was measured on this GPU.
+    """
+    base = base_name(gpu)
+    start = load_constants(base) if base else None
+    own = rows.take(rows.gpu == gpu.name.lower())
+    gemm: dict[str, GemmConstants] = dict(start.gemm) if start else {}
+    flash: dict[str, FlashConstants] = dict(start.flash) if start else {}
+    evidence: dict[str, Evidence] = {}
+    corrections: dict[str, Correction] = {}
+    measured = _products(own)
+    if not len(measured) and gpu.name.lower() not in _PUBLISHED:
+        raise TableError(
+            f"no product was measured on {gpu.name}; the table has {', '.join(sorted(set(rows.gpu)))}"
+        )
+    names, counts = np.unique(measured.precision, return_counts=True)
+    for precision in (str(name) for name in names[np.argsort(-counts)]):
+        part = measured.take(measured.precision == precision)
+        fitted, correction = _fit_precision(part, gpu, _near(gemm, precision), bool(gemm))
+        gemm[precision] = _fit_unaligned(rows, gpu, fitted)
+        if correction is not None:
+            corrections[precision] = correction
+        evidence[f"gemm.{precision}"] = _evidence_of(part, cross_validate(rows, gpu, precision=precision))
+    _add_published(gpu, gemm, evidence)
+    memory = _fit_memory(measured, gpu, start, evidence)
+    for algorithm in ("flash1", "flash2", "flash3"):
+        found = fit_flash(own, gpu, algorithm, memory, flash)
+        if found is not None:
+            flash[algorithm], evidence[f"flash.{algorithm}"] = found
+    return KernelConstants(
+        name=gpu.name.lower(), sms=gpu.sms, gemm=gemm, flash=flash, memory=memory, corrections=corrections,
+        evidence=evidence, base=base, made_by=made_by, extrapolated=not len(measured),
+    )  # fmt: skip
+
+
+def _near(gemm: dict[str, GemmConstants], precision: str) -> GemmConstants:
+    """Constants that a fit of `precision` starts from."""
+    return gemm.get(precision) or next(iter(gemm.values()), _START)
+
+
+def _add_published(gpu: Gpu, gemm: dict[str, GemmConstants], evidence: dict[str, Evidence]) -> None:
+    """Ceilings of precisions that were only measured at their best, over the constants of the nearest."""
+    for precision, greatest, source in _PUBLISHED.get(gpu.name.lower(), ()):
+        if f"gemm.{precision}" not in evidence:
+            gemm[precision] = replace(_near(gemm, precision), ceiling=greatest / gpu.peaks[precision])
+            evidence[f"gemm.{precision}"] = Evidence(
+                rows=1, median_error=0.0, mean_error=0.0, sources=(source,),
+                note="the ceiling is the published rate; the rest is of the nearest precision or GPU",
+            )  # fmt: skip
+
+
+def cross_validate(
+    rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: int = 0, precision: str = "bf16"
+) -> Check:
+    """Predictions for products on `gpu`, each fold predicted by a fit to the others."""
+    part = _products(rows.take((rows.gpu == gpu.name.lower()) & (rows.precision == precision)))
+    if len(part) < folds:
+        raise TableError(f"{len(part)} {precision} products on {gpu.name} cannot be cut in {folds} folds")
+    base = base_name(gpu)
+    start = dict(load_constants(base).gemm) if base else {}
+    first = _near(start, precision)
+    fold = np.random.default_rng(seed).integers(0, folds, len(part))
+    law, predicted = np.empty(len(part)), np.empty(len(part))
+    for index in range(folds):
+        held = fold == index
+        constants, correction = _fit_precision(part.take(~held), gpu, first, bool(start))
+        law[held] = _law(constants, gpu, part.take(held))
+        logs = (
+            0.0 if correction is None else correction_at(correction, part.m[held], part.n[held], part.k[held])
+        )
+        predicted[held] = law[held] * np.exp(logs)
+    return Check(predicted=predicted, law=law, measured=part.seconds - _host(part, gpu, first))
+
+
+def _products(rows: KernelRows) -> KernelRows:
+    """Single aligned products that state their sizes; batches are checked, not fitted."""
+    keep = (rows.op == "gemm") & np.isfinite(rows.m * rows.n * rows.k)
+    rows = rows.take(keep)
+    width = np.array([operand_bytes(p) for p in rows.precision]) if len(rows) else np.empty(0)
+    return rows.take((rows.k % (16 / width) == 0) & (rows.n % (16 / width) == 0))
+
+
+def _law(constants: GemmConstants, gpu: Gpu, rows: KernelRows) -> Floats:
+    """Seconds of rows, all of one precision, by the law."""
+    precision = str(rows.precision[0])
+    machine = (float(gpu.sms), gpu.peaks[precision], gpu.memory_bandwidth)
+    widths = (operand_bytes(precision), np.where(rows.accumulate, 8.0, result_bytes(precision)))
+    aligned = is_aligned(rows.m, rows.n, rows.k, widths[0], "nn")
+    return gemm_law(constants, machine, (rows.m, rows.n, rows.k, rows.batch), widths=widths, aligned=aligned)
+
+
+def _fit_precision(
+    rows: KernelRows, gpu: Gpu, start: GemmConstants, firm: bool
+) -> tuple[GemmConstants, Correction | None]:
+    """Constants, and the smoothed rest where the rows fill a grid. `firm`: the start was measured too."""
+    fitted, _ = _fit_gemm(rows, gpu, start, 0.1 if firm and len(rows) < 300 else 0.01)
+    return fitted, _correction(rows, np.log(rows.seconds / _law(fitted, gpu, rows)))
+
+
+def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> tuple[GemmConstants, float]:
+    """Constants and the host's s per kernel (0 where rows were not timed on the host)."""
+    from scipy.optimize import least_squares
+
+    step = max(1, -(-len(rows) // _SAMPLE))
+    rows = rows.take(np.arange(0, len(rows), step))
+    weights = np.where(rows.seconds > _LONG, 1.0, 0.3)
+    hosted = np.array([s.startswith(_HOST_TIMED) for s in rows.source])
+    scale, low, high = (np.array([b[i] for b in _BOUNDS.values()]) for i in range(3))
+    first = np.clip([getattr(start, n) for n in _BOUNDS], low, high) / scale
+    first = np.append(first, 1.0 if hosted.any() else 0.0)  # the host's time, in units of 20 us
+
+    def constants(point: Floats) -> GemmConstants:
+        return replace(start, **dict(zip(_BOUNDS, (point[:-1] * scale).tolist(), strict=True)))
+
+    def residuals(point: Floats) -> Floats:
+        predicted = _law(constants(point), gpu, rows) + hosted * point[-1] * 20e-6
+        return np.concatenate([np.log(predicted / rows.seconds) * weights, pull * (point - first)])
+
+    point = first
+    bounds = (np.append(low / scale, 0.0), np.append(high / scale, 3.0))
+    for difference in (3e-2, 1e-2, 3e-3):  # the law has kinks: coarse slopes first
+        found: Any = least_squares(residuals, point, loss="soft_l1", f_scale=0.05, bounds=bounds, max_nfev=40,
+                                   diff_step=difference)  # fmt: skip
+        point = found.x
+    return constants(point), float(point[-1] * 20e-6)
+
+
+def _host(rows: KernelRows, gpu: Gpu, start: GemmConstants) -> Floats | float:
+    """s of the host in each row's time: only where a source was timed on the host."""
+    hosted = np.array([s.startswith(_HOST_TIMED) for s in rows.source])
+    return hosted * _fit_gemm(rows, gpu, start, 0.01)[1] if hosted.any() else 0.0
+
+
+def _correction(rows: KernelRows, logs: Floats) -> Correction | None:
+    """Mean of what is left over around each grid point, weighted by a Gaussian in log2 of the sizes.
+
+    None unless 300 rows fill half of the grid of their own sizes. One row weighs little against its
+    neighbours, and far from all rows the correction goes to zero.
+    """
+    axes = [np.unique(s) for s in (rows.m, rows.n, rows.k)]
+    shape = tuple(len(a) for a in axes)
+    if len(rows) < 300 or len(rows) < 0.5 * np.prod(shape) or min(shape) < 2:
+        return None
+    index = tuple(np.searchsorted(a, s) for a, s in zip(axes, (rows.m, rows.n, rows.k), strict=True))
+    sums_MNK, counts_MNK = np.zeros(shape), np.zeros(shape)
+    np.add.at(sums_MNK, index, np.clip(logs, -0.4, 0.4))
+    np.add.at(counts_MNK, index, 1.0)
+    measured_MNK = counts_MNK > 0
+    for axis, (sizes, octaves) in enumerate(zip(axes, _WIDTHS, strict=True)):
+        gaps = np.log2(sizes)[:, None] - np.log2(sizes)[None, :]
+        weights = np.exp(-0.5 * (gaps / octaves) ** 2)
+        sums_MNK = np.moveaxis(np.tensordot(weights, sums_MNK, (1, axis)), 0, axis)
+        counts_MNK = np.moveaxis(np.tensordot(weights, counts_MNK, (1, axis)), 0, axis)
+    log_m, log_n, log_k = (np.log2(a) for a in axes)
+    return Correction(log_m=log_m, log_n=log_n, log_k=log_k, logs_MNK=sums_MNK / (counts_MNK + 0.05),
+                      measured_MNK=measured_MNK)  # fmt: skip
+
+
+def _fit_unaligned(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> GemmConstants:
+    """The factor of unaligned sizes, from any GPU of the same chip: such rows against aligned ones.
+
+    The source's own speed and host time are fitted beside it and dropped.
+    """
+    from scipy.optimize import least_squares
+
+    chip = gpu.name.lower().split("-")[0]
+    part = rows.take(
+        np.char.startswith(rows.gpu, chip + "-") & (rows.op == "gemm") & (rows.precision == "fp16")
+    )
+    part = part.take(np.isfinite(part.m) & (part.seconds > 10 * _LONG))
+    bad = ~is_aligned(part.m, part.n, part.k, 2.0, "nn") if len(part) else np.zeros(0, bool)
+    if bad.sum() < 20 or "fp16" not in gpu.peaks:
+        return constants
+
+    def residuals(point: Floats) -> Floats:
+        law = _law(replace(constants, unaligned=float(point[0])), gpu, part)
+        return np.log((law * point[1] + point[2] * 20e-6) / part.seconds)
+
+    found: Any = least_squares(residuals, [0.65, 1.0, 1.0], loss="soft_l1", f_scale=0.05,
+                               bounds=([0.1, 0.5, 0.0], [1.0, 2.0, 3.0]), diff_step=1e-2)  # fmt: skip
+    return replace(constants, unaligned=float(found.x[0]))
+
+
+def _fit_memory(
+    rows: KernelRows, gpu: Gpu, start: KernelConstants | None, evidence: dict[str, Evidence]
+) -> MemoryConstants:
+    """Constants of streaming reads, from products with up to four tokens; without them, those of the base.
+
+    The reader of a product is not always the best: being slower than a row costs three times being faster.
+    """
+    from scipy.optimize import least_squares
+
+    thin = rows.take((rows.m <= 4) & (rows.n >= 1024) & (rows.k >= 1024))
+    if len(thin) < 50:
+        if start is None:
+            raise TableError(
+                f"no streaming read was measured on {gpu.name}: products with m up to 4, n and k from 1024"
+            )
+        return start.memory
+    width = np.array([operand_bytes(p) for p in thin.precision])
+    moved = width * (thin.k * (thin.m + thin.n) + thin.m * thin.n)
+
+    def errors(point: Floats) -> Floats:
+        predicted = point[0] * 1e-6 + (moved + point[1] * 1e6) / (gpu.memory_bandwidth * point[2])
+        return np.asarray(np.log(predicted / thin.seconds))
+
+    def residuals(point: Floats) -> Floats:
+        found = errors(point)
+        return np.where(found > 0, 3.0, 1.0) * found
+
+    found: Any = least_squares(residuals, [2.0, 1.0, 0.85], loss="soft_l1", f_scale=0.05,
+                               bounds=([0.3, 0.0, 0.3], [8.0, 20.0, 0.98]))  # fmt: skip
+    long = np.abs(np.expm1(errors(found.x)))[thin.seconds > _LONG]
+    evidence["memory"] = Evidence(
+        rows=len(thin), median_error=float(np.median(long)), mean_error=float(long.mean()),
+        sources=tuple(sorted(set(thin.source))),
+        note="products with 1 to 4 tokens, the faster ones weighted more; errors of those over 20 us",
+    )  # fmt: skip
+    return MemoryConstants(latency=found.x[0] * 1e-6, startup=found.x[1] * 1e6, share=float(found.x[2]))
+
+
+def _evidence_of(rows: KernelRows, check: Check) -> Evidence:
+    errors, law = np.abs(check.errors()), np.abs(check.errors(law=True))
+    return Evidence(
+        rows=len(rows), median_error=float(np.median(errors)), mean_error=float(errors.mean()),
+        sources=tuple(sorted(set(rows.source))),
+        note=f"five-fold cross-validation, {len(errors)} kernels over 20 us; law without correction: "
+        f"median {np.median(law):.4f}, mean {law.mean():.4f}",
+    )  # fmt: skip

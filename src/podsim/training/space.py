@@ -1,0 +1,169 @@
+"""The space of a search: every legal combination of a plan's fields, built field by field, cut as early as possible.
+
+What changes the numbers trained (precision, batch, sequence) is the user's choice and stays fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from podsim.training.plan import Array, Plan, Recompute, Schedule
+from podsim.training.rules import RULES, Facts, facts
+from podsim.training.software import Software
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.workload.graph import Model
+
+__all__ = ["Space", "space"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """Values that each field may take; an empty tuple means every legal one."""
+
+    tp: Sequence[int] = ()
+    pp: Sequence[int] = ()
+    virtual_stages: Sequence[int] = ()
+    cp: Sequence[int] = ()
+    ep: Sequence[int] = ()
+    micro_batch: Sequence[int] = ()
+    sequence_parallel: Sequence[bool] = ()
+    zero: Sequence[int] = ()
+    shard: Sequence[int] = ()
+    """0 is the whole data-parallel group; without a wish also one node (hybrid sharding)"""
+    recompute: Sequence[int] = ()
+    recompute_layers: Sequence[int] = ()
+    schedule: Sequence[int] = ()
+    flash: Sequence[bool] = ()
+    overlap_grad: Sequence[bool] = ()
+    overlap_param: Sequence[bool] = ()
+    overlap_tp: Sequence[bool] = ()
+
+
+def _divisors(number: int) -> Array:
+    values = np.arange(1, number + 1, dtype=np.int32)
+    return values[number % values == 0]
+
+
+def _choices(given: Sequence[Any], default: Sequence[Any] | Array) -> Array:
+    values = np.asarray(given if len(given) else default)
+    return values if values.dtype == bool else values.astype(np.int32)
+
+
+@dataclass
+class _Growth:
+    """Combinations so far, one column a field, and what each rule has cut."""
+
+    fixed: Plan
+    facts: Facts
+    columns: dict[str, Array]
+    cut: dict[str, int]
+
+    @property
+    def size(self) -> int:
+        return int(next(iter(self.columns.values())).size)
+
+    def add(self, name: str, values: Array, rules: Sequence[str] = ()) -> None:
+        """Every combination with the values of one more field, less what breaks the named rules."""
+        count = self.size
+        if values.size == 1:
+            self.columns[name] = np.full(count, values[0])
+        else:
+            self.columns = {key: np.repeat(value, values.size) for key, value in self.columns.items()}
+            self.columns[name] = np.tile(values, count)
+        self.drop(rules)
+
+    def drop(self, rules: Sequence[str]) -> None:
+        """Keep what obeys the named rules."""
+        plan = replace(self.fixed, **self.columns)
+        for name, violated, _ in RULES:
+            if name in rules:
+                wrong = np.broadcast_to(np.asarray(violated(plan, self.facts), dtype=bool), (self.size,))
+                self.keep(name, ~wrong)
+                plan = replace(self.fixed, **self.columns)
+
+    def keep(self, reason: str, wanted: Array) -> None:
+        """Keep where `wanted`; count the rest under a reason."""
+        lost = int(wanted.size - np.count_nonzero(wanted))
+        if lost:
+            self.cut[reason] = self.cut.get(reason, 0) + lost
+            self.columns = {key: value[wanted] for key, value in self.columns.items()}
+
+
+def space(
+    model: Model, cluster: Cluster, fixed: Plan, gpus: int, wanted: Space, software: Software
+) -> tuple[Plan, dict[str, int]]:
+    """(every legal plan on exactly `gpus` GPUs, what each rule cut), without costing any.
+
+    `fixed` gives the global batch, the sequence, the precisions and the software.  The overlaps of gradients and
+    parameters are left out: search() tries them on each plan.
+    """
+    known = facts(model, cluster, fixed.length(model))
+    divisors = _divisors(gpus)
+    grow = _Growth(fixed, known, {"tp": _choices(wanted.tp, divisors)}, {})
+    grow.drop(["heads", "kv heads", "mlp width"])
+    grow.add("pp", _choices(wanted.pp, divisors), ["layers"])
+    grow.keep("gpus", gpus % (grow.columns["tp"] * grow.columns["pp"]) == 0)
+    grow.add("cp", _choices(wanted.cp, divisors[divisors <= 64]), ["context"])
+    ranks = grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"]
+    grow.keep("gpus", gpus % ranks == 0)
+    grow.columns["dp"] = gpus // (grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"])
+    experts = _divisors(known.experts) if known.experts else np.ones(1, np.int32)
+    grow.add("ep", _choices(wanted.ep, experts), ["expert groups"])
+    per_replica = _divisors(int(fixed.global_batch))
+    grow.add("micro_batch", _choices(wanted.micro_batch, per_replica[per_replica <= 32]), ["batch"])
+    _add_pipeline(grow, wanted, known)
+    flags = ["sequence parallel", "sequence split"]
+    grow.add("sequence_parallel", _choices(wanted.sequence_parallel, [False, True]), flags)
+    overlap = [False, True] if "overlap_tp" in software.can_overlap else [False]
+    grow.add("overlap_tp", _choices(wanted.overlap_tp, overlap))
+    useless = (grow.columns["tp"] == 1) & (grow.columns["overlap_tp"] != _choices(wanted.overlap_tp, overlap)[0])
+    grow.keep("overlap_tp without a TP group", ~useless)
+    grow.add("flash", _choices(wanted.flash, [True, False]), ["flash"])
+    _add_sharding(grow, wanted, cluster)
+    _add_recompute(grow, wanted, known)
+    return replace(fixed, **grow.columns), grow.cut
+
+
+def _add_pipeline(grow: _Growth, wanted: Space, known: Facts) -> None:
+    chunk = _divisors(known.layers)
+    grow.add("virtual_stages", _choices(wanted.virtual_stages, chunk[chunk <= 16]))
+    grow.add("schedule", _choices(wanted.schedule, list(Schedule)))
+    grow.drop(["virtual stages", "interleaved pipeline", "layers", "interleaved layers", "interleaved batches"])
+    alone = (grow.columns["pp"] == 1) & (len(wanted.schedule) != 1)
+    grow.keep("one stage has one schedule", ~alone | (grow.columns["schedule"] == Schedule.ONE_F_ONE_B))
+
+
+def _add_sharding(grow: _Growth, wanted: Space, cluster: Cluster) -> None:
+    grow.add("zero", _choices(wanted.zero, [0, 1, 2, 3]), ["zero", "zero 2 pipeline"])
+    ranks = grow.columns["dp"] * grow.columns["cp"]
+    grow.keep("zero needs two ranks to divide over", (ranks > 1) | (grow.columns["zero"] == 0))
+    node = cluster.gpus_per_node
+    grow.add("shard", _choices(wanted.shard, [0, node] if cluster.gpus > node else [0]))
+    shard, ranks = grow.columns["shard"], grow.columns["dp"] * grow.columns["cp"]
+    hybrid = shard > 0
+    useful = (grow.columns["zero"] == 3) & (ranks > shard) & (grow.columns["tp"] == 1)
+    grow.keep("hybrid sharding is for ZeRO 3 over several nodes", ~hybrid | useful | bool(wanted.shard))
+    grow.drop(["shard"])
+
+
+def _add_recompute(grow: _Growth, wanted: Space, known: Facts) -> None:
+    modes = [(mode, 0) for mode in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)]
+    modes += [(Recompute.FULL, count) for count in (wanted.recompute_layers or (1, 2, 4, 8)) if count]
+    if wanted.recompute:
+        modes = [pair for pair in modes if pair[0] in wanted.recompute]
+    pairs = np.array(modes, dtype=np.int32)
+    stage = -(-known.layers // grow.columns["pp"])
+    most = int(stage.max())
+    pairs = pairs[pairs[:, 1] < max(most, 1)]
+    grow.add("recompute", np.arange(len(pairs), dtype=np.int32))
+    which = grow.columns["recompute"]
+    grow.columns["recompute_layers"] = pairs[which, 1]
+    grow.columns["recompute"] = pairs[which, 0]
+    stage = -(-known.layers // grow.columns["pp"])
+    grow.keep("recomputing every layer is full recomputation", grow.columns["recompute_layers"] < stage)

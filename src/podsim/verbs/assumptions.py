@@ -1,0 +1,95 @@
+"""What a prediction takes for granted, said aloud; and what makes it implausible."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from podsim.units import format_quantity
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.prediction import Prediction
+    from podsim.training.plan import Plan
+    from podsim.workload.graph import Model
+
+__all__ = ["assumptions", "best_measured", "warnings"]
+
+
+def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bool) -> tuple[str, ...]:
+    """Sentences, the ones that matter most first."""
+    from podsim.training.software import load_software
+
+    software = load_software(plan.software)
+    length = plan.length(model)
+    said = [
+        f"software: {software.title}; source: {software.source}",
+        f"a step trains {plan.global_batch} sequences of {length} tokens"
+        + (" (default: about four million tokens; --batch changes it)" if default_batch else ""),
+        f"Adam with {plan.optimizer_precision} moments; weights and activations in {plan.precision}, "
+        f"gradients kept at {software.gradient_memory:g} B and reduced at {software.gradient_bytes:g} B per parameter",
+        f"memory floor of {format_quantity(software.memory_floor, 'B')} for context, libraries and communicators",
+        "GPUs of a job fill whole nodes, tensor-parallel groups first; no other job shares the fabric; "
+        "data loading keeps up; nothing fails",
+    ]
+    if any(block.experts for block in model.layers):
+        said.append(f"the busiest expert rank gets {software.expert_imbalance:g} times the mean number of tokens")
+    if cluster.gpu.kernels == "":
+        said.append(f"no kernel of {cluster.gpu.name} was measured: its speed is scaled from the nearest GPU with data")
+    return tuple(said)
+
+
+@lru_cache(maxsize=1)
+def _measured() -> dict[tuple[str, str], tuple[float, str]]:
+    """Highest measured model FLOPs utilisation by (GPU family, precision), attention counted, with the row's id."""
+    from podsim.verbs.express import NotExpressible, express
+    from podsim.verbs.tables import training_rows
+
+    best: dict[tuple[str, str], tuple[float, str]] = {}
+    for row in training_rows():
+        if not row.get("step_time_s"):
+            continue
+        try:
+            found = express(row)
+        except NotExpressible:
+            continue
+        if found.layer_only:
+            continue
+        utilisation = _utilisation(found.model, found.cluster, found.plan, float(row["step_time_s"]))
+        key = (found.cluster.gpu.architecture, found.plan.precision)
+        if utilisation > best.get(key, (0.0, ""))[0]:
+            best[key] = (utilisation, row["id"])
+    return best
+
+
+def _utilisation(model: Model, cluster: Cluster, plan: Plan, seconds: float) -> float:
+    from podsim.hardware.precision import PRECISIONS
+    from podsim.training.predict import flops_per_token
+
+    work = flops_per_token(model, plan)["model"] * float(plan.global_batch) * plan.length(model)
+    return work / seconds / (cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * float(plan.gpus))
+
+
+def best_measured(architecture: str, precision: str) -> tuple[float, str] | None:
+    """(utilisation, row id) of the best measured run of a class; fp16 and bf16 count as one. None without rows."""
+    names = ("bf16", "fp16") if precision in ("bf16", "fp16") else (precision,)
+    found = [_measured()[(architecture, name)] for name in names if (architecture, name) in _measured()]
+    return max(found) if found else None
+
+
+def warnings(prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str, ...]:
+    """What a reader should doubt."""
+    said = []
+    best = best_measured(cluster.gpu.architecture, plan.precision)
+    if best is None:
+        said.append(
+            f"no measured run on {cluster.gpu.architecture} in {plan.precision} is at hand: the prediction is not validated"
+        )
+    elif prediction.mfu > best[0]:
+        said.append(
+            f"implausible: its model FLOPs utilisation of {prediction.mfu:.1%} beats every measured run on "
+            f"{cluster.gpu.architecture} in {plan.precision} (best {best[0]:.1%}, row {best[1]})"
+        )
+    if prediction.fits and prediction.memory > 0.95 * prediction.memory_limit:
+        said.append("within 5 % of the GPU's memory: fragmentation may make it fail")
+    return tuple(said)

@@ -1,0 +1,56 @@
+"""What every verb reads from its arguments: a model, a cluster, overrides, a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from podsim.errors import ClusterError, PodsimError
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.workload.graph import Model
+
+__all__ = ["DEFAULT_TOKENS", "batch_of", "read_inputs", "split_overrides"]
+
+DEFAULT_TOKENS = 4 * 2**20
+"""tokens of a step when no batch is given, as large language models of 2020-2024 were trained with"""
+
+
+def split_overrides(pairs: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:
+    """(overrides of the model, overrides of the cluster); the model's start with "model."."""
+    model, cluster = {}, {}
+    for key, value in (pairs or {}).items():
+        if key.startswith("model."):
+            model[key.removeprefix("model.")] = value
+        else:
+            cluster[key] = value
+    return model, cluster
+
+
+def read_inputs(
+    model: str, on: str, gpus: int | None, sequence: int | None, overrides: Mapping[str, str] | None
+) -> tuple[Model, Cluster, int]:
+    """The model, the part of the cluster that the job gets, and its GPUs."""
+    from podsim.hardware.cluster import load_cluster
+    from podsim.workload.catalog import load_model
+
+    for_model, for_cluster = split_overrides(overrides)
+    if sequence is not None:
+        for_model["sequence"] = str(sequence)
+    network = load_model(model, for_model)
+    cluster = load_cluster(on, for_cluster)
+    count = cluster.gpus if gpus is None else gpus
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ClusterError(f"gpus={count!r}: a job has 1 to {cluster.gpus} GPUs on {cluster.name}")
+    return network, cluster.subset(count), count
+
+
+def batch_of(batch: int | None, sequence: int) -> tuple[int, bool]:
+    """(sequences of a step, whether that is the default of about four million tokens)."""
+    if batch is None:
+        sequences = max(1, DEFAULT_TOKENS // sequence)
+        return 1 << (sequences.bit_length() - 1), True
+    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= 10**9:
+        raise PodsimError(f"batch={batch!r}: a step has 1 to 1,000,000,000 sequences")
+    return batch, False

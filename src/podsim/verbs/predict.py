@@ -1,0 +1,103 @@
+"""`podsim predict`: the step time and memory of one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from podsim.errors import PlanError
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.prediction import Prediction
+    from podsim.training.plan import Plan
+    from podsim.workload.graph import Model
+
+__all__ = ["describe", "predict"]
+
+
+def predict(
+    model: str,
+    *,
+    on: str,
+    gpus: int | None = None,
+    batch: int | None = None,
+    tp: int = 1,
+    pp: int = 1,
+    dp: int | None = None,
+    cp: int = 1,
+    ep: int = 1,
+    virtual_stages: int = 1,
+    micro_batch: int = 1,
+    schedule: str | None = None,
+    sequence_parallel: bool = False,
+    zero: int = 0,
+    shard: int = 0,
+    recompute: str = "none",
+    recompute_layers: int = 0,
+    flash: bool | None = None,
+    overlap_grad: bool | None = None,
+    overlap_param: bool | None = None,
+    overlap_tp: bool = False,
+    precision: str = "bf16",
+    optimizer_precision: str = "fp32",
+    software: str = "megatron-core",
+    sequence: int | None = None,
+    overrides: Mapping[str, str] | None = None,
+    detail: str = "",
+) -> Prediction:
+    """Predict one plan of a model on a cluster.
+
+    `model` is a catalog name, a config.json or its folder; `on` a cluster (`dgx-a100-80gb:64`, `selene`,
+    `superpod-a100:2su`, a TOML file).  `gpus` is the part of it that the job gets (default: what the degrees need
+    when dp is given, else all).  `batch` counts sequences of a step (default: about four million tokens).
+    `detail="ops"` adds every op with its share of the speed of light.  Raises PodsimError for anything unusable.
+    """
+    from podsim.training.plan import Plan
+    from podsim.training.software import load_software
+    from podsim.verbs.inputs import batch_of, read_inputs
+
+    if dp is not None and gpus is None:
+        gpus = tp * pp * dp * cp
+    network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
+    sequences, default = batch_of(batch, network.sequence)
+    era = load_software(software)
+    degrees = tp * pp * cp
+    if dp is None:
+        if degrees < 1 or count % degrees:
+            raise PlanError([f"tp x pp x cp = {tp} x {pp} x {cp} does not divide {count} GPUs; give dp, or other degrees"])
+        dp = count // degrees
+    plan = Plan(
+        tp=tp, pp=pp, virtual_stages=virtual_stages, dp=dp, cp=cp, ep=ep, micro_batch=micro_batch,
+        global_batch=sequences, sequence_parallel=sequence_parallel, zero=zero, shard=shard, recompute=recompute,  # type: ignore[arg-type]
+        recompute_layers=recompute_layers, schedule=schedule or ("interleaved" if virtual_stages > 1 else "1f1b"),  # type: ignore[arg-type]
+        flash=cluster.gpu.compute_capability >= 7.5 if flash is None else flash,
+        overlap_grad="overlap_grad" in era.can_overlap if overlap_grad is None else overlap_grad,
+        overlap_param="overlap_param" in era.can_overlap if overlap_param is None else overlap_param,
+        overlap_tp=overlap_tp, precision=precision, optimizer_precision=optimizer_precision, software=software,
+        sequence=network.sequence,
+    )  # fmt: skip
+    plan.check(network, cluster)
+    return describe(network, cluster, plan, detail=detail, default_batch=default)
+
+
+def describe(
+    model: Model, cluster: Cluster, plan: Plan, *, detail: str = "", default_batch: bool = False
+) -> Prediction:
+    """The prediction of a legal plan with everything that makes it believable: gains, assumptions, warnings, ops."""
+    from podsim.errors import PodsimError
+    from podsim.training.predict import gains, predict_plan
+    from podsim.verbs.assumptions import assumptions, warnings
+    from podsim.verbs.ops import op_reports
+
+    if detail not in ("", "ops"):
+        raise PodsimError(f"detail={detail!r} may be ops")
+    prediction = predict_plan(model, cluster, plan)
+    return replace(
+        prediction,
+        gains=gains(model, cluster, plan),
+        assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
+        warnings=warnings(prediction, cluster, plan),
+        ops=op_reports(model, cluster, plan) if detail == "ops" else (),
+    )

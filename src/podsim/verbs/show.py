@@ -1,0 +1,139 @@
+"""`podsim show`, `podsim models`, `podsim clusters`: what there is, with every figure's source or derivation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from podsim.errors import CatalogError, ModelError, unknown_name
+from podsim.units import format_quantity
+
+if TYPE_CHECKING:
+    from podsim.hardware.sheet import Section, Sheet
+    from podsim.workload.graph import Model
+
+__all__ = ["clusters", "models", "show"]
+
+
+def show(name: str, *, overrides: Mapping[str, str] | None = None) -> Sheet:
+    """The sheet of anything in the catalogs: a GPU, a part, a system, a cluster, a model, a framework era.
+
+    `name` may also be "software" (all eras), a config.json or a cluster file.  Raises CatalogError for an unknown
+    name, with the closest ones.
+    """
+    from podsim.hardware.sheet import sheet, sheet_names
+    from podsim.training.software import software_names
+    from podsim.verbs.inputs import split_overrides
+    from podsim.workload.catalog import load_model, model_names
+
+    if name == "software":
+        return _all_software()
+    if name in software_names():
+        return _software(name)
+    for_model, for_hardware = split_overrides(overrides)
+    if name in model_names() or name.endswith(".json") or "/" in name and not name.endswith(".toml"):
+        return _model_sheet(load_model(name, for_model))
+    try:
+        return sheet(name, for_hardware)
+    except CatalogError:
+        if any(c in name for c in ":/.") or name in sheet_names():
+            raise
+    try:
+        return _model_sheet(load_model(name, for_model))
+    except ModelError as error:
+        known = [*sheet_names(), *model_names(), *software_names()]
+        raise CatalogError(unknown_name("name", name, known)) from error
+
+
+def models() -> list[dict[str, object]]:
+    """Every model of the catalog: name, family, layers, hidden, parameters, sequence, source."""
+    from podsim.workload.catalog import load_model, model_names
+
+    rows: list[dict[str, object]] = []
+    for name in model_names():
+        model = load_model(name)
+        rows.append({
+            "name": name, "family": model.family, "layers": model.layer_count, "hidden": model.hidden,
+            "parameters": model.parameters, "active_parameters": model.active_parameters,
+            "sequence": model.sequence, "source": model.source,
+        })  # fmt: skip
+    return rows
+
+
+def clusters() -> list[dict[str, object]]:
+    """Every system and cluster of the catalog: name, GPU, GPUs, memory, network, source."""
+    from podsim.hardware.cluster import cluster_names, load_cluster
+
+    rows: list[dict[str, object]] = []
+    for name in cluster_names():
+        cluster = load_cluster(name)
+        rows.append({
+            "name": name, "gpu": cluster.gpu.name, "nodes": cluster.nodes, "gpus": cluster.gpus,
+            "memory": cluster.gpu.memory * cluster.gpus, "nvlink": cluster.nvlink.bandwidth,
+            "network": cluster.node_bandwidth, "fabric": cluster.fabric, "source": cluster.source,
+        })  # fmt: skip
+    return rows
+
+
+def _model_sheet(model: Model) -> Sheet:
+    from podsim.hardware.sheet import Row, Section, Sheet
+
+    flops = model.forward_flops()
+    forward = sum(flops.values())
+    size = [
+        Row("parameters", float(model.parameters), "", f"{model.parameters:,}", "sum over the ops' weights", model.source),
+        Row("active parameters", float(model.active_parameters), "", f"{model.active_parameters:,}",
+            "experts counted top-k of all", ""),
+        Row("layers", float(model.layer_count), "", str(model.layer_count), "", model.source),
+        Row("hidden", float(model.hidden), "", str(model.hidden), "", model.source),
+        Row("vocabulary", float(model.vocab), "", str(model.vocab), "", model.source),
+        Row("sequence", float(model.sequence), "", f"{model.sequence} tokens", "", model.source),
+    ]  # fmt: skip
+    work = [
+        Row(f"forward, {name}", value, "FLOP", format_quantity(value, "FLOP"), "per token, 2 per multiply-add", "")
+        for name, value in flops.items()
+    ]
+    work.append(Row("training", 3 * forward, "FLOP", format_quantity(3 * forward, "FLOP"),
+                    "per token: forward once, backward twice", ""))  # fmt: skip
+    sections = [Section("Size", tuple(size)), Section("Work", tuple(work)), *(_block(model))]
+    return Sheet(model.name, "model", f"{model.name} ({model.family})", tuple(sections))
+
+
+def _block(model: Model) -> list[Section]:
+    from podsim.hardware.sheet import Row, Section
+
+    sections = []
+    for block in model.blocks:
+        rows = []
+        for op in block.ops:
+            shape = f"{op.k} -> {op.n}" if op.n else f"{op.heads} heads of {op.head_dim}" if op.heads else op.kind
+            count = op.weight + op.bias
+            rows.append(Row(op.name, float(count), "", f"{count:,}", f"{shape}, split {op.split}", ""))
+        sections.append(Section(f"{block.count} x {block.name} (parameters of each op)", tuple(rows)))
+    return sections
+
+
+def _all_software() -> Sheet:
+    from podsim.hardware.sheet import Row, Section, Sheet
+    from podsim.training.software import load_software, software_names
+
+    rows = tuple(Row(name, 0.0, "", load_software(name).title, "", load_software(name).source) for name in software_names())
+    return Sheet("software", "software", "Frameworks and their eras", (Section("Software", rows),))
+
+
+def _software(name: str) -> Sheet:
+    from dataclasses import fields
+
+    from podsim.hardware.sheet import Row, Section, Sheet
+    from podsim.training.software import load_software
+
+    era = load_software(name)
+    rows = []
+    for field in fields(era):
+        value = getattr(era, field.name)
+        if field.name in ("name", "title", "source", "evidence"):
+            continue
+        number = float(value) if isinstance(value, (int, float)) else 0.0
+        rows.append(Row(field.name, number, "", str(value), "", era.source))
+    how = Row("evidence", 0.0, "", era.evidence or "none", "", era.source)
+    return Sheet(name, "software", era.title, (Section("Constants", (*rows, how)),))

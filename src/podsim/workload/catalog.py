@@ -1,0 +1,196 @@
+"""Models by name, and what the user changes of them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from podsim.errors import CatalogError, ModelError, unknown_name
+from podsim.workload.graph import Model
+from podsim.workload.huggingface import read_specification
+from podsim.workload.specification import Transformer, shown
+from podsim.workload.transformer import build
+
+__all__ = [
+    "Entry",
+    "entries",
+    "load_model",
+    "load_specification",
+    "model_names",
+    "overridden",
+    "read_catalog",
+]
+
+Value = str | int | bool | tuple[int, ...]
+
+_TYPES = {field.name: str(field.type) for field in fields(Transformer)}
+_OWN_KEYS = ("published", "aliases")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A model of the catalog."""
+
+    specification: Transformer
+    published: int | str
+    """parameters as published: a number is exact, text is rounded to its last digit"""
+    aliases: tuple[str, ...] = ()
+
+
+def load_model(name_or_path: str | Path, overrides: Mapping[str, Value] | None = None) -> Model:
+    """A Model by its name in the catalog, or from a config.json (a file, or the folder that holds it).
+
+    A name of the catalog comes first; a path is what exists, holds a slash or ends in .json. `overrides`
+    changes fields of the Transformer, as text or as values: {"sequence": "8192", "model.layers": 12}. Raises
+    ModelError for an unknown name (with the closest ones), a broken config, or overrides that do not fit.
+    """
+    return build(load_specification(name_or_path, overrides))
+
+
+def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] | None = None) -> Transformer:
+    """The specification of a model; see `load_model`."""
+    if not isinstance(name_or_path, (str, Path)):
+        raise ModelError(f"cannot load a model from {shown(name_or_path)}: give a name or a path")
+    text = str(name_or_path)
+    known = _by_any_name()
+    entry = known.get(text.lower())
+    if entry is not None and isinstance(name_or_path, str):
+        spec = entry.specification
+    elif _is_path(text) or isinstance(name_or_path, Path):
+        spec = read_specification(name_or_path)
+    else:
+        where = "; a path to a config.json, or to the folder that holds it, works too"
+        raise ModelError(unknown_name("model", text, known) + where)
+    return overridden(spec, overrides or {})
+
+
+def _is_path(text: str) -> bool:
+    if "/" in text or text.lower().endswith(".json"):
+        return True
+    try:
+        return bool(text) and Path(text).exists()
+    except (OSError, ValueError):  # too long, or with a null byte
+        return False
+
+
+def model_names() -> tuple[str, ...]:
+    """Names of the catalog, without aliases, in its order."""
+    return tuple(entries())
+
+
+def overridden(spec: Transformer, changes: Mapping[str, Value]) -> Transformer:
+    """The specification with some fields changed; raises ModelError with all that cannot be."""
+    problems: list[str] = []
+    values: dict[str, Value] = {}
+    for key, value in changes.items():
+        name = str(key).removeprefix("model.")
+        if name not in _TYPES or name in ("family", "source"):
+            problems.append(unknown_name("field", name, (n for n in _TYPES if n not in ("family", "source"))))
+            continue
+        try:
+            values[name] = _value(name, value)
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        raise ModelError(f"model {shown(spec.name)}: cannot override: " + "; ".join(problems))
+    changed: dict[str, Any] = dict(values)
+    return replace(spec, **changed) if changed else spec
+
+
+def _value(name: str, value: Value) -> Value:
+    """A value of the field's type; text is read, the rest is left to the rules of the specification."""
+    kind = _TYPES[name]
+    if kind.startswith("tuple") and isinstance(value, (str, list, int)) and not isinstance(value, bool):
+        items = [x for x in value.split(",") if x.strip()] if isinstance(value, str) else value
+        return tuple(_whole(name, x) for x in (items if isinstance(items, list) else [items]))
+    if not isinstance(value, str):
+        return value
+    if kind == "bool":
+        return _flag(name, value)
+    return _whole(name, value) if kind == "int" else value
+
+
+def _flag(name: str, text: str) -> bool:
+    known = {
+        "true": True,
+        "yes": True,
+        "1": True,
+        "on": True,
+        "false": False,
+        "no": False,
+        "0": False,
+        "off": False,
+    }
+    if text.strip().lower() not in known:
+        raise ValueError(f"{name}={shown(text)} must be true or false")
+    return known[text.strip().lower()]
+
+
+def _whole(name: str, value: object) -> int:
+    if type(value) is int:
+        return value
+    text = value.strip().replace("_", "").removeprefix("+") if isinstance(value, str) else ""
+    if not (text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) < 20):
+        raise ValueError(f"{name}={shown(value)} must be a whole number")
+    return int(text)
+
+
+@cache
+def entries() -> dict[str, Entry]:
+    """The models of the catalog by name."""
+    return read_catalog((files("podsim.workload") / "catalog" / "models.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _by_any_name() -> dict[str, Entry]:
+    known = entries()
+    return known | {alias: entry for entry in known.values() for alias in entry.aliases}
+
+
+def read_catalog(text: str) -> dict[str, Entry]:
+    """Entries of a catalog in TOML: tables `defaults.FAMILY` and `models.NAME`.
+
+    Raises CatalogError with every entry that lacks its family, source or published size, or has unknown keys,
+    and with names given twice.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CatalogError(f"catalog of models: {error}") from error
+    defaults, models = tables.get("defaults", {}), tables.get("models", {})
+    problems = [f"unknown table {name!r}" for name in tables if name not in ("defaults", "models")]
+    made: dict[str, Entry] = {}
+    names: set[str] = set()
+    for name, table in models.items():
+        given = {**defaults.get(table.get("family"), {}), **table}
+        found = _flaws(name, given)
+        if not found:
+            made[name] = _entry(name, given)
+            found = [f"{n} is named twice" for n in (name, *made[name].aliases) if n in names]
+            names.update((name, *made[name].aliases))
+        problems += found
+    if problems:
+        raise CatalogError("catalog of models: " + "; ".join(problems))
+    return made
+
+
+def _flaws(name: str, table: Mapping[str, Any]) -> list[str]:
+    needed = ("family", "source", "published", "layers", "hidden", "heads", "vocab", "sequence")
+    missing = [f"{name} lacks {key}" for key in needed if not table.get(key)]
+    unknown = [f"{name}: unknown key {key!r}" for key in table if key not in _TYPES and key not in _OWN_KEYS]
+    return missing + unknown
+
+
+def _entry(name: str, table: Mapping[str, Any]) -> Entry:
+    own = {key: value for key, value in table.items() if key not in _OWN_KEYS}
+    given: dict[str, Any] = {key: tuple(x) if isinstance(x, list) else x for key, x in own.items()}
+    return Entry(
+        specification=Transformer(name=name, **given),
+        published=table["published"],
+        aliases=tuple(table.get("aliases", ())),
+    )

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.workload.catalog import load_model
+from podsim.workload.graph import Model
+
+
+@pytest.fixture(scope="session")
+def selene() -> Cluster:
+    return load_cluster("selene")
+
+
+@pytest.fixture(scope="session")
+def node() -> Cluster:
+    return load_cluster("dgx-a100-80gb:1")
+
+
+@pytest.fixture(scope="session")
+def gpt3() -> Model:
+    return load_model("gpt3-175b")
+
+
+@pytest.fixture(scope="session")
+def gpt22() -> Model:
+    return load_model("gpt-22b")

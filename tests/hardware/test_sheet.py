@@ -1,0 +1,126 @@
+"""Data sheets: derived figures against those printed, and a sheet for every name."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from podsim.errors import CatalogError, PodsimError
+from podsim.hardware import catalog
+from podsim.hardware.cluster import load_cluster
+from podsim.hardware.sheet import Sheet, cluster_sheet, sheet
+
+EVERY = [name for kind in catalog.KINDS for name in (*catalog.names(kind), *catalog.aliases(kind))]
+
+
+@pytest.mark.parametrize("name", [*EVERY, "dgx-a100-80gb:64", "superpod-a100:7su"])
+def test_every_name_has_a_sheet(name):
+    page = sheet(name)
+    assert isinstance(page, Sheet)
+    rows = [row for section in page.sections for row in section.rows]
+    assert rows
+    for row in rows:
+        assert row.label
+        assert row.text
+        assert row.source
+        assert row.source != "derived" or row.how, row.label
+        assert row.value is None or math.isfinite(row.value)
+    for section in page.sections:
+        labels = [row.label for row in section.rows]
+        assert len(labels) == len(set(labels)), section.title
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "text"),
+    [
+        ("AI (bf16, 2:4 sparse)", 8 * 624e12, "4.992 PFLOP/s (data sheet: 5 PFLOP/s)"),
+        ("int8, 2:4 sparse", 8 * 1248e12, "9.984 POP/s (data sheet: 10 POP/s)"),
+        ("NVLink per GPU, both directions", 600e9, "600 GB/s (data sheet: 600 GB/s)"),
+        ("NVLink of all GPUs, both directions", 4.8e12, "4.8 TB/s (data sheet: 4.8 TB/s)"),
+        ("network, both directions", 400e9, "3.2 Tb/s (data sheet: 3.2 Tb/s)"),
+        ("network, one direction", 200e9, "1.6 Tb/s"),
+        ("GPU memory", 640e9, "640 GB (data sheet: 640 GB)"),
+        ("NVMe cache", 8 * 3.84e12, "30.72 TB (data sheet: 30 TB)"),
+        ("memory bandwidth per CPU", 204.8e9, "204.8 GB/s"),
+        ("power, maximum", 6500.0, "6.5 kW"),
+        ("bisection, one direction", 1.2e12, "1.2 TB/s"),
+        ("NVLinks per GPU and chip", 2, "2"),
+    ],
+)
+def test_dgx_a100_by_hand(label, value, text):
+    row = sheet("dgx-a100-80gb").row(label)
+    assert row.value == pytest.approx(value)
+    assert row.text == text
+
+
+def test_the_smaller_dgx_a100():
+    page = sheet("dgx-a100-320gb")
+    assert page.row("GPU memory").text == "320 GB (data sheet: 320 GB)"
+    assert page.row("NVMe cache").text == "15.36 TB (data sheet: 15 TB)"
+    assert page.row("AI (bf16, 2:4 sparse)").how == "8 x 624 TFLOP/s"
+
+
+@pytest.mark.parametrize("name", catalog.names("system"))
+def test_derived_figures_agree_with_the_vendors_sheet(name):
+    system = catalog.load_system(name)
+    if not system.datasheet or name == "dgx-2":
+        return
+    page = sheet(name)
+    labels = {
+        "ai": "AI (bf16, 2:4 sparse)",
+        "int8": "int8, 2:4 sparse",
+        "gpu_memory": "GPU memory",
+        "nvlink": "NVLink per GPU, both directions",
+        "nvswitch": "NVLink of all GPUs, both directions",
+        "network": "network, both directions",
+        "cache": "NVMe cache",
+        "power": "power, maximum",
+    }
+    for key, printed in system.datasheet.items():
+        assert page.row(labels[key]).value == pytest.approx(printed, rel=0.03), key
+
+
+@pytest.mark.parametrize(("units", "counts"), [(1, (8, 4, 0)), (2, (16, 10, 0)), (7, (56, 80, 28))])
+def test_superpod_switches(units, counts):
+    page = sheet(f"superpod-a100:{units}su")
+    found = tuple(page.row(f"{layer} switches").value for layer in ("leaf", "spine", "core"))
+    assert found == counts
+    assert page.row("cables, node to leaf").value == 160 * units
+    assert page.row("cables per unit, below the spines").value == 320
+
+
+def test_selene_by_hand():
+    page = sheet("selene")
+    assert page.row("fp64 of matrix products (peak of HPL)").value == pytest.approx(4480 * 19.5e12)
+    assert page.row("share of the fp64 peak in HPL").value == pytest.approx(63.46 / 87.36)
+    assert page.row("HPL work per joule").text == "23.98 GFLOP/J"
+    assert page.row("power per node in HPL").value == pytest.approx(4725)
+
+
+def test_a_part_by_hand():
+    assert sheet("a100").row("bf16 work per byte read at the ridge").value == pytest.approx(312e12 / 2039e9)
+    assert sheet("qm8700").row("all ports, both directions").text == "16 Tb/s"
+    assert sheet("nvswitch2").row("all ports, both directions").text == "1.8 TB/s"
+    with pytest.raises(KeyError):
+        sheet("a100").row("price")
+
+
+def test_changed_figures_show_as_such():
+    page = sheet("dgx-a100", {"network.bandwidth": "100 Gb/s", "nodes": "2"})
+    assert page.kind == "cluster"
+    assert page.row("nodes").how == "set by the user"
+    assert page.row("network, one direction").text == "800 Gb/s"
+    assert sheet("a100", {"memory": "64 GB"}).row("memory").how == "set by the user"
+    assert sheet("dgx-a100:4", {"fabric": "none", "nodes": "1"}).row("compute adapters").text == "none"
+    part = cluster_sheet(load_cluster("dgx-a100").subset(gpus=2))
+    assert part.row("GPU memory").value == 160e9
+
+
+def test_what_has_no_sheet(tmp_path):
+    with pytest.raises(CatalogError, match="unknown name 'a10': did you mean a100"):
+        sheet("a10")
+    with pytest.raises(CatalogError, match="qm8790 is a switch; only accelerators"):
+        sheet("qm8790", {"ports": "64"})
+    with pytest.raises(PodsimError):
+        sheet(str(tmp_path / "none.toml"))

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from podsim.errors import PlanError
+from podsim.hardware.cluster import Cluster
+from podsim.training.plan import Plan
+from podsim.training.predict import predict_plan
+from podsim.training.search import Space, search
+from podsim.workload.graph import Model
+
+FIXED = Plan(global_batch=16)
+SMALL = Space(
+    cp=(1,), recompute_layers=(1,), shard=(0,), overlap_tp=(False,), flash=(True,), virtual_stages=(1, 2), zero=(0, 1, 3)
+)
+
+
+def test_it_finds_what_brute_force_finds(gpt22: Model, node: Cluster) -> None:
+    """Every combination of the small space, checked and predicted one by one."""
+    found = search(gpt22, node, FIXED, wanted=SMALL)
+    times = {}
+    for tp, pp, v, m, sp, zero, (r, k), schedule, grad, param in itertools.product(
+        [1, 2, 4, 8], [1, 2, 4, 8], [1, 2], [1, 2, 4, 8, 16], [False, True], [0, 1, 3],
+        [(0, 0), (1, 0), (2, 0), (2, 1)], [0, 1, 2], [False, True], [False, True],
+    ):  # fmt: skip
+        if 8 % (tp * pp):
+            continue
+        dp = 8 // (tp * pp)
+        plan = Plan(
+            tp=tp, pp=pp, dp=dp, virtual_stages=v, micro_batch=m, global_batch=16, sequence_parallel=sp, zero=zero,
+            recompute=r, recompute_layers=k, schedule=schedule, overlap_grad=grad, overlap_param=param,
+        )  # fmt: skip
+        pointless = (dp == 1 and zero) or (pp == 1 and schedule != 1)
+        if not pointless and not plan.problems(gpt22, node):
+            one = predict_plan(gpt22, node, plan)
+            times[plan] = (one.step_time, one.memory)
+    fitting = [time for time, memory in times.values() if memory <= node.gpu.memory]
+    assert found.order.size > 0
+    assert found.seconds(found.order[0]) == pytest.approx(min(fitting), rel=1e-9)
+    assert found.evaluated <= len(times)
+    distinct = {(round(t, 9), round(m)) for t, m in times.values()}
+    finite = np.isfinite(found.seconds_VC)
+    seen = {(round(float(t), 9), round(float(m))) for t, m in
+            zip(found.seconds_VC[finite], np.broadcast_to(found.memory_C, finite.shape)[finite], strict=True)}  # fmt: skip
+    assert seen == distinct
+
+
+def test_every_plan_found_is_legal_and_costs_what_predict_says(gpt3: Model, selene: Cluster) -> None:
+    found = search(gpt3, selene, Plan(global_batch=96), gpus=64)
+    generator = np.random.default_rng(0)
+    for position in generator.choice(found.order, 40):
+        plan = found.plan(position)
+        assert plan.problems(gpt3, selene) == []
+        assert plan.gpus == 64
+        one = predict_plan(gpt3, selene, plan)
+        assert one.step_time == pytest.approx(found.seconds(position), rel=1e-9)
+        assert one.memory == pytest.approx(found.memory(position), rel=1e-9)
+
+
+def test_the_front_is_a_front(gpt3: Model, selene: Cluster) -> None:
+    found = search(gpt3, selene, Plan(global_batch=96), gpus=64)
+    seconds = [found.seconds(i) for i in found.pareto]
+    memory = [found.memory(i) for i in found.pareto]
+    assert seconds == sorted(seconds)
+    assert memory == sorted(memory, reverse=True)
+    assert found.pareto[0] == found.order[0]
+    assert memory[-1] == min(found.memory(i) for i in found.order)
+
+
+def test_nothing_legal_says_why(gpt3: Model, selene: Cluster) -> None:
+    with pytest.raises(PlanError, match="no plan on 13 GPUs"):
+        search(gpt3, selene, Plan(global_batch=1), gpus=13)
+
+
+def test_interruption_gives_the_best_so_far(gpt3: Model, selene: Cluster) -> None:
+    def stop(done: int, whole: int) -> None:
+        if done > whole // 2:
+            raise KeyboardInterrupt
+
+    found = search(gpt3, selene, Plan(global_batch=96), gpus=64, progress=stop)
+    assert not found.complete
+    assert found.order.size > 0
+    assert np.isfinite(found.seconds(found.order[0]))

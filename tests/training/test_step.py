@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podsim.hardware.cluster import Cluster
+from podsim.training.plan import Plan
+from podsim.training.predict import RESOURCES, faster, predict_plan
+from podsim.training.rules import facts, violations
+from podsim.training.step import SPLIT, step_cost
+from podsim.workload.graph import Model
+
+GPT3 = Plan(
+    tp=8, pp=8, virtual_stages=3, dp=1, micro_batch=1, global_batch=64, sequence_parallel=True,
+    recompute="selective", schedule="interleaved", flash=False, precision="fp16", software="megatron-2022",  # type: ignore[arg-type]
+)  # fmt: skip
+
+
+def test_parts_add_up(gpt3: Model, selene: Cluster) -> None:
+    prediction = predict_plan(gpt3, selene, GPT3)
+    assert sum(prediction.parts.values()) == pytest.approx(prediction.step_time, rel=1e-12)
+    assert set(prediction.parts) == set(SPLIT)
+    assert sum(prediction.memory_kinds.values()) == pytest.approx(prediction.memory, rel=1e-12)
+
+
+def test_arrays_equal_scalars(gpt3: Model, selene: Cluster) -> None:
+    """A row of an array plan costs what the scalar plan costs."""
+    many = Plan(
+        tp=np.array([8, 4, 8, 2]), pp=np.array([8, 16, 1, 8]), dp=np.array([8, 8, 64, 32]),
+        zero=np.array([0, 1, 3, 1]), micro_batch=np.array([1, 2, 1, 1]), global_batch=512,
+        recompute=np.array([2, 1, 0, 2]), recompute_layers=np.array([0, 0, 0, 3]),
+        sequence_parallel=np.array([True, False, True, False]), flash=np.array([True, False, True, True]),
+        virtual_stages=np.array([1, 3, 1, 2]), schedule=np.array([1, 2, 1, 2]),
+        overlap_grad=np.array([True, False, True, True]), overlap_tp=np.array([False, True, False, False]),
+    )  # fmt: skip
+    together = step_cost(gpt3, selene, many)
+    for place in range(4):
+        alone = step_cost(gpt3, selene, many.take(place))
+        assert together.seconds_P[place] == pytest.approx(alone.seconds_P[0], rel=1e-12)
+        assert together.memory_P[place] == pytest.approx(alone.memory_P[0], rel=1e-12)
+
+
+def test_uniform_pipeline_has_the_textbook_bubble(selene: Cluster) -> None:
+    """With equal stages the bubble is (p - 1) / m of the busy time, / v interleaved: it comes out of the stages' sum."""
+    from podsim.workload.specification import Transformer
+    from podsim.workload.transformer import build
+
+    model = build(Transformer(name="tall", layers=64, hidden=12288, heads=96, vocab=8, sequence=2048))
+    for schedule, virtual in (("1f1b", 1), ("interleaved", 4)):
+        plan = Plan(tp=8, pp=8, virtual_stages=virtual, global_batch=64, schedule=schedule, software="megatron-2021", precision="fp16")  # type: ignore[arg-type]
+        parts = predict_plan(model, selene, plan).parts
+        busy = sum(parts[name] for name in ("compute", "memory", "launch", "tp"))
+        busy += parts["host"] - 0.0
+        assert parts["bubble"] / busy == pytest.approx(7 / 64 / virtual, rel=0.02)
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_a_faster_part_never_slows_a_step(gpt3: Model, selene: Cluster, resource: str) -> None:
+    base = predict_plan(gpt3, selene, GPT3).step_time
+    assert predict_plan(gpt3, faster(selene, resource, 2.0), GPT3).step_time <= base * (1 + 1e-12)
+
+
+degrees = st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16])
+
+
+@settings(max_examples=60, deadline=None)
+@given(tp=degrees, pp=degrees, dp=degrees, micro=st.sampled_from([1, 2, 4]), zero=st.integers(0, 3),
+       recompute=st.integers(0, 2), sp=st.booleans(), flash=st.booleans())  # fmt: skip
+def test_step_is_never_faster_than_light(
+    gpt3: Model, selene: Cluster, tp: int, pp: int, dp: int, micro: int, zero: int, recompute: int, sp: bool, flash: bool
+) -> None:
+    """No legal plan beats the peak of the GPUs it uses, and every legal plan has a finite time and memory."""
+    plan = Plan(
+        tp=tp, pp=pp, dp=dp, micro_batch=micro, global_batch=dp * micro * 8, zero=zero, recompute=recompute,
+        sequence_parallel=sp, flash=flash,
+    )  # fmt: skip
+    if any(bool(wrong) for wrong in violations(plan, facts(gpt3, selene, gpt3.sequence)).values()):
+        assert plan.problems(gpt3, selene)
+        return
+    prediction = predict_plan(gpt3, selene, plan)
+    assert 0 < prediction.hfu < 1
+    assert np.isfinite(prediction.memory)
+    assert prediction.memory > 2 * gpt3.parameters / (tp * pp * dp) * 0.99

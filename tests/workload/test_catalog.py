@@ -1,0 +1,156 @@
+"""The catalog of models: sizes as published, names, overrides."""
+
+import contextlib
+import json
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podsim.errors import CatalogError, ModelError
+from podsim.workload.catalog import entries, load_model, model_names, read_catalog
+
+TABLE: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "configs.json").read_text())
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_parameters_are_as_published(name: str) -> None:
+    model, published = load_model(name), entries()[name].published
+    if isinstance(published, int):
+        assert model.parameters == published
+    else:
+        rounded = Decimal(published)
+        half_digit = Decimal(5).scaleb(int(rounded.as_tuple().exponent) - 1)
+        assert abs(model.parameters - rounded) <= max(half_digit, rounded / 100)
+    assert model.source
+    assert model.name == name
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_building_is_quick(name: str) -> None:
+    load_model(name)
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        load_model(name)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 2e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("llama-3.1-405b", "Meta-Llama-3.1-405B"),
+        ("llama-2-70b", "llama-2-70b"),
+        ("mixtral-8x7b", "Mixtral-8x7B-v0.1"),
+        ("qwen3-30b-a3b", "Qwen3-30B-A3B"),
+        ("deepseek-v3", "DeepSeek-V3"),
+        ("falcon-40b", "falcon-40b"),
+        ("gpt2-xl", "gpt2-xl"),
+        ("gpt-j-6b", "gpt-j-6b"),
+        ("mpt-30b", "mpt-30b"),
+        ("t5-11b", "t5-11b"),
+        ("bert-large", "bert-large"),
+        ("bloom-176b", "bloom"),
+        ("opt-175b", "opt-175b"),
+    ],
+)
+def test_catalog_and_config_give_the_same_ops(name: str, config: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(TABLE[config]["config"]))
+    ours, theirs = load_model(name), load_model(tmp_path)
+    assert [b.name for b in ours.layers] == [b.name for b in theirs.layers]
+    drops = [op.name for block in theirs.blocks for op in block.ops if op.kind == "dropout"]
+    if bool(drops) == any(op.kind == "dropout" for block in ours.blocks for op in block.ops):
+        assert ours.blocks == theirs.blocks
+
+
+def test_reported_shape_of_gpt4() -> None:
+    dense, mixture = load_model("gpt4-1.8t"), load_model("gpt4-1.8t-moe")
+    assert dense.layer_count == mixture.layer_count == 120
+    assert mixture.active_parameters == pytest.approx(280e9, rel=0.05)
+    experts = sum(op.weight * b.count for b in mixture.layers for op in b.ops if op.expert) / 16
+    assert experts == pytest.approx(111e9, rel=0.03)
+
+
+def test_aliases_and_case() -> None:
+    assert load_model("gpt-3") == load_model("GPT3-175B")
+    assert load_model("llama3.1-8b") == load_model("llama-3.1-8b")
+
+
+def test_unknown_name_tells_the_closest() -> None:
+    with pytest.raises(ModelError, match=r"unknown model 'lama-3-8b': did you mean llama-3-8b"):
+        load_model("lama-3-8b")
+
+
+@pytest.mark.parametrize("name", ["missing.json", "no/such/folder", "a\0b", "", "x" * 9999])
+def test_no_model_is_an_error(name: str) -> None:
+    with pytest.raises(ModelError):
+        load_model(name)
+
+
+def test_overrides() -> None:
+    model = load_model(
+        "gpt-1.7b", {"sequence": "8192", "model.layers": 2, "tied": "false", "windows": "64,0"}
+    )
+    assert (model.sequence, model.layer_count, model.tied_embeddings) == (8192, 2, False)
+    assert [op.window for b in model.layers for op in b.ops if op.core] == [64, 0]
+    assert model.attributes["positions"] == 8192, "a position table follows the sequence"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"foo": 1, "layers": "many"}, ["unknown field 'foo'", "layers='many'"]),
+        ({"layerz": 1}, ["did you mean layers"]),
+        ({"tied": "maybe"}, ["tied='maybe'"]),
+        ({"heads": "7"}, ["heads=7 does not divide"]),
+        ({"layers": "-3"}, ["layers=-3"]),
+        ({"layers": "٣"}, ["layers="]),
+        ({"layers": 3.5}, ["layers=3.5"]),
+        ({"windows": "a"}, ["windows='a'"]),
+        ({"source": "me"}, ["unknown field 'source'"]),
+        ({"position": "sine"}, ["learned, rope"]),
+    ],
+)
+def test_bad_overrides_are_told(changes: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ModelError) as caught:
+        load_model("gpt-1.7b", changes)
+    for word in words:
+        assert word in str(caught.value)
+
+
+FIELD_NAMES = st.sampled_from(sorted(load_model("gpt2").attributes))
+ANY_VALUE = (
+    st.integers()
+    | st.text(max_size=9)
+    | st.booleans()
+    | st.none()
+    | st.floats()
+    | st.lists(st.integers(), max_size=2)
+)
+
+
+@given(st.dictionaries(FIELD_NAMES, ANY_VALUE, max_size=3))
+def test_any_override_is_taken_or_refused(changes: dict[str, Any]) -> None:
+    with contextlib.suppress(ModelError):
+        assert load_model("gpt2", changes).parameters > 0
+
+
+def test_catalog_without_source_is_refused() -> None:
+    text = '[models.a]\nfamily="gpt"\npublished=1\nlayers=1\nhidden=1\nheads=1\nvocab=1\nsequence=1\n'
+    with pytest.raises(CatalogError, match="a lacks source"):
+        read_catalog(text)
+    good = text + 'source="here"\n'
+    assert read_catalog(good)["a"].published == 1
+    with pytest.raises(CatalogError, match="unknown key 'layerz'"):
+        read_catalog(good + "layerz=1\n")
+    twice = good + good.replace("models.a", "models.b") + 'aliases=["a"]\n'
+    with pytest.raises(CatalogError, match="a is named twice"):
+        read_catalog(twice)
+    with pytest.raises(CatalogError, match="catalog of models"):
+        read_catalog("[")
