@@ -53,7 +53,7 @@ def parse_quantity(value: str | int | float, unit: str = "", *, what: str = "val
     if isinstance(value, bool):
         raise UnitError(f"{what}: {value} is not a quantity; expected a number{_wanted(unit)}")
     if isinstance(value, (int, float)):
-        number, base = float(value), unit
+        number, base = (float(value) if abs(value) < 1e300 else math.inf), unit
     else:
         match = _NUMBER.match(value)
         parts = _split_unit(match[2]) if match else None

@@ -157,6 +157,7 @@ def test_gpu_overrides():
     assert (gpu.memory, gpu.peaks["bf16"], gpu.peaks["fp16"], gpu.sms) == (64e9, 400e12, 312e12, 54)
     assert gpu.notes["memory"] == "set by the user"
     assert catalog.load_gpu("a100").memory == 80e9
+    assert catalog.load_gpu("a100", {"gpu.memory": "64 GB"}).memory == 64e9
     with pytest.raises(CatalogError, match=r"unknown key 'memry'.*memory.*; sms: 0 will not do.*1 to 10000"):
         catalog.load_gpu("a100", {"memry": 1, "sms": "0"})
 

@@ -9,9 +9,9 @@ import pytest
 from podsim.errors import CatalogError, PodsimError
 from podsim.hardware import catalog
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.sheet import Sheet, cluster_sheet, sheet
+from podsim.hardware.sheet import Sheet, cluster_sheet, sheet, sheet_names
 
-EVERY = [name for kind in catalog.KINDS for name in (*catalog.names(kind), *catalog.aliases(kind))]
+EVERY = sheet_names()
 
 
 @pytest.mark.parametrize("name", [*EVERY, "dgx-a100-80gb:64", "superpod-a100:7su"])

@@ -23,7 +23,7 @@ from podsim.hardware.parts import Gpu, Link, Nic, System
 from podsim.hardware.userfile import read_user_file
 from podsim.units import format_quantity
 
-__all__ = ["CLUSTER_KEYS", "FABRICS", "MOST_NODES", "Cluster", "load_cluster"]
+__all__ = ["CLUSTER_KEYS", "FABRICS", "MOST_NODES", "Cluster", "cluster_names", "load_cluster"]
 
 FABRICS = ("infiniband", "roce", "efa", "none")
 MOST_NODES = 100_000
@@ -117,7 +117,7 @@ class Cluster:
         )
         return f"{self.nodes} x {self.gpus_per_node} {self.gpu.name} = {self.gpus} GPUs, {inside}, {outside}"
 
-    def subset(self, *, gpus: int) -> Cluster:
+    def subset(self, gpus: int) -> Cluster:
         """The part given to a job: GPUs of one node, or whole nodes.
 
         A part of a node keeps the power figure and the main memory of the node. Raises ClusterError for more
@@ -144,6 +144,11 @@ class Cluster:
         if gpus == self.gpus:
             return self
         return replace(self, name=f"{self.name} ({gpus} GPUs)", published={}, **changed)
+
+
+def cluster_names() -> tuple[str, ...]:
+    """Clusters, then systems of the catalog: what load_cluster takes without a number. No aliases."""
+    return (*names("cluster"), *names("system"))
 
 
 def load_cluster(spec: str, overrides: Mapping[str, object] | None = None) -> Cluster:
@@ -342,7 +347,10 @@ def _changed_system(system: System, values: Mapping[str, Any]) -> System:
     gpus, power = values.get("gpus_per_node", system.gpus), values.get("power", system.power)
     if changed == system.gpu and gpus == system.gpus and power == system.power:
         return system
-    return replace(system, gpu=changed, gpus=gpus, power=power, datasheet={})
+    system = replace(system, gpu=changed, gpus=gpus, power=power, datasheet={})
+    if changed.bridge or not changed.nvlink:  # cards without NVLink to all others leave PCI Express
+        return replace(system, topology="pcie", nvswitch=None, nvswitches=0)
+    return system
 
 
 def _changed_link(link: Link, values: Mapping[str, Any], which: str) -> Link:

@@ -79,8 +79,12 @@ def read_overrides(
 
 
 def override_gpu(gpu: Gpu, overrides: Mapping[str, object]) -> Gpu:
-    """The GPU with fields changed by dotted keys. Raises CatalogError with everything found wrong."""
-    values, problems = read_overrides(overrides, GPU_KEYS)
+    """The GPU with fields changed by dotted keys, which may start with "gpu." as they do for a cluster.
+
+    Raises CatalogError with everything found wrong.
+    """
+    given = {key.removeprefix("gpu."): value for key, value in overrides.items()}
+    values, problems = read_overrides(given, GPU_KEYS)
     if problems:
         raise CatalogError("; ".join(problems))
     return change_gpu(gpu, values)

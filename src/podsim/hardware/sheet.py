@@ -20,7 +20,7 @@ from podsim.hardware.sheet_parts import (
 from podsim.hardware.sheet_rows import Row, Section, Sheet
 from podsim.hardware.sheet_systems import cluster_sections, system_sections
 
-__all__ = ["Row", "Section", "Sheet", "cluster_sheet", "sheet"]
+__all__ = ["Row", "Section", "Sheet", "cluster_sheet", "sheet", "sheet_names"]
 
 _PARTS: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], Iterable[Row]]]] = {
     "nvswitch": ("NVLink crossbar", catalog.load_nvswitch, nvswitch_rows),
@@ -32,6 +32,11 @@ _PARTS: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], Iterable[Row]
 }
 
 
+def sheet_names() -> tuple[str, ...]:
+    """Every name and alias of the catalog, of all kinds."""
+    return tuple(key for kind in catalog.KINDS for key in (*catalog.names(kind), *catalog.aliases(kind)))
+
+
 def sheet(name: str, overrides: Mapping[str, object] | None = None) -> Sheet:
     """The data sheet of a catalog entry of any kind, or of a cluster as load_cluster reads it.
 
@@ -41,8 +46,7 @@ def sheet(name: str, overrides: Mapping[str, object] | None = None) -> Sheet:
     found = None if ":" in name or name.strip().lower().endswith(".toml") else catalog.find(name)
     if found is None:
         if ":" not in name and not name.strip().lower().endswith(".toml"):
-            known = [key for kind in catalog.KINDS for key in (*catalog.names(kind), *catalog.aliases(kind))]
-            raise CatalogError(unknown_name("name", name, known))
+            raise CatalogError(unknown_name("name", name, sheet_names()))
         return cluster_sheet(load_cluster(name, overrides))
     kind, key = found
     if kind == "gpu":

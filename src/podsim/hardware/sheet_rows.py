@@ -11,7 +11,7 @@ from podsim.units import format_quantity
 __all__ = ["Row", "Section", "Sheet", "derived", "given", "word"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Row:
     """One figure."""
 
@@ -28,7 +28,7 @@ class Row:
     """origins of a given figure, "derived" for others"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Section:
     """Rows that belong together."""
 
@@ -36,7 +36,7 @@ class Section:
     rows: tuple[Row, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Sheet:
     """All that is known of a catalog entry or a cluster, and what follows from it."""
 

@@ -3,9 +3,10 @@
     fitted = fit(read(path))            # needs scipy: pip install podsim[calibrate]
     write(fitted, folder)               # one TOML file for each architecture
 
-Columns: role, id, gpu, nodes, gpus, collective, algo, size_bytes, time_us, algbw_GBps, notes, confirmed, source. Only
-rows with role `calibrate`, on one node, of the GPUs of GPUS are used. Least squares on the logarithm of the time, with
-a soft loss (one sweep in a hundred has disturbed rows) and a weak pull to the starting point; no randomness.
+Columns: role, id, gpu, nodes, gpus, collective, algo, size_bytes, time_us, algbw_GBps, notes, confirmed,
+source. Only rows with role `calibrate`, on one node, of the GPUs of GPUS are used. Least squares on the
+logarithm of the time, with a soft loss (one sweep in a hundred has disturbed rows) and a weak pull to the
+starting point; no randomness.
 """
 
 from __future__ import annotations
@@ -48,13 +49,15 @@ GPUS = {
 _NVLINK = {"ampere": 300e9, "hopper": 450e9, "blackwell": 900e9, "volta": 150e9}
 WIRES = {
     name: Wires(
-        architecture=name, topology="nvswitch", fabric="infiniband", vendor="amd" if name == "ampere" else "intel",
+        architecture=name, topology="nvswitch", fabric="infiniband",
+        vendor="amd" if name == "ampere" else "intel",
         gpus=16, nvlink=rate, nvlink_latency=0.6e-6, nics=8, network=25e9, network_latency=2.7e-6,
     )
     for name, rate in _NVLINK.items()
 }  # fmt: skip
 _ALIASES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
-_UNSTATED = {  # what the log's own floor or date tells where its notes do not: (pattern in id or source, launch, version)
+# what a log's own floor or date tells where its notes do not: part of its id or source -> (launch, version)
+_UNSTATED = {
     "superbenchmark": ("single", "2.10"),
     "doc_a100-80_1n8g_all_reduce_mpi8": ("process", "2.2x"),
     "doc_v100": ("single", "2.8"),
@@ -62,8 +65,8 @@ _UNSTATED = {  # what the log's own floor or date tells where its notes do not: 
     "deepops": ("process", "2.8"),
 }
 _REDUCE = (
-    "base", "base_simple", "step_ll", "step_ll128", "step_simple", "line_base", "line_ll", "share_ll", "share_ll128",
-    "share_simple", "small_group", "ramp_ll128", "ramp_simple",
+    "base", "base_simple", "step_ll", "step_ll128", "step_simple", "line_base", "line_ll",
+    "share_ll", "share_ll128", "share_simple", "small_group", "ramp_ll128", "ramp_simple",
 )  # fmt: skip
 _HOST = ("process_wait", "host", "host_channel", "host_channel_old", "single_ramp")
 _GATHER = ("gather_share", "gather_small", "scatter_share", "chain_share")
@@ -81,12 +84,12 @@ _OF_STAGE = {
     "pairs": ("all_to_all", "send_recv"),
 }
 _START = Fabric(
-    base=8e-6, base_simple=25e-6, step_ll=0.95e-6, step_ll128=2e-6, step_simple=3.5e-6, line_base=2e-6, line_ll=0.3e-6,
-    share_ll=0.29, share_ll128=0.75, share_simple=0.8, small_group=0.65, ramp_ll128=3e-6, ramp_simple=5e-6,
-    gather_share=0.95, gather_small=1.5, scatter_share=0.97, chain_share=0.98, pairs_base=10e-6, pairs_step=1e-6,
-    pairs_share=0.88, pairs_small=1.0, pairs_ramp=10e-6, nvls_base=25e-6, nvls_share=0.6, nvls_ramp=10e-6,
-    process_wait=3e-6, host=3.6e-6, host_channel=0.08e-6, host_channel_old=0.2e-6, host_pair=0.9e-6, single_ramp=5e-6,
-    channels=24.0,
+    base=8e-6, base_simple=25e-6, step_ll=0.95e-6, step_ll128=2e-6, step_simple=3.5e-6, line_base=2e-6,
+    line_ll=0.3e-6, share_ll=0.29, share_ll128=0.75, share_simple=0.8, small_group=0.65, ramp_ll128=3e-6, ramp_simple=5e-6,
+    gather_share=0.95, gather_small=1.5, scatter_share=0.97, chain_share=0.98, pairs_base=10e-6,
+    pairs_step=1e-6, pairs_share=0.88, pairs_small=1.0, pairs_ramp=10e-6, nvls_base=25e-6, nvls_share=0.6, nvls_ramp=10e-6,
+    process_wait=3e-6, host=3.6e-6, host_channel=0.08e-6, host_channel_old=0.2e-6, host_pair=0.9e-6,
+    single_ramp=5e-6, channels=24.0,
 )  # fmt: skip
 _BLACKWELL_NVLS = 0.74 / 0.85
 """NCCL's efficiency of in-switch reduction on Blackwell over Hopper's"""
@@ -144,7 +147,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def samples(rows: Iterable[Mapping[str, str]], *, role: str = "calibrate") -> list[Sample]:
-    """Rows of a role as samples; those of other GPUs, of pass thresholds and of unknown collectives are left out."""
+    """Rows of a role as samples; left out: other GPUs, pass thresholds, unknown collectives."""
     found = []
     for row in rows:
         architecture = next((a for a, gpu in GPUS.items() if re.match(gpu, row["gpu"])), None)
@@ -170,7 +173,7 @@ def samples(rows: Iterable[Mapping[str, str]], *, role: str = "calibrate") -> li
                 size=size,
                 seconds=seconds,
                 in_switch="dtype int8" not in row["notes"] and row.get("algo", "auto") != "ring",
-            )  # fmt: skip
+            )
         )
     return found
 
@@ -281,8 +284,8 @@ def _toml(fitted: Fit, architecture: str) -> str:
     stages = dict(_STAGES[architecture])
     of = {name: stage for stage, names in stages.items() for name in names}
     lines = [
-        f"# Collectives inside a node of {architecture} GPUs: fitted by podsim.network.fit_nccl to nccl-tests sweeps.",
-        "# A constant's `evidence` names the sweeps below that it was fitted to; `none` was taken from another place.",
+        f"# Collectives inside a node of {architecture} GPUs, by podsim.network.fit_nccl from nccl-tests",
+        "# sweeps. `evidence` names the list below that a constant was fitted to; `none`: from elsewhere.",
         "",
         f'architecture = "{architecture}"',
         "",

@@ -4,8 +4,8 @@
     for what a choice costs     podsim.network.nccl_paths      (the law)
     for the measured constants  podsim.network.nccl_constants  (hardware/catalog/fabrics, fitted)
 
-Sizes follow nccl-tests: bytes of the buffer of an all-reduce, broadcast, reduce or send, and of the whole gathered
-buffer of an all-gather, reduce-scatter or all-to-all.
+Sizes follow nccl-tests: bytes of the buffer of an all-reduce, broadcast, reduce or send, and of the whole
+gathered buffer of an all-gather, reduce-scatter or all-to-all.
 
 Axes: C candidate algorithms and protocols, E elements of the broadcast arguments, U distinct communicators,
 F fields of a candidate.
@@ -73,8 +73,8 @@ class Choice:
 def bus_factor(collective: str, ranks: ArrayLike) -> Array:
     """Bus bandwidth over algorithm bandwidth, by nccl-tests' conventions; shape of `ranks`.
 
-    2 (n-1) / n for all-reduce, (n-1) / n for all-gather, reduce-scatter and all-to-all, 1 for the others; 0 for one
-    rank. Raises PodsimError for an unknown collective. Source: nccl-tests, doc/PERFORMANCE.md.
+    2 (n-1) / n for all-reduce, (n-1) / n for all-gather, reduce-scatter and all-to-all, 1 for the others;
+    0 for one rank. Raises PodsimError for an unknown collective. Source: nccl-tests, doc/PERFORMANCE.md.
     """
     _known("collective", collective, COLLECTIVES)
     n = np.asarray(ranks, dtype=float)
@@ -106,20 +106,21 @@ def collective_seconds(
     size            B, by nccl-tests' convention (see the top of this file)
     ranks           GPUs of the group; one rank takes no time
     ranks_per_node  of them on one node; the group spans ceil(ranks / ranks_per_node) nodes
-    sharing         groups of this kind that run at once on a node and share its adapters; by default as many as
-                    tile the node, gpus_per_node // ranks_per_node, as the communicators of a training job do
+    sharing         groups of this kind that run at once on a node and share its adapters; by default as many
+                    as tile the node, gpus_per_node // ranks_per_node, as those of a training job do
     launch          one of LAUNCHES
     version         NCCL's release, "2.4" to "2.30"
     detail          adds a leading axis of three: seconds, seconds with no bytes, and the rest
 
-    It grows with size. Known error (mean of absolute relative errors): all-reduce within one A100 node at most 8 % in
-    each decade of size from 1 KiB on, two sweeps of one machine differing by 5 to 20 % between 1 and 16 MiB; the other
-    collectives and Hopper and Blackwell nodes mostly below 10 %. Between nodes nothing is fitted: about 10 % above
-    64 MiB, but measured times from 64 KiB to 8 MiB are up to twice the predicted ones.
-    Not covered: in-network reduction (SHARP), NVLS across nodes, congestion, GPUs that reach one another over host
-    bridges only (8 L40S are ten times slower than their PCI Express links).
+    It grows with size. Known error (mean of absolute relative errors): all-reduce within one A100 node at
+    most 8 % in each decade of size from 1 KiB on, two sweeps of one machine differing by 5 to 20 % between 1
+    and 16 MiB; the other collectives and Hopper and Blackwell nodes mostly below 10 %. Between nodes nothing
+    is fitted: about 10 % above 64 MiB, but measured times from 64 KiB to 8 MiB are up to twice the predicted
+    ones. Not covered: in-network reduction (SHARP), NVLS across nodes, congestion, GPUs that reach one
+    another over host bridges only (8 L40S are ten times slower than their PCI Express links).
 
-    Raises PodsimError for arguments that make no group, ClusterError for a group that the cluster cannot hold.
+    Raises PodsimError for arguments that make no group, ClusterError for a group that the cluster cannot
+    hold.
     """
     wires, release = wires_of(cluster), _checked(collective, launch, version)
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
@@ -144,8 +145,9 @@ def send_seconds(
 ) -> Array:
     """Seconds to send `size` bytes from one GPU to another, of the broadcast shape of the arguments.
 
-    Over NVLink, or (where `crosses_node`) over one adapter, which `sharing` senders use at once. Known error: fitted on
-    all-to-alls and one sweep of eight A100; nothing between nodes. Raises as collective_seconds does.
+    Over NVLink, or (where `crosses_node`) over one adapter, which `sharing` senders use at once. Known error:
+    fitted on all-to-alls and one sweep of eight A100; nothing between nodes. Raises as collective_seconds
+    does.
     """
     crosses = np.asarray(crosses_node, dtype=bool)
     each = np.asarray(sharing, dtype=float)
@@ -226,7 +228,7 @@ def _corrections(tree_CE: Array, size_E: Array) -> Array:
 
 @lru_cache(maxsize=65536)
 def candidate_fields(options: tuple[Candidate, ...]) -> Array:
-    """Numbers of the candidates of one communicator, with an axis of one element: F x C x 1; kept, so read-only."""
+    """Numbers of the candidates of one communicator, F x C x 1 element; kept, so read-only."""
     rows = [(1.0 + PROTOCOLS.index(o.protocol) if o.algorithm == "tree" else 0.0, *o[2:]) for o in options]
     fields_FC1 = np.array(rows).T[:, :, np.newaxis].copy()
     fields_FC1.flags.writeable = False
@@ -261,7 +263,7 @@ def _fastest(fields: list[Array], size: Array, index: NDArray[np.intp], shape: t
 
 
 def _groups(ranks: Array, members: Array, sharing: Array) -> tuple[tuple[Group, ...], NDArray[np.intp]]:
-    """The distinct communicators, and for each element the index of its own; axes of the broadcast arguments."""
+    """The distinct communicators, and for each element of the arguments the index of its own."""
     if ranks.size == members.size == sharing.size == 1:
         shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape)
         one = Group(int(ranks.reshape(())), int(members.reshape(())), float(sharing.reshape(())))

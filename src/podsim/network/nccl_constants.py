@@ -1,8 +1,9 @@
-"""The measured side of the collective law: what a step, a protocol and a launch cost on each GPU architecture.
+"""The measured side of the collective law: what a step, a protocol and a launch cost, by GPU architecture.
 
-One file per architecture in hardware/catalog/fabrics, written by podsim.network.fit_nccl, and `networks.toml` for what
-happens between nodes. Latencies are those of the architecture's own NVLink (0.6 us a step, as NCCL counts) and scale with
-the link's latency; efficiencies are shares of the link's bandwidth, so that both follow a changed link.
+One file per architecture in hardware/catalog/fabrics, written by podsim.network.fit_nccl, and `networks.toml`
+for what happens between nodes. Latencies are those of the architecture's own NVLink (0.6 us a step, as NCCL
+counts) and scale with the link's latency; efficiencies are shares of the link's bandwidth, so that both
+follow a changed link.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _STAND_IN = {"turing": "volta", "ada": "ampere", "pascal": "volta"}
 
 @dataclass(frozen=True, kw_only=True)
 class Fabric:
-    """What collectives cost inside a node. Each field is one number of the catalog file; UNITS gives its unit."""
+    """What collectives cost inside a node: the numbers of a catalog file; UNITS gives their units."""
 
     base: float
     """kernel start to end, no data"""

@@ -1,17 +1,18 @@
 """What runs and what it costs: one table of candidate algorithms and protocols for each communicator.
 
     seconds = sqrt(gpu^2 + host^2)
-    gpu  = latency + max(line * min(1, size / window)^2, transfer) + sqrt(ramp * transfer),   transfer = size * per_byte
+    gpu  = latency + max(line * min(1, size / window)^2, transfer) + sqrt(ramp * transfer)
+    transfer = size * per_byte
     host = start + channel * (channels in use)       (only where one process drives several GPUs)
 
-The square root is what a pipeline pays: cut into k chunks, a transfer costs (1 + m/k) of its time and k times the
-overhead of a chunk, and the best k leaves a sum that grows with the root. Latency counts the steps of a ring or a tree.
+The square root is what a pipeline pays: cut into k chunks, a transfer costs (1 + m/k) of its time and k times
+the overhead of a chunk, and the best k leaves a sum that grows with the root. Latency counts the steps of a
+ring or a tree.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -223,7 +224,8 @@ def _pairs(wires: Wires, collective: str, group: Group, fabric: Fabric, network:
         net = wires.network_latency / NET_LATENCY
         latency += _NET_STEP["ring"][2] * net + (group.nodes - 2) * _NET_STEP["ring"][0] * net
         per_byte = max(per_byte, far / outside)
-    return Candidate("pairs", "Simple", math.inf, latency, 0.0, _WINDOW["Simple"], per_byte, fabric.pairs_ramp, 1.0,
+    return Candidate("pairs", "Simple", math.inf, latency, 0.0, _WINDOW["Simple"], per_byte,
+    fabric.pairs_ramp, 1.0,
                      0.0, 0.0)  # fmt: skip
 
 

@@ -1,9 +1,10 @@
 """What NCCL believes: the latency and bandwidth it reckons with when it picks an algorithm and a protocol.
 
-For each algorithm and protocol NCCL takes a latency L and an algorithm bandwidth B once per communicator, then runs the
-pair with the least L + size / B. The numbers here are NCCL's own (src/graph/tuning.cc and src/enqueue.cc of tags 2.8.4,
-2.18.5 and 2.30.7), written down again and not fitted: they decide *what* runs. How long that takes is another matter
-(podsim.network.nccl): below 64 KiB NCCL's own forecast is half of the truth.
+For each algorithm and protocol NCCL takes a latency L and an algorithm bandwidth B once per communicator,
+then runs the pair with the least L + size / B. The numbers here are NCCL's own (src/graph/tuning.cc and
+src/enqueue.cc of tags 2.8.4, 2.18.5 and 2.30.7), written down again and not fitted: they decide *what* runs.
+How long that takes is another matter (podsim.network.nccl): below 64 KiB NCCL's own forecast is half of the
+truth.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ __all__ = [
 
 PROTOCOLS = ("LL", "LL128", "Simple")
 GENERATIONS = ("2.8", "2.18", "2.20")
-"""releases that pick alike: up to 2.17, 2.18 and 2.19, and from 2.20 on; each is named after its first one here"""
+"""releases that pick alike: up to 2.17, 2.18 and 2.19, from 2.20 on; each under its first one's name"""
 
 # base latency, s, by algorithm: [LL, LL128, Simple]
 _BASE = {
@@ -64,7 +65,8 @@ _LL128_CHANNEL = {
     "blackwell": (40.0,) * 3,
 }
 _TREE_LL128_CHANNEL = {
-    "volta": (20.0,) * 3, "ampere": (20.0,) * 3, "hopper": (36.7, 36.7, 29.0), "blackwell": (55.6, 31.67, 20.0),
+    "volta": (20.0,) * 3, "ampere": (20.0,) * 3, "hopper": (36.7, 36.7, 29.0),
+    "blackwell": (55.6, 31.67, 20.0),
 }  # fmt: skip
 _TREE_CHANNEL = {
     "volta": (26.5, 18.5, 10.0), "ampere": (24.0, 23.6, 17.8), "hopper": (38.7, 41.4, 36.0),
@@ -127,7 +129,7 @@ class Belief(NamedTuple):
 
 @lru_cache(maxsize=256)
 def generation(version: str) -> str:
-    """The entry of GENERATIONS that a release of NCCL ("2.19.3", "2.27") picks like; PodsimError on other text."""
+    """The entry of GENERATIONS that a release ("2.19.3", "2.27") picks like; PodsimError on other text."""
     if version == "2.2x":  # as logs of 2024 say
         return "2.20"
     match = re.fullmatch(r"v?2\.(\d+)(?:\.\w+)*", version) if isinstance(version, str) else None
@@ -147,7 +149,7 @@ def steps(collective: str, group: Group) -> tuple[int, int]:
 
 
 def post_overhead(wires: Wires, group: Group) -> tuple[float, float, float]:
-    """Least time between two steps of a ring that crosses nodes, s, by protocol: the host posts every message."""
+    """Least time of a step of a ring that crosses nodes, s, by protocol: the host posts every message."""
     each = 0.0 if group.nodes == 1 else 2e-6 if wires.vendor == "amd" else 1e-6
     return each, each, 3 * each
 
@@ -221,7 +223,8 @@ def _tree(wires: Wires, group: Group, release: str, channels: int) -> list[Belie
 def _nvls(wires: Wires, group: Group, release: str) -> list[Belief]:
     """In-switch reduction inside one node, counted as its ring speeds on 16 channels allow.
 
-    The factor (members - 1) / members is read off measured H100 sweeps, in which four GPUs run rings and eight do not.
+    The factor (members - 1) / members is read off measured H100 sweeps, in which four GPUs run rings and
+    eight do not.
     """
     share = _NVLS_EFFICIENCY.get(wires.architecture, 0.0)
     if not share or release == "2.8" or wires.topology != "nvswitch" or group.nodes > 1 or group.members < 3:
@@ -231,7 +234,7 @@ def _nvls(wires: Wires, group: Group, release: str) -> list[Belief]:
 
 
 def tree_correction(protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Share of a tree's bandwidth that is left at a size, NCCL's table with straight lines between its entries."""
+    """Share of a tree's bandwidth left at a size: NCCL's table, straight lines between its entries."""
     k = np.log2(np.maximum(size, 1.0) / 64)
     return np.asarray(np.interp(k, np.arange(24.0), _TREE_CORRECTION[PROTOCOLS.index(protocol)]))
 
@@ -268,7 +271,7 @@ def _forecast(
 def chosen_until(
     found: list[Belief], wires: Wires, group: Group, collective: str, release: str, channels: int
 ) -> list[float]:
-    """For each belief the largest size, B, at which NCCL picks it: 0 never, infinity for the one of the largest sizes."""
+    """For each belief the largest size, B, at which NCCL picks it: 0 never, infinity for the last."""
     forecasts_BS = np.stack([_forecast(b, wires, group, collective, release, channels) for b in found])
     picks_S = np.argmin(forecasts_BS, axis=0)
     until = []

@@ -257,13 +257,13 @@ def _fit_unaligned(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> Gemm
     from scipy.optimize import least_squares
 
     chip = gpu.name.lower().split("-")[0]
-    part = rows.take(
-        np.char.startswith(rows.gpu, chip + "-") & (rows.op == "gemm") & (rows.precision == "fp16")
-    )
+    halves = (rows.op == "gemm") & np.isin(rows.precision, ["fp16", "bf16"])
+    part = rows.take(np.char.startswith(rows.gpu, chip + "-") & halves)
     part = part.take(np.isfinite(part.m) & (part.seconds > 10 * _LONG))
-    bad = ~is_aligned(part.m, part.n, part.k, 2.0, "nn") if len(part) else np.zeros(0, bool)
-    if bad.sum() < 20 or "fp16" not in gpu.peaks:
+    bad = ~is_aligned(part.m, part.n, part.k, 2.0, "nn")
+    if bad.sum() < 20:
         return constants
+    part = part.take(np.isin(part.source, part.source[bad]))
 
     def residuals(point: Floats) -> Floats:
         law = _law(replace(constants, unaligned=float(point[0])), gpu, part)

@@ -11,8 +11,9 @@ Under a causal mask a block passes half the keys and half its own diagonal. The 
 products where the forward pass makes two, at its own share and fill.
 Known error: the constants come from the bar labels of the FlashAttention-2 and -3 figures (A100, H100,
 forward and backward, heads of 64 and 128, 512 to 16 k tokens): median 1 % for flash2, 3 % for flash3, 5 % for
-flash1, which was drawn only forward and backward together. 490 serving (prefill) kernels per GPU confirm the
-shape to 3 % (A100) and 6 % (H100), after one factor for the paged cache. Heads of 64 to 128 are interpolated,
+flash1, which was drawn only forward and backward together. 490 serving (prefill) kernels per GPU follow
+the same shape to 3 % (A100) and 6 % (H100), once a factor (they are 12 % slower), traffic and latency of the
+paged cache are fitted. Heads of 64 to 128 are interpolated,
 others held; heads wider than 128, and few heads with few tokens, were hardly measured. flash3 backward was
 not: see the note in its file.
 

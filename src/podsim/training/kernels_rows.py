@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -110,7 +111,7 @@ def kernel_rows(rows: Iterable[Mapping[str, str]], where: str = "rows") -> Kerne
     return KernelRows(**{n: np.array([r[n] for r in kept], dtype=kinds.get(n, float)) for n in names})
 
 
-def _read(row: Mapping[str, str]) -> dict[str, object | float]:
+def _read(row: Mapping[str, str]) -> dict[str, Any]:
     """One row: numbers as floats, names as the catalog has them."""
 
     def number(column: str) -> float:
@@ -133,8 +134,8 @@ def _read(row: Mapping[str, str]) -> dict[str, object | float]:
     else:
         work = 4 * batch * sizes["heads"] * tokens**2 * sizes["head_dim"]
         work *= (0.5 if causal else 1.0) * _TIMES.get(direction, math.nan)
-    latency = number("latency_ms") * 1e-3
-    seconds = latency if not math.isnan(latency) else work / (number("tflops") * 1e12)
+    latency, rate = number("latency_ms") * 1e-3, number("tflops") * 1e12
+    seconds = latency if not math.isnan(latency) else (work / rate if rate > 0 else math.nan)
     return {
         "gpu": same_gpu(row["gpu"]), "op": op, "precision": _precision(row["dtype"]),
         "source": row.get("source") or "unnamed", "direction": direction, "causal": causal,

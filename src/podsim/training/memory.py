@@ -83,7 +83,7 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
 def _core_bytes(op: TensorOp, plan: Plan, sequence: int, element: float) -> Array:
     """Bytes the attention core stores: 5 a s per token unfused (softmax, mask, dropout's output), one log-sum fused."""
     heads_K = tokens(plan, sequence) * np.maximum(op.heads / np.asarray(plan.tp), 1.0)
-    return np.where(np.asarray(plan.flash).astype(bool), heads_K * 4.0, heads_K * sequence * (2 * element + 1))
+    return np.where(np.asarray(plan.flash).astype(bool), heads_K * 4.0, heads_K * sequence * (2 * element + 1 if op.dropout else element))
 
 
 def in_flight(plan: Plan, first_SP: Array) -> Array:

@@ -15,6 +15,7 @@ from podsim.hardware.precision import PRECISIONS
 from podsim.training.kernels import attention_seconds, gemm_seconds, memory_seconds
 from podsim.training.plan import Array, Plan
 from podsim.training.software import Software
+from podsim.training.unique import distinct_rows
 
 if TYPE_CHECKING:
     from podsim.hardware.parts import Gpu
@@ -91,9 +92,7 @@ def _gemm_distinct(gpu: Gpu, m: Array, n: Array, k: Array, batch: Array, precisi
     """gemm_seconds, evaluated once per distinct shape: a search meets each of a few thousand many times."""
     if m.size < 256:
         return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision)
-    # a shape is four whole numbers below 2^53; their weighted sum separates them well enough to group equal ones
-    code = m * 0.7548776662466927 + n * 0.5698402909980532 + k * 1.3247179572447460 + batch * 7.2360679774997896
-    _, first, index = np.unique(code.ravel(), return_index=True, return_inverse=True)
+    first, index = distinct_rows([array.ravel() for array in (m, n, k, batch)])
     shapes = [array.ravel()[first] for array in (m, n, k, batch)]
     seconds = gemm_seconds(gpu, shapes[0], shapes[1], shapes[2], batch=shapes[3], precision=precision)
     return np.asarray(seconds[index].reshape(m.shape))
@@ -144,6 +143,7 @@ def _attention(
         direction=direction,  # type: ignore[arg-type]
         precision="bf16" if plan.precision == "fp8" else PRECISIONS[plan.precision].matmul,
         window=op.window,
+        dropout=op.dropout,
         fused_softmax=software.fused_softmax,
     )
 

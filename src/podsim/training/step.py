@@ -166,7 +166,11 @@ def _held(counts_SBP: Array, values_XBP: Array) -> Array:
 
 def _at(stage_SP: Array, chosen_P: Array) -> Array:
     """The value of each plan's chosen class: (..., S, P) and (..., P) give (..., P)."""
-    return np.take_along_axis(stage_SP, chosen_P[..., None, :], axis=-2)[..., 0, :]
+    index = chosen_P[..., None, :]
+    depth = max(stage_SP.ndim, index.ndim)
+    stage_SP = stage_SP.reshape((1,) * (depth - stage_SP.ndim) + stage_SP.shape)
+    index = index.reshape((1,) * (depth - index.ndim) + index.shape)
+    return np.asarray(np.take_along_axis(stage_SP, index, axis=-2)[..., 0, :])
 
 
 def _seconds(

@@ -10,7 +10,7 @@ import numpy as np
 
 from podsim.training.plan import Array, Plan
 
-__all__ = ["Keyed", "distinct", "keyed"]
+__all__ = ["Keyed", "distinct", "distinct_rows", "keyed"]
 
 T = TypeVar("T")
 _DENSE = 1 << 22  # largest code range for which a lookup table beats sorting
@@ -52,6 +52,18 @@ def distinct(plan: Plan, names: Sequence[str]) -> tuple[Array, Array]:
     rank = np.zeros(span, dtype=np.int64)
     rank[present] = np.arange(present.size)
     return position[present], rank[code]
+
+
+def distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
+    """Positions of one row for each distinct row (K,), and each row's own (P,), of columns of any numbers (P,)."""
+    code = np.zeros(columns[0].size, dtype=np.int64)
+    for column in columns:
+        values, rank = np.unique(column, return_inverse=True)
+        code = code * values.size + rank
+        if values.size > 1:
+            _, code = np.unique(code, return_inverse=True)
+    _, first, index = np.unique(code, return_index=True, return_inverse=True)
+    return first, index
 
 
 def keyed(plan: Plan, names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:

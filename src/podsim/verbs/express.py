@@ -39,7 +39,7 @@ class Expressed:
 # GPU names as tables write them -> catalog name of a node that carries it; {mem} is the memory in GB
 _NODES = (
     (r"A100-?SXM4?.*", "dgx-a100-{mem}gb"),
-    (r"A100-?PCIe.*", "a100-pcie-80gb-server"),
+    (r"A100-?PCIe.*", "a100-pcie-server"),
     (r"H100 96GB.*", "grand-teton-h100-96gb"),
     (r"H100-?SXM5?.*", "dgx-h100"),
     (r"H200.*", "dgx-h200"),

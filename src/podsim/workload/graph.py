@@ -72,6 +72,8 @@ class TensorOp:
     causal: bool = True
     window: int = 0
     """sliding-window length in tokens; 0 is none"""
+    dropout: bool = False
+    """attention: dropout on the scores, which unfused attention writes out and stores"""
     read: float = 0.0
     """memory-bound op, forward: elements read per token"""
     write: float = 0.0

@@ -141,6 +141,7 @@ def core(spec: Transformer, name: str, *, causal: bool, window: int = 0) -> Tens
         kv_heads=spec.kv_heads,
         head_dim=spec.head_dim,
         value_dim=spec.value_dim,
+        dropout=spec.dropout,
         causal=causal,
         window=window,
         core=True,

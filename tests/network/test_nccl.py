@@ -1,0 +1,324 @@
+"""The collective law: hand-worked calls, theorems, bad arguments, errors against measured sweeps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podsim.errors import CatalogError, ClusterError, PodsimError
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.network.nccl import (
+    COLLECTIVES,
+    LAUNCHES,
+    bus_bandwidth,
+    bus_factor,
+    choice,
+    collective_seconds,
+    send_seconds,
+    wires_of,
+)
+from podsim.network.nccl_constants import ARCHITECTURES, load_fabric, load_network
+from podsim.network.nccl_tuner import Group, beliefs, generation, post_overhead, steps, tree_correction
+
+DGX = load_cluster("dgx-a100-80gb:4")
+CLUSTERS = {
+    name: load_cluster(name) for name in ("dgx-a100-80gb:64", "dgx-h100:8", "dgx-b200:8", "dgx-1-v100:8")
+}
+PAGE = {"ranks": 8, "ranks_per_node": 8}
+
+
+def changed(cluster: Cluster, nvlink: float = 1.0, network: float = 1.0) -> Cluster:
+    return replace(
+        cluster,
+        nvlink=replace(cluster.nvlink, bandwidth=cluster.nvlink.bandwidth * nvlink),
+        network=replace(cluster.network, bandwidth=cluster.network.bandwidth * network),
+    )
+
+
+# ------------------------------------------------------------ worked by hand
+
+
+def belief(group: Group, algorithm: str, protocol: str, release: str = "2.18"):
+    channels = 24 if group.nodes == 1 else 16
+    found = beliefs(wires_of(DGX), group, "all_reduce", release, channels)
+    return next(b for b in found if (b.algorithm, b.protocol) == (algorithm, protocol))
+
+
+def test_dgx_a100_has_a_bus_of_240_in_a_node_and_192_between_nodes() -> None:
+    # 12 links at 20 GB/s; 8 rings over adapters at 24 GB/s. Algorithm bandwidth is bus n / (2 (n - 1)).
+    assert belief(Group(8, 8, 1.0), "ring", "Simple").bandwidth == pytest.approx(240e9 * 8 / 14)
+    assert belief(Group(32, 8, 1.0), "ring", "Simple").bandwidth == pytest.approx(192e9 * 32 / 62)
+
+
+def test_latencies_of_rings_and_trees_are_nccl_s() -> None:
+    one, two = Group(8, 8, 1.0), Group(16, 8, 1.0)
+    assert belief(one, "ring", "LL").latency == pytest.approx((6.6 + 14 * 0.6) * 1e-6)
+    assert belief(one, "ring", "Simple").latency == pytest.approx((8.4 + 14 * 3.4) * 1e-6)
+    assert belief(one, "tree", "LL", "2.8").latency == pytest.approx((4.4 + 14 * 0.52) * 1e-6)
+    # AMD hosts post a message in 2 us, Simple three of them: 28 steps in nodes, 2 between
+    assert belief(two, "ring", "Simple").latency == pytest.approx((8.4 + 28 * 6 + 2 * 14) * 1e-6)
+    assert belief(two, "tree", "LL128").latency == pytest.approx((14 + 2 * (7 * 1.25 + 8.5)) * 1e-6)
+
+
+def test_ll_in_a_node_is_capped_by_version() -> None:
+    one = Group(8, 8, 1.0)
+    assert belief(one, "ring", "LL").bandwidth == pytest.approx(60e9 * 8 / 14)
+    assert belief(one, "ring", "LL", "2.20").bandwidth == pytest.approx(87.7e9 * 8 / 14)
+
+
+def test_rings_win_over_trees_on_two_old_dgx_and_lose_on_two_new_ones() -> None:
+    two = Group(16, 8, 1.0)
+    for release, ring_wins in (("2.8", True), ("2.18", False)):
+        ring = belief(two, "ring", "Simple", release).bandwidth
+        assert (ring > belief(two, "tree", "LL128", release).bandwidth) == ring_wins
+    old = choice("all_reduce", 2.0**32, DGX, ranks=16, ranks_per_node=8, version="2.8")
+    assert (old.algorithm, old.protocol) == ("ring", "Simple")
+
+
+def test_tree_correction_is_nccl_s_at_powers_of_two() -> None:
+    sizes = 64 * 2.0 ** np.array([0, 4, 13, 22])
+    assert tree_correction("LL", sizes).tolist() == pytest.approx([1, 0.9, 0.4, 1])
+
+
+def test_steps_of_a_ring() -> None:
+    assert steps("all_reduce", Group(8, 8, 1.0)) == (14, 0)
+    assert steps("all_reduce", Group(16, 8, 1.0)) == (28, 2)
+    assert steps("all_gather", Group(16, 8, 1.0)) == (14, 1)
+    assert post_overhead(wires_of(DGX), Group(8, 8, 1.0)) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("version", "known"),
+    [
+        ("2.4.8", "2.8"),
+        ("2.17.1", "2.8"),
+        ("2.18", "2.18"),
+        ("2.19.3", "2.18"),
+        ("2.2x", "2.20"),
+        ("2.27.3", "2.20"),
+    ],
+)
+def test_generations(version: str, known: str) -> None:
+    assert generation(version) == known
+
+
+def test_bus_factors_are_those_of_nccl_tests() -> None:
+    assert bus_factor("all_reduce", 8) == pytest.approx(1.75)
+    assert bus_factor("all_gather", [1, 2, 8]).tolist() == pytest.approx([0, 0.5, 0.875])
+    assert bus_factor("broadcast", [1, 8]).tolist() == [0, 1]
+    assert bus_bandwidth("all_reduce", 8e9, 0.1, 8) == pytest.approx(140e9)
+
+
+def test_a_busy_dgx_a100_reaches_what_is_published() -> None:
+    one = choice("all_reduce", 2.0**33, DGX, **PAGE)
+    assert (one.algorithm, one.protocol, one.channels) == ("ring", "Simple", 24)
+    assert one.bus_bandwidth == pytest.approx(235e9, rel=0.02)
+    assert one.bus_bandwidth < one.ceiling < 300e9
+    assert choice("all_reduce", 8, DGX, **PAGE).protocol == "LL"
+    small = choice("all_reduce", 0, DGX, **PAGE)
+    assert small.seconds == small.floor == pytest.approx(24e-6, rel=0.05)
+
+
+def test_floors_by_way_of_launching() -> None:
+    floors = {way: float(collective_seconds("all_reduce", 8, DGX, **PAGE, launch=way)) for way in LAUNCHES}
+    assert 20e-6 < floors["thread"] < 23e-6 < floors["process"] < 26e-6
+    assert 33e-6 < floors["single"] < 40e-6
+
+
+def test_one_group_a_rail_gets_one_adapter() -> None:
+    # tensor parallel over the node leaves 8 data-parallel groups, each with one rank per node and one adapter
+    size = 2.0**32
+    seconds = collective_seconds("all_reduce", size, DGX, ranks=4, ranks_per_node=1)
+    assert size * 1.5 / seconds == pytest.approx(0.94 * 25e9, rel=0.03)
+    alone = collective_seconds("all_reduce", size, DGX, ranks=4, ranks_per_node=1, sharing=1)
+    assert alone < seconds / 6
+    halved = collective_seconds("all_reduce", size, replace(DGX, nics=4), ranks=4, ranks_per_node=1)
+    assert halved / seconds == pytest.approx(2.0, rel=0.05)
+
+
+def test_hopper_reduces_in_its_switches_with_eight_gpus() -> None:
+    cluster = CLUSTERS["dgx-h100:8"]
+    full = choice("all_reduce", 2.0**33, cluster, **PAGE, version="2.29")
+    assert full.algorithm == "nvls"
+    assert full.bus_bandwidth == pytest.approx(480e9, rel=0.06)
+    assert (
+        choice("all_reduce", 2.0**33, cluster, ranks=4, ranks_per_node=4, version="2.29").algorithm == "ring"
+    )
+
+
+def test_all_to_all_across_nodes_waits_for_the_adapters() -> None:
+    size = 2.0**30
+    seconds = float(collective_seconds("all_to_all", size, DGX, ranks=16, ranks_per_node=8))
+    assert seconds == pytest.approx(size * 0.5 / (0.957 * 25e9), rel=0.1)
+
+
+def test_sends() -> None:
+    near, far = send_seconds(1e9, DGX, crosses_node=[False, True])
+    assert near == pytest.approx(1e9 / 190e9, rel=0.1)
+    assert far == pytest.approx(1e9 / (0.957 * 25e9), rel=0.05)
+    shared = float(send_seconds(1e9, DGX, crosses_node=True, sharing=2))
+    assert shared / far == pytest.approx(2, rel=0.05)
+
+
+# ------------------------------------------------------------ theorems
+
+calls = st.fixed_dictionaries(
+    {
+        "collective": st.sampled_from(COLLECTIVES),
+        "cluster": st.sampled_from(sorted(CLUSTERS)),
+        "nodes": st.sampled_from([1, 2, 3, 4, 8]),
+        "members": st.sampled_from([1, 2, 4, 8]),
+        "launch": st.sampled_from(LAUNCHES),
+        "version": st.sampled_from(["2.8", "2.18", "2.27"]),
+    }
+)
+sizes = st.floats(0, 1e11)
+elements_of_calls = st.tuples(
+    st.floats(0, 1e10), st.sampled_from([1, 2, 3, 8, 16, 32, 512]), st.sampled_from([1, 2, 4, 8])
+)
+
+
+def seconds_of(call, size, cluster=None, **kw) -> np.ndarray:
+    arguments = {"ranks": call["nodes"] * call["members"], "ranks_per_node": call["members"]}
+    return collective_seconds(
+        call["collective"], size, cluster or CLUSTERS[call["cluster"]], **arguments,
+        launch=call["launch"], version=call["version"], **kw,
+    )  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(calls)
+def test_time_grows_with_size(call) -> None:
+    seconds = seconds_of(call, np.geomspace(1, 1e11, 700))
+    assert np.isfinite(seconds).all()
+    assert (np.diff(seconds) >= -1e-15).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(calls, sizes)
+def test_no_link_is_beaten(call, size) -> None:
+    cluster = CLUSTERS[call["cluster"]]
+    ranks, members = call["nodes"] * call["members"], call["members"]
+    seconds = float(seconds_of(call, size))
+    if ranks == 1:
+        assert seconds == 0
+        return
+    if call["nodes"] > 1:  # a node must take in what its ranks lack; two nodes trade all they have
+        sharing = cluster.gpus_per_node // members
+        rate = cluster.nics * cluster.network.bandwidth / sharing
+        need = {"all_reduce": 1.0, "broadcast": 1.0, "reduce": 1.0, "all_gather": 1 - 1 / call["nodes"],
+                "reduce_scatter": 1 - 1 / call["nodes"], "all_to_all": members * (1 - 1 / call["nodes"]),
+                "send_recv": 1.0}[call["collective"]]  # fmt: skip
+        need /= 2 if call["collective"] in ("all_reduce", "broadcast", "reduce") else 1
+    else:
+        rate = cluster.nvlink.bandwidth
+        # in-switch reduction needs each byte once; rings as nccl-tests counts
+        need = float(bus_factor(call["collective"], ranks)) / (2 if call["collective"] == "all_reduce" else 1)
+    assert seconds >= size * need / rate
+
+
+@settings(max_examples=100, deadline=None)
+@given(calls, sizes)
+def test_floor_and_rest_add_up(call, size) -> None:
+    whole, floor, rest = seconds_of(call, size, detail=True)
+    assert whole == pytest.approx(floor + rest)
+    assert rest >= 0
+    assert floor == seconds_of(call, 0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(calls, sizes)
+def test_halved_links_cost_at_most_twice_in_a_node(call, size) -> None:
+    call = {**call, "nodes": 1}
+    full, half = (
+        seconds_of(call, size),
+        seconds_of(call, size, changed(CLUSTERS[call["cluster"]], nvlink=0.5)),
+    )
+    assert full <= half * (1 + 1e-12)
+    assert half <= 2 * full + 1e-12 or call["collective"] == "all_reduce"
+
+
+def test_halved_links_halve_large_messages() -> None:
+    arguments = {"ranks": 32, "ranks_per_node": 8}
+    slow = collective_seconds("all_reduce", 2.0**34, changed(DGX, network=0.5), **arguments)
+    assert slow / collective_seconds("all_reduce", 2.0**34, DGX, **arguments) == pytest.approx(2, rel=0.03)
+    slow = collective_seconds("all_reduce", 2.0**34, changed(DGX, nvlink=2 / 3), **PAGE)
+    assert slow / collective_seconds("all_reduce", 2.0**34, DGX, **PAGE) == pytest.approx(1.5, rel=0.03)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(COLLECTIVES), st.lists(elements_of_calls, min_size=1, max_size=12))
+def test_arrays_give_what_single_calls_give(collective, elements) -> None:
+    cluster = CLUSTERS["dgx-a100-80gb:64"]
+    size, ranks, members = (np.array(column) for column in zip(*elements, strict=True))
+    together = collective_seconds(collective, size, cluster, ranks=ranks, ranks_per_node=members)
+    single = [
+        float(collective_seconds(collective, s, cluster, ranks=n, ranks_per_node=g)) for s, n, g in elements
+    ]
+    assert together.tolist() == pytest.approx(single)
+
+
+def test_shapes_broadcast() -> None:
+    seconds = collective_seconds("all_reduce", np.ones((5, 1)), DGX, ranks=[2, 4, 8], ranks_per_node=8)
+    assert seconds.shape == (5, 3)
+    assert collective_seconds(
+        "all_reduce", 1.0, DGX, ranks=np.full((2, 1), 8), ranks_per_node=[8, 4]
+    ).shape == (2, 2)
+    assert collective_seconds("all_reduce", np.ones(0), DGX, **PAGE).shape == (0,)
+    assert collective_seconds("all_reduce", 1.0, DGX, ranks=[8], ranks_per_node=8, detail=True).shape == (
+        3,
+        1,
+    )
+    assert collective_seconds("all_reduce", 1.0, DGX, **PAGE).shape == ()
+
+
+# ------------------------------------------------------------ bad arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"collective": "all_reduse"}, PodsimError, "did you mean all_reduce"),
+        ({"launch": "mpi"}, PodsimError, "process"),
+        ({"version": "3.1"}, PodsimError, "no NCCL release"),
+        ({"version": "2.1"}, PodsimError, "no NCCL release"),
+        ({"size": -1.0}, PodsimError, "size=-1"),
+        ({"size": math.nan}, PodsimError, "size=nan"),
+        ({"ranks": 0}, PodsimError, "ranks=0"),
+        ({"ranks": 2.5, "ranks_per_node": 0}, PodsimError, r"ranks=2.5.*ranks_per_node=0"),
+        ({"ranks": 16, "ranks_per_node": 16}, ClusterError, "a node has 8 GPUs"),
+        ({"sharing": 0}, PodsimError, "sharing=0"),
+    ],
+)
+def test_bad_arguments_are_explained(arguments, error, text) -> None:
+    given_ = {"collective": "all_reduce", "size": 1.0, **PAGE, **arguments}
+    name, size = given_.pop("collective"), given_.pop("size")
+    with pytest.raises(error, match=text):
+        collective_seconds(name, size, DGX, **given_)
+
+
+def test_no_network_no_groups_over_nodes() -> None:
+    alone = load_cluster("dgx-station-a100-80gb")
+    assert alone.nics == 0
+    with pytest.raises(ClusterError, match="no network"):
+        collective_seconds("all_reduce", 1.0, alone, ranks=8, ranks_per_node=4)
+    with pytest.raises(PodsimError, match="single numbers"):
+        choice("all_reduce", np.ones(3), DGX, **PAGE)  # type: ignore[arg-type]
+    with pytest.raises(PodsimError, match="sharing"):
+        send_seconds(1.0, DGX, crosses_node=True, sharing=0)
+
+
+def test_every_architecture_has_constants() -> None:
+    for architecture in ARCHITECTURES:
+        assert load_fabric(architecture).share_simple < 1
+    for network in ("infiniband", "roce", "efa"):
+        assert 0.5 < load_network(network).share < 1
+    with pytest.raises(CatalogError, match="known"):
+        load_fabric("kepler2")
+    with pytest.raises(CatalogError, match="known"):
+        load_network("tin-cans")

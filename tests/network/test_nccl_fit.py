@@ -1,0 +1,96 @@
+"""The fit of the collective law: errors on fitted sweeps and on sweeps left out, and the catalog's files."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from podsim.errors import TableError
+from podsim.network.fit_nccl import WIRES, fit, fit_architecture, read, residuals, samples, write
+from podsim.network.nccl_constants import ARCHITECTURES, load_fabric
+from podsim.network.nccl_fit_model import predicted
+
+ROWS = read(Path(str(files("podsim.verify") / "tables" / "collectives.csv.gz")))
+MEASURED = [s for s in samples(ROWS) if s.nodes == 1 and s.size >= 512]
+A100 = [s for s in MEASURED if s.architecture == "ampere" and s.collective == "all_reduce" and s.size >= 1024]
+
+
+def by_decade(part, seconds) -> dict[int, float]:
+    error = np.abs(seconds / np.array([s.seconds for s in part]) - 1)
+    decade = np.floor(np.log10([s.size for s in part])).astype(int)
+    return {int(d): float(error[decade == d].mean()) for d in np.unique(decade)}
+
+
+def test_all_reduce_on_a100_is_within_eight_percent_in_every_decade() -> None:
+    errors = by_decade(A100, predicted(load_fabric("ampere"), A100, WIRES))
+    assert set(errors) == set(range(3, 10))
+    assert max(errors.values()) <= 0.08
+
+
+def test_sweeps_left_out_of_the_fit_are_within_ten_percent_in_every_decade() -> None:
+    pytest.importorskip("scipy")
+    families = sorted({re.sub("_(half|int8)$", "", s.sweep) for s in A100})
+    left, seconds = [], []
+    for family in families:
+        out = [s for s in A100 if s.sweep.startswith(family)]
+        kept = [s for s in MEASURED if s.architecture == "ampere" and not s.sweep.startswith(family)]
+        left += out
+        seconds.append(
+            predicted(
+                fit_architecture("ampere", [s for s in kept if s.collective == "all_reduce"]), out, WIRES
+            )
+        )
+    errors = by_decade(left, np.concatenate(seconds))
+    assert max(errors.values()) <= 0.10
+
+
+GATES = {"all_reduce": 0.10, "all_gather": 0.25, "reduce_scatter": 0.13, "all_to_all": 0.20,
+         "send_recv": 0.20, "broadcast": 0.27, "reduce": 0.23}  # fmt: skip
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_errors_left_on_every_architecture(architecture: str) -> None:
+    left = residuals(load_fabric(architecture), [s for s in MEASURED if s.architecture == architecture])
+    for collective, cells in left.items():
+        assert max(cells.values()) <= GATES[collective], (collective, cells)
+
+
+def test_the_catalog_is_what_the_fit_gives(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    for path in write(fit(ROWS), tmp_path):
+        name = path.stem
+        kept = (files("podsim.hardware") / "catalog" / "fabrics" / path.name).read_text(encoding="utf-8")
+        assert path.read_text(encoding="utf-8").split("[residuals]")[0].count("value") == kept.count("value")
+        again = np.array(_values(path.read_text(encoding="utf-8")))
+        assert again == pytest.approx(np.array(_values(kept)), rel=0.05), name
+
+
+def _values(text: str) -> list[float]:
+    return [float(v) for v in re.findall(r"value = ([-+.0-9e]+)", text)]
+
+
+def test_rows_for_testing_are_never_fitted() -> None:
+    poisoned = [{**row, "time_us": "1"} if row["role"] == "test" else row for row in ROWS]
+    assert samples(poisoned) == samples(ROWS)
+
+
+def test_circumstances_are_read_from_the_notes() -> None:
+    found = {s.sweep: (s.launch, s.version) for s in samples(ROWS)}
+    assert found["aic_a100_1n8g_all_reduce_half"] == ("thread", "2.27")
+    assert found["doc_a100-80_1n8g_all_reduce_mpi8"] == ("process", "2.2x")
+    assert found["doc_a100-80_1n8g_all_reduce_nccl2193"] == ("single", "2.19")
+    assert found["sb_a100-40_1n8g_all_reduce"] == ("single", "2.10")
+
+
+def test_a_table_with_missing_columns_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("role,id\ncalibrate,x\n", encoding="utf-8")
+    with pytest.raises(TableError, match="no column"):
+        read(path)
+    bad = {**ROWS[0], "time_us": "soon"}
+    with pytest.raises(TableError, match="soon"):
+        samples([bad])
