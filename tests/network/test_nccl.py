@@ -23,7 +23,7 @@ from podsim.network.nccl import (
     wires_of,
 )
 from podsim.network.nccl_constants import ARCHITECTURES, load_fabric, load_network
-from podsim.network.nccl_tuner import Group, beliefs, generation, post_overhead, steps, tree_correction
+from podsim.network.nccl_tuner import Group, beliefs, generation, post_overhead, steps
 
 DGX = load_cluster("dgx-a100-80gb:4")
 CLUSTERS = {
@@ -78,11 +78,6 @@ def test_rings_win_over_trees_on_two_old_dgx_and_lose_on_two_new_ones() -> None:
         assert (ring > belief(two, "tree", "LL128", release).bandwidth) == ring_wins
     old = choice("all_reduce", 2.0**32, DGX, ranks=16, ranks_per_node=8, version="2.8")
     assert (old.algorithm, old.protocol) == ("ring", "Simple")
-
-
-def test_tree_correction_is_nccl_s_at_powers_of_two() -> None:
-    sizes = 64 * 2.0 ** np.array([0, 4, 13, 22])
-    assert tree_correction("LL", sizes).tolist() == pytest.approx([1, 0.9, 0.4, 1])
 
 
 def test_steps_of_a_ring() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import tomllib
 from dataclasses import astuple, replace
 from importlib.resources import as_file, files
 
@@ -100,7 +101,9 @@ def test_written_constants_are_read_back(tmp_path):
 def test_text_quotes_evidence():
     odd = Evidence(rows=1, median_error=0.0, mean_error=0.0, sources=('a "quoted" source',), note='say "so"')
     text = constants_text(replace(load_constants("b200"), evidence={"gemm.bf16": odd}))
-    assert "quoted" in text
+    evidence = tomllib.loads(text)["gemm"]["bf16"]["evidence"]
+    assert evidence["sources"] == ['a "quoted" source']
+    assert evidence["note"] == 'say "so"'
 
 
 def made_rows(gpu, shapes, seconds):

@@ -39,7 +39,9 @@ def test_all_problems_at_once(gpt3: Model, selene: Cluster) -> None:
         ({"tp": 2.5}, "not a whole number"),
     ],
 )
-def test_each_rule_says_what_would_work(gpt3: Model, selene: Cluster, change: dict[str, object], said: str) -> None:
+def test_each_rule_says_what_would_work(
+    gpt3: Model, selene: Cluster, change: dict[str, object], said: str
+) -> None:
     plan = Plan(**{"global_batch": 64, **change})  # type: ignore[arg-type]
     found = plan.problems(gpt3, selene)
     assert any(said in text for text in found), found

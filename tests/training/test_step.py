@@ -49,7 +49,15 @@ def test_uniform_pipeline_has_the_textbook_bubble(selene: Cluster) -> None:
 
     model = build(Transformer(name="tall", layers=64, hidden=12288, heads=96, vocab=8, sequence=2048))
     for schedule, virtual in (("1f1b", 1), ("interleaved", 4)):
-        plan = Plan(tp=8, pp=8, virtual_stages=virtual, global_batch=64, schedule=schedule, software="megatron-2021", precision="fp16")  # type: ignore[arg-type]
+        plan = Plan(
+            tp=8,
+            pp=8,
+            virtual_stages=virtual,
+            global_batch=64,
+            schedule=schedule,
+            software="megatron-2021",
+            precision="fp16",
+        )  # type: ignore[arg-type]
         parts = predict_plan(model, selene, plan).parts
         busy = sum(parts[name] for name in ("compute", "memory", "launch", "tp"))
         busy += parts["host"] - 0.0
@@ -69,7 +77,16 @@ degrees = st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16])
 @given(tp=degrees, pp=degrees, dp=degrees, micro=st.sampled_from([1, 2, 4]), zero=st.integers(0, 3),
        recompute=st.integers(0, 2), sp=st.booleans(), flash=st.booleans())  # fmt: skip
 def test_step_is_never_faster_than_light(
-    gpt3: Model, selene: Cluster, tp: int, pp: int, dp: int, micro: int, zero: int, recompute: int, sp: bool, flash: bool
+    gpt3: Model,
+    selene: Cluster,
+    tp: int,
+    pp: int,
+    dp: int,
+    micro: int,
+    zero: int,
+    recompute: int,
+    sp: bool,
+    flash: bool,
 ) -> None:
     """No legal plan beats the peak of the GPUs it uses, and every legal plan has a finite time and memory."""
     plan = Plan(

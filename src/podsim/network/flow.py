@@ -40,21 +40,16 @@ def _freeze(f: int, level: float, starts: Ints, ends: Ints, links: Ints, use: Fl
 
 
 @njit
-def fill(flows: Ints, starts: Ints, ends: Ints, links: Ints, use: Floats, weights: Floats, capacity: Floats, rates: Floats,
-         left: Floats, load: Floats, users: Ints) -> None:  # fmt: skip
-    """Max-min rates of the given flows (an index list), written to `rates`; others are taken as absent.
+def fill(todo: Ints, n_todo: int, starts: Ints, ends: Ints, links: Ints, use: Floats, weights: Floats, capacity: Floats,
+         rates: Floats, left: Floats, load: Floats, users: Ints, busy: Ints) -> None:  # fmt: skip
+    """Max-min rates of the flows todo[:n_todo], written to `rates`; others are taken as absent. `todo` is used up.
 
-    Flow f uses links[starts[f] : ends[f]]; a flow listed twice counts twice. `use[i]` is how much of link links[i] a unit of rate takes. left, load, users: scratch of one cell per link, with
-    users zero on entry and exit. Rounds of filling: each fills at least one link, so there are at most as many as links.
+    Flow f uses links[starts[f] : ends[f]]; a flow listed twice counts twice. `use[i]` is how much of link links[i] a unit of rate takes. left, load, users, busy: scratch of one cell per link,
+    with users zero on entry and exit. Rounds of filling: each fills at least one link, so there are at most as many as links.
     """
-    entries = 0
-    for f in flows:
-        entries += ends[f] - starts[f]
-    busy = np.empty(entries, np.int64)
     n_busy = 0
-    todo = flows.copy()
-    n_todo = len(todo)
-    for f in flows:
+    for t in range(n_todo):
+        f = todo[t]
         rates[f] = np.inf
         for i in range(starts[f], ends[f]):
             link = links[i]
@@ -142,8 +137,8 @@ def max_min_rates(
         raise ClusterError("; ".join(problems))
     rates = np.empty(flows)
     use = np.repeat(copy, np.diff(indptr))
-    scratch = np.zeros(len(capacity)), np.zeros(len(capacity)), np.zeros(len(capacity), np.int64)
-    fill(np.arange(flows), indptr[:-1], indptr[1:], links, use, weight, capacity, rates, *scratch)
+    left, load, users, busy = (np.zeros(len(capacity), kind) for kind in (float, float, np.int64, np.int64))
+    fill(np.arange(flows), flows, indptr[:-1], indptr[1:], links, use, weight, capacity, rates, left, load, users, busy)
     return rates
 
 

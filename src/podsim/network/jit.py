@@ -19,4 +19,4 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 def njit(function: Function) -> Function:
     """The function, compiled on its first call: IEEE arithmetic, no bounds checks, division by zero gives infinity."""
-    return cast("Function", numba.njit(cache=True, error_model="numpy", forceinline=True)(function))
+    return cast("Function", numba.njit(cache=True, error_model="numpy")(function))

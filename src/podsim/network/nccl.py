@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError, PodsimError, unknown_name
 from podsim.network.nccl_paths import Candidate, table
-from podsim.network.nccl_tuner import PROTOCOLS, Group, Wires, generation, tree_correction
+from podsim.network.nccl_tuner import Group, Wires, generation
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
@@ -208,29 +208,18 @@ def wires_of(cluster: Cluster) -> Wires:
 
 def cost_CE(fields_FCE: Array, size_E: Array) -> Array:
     """Seconds of each candidate at each size; infinite where NCCL has given it up."""
-    tree, until, latency, line, window, per_byte, ramp, channels, start, channel = fields_FCE
+    until, latency, line, window, per_byte, ramp, channels, start, channel = fields_FCE
     filled = size_E / window
-    carried = size_E / _corrections(tree, size_E) if tree.any() else size_E
-    transfer = carried * per_byte
+    transfer = size_E * per_byte
     gpu = latency + np.maximum(line * np.square(np.minimum(filled, 1.0)), transfer) + np.sqrt(ramp * transfer)
     host = start + channel * np.minimum(np.maximum(filled, 1.0), channels)
     return np.where(size_E <= until, np.sqrt(gpu * gpu + host * host), np.inf)
 
 
-def _corrections(tree_CE: Array, size_E: Array) -> Array:
-    """Share of its bandwidth that each candidate keeps if it is a tree, else 1."""
-    table_PE = np.stack(
-        [np.ones(size_E.shape), *(tree_correction(protocol, size_E) for protocol in PROTOCOLS)]
-    )
-    index_CE = np.broadcast_to(tree_CE.astype(np.intp), (tree_CE.shape[0], size_E.size))
-    return np.take_along_axis(table_PE, index_CE, axis=0)
-
-
 @lru_cache(maxsize=65536)
 def candidate_fields(options: tuple[Candidate, ...]) -> Array:
     """Numbers of the candidates of one communicator, F x C x 1 element; kept, so read-only."""
-    rows = [(1.0 + PROTOCOLS.index(o.protocol) if o.algorithm == "tree" else 0.0, *o[2:]) for o in options]
-    fields_FC1 = np.array(rows).T[:, :, np.newaxis].copy()
+    fields_FC1 = np.array([one[2:] for one in options]).T[:, :, np.newaxis].copy()
     fields_FC1.flags.writeable = False
     return fields_FC1
 

@@ -42,7 +42,6 @@ class Fabric:
     """and for each hop"""
     share_ll: float
     """of NVLink's bandwidth"""
-    share_ll128: float
     share_simple: float
     small_group: float
     """k in 1 + k / ranks^2, by which a small group moves its bytes slower"""

@@ -38,6 +38,8 @@ NET_LATENCY = 2.7e-6
 _NET_STEP = {"ring": (2.7e-6, 4.0e-6, 14.0e-6), "tree": (5.0e-6, 8.5e-6, 14.0e-6)}
 # NCCL's tree steps inside a node over its ring steps
 _TREE_STEP = (1.0, 1.25 / 1.9, 4.0 / 3.4)
+_LINE_SHARE = 120 / 128
+"""of LL128's bytes, those that are data"""
 _TREE_SHARE = 0.92
 """of a ring's bandwidth: NCCL's count for trees"""
 _LINE = 4096.0
@@ -154,11 +156,7 @@ def _cost(
         inner = 2 * (group.members - 1)
         latency = inner * step * _TREE_STEP[p] + 2 * math.floor(math.log2(group.nodes)) * outside
     hops = max(1.0, latency / step) if step > 0 else 1.0
-    tau = (
-        0.0
-        if belief.algorithm == "tree"
-        else (0.0, fabric.ramp_ll128, fabric.ramp_simple)[p] * math.sqrt(hops)
-    )
+    tau = (0.0, fabric.ramp_ll128, fabric.ramp_simple)[p] * math.sqrt(hops)
     base = (fabric.base, fabric.base, fabric.base_simple)[p]
     line = fabric.line_base + fabric.line_ll / fabric.step_ll * latency if p == 0 else 0.0
     window = (
@@ -172,7 +170,7 @@ def _cost(
 
 def _inside(wires: Wires, collective: str, group: Group, p: int, fabric: Fabric) -> float:
     """B/s of a ring inside a node."""
-    share = (fabric.share_ll, fabric.share_ll128, fabric.share_simple)[p]
+    share = (fabric.share_ll, _LINE_SHARE * fabric.share_simple, fabric.share_simple)[p]
     extra = {
         "all_gather": (fabric.gather_share, fabric.gather_small),
         "reduce_scatter": (fabric.scatter_share, fabric.gather_small),
@@ -188,7 +186,7 @@ def _per_byte(
     """Seconds for each byte of the collective's size."""
     p = PROTOCOLS.index(belief.protocol)
     inside = _inside(wires, collective, group, p, fabric) if group.members > 1 else math.inf
-    outside = _outside(wires, group, network) * (0.5, 120 / 128, 1.0)[p] if group.nodes > 1 else math.inf
+    outside = _outside(wires, group, network) * (0.5, _LINE_SHARE, 1.0)[p] if group.nodes > 1 else math.inf
     if belief.algorithm == "tree":
         each = 2.0 / min(_TREE_SHARE * inside, 2 * outside if group.nodes == 2 else outside)
     else:

@@ -31,7 +31,6 @@ __all__ = [
     "generation",
     "post_overhead",
     "steps",
-    "tree_correction",
 ]
 
 PROTOCOLS = ("LL", "LL128", "Simple")
@@ -231,12 +230,6 @@ def _nvls(wires: Wires, group: Group, release: str) -> list[Belief]:
         return []
     rate = _SHARE_COUNTED * wires.nvlink * share * 15 / 16 * (group.members - 1) / group.members
     return [Belief("nvls", "Simple", (25.0 if release == "2.20" else 23.0) * 1e-6, rate)]
-
-
-def tree_correction(protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Share of a tree's bandwidth left at a size: NCCL's table, straight lines between its entries."""
-    k = np.log2(np.maximum(size, 1.0) / 64)
-    return np.asarray(np.interp(k, np.arange(24.0), _TREE_CORRECTION[PROTOCOLS.index(protocol)]))
 
 
 def beliefs(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[Belief]:

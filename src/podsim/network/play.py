@@ -226,12 +226,12 @@ def play(table: Table | Prepared, size: float, fabric: Fabric | None = None, *, 
     while not done:
         state = more_room(state)
         now, done = run(p, state, now)
-    assert np.array_equal(state.sent, p.repeat) and np.array_equal(state.got, p.repeat)
+    assert np.array_equal(state.flows["sent"], p.repeat) and np.array_equal(state.flows["got"], p.repeat)
     return _result(table, size, p, state)
 
 
 def _result(prepared: Prepared, size: float, p: Program, s: State) -> Played:
-    table, last = prepared.table, s.last[prepared.flow]
+    table, last = prepared.table, s.flows["last"][prepared.flow]
     finish = np.zeros(table.nodes)
     np.maximum.at(finish, table.destination, last)
     np.maximum.at(finish, table.source, last - p.delays[p.delay][prepared.flow] if len(last) else last)
@@ -239,7 +239,7 @@ def _result(prepared: Prepared, size: float, p: Program, s: State) -> Played:
         seconds=float(last.max(initial=0.0)),
         finish=finish[: table.ranks],
         link_bytes=prepared.link_share * size,
-        link_busy=np.where(prepared.link >= 0, np.append(s.busy, 0.0)[prepared.link], 0.0),
+        link_busy=np.where(prepared.link >= 0, np.append(s.links["busy"], 0.0)[prepared.link], 0.0),
         events=table.transfers,
         simulated=int(s.number[EVENTS]),
         solved=int(s.number[SOLVED]),

@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from podsim.network.collectives.table import Floats, Ints
 from podsim.network.flow import fill
@@ -80,61 +81,25 @@ class Program(NamedTuple):
     ones: Floats
     """[A]"""
 
+# one record for each thing, so that what is used together lies together; i4: numbers of things, i8: sums, f8: SI
+FLOW = np.dtype([
+    ("mode", "i4"), ("sent", "i4"), ("got", "i4"), ("repeat", "i4"), ("gate", "i4"), ("group", "i4"), ("lane", "i4"),
+    ("delay", "i4"), ("before", "i4"), ("after", "i4"), ("bucket", "i4"), ("next", "i4"), ("previous", "i4"),
+    ("spot", "i4"), ("chunk", "i4"), ("count", "i4"), ("turn", "i4"), ("wheel", "i4"),
+    ("left", "f8"), ("since", "f8"), ("rate", "f8"), ("last", "f8"),
+])  # fmt: skip
+GROUP = np.dtype([("done", "i4"), ("ahead", "i4"), ("repeat", "i4"), ("flows", "i4"), ("flows_end", "i4"),
+                  ("wakes", "i4"), ("wakes_end", "i4")])  # fmt: skip
+GATE = np.dtype([("deps", "i4"), ("deps_end", "i4"), ("flows", "i4"), ("flows_end", "i4")])
+DEP = np.dtype([("group", "i4"), ("lag", "i4")])
+LANE = np.dtype([("start", "i4"), ("middle", "i4"), ("end", "i4"), ("part", "i4"), ("place", "i4"), ("key", "i8")])
+LINK = np.dtype([("users", "i8"), ("since", "f8"), ("busy", "f8")])
+PART = np.dtype([("room", "i4"), ("size", "i4"), ("active", "i4"), ("dirty", "i4"), ("sign", "i8"), ("solved", "i8")])
+BUCKET = np.dtype([("time", "f8"), ("head", "i8")])
+CELL = np.dtype([("time", "f8"), ("flow", "i4"), ("next", "i4")])
+MEMO_SLOT = np.dtype([("sign", "i8"), ("at", "i8")])
 
-class State(NamedTuple):
-    """Where the simulation stands."""
-
-    sent: Ints
-    """transfers of a flow that have left, [F]"""
-    got: Ints
-    """transfers of a flow that have arrived, [F]"""
-    last: Floats
-    """time of the last arrival, [F]"""
-    mode: Ints
-    left: Floats
-    since: Floats
-    rate: Floats
-    bucket: Ints
-    next: Ints
-    previous: Ints
-    group_done: Ints
-    group_count: Ints
-    """a group's flows that are beyond group_done, [K]"""
-    lane_rate: Floats
-    users: Ints
-    """active flows on a link, [L + A]"""
-    busy_since: Floats
-    busy: Floats
-    """s with a flow on the link"""
-    scratch_left: Floats
-    scratch_load: Floats
-    scratch_users: Ints
-    active: Ints
-    """active flows of the parts, each in its room"""
-    spot: Ints
-    """of an active flow in its part's room"""
-    part_active: Ints
-    part_sign: Ints
-    part_solved: Ints
-    part_dirty: Ints
-    dirty: Ints
-    touched: Ints
-    memo_sign: Ints
-    memo_at: Ints
-    memo_rate: Floats
-    bucket_time: Floats
-    bucket_head: Ints
-    heap: Ints
-    free_bucket: Ints
-    recent: Ints
-    wave_head: Ints
-    """first and last transfer under way of each delay: a first-in-first-out list"""
-    wave_tail: Ints
-    cell_flow: Ints
-    cell_time: Floats
-    cell_next: Ints
-    number: Ints
-    """counters: see HEAP to SOLVED"""
+Records: TypeAlias = NDArray[np.void]
 
 
 FLOATS = ("chunk_bytes", "chunk_ends", "delays", "use", "capacity", "ones")
@@ -146,253 +111,321 @@ def typed(p: Program) -> Program:
     return Program(*(np.require(array, kind, ["C", "W"]) for array, kind in zip(p, kinds, strict=True)))
 
 
+class State(NamedTuple):
+    """Where the simulation stands: records as above, and the lists of what has to be looked at."""
+
+    flows: Records
+    groups: Records
+    gates: Records
+    deps: Records
+    items: Ints
+    """flows of gates, flows of groups and gates that groups wake: the records hold the bounds"""
+    lanes: Records
+    links: Records
+    parts: Records
+    buckets: Records
+    heap: Ints
+    free: Ints
+    """unused buckets"""
+    recent: Ints
+    """the last eight buckets"""
+    waves_W2: Ints
+    """first and last transfer under way of each delay: first in, first out; W delays"""
+    cells: Records
+    """transfers under way in the latency of links"""
+    active: Ints
+    """active flows of the parts, each part in its room"""
+    touched: Ints
+    """flows that ended or started in this batch"""
+    dirty: Ints
+    """parts in which a lane changed in this batch"""
+    memo: Records
+    memo_rate: Floats
+    lane_rate: Floats
+    left: Floats
+    load: Floats
+    users: Ints
+    full: Ints
+    todo: Ints
+    """left to todo: scratch of `fill`"""
+    number: Ints
+    """counters: see HEAP to SOLVED"""
+
+
+def _records(kind: np.dtype[np.void], n: int, **columns: ArrayLike) -> Records:
+    made = np.zeros(n, kind)
+    for name, column in columns.items():
+        made[name] = column
+    return made
+
+
 def new_state(p: Program) -> State:
     """A state before the start."""
     flows, lanes, links, parts = len(p.repeat), len(p.part), len(p.capacity), len(p.part_size)
-    groups, waves, room = len(p.group_repeat), len(p.delays), 2 * len(p.repeat) + 16
-    buckets, memo = 4 * flows + 64, 1 << min(20, max(10, (64 * lanes).bit_length()))
+    buckets, memo, room = 4 * flows + 64, 1 << min(20, max(10, (64 * lanes).bit_length())), 2 * flows + 16
     number = np.zeros(11, np.int64)
-    number[FREE_BUCKETS], number[FREE_CELLS], number[ROOM] = buckets, 0, room
-
-    def ints(n: int, value: int = 0) -> Ints:
-        return np.full(n, value, np.int64)
-
+    number[FREE_BUCKETS], number[ROOM] = buckets, room
+    gate_at, group_at = len(p.gate_flow), len(p.gate_flow) + len(p.group_flow)
     return State(
-        sent=ints(flows), got=ints(flows), last=np.zeros(flows), mode=ints(flows), left=np.zeros(flows),
-        since=np.zeros(flows), rate=np.zeros(flows), bucket=ints(flows, -1), next=ints(flows, -1),
-        previous=ints(flows, -1), group_done=ints(groups), group_count=ints(groups), lane_rate=np.zeros(lanes),
-        users=ints(links), busy_since=np.zeros(links), busy=np.zeros(links), scratch_left=np.zeros(links),
-        scratch_load=np.zeros(links), scratch_users=ints(links), active=ints(flows), spot=ints(flows),
-        part_active=ints(parts), part_sign=ints(parts), part_solved=ints(parts), part_dirty=ints(parts),
-        dirty=ints(parts), touched=ints(flows), memo_sign=ints(memo), memo_at=ints(memo, -1),
-        memo_rate=np.empty(1 << 24), bucket_time=np.full(buckets, -1.0), bucket_head=ints(buckets, -1),
-        heap=ints(buckets), free_bucket=np.arange(buckets), recent=ints(8), wave_head=ints(waves, -1),
-        wave_tail=ints(waves, -1), cell_flow=ints(room), cell_time=np.zeros(room),
-        cell_next=np.append(np.arange(1, room), -1), number=number,
+        flows=_records(
+            FLOW, flows, bucket=-1, **{name: getattr(p, name) for name in (
+                "repeat", "gate", "group", "lane", "delay", "before", "after", "chunk", "count", "turn", "wheel"
+            )},
+        ),
+        groups=_records(
+            GROUP, len(p.group_repeat), repeat=p.group_repeat, flows=gate_at + p.group_ptr[:-1],
+            flows_end=gate_at + p.group_ptr[1:], wakes=group_at + p.wake_ptr[:-1], wakes_end=group_at + p.wake_ptr[1:],
+        ),
+        gates=_records(
+            GATE, len(p.dep_ptr) - 1, deps=p.dep_ptr[:-1], deps_end=p.dep_ptr[1:], flows=p.gate_ptr[:-1],
+            flows_end=p.gate_ptr[1:],
+        ),
+        deps=_records(DEP, len(p.dep_group), group=p.dep_group, lag=p.dep_lag),
+        items=np.concatenate([p.gate_flow, p.group_flow, p.wake_gate]),
+        lanes=_records(
+            LANE, lanes, start=p.start, middle=p.middle, end=p.end, part=p.part, place=p.place, key=p.key
+        ),
+        links=_records(LINK, links), parts=_records(PART, parts, size=p.part_size, room=p.part_ptr[:-1]),
+        buckets=_records(BUCKET, buckets, time=-1.0, head=-1), heap=np.zeros(buckets, np.int64),
+        free=np.arange(buckets), recent=np.zeros(8, np.int64), waves_W2=np.full((len(p.delays), 2), -1),
+        cells=_records(CELL, room, next=np.arange(1, room + 1)), active=np.zeros(flows, np.int64),
+        touched=np.zeros(flows, np.int64), dirty=np.zeros(parts, np.int64), memo=_records(MEMO_SLOT, memo, at=-1),
+        memo_rate=np.empty(1 << 24), lane_rate=np.zeros(lanes), left=np.zeros(links), load=np.zeros(links),
+        users=np.zeros(links, np.int64), full=np.zeros(links, np.int64), todo=np.zeros(flows, np.int64), number=number,
     )  # fmt: skip
 
 
 def more_room(s: State) -> State:
     """The state with room for twice as many transfers under way."""
-    room, flows = len(s.cell_flow), len(s.sent)
+    room = len(s.cells)
     s.number[ROOM] += room
-    cells = np.append(np.arange(room + 1, 2 * room), s.number[FREE_CELLS])
+    more = _records(CELL, room, next=np.arange(room + 1, 2 * room + 1))
+    more["next"][-1] = s.number[FREE_CELLS]
     s.number[FREE_CELLS] = room
-    assert flows <= room
-    return s._replace(
-        cell_flow=np.append(s.cell_flow, np.zeros(room, np.int64)),
-        cell_time=np.append(s.cell_time, np.zeros(room)),
-        cell_next=np.append(s.cell_next, cells),
-    )
+    return s._replace(cells=np.concatenate([s.cells, more]))
 
 
 @njit
-def _heap_push(s: State, bucket: int) -> None:
-    at = s.number[HEAP]
-    s.number[HEAP] += 1
-    time = s.bucket_time[bucket]
+def _heap_push(bucket: int, buckets: Records, heap: Ints, number: Ints) -> None:
+    at = number[HEAP]
+    number[HEAP] += 1
+    time = buckets[bucket].time
     while at > 0:
         up = (at - 1) >> 1
-        if s.bucket_time[s.heap[up]] <= time:
+        if buckets[heap[up]].time <= time:
             break
-        s.heap[at] = s.heap[up]
+        heap[at] = heap[up]
         at = up
-    s.heap[at] = bucket
+    heap[at] = bucket
 
 
 @njit
-def _heap_pop(s: State) -> int:
-    top = s.heap[0]
-    s.number[HEAP] -= 1
-    n = s.number[HEAP]
-    last = s.heap[n]
-    time, at = s.bucket_time[last], 0
+def _heap_pop(buckets: Records, heap: Ints, number: Ints) -> int:
+    top = heap[0]
+    number[HEAP] -= 1
+    n = number[HEAP]
+    last = heap[n]
+    time, at = buckets[last].time, 0
     while True:
         down = 2 * at + 1
         if down >= n:
             break
-        if down + 1 < n and s.bucket_time[s.heap[down + 1]] < s.bucket_time[s.heap[down]]:
+        if down + 1 < n and buckets[heap[down + 1]].time < buckets[heap[down]].time:
             down += 1
-        if s.bucket_time[s.heap[down]] >= time:
+        if buckets[heap[down]].time >= time:
             break
-        s.heap[at] = s.heap[down]
+        heap[at] = heap[down]
         at = down
-    s.heap[at] = last
+    heap[at] = last
     return int(top)
 
 
 @njit
-def _compact(s: State) -> None:
+def _compact(buckets: Records, heap: Ints, free: Ints, number: Ints) -> None:
     """Drop empty buckets from the heap, when room for new ones runs out."""
-    n = s.number[HEAP]
-    s.number[HEAP] = 0
+    n = number[HEAP]
+    number[HEAP] = 0
     for i in range(n):
-        bucket = s.heap[i]
-        if s.bucket_head[bucket] >= 0:
-            _heap_push(s, bucket)
+        bucket = heap[i]
+        if buckets[bucket].head >= 0:
+            _heap_push(bucket, buckets, heap, number)
         else:
-            s.bucket_time[bucket] = -1.0
-            s.free_bucket[s.number[FREE_BUCKETS]] = bucket
-            s.number[FREE_BUCKETS] += 1
+            buckets[bucket].time = -1.0
+            free[number[FREE_BUCKETS]] = bucket
+            number[FREE_BUCKETS] += 1
 
 
 @njit
-def _schedule(s: State, f: int, now: float) -> None:
+def _schedule(f: int, now: float, flows: Records, buckets: Records, heap: Ints, free: Ints, recent: Ints,
+              number: Ints) -> None:  # fmt: skip
     """Put a flow into the bucket of the time it will end at."""
-    due = now + s.left[f] / s.rate[f] if s.left[f] > 0.0 else now
+    due = now + flows[f].left / flows[f].rate if flows[f].left > 0.0 else now
     bucket = -1
     for i in range(8):
-        if abs(s.bucket_time[s.recent[i]] - due) <= SAME * due:
-            bucket = s.recent[i]
+        if abs(buckets[recent[i]].time - due) <= SAME * due:
+            bucket = recent[i]
+            break
     if bucket < 0:
-        if s.number[FREE_BUCKETS] == 0:
-            _compact(s)
-        s.number[FREE_BUCKETS] -= 1
-        bucket = s.free_bucket[s.number[FREE_BUCKETS]]
-        s.bucket_time[bucket] = due
-        s.bucket_head[bucket] = -1
-        _heap_push(s, bucket)
-        s.recent[s.number[RECENT] & 7] = bucket
-        s.number[RECENT] += 1
-    head = s.bucket_head[bucket]
-    s.bucket[f], s.next[f], s.previous[f] = bucket, head, -1
+        if number[FREE_BUCKETS] == 0:
+            _compact(buckets, heap, free, number)
+        number[FREE_BUCKETS] -= 1
+        bucket = free[number[FREE_BUCKETS]]
+        buckets[bucket].time = due
+        buckets[bucket].head = -1
+        _heap_push(bucket, buckets, heap, number)
+        recent[number[RECENT] & 7] = bucket
+        number[RECENT] += 1
+    head = buckets[bucket].head
+    flows[f].bucket = bucket
+    flows[f].next = head
+    flows[f].previous = -1
     if head >= 0:
-        s.previous[head] = f
-    s.bucket_head[bucket] = f
+        flows[head].previous = f
+    buckets[bucket].head = f
 
 
 @njit
-def _unschedule(s: State, f: int) -> None:
-    if s.previous[f] >= 0:
-        s.next[s.previous[f]] = s.next[f]
+def _unschedule(f: int, flows: Records, buckets: Records) -> None:
+    before, behind = flows[f].previous, flows[f].next
+    if before >= 0:
+        flows[before].next = behind
     else:
-        s.bucket_head[s.bucket[f]] = s.next[f]
-    if s.next[f] >= 0:
-        s.previous[s.next[f]] = s.previous[f]
-    s.bucket[f] = -1
+        buckets[flows[f].bucket].head = behind
+    if behind >= 0:
+        flows[behind].previous = before
+    flows[f].bucket = -1
 
 
 @njit
-def _bytes(p: Program, f: int, k: int) -> float:
-    """Bytes of the kth transfer of a flow."""
-    first = p.chunk[f]
-    if p.turn[f] != 0:
-        base = first // p.wheel[f] * p.wheel[f]
-        first = base + (first - base + p.turn[f] * p.count[f] * k) % p.wheel[f]
-    if p.count[f] == 1:
-        return p.chunk_bytes[first]
-    return p.chunk_ends[first + p.count[f]] - p.chunk_ends[first]
+def _bytes(f: int, flows: Records, chunk_bytes: Floats, chunk_ends: Floats) -> float:
+    """Bytes of a flow's next transfer."""
+    first, count = flows[f].chunk, flows[f].count
+    if flows[f].turn != 0:
+        wheel = flows[f].wheel
+        base = first // wheel * wheel
+        first = base + (first - base + flows[f].turn * count * flows[f].sent) % wheel
+    if count == 1:
+        return chunk_bytes[first]
+    return chunk_ends[first + count] - chunk_ends[first]
 
 
 @njit
-def _try(p: Program, s: State, f: int) -> None:
+def _try(f: int, flows: Records, gates: Records, groups: Records, deps: Records, touched: Ints, number: Ints) -> None:
     """Start the next transfer of a flow if it is free and all it waits for is there."""
-    k = s.sent[f]
-    if (s.mode[f] != IDLE and s.mode[f] != ENDED) or k >= p.repeat[f]:
+    k, mode = flows[f].sent, flows[f].mode
+    if (mode != IDLE and mode != ENDED) or k >= flows[f].repeat:
         return
-    if k == 0 and p.before[f] >= 0 and s.sent[p.before[f]] < p.repeat[p.before[f]]:
+    before = flows[f].before
+    if k == 0 and before >= 0 and flows[before].sent < flows[before].repeat:
         return
-    gate = p.gate[f]
+    gate = flows[f].gate
     if gate >= 0:
-        for i in range(p.dep_ptr[gate], p.dep_ptr[gate + 1]):
-            group = p.dep_group[i]
-            if s.group_done[group] < min(k - p.dep_lag[i] + 1, p.group_repeat[group]):
+        for i in range(gates[gate].deps, gates[gate].deps_end):
+            group = deps[i].group
+            if groups[group].done < min(k - deps[i].lag + 1, groups[group].repeat):
                 return
-    if s.mode[f] == ENDED:
-        s.mode[f] = AGAIN
+    if mode == ENDED:
+        flows[f].mode = AGAIN
     else:
-        s.mode[f] = NEW
-        s.touched[s.number[TOUCHED]] = f
-        s.number[TOUCHED] += 1
+        flows[f].mode = NEW
+        touched[number[TOUCHED]] = f
+        number[TOUCHED] += 1
 
 
 @njit
-def _arrive(p: Program, s: State, f: int, now: float) -> None:
+def _arrive(f: int, now: float, flows: Records, gates: Records, groups: Records, deps: Records, items: Ints,
+            touched: Ints, number: Ints) -> None:  # fmt: skip
     """A transfer is there: whoever waits for its group may start."""
-    s.got[f] += 1
-    s.last[f] = now
-    group = p.group[f]
-    if group < 0 or s.got[f] - 1 != s.group_done[group]:
+    flows[f].got += 1
+    flows[f].last = now
+    group = flows[f].group
+    if group < 0 or flows[f].got - 1 != groups[group].done:
         return
-    s.group_count[group] += 1
-    a, b = p.group_ptr[group], p.group_ptr[group + 1]
-    if s.group_count[group] < b - a:
+    a, b = groups[group].flows, groups[group].flows_end
+    ahead = groups[group].ahead + 1
+    groups[group].ahead = ahead
+    if ahead < b - a:
         return
-    while s.group_count[group] == b - a:
-        s.group_done[group] += 1
+    while ahead == b - a:
+        groups[group].done += 1
         ahead = 0
         for i in range(a, b):
-            ahead += s.got[p.group_flow[i]] > s.group_done[group]
-        s.group_count[group] = ahead
-    for i in range(p.wake_ptr[group], p.wake_ptr[group + 1]):
-        gate = p.wake_gate[i]
-        for j in range(p.gate_ptr[gate], p.gate_ptr[gate + 1]):
-            _try(p, s, p.gate_flow[j])
+            if flows[items[i]].got > groups[group].done:
+                ahead += 1
+    groups[group].ahead = ahead
+    for i in range(groups[group].wakes, groups[group].wakes_end):
+        gate = items[i]
+        for j in range(gates[gate].flows, gates[gate].flows_end):
+            _try(items[j], flows, gates, groups, deps, touched, number)
 
 
 @njit
-def _end(p: Program, s: State, f: int, now: float) -> None:
+def _end(f: int, now: float, delays: Floats, flows: Records, gates: Records, groups: Records, deps: Records, items: Ints,
+         waves_W2: Ints, cells: Records, touched: Ints, number: Ints) -> None:  # fmt: skip
     """The last byte of a transfer has left."""
-    s.sent[f] += 1
-    s.mode[f] = ENDED
-    s.bucket[f] = -1
-    s.touched[s.number[TOUCHED]] = f
-    s.number[TOUCHED] += 1
-    s.number[EVENTS] += 1
-    wave = p.delay[f]
-    if p.delays[wave] == 0.0:
-        _arrive(p, s, f, now)
+    flows[f].sent += 1
+    flows[f].mode = ENDED
+    flows[f].bucket = -1
+    touched[number[TOUCHED]] = f
+    number[TOUCHED] += 1
+    number[EVENTS] += 1
+    wave = flows[f].delay
+    if delays[wave] == 0.0:
+        _arrive(f, now, flows, gates, groups, deps, items, touched, number)
     else:
-        cell = s.number[FREE_CELLS]
-        s.number[ROOM] -= 1
-        s.number[FREE_CELLS] = s.cell_next[cell]
-        s.cell_flow[cell], s.cell_time[cell], s.cell_next[cell] = f, now + p.delays[wave], -1
-        if s.wave_tail[wave] >= 0:
-            s.cell_next[s.wave_tail[wave]] = cell
+        cell = number[FREE_CELLS]
+        number[FREE_CELLS] = cells[cell].next
+        number[ROOM] -= 1
+        cells[cell].flow = f
+        cells[cell].time = now + delays[wave]
+        cells[cell].next = -1
+        if waves_W2[wave, 1] >= 0:
+            cells[waves_W2[wave, 1]].next = cell
         else:
-            s.wave_head[wave] = cell
-        s.wave_tail[wave] = cell
-    _try(p, s, f)
-    if s.sent[f] == p.repeat[f] and p.after[f] >= 0:
-        _try(p, s, p.after[f])
+            waves_W2[wave, 0] = cell
+        waves_W2[wave, 1] = cell
+    _try(f, flows, gates, groups, deps, touched, number)
+    after = flows[f].after
+    if after >= 0 and flows[f].sent == flows[f].repeat:
+        _try(after, flows, gates, groups, deps, touched, number)
 
 
 @njit
-def _occupy(p: Program, s: State, f: int, now: float, step: int) -> None:
+def _occupy(f: int, now: float, step: int, flows: Records, lanes: Records, link: Ints, links: Records, parts: Records,
+            active: Ints, dirty: Ints, number: Ints) -> None:  # fmt: skip
     """Put a flow on its links (step 1) or take it off (step -1)."""
-    lane = p.lane[f]
-    part = p.part[lane]
-    for i in range(p.start[lane], p.end[lane]):
-        link = p.link[i]
-        if step > 0 and s.users[link] == 0:
-            s.busy_since[link] = now
-        s.users[link] += step
-        if step < 0 and s.users[link] == 0:
-            s.busy[link] += now - s.busy_since[link]
-    base = p.part_ptr[part]
+    lane = flows[f].lane
+    for i in range(lanes[lane].start, lanes[lane].end):
+        on = link[i]
+        users = links[on].users
+        links[on].users = users + step
+        if users == 0:
+            links[on].since = now
+        elif users + step == 0:
+            links[on].busy += now - links[on].since
+    part = lanes[lane].part
+    base, n = parts[part].room, parts[part].active
     if step > 0:
-        s.spot[f] = s.part_active[part]
-        s.active[base + s.part_active[part]] = f
-        s.part_active[part] += 1
-        s.part_sign[part] += p.key[lane]
+        flows[f].spot = n
+        active[base + n] = f
     else:
-        s.part_active[part] -= 1
-        s.part_sign[part] -= p.key[lane]
-        moved = s.active[base + s.part_active[part]]
-        s.active[base + s.spot[f]] = moved
-        s.spot[moved] = s.spot[f]
-    if not s.part_dirty[part]:
-        s.part_dirty[part] = 1
-        s.dirty[s.number[DIRTY]] = part
-        s.number[DIRTY] += 1
+        moved = active[base + n - 1]
+        active[base + flows[f].spot] = moved
+        flows[moved].spot = flows[f].spot
+    parts[part].active = n + step
+    parts[part].sign += step * lanes[lane].key
+    if not parts[part].dirty:
+        parts[part].dirty = 1
+        dirty[number[DIRTY]] = part
+        number[DIRTY] += 1
 
 
 @njit
-def _memo_slot(s: State, sign: int) -> int:
+def _memo_slot(sign: int, memo: Records) -> int:
     """Where a set of active lanes is remembered, or would be."""
-    mask = len(s.memo_sign) - 1
+    mask = len(memo) - 1
     at = (sign ^ (sign >> 32)) & mask
-    while s.memo_at[at] >= 0 and s.memo_sign[at] != sign:
+    while memo[at].at >= 0 and memo[at].sign != sign:
         at = (at + 1) & mask
     return int(at)
 
@@ -400,112 +433,121 @@ def _memo_slot(s: State, sign: int) -> int:
 @njit
 def _solve(p: Program, s: State, part: int) -> None:
     """Set lane_rate for the active flows of a part."""
-    n, base = s.part_active[part], p.part_ptr[part]
-    if n == 1:
-        lane = p.lane[s.active[base]]
-        s.lane_rate[lane] = np.inf
-        for i in range(p.start[lane], p.middle[lane]):
-            s.lane_rate[lane] = min(s.lane_rate[lane], p.capacity[p.link[i]] / p.use[i])
-        return
-    slot = _memo_slot(s, s.part_sign[part])
-    at = s.memo_at[slot]
+    n, base = s.parts[part].active, s.parts[part].room
+    slot = _memo_slot(s.parts[part].sign, s.memo)
+    at = s.memo[slot].at
     if at >= 0:
         for i in range(base, base + n):
-            lane = p.lane[s.active[i]]
-            s.lane_rate[lane] = s.memo_rate[at + p.place[lane]]
+            lane = s.flows[s.active[i]].lane
+            s.lane_rate[lane] = s.memo_rate[at + s.lanes[lane].place]
         return
-    lanes = np.empty(n, np.int64)
     for i in range(n):
-        lanes[i] = p.lane[s.active[base + i]]
-    fill(lanes, p.start, p.middle, p.link, p.use, p.ones, p.capacity, s.lane_rate,
-         s.scratch_left, s.scratch_load, s.scratch_users)  # fmt: skip
+        s.todo[i] = s.flows[s.active[base + i]].lane
+    fill(s.todo, n, p.start, p.middle, p.link, p.use, p.ones, p.capacity, s.lane_rate, s.left, s.load, s.users, s.full)
     s.number[SOLVED] += 1
     at = s.number[STORED]
-    if at + p.part_size[part] <= len(s.memo_rate) and 2 * s.number[MEMO] < len(s.memo_sign):
-        s.memo_sign[slot], s.memo_at[slot] = s.part_sign[part], at
-        for i in range(n):
-            s.memo_rate[at + p.place[lanes[i]]] = s.lane_rate[lanes[i]]
-        s.number[STORED] += p.part_size[part]
+    if at + s.parts[part].size <= len(s.memo_rate) and 2 * s.number[MEMO] < len(s.memo):
+        s.memo[slot].sign = s.parts[part].sign
+        s.memo[slot].at = at
+        for i in range(base, base + n):
+            lane = s.flows[s.active[i]].lane
+            s.memo_rate[at + s.lanes[lane].place] = s.lane_rate[lane]
+        s.number[STORED] += s.parts[part].size
         s.number[MEMO] += 1
+
+
+@njit
+def _lone_rate(lane: int, lanes: Records, link: Ints, use: Floats, capacity: Floats) -> float:
+    """Rate of a flow alone in its part."""
+    rate = np.inf
+    for i in range(lanes[lane].start, lanes[lane].middle):
+        rate = min(rate, capacity[link[i]] / use[i])
+    return rate
+
+
+@njit
+def _share(p: Program, s: State, now: float) -> None:
+    """New rates in the parts that changed."""
+    flows, parts, buckets = s.flows, s.parts, s.buckets
+    for d in range(s.number[DIRTY]):
+        part = s.dirty[d]
+        parts[part].dirty = 0
+        n, room = parts[part].active, parts[part].room
+        if n == 1:
+            lane = flows[s.active[room]].lane
+            s.lane_rate[lane] = _lone_rate(lane, s.lanes, p.link, p.use, p.capacity)
+        elif n > 1 and parts[part].sign != parts[part].solved:
+            _solve(p, s, part)
+        parts[part].solved = parts[part].sign
+        for i in range(room, room + n):
+            f = s.active[i]
+            rate = s.lane_rate[flows[f].lane]
+            if flows[f].bucket < 0:
+                flows[f].rate = rate
+            elif abs(rate - flows[f].rate) > SAME * rate:
+                flows[f].left = max(0.0, flows[f].left - flows[f].rate * (now - flows[f].since))
+                flows[f].since = now
+                flows[f].rate = rate
+                _unschedule(f, flows, buckets)
+                _schedule(f, now, flows, buckets, s.heap, s.free, s.recent, s.number)
+    s.number[DIRTY] = 0
 
 
 @njit
 def _settle(p: Program, s: State, now: float) -> None:
     """After a batch: links change hands, parts that changed are solved, ends are scheduled."""
-    n = s.number[TOUCHED]
+    flows, touched, lanes, links, parts = s.flows, s.touched, s.lanes, s.links, s.parts
+    active, dirty, number, link = s.active, s.dirty, s.number, p.link
+    buckets, heap, free, recent = s.buckets, s.heap, s.free, s.recent
+    n = number[TOUCHED]
     for i in range(n):
-        f = s.touched[i]
-        if s.mode[f] == ENDED:
-            s.mode[f] = IDLE
-            _occupy(p, s, f, now, -1)
+        f = touched[i]
+        if flows[f].mode == ENDED:
+            flows[f].mode = IDLE
+            _occupy(f, now, -1, flows, lanes, link, links, parts, active, dirty, number)
     for i in range(n):
-        f = s.touched[i]
-        if s.mode[f] == NEW or s.mode[f] == AGAIN:
-            s.left[f], s.since[f] = _bytes(p, f, s.sent[f]), now
-            if s.mode[f] == NEW:
-                _occupy(p, s, f, now, 1)
-    for d in range(s.number[DIRTY]):
-        part = s.dirty[d]
-        s.part_dirty[part] = 0
-        if s.part_active[part] == 0:
-            continue
-        if s.part_sign[part] != s.part_solved[part] or s.part_active[part] == 1:
-            _solve(p, s, part)
-            s.part_solved[part] = s.part_sign[part]
-        for i in range(p.part_ptr[part], p.part_ptr[part] + s.part_active[part]):
-            f = s.active[i]
-            rate = s.lane_rate[p.lane[f]]
-            if s.bucket[f] < 0:
-                s.rate[f] = rate
-            elif abs(rate - s.rate[f]) > SAME * rate:
-                s.left[f] = max(0.0, s.left[f] - s.rate[f] * (now - s.since[f]))
-                s.since[f], s.rate[f] = now, rate
-                _unschedule(s, f)
-                _schedule(s, f, now)
-    s.number[DIRTY] = 0
+        f = touched[i]
+        if flows[f].mode != IDLE:
+            flows[f].left = _bytes(f, flows, p.chunk_bytes, p.chunk_ends)
+            flows[f].since = now
+            if flows[f].mode == NEW:
+                _occupy(f, now, 1, flows, lanes, link, links, parts, active, dirty, number)
+    if number[DIRTY]:
+        _share(p, s, now)
     for i in range(n):
-        f = s.touched[i]
-        if s.mode[f] == NEW or s.mode[f] == AGAIN:
-            s.mode[f] = ACTIVE
-            _schedule(s, f, now)
-    s.number[TOUCHED] = 0
-
-
-@njit
-def _next_time(s: State) -> float:
-    now = np.inf
-    if s.number[HEAP] > 0:
-        now = s.bucket_time[s.heap[0]]
-    for w in range(len(s.wave_head)):
-        if s.wave_head[w] >= 0:
-            now = min(now, s.cell_time[s.wave_head[w]])
-    return float(now)
+        f = touched[i]
+        if flows[f].mode != IDLE:
+            flows[f].mode = ACTIVE
+            _schedule(f, now, flows, buckets, heap, free, recent, number)
+    number[TOUCHED] = 0
 
 
 @njit
 def _batch(p: Program, s: State, now: float) -> None:
     """All that happens at one time."""
+    flows, gates, groups, deps, items, touched = s.flows, s.gates, s.groups, s.deps, s.items, s.touched
+    number, cells, waves_W2, buckets, heap, free, delays = s.number, s.cells, s.waves_W2, s.buckets, s.heap, s.free, p.delays
     limit = now + SAME * now
-    while s.number[HEAP] > 0 and s.bucket_time[s.heap[0]] <= limit:
-        bucket = _heap_pop(s)
-        f = s.bucket_head[bucket]
-        s.bucket_time[bucket] = -1.0
-        s.free_bucket[s.number[FREE_BUCKETS]] = bucket
-        s.number[FREE_BUCKETS] += 1
+    while number[HEAP] > 0 and buckets[heap[0]].time <= limit:
+        bucket = _heap_pop(buckets, heap, number)
+        f = buckets[bucket].head
+        buckets[bucket].time = -1.0
+        free[number[FREE_BUCKETS]] = bucket
+        number[FREE_BUCKETS] += 1
         while f >= 0:
-            following = s.next[f]
-            _end(p, s, f, now)
+            following = flows[f].next
+            _end(f, now, delays, flows, gates, groups, deps, items, waves_W2, cells, touched, number)
             f = following
-    for w in range(len(s.wave_head)):
-        while s.wave_head[w] >= 0 and s.cell_time[s.wave_head[w]] <= limit:
-            cell = s.wave_head[w]
-            s.wave_head[w] = s.cell_next[cell]
-            if s.wave_head[w] < 0:
-                s.wave_tail[w] = -1
-            s.cell_next[cell] = s.number[FREE_CELLS]
-            s.number[FREE_CELLS] = cell
-            s.number[ROOM] += 1
-            _arrive(p, s, s.cell_flow[cell], now)
+    for w in range(len(waves_W2)):
+        while waves_W2[w, 0] >= 0 and cells[waves_W2[w, 0]].time <= limit:
+            cell = waves_W2[w, 0]
+            waves_W2[w, 0] = cells[cell].next
+            if waves_W2[w, 0] < 0:
+                waves_W2[w, 1] = -1
+            cells[cell].next = number[FREE_CELLS]
+            number[FREE_CELLS] = cell
+            number[ROOM] += 1
+            _arrive(cells[cell].flow, now, flows, gates, groups, deps, items, touched, number)
 
 
 @njit
@@ -517,14 +559,19 @@ def run(p: Program, s: State, now: float) -> tuple[float, bool]:
     """
     if now < 0.0:
         now = 0.0
-        for f in range(len(p.repeat)):
-            _try(p, s, f)
+        for f in range(len(s.flows)):
+            _try(f, s.flows, s.gates, s.groups, s.deps, s.touched, s.number)
         _settle(p, s, now)
     while True:
-        time = _next_time(s)
+        time = np.inf
+        if s.number[HEAP] > 0:
+            time = s.buckets[s.heap[0]].time
+        for w in range(len(s.waves_W2)):
+            if s.waves_W2[w, 0] >= 0:
+                time = min(time, s.cells[s.waves_W2[w, 0]].time)
         if time == np.inf:
             return now, True
-        if s.number[ROOM] < len(p.repeat):
+        if s.number[ROOM] < len(s.flows):
             return now, False
         now = max(now, time)
         _batch(p, s, now)

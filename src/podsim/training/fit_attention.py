@@ -114,7 +114,7 @@ def _fit(rows: KernelRows, gpu: Gpu, memory: MemoryConstants) -> FlashConstants:
             f_scale=0.1,
             bounds=(low / scale, high / scale),
             max_nfev=80,
-            diff_step=difference,
+            diff_step=np.full(len(point), difference),
         )
         point = found.x
     return constants(point)

@@ -29,7 +29,14 @@ from podsim.training.kernel_constants import (
     base_name,
     load_constants,
 )
-from podsim.training.kernels_gemm import correction_at, gemm_law, is_aligned, operand_bytes, result_bytes
+from podsim.training.kernels_gemm import (
+    correction_at,
+    gemm_law,
+    is_aligned,
+    operand_bytes,
+    peak_of,
+    result_bytes,
+)
 from podsim.training.kernels_rows import KernelRows
 
 __all__ = ["Check", "cross_validate", "fit_gpu"]
@@ -62,7 +69,7 @@ _MAMF = "github.com/stas00/ml-engineering, compute/accelerator/README.md (best o
 _PUBLISHED = {
     "a100-sxm4-80gb": (
         ("tf32", 127.9e12, _SUPERBENCH), ("fp32", 18.35e12, _SUPERBENCH),
-        ("fp64_tensor", 18.9e12, _SUPERBENCH), ("int4", 970.8e12, _SUPERBENCH),
+        ("fp64", 18.9e12, _SUPERBENCH), ("int4", 970.8e12, _SUPERBENCH),
     ),
     "b200": (("bf16", 1745e12, _MAMF),),
     "gb200": (("bf16", 1822e12, _MAMF),),
@@ -110,10 +117,12 @@ def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") ->
     for precision in (str(name) for name in names[np.argsort(-counts)]):
         part = measured.take(measured.precision == precision)
         fitted, correction = _fit_precision(part, gpu, _near(gemm, precision), bool(gemm))
-        gemm[precision] = _fit_unaligned(rows, gpu, fitted)
+        gemm[precision], told = _fit_unaligned(rows, gpu, fitted)
         if correction is not None:
             corrections[precision] = correction
-        evidence[f"gemm.{precision}"] = _evidence_of(part, cross_validate(rows, gpu, precision=precision))
+        evidence[f"gemm.{precision}"] = _evidence_of(
+            part, cross_validate(rows, gpu, precision=precision), told
+        )
     _add_published(gpu, gemm, evidence)
     memory = _fit_memory(measured, gpu, start, evidence)
     for algorithm in ("flash1", "flash2", "flash3"):
@@ -135,7 +144,7 @@ def _add_published(gpu: Gpu, gemm: dict[str, GemmConstants], evidence: dict[str,
     """Ceilings of precisions that were only measured at their best, over the constants of the nearest."""
     for precision, greatest, source in _PUBLISHED.get(gpu.name.lower(), ()):
         if f"gemm.{precision}" not in evidence:
-            gemm[precision] = replace(_near(gemm, precision), ceiling=greatest / gpu.peaks[precision])
+            gemm[precision] = replace(_near(gemm, precision), ceiling=greatest / peak_of(gpu, precision))
             evidence[f"gemm.{precision}"] = Evidence(
                 rows=1, median_error=0.0, mean_error=0.0, sources=(source,),
                 note="the ceiling is the published rate; the rest is of the nearest precision or GPU",
@@ -145,14 +154,19 @@ def _add_published(gpu: Gpu, gemm: dict[str, GemmConstants], evidence: dict[str,
 def cross_validate(
     rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: int = 0, precision: str = "bf16"
 ) -> Check:
-    """Predictions for products on `gpu`, each fold predicted by a fit to the others."""
+    """Predictions for products on `gpu`, each fold predicted by a fit to the others.
+
+    Folds are drawn over distinct sizes: a size that was measured twice is held out as a whole. The time of the
+    host, where a source was timed on it, is fitted to all rows and taken off. Raises TableError for too few rows.
+    """
     part = _products(rows.take((rows.gpu == gpu.name.lower()) & (rows.precision == precision)))
     if len(part) < folds:
         raise TableError(f"{len(part)} {precision} products on {gpu.name} cannot be cut in {folds} folds")
     base = base_name(gpu)
     start = dict(load_constants(base).gemm) if base else {}
     first = _near(start, precision)
-    fold = np.random.default_rng(seed).integers(0, folds, len(part))
+    _, size = np.unique(np.stack([part.m, part.n, part.k], axis=1), axis=0, return_inverse=True)
+    fold = np.random.default_rng(seed).integers(0, folds, len(part))[size.reshape(-1)]
     law, predicted = np.empty(len(part)), np.empty(len(part))
     for index in range(folds):
         held = fold == index
@@ -176,7 +190,7 @@ def _products(rows: KernelRows) -> KernelRows:
 def _law(constants: GemmConstants, gpu: Gpu, rows: KernelRows) -> Floats:
     """Seconds of rows, all of one precision, by the law."""
     precision = str(rows.precision[0])
-    machine = (float(gpu.sms), gpu.peaks[precision], gpu.memory_bandwidth)
+    machine = (float(gpu.sms), peak_of(gpu, precision), gpu.memory_bandwidth)
     widths = (operand_bytes(precision), np.where(rows.accumulate, 8.0, result_bytes(precision)))
     aligned = is_aligned(rows.m, rows.n, rows.k, widths[0], "nn")
     return gemm_law(constants, machine, (rows.m, rows.n, rows.k, rows.batch), widths=widths, aligned=aligned)
@@ -213,7 +227,7 @@ def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> 
     bounds = (np.append(low / scale, 0.0), np.append(high / scale, 3.0))
     for difference in (3e-2, 1e-2, 3e-3):  # the law has kinks: coarse slopes first
         found: Any = least_squares(residuals, point, loss="soft_l1", f_scale=0.05, bounds=bounds, max_nfev=40,
-                                   diff_step=difference)  # fmt: skip
+                                   diff_step=np.full(len(point), difference))  # fmt: skip
         point = found.x
     return constants(point), float(point[-1] * 20e-6)
 
@@ -249,8 +263,8 @@ def _correction(rows: KernelRows, logs: Floats) -> Correction | None:
                       measured_MNK=measured_MNK)  # fmt: skip
 
 
-def _fit_unaligned(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> GemmConstants:
-    """The factor of unaligned sizes, from any GPU of the same chip: such rows against aligned ones.
+def _fit_unaligned(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tuple[GemmConstants, str]:
+    """The factor of unaligned sizes, against aligned ones of any GPU of the same chip; and a note.
 
     The source's own speed and host time are fitted beside it and dropped.
     """
@@ -262,16 +276,18 @@ def _fit_unaligned(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> Gemm
     part = part.take(np.isfinite(part.m) & (part.seconds > 10 * _LONG))
     bad = ~is_aligned(part.m, part.n, part.k, 2.0, "nn")
     if bad.sum() < 20:
-        return constants
+        return constants, "; no unaligned size was measured"
     part = part.take(np.isin(part.source, part.source[bad]))
 
     def residuals(point: Floats) -> Floats:
         law = _law(replace(constants, unaligned=float(point[0])), gpu, part)
-        return np.log((law * point[1] + point[2] * 20e-6) / part.seconds)
+        return np.asarray(np.log((law * point[1] + point[2] * 20e-6) / part.seconds))
 
     found: Any = least_squares(residuals, [0.65, 1.0, 1.0], loss="soft_l1", f_scale=0.05,
-                               bounds=([0.1, 0.5, 0.0], [1.0, 2.0, 3.0]), diff_step=1e-2)  # fmt: skip
-    return replace(constants, unaligned=float(found.x[0]))
+                               bounds=([0.1, 0.5, 0.0], [1.0, 2.0, 3.0]),
+                               diff_step=np.full(3, 1e-2))  # fmt: skip
+    told = f"; unaligned from {int(bad.sum())} sizes of {', '.join(sorted(set(part.source)))}"
+    return replace(constants, unaligned=float(found.x[0])), told
 
 
 def _fit_memory(
@@ -312,11 +328,11 @@ def _fit_memory(
     return MemoryConstants(latency=found.x[0] * 1e-6, startup=found.x[1] * 1e6, share=float(found.x[2]))
 
 
-def _evidence_of(rows: KernelRows, check: Check) -> Evidence:
+def _evidence_of(rows: KernelRows, check: Check, told: str) -> Evidence:
     errors, law = np.abs(check.errors()), np.abs(check.errors(law=True))
     return Evidence(
         rows=len(rows), median_error=float(np.median(errors)), mean_error=float(errors.mean()),
         sources=tuple(sorted(set(rows.source))),
         note=f"five-fold cross-validation, {len(errors)} kernels over 20 us; law without correction: "
-        f"median {np.median(law):.4f}, mean {law.mean():.4f}",
+        f"median {np.median(law):.4f}, mean {law.mean():.4f}{told}",
     )  # fmt: skip

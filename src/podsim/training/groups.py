@@ -82,7 +82,7 @@ class Groups:
 def _beside(communication_P: Array, compute_SP: Array, first_P: Array, contention: float) -> Array:
     """Waiting seconds when communication runs beside compute: the first piece, the excess, and the slow-down."""
     slowed_SP = np.minimum(communication_P, compute_SP) * contention
-    return first_P + np.maximum(communication_P - compute_SP, 0.0) + slowed_SP
+    return np.asarray(first_P + np.maximum(communication_P - compute_SP, 0.0) + slowed_SP)
 
 
 def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Groups:
@@ -107,8 +107,12 @@ def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     expert_ranks_K = np.maximum(ranks_K // plan.ep, 1)
     expert_shard_K = np.maximum(shard_K // plan.ep, 1)
     if expert_K.any():
-        reduce_K = reduce_K + exchange.reduce(expert_K * software.gradient_bytes, expert_ranks_K, expert_shard_K)
-        gather_K = gather_K + np.where(np.isin(zero, (1, 2)), exchange.gather(expert_K * stored, expert_shard_K), 0.0)
+        reduce_K = reduce_K + exchange.reduce(
+            expert_K * software.gradient_bytes, expert_ranks_K, expert_shard_K
+        )
+        gather_K = gather_K + np.where(
+            np.isin(zero, (1, 2)), exchange.gather(expert_K * stored, expert_shard_K), 0.0
+        )
 
     layer_K = (weights.dense_BK[1:-1]).max(axis=0)
     full = zero == 3
@@ -125,7 +129,8 @@ def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
         layer_reduce_K=layer_reduce_K,
         stage_layers_K=layers_K,
         embedding_K=_tied(model, cluster, plan, software, weights.dense_BK[0]),
-        optimizer_K=optimizer_seconds(cluster.gpu, owned_K, software.optimizer_traffic) / software.memory_speed,
+        optimizer_K=optimizer_seconds(cluster.gpu, owned_K, software.optimizer_traffic)
+        / software.memory_speed,
     )
 
 

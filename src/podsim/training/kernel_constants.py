@@ -79,8 +79,7 @@ _NEAREST = {
     "int4": ("int8", "fp8", "bf16", "fp16"),
     "tf32": ("bf16", "fp16"),
     "fp32": ("tf32", "bf16", "fp16"),
-    "fp64": ("fp32", "bf16", "fp16"),
-    "fp64_tensor": ("fp64", "tf32", "bf16", "fp16"),
+    "fp64": ("fp32", "tf32", "bf16", "fp16"),
 }
 """precision -> the fitted precisions whose constants stand in, nearest first"""
 
@@ -114,7 +113,7 @@ class GemmConstants:
     split_latency: float
     """s that the reduction after split-k adds"""
     unaligned: float
-    """factor on the share of peak when a leading dimension is no multiple of 16 B"""
+    """factor on the share of peak when a leading dimension is no multiple of 16 B (0.65: not measured)"""
 
 
 @dataclass(frozen=True, kw_only=True)

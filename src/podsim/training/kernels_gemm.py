@@ -53,7 +53,7 @@ _CHUNK = 2048
 """shapes at a time: intermediate arrays stay in the processor's cache"""
 
 _OPERAND = {
-    "fp64": 8.0, "fp64_tensor": 8.0, "fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0,
+    "fp64": 8.0, "fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0,
     "fp8": 1.0, "int8": 1.0, "int4": 0.5,
 }  # fmt: skip
 _RESULT = {**_OPERAND, "fp8": 2.0, "int8": 2.0, "int4": 2.0}
@@ -72,8 +72,10 @@ def result_bytes(precision: str) -> float:
 
 
 def peak_of(gpu: Gpu, precision: str) -> float:
-    """FLOP/s of `gpu` in `precision`; PlanError where it has none."""
+    """FLOP/s of `gpu` in `precision`, fp64 on tensor cores where it has such; PlanError where it has none."""
     operand_bytes(precision)
+    if precision == "fp64" and "fp64_tensor" in gpu.peaks:
+        return gpu.peaks["fp64_tensor"]
     if precision not in gpu.peaks:
         raise PlanError([f"{gpu.name} has no {precision} arithmetic; it has {', '.join(gpu.peaks)}"])
     return gpu.peaks[precision]

@@ -3,10 +3,10 @@
     seconds = latency + (bytes + startup) / (bandwidth x share)
 
 The constants are those of streaming reads: products of a weight matrix with one to four tokens, which is what
-was measured on each GPU in hundreds of sizes. Known error: those rows, median 5 % (evidence of each file).
-Plain copies in PyTorch reach the same share within a few percent; the copy engine (cudaMemcpy) does not
-(superbenchmark: 1.12 TB/s, reads and writes together, of 1.555 on an A100 of 40 GB). Operands that stay in
-the L2 cache can be faster.
+was measured on each GPU in hundreds of sizes, the faster ones weighted more. Known error: those rows, median
+5 % (A100), 3 % (H100, H200). That kernels which also write, and elementwise ones, stream at the same share is
+assumed. The copy engine is slower (superbenchmark: 1.12 TB/s, reads and writes together, of 1.555 on an A100
+of 40 GB). Operands that stay in the L2 cache can be faster.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def constants_text(constants: KernelConstants) -> str:
         f"# Kernel constants of {constants.name}. Meanings: podsim/training/kernel_constants.py.",
         f'base = "{constants.base}"' if constants.base else "# no base: every table is given here",
         f"sms = {constants.sms}",
-        f'made_by = "{constants.made_by}"',
+        f"made_by = {_quoted(constants.made_by)}",
     ]
     if constants.extrapolated:
         lines.append("extrapolated = true")
@@ -61,14 +62,19 @@ def constants_text(constants: KernelConstants) -> str:
 
 
 def _evidence_lines(evidence: Evidence) -> list[str]:
-    sources = ", ".join(f"'{source}'" for source in evidence.sources)
+    sources = ", ".join(_quoted(source) for source in evidence.sources)
     return [
         f"rows = {evidence.rows}",
         f"median_error = {evidence.median_error:.4f}",
         f"mean_error = {evidence.mean_error:.4f}",
         f"sources = [{sources}]",
-        f'note = "{evidence.note}"',
+        f"note = {_quoted(evidence.note)}",
     ]
+
+
+def _quoted(text: str) -> str:
+    """A TOML string: JSON's escapes are among TOML's."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _write_correction(correction: Correction, path: Path) -> None:

@@ -104,7 +104,9 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     host_YBK[2:] = host_YBK[1]
     busy_YXBK[2, :2] += core_XBK
     host_YBK[2] += core_host_B[:, None]
-    inner = np.array([0.0, *(1.0 for _ in model.kinds[1:-1]), 0.0])[:, None]  # embedding and head are not recomputed
+    inner = np.array([0.0, *(1.0 for _ in model.kinds[1:-1]), 0.0])[
+        :, None
+    ]  # embedding and head are not recomputed
     busy_YXBK[3] += busy_YXBK[0] * inner
     host_YBK[3] += host_YBK[0] * inner
     busy_YXBK[:, 2] = np.maximum(host_YBK - busy_YXBK.sum(axis=1), 0.0)
@@ -128,8 +130,11 @@ def _communicate(
     tp_K = np.asarray(plan.tp, dtype=float)
     once_K = tp_sync_seconds(model, cluster, plan, software)
     hidden_K = np.where(np.asarray(plan.overlap_tp).astype(bool), software.async_tp, 0.0)
-    back_hidden_K = np.maximum(hidden_K, software.tp_overlap)
-    calls_K = np.where(np.asarray(plan.sequence_parallel).astype(bool), 2.0, 1.0) * (tp_K > 1)
+    sequence_K = np.asarray(plan.sequence_parallel).astype(bool)
+    # without sequence parallelism the input gradient's all-reduce runs beside the weight-gradient GEMM; with it, the
+    # reduce-scatter does too, but the inputs have to be gathered again: what is hidden and what is added cancel
+    back_hidden_K = np.maximum(hidden_K, np.where(sequence_K, 0.0, software.tp_overlap))
+    calls_K = np.where(sequence_K, 2.0, 1.0) * (tp_K > 1)
     for position, block in enumerate(model.kinds):
         forward, backward = _syncs(model, block)
         busy_YXBK[0, 3, position] = forward * once_K * (1 - hidden_K)
@@ -176,11 +181,16 @@ def _cp_seconds(
     if not cores or not (cp_K > 1).any():
         return np.zeros_like(cp_K), np.zeros_like(cp_K)
     wide = sum((op.kv_heads or op.heads) * (op.head_dim + (op.value_dim or op.head_dim)) for op in cores)
-    size_K = plan.micro_batch * plan.length(model) * wide / np.asarray(plan.tp) * element_bytes(plan.precision)
+    size_K = (
+        plan.micro_batch * plan.length(model) * wide / np.asarray(plan.tp) * element_bytes(plan.precision)
+    )
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).cp
-    gather_K = collective_seconds(
-        "all_gather", size_K, cluster, ranks=plan.cp, ranks_per_node=members_K, version=software.nccl
-    ) / software.collective_speed
+    gather_K = (
+        collective_seconds(
+            "all_gather", size_K, cluster, ranks=plan.cp, ranks_per_node=members_K, version=software.nccl
+        )
+        / software.collective_speed
+    )
     hidden_K = core_K * (cp_K - 1) / cp_K
     return np.maximum(gather_K - hidden_K, 0.0), np.maximum(2 * gather_K - 2 * hidden_K, 0.0)
 
@@ -193,14 +203,19 @@ def _ep_seconds(
     if not block.experts or not (ep_K > 1).any():
         return np.zeros_like(ep_K), np.zeros_like(ep_K)
     tp_K = np.where(np.asarray(plan.sequence_parallel).astype(bool), plan.tp, 1)
-    size_K = tokens(plan, plan.length(model)) / tp_K * block.top_k * model.hidden * element_bytes(plan.precision)
+    size_K = (
+        tokens(plan, plan.length(model)) / tp_K * block.top_k * model.hidden * element_bytes(plan.precision)
+    )
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).ep
-    once_K = collective_seconds(
-        "all_to_all",
-        size_K * software.expert_imbalance,
-        cluster,
-        ranks=plan.ep,
-        ranks_per_node=members_K,
-        version=software.nccl,
-    ) / software.collective_speed
+    once_K = (
+        collective_seconds(
+            "all_to_all",
+            size_K * software.expert_imbalance,
+            cluster,
+            ranks=plan.ep,
+            ranks_per_node=members_K,
+            version=software.nccl,
+        )
+        / software.collective_speed
+    )
     return 2 * once_K, 2 * once_K

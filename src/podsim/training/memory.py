@@ -20,7 +20,17 @@ from podsim.training.software import Software
 if TYPE_CHECKING:
     from podsim.workload.graph import Model, TensorOp
 
-__all__ = ["ACTIVATION_KEY", "KINDS", "WEIGHT_KEY", "Activations", "Weights", "activation_table", "in_flight", "memory_MSP", "weight_table"]
+__all__ = [
+    "ACTIVATION_KEY",
+    "KINDS",
+    "WEIGHT_KEY",
+    "Activations",
+    "Weights",
+    "activation_table",
+    "in_flight",
+    "memory_MSP",
+    "weight_table",
+]
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor")
 WEIGHT_KEY = ("tp", "ep")
@@ -69,8 +79,12 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
             stored_K = np.zeros(plan.size)
             for saved in op.saved:
                 base_K = routed_K if saved.expert else t_K
-                stored_K = stored_K + base_K * saved.elements * (saved.bytes or element) / width(plan, saved.split)
-            core_K = _core_bytes(op, plan, sequence, element) if op.kind == "attention" else np.zeros(plan.size)
+                stored_K = stored_K + base_K * saved.elements * (saved.bytes or element) / width(
+                    plan, saved.split
+                )
+            core_K = (
+                _core_bytes(op, plan, sequence, element) if op.kind == "attention" else np.zeros(plan.size)
+            )
             kept_RBK[Recompute.NONE, position] += stored_K + core_K
             kept_RBK[Recompute.SELECTIVE, position] += stored_K
         kept_RBK[Recompute.FULL, position] = t_K * model.hidden * element / width(plan, "sequence")
@@ -83,7 +97,11 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
 def _core_bytes(op: TensorOp, plan: Plan, sequence: int, element: float) -> Array:
     """Bytes the attention core stores: 5 a s per token unfused (softmax, mask, dropout's output), one log-sum fused."""
     heads_K = tokens(plan, sequence) * np.maximum(op.heads / np.asarray(plan.tp), 1.0)
-    return np.where(np.asarray(plan.flash).astype(bool), heads_K * 4.0, heads_K * sequence * (2 * element + 1 if op.dropout else element))
+    return np.where(
+        np.asarray(plan.flash).astype(bool),
+        heads_K * 4.0,
+        heads_K * sequence * (2 * element + 1 if op.dropout else element),
+    )
 
 
 def in_flight(plan: Plan, first_SP: Array) -> Array:
@@ -121,9 +139,9 @@ def memory_MSP(
     def divided(level: int) -> Array:
         share_P = np.where(zero >= level, 1 / shard_P, 1.0)
         if not mixture:
-            return dense_SP * share_P
+            return np.asarray(dense_SP * share_P)
         expert_P = np.where(zero >= level, 1 / expert_shard_P, 1.0)
-        return dense_SP * share_P + expert_SP * expert_P
+        return np.asarray(dense_SP * share_P + expert_SP * expert_P)
 
     stored = element_bytes(plan.precision)
     master = 4.0 if stored < 4 else 0.0
@@ -147,10 +165,12 @@ def _activations(plan: Plan, counts_SBP: Array, first_SP: Array, kept_RBP: Array
     layers_SP = counts_SBP[:, 1:-1].sum(axis=1)
     some = (mode == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
     share_SP = np.where(some, np.minimum(plan.recompute_layers / np.maximum(layers_SP, 1), 1.0), 1.0)
-    chosen_BP = np.where(mode == Recompute.NONE, kept_RBP[0], np.where(mode == Recompute.SELECTIVE, kept_RBP[1], kept_RBP[2]))
+    chosen_BP = np.where(
+        mode == Recompute.NONE, kept_RBP[0], np.where(mode == Recompute.SELECTIVE, kept_RBP[1], kept_RBP[2])
+    )
     full_SP = (counts_SBP * chosen_BP).sum(axis=1)
     if some.any():
         plain_SP = (counts_SBP * kept_RBP[0]).sum(axis=1)
         full_SP = share_SP * full_SP + (1 - share_SP) * plain_SP
     working_P = np.where(mode == Recompute.FULL, kept_RBP[0, 1:-1].max(axis=0), 0.0)
-    return full_SP * in_flight(plan, first_SP) + working_P
+    return np.asarray(full_SP * in_flight(plan, first_SP) + working_P)

@@ -48,7 +48,9 @@ def chunk_sizes(layers: int, chunks: int) -> list[int]:
     return [base + (chunk in larger) for chunk in range(chunks)]
 
 
-def _pipeline(order: tuple[int, ...], width: int, pp: int, virtual: int) -> tuple[list[tuple[int, ...]], list[int], list[int]]:
+def _pipeline(
+    order: tuple[int, ...], width: int, pp: int, virtual: int
+) -> tuple[list[tuple[int, ...]], list[int], list[int]]:
     """Classes of stages for one pipeline: (copies of each block, how many such stages, first position)."""
     held = np.zeros((pp, width), dtype=int)
     start = 0

@@ -7,6 +7,7 @@ context ranks: ep divides dp x cp.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -73,10 +74,10 @@ class Plan:
     """what the data-parallel group divides: 1 optimizer (distributed optimizer), 2 and gradients, 3 and weights (FSDP)"""
     shard: Ints = 0
     """ranks over which ZeRO divides; 0 is the whole data-parallel group, fewer is hybrid sharding (HSDP)"""
-    recompute: Ints = Recompute.NONE
+    recompute: Ints | str = Recompute.NONE
     recompute_layers: Ints = 0
     """under full recomputation: layers of each stage that are recomputed; 0 is all"""
-    schedule: Ints = Schedule.ONE_F_ONE_B
+    schedule: Ints | str = Schedule.ONE_F_ONE_B
     flash: Ints = True
     """fused attention that never stores the scores (FlashAttention)"""
     overlap_grad: Ints = True
@@ -114,7 +115,7 @@ class Plan:
     def shard_ranks(self) -> Ints:
         """Ranks over which ZeRO divides what it divides."""
         whole = self.dp * self.cp
-        return np.where(np.asarray(self.shard) > 0, np.minimum(self.shard, whole), whole)
+        return np.where(np.asarray(self.shard) > 0, np.minimum(self.shard, whole), np.asarray(whole))
 
     def length(self, model: Model) -> int:
         """Tokens of a sequence."""
@@ -142,7 +143,11 @@ class Plan:
         """The same plan with every numeric field a 1-D array of one common length."""
         values = [np.atleast_1d(np.asarray(getattr(self, name))) for name in ARRAY_FIELDS]
         wide = np.broadcast_arrays(*values)
-        return replace(self, **dict(zip(ARRAY_FIELDS, wide, strict=True)))
+        return self.having(dict(zip(ARRAY_FIELDS, wide, strict=True)))
+
+    def having(self, columns: Mapping[str, Any]) -> Plan:
+        """The same plan with other values of some fields."""
+        return replace(self, **columns)
 
     def take(self, index: Any) -> Plan:
         """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
@@ -151,7 +156,7 @@ class Plan:
             value = np.asarray(getattr(self, name))
             picked = value if value.ndim == 0 else value[index]
             chosen[name] = _scalar(name, picked) if np.ndim(picked) == 0 else picked
-        return replace(self, **chosen)
+        return self.having(chosen)
 
     def describe(self) -> dict[str, object]:
         """Names and values of a scalar plan, with codes spelled out."""
@@ -200,7 +205,7 @@ class Grid:
     def per_node(self, size: Ints, stride: Ints) -> Array:
         """Members of a group on one node."""
         room = np.maximum(self.gpus_per_node // np.asarray(stride), 1)
-        return np.maximum(np.minimum(size, room), 1)
+        return np.asarray(np.maximum(np.minimum(size, room), 1))
 
     @property
     def tp(self) -> Array:
@@ -225,4 +230,4 @@ class Grid:
     def stage_crosses(self) -> Array:
         """Whether neighbouring pipeline stages lie on different nodes."""
         stride = np.asarray(self.plan.tp * self.plan.cp * self.plan.dp)
-        return stride >= self.gpus_per_node
+        return np.asarray(stride >= self.gpus_per_node)

@@ -136,7 +136,9 @@ def _bottleneck(parts: dict[str, float], step: float) -> str:
     text = f"{100 * seconds / step:.0f} % of the step is {_NAMES[first]}"
     if first == "compute":
         second, lost = ranked[1]
-        return f"{text}; the largest loss is {_NAMES[second]} ({100 * lost / step:.0f} %): {_REMEDIES[second]}"
+        return (
+            f"{text}; the largest loss is {_NAMES[second]} ({100 * lost / step:.0f} %): {_REMEDIES[second]}"
+        )
     return f"{text}: {_REMEDIES[first]}"
 
 
@@ -146,7 +148,9 @@ def faster(cluster: Cluster, resource: str, factor: float) -> Cluster:
     if resource == "nvlink":
         return replace(cluster, nvlink=replace(cluster.nvlink, bandwidth=cluster.nvlink.bandwidth * factor))
     if resource == "network":
-        return replace(cluster, network=replace(cluster.network, bandwidth=cluster.network.bandwidth * factor))
+        return replace(
+            cluster, network=replace(cluster.network, bandwidth=cluster.network.bandwidth * factor)
+        )
     if resource == "flops":
         gpu = replace(gpu, peaks={name: peak * factor for name, peak in gpu.peaks.items()})
     elif resource == "memory bandwidth":

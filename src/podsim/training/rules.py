@@ -135,8 +135,10 @@ RULES: tuple[Rule, ...] = (
     (
         "kv heads",
         _kv_uneven,
-        lambda p, f: f"tp={p.tp} neither divides nor is a multiple of kv_heads={f.kv_heads}; "
-        f"tp may be {_divisors(f.kv_heads)} or a multiple of {f.kv_heads}",
+        lambda p, f: (
+            f"tp={p.tp} neither divides nor is a multiple of kv_heads={f.kv_heads}; "
+            f"tp may be {_divisors(f.kv_heads)} or a multiple of {f.kv_heads}"
+        ),
     ),
     (
         "mlp width",
@@ -146,14 +148,18 @@ RULES: tuple[Rule, ...] = (
     (
         "layers",
         lambda p, f: np.asarray(p.pp) * p.virtual_stages > f.layers,
-        lambda p, f: f"pp x virtual_stages = {p.pp} x {p.virtual_stages} is more than layers={f.layers}; "
-        f"at most {f.layers}",
+        lambda p, f: (
+            f"pp x virtual_stages = {p.pp} x {p.virtual_stages} is more than layers={f.layers}; "
+            f"at most {f.layers}"
+        ),
     ),
     (
         "virtual stages",
         lambda p, f: _interleaved(p) != (np.asarray(p.virtual_stages) > 1),
-        lambda p, f: f"virtual_stages={p.virtual_stages} with schedule={p.describe()['schedule']}; "
-        "interleaved needs virtual_stages of 2 or more, the others have 1",
+        lambda p, f: (
+            f"virtual_stages={p.virtual_stages} with schedule={p.describe()['schedule']}; "
+            "interleaved needs virtual_stages of 2 or more, the others have 1"
+        ),
     ),
     (
         "interleaved pipeline",
@@ -163,45 +169,61 @@ RULES: tuple[Rule, ...] = (
     (
         "interleaved layers",
         _chunks_uneven,
-        lambda p, f: f"pp x virtual_stages = {p.pp} x {p.virtual_stages} does not divide layers={f.layers}; "
-        f"the product may be {_divisors(f.layers)}",
+        lambda p, f: (
+            f"pp x virtual_stages = {p.pp} x {p.virtual_stages} does not divide layers={f.layers}; "
+            f"the product may be {_divisors(f.layers)}"
+        ),
     ),
     (
         "interleaved batches",
         lambda p, f: _interleaved(p) & (_mod(_micro_batches(p), p.pp) != 0),
-        lambda p, f: f"schedule=interleaved runs {_micro_batches(p)} micro-batches, which is not a multiple of pp={p.pp}",
+        lambda p, f: (
+            f"schedule=interleaved runs {_micro_batches(p)} micro-batches, which is not a multiple of pp={p.pp}"
+        ),
     ),
     ("batch", _batch_uneven, _say_batch),
     (
         "context",
         _cp_uneven,
-        lambda p, f: f"cp={p.cp} does not divide a sequence of {f.length} tokens into equal "
-        f"{'causally balanced halves (2 x cp parts)' if f.causal else 'parts'}; cp may be "
-        f"{_divisors(f.length // 2 if f.causal else f.length)}",
+        lambda p, f: (
+            f"cp={p.cp} does not divide a sequence of {f.length} tokens into equal "
+            f"{'causally balanced halves (2 x cp parts)' if f.causal else 'parts'}; cp may be "
+            f"{_divisors(f.length // 2 if f.causal else f.length)}"
+        ),
     ),
     (
         "sequence parallel",
         lambda p, f: np.asarray(p.sequence_parallel).astype(bool) & (np.asarray(p.tp) < 2),
-        lambda p, f: f"sequence_parallel with tp={p.tp}; it divides over the TP group, so tp must be 2 or more",
+        lambda p, f: (
+            f"sequence_parallel with tp={p.tp}; it divides over the TP group, so tp must be 2 or more"
+        ),
     ),
     (
         "sequence split",
-        lambda p, f: np.asarray(p.sequence_parallel).astype(bool)
-        & (_mod(f.length, np.asarray(p.tp) * np.asarray(p.cp)) != 0),
-        lambda p, f: f"tp x cp = {p.tp} x {p.cp} does not divide a sequence of {f.length} tokens, "
-        f"which sequence parallelism needs; tp x cp may be {_divisors(f.length)}",
+        lambda p, f: (
+            np.asarray(p.sequence_parallel).astype(bool)
+            & (_mod(f.length, np.asarray(p.tp) * np.asarray(p.cp)) != 0)
+        ),
+        lambda p, f: (
+            f"tp x cp = {p.tp} x {p.cp} does not divide a sequence of {f.length} tokens, "
+            f"which sequence parallelism needs; tp x cp may be {_divisors(f.length)}"
+        ),
     ),
     (
         "experts",
         lambda p, f: (np.asarray(p.ep) > 1) & (_mod(max(f.experts, 1), p.ep) != 0),
-        lambda p, f: f"ep={p.ep} does not divide experts={f.experts}; ep may be {_divisors(f.experts)}"
-        if f.experts
-        else f"ep={p.ep}, but the model has no experts; ep may be 1",
+        lambda p, f: (
+            f"ep={p.ep} does not divide experts={f.experts}; ep may be {_divisors(f.experts)}"
+            if f.experts
+            else f"ep={p.ep}, but the model has no experts; ep may be 1"
+        ),
     ),
     (
         "expert groups",
         lambda p, f: _mod(np.asarray(p.dp) * p.cp, p.ep) != 0,
-        lambda p, f: f"ep={p.ep} does not divide dp x cp = {p.dp} x {p.cp}; expert groups are slices of these ranks",
+        lambda p, f: (
+            f"ep={p.ep} does not divide dp x cp = {p.dp} x {p.cp}; expert groups are slices of these ranks"
+        ),
     ),
     (
         "zero",
@@ -211,23 +233,36 @@ RULES: tuple[Rule, ...] = (
     (
         "zero 2 pipeline",
         lambda p, f: (np.asarray(p.zero) == 2) & (np.asarray(p.pp) > 1),
-        lambda p, f: f"zero=2 with pp={p.pp}: a stage keeps the gradients of all its micro-batches until the last; "
-        "use zero 0, 1 or 3 with a pipeline",
+        lambda p, f: (
+            f"zero=2 with pp={p.pp}: a stage keeps the gradients of all its micro-batches until the last; "
+            "use zero 0, 1 or 3 with a pipeline"
+        ),
     ),
     (
         "shard",
-        lambda p, f: (np.asarray(p.shard) < 0)
-        | ((np.asarray(p.shard) > 0) & ((_mod(np.asarray(p.dp) * p.cp, p.shard) != 0) | (np.asarray(p.zero) == 0))),
-        lambda p, f: f"shard={p.shard} with zero={p.zero}; it needs zero of 1 or more and must divide "
-        f"dp x cp = {p.dp} x {p.cp}: {_divisors(int(p.dp * p.cp))} (or 0, all of them)",
+        lambda p, f: (
+            (np.asarray(p.shard) < 0)
+            | (
+                (np.asarray(p.shard) > 0)
+                & ((_mod(np.asarray(p.dp) * p.cp, p.shard) != 0) | (np.asarray(p.zero) == 0))
+            )
+        ),
+        lambda p, f: (
+            f"shard={p.shard} with zero={p.zero}; it needs zero of 1 or more and must divide "
+            f"dp x cp = {p.dp} x {p.cp}: {_divisors(int(p.dp * p.cp))} (or 0, all of them)"
+        ),
     ),
     (
         "recompute layers",
-        lambda p, f: (np.asarray(p.recompute_layers) < 0)
-        | ((np.asarray(p.recompute_layers) > 0) & (np.asarray(p.recompute) != Recompute.FULL))
-        | (np.asarray(p.recompute_layers) > -(-f.layers // np.maximum(p.pp, 1))),
-        lambda p, f: f"recompute_layers={p.recompute_layers} with recompute={p.describe()['recompute']} and "
-        f"{-(-f.layers // max(int(p.pp), 1))} layers a stage; it counts layers of a stage under recompute=full",
+        lambda p, f: (
+            (np.asarray(p.recompute_layers) < 0)
+            | ((np.asarray(p.recompute_layers) > 0) & (np.asarray(p.recompute) != Recompute.FULL))
+            | (np.asarray(p.recompute_layers) > -(-f.layers // np.maximum(p.pp, 1)))
+        ),
+        lambda p, f: (
+            f"recompute_layers={p.recompute_layers} with recompute={p.describe()['recompute']} and "
+            f"{-(-f.layers // max(int(p.pp), 1))} layers a stage; it counts layers of a stage under recompute=full"
+        ),
     ),
     (
         "flash",

@@ -6,7 +6,7 @@ Axes: C combinations of all fields but two flags (overlap_grad, overlap_param), 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,7 +51,7 @@ class Found:
         """The plan at a position, scalar."""
         flag, place = divmod(int(position), self.memory_C.size)
         grad, param = self.flags[flag].tolist()
-        return replace(self.combinations.take(place), overlap_grad=grad, overlap_param=param)
+        return self.combinations.take(place).having({"overlap_grad": grad, "overlap_param": param})
 
     def seconds(self, position: int) -> float:
         """Step seconds of the plan at a position."""
@@ -78,7 +78,7 @@ def _redundant(plan: Plan, flags: Array) -> Array:
     idle_grad = (np.asarray(plan.dp) * plan.cp == 1) | (np.asarray(plan.zero) == 3)
     idle_param = np.asarray(plan.zero) == 0
     grad, param = flags[:, :1], flags[:, 1:]
-    return (idle_grad & (grad != flags[0, 0])) | (idle_param & (param != flags[0, 1]))
+    return np.asarray((idle_grad & (grad != flags[0, 0])) | (idle_param & (param != flags[0, 1])))
 
 
 def search(
@@ -104,7 +104,9 @@ def search(
     total = int(np.size(plans.tp))
     if total == 0:
         raise PlanError([_nothing(count, fixed, cut)])
-    plans = plans.take(np.argsort(np.asarray(plans.zero) == 3, kind="stable"))  # ZeRO 3 apart: it costs more to cost
+    plans = plans.take(
+        np.argsort(np.asarray(plans.zero) == 3, kind="stable")
+    )  # ZeRO 3 apart: it costs more to cost
     flags = _flags(wanted, software)
     seconds_VC = np.full((len(flags), total), np.inf)
     memory_C = np.full(total, np.inf)
@@ -138,7 +140,9 @@ def search(
 
 
 def _nothing(gpus: int, fixed: Plan, cut: dict[str, int]) -> str:
-    reasons = ", ".join(f"{reason} ({number:,})" for reason, number in sorted(cut.items(), key=lambda c: -c[1]))
+    reasons = ", ".join(
+        f"{reason} ({number:,})" for reason, number in sorted(cut.items(), key=lambda c: -c[1])
+    )
     return (
         f"no plan on {gpus} GPUs with global_batch={fixed.global_batch} is legal; combinations cut by rule: "
         f"{reasons or 'none'}. A number of GPUs and a batch with more divisors in common leave more room"

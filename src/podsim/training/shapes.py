@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Item", "OpTimes", "attention_times", "gemm_times", "memory_times", "tokens", "width"]
 
 
-
-
 @dataclass(frozen=True)
 class Item:
     """An op and the block it stands in."""
@@ -108,7 +106,9 @@ def attention_times(
         both = []
         for algorithm, wanted in ((software.flash, flash_K.any()), ("unfused", not flash_K.all())):
             if wanted:
-                both.append([_attention(gpu, item.op, plan, sequence, software, algorithm, d) for d in _DIRECTIONS])
+                both.append(
+                    [_attention(gpu, item.op, plan, sequence, software, algorithm, d) for d in _DIRECTIONS]
+                )
             else:
                 both.append([np.zeros_like(flash_K, dtype=float)] * 2)
         (flash_f, flash_b), (plain_f, plain_b) = both

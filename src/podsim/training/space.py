@@ -6,7 +6,7 @@ What changes the numbers trained (precision, batch, sequence) is the user's choi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,7 +47,7 @@ class Space:
 
 def _divisors(number: int) -> Array:
     values = np.arange(1, number + 1, dtype=np.int32)
-    return values[number % values == 0]
+    return np.asarray(values[number % values == 0])
 
 
 def _choices(given: Sequence[Any], default: Sequence[Any] | Array) -> Array:
@@ -80,12 +80,12 @@ class _Growth:
 
     def drop(self, rules: Sequence[str]) -> None:
         """Keep what obeys the named rules."""
-        plan = replace(self.fixed, **self.columns)
+        plan = self.fixed.having(self.columns)
         for name, violated, _ in RULES:
             if name in rules:
                 wrong = np.broadcast_to(np.asarray(violated(plan, self.facts), dtype=bool), (self.size,))
                 self.keep(name, ~wrong)
-                plan = replace(self.fixed, **self.columns)
+                plan = self.fixed.having(self.columns)
 
     def keep(self, reason: str, wanted: Array) -> None:
         """Keep where `wanted`; count the rest under a reason."""
@@ -122,19 +122,23 @@ def space(
     grow.add("sequence_parallel", _choices(wanted.sequence_parallel, [False, True]), flags)
     overlap = [False, True] if "overlap_tp" in software.can_overlap else [False]
     grow.add("overlap_tp", _choices(wanted.overlap_tp, overlap))
-    useless = (grow.columns["tp"] == 1) & (grow.columns["overlap_tp"] != _choices(wanted.overlap_tp, overlap)[0])
+    useless = (grow.columns["tp"] == 1) & (
+        grow.columns["overlap_tp"] != _choices(wanted.overlap_tp, overlap)[0]
+    )
     grow.keep("overlap_tp without a TP group", ~useless)
     grow.add("flash", _choices(wanted.flash, [True, False]), ["flash"])
     _add_sharding(grow, wanted, cluster)
     _add_recompute(grow, wanted, known)
-    return replace(fixed, **grow.columns), grow.cut
+    return fixed.having(grow.columns), grow.cut
 
 
 def _add_pipeline(grow: _Growth, wanted: Space, known: Facts) -> None:
     chunk = _divisors(known.layers)
     grow.add("virtual_stages", _choices(wanted.virtual_stages, chunk[chunk <= 16]))
     grow.add("schedule", _choices(wanted.schedule, list(Schedule)))
-    grow.drop(["virtual stages", "interleaved pipeline", "layers", "interleaved layers", "interleaved batches"])
+    grow.drop(
+        ["virtual stages", "interleaved pipeline", "layers", "interleaved layers", "interleaved batches"]
+    )
     alone = (grow.columns["pp"] == 1) & (len(wanted.schedule) != 1)
     grow.keep("one stage has one schedule", ~alone | (grow.columns["schedule"] == Schedule.ONE_F_ONE_B))
 
@@ -159,7 +163,7 @@ def _add_recompute(grow: _Growth, wanted: Space, known: Facts) -> None:
         modes = [pair for pair in modes if pair[0] in wanted.recompute]
     pairs = np.array(modes, dtype=np.int32)
     stage = -(-known.layers // grow.columns["pp"])
-    most = int(stage.max())
+    most = int(stage.max(initial=1))
     pairs = pairs[pairs[:, 1] < max(most, 1)]
     grow.add("recompute", np.arange(len(pairs), dtype=np.int32))
     which = grow.columns["recompute"]

@@ -8,7 +8,7 @@ Axes: P plans, K distinct keys, S classes of stages, B blocks, X parts of a laye
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,6 @@ from podsim.training.groups import GROUP_KEY, SEND_KEY, Groups, group_table, sen
 from podsim.training.layers import KEY, PARTS, Pass, layer_table
 from podsim.training.memory import (
     ACTIVATION_KEY,
-    KINDS,
     WEIGHT_KEY,
     Activations,
     Weights,
@@ -68,9 +67,14 @@ class Prepared:
     sends: Keyed[Array]
 
 
-def prepare(model: Model, cluster: Cluster, plan: Plan, *, split: bool = True) -> Prepared:
-    """Tables for the plans; with `split` false a layer's seconds are summed over parts, for a search."""
-    software = load_software(plan.software)
+def prepare(
+    model: Model, cluster: Cluster, plan: Plan, *, split: bool = True, software: Software | None = None
+) -> Prepared:
+    """Tables for the plans; with `split` false a layer's seconds are summed over parts, for a search.
+
+    `software` replaces the catalog's entry of the plan's name, as a fit of its constants does.
+    """
+    software = software or load_software(plan.software)
     plan = plan.arrays()
 
     def layers(sub: Plan) -> Array:
@@ -90,9 +94,9 @@ def prepare(model: Model, cluster: Cluster, plan: Plan, *, split: bool = True) -
     )
 
 
-def step_cost(model: Model, cluster: Cluster, plan: Plan) -> StepCost:
+def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software | None = None) -> StepCost:
     """Seconds and bytes of every plan, with the split into parts."""
-    ready = prepare(model, cluster, plan)
+    ready = prepare(model, cluster, plan, software=software)
     pieces = [combine(ready, part) for part in chunks(ready.plan.size)]
     if len(pieces) == 1:
         return pieces[0]
@@ -123,7 +127,7 @@ def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None)
     layers_YXBP = ready.layers.table[..., ready.layers.index[part]]
     sends_P = ready.sends.table[ready.sends.index[part]]
 
-    timed = replace(plan, **flags) if flags else plan
+    timed = plan.having(flags) if flags else plan
     seconds_P, parts_XP = _seconds(ready, timed, stages, groups, layers_YXBP, sends_P)
     kept_RBP = ready.activations.table.kept_RBK[..., ready.activations.index[part]]
     logits_P = ready.activations.table.logits_K[ready.activations.index[part]]
@@ -144,7 +148,11 @@ def _backward(plan: Plan, layers_YXBP: Array, counts_SBP: Array) -> Array:
     chosen_XBP = np.where(
         mode == Recompute.NONE,
         layers_YXBP[Pass().backward],
-        np.where(mode == Recompute.SELECTIVE, layers_YXBP[Pass().backward_selective], layers_YXBP[Pass().backward_full]),
+        np.where(
+            mode == Recompute.SELECTIVE,
+            layers_YXBP[Pass().backward_selective],
+            layers_YXBP[Pass().backward_full],
+        ),
     )
     back_XSP = _held(counts_SBP, chosen_XBP)
     some = (mode == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)

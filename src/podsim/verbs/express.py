@@ -118,7 +118,15 @@ def _family(name: str) -> str:
 
 @lru_cache(maxsize=512)
 def _built(
-    name: str, layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: int, sequence: int, family: str
+    name: str,
+    layers: int,
+    hidden: int,
+    heads: int,
+    kv_heads: int,
+    ffn: int,
+    vocab: int,
+    sequence: int,
+    family: str,
 ) -> Model:
     from podsim.workload.specification import Transformer
     from podsim.workload.transformer import build
@@ -133,7 +141,9 @@ def _built(
             mlp_bias=False, tied=False, position="rope",
         )  # fmt: skip
     if family == "mpt":
-        spec = replace(spec, norm_bias=False, qkv_bias=False, proj_bias=False, mlp_bias=False, position="learned")
+        spec = replace(
+            spec, norm_bias=False, qkv_bias=False, proj_bias=False, mlp_bias=False, position="learned"
+        )
     return build(spec)
 
 
@@ -201,7 +211,7 @@ def software_of(row: Mapping[str, str]) -> str:
     if "{year}" in name:
         name = "megatron-core" if year >= "2024" else name.format(year=min(max(year, "2021"), "2022"))
     strategy = row.get("zero_stage_or_fsdp", "")
-    if name == "torchtitan-2024" and not (strategy.strip() == "FSDP"):
+    if name == "torchtitan-2024" and strategy.strip() != "FSDP":
         name = "torchtitan-2024-compile"
     if name not in software_names():
         raise NotExpressible(f"framework={row.get('framework', '')!r} has no entry in the software catalog")
@@ -266,7 +276,9 @@ def _plan(row: Mapping[str, str], model: Model, cluster: Cluster, layer_only: bo
 def _flash(row: Mapping[str, str], software: str) -> bool:
     if "without FlashAttention" in row.get("framework", ""):
         return False
-    return not software.startswith(("megatron-20", "megatron-deepspeed", "nemo-2022", "deepspeed-2021", "huggingface"))
+    return not software.startswith(
+        ("megatron-20", "megatron-deepspeed", "nemo-2022", "deepspeed-2021", "huggingface")
+    )
 
 
 def _micro_batch(row: Mapping[str, str], global_batch: int, dp: int) -> int | None:
