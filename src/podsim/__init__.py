@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from podsim.errors import NoFitError as NoFitError
+    from podsim.errors import PlanError as PlanError
     from podsim.errors import PodsimError as PodsimError
     from podsim.hardware.catalog import load_gpu as load_gpu
     from podsim.hardware.cluster import Cluster as Cluster
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from podsim.prediction import Prediction as Prediction
     from podsim.training.plan import Plan as Plan
     from podsim.verbs.plan import plan as plan
+    from podsim.verbs.plan import replay as replay
     from podsim.verbs.predict import predict as predict
     from podsim.verbs.show import clusters as clusters
     from podsim.verbs.show import models as models
@@ -30,7 +33,9 @@ _PUBLIC = {
     "Gpu": "hardware.parts",
     "Link": "hardware.parts",
     "Model": "workload.graph",
+    "NoFitError": "errors",
     "Plan": "training.plan",
+    "PlanError": "errors",
     "PlanResult": "prediction",
     "PodsimError": "errors",
     "Prediction": "prediction",
@@ -41,6 +46,7 @@ _PUBLIC = {
     "models": "verbs.show",
     "plan": "verbs.plan",
     "predict": "verbs.predict",
+    "replay": "verbs.plan",
     "show": "verbs.show",
 }
 

@@ -1,21 +1,26 @@
 """The command line: the same verbs as the library, for a terminal.
 
-Heavy imports stay inside functions, so that `podsim --help` is quick.  Exit status: 0 yes, 1 no (does not fit, falls
-short), 2 misuse.
+Every command is the Python function of the same name with the same arguments; `--set` is `overrides`, and `--json` and
+`--csv` only choose how the result is printed.  Heavy imports stay inside functions, so that `podsim --help` is quick.
+Exit status: 0 yes, 1 no (does not fit, falls short), 2 misuse, 130 interrupted with nothing to show.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from podsim.errors import PodsimError
 
 __all__ = ["app", "main"]
+
+Verb = TypeVar("Verb", bound=Callable[..., None])
 
 app = typer.Typer(
     help="A working model of an AI supercomputer, and of the training that runs on it.",
@@ -25,38 +30,94 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-On = Annotated[str, typer.Option("--on", help="Cluster: dgx-a100-80gb:64, selene, superpod-a100:2su, or a TOML file.")]
+Name = Annotated[
+    str, typer.Argument(help="A name of any catalog, `software`, a config.json, or a cluster's TOML file.")
+]
+Model = Annotated[
+    str, typer.Argument(help="A name that `podsim models` lists, a config.json, or the folder it is in.")
+]
+On = Annotated[
+    str, typer.Option("--on", help="Cluster: dgx-a100-80gb:64, selene, superpod-a100:2su, or a TOML file.")
+]
 Gpus = Annotated[int | None, typer.Option(help="GPUs of the job; default the whole cluster.")]
 Batch = Annotated[int | None, typer.Option(help="Sequences of a step; default about four million tokens.")]
 Sequence = Annotated[int | None, typer.Option(help="Tokens of a sequence; default the model's.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Override, as gpu.memory=64GB, network.bandwidth=100Gb/s, model.layers=12. Repeatable."),
+    typer.Option(
+        "--set", help="Override, as gpu.memory=64GB, network.bandwidth=100Gb/s, model.layers=12. Repeatable."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")]
 Software = Annotated[str, typer.Option(help="Framework era; `podsim show software` lists them.")]
 Precision = Annotated[str, typer.Option(help="fp32, tf32, fp16, bf16, fp8.")]
-Moments = Annotated[str, typer.Option("--optimizer-precision", help="Precision of the Adam moments: fp32, bf16, fp8.")]
-Detail = Annotated[str, typer.Option(help="`ops` lists each op, its share of the speed of light, and its source.")]
+Moments = Annotated[
+    str, typer.Option("--optimizer-precision", help="Precision of the Adam moments: fp32, bf16, fp8.")
+]
+Detail = Annotated[
+    str, typer.Option(help="`ops` lists each op, its share of the speed of light, and its source.")
+]
+Save = Annotated[
+    Path | None, typer.Option(help="Directory for the plans, the Pareto front and a replay file.")
+]
+
+
+def _command(verb: Verb) -> Verb:
+    """A command of the application whose mistakes and interruptions end on one screen, without a traceback."""
+
+    @wraps(verb)
+    def run(*arguments: Any, **named: Any) -> None:
+        try:
+            verb(*arguments, **named)
+            sys.stdout.flush()
+        except PodsimError as error:
+            raise typer.Exit(_fail(error)) from None
+        except KeyboardInterrupt:
+            sys.stderr.write("\npodsim: interrupted\n")
+            raise typer.Exit(130) from None
+        except BrokenPipeError:  # the reader has seen enough; nothing more may be written, not even at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            sys.stderr.write(f"podsim: cannot write the result: {error.strerror or error}\n")
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(2) from None
+
+    app.command()(run)
+    return verb
+
+
+def _fail(error: PodsimError) -> int:
+    """Write every problem to standard error; the exit status."""
+    from podsim.errors import NoFitError, PlanError
+
+    lines = error.problems if isinstance(error, PlanError) else (str(error),)
+    for line in lines:
+        sys.stderr.write(f"podsim: {line}\n")
+    return 1 if isinstance(error, NoFitError) else 2
+
+
+def _pairs(pairs: list[str] | None, option: str, example: str) -> dict[str, str]:
+    """Keys and values of a repeatable option."""
+    found: dict[str, str] = {}
+    for pair in pairs or []:
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not key or not value:
+            raise PodsimError(f"{option} {pair[:80]!r}: expected key=value, such as {example}")
+        if key in found:
+            raise PodsimError(f"{option} {key[:80]} is given twice: {found[key][:80]} and {value[:80]}")
+        found[key] = value
+    return found
 
 
 def _overrides(pairs: list[str] | None) -> dict[str, str]:
-    found = {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip() or not value.strip():
-            raise PodsimError(f"--set {pair!r}: expected key=value, such as gpu.memory=64GB")
-        found[key.strip()] = value.strip()
-    return found
+    return _pairs(pairs, "--set", "gpu.memory=64GB")
 
 
 def _print(value: Any, *, json: bool, csv: bool, text: Callable[[Any], None]) -> None:
     """Print a result as JSON, CSV or text."""
     from podsim.report import data
 
-    if json and csv:
-        raise PodsimError("--json and --csv: choose one")
     if json:
         sys.stdout.write(data.to_json(value) + "\n")
     elif csv:
@@ -65,36 +126,44 @@ def _print(value: Any, *, json: bool, csv: bool, text: Callable[[Any], None]) ->
         text(value)
 
 
-@app.command()
-def show(name: str, set_: Set = None, json: Json = False, csv: Csv = False) -> None:
-    """Show the sheet of a GPU, part, system, cluster, model or framework era."""
+def _one_format(json: bool, csv: bool) -> None:
+    if json and csv:
+        raise PodsimError("--json and --csv: choose one")
+
+
+@_command
+def show(name: Name, set_: Set = None, json: Json = False, csv: Csv = False) -> None:
+    """Show the sheet of anything in the catalogs."""
     from podsim.report.sheets import print_sheet
     from podsim.verbs.show import show as verb
 
+    _one_format(json, csv)
     _print(verb(name, overrides=_overrides(set_)), json=json, csv=csv, text=print_sheet)
 
 
-@app.command()
+@_command
 def models(json: Json = False, csv: Csv = False) -> None:
     """List the models of the catalog."""
     from podsim.report.sheets import print_models
     from podsim.verbs.show import models as verb
 
+    _one_format(json, csv)
     _print(verb(), json=json, csv=csv, text=print_models)
 
 
-@app.command()
+@_command
 def clusters(json: Json = False, csv: Csv = False) -> None:
     """List the systems and clusters of the catalog."""
     from podsim.report.sheets import print_clusters
     from podsim.verbs.show import clusters as verb
 
+    _one_format(json, csv)
     _print(verb(), json=json, csv=csv, text=print_clusters)
 
 
-@app.command()
+@_command
 def predict(
-    model: str,
+    model: Model,
     on: On,
     gpus: Gpus = None,
     batch: Batch = None,
@@ -106,14 +175,20 @@ def predict(
     virtual_stages: Annotated[int, typer.Option(help="Model chunks per pipeline stage.")] = 1,
     micro_batch: Annotated[int, typer.Option(help="Sequences of a micro-batch.")] = 1,
     schedule: Annotated[str | None, typer.Option(help="gpipe, 1f1b or interleaved.")] = None,
-    sequence_parallel: Annotated[bool, typer.Option(help="Divide norms and residuals over the TP group.")] = False,
+    sequence_parallel: Annotated[
+        bool, typer.Option(help="Divide norms and residuals over the TP group.")
+    ] = False,
     zero: Annotated[int, typer.Option(help="ZeRO stage: 1 optimizer, 2 gradients, 3 weights (FSDP).")] = 0,
     shard: Annotated[int, typer.Option(help="Ranks ZeRO divides over; 0 all (fewer: HSDP).")] = 0,
     recompute: Annotated[str, typer.Option(help="none, selective or full.")] = "none",
     recompute_layers: Annotated[int, typer.Option(help="Layers of a stage under full; 0 all.")] = 0,
     flash: Annotated[bool | None, typer.Option(help="Fused attention.")] = None,
-    overlap_grad: Annotated[bool | None, typer.Option(help="Reduce gradients beside the backward pass.")] = None,
-    overlap_param: Annotated[bool | None, typer.Option(help="Gather weights beside the forward pass.")] = None,
+    overlap_grad: Annotated[
+        bool | None, typer.Option(help="Reduce gradients beside the backward pass.")
+    ] = None,
+    overlap_param: Annotated[
+        bool | None, typer.Option(help="Gather weights beside the forward pass.")
+    ] = None,
     overlap_tp: Annotated[bool, typer.Option(help="Run tensor-parallel collectives beside GEMMs.")] = False,
     precision: Precision = "bf16",
     optimizer_precision: Moments = "fp32",
@@ -128,6 +203,7 @@ def predict(
     from podsim.report.predictions import print_prediction
     from podsim.verbs.predict import predict as verb
 
+    _one_format(json, csv)
     result = verb(
         model, on=on, gpus=gpus, batch=batch, tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, virtual_stages=virtual_stages,
         micro_batch=micro_batch, schedule=schedule, sequence_parallel=sequence_parallel, zero=zero, shard=shard,
@@ -141,9 +217,9 @@ def predict(
         raise typer.Exit(1)
 
 
-@app.command()
+@_command
 def plan(
-    model: str,
+    model: Model,
     on: On,
     gpus: Gpus = None,
     batch: Batch = None,
@@ -156,72 +232,53 @@ def plan(
     limit: Annotated[
         list[str] | None, typer.Option(help="Restrict a field, as tp=4,8 or zero=1. Repeatable.")
     ] = None,
-    save: Annotated[Path | None, typer.Option(help="Directory for the plans, the Pareto front and a replay file.")] = None,
+    save: Save = None,
     set_: Set = None,
     detail: Detail = "",
     json: Json = False,
     csv: Csv = False,
 ) -> None:
     """Find the best plans among every legal one. Exit status 1: none fits."""
-    arguments: dict[str, Any] = {
-        "model": model, "on": on, "gpus": gpus, "batch": batch, "sequence": sequence, "precision": precision,
-        "optimizer_precision": optimizer_precision, "software": software, "objective": objective, "top": top,
-        "limit": _limits(limit), "overrides": _overrides(set_),
-    }  # fmt: skip
-    _plan(arguments, save, detail, json=json, csv=csv)
+    from podsim.report.predictions import print_plans
+    from podsim.report.progress import bar
+    from podsim.verbs.plan import plan as verb
+
+    _one_format(json, csv)
+    with bar("searching plans") as progress:
+        result = verb(
+            model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
+            optimizer_precision=optimizer_precision, software=software, objective=objective, top=top,
+            limit=_pairs(limit, "--limit", "tp=4,8"), save=save, overrides=_overrides(set_), detail=detail,
+            progress=progress,
+        )  # fmt: skip
+    _print(result, json=json, csv=csv, text=print_plans)
 
 
-@app.command()
+@_command
 def replay(
-    experiment: Path,
-    save: Annotated[Path | None, typer.Option(help="Directory for the results.")] = None,
+    experiment: Annotated[Path, typer.Argument(help="An experiment.toml that `podsim plan --save` wrote.")],
+    save: Save = None,
     detail: Detail = "",
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Run the search of an experiment file that `podsim plan --save` wrote."""
-    from podsim.verbs.save import read_experiment
-
-    _plan(read_experiment(experiment), save, detail, json=json, csv=csv)
-
-
-def _plan(arguments: dict[str, Any], save: Path | None, detail: str, *, json: bool, csv: bool) -> None:
+    """Run a saved search again. Exit status 1: no plan fits."""
     from podsim.report.predictions import print_plans
     from podsim.report.progress import bar
-    from podsim.verbs.plan import plan as verb
-    from podsim.verbs.save import save_plans
+    from podsim.verbs.plan import replay as verb
 
+    _one_format(json, csv)
     with bar("searching plans") as progress:
-        result = verb(**arguments, detail=detail, progress=progress)
-    if save is not None:
-        save_plans(result, save)
+        result = verb(experiment, save=save, detail=detail, progress=progress)
     _print(result, json=json, csv=csv, text=print_plans)
-
-
-def _limits(pairs: list[str] | None) -> dict[str, tuple[int, ...]]:
-    from podsim.verbs.save import limit_values
-
-    return {key: limit_values(key, value) for key, value in _overrides(pairs).items()}
-
-
-def _fail(error: Exception) -> NoReturn:
-    from podsim.errors import PlanError
-
-    lines = error.problems if isinstance(error, PlanError) else (str(error),)
-    for line in lines:
-        sys.stderr.write(f"podsim: {line}\n")
-    sys.exit(2)
 
 
 def main() -> None:
     """Run the command line."""
-    try:
-        app(standalone_mode=True)
-    except PodsimError as error:
-        _fail(error)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal without these characters shows "?", not a traceback
+            stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
+    app()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
     ├── ModelError       a config.json that cannot become a Model
     ├── ClusterError     a cluster that cannot be built
     ├── PlanError        a plan that breaks its model's or its cluster's rules: all violations at once
+    │   └── NoFitError   legal plans, of which none fits the memory: an answer, so the command line exits with 1, not 2
     └── TableError       a table of measurements that cannot be read
 
 A message gives the value, the rule, and what would work.
@@ -20,6 +21,7 @@ __all__ = [
     "CatalogError",
     "ClusterError",
     "ModelError",
+    "NoFitError",
     "PlanError",
     "PodsimError",
     "TableError",
@@ -55,6 +57,10 @@ class PlanError(PodsimError):
         """Keep the list, and make the message of all of it."""
         self.problems = tuple(problems)
         super().__init__("; ".join(self.problems))
+
+
+class NoFitError(PlanError):
+    """Every legal plan needs more memory than a GPU has."""
 
 
 class TableError(PodsimError):

@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Band", "OpReport", "ParetoPoint", "PlanResult", "Prediction", "Ranked", "StageMemory"]
+__all__ = ["PARTS", "Band", "OpReport", "ParetoPoint", "PlanResult", "Prediction", "Ranked", "StageMemory"]
+
+PARTS = {
+    "compute": "matrix arithmetic and attention",
+    "memory": "memory-bound kernels",
+    "launch": "launch-bound (GPU waits for the host)",
+    "tp": "exposed tensor-parallel communication",
+    "cp": "exposed context-parallel communication",
+    "ep": "exposed expert-parallel communication",
+    "pp": "pipeline sends",
+    "dp": "exposed data-parallel communication",
+    "bubble": "pipeline bubble",
+    "optimizer": "optimizer",
+    "host": "host work around passes and steps",
+}
+"""the parts of a step's time, worded"""
 
 
 @dataclass(frozen=True, kw_only=True)

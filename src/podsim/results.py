@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from podsim.errors import TableError, unknown_name
 
-__all__ = ["QUANTITIES", "ROLES", "ClassScore", "ComparedRow", "Comparison", "Measurement", "Score"]
+__all__ = ["QUANTITIES", "ROLES", "ClassScore", "ComparedRow", "Comparison", "Measurement", "Score", "Verdict"]
 
 ROLES = ("calibrate", "test")
 """calibrate: constants may be fitted on the row; test: the row is only reported"""
@@ -180,3 +180,24 @@ class Comparison:
     def score(self, role: str) -> Score | None:
         """The score of one role; None if it was not assessed or has no rows."""
         return next((score for score in self.scores if score.role == role), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Whether the predictions of a table are as right as they are meant to be."""
+
+    table: str
+    role: str
+    of: str
+    """which of its rows: a class, or "all" """
+    rows: int
+    metric: str
+    """mae, median (at most the limit), or skill (more than it)"""
+    value: float | None
+    """None: the table has no such figure"""
+    limit: float
+    bias: float | None = None
+    """mean signed error of the rows, where it is limited too"""
+    bias_limit: float | None = None
+    met: bool
+    note: str = ""

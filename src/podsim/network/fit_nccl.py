@@ -66,7 +66,7 @@ _UNSTATED = {
 }
 _REDUCE = (
     "base", "base_simple", "step_ll", "step_ll128", "step_simple", "line_base", "line_ll",
-    "share_ll",  "share_simple", "small_group", "ramp_ll128", "ramp_simple",
+    "share_ll", "share_simple", "small_group", "ramp_ll128", "ramp_simple",
 )  # fmt: skip
 _HOST = ("process_wait", "host", "host_channel", "host_channel_old", "single_ramp")
 _GATHER = ("gather_share", "gather_small", "scatter_share", "chain_share")
@@ -85,10 +85,10 @@ _OF_STAGE = {
 }
 _START = Fabric(
     base=8e-6, base_simple=25e-6, step_ll=0.95e-6, step_ll128=2e-6, step_simple=3.5e-6, line_base=2e-6,
-    line_ll=0.3e-6, share_ll=0.29,  share_simple=0.8, small_group=0.65, ramp_ll128=3e-6, ramp_simple=5e-6,
+    line_ll=0.3e-6, share_ll=0.29, share_simple=0.8, small_group=0.65, ramp_ll128=3e-6, ramp_simple=5e-6,
     gather_share=0.95, gather_small=1.5, scatter_share=0.97, chain_share=0.98, pairs_base=10e-6,
-    pairs_step=1e-6, pairs_share=0.88, pairs_small=1.0, pairs_ramp=10e-6, nvls_base=25e-6, nvls_share=0.6, nvls_ramp=10e-6,
-    process_wait=3e-6, host=3.6e-6, host_channel=0.08e-6, host_channel_old=0.2e-6, host_pair=0.9e-6,
+    pairs_step=1e-6, pairs_share=0.88, pairs_small=1.0, pairs_ramp=10e-6, nvls_base=25e-6, nvls_share=0.6,
+    nvls_ramp=10e-6, process_wait=3e-6, host=3.6e-6, host_channel=0.08e-6, host_channel_old=0.2e-6, host_pair=0.9e-6,
     single_ramp=5e-6, channels=24.0,
 )  # fmt: skip
 _BLACKWELL_NVLS = 0.74 / 0.85
@@ -251,7 +251,7 @@ def _stage(part: Sequence[Sample], names: tuple[str, ...], start: Fabric) -> Fab
         f_scale=0.1,
         bounds=(origin - 3, origin + 3),
         max_nfev=60,
-        diff_step=1e-4,
+        diff_step=np.full(origin.shape, 1e-4),
     )
     rounded = [float(f"{value:.4g}") for value in np.exp(result.x)]
     return changed(np.log(rounded))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError
-from podsim.network.jit import njit
+from podsim.network.jit import kernel
 
 __all__ = ["Classes", "fold_flows", "max_min_rates"]
 
@@ -27,7 +27,7 @@ LEVEL = 1.0 + 1e-12
 """links that fill within this factor of each other fill together: rounding, not sharing, tells them apart"""
 
 
-@njit
+@kernel
 def _freeze(f: int, level: float, starts: Ints, ends: Ints, links: Ints, use: Floats, weights: Floats, rates: Floats,
             left: Floats, load: Floats, users: Ints) -> None:  # fmt: skip
     """Fix one flow's rate, and take it off its links."""
@@ -39,7 +39,7 @@ def _freeze(f: int, level: float, starts: Ints, ends: Ints, links: Ints, use: Fl
         users[link] -= 1
 
 
-@njit
+@kernel
 def fill(todo: Ints, n_todo: int, starts: Ints, ends: Ints, links: Ints, use: Floats, weights: Floats, capacity: Floats,
          rates: Floats, left: Floats, load: Floats, users: Ints, busy: Ints) -> None:  # fmt: skip
     """Max-min rates of the flows todo[:n_todo], written to `rates`; others are taken as absent. `todo` is used up.

@@ -112,12 +112,14 @@ def collective_seconds(
     version         NCCL's release, "2.4" to "2.30"
     detail          adds a leading axis of three: seconds, seconds with no bytes, and the rest
 
-    It grows with size. Known error (mean of absolute relative errors): all-reduce within one A100 node at
-    most 8 % in each decade of size from 1 KiB on, two sweeps of one machine differing by 5 to 20 % between 1
-    and 16 MiB; the other collectives and Hopper and Blackwell nodes mostly below 10 %. Between nodes nothing
-    is fitted: about 10 % above 64 MiB, but measured times from 64 KiB to 8 MiB are up to twice the predicted
-    ones. Not covered: in-network reduction (SHARP), NVLS across nodes, congestion, GPUs that reach one
-    another over host bridges only (8 L40S are ten times slower than their PCI Express links).
+    It grows with size. Known error, mean absolute relative, by decade of size: all-reduce within one A100 node
+    at most 7 % from 1 KiB on (9 % for sweeps left out of the fit; two sweeps of one machine and release
+    differ by 1 to 9 %, of two machines by 10 to 30 % at 1 to 8 MiB); other collectives, and Hopper and Blackwell
+    nodes, mostly below 10 %, all-to-all on Hopper 20 %. Between nodes nothing is fitted. Two and four
+    DGX A100: 1 to 13 % from 10 MB on, but a third too short at 1 to 10 MB, half at 0.1 to 1 MB. Two nodes of
+    other makes reach the rate of a tree only in part: up to 47 % too short.
+    Not covered: in-network reduction (SHARP), NVLS across nodes, congestion, GPUs that reach one another over
+    host bridges only (8 L40S are ten times slower than their PCI Express links).
 
     Raises PodsimError for arguments that make no group, ClusterError for a group that the cluster cannot
     hold.

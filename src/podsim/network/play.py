@@ -19,11 +19,11 @@ import numpy as np
 from podsim.errors import ClusterError, TableError
 from podsim.network.collectives.prove import check_rows
 from podsim.network.collectives.table import Floats, Ints, Table, row_share
-from podsim.network.jit import njit
-from podsim.network.play_engine import EVENTS, SOLVED, Program, State, more_room, new_state, run, typed
+from podsim.network.play_engine import run
 from podsim.network.play_fold import fold_program
 from podsim.network.play_links import Fabric, Routes
 from podsim.network.play_program import Waits, mix, waits
+from podsim.network.play_state import EVENTS, SOLVED, TIGHT, Program, State, more_room, new_state, typed
 
 __all__ = ["Played", "Prepared", "play", "prepare"]
 
@@ -83,30 +83,6 @@ def _check_routes(routes: Routes, fabric: Fabric, source: Ints, destination: Int
         )
 
 
-@njit
-def _join(indptr: Ints, links: Ints, binding: Ints, lanes: int) -> Ints:
-    """The lowest lane that each lane is joined to by links that can bind."""
-    root = np.arange(lanes)
-    first = np.full(len(binding), -1)
-    for a in range(lanes):
-        for i in range(indptr[a], indptr[a + 1]):
-            if not binding[links[i]]:
-                continue
-            if first[links[i]] < 0:
-                first[links[i]] = a
-            b, c = a, first[links[i]]
-            while root[b] != b:
-                root[b] = root[root[b]]
-                b = root[b]
-            while root[c] != c:
-                root[c] = root[root[c]]
-                c = root[c]
-            root[max(b, c)] = min(b, c)
-    for a in range(lanes):
-        root[a] = root[root[a]]
-    return root
-
-
 def _rows_of(values: Ints, n: int) -> tuple[Ints, Ints]:
     """(pointer [n + 1], places of each value 0 .. n - 1, in order); negative values are left out."""
     order = np.argsort(values, kind="stable")
@@ -114,8 +90,12 @@ def _rows_of(values: Ints, n: int) -> tuple[Ints, Ints]:
     return pointer - pointer[0], order[pointer[0] :]
 
 
-def _lanes(routes: Routes, fabric: Fabric) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
-    """The columns of Program about lanes, and where each link's busy time is kept."""
+def _lanes(routes: Routes, fabric: Fabric, channels: Ints) -> tuple[dict[str, Ints | Floats], Ints]:
+    """The columns of Program about lanes, and where each link's busy time is kept.
+
+    A lane's entries: its own limit (1); links that can bind it together with others (2); other links that
+    it shares, which only carry it (3). Links of one lane alone are in its own limit. channels: of each lane.
+    """
     indptr, links = routes
     lanes, n_links = len(indptr) - 1, len(fabric.capacity)
     lane_of = np.repeat(np.arange(lanes), np.diff(indptr))
@@ -123,27 +103,33 @@ def _lanes(routes: Routes, fabric: Fabric) -> dict[str, np.ndarray]:  # type: ig
     np.minimum.at(limit, lane_of, fabric.capacity[links])
     users = np.bincount(links, minlength=n_links)
     demand = np.bincount(links, np.minimum(limit[lane_of], 1e300), n_links)
-    binding = (users > 1) & (demand > fabric.capacity * (1.0 + 1e-12))
-    kind = np.where(binding[links], 0, np.where(users[links] > 1, 2, 3))  # 1: the lane's own limit
-    kind = np.concatenate([kind, np.ones(lanes, np.int64)])
-    lane_of, link = np.concatenate([lane_of, np.arange(lanes)]), np.concatenate([links, n_links + np.arange(lanes)])
+    binding = (users > 1) & (demand > fabric.capacity * TIGHT)
+    kind = np.where(binding[links], 2, np.where(users[links] > 1, 3, 4))
     where = np.full(n_links, -1)
-    where[links] = n_links + lane_of[: len(links)]
+    where[links] = n_links + lane_of
     where[users > 1] = np.flatnonzero(users > 1)
-    order = np.lexsort((kind, lane_of))
-    order = order[kind[order] < 3]
+    kind = np.concatenate([np.ones(lanes, np.int64), kind])
+    lane_of, link = np.concatenate([np.arange(lanes), lane_of]), np.concatenate([n_links + np.arange(lanes), links])
+    order = np.argsort(lane_of * 4 + kind - 1, kind="stable")
+    order = order[kind[order] < 4]
     start = np.searchsorted(lane_of[order], np.arange(lanes + 1))
-    bound = np.bincount(lane_of[order], kind[order] < 2, lanes).astype(np.int64)
-    root = _join(indptr, links, binding.astype(np.int64), lanes)
-    _, part = np.unique(root, return_inverse=True)
-    return {
-        "start": start[:-1], "middle": start[:-1] + bound, "end": start[1:], "link": link[order],
-        "use": np.ones(len(order)), "capacity": np.concatenate([fabric.capacity, limit]), "part": part,
-        "where": where,
+    bound = np.bincount(lane_of[order], kind[order] < 3, lanes).astype(np.int64)
+    columns: dict[str, Ints | Floats] = {
+        "start": start[:-1], "first": start[:-1] + (channels == 1), "middle": start[:-1] + bound, "end": start[1:],
+        "link": link[order], "use": np.ones(len(order)), "capacity": np.concatenate([fabric.capacity, limit]),
+        "key": mix(np.arange(lanes)), "ones": np.ones(lanes),
     }  # fmt: skip
+    return columns, where
 
 
-def _program(table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[str, np.ndarray]) -> Program:  # type: ignore[type-arg]
+def _channels(table: Table, lane: Ints) -> Ints:
+    """How many channels each lane has."""
+    pairs = np.unique(lane * (int(table.channel.max(initial=0)) + 1) + table.channel)
+    return np.bincount(pairs // (int(table.channel.max(initial=0)) + 1)).astype(np.int64)
+
+
+def _program(table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[str, Ints | Floats]) -> Program:
+    """All of it as the simulation wants it, for size 1."""
     flows, gates, groups = len(lane), len(wait.dep_ptr) - 1, len(wait.group_repeat)
     after = np.full(flows, -1)
     after[wait.before[wait.before >= 0]] = np.flatnonzero(wait.before >= 0)
@@ -152,22 +138,14 @@ def _program(table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[s
     wake_ptr, wake = _rows_of(wait.dep_group, groups)
     wake_gate = np.repeat(np.arange(gates), np.diff(wait.dep_ptr))[wake]
     delays, which = np.unique(delay, return_inverse=True)
-    part = lanes["part"]
-    parts = int(part.max(initial=-1)) + 1
-    part_lane_ptr, part_lane = _rows_of(part, parts)
-    place = np.empty(len(part), np.int64)
-    place[part_lane] = np.arange(len(part)) - np.repeat(part_lane_ptr[:-1], np.diff(part_lane_ptr))
-    room = np.bincount(part[lane], minlength=parts)
+    rows = {key: getattr(table, key) for key in ("repeat", "chunk", "count", "turn")}
     return typed(Program(
-        repeat=table.repeat, chunk=table.chunk, count=table.count, turn=table.turn, wheel=np.maximum(table.wheel, 1),
-        chunk_bytes=table.sizes, chunk_ends=np.concatenate([[0.0], np.cumsum(table.sizes)]), lane=lane,
-        delay=which.astype(np.int64), delays=delays, before=wait.before, after=after, gate=wait.gate,
-        dep_ptr=wait.dep_ptr, dep_group=wait.dep_group, dep_lag=wait.dep_lag, gate_ptr=gate_ptr, gate_flow=gate_flow,
-        group=wait.group, group_repeat=wait.group_repeat, group_ptr=group_ptr, group_flow=group_flow,
-        wake_ptr=wake_ptr, wake_gate=wake_gate, start=lanes["start"], middle=lanes["middle"], end=lanes["end"],
-        link=lanes["link"], use=lanes["use"], capacity=lanes["capacity"], part=part, place=place,
-        part_size=np.diff(part_lane_ptr), part_ptr=np.concatenate([[0], np.cumsum(room)]),
-        key=mix(np.arange(len(part))), ones=np.ones(len(part)),
+        **rows, wheel=np.maximum(table.wheel, 1), chunk_bytes=table.sizes,
+        chunk_ends=np.concatenate([[0.0], np.cumsum(table.sizes)]), lane=lane, delay=which, delays=delays,
+        before=wait.before, after=after, gate=wait.gate, dep_ptr=wait.dep_ptr, dep_group=wait.dep_group,
+        dep_lag=wait.dep_lag, gate_ptr=gate_ptr, gate_flow=gate_flow, group=wait.group, group_repeat=wait.group_repeat,
+        group_ptr=group_ptr, group_flow=group_flow, wake_ptr=wake_ptr, wake_gate=wake_gate,
+        wake_lag=wait.dep_lag[wake], **lanes,
     ))  # fmt: skip
 
 
@@ -197,10 +175,10 @@ def prepare(table: Table, fabric: Fabric, *, fold: bool = False) -> Prepared:
     indptr, links = routes
     hops = np.repeat(np.arange(len(ends)), np.diff(indptr))
     delay = np.bincount(hops, fabric.latency[links], len(ends))
-    lanes = _lanes(routes, fabric)
+    lanes, link = _lanes(routes, fabric, _channels(table, lane))
     program = _program(table, wait, lane.astype(np.int64), delay[lane], lanes)
     lane_share = np.bincount(lane, _sent_share(table), len(ends))
-    flow, link = np.arange(len(lane)), lanes["where"]
+    flow = np.arange(len(lane))
     if fold:
         program, flow, slots = fold_program(program)
         link = np.where(link >= 0, slots[link], -1)
@@ -235,11 +213,13 @@ def _result(prepared: Prepared, size: float, p: Program, s: State) -> Played:
     finish = np.zeros(table.nodes)
     np.maximum.at(finish, table.destination, last)
     np.maximum.at(finish, table.source, last - p.delays[p.delay][prepared.flow] if len(last) else last)
+    busy, alone = s.links["busy"].copy(), len(p.capacity) - len(p.start)
+    busy[alone:] += np.where(p.first > p.start, np.bincount(p.lane, s.flows["busy"], len(p.start)), 0.0)
     return Played(
         seconds=float(last.max(initial=0.0)),
         finish=finish[: table.ranks],
         link_bytes=prepared.link_share * size,
-        link_busy=np.where(prepared.link >= 0, np.append(s.links["busy"], 0.0)[prepared.link], 0.0),
+        link_busy=np.where(prepared.link >= 0, np.append(busy, 0.0)[prepared.link], 0.0),
         events=table.transfers,
         simulated=int(s.number[EVENTS]),
         solved=int(s.number[SOLVED]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podsim.network.collectives.table import Ints
-from podsim.network.play_engine import Program
+from podsim.network.play_state import Program
 
 __all__ = ["fold_program"]
 

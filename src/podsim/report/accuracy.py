@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from podsim.report.figures import percent, ratio, signed_percent, worst
-from podsim.results import Comparison, Score
+from podsim.report.verdicts import VERDICT_COLUMNS, met_line, verdict_cells
+from podsim.results import Comparison, Score, Verdict
 
 __all__ = ["PublishedError", "accuracy_page", "published_errors"]
 
@@ -85,9 +86,18 @@ def published_errors() -> tuple[PublishedError, ...]:
     return figures
 
 
-def accuracy_page(comparisons: Sequence[Comparison]) -> str:
-    """Markdown of the whole page; the same text for the same comparisons."""
+def accuracy_page(
+    comparisons: Sequence[Comparison], verdicts: Sequence[Verdict] = (), *, unknown: str = ""
+) -> str:
+    """Markdown of the whole page; the same text for the same comparisons.
+
+    `unknown` is Markdown that says what the model does not know.
+    """
     parts = ["# Accuracy\n", _READING]
+    if verdicts:
+        left = ("table", "role", "class", "figure", "met")
+        lines_of = _markdown(VERDICT_COLUMNS, verdict_cells(verdicts), left=left)
+        parts += ["## Bars\n", f"{met_line(verdicts)}\n", lines_of]
     for role, heading in (
         ("test", "Rows that nothing was fitted on (`test`)"),
         ("calibrate", "Rows that constants may be fitted on (`calibrate`)"),
@@ -95,7 +105,7 @@ def accuracy_page(comparisons: Sequence[Comparison]) -> str:
         lines = [_score_line(c, score) for c in comparisons if (score := c.score(role)) is not None]
         if lines:
             parts += [f"## {heading}\n", _markdown(_COLUMNS, lines, left=("table", "worst row", "against"))]
-    parts += [_breakdowns(comparisons), _not_expressed(comparisons)]
+    parts += [_breakdowns(comparisons), _not_expressed(comparisons), unknown]
     parts += ["## Other tools\n", _OTHERS, _others(), _sources(comparisons)]
     return "\n".join(part for part in parts if part)
 

@@ -50,10 +50,21 @@ def _rows(value: Any) -> list[dict[str, Any]]:
     if isinstance(value, list):
         return [row if isinstance(row, dict) else {"value": row} for row in value]
     if "ranked" in value:
-        return [{"rank": r["rank"], **r["prediction"], "reason": r["reason"]} for r in value["ranked"]]
+        return [
+            {"rank": r["rank"], **_scalars(r["prediction"]), "reason": r["reason"]} for r in value["ranked"]
+        ]
+    if "plan" in value:
+        return [_scalars(value)]
     if "sections" in value:
         return [{"section": s["title"], **row} for s in value["sections"] for row in s["rows"]]
     return [value]
+
+
+def _scalars(prediction: Mapping[str, Any]) -> dict[str, Any]:
+    """A prediction as one line: the plan's fields by their own names, lists left to JSON."""
+    plan = prediction["plan"]
+    rest = {key: item for key, item in prediction.items() if key != "plan" and not isinstance(item, list)}
+    return {**{key: rest.pop(key) for key in ("model", "cluster", "gpus")}, **plan, **rest}
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

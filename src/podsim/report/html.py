@@ -9,11 +9,12 @@ from importlib.resources import files
 
 from podsim.report.figures import SUMMARY_COLUMNS, percent, signed_percent, summary_cells, value
 from podsim.report.plots import BLUE, INK, error_line, plot_svg
-from podsim.results import Comparison
+from podsim.report.verdicts import VERDICT_COLUMNS, met_line, verdict_cells
+from podsim.results import Comparison, Verdict
 
 __all__ = ["page"]
 
-_WORDS = {"table", "role", "worst row", "id", "class", "note", "reason"}
+_WORDS = {"table", "role", "worst row", "id", "class", "note", "reason", "figure", "met"}
 _LARGE_ERROR = 0.1
 _EXPLAINED = """\
 Errors are predicted / measured - 1. Constants may be fitted on <em>calibrate</em> rows; <em>test</em> rows
@@ -23,8 +24,13 @@ measured (1 is perfect); skill is 1 - MAE / MAE of the best single efficiency co
 """
 
 
-def page(comparisons: Sequence[Comparison], *, title: str = "podsim: predicted against measured") -> str:
-    """HTML of the summary, and for each comparison its plot, classes, rows, rows not expressed, and sources.
+def page(
+    comparisons: Sequence[Comparison],
+    verdicts: Sequence[Verdict] = (),
+    *,
+    title: str = "podsim: predicted against measured",
+) -> str:
+    """HTML of the summary and the bars, and for each comparison its plot, classes, rows, rows not expressed, and sources.
 
     The same text for the same comparisons. Needs matplotlib; raises PodsimError without it.
     """
@@ -35,7 +41,7 @@ def page(comparisons: Sequence[Comparison], *, title: str = "podsim: predicted a
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
         f'<h1>{escape(title)}</h1>\n<p class="lead">{_EXPLAINED}</p>\n'
-        f"{_summary(comparisons)}\n{sections}\n</body>\n</html>\n"
+        f"{_summary(comparisons)}\n{_bars(verdicts)}{sections}\n</body>\n</html>\n"
     )
 
 
@@ -48,6 +54,17 @@ def _summary(comparisons: Sequence[Comparison]) -> str:
         rest = [_cell(c, name) for c, name in zip(cells[1:], SUMMARY_COLUMNS[1:], strict=True)]
         body.append(f'<tr class="{escape(cells[1])}"><td class="id">{link}</td>{"".join(rest)}</tr>')
     return _table(SUMMARY_COLUMNS, body)
+
+
+def _bars(verdicts: Sequence[Verdict]) -> str:
+    """Table of the bars; "" without any."""
+    if not verdicts:
+        return ""
+    body = []
+    for cells in verdict_cells(verdicts):
+        columns = zip(cells, VERDICT_COLUMNS, strict=True)
+        body.append(f'<tr class="{escape(cells[1])}">{"".join(_cell(c, name) for c, name in columns)}</tr>')
+    return f"<h2>Bars</h2>\n<p>{met_line(verdicts)}</p>\n{_table(VERDICT_COLUMNS, body)}\n"
 
 
 def _cell(text: str, column: str) -> str:

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podsim.report.figures import SUMMARY_COLUMNS, percent, signed_percent, summary_cells, value
-from podsim.results import Comparison
+from podsim.report.verdicts import VERDICT_COLUMNS, met_line, verdict_cells
+from podsim.results import Comparison, Verdict
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["class_table", "missing_table", "render", "row_table", "summary_table"]
+__all__ = ["class_table", "missing_table", "render", "row_table", "summary_table", "verdict_table"]
 
-_LEFT = {"table", "role", "worst row", "id", "note", "reason", "class"}
+_LEFT = {"table", "role", "worst row", "id", "note", "reason", "class", "figure", "met"}
 
 
 def _table(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
@@ -82,8 +83,23 @@ def missing_table(comparison: Comparison) -> Table:
     return _table(title, ("id", "reason"), comparison.not_expressed)
 
 
-def render(comparisons: Sequence[Comparison], *, width: int = 140, limit: int | None = 20) -> str:
-    """Plain text of the summary, then of each comparison: classes, the worst rows, rows not expressed."""
+def verdict_table(verdicts: Sequence[Verdict]) -> Table:
+    """One line for each bar."""
+    return _table(f"Bars: {met_line(verdicts)}", VERDICT_COLUMNS, verdict_cells(verdicts))
+
+
+def render(
+    comparisons: Sequence[Comparison],
+    verdicts: Sequence[Verdict] = (),
+    *,
+    width: int = 140,
+    limit: int | None = 20,
+    detail: bool = True,
+) -> str:
+    """Plain text of the summary and the bars, then of each comparison: classes, the worst rows, rows not expressed.
+
+    Without `detail`, the summary and the bars only.
+    """
     import io
 
     from rich.console import Console
@@ -91,7 +107,9 @@ def render(comparisons: Sequence[Comparison], *, width: int = 140, limit: int | 
     out = io.StringIO()
     console = Console(file=out, width=width, color_system=None, legacy_windows=False, _environ={})
     console.print(summary_table(comparisons))
-    for comparison in comparisons:
+    if verdicts:
+        console.print(verdict_table(verdicts))
+    for comparison in comparisons if detail else ():
         if any(score.classes for score in comparison.scores):
             console.print(class_table(comparison))
         if comparison.rows:

@@ -125,7 +125,7 @@ def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") ->
         )
     _add_published(gpu, gemm, evidence)
     memory = _fit_memory(measured, gpu, start, evidence)
-    for algorithm in ("flash1", "flash2", "flash3"):
+    for algorithm in ("triton", "flash1", "flash2", "flash3"):
         found = fit_flash(own, gpu, algorithm, memory, flash)
         if found is not None:
             flash[algorithm], evidence[f"flash.{algorithm}"] = found

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from podsim.network.nccl import collective_seconds, send_seconds
+from podsim.network.nccl import send_seconds
+from podsim.training.exchange import group_seconds
 from podsim.training.kernels import optimizer_seconds
 from podsim.training.layers import element_bytes
 from podsim.training.memory import weight_table
@@ -61,11 +62,12 @@ class Groups:
             return np.zeros_like(forward_SP)
         n_P = self.stage_layers_K
         ahead_P = n_P * self.layer_gather_K
-        behind_P = n_P * (self.layer_gather_K + self.layer_reduce_K)
+        late_P = n_P * self.layer_gather_K * software.late_gather
+        behind_P = n_P * (self.layer_gather_K + self.layer_reduce_K) - late_P
         hides = np.asarray(plan.overlap_param).astype(bool)[..., None, :]
         wait = _beside(ahead_P, forward_SP, self.layer_gather_K, software.contention)
         wait_back = _beside(behind_P, backward_SP, self.layer_reduce_K, software.contention)
-        return np.where(full, np.where(hides, wait + wait_back, ahead_P + behind_P), 0.0)
+        return np.where(full, np.where(hides, wait + wait_back, ahead_P + behind_P) + late_P, 0.0)
 
     def exposed_gradients(self, plan: Plan, backward_P: Array, forward_P: Array, m_P: Array) -> Array:
         """Seconds of a step that wait for gradients to be reduced and weights to be gathered (..., P)."""
@@ -143,10 +145,7 @@ class _Exchange:
     software: Software
 
     def _collective(self, name: str, size: Array, ranks: Array, members: Array) -> Array:
-        seconds = collective_seconds(
-            name, size, self.cluster, ranks=ranks, ranks_per_node=members, version=self.software.nccl
-        )
-        return seconds / self.software.collective_speed
+        return group_seconds(name, size, self.cluster, self.software, ranks=ranks, members=members)
 
     def gather(self, size_K: Array, ranks_K: Array) -> Array:
         """All-gather of size_K bytes in all over the first ranks_K data ranks."""
@@ -172,16 +171,15 @@ def _tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embedd
         return np.zeros(plan.size)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
     members_K = np.where(grid.stage_crosses, 1, 2)
-    seconds_K = collective_seconds(
+    return group_seconds(
         "all_reduce",
         embedding_K * software.gradient_bytes,
         cluster,
+        software,
         ranks=np.where(np.asarray(plan.pp) > 1, 2, 1),
-        ranks_per_node=members_K,
+        members=members_K,
         sharing=np.where(grid.stage_crosses, cluster.gpus_per_node, 1),
-        version=software.nccl,
     )
-    return seconds_K / software.collective_speed
 
 
 def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
@@ -194,8 +192,6 @@ def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -
     sharing = max(1.0, cluster.gpus_per_node / cluster.nics) if cluster.nics else 1.0
     seconds_K = send_seconds(split_K, cluster, crosses_node=grid.stage_crosses, sharing=sharing)
     if software.scatter_gather:
-        gather_K = collective_seconds(
-            "all_gather", whole_K, cluster, ranks=plan.tp, ranks_per_node=grid.tp, version=software.nccl
-        )
+        gather_K = group_seconds("all_gather", whole_K, cluster, software, ranks=plan.tp, members=grid.tp)
         seconds_K = seconds_K + np.where(sequence, 0.0, gather_K)
-    return np.where(np.asarray(plan.pp) > 1, seconds_K + software.host_collective, 0.0)
+    return np.where(np.asarray(plan.pp) > 1, seconds_K, 0.0)

@@ -184,7 +184,7 @@ class KernelConstants:
     gemm: Mapping[str, GemmConstants]
     """by precision"""
     flash: Mapping[str, FlashConstants]
-    """by algorithm: flash1, flash2, flash3"""
+    """by algorithm: triton, flash1, flash2, flash3"""
     memory: MemoryConstants
     corrections: Mapping[str, Correction]
     """by precision"""

@@ -39,7 +39,7 @@ from podsim.training.kernels_memory import memory_seconds
 __all__ = ["Algorithm", "Direction", "attention_seconds", "flash_law", "score_passes"]
 
 Floats = npt.NDArray[np.float64]
-Algorithm = Literal["unfused", "flash1", "flash2", "flash3"]
+Algorithm = Literal["unfused", "triton", "flash1", "flash2", "flash3"]
 Direction = Literal["forward", "backward"]
 
 _QUERIES = 128.0
@@ -48,7 +48,7 @@ _HEAD_STEP = 32.0
 """kernels are built for head widths in these steps, and pad to the next"""
 _LATENCY = 4e-6
 """s of an empty kernel; a backward pass is three kernels, of which two are short"""
-_NEEDS = {"flash1": 7.5, "flash2": 8.0, "flash3": 9.0}
+_NEEDS = {"triton": 7.5, "flash1": 7.5, "flash2": 8.0, "flash3": 9.0}
 """compute capability that an algorithm needs (README of Dao-AILab/flash-attention)"""
 
 
@@ -86,7 +86,8 @@ def attention_seconds(
     sizes = positive(batch=batch, heads=heads, kv_heads=kv_heads, queries=queries, keys=keys,
                      head_dim=head_dim, value_dim=value_dim)  # fmt: skip
     if algorithm != "unfused":
-        constants = kernel_constants(gpu).flash[algorithm]
+        fitted = kernel_constants(gpu).flash
+        constants = fitted.get(algorithm) or fitted["flash1"]  # triton was drawn on the A100 alone
         machine = (float(gpu.sms), peak, gpu.memory_bandwidth * kernel_constants(gpu).memory.share)
         seconds = flash_law(constants, machine, sizes, causal=causal, window=window,
                             backward=direction == "backward", width=operand_bytes(precision))  # fmt: skip

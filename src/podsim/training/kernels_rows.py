@@ -45,7 +45,7 @@ class KernelRows:
 
     gpu: npt.NDArray[np.str_]
     op: npt.NDArray[np.str_]
-    """gemm, bmm; flash1, flash2, flash3; prefill (serving attention); else as the table has it"""
+    """gemm, bmm; triton, flash1, flash2, flash3; prefill (serving attention); else as the table has it"""
     precision: npt.NDArray[np.str_]
     source: npt.NDArray[np.str_]
     direction: npt.NDArray[np.str_]
@@ -155,6 +155,8 @@ def _op(row: Mapping[str, str]) -> str:
     flash = re.fullmatch(r"(?:attention )?flash(?:attention)?-?([123])", op)
     if flash:
         return f"flash{flash[1]}"
+    if op == "attention flashattention triton":
+        return "triton"
     if op == "prefill attention":  # of two serving programs, the one that runs the flash-attention library
         return "prefill" if "flash_attn" in (row.get("notes") or "") else "prefill, other"
     return "gemm" if op == "matmul" else op

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from podsim.network.nccl import collective_seconds
+from podsim.training.exchange import group_seconds
 from podsim.training.plan import Array, Grid, Plan
 from podsim.training.shapes import (
     Item,
@@ -88,8 +88,11 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     busy_YXBK = np.zeros((4, len(PARTS), len(blocks), count))
     host_YBK = np.zeros((4, len(blocks), count))
     core_XBK = np.zeros((2, len(blocks), count))
+    last_XBK = np.zeros((2, len(blocks), count))
+    last_host_B = np.zeros(len(blocks))
+    tail = unneeded(model) if software.early_stop else frozenset()
     core_host_B = np.zeros(len(blocks))
-    for kind, (items, where, times) in enumerate(op_times(model, cluster, plan, software)):
+    for items, where, times in op_times(model, cluster, plan, software):
         part = 1 if not (is_gemm(items[0].op) or items[0].op.kind == "attention") else 0
         core = np.array([item.op.core or item.op.kind == "attention" for item in items], dtype=float)
         np.add.at(busy_YXBK[0, part], where, times.forward_OK)
@@ -97,8 +100,10 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
         np.add.at(core_XBK[part], where, times.forward_OK * core[:, None])
         host_YBK[0] += _sum_by(where, times.kernels_forward_O, len(blocks))[:, None] * software.host_kernel
         host_YBK[1] += _sum_by(where, times.kernels_backward_O, len(blocks))[:, None] * software.host_kernel
+        spare = np.array([id(item.op) in tail for item in items], dtype=float)
+        np.add.at(last_XBK[part], where, times.forward_OK * spare[:, None])
+        last_host_B += _sum_by(where, times.kernels_forward_O * spare, len(blocks)) * software.host_kernel
         core_host_B += _sum_by(where, times.kernels_forward_O * core, len(blocks)) * software.host_kernel
-        del kind
     _communicate(model, cluster, plan, software, busy_YXBK, host_YBK, core_XBK)
     busy_YXBK[2:] = busy_YXBK[1]
     host_YBK[2:] = host_YBK[1]
@@ -107,10 +112,25 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     inner = np.array([0.0, *(1.0 for _ in model.kinds[1:-1]), 0.0])[
         :, None
     ]  # embedding and head are not recomputed
-    busy_YXBK[3] += busy_YXBK[0] * inner
-    host_YBK[3] += host_YBK[0] * inner
+    again_XBK = busy_YXBK[0].copy()
+    again_XBK[:2] -= last_XBK
+    if software.early_stop:  # the last projection's sync is not repeated either
+        again_XBK[3] *= (1 - 1 / np.maximum([_syncs(model, block)[0] for block in blocks], 1))[:, None]
+    busy_YXBK[3] += again_XBK * inner
+    host_YBK[3] += (host_YBK[0] - last_host_B[:, None]) * inner
     busy_YXBK[:, 2] = np.maximum(host_YBK - busy_YXBK.sum(axis=1), 0.0)
     return busy_YXBK
+
+
+def unneeded(model: Model) -> frozenset[int]:
+    """Identities of the ops at the end of each layer whose output no op saves: the last projection and what follows."""
+    found: set[int] = set()
+    for block in model.kinds[1:-1]:
+        for op in reversed(block.ops):
+            found.add(id(op))
+            if op.kind in ("gemm", "attention"):
+                break
+    return frozenset(found)
 
 
 def _sum_by(where: Array, values: Array, size: int) -> Array:
@@ -161,15 +181,13 @@ def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Softwa
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).tp
 
     def seconds(collective: str) -> Array:
-        return collective_seconds(
-            collective, size_K, cluster, ranks=plan.tp, ranks_per_node=members_K, version=software.nccl
-        )
+        return group_seconds(collective, size_K, cluster, software, ranks=plan.tp, members=members_K)
 
     whole_K = seconds("all_reduce")
     sequence_K = np.asarray(plan.sequence_parallel).astype(bool)
     if sequence_K.any():
         whole_K = np.where(sequence_K, seconds("all_gather") + seconds("reduce_scatter"), whole_K)
-    return whole_K / software.collective_speed
+    return whole_K
 
 
 def _cp_seconds(
@@ -185,12 +203,7 @@ def _cp_seconds(
         plan.micro_batch * plan.length(model) * wide / np.asarray(plan.tp) * element_bytes(plan.precision)
     )
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).cp
-    gather_K = (
-        collective_seconds(
-            "all_gather", size_K, cluster, ranks=plan.cp, ranks_per_node=members_K, version=software.nccl
-        )
-        / software.collective_speed
-    )
+    gather_K = group_seconds("all_gather", size_K, cluster, software, ranks=plan.cp, members=members_K)
     hidden_K = core_K * (cp_K - 1) / cp_K
     return np.maximum(gather_K - hidden_K, 0.0), np.maximum(2 * gather_K - 2 * hidden_K, 0.0)
 
@@ -207,15 +220,6 @@ def _ep_seconds(
         tokens(plan, plan.length(model)) / tp_K * block.top_k * model.hidden * element_bytes(plan.precision)
     )
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).ep
-    once_K = (
-        collective_seconds(
-            "all_to_all",
-            size_K * software.expert_imbalance,
-            cluster,
-            ranks=plan.ep,
-            ranks_per_node=members_K,
-            version=software.nccl,
-        )
-        / software.collective_speed
-    )
+    busiest_K = size_K * software.expert_imbalance
+    once_K = group_seconds("all_to_all", busiest_K, cluster, software, ranks=plan.ep, members=members_K)
     return 2 * once_K, 2 * once_K

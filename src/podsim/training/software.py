@@ -16,7 +16,10 @@ from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
 
-__all__ = ["Software", "load_software", "software_names"]
+__all__ = ["OVERLAPS", "Software", "load_software", "read_catalog", "software_names"]
+
+
+OVERLAPS = ("overlap_grad", "overlap_param", "overlap_tp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,15 +32,17 @@ class Software:
     evidence: str = ""
     """which rows the fitted values come from, and the residual"""
     gemm_speed: float = 1.0
-    """speed of a GEMM inside a long training run, relative to the kernel law (short bursts): sustained clocks, era of cuBLAS"""
+    """speed of a GEMM in a long run, relative to the kernel law (short bursts): era of cuBLAS, clocks"""
     attention_speed: float = 1.0
     """the same for the attention kernels"""
     memory_speed: float = 1.0
     """the same for memory-bound kernels"""
     collective_speed: float = 1.0
-    """bandwidth of collectives inside a step, relative to the collective law (nccl-tests, idle GPUs)"""
+    """speed of collectives inside a node, relative to the collective law (nccl-tests on idle GPUs)"""
+    network_speed: float = 1.0
+    """the same for groups that span nodes"""
     flash: str = "flash2"
-    """attention kernel when the plan says flash: flash1, flash2, flash3"""
+    """attention kernel when the plan says flash: triton (flash attention in Triton), flash1, flash2, flash3"""
     fused_softmax: bool = True
     """scale, mask and softmax of unfused attention are one kernel"""
     elementwise_traffic: float = 1.0
@@ -47,7 +52,9 @@ class Software:
     host_kernel: float = 0.0
     """s of host time to launch one kernel"""
     host_collective: float = 0.0
-    """s of host time to launch one collective or send"""
+    """s of host time to launch one collective"""
+    host_send: float = 15e-6
+    """s a pipeline exchange adds to each pass once the pipeline is full (launch, synchronisation)"""
     host_pass: float = 0.0
     """s of host time for one pass of one micro-batch through a stage"""
     host_step: float = 0.0
@@ -57,7 +64,7 @@ class Software:
     gradient_memory: float = 4.0
     """B per parameter of stored gradients"""
     optimizer_traffic: float = 34.0
-    """B of memory traffic per parameter of the Adam step (read and write master, moments, gradient; write weights; norm)"""
+    """B moved per parameter by the Adam step (read and write master, moments, gradient; write weights; norm)"""
     logit_bytes: float = 10.0
     """B held per logit: low precision, fp32 copy, gradient"""
     scatter_gather: bool = True
@@ -68,10 +75,15 @@ class Software:
     """share of a backward tensor-parallel all-reduce that its weight-gradient GEMM hides"""
     async_tp: float = 0.7
     """share of tensor-parallel collectives hidden when the plan says overlap_tp"""
-    can_overlap: tuple[str, ...] = ("overlap_grad", "overlap_param", "overlap_tp")
+    can_overlap: tuple[str, ...] = OVERLAPS
     """which overlaps of a plan this framework has"""
     contention: float = 0.1
     """share by which compute slows while a collective runs beside it"""
+    late_gather: float = 0.0
+    """share of a ZeRO-3 backward pass's weight gathers that nothing hides (no backward prefetch)"""
+    early_stop: bool = False
+    """full recomputation ends at the last tensor the backward pass needs (PyTorch's non-reentrant checkpoint),
+    so a layer's last projection is not computed again; else whole layers are"""
     nccl: str = "2.18"
     memory_floor: float = 2.0e9
     """B of CUDA context, libraries, workspaces and communicators"""
@@ -82,21 +94,37 @@ class Software:
 
 
 @cache
-def _catalog() -> Mapping[str, Software]:
+def _catalog() -> Mapping[str, Mapping[str, Software]]:
+    """Name, then GPU architecture ("" for any other), to the entry."""
     raw = tomllib.loads(files("podsim.training").joinpath("software.toml").read_text("utf-8"))
-    known = {field.name for field in fields(Software)}
-    entries: dict[str, dict[str, Any]] = {}
+    return read_catalog(raw)
+
+
+def read_catalog(raw: Mapping[str, Any]) -> dict[str, dict[str, Software]]:
+    """Software by name and GPU architecture from parsed TOML; CatalogError for an unknown or missing key.
+
+    An entry may inherit another; a table inside it, named after an architecture, replaces values on those GPUs.
+    """
+    known = {field.name for field in fields(Software)} - {"name"}
+    required = {f.name for f in fields(Software) if f.default is MISSING} - {"name"}
+    plain: dict[str, dict[str, dict[str, Any]]] = {}
     for name, entry in raw.items():
-        base = dict(entries[entry.pop("inherits")]) if "inherits" in entry else {}
-        unknown = sorted(set(entry) - known)
-        required = {f.name for f in fields(Software) if f.default is MISSING} - {"name"}
-        missing = sorted(required - set(entry) - set(base))
-        if unknown or missing:
+        base = plain.get(entry.get("inherits", ""), {"": {}})
+        own = {key: value for key, value in entry.items() if key != "inherits" and not isinstance(value, dict)}
+        parts = {key: value for key, value in entry.items() if isinstance(value, dict)}
+        unknown = sorted(set(own) - known) + [f"{a}.{k}" for a, p in parts.items() for k in p if k not in known]
+        missing = sorted(required - set(own) - set(base[""]))
+        if unknown or missing or (entry.get("inherits", name) not in {name, *plain}):
             raise CatalogError(f"software {name!r}: unknown keys {unknown}, missing keys {missing}")
-        if "can_overlap" in entry:
-            entry["can_overlap"] = tuple(entry["can_overlap"])
-        entries[name] = base | entry
-    return {name: Software(name=name, **entry) for name, entry in entries.items()}
+        merged = {"": base[""] | own}
+        for architecture in {*base, *parts} - {""}:
+            merged[architecture] = base.get(architecture, base[""]) | own | parts.get(architecture, {})
+        plain[name] = merged
+    return {name: {a: _software(name, entry) for a, entry in found.items()} for name, found in plain.items()}
+
+
+def _software(name: str, entry: Mapping[str, Any]) -> Software:
+    return Software(name=name, **{**entry, "can_overlap": tuple(entry.get("can_overlap", OVERLAPS))})
 
 
 def software_names() -> tuple[str, ...]:
@@ -104,9 +132,9 @@ def software_names() -> tuple[str, ...]:
     return tuple(_catalog())
 
 
-def load_software(name: str) -> Software:
-    """One framework era by name; CatalogError if it is unknown."""
+def load_software(name: str, architecture: str = "") -> Software:
+    """One framework era by name, on GPUs of an architecture; CatalogError if it is unknown."""
     catalog = _catalog()
     if name not in catalog:
         raise CatalogError(unknown_name("software", name, catalog))
-    return catalog[name]
+    return catalog[name].get(architecture, catalog[name][""])

@@ -74,7 +74,7 @@ def prepare(
 
     `software` replaces the catalog's entry of the plan's name, as a fit of its constants does.
     """
-    software = software or load_software(plan.software)
+    software = software or load_software(plan.software, cluster.gpu.architecture)
     plan = plan.arrays()
 
     def layers(sub: Plan) -> Array:
@@ -199,7 +199,9 @@ def _seconds(
     bubble_P = ((stage_SP * stages.many_SU).sum(axis=-2) - longest_P) / v_P
     fill_P = 2 * (np.asarray(plan.pp) - 1) * sends_P
     exposed = 0.1 if software.pipeline_overlap else 1.0
-    send_P = np.where(np.asarray(plan.pp) > 1, 2 * m_P * v_P * sends_P * exposed + fill_P, 0.0)
+    send_P = np.where(
+        np.asarray(plan.pp) > 1, 2 * m_P * v_P * (sends_P * exposed + software.host_send) + fill_P, 0.0
+    )
     reduce_P = groups.exposed_gradients(plan, _at(backward_SP, slowest_P), _at(forward_SP, slowest_P), m_P)
     base_P = m_P * longest_P + software.host_step + send_P + bubble_P + groups.optimizer_K
     seconds_P = base_P + reduce_P

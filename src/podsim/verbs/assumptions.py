@@ -33,9 +33,13 @@ def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bo
         "data loading keeps up; nothing fails",
     ]
     if any(block.experts for block in model.layers):
-        said.append(f"the busiest expert rank gets {software.expert_imbalance:g} times the mean number of tokens")
+        said.append(
+            f"the busiest expert rank gets {software.expert_imbalance:g} times the mean number of tokens"
+        )
     if cluster.gpu.kernels == "":
-        said.append(f"no kernel of {cluster.gpu.name} was measured: its speed is scaled from the nearest GPU with data")
+        said.append(
+            f"no kernel of {cluster.gpu.name} was measured: its speed is scaled from the nearest GPU with data"
+        )
     return tuple(said)
 
 

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Model
 
-__all__ = ["DEFAULT_TOKENS", "batch_of", "read_inputs", "split_overrides"]
+__all__ = ["DEFAULT_TOKENS", "LARGEST_BATCH", "batch_of", "read_inputs", "split_overrides"]
 
 DEFAULT_TOKENS = 4 * 2**20
 """tokens of a step when no batch is given, as large language models of 2020-2024 were trained with"""
+
+LARGEST_BATCH = 10_000_000
+"""sequences of a step: a thousand times what has been trained with"""
 
 
 def split_overrides(pairs: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:
@@ -51,6 +54,6 @@ def batch_of(batch: int | None, sequence: int) -> tuple[int, bool]:
     if batch is None:
         sequences = max(1, DEFAULT_TOKENS // sequence)
         return 1 << (sequences.bit_length() - 1), True
-    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= 10**9:
-        raise PodsimError(f"batch={batch!r}: a step has 1 to 1,000,000,000 sequences")
+    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= LARGEST_BATCH:
+        raise PodsimError(f"batch={batch!r}: a step has 1 to {LARGEST_BATCH:,} sequences")
     return batch, False

@@ -35,7 +35,13 @@ def op_reports(model: Model, cluster: Cluster, plan: Plan) -> tuple[OpReport, ..
 
 
 def _report(
-    item: Item, cluster: Cluster, plan: Plan, model: Model, software: Software, forward: float, backward: float
+    item: Item,
+    cluster: Cluster,
+    plan: Plan,
+    model: Model,
+    software: Software,
+    forward: float,
+    backward: float,
 ) -> OpReport:
     from podsim.training.kernels import gemm_source
     from podsim.training.shapes import gemm_shapes, is_gemm, tokens, traffic, width
@@ -48,7 +54,10 @@ def _report(
     flops, moved, source, shape = 0.0, 0.0, "roofline", ""
     if is_gemm(op):
         m, n, k, batch = (float(a[0, 0]) for a in gemm_shapes([item], plan, length, software))
-        flops, moved = 2 * m * n * k * batch, batch * (m * k + k * n + m * n) * PRECISIONS[plan.precision].bytes
+        flops, moved = (
+            2 * m * n * k * batch,
+            batch * (m * k + k * n + m * n) * PRECISIONS[plan.precision].bytes,
+        )
         source = gemm_source(gpu, m, n, k, precision)
         shape = f"{m:.0f}x{n:.0f}x{k:.0f}" + (f" x{batch:.0f}" if batch > 1 else "")
     elif op.kind == "attention":

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from math import isclose
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podsim.errors import PlanError, PodsimError
-from podsim.prediction import ParetoPoint, PlanResult, Ranked
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import NoFitError, PlanError, PodsimError
+from podsim.prediction import PARTS, ParetoPoint, PlanResult, Ranked
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.prediction import Prediction
-    from podsim.training.plan import Plan
-    from podsim.training.search import Found, Space
+    from podsim.training.search import Found
+    from podsim.verbs.limits import Limit
     from podsim.workload.graph import Model
 
-__all__ = ["OBJECTIVES", "plan"]
+__all__ = ["OBJECTIVES", "plan", "replay"]
 
 OBJECTIVES = ("time", "memory")
 _LAYOUT = ("tp", "pp", "cp", "ep", "dp")
@@ -34,40 +39,42 @@ def plan(
     software: str = "megatron-core",
     objective: str = "time",
     top: int = 5,
-    limit: Mapping[str, tuple[int, ...]] | None = None,
+    limit: Limit | None = None,
+    save: str | Path | None = None,
     overrides: Mapping[str, str] | None = None,
     detail: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> PlanResult:
     """Search every legal plan of a model on a cluster; rank the best layouts, each with its reason.
 
-    `limit` restricts fields to values, as {"tp": (4, 8), "zero": (1,)}; everything else is searched.  The ranking
-    shows one plan for each layout (tp, pp, cp, ep, dp).  Raises PlanError when nothing is legal or nothing fits,
-    saying by how much.  The other arguments are those of `predict`.
+    The ranking shows one plan for each layout (tp, pp, cp, ep, dp): the fastest, or with objective="memory" the one
+    that needs least memory.  `limit` restricts fields to values, as {"tp": (4, 8), "recompute": "full,selective"};
+    everything else is searched.  `save` names a directory for the results and an experiment file that `replay` runs.
+    `progress` is called with (evaluated, all) combinations; Ctrl-C gives the best so far.  The other arguments are
+    those of `predict`.  Raises NoFitError when no plan fits, saying by how much, PlanError when none is legal, and
+    PodsimError for anything unusable.
     """
     from podsim.training.plan import Plan
     from podsim.training.search import search
     from podsim.verbs.inputs import batch_of, read_inputs
+    from podsim.verbs.limits import read_limits, spelled
+    from podsim.verbs.save import check_directory, save_plans
 
-    if objective not in OBJECTIVES:
-        raise PodsimError(f"objective={objective!r} may be {', '.join(OBJECTIVES)}")
-    if not 1 <= top <= 1000:
-        raise PodsimError(f"top={top}: between 1 and 1000 plans can be shown")
+    _check(objective, top, detail)
+    if save is not None:
+        check_directory(Path(save))
     network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
     sequences, default = batch_of(batch, network.sequence)
     fixed = Plan(
         global_batch=sequences, precision=precision, optimizer_precision=optimizer_precision, software=software,
         sequence=network.sequence, flash=cluster.gpu.compute_capability >= 7.5,
-    )  # fmt: skip
-    wrong = fixed.problems(network, cluster)
-    if wrong:
-        raise PlanError(wrong)
+    ).check(network, cluster)  # fmt: skip
     started = time.perf_counter()
-    found = search(network, cluster, fixed, gpus=count, wanted=_space(limit), progress=progress)
+    found = search(network, cluster, fixed, gpus=count, wanted=read_limits(limit, count), progress=progress)
     taken = time.perf_counter() - started
     if found.order.size == 0:
-        raise PlanError([_does_not_fit(found, cluster, count)])
-    return PlanResult(
+        raise NoFitError([_does_not_fit(found, cluster, count)])
+    result = PlanResult(
         model=network.name,
         cluster=cluster.name,
         gpus=count,
@@ -86,23 +93,38 @@ def plan(
         arguments={
             "model": model, "on": on, "gpus": count, "batch": sequences, "sequence": network.sequence,
             "precision": precision, "optimizer_precision": optimizer_precision, "software": software,
-            "objective": objective, "top": top, "limit": {k: list(v) for k, v in (limit or {}).items()},
-            "overrides": dict(overrides or {}),
+            "objective": objective, "top": top, "limit": spelled(limit), "overrides": dict(overrides or {}),
         },
     )  # fmt: skip
+    if save is not None:
+        save_plans(result, Path(save))
+    return result
 
 
-def _space(limit: Mapping[str, tuple[int, ...]] | None) -> Space:
-    from dataclasses import fields
+def replay(
+    experiment: str | Path,
+    *,
+    save: str | Path | None = None,
+    detail: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> PlanResult:
+    """Run the search of an experiment file that `plan` saved; raises what `plan` does."""
+    from podsim.verbs.save import read_experiment
 
-    from podsim.errors import unknown_name
-    from podsim.training.search import Space
+    return plan(**read_experiment(Path(experiment)), save=save, detail=detail, progress=progress)
 
-    known = [field.name for field in fields(Space)]
-    for name in limit or {}:
-        if name not in known:
-            raise PodsimError(unknown_name("field of a plan", name, known))
-    return Space(**{name: tuple(values) for name, values in (limit or {}).items()})
+
+def _check(objective: str, top: int, detail: str) -> None:
+    """Raise PlanError with all that is wrong of the arguments that name no model and no cluster."""
+    problems = []
+    if objective not in OBJECTIVES:
+        problems.append(f"objective={objective!r} may be {', '.join(OBJECTIVES)}")
+    if not isinstance(top, int) or not 1 <= top <= 1000:
+        problems.append(f"top={top}: between 1 and 1000 plans can be shown")
+    if detail not in ("", "ops"):
+        problems.append(f"detail={detail!r} may be ops")
+    if problems:
+        raise PlanError(problems)
 
 
 def _does_not_fit(found: Found, cluster: Cluster, gpus: int) -> str:
@@ -113,45 +135,76 @@ def _does_not_fit(found: Found, cluster: Cluster, gpus: int) -> str:
     room = format_quantity(cluster.gpu.memory, "B")
     shown = found.combinations.take(least).describe()
     layout = ", ".join(f"{name}={shown[name]}" for name in (*_LAYOUT, "micro_batch", "zero", "recompute"))
+    partly = "" if found.complete else "interrupted: "
     return (
-        f"none of {found.evaluated:,} plans on {gpus} GPUs fits: the smallest needs {need} of {room} a GPU ({layout}); "
-        "more GPUs, GPUs with more memory or a shorter sequence would help"
+        f"{partly}none of {found.evaluated:,} plans on {gpus} GPUs fits: the smallest needs {need} of {room} a GPU "
+        f"({layout}); more GPUs, GPUs with more memory or a shorter sequence would help"
     )
 
 
 def _ranking(
     model: Model, cluster: Cluster, found: Found, objective: str, top: int, detail: str, default: bool
 ) -> tuple[Ranked, ...]:
-    """The best plan of each layout, in order, predicted in full."""
+    """The best plan of each layout, in order, predicted in full; the prediction must say what the search said."""
     from podsim.verbs.predict import describe
 
-    order = found.order if objective == "time" else found.pareto[::-1]
-    chosen: list[Plan] = []
-    seen: set[tuple[int, ...]] = set()
-    for position in order.tolist():
-        candidate = found.plan(position)
-        layout = tuple(int(getattr(candidate, name)) for name in _LAYOUT)
-        if layout not in seen:
-            seen.add(layout)
-            chosen.append(candidate)
-        if len(chosen) == top:
-            break
-    predictions = [
-        describe(model, cluster, one, detail=detail if place == 0 else "", default_batch=default)
-        for place, one in enumerate(chosen)
-    ]
+    order = _fastest(found) if objective == "time" else found.pareto[::-1]
+    predictions: list[Prediction] = []
+    for position in _first_of_each_layout(found, order.tolist(), top):
+        one = describe(
+            model, cluster, found.plan(position), detail="" if predictions else detail, default_batch=default
+        )
+        assert isclose(one.step_time, found.seconds(position), rel_tol=1e-6), (
+            one.plan,
+            found.seconds(position),
+        )
+        assert isclose(one.memory, found.memory(position), rel_tol=1e-6), (one.plan, found.memory(position))
+        predictions.append(one)
     return tuple(
         Ranked(rank=place + 1, prediction=one, reason=_reason(one, predictions[0], place))
         for place, one in enumerate(predictions)
     )
 
 
+_TIED = 1e-9
+"""share of a step within which two times are the same: they differ by the order of a sum"""
+
+
+def _fastest(found: Found) -> NDArray[np.int64]:
+    """Positions of the fastest plans; of equally fast ones first those with less memory, then plain 1F1B."""
+    from podsim.training.plan import Schedule
+
+    head = found.order[:100_000]
+    seconds = found.seconds_VC.ravel()[head]
+    jumps = np.concatenate([[False], seconds[1:] > seconds[:-1] * (1 + _TIED)])
+    place = head % found.memory_C.size
+    plain = np.broadcast_to(found.combinations.schedule, found.memory_C.shape)[place] == Schedule.ONE_F_ONE_B
+    return np.asarray(head[np.lexsort((~plain, found.memory_C[place], np.cumsum(jumps)))])
+
+
+def _first_of_each_layout(found: Found, order: list[int], top: int) -> list[int]:
+    seen: dict[tuple[int, ...], int] = {}
+    for position in order:
+        candidate = found.plan(position)
+        seen.setdefault(tuple(int(getattr(candidate, name)) for name in _LAYOUT), position)
+        if len(seen) == top:
+            break
+    return list(seen.values())
+
+
 def _reason(one: Prediction, best: Prediction, place: int) -> str:
     """Why a plan stands where it does: against the first, or for the first its bottleneck."""
     if place == 0:
         return one.bottleneck
-    slower = one.step_time / best.step_time - 1
-    deltas = sorted(((one.parts[name] - best.parts[name], name) for name in one.parts), key=lambda d: -abs(d[0]))
-    told = [f"{delta / best.step_time:+.1%} {name}" for delta, name in deltas[:3] if abs(delta) > 1e-3 * best.step_time]
-    room = one.memory / best.memory - 1
-    return f"{slower:+.1%} against the first ({', '.join(told) or 'nearly the same'}), {room:+.0%} memory"
+    slower, room = one.step_time / best.step_time - 1, one.memory / best.memory - 1
+    memory = f"{room:+.0%} memory" if abs(room) >= 0.005 else "the same memory"
+    deltas = sorted(
+        ((one.parts[name] - best.parts[name], name) for name in one.parts), key=lambda d: -abs(d[0])
+    )
+    told = [
+        f"{delta / best.step_time:+.1%} {PARTS[name]}"
+        for delta, name in deltas[:3]
+        if abs(delta) > 5e-4 * best.step_time
+    ]
+    time_ = f"{slower:+.1%} time" if abs(slower) >= 5e-4 else "the same time"
+    return f"{time_} and {memory} as the first" if not told else f"{time_} ({', '.join(told)}), {memory}"

@@ -64,12 +64,10 @@ def predict(
     sequences, default = batch_of(batch, network.sequence)
     era = load_software(software)
     degrees = tp * pp * cp
-    if dp is None:
-        if degrees < 1 or count % degrees:
-            raise PlanError([f"tp x pp x cp = {tp} x {pp} x {cp} does not divide {count} GPUs; give dp, or other degrees"])
-        dp = count // degrees
+    divided = degrees >= 1 and count % degrees == 0
+    left = (count // degrees if divided else 1) if dp is None else dp
     plan = Plan(
-        tp=tp, pp=pp, virtual_stages=virtual_stages, dp=dp, cp=cp, ep=ep, micro_batch=micro_batch,
+        tp=tp, pp=pp, virtual_stages=virtual_stages, dp=left, cp=cp, ep=ep, micro_batch=micro_batch,
         global_batch=sequences, sequence_parallel=sequence_parallel, zero=zero, shard=shard, recompute=recompute,  # type: ignore[arg-type]
         recompute_layers=recompute_layers, schedule=schedule or ("interleaved" if virtual_stages > 1 else "1f1b"),  # type: ignore[arg-type]
         flash=cluster.gpu.compute_capability >= 7.5 if flash is None else flash,
@@ -78,7 +76,14 @@ def predict(
         overlap_tp=overlap_tp, precision=precision, optimizer_precision=optimizer_precision, software=software,
         sequence=network.sequence,
     )  # fmt: skip
-    plan.check(network, cluster)
+    problems = plan.problems(network, cluster)
+    if dp is None and not divided:
+        problems = [
+            f"tp x pp x cp = {tp} x {pp} x {cp} does not divide {count} GPUs; give dp, or degrees that do",
+            *(problem for problem in problems if "dp" not in problem),
+        ]
+    if problems:
+        raise PlanError(problems)
     return describe(network, cluster, plan, detail=detail, default_batch=default)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from podsim.errors import CatalogError, ModelError, unknown_name
+from podsim.errors import CatalogError, ModelError
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
@@ -24,25 +25,41 @@ def show(name: str, *, overrides: Mapping[str, str] | None = None) -> Sheet:
     from podsim.hardware.sheet import sheet, sheet_names
     from podsim.training.software import software_names
     from podsim.verbs.inputs import split_overrides
-    from podsim.workload.catalog import load_model, model_names
+    from podsim.workload.catalog import load_model
 
-    if name == "software":
-        return _all_software()
-    if name in software_names():
-        return _software(name)
     for_model, for_hardware = split_overrides(overrides)
-    if name in model_names() or name.endswith(".json") or "/" in name and not name.endswith(".toml"):
-        return _model_sheet(load_model(name, for_model))
-    try:
+    if name == "software" or name in software_names():
+        if overrides:
+            raise CatalogError(f"{name}: a framework era cannot be changed by keys")
+        return _all_software() if name == "software" else _software(name)
+    if name.lower().endswith(".toml") or ":" in name or name.lower() in sheet_names():
+        if for_model:
+            raise CatalogError(f"{name} is no model: {', '.join(for_model)} cannot be set")
         return sheet(name, for_hardware)
-    except CatalogError:
-        if any(c in name for c in ":/.") or name in sheet_names():
-            raise
     try:
-        return _model_sheet(load_model(name, for_model))
+        model = load_model(name, for_model)
     except ModelError as error:
-        known = [*sheet_names(), *model_names(), *software_names()]
-        raise CatalogError(unknown_name("name", name, known)) from error
+        raise _unknown(name) if str(error).startswith("unknown model") else error from None
+    if for_hardware:
+        raise CatalogError(
+            f"{name} is a model: {', '.join(for_hardware)} cannot be set; its keys start with model."
+        )
+    return _model_sheet(model)
+
+
+def _unknown(name: str) -> CatalogError:
+    from podsim.hardware.sheet import sheet_names
+    from podsim.training.software import software_names
+    from podsim.workload.catalog import model_names
+
+    close = get_close_matches(
+        name.lower(), [*sheet_names(), *model_names(), *software_names()], n=4, cutoff=0.5
+    )
+    hint = f"did you mean {', '.join(close)}? " if close else ""
+    return CatalogError(
+        f"unknown name {name[:80]!r}: {hint}`podsim models`, `podsim clusters` and `podsim show software` list names; "
+        "a GPU (a100-sxm4-80gb), a config.json or a cluster's TOML file work too"
+    )
 
 
 def models() -> list[dict[str, object]]:
@@ -90,7 +107,14 @@ def _model_sheet(model: Model) -> Sheet:
         Row("sequence", float(model.sequence), "", f"{model.sequence} tokens", "", model.source),
     ]  # fmt: skip
     work = [
-        Row(f"forward, {name}", value, "FLOP", format_quantity(value, "FLOP"), "per token, 2 per multiply-add", "")
+        Row(
+            f"forward, {name}",
+            value,
+            "FLOP",
+            format_quantity(value, "FLOP"),
+            "per token, 2 per multiply-add",
+            "",
+        )
         for name, value in flops.items()
     ]
     work.append(Row("training", 3 * forward, "FLOP", format_quantity(3 * forward, "FLOP"),
@@ -106,7 +130,9 @@ def _block(model: Model) -> list[Section]:
     for block in model.blocks:
         rows = []
         for op in block.ops:
-            shape = f"{op.k} -> {op.n}" if op.n else f"{op.heads} heads of {op.head_dim}" if op.heads else op.kind
+            shape = (
+                f"{op.k} -> {op.n}" if op.n else f"{op.heads} heads of {op.head_dim}" if op.heads else op.kind
+            )
             count = op.weight + op.bias
             rows.append(Row(op.name, float(count), "", f"{count:,}", f"{shape}, split {op.split}", ""))
         sections.append(Section(f"{block.count} x {block.name} (parameters of each op)", tuple(rows)))
@@ -117,8 +143,18 @@ def _all_software() -> Sheet:
     from podsim.hardware.sheet import Row, Section, Sheet
     from podsim.training.software import load_software, software_names
 
-    rows = tuple(Row(name, 0.0, "", load_software(name).title, "", load_software(name).source) for name in software_names())
-    return Sheet("software", "software", "Frameworks and their eras", (Section("Software", rows),))
+    eras = [load_software(name) for name in software_names()]
+    rows = tuple(
+        Row(label=era.name, value=None, unit="", text="", how=era.title, source=era.source) for era in eras
+    )
+    return Sheet(
+        name="software", kind="software", title="Frameworks and their eras",
+        sections=(Section(title="Software", rows=rows),),
+    )  # fmt: skip
+
+
+_SECONDS = ("host_kernel", "host_collective", "host_send", "host_pass", "host_step")
+_BYTES = ("gradient_bytes", "gradient_memory", "optimizer_traffic", "logit_bytes", "memory_floor")
 
 
 def _software(name: str) -> Sheet:
@@ -133,7 +169,19 @@ def _software(name: str) -> Sheet:
         value = getattr(era, field.name)
         if field.name in ("name", "title", "source", "evidence"):
             continue
-        number = float(value) if isinstance(value, (int, float)) else 0.0
-        rows.append(Row(field.name, number, "", str(value), "", era.source))
-    how = Row("evidence", 0.0, "", era.evidence or "none", "", era.source)
-    return Sheet(name, "software", era.title, (Section("Constants", (*rows, how)),))
+        unit = "s" if field.name in _SECONDS else "B" if field.name in _BYTES else ""
+        number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        text = format_quantity(number, unit) if number is not None else _word(value)
+        how = "per parameter" if unit == "B" and field.name.startswith(("gradient", "optimizer")) else ""
+        rows.append(Row(label=field.name, value=number, unit=unit, text=text, how=how, source=era.source))
+    how = Row(label="evidence", value=None, unit="", text="", how=era.evidence or "none", source=era.source)
+    return Sheet(
+        name=name, kind="software", title=f"{name}: {era.title}",
+        sections=(Section(title="Constants", rows=(*rows, how)),),
+    )  # fmt: skip
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(word.removeprefix("overlap_") for word in value) if isinstance(value, tuple) else str(value)

@@ -1,10 +1,36 @@
-"""The packaged measurements, for verbs that need single rows of them."""
+"""The packaged measurements and what podsim predicts of them, table by table.
+
+    priced = price(load("korthikanti"))
+    priced.predictions["KORT-0003"]        # s
+    priced.reasons                         # rows that podsim cannot express, and why
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-__all__ = ["training_rows"]
+if TYPE_CHECKING:
+    from podsim.verify.rows import Rows
+
+__all__ = ["Priced", "price", "training_rows"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Priced:
+    """What podsim says of the rows of a table; every row has a prediction or a reason."""
+
+    predictions: Mapping[str, float]
+    """id -> value in SI, of the quantity asked for"""
+    reasons: Mapping[str, str]
+    """id -> why there is none"""
+    ideals: Mapping[str, float] = field(default_factory=dict)
+    """id -> the value at full peak, where that has a meaning"""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """id -> what a reader should know of the prediction"""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """id -> class in the breakdown; empty takes the columns of the table"""
 
 
 def training_rows() -> list[Mapping[str, str]]:
@@ -12,3 +38,36 @@ def training_rows() -> list[Mapping[str, str]]:
     from podsim.verify.tables import load
 
     return [row.fields for row in load("llm").rows]
+
+
+def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
+    """Predictions of a table's own quantity (`rows.what`) for its rows, whatever its kind.
+
+    `cross_validate`: products on a GPU whose grid was measured are predicted by a fit to the other folds (needs
+    scipy); false takes the packaged constants, which were fitted to some of these rows.
+    """
+    if rows.kind == "llm":
+        from podsim.verbs.tables_llm import price_llm
+
+        return price_llm(rows)
+    if rows.kind == "kernels":
+        from podsim.verbs.tables_kernels import price_kernels
+
+        return price_kernels(rows, cross_validate=cross_validate)
+    if rows.kind == "collectives":
+        from podsim.verbs.tables_collectives import price_collectives
+
+        return price_collectives(rows)
+    return Priced(predictions={}, reasons={row.id: _no_law(row.kind, row.fields) for row in rows})
+
+
+def _no_law(kind: str, fields: Mapping[str, str]) -> str:
+    """Why a row of the other tables has no prediction."""
+    if kind == "mlperf":
+        return (
+            f"no law for {fields['benchmark']} as submitted: its input pipeline, padding and software are not described"
+        )
+    if fields["task"] == "infer":
+        return "inference is not modelled"
+    name = fields["model"].split("/")[-1].split(" ")[0]
+    return f"no framework era of podsim covers {fields['framework']} training of {name}"

@@ -1,46 +1,14 @@
-"""The named parts of the packaged tables: what one publication measured, with the software of its time.
+"""The named parts of the packaged training table: what one publication measured, with the software of its time.
 
 A sweep holds several plans for the same work, so that ranking them means something; points do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-from podsim.verify.rows import Row
+from podsim.verify.named_more import NAMED_MORE
+from podsim.verify.part import NamedTable
 
 __all__ = ["NAMED", "NamedTable"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class NamedTable:
-    """One part of a packaged table: the rows whose id and cells start as given."""
-
-    slug: str
-    title: str
-    era: str
-    """years of the measured software, or "not stated"; one model gained 24 % in eight months on one node"""
-    kind: str
-    """sweep or points"""
-    prefix: str = ""
-    """start of the ids"""
-    where: Mapping[str, str] = field(default_factory=dict)
-    """column -> how its cell starts"""
-    of: str = "llm"
-    """the packaged table it is a part of"""
-    what: str = ""
-    """quantity compared unless another is asked for; "" takes that of the packaged table"""
-    classes: tuple[str, ...] = ()
-    """columns of the breakdown; () takes those of the packaged table"""
-    parts: bool = False
-    """whether other named tables split it further"""
-
-    def holds(self, row: Row) -> bool:
-        """Whether a row of the packaged table belongs here."""
-        return row.id.startswith(self.prefix) and all(
-            row.text(c).startswith(v) for c, v in self.where.items()
-        )
 
 
 _FLOPS, _TOKENS = "FLOP/s per GPU", "tokens/s per GPU"
@@ -244,37 +212,26 @@ NAMED = (
         classes=("model",),
     ),
     NamedTable(
-        slug="vision-train",
-        title="Deep Learning Examples: training",
-        era="not stated",
+        slug="memory-korthikanti",
+        title="Korthikanti et al. 2022, Figure 1: bytes of the first stage's layers (parameters, optimizer, activations)",
+        era="2022",
         kind="points",
-        of="vision",
-        where={"task": "train"},
+        prefix="KORT-",
+        where={"memory_gb": "."},
+        what="bytes",
         classes=("model",),
+        parts=True,
     ),
     NamedTable(
-        slug="vision-infer",
-        title="Deep Learning Examples and TensorRT: inference",
-        era="not stated",
+        slug="memory-torchtitan",
+        title="torchtitan benchmarks: peak reserved memory on H100",
+        era="2024",
         kind="points",
-        of="vision",
-        where={"task": "infer"},
+        prefix="TT-",
+        where={"memory_gb": "."},
+        what="bytes",
         classes=("model",),
+        parts=True,
     ),
-    NamedTable(
-        slug="mlperf-v0.7",
-        title="MLPerf Training v0.7",
-        era="2020",
-        kind="points",
-        of="mlperf",
-        where={"version": "v0.7"},
-    ),
-    NamedTable(
-        slug="mlperf-v1.1",
-        title="MLPerf Training v1.1",
-        era="2021",
-        kind="points",
-        of="mlperf",
-        where={"version": "v1.1"},
-    ),
+    *NAMED_MORE,
 )

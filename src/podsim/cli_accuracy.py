@@ -1,0 +1,72 @@
+"""The commands about accuracy: `podsim validate` and `podsim calibrate`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["register"]
+
+Tables = Annotated[
+    list[str] | None, typer.Option("--table", help="A packaged table; repeatable. Default: all.")
+]
+RowsFile = Annotated[
+    Path | None, typer.Option(help="A CSV file with the columns of one of the reference tables.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")]
+Html = Annotated[Path | None, typer.Option(help="Write one HTML page with a plot for each table.")]
+Markdown = Annotated[Path | None, typer.Option(help="Write the page docs/accuracy.md.")]
+Sensitivity = Annotated[
+    bool, typer.Option("--sensitivity", help="How far 5 % of each constant moves each table; takes minutes.")
+]
+Role = Annotated[str, typer.Option(help="test or calibrate: only the rows of that role.")]
+
+
+def validate(
+    table: Tables = None,
+    rows: RowsFile = None,
+    role: Role = "",
+    html: Html = None,
+    markdown: Markdown = None,
+    sensitivity: Sensitivity = False,
+    json: Json = False,
+) -> None:
+    """Hold predictions against measurements. Exit status 1: a bar is not met."""
+    from podsim.report import accuracy_page, page, render
+    from podsim.report.data import to_json
+    from podsim.verbs.validate import UNKNOWN
+    from podsim.verbs.validate import validate as verb
+
+    if sensitivity:
+        _sensitivity(table or [], json)
+        return
+    found = verb(table or (), rows=rows, role=role)
+    if html is not None:
+        html.write_text(page(found.comparisons, found.verdicts), "utf-8")
+    if markdown is not None:
+        markdown.write_text(accuracy_page(found.comparisons, found.verdicts, unknown=UNKNOWN), "utf-8")
+    if json:
+        sys.stdout.write(to_json(found) + "\n")
+    else:
+        detail = bool(table or rows)
+        sys.stdout.write(render(found.comparisons, found.verdicts, detail=detail))
+    if not found.met:
+        raise typer.Exit(1)
+
+
+def _sensitivity(tables: list[str], json: bool) -> None:
+    from podsim.report.data import to_json
+    from podsim.report.sensitivity import render_sensitivity
+    from podsim.verbs.registry_sensitivity import sensitivity as verb
+
+    found = verb(tables)
+    sys.stdout.write(to_json(found) + "\n" if json else render_sensitivity(found))
+
+
+def register(command: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
+    """Make these functions commands, with the decorator that the application gives its own."""
+    command(validate)

@@ -1,0 +1,204 @@
+"""The inside of the servers of the catalog, laid out from their counts of parts.
+
+    switches, boards of switches     DGX A100, DGX H100, DGX-2
+    cables from GPU to GPU           DGX-1, DGX Station, pairs of cards with a bridge
+    PCI Express only                 servers of cards
+
+Layout of PCI Express: so many switches, spread over the processors, with GPUs and adapters spread over the switches;
+in a DGX A100 four switches with two GPUs and two adapters each (topology/ndv4-topo.xml of Azure/azhpc-images).
+Storage adapters and drives hang on the processors in turn, two of four servers on cards share a switch: unconfirmed.
+Rates are line rates; what software reaches of them is for the cost laws to say. A message between GPUs over a PCIe
+switch takes the latency of `Pcie`, one over NVLink that of the NVLink; a message to another server takes the
+latency of the network with the way to the nearest adapter included, so that its cable has what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from podsim.errors import ClusterError, unknown_name
+from podsim.hardware.catalog import load_pcie
+from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part
+from podsim.hardware.parts import Link, System
+
+__all__ = ["CUBE_MESH", "TOPOLOGIES", "server_node"]
+
+# nvidia-smi topo -m of a DGX-1V: NVLinks between GPU i (row) and GPU j
+CUBE_MESH = (
+    (0, 1, 1, 2, 2, 0, 0, 0),
+    (1, 0, 2, 1, 0, 2, 0, 0),
+    (1, 2, 0, 2, 0, 0, 1, 0),
+    (2, 1, 2, 0, 0, 0, 0, 1),
+    (2, 0, 0, 0, 0, 1, 1, 2),
+    (0, 2, 0, 0, 1, 0, 2, 1),
+    (0, 0, 1, 0, 1, 2, 0, 2),
+    (0, 0, 0, 1, 2, 1, 2, 0),
+)
+"""hybrid cube mesh: two squares with diagonals, and a link or two across; six links a GPU"""
+_CLOSE_FIRST = (0, 3, 2, 1, 4, 7, 6, 5)
+"""which GPUs of a DGX-1 a part of it takes"""
+
+# What NCCL reckons with between two sockets, B/s one way (src/graph/topo.h): AMD, and Intel by generation
+_SOCKET = {"amd": 16e9, "xeon-e5": 6e9, "xeon-platinum-8480c": 22e9, "xeon-platinum-8570": 40e9, "intel": 10e9}
+
+
+def server_node(system: System, *, nvlink: Link, network: Link, nics: int, per_switch: bool = False) -> Node:
+    """The inside of a server, with NVLinks and adapters as a cluster has them.
+
+    per_switch: each NVSwitch chip by itself, a flow going over one of them; else those of a board as one, with all
+    NVLinks of a GPU as one port, over which NCCL spreads its channels. Raises ClusterError for an unknown topology.
+    """
+    if system.topology not in TOPOLOGIES:
+        raise ClusterError(unknown_name("topology", system.topology, TOPOLOGIES))
+    layout = _Layout(system, nics, network)
+    cables = [*TOPOLOGIES[system.topology](system, nvlink, per_switch), *layout.cables()]
+    ends = {end: None for cable in cables for end in (cable.one, cable.other)}
+    chips = [Part(name=end, kind="nvswitch") for end in ends if end.startswith("nvswitch")]
+    parts = sorted((*layout.parts(), *chips), key=lambda part: KINDS.index(part.kind))
+    return Node(name=system.name, parts=tuple(parts), cables=tuple(cables), source=system.source)
+
+
+def _nvlink(one: str, other: str, rate: float, latency: float, lanes: int) -> Cable:
+    return Cable(one=one, other=other, kind="nvlink", bandwidth=rate, back=rate, latency=latency, lanes=lanes)
+
+
+def _switched(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+    """NVSwitches: one board for up to 8 GPUs, two boards joined chip by chip for 16."""
+    boards = -(-system.gpus // 8)
+    on_board = -(-system.gpus // boards)
+    planes = max(system.nvswitches // (2 if system.nvswitches >= 12 else 1), 1) if per_switch else 1
+    links = max(system.gpu.nvlinks, planes)
+    lanes = [len(range(plane, links, planes)) for plane in range(planes)]
+    for plane, lane in enumerate(lanes):
+        rate = nvlink.bandwidth * lane / links
+        chips = [f"nvswitch{board * planes + plane}" if boards * planes > 1 else "nvswitch" for board in range(boards)]
+        for gpu in range(system.gpus):
+            yield _nvlink(f"gpu{gpu}", chips[gpu // on_board], rate, nvlink.latency / 2, lane)
+        for one, other in zip(chips, chips[1:], strict=False):
+            yield _nvlink(one, other, on_board * rate, 0.0, on_board * lane)
+
+
+def _cube_mesh(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+    """The hybrid cube mesh of the DGX-1, or the closest GPUs of one."""
+    if system.gpus > 8:
+        raise ClusterError(f"{system.name}: {system.gpus} GPUs in a cube mesh, which has 8")
+    gpus = range(8) if system.gpus == 8 else _CLOSE_FIRST[: system.gpus]
+    one = nvlink.bandwidth / (6 if system.gpus == 8 else 4 if system.gpus >= 4 else 2)
+    for a, first in enumerate(gpus):
+        for b, second in enumerate(gpus):
+            if a < b and (lanes := CUBE_MESH[first][second]):
+                yield _nvlink(f"gpu{a}", f"gpu{b}", lanes * one, nvlink.latency, lanes)
+
+
+def _mesh(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+    """Each GPU joined to each other, with an equal share of its NVLinks."""
+    lanes = max(system.gpu.nvlinks // max(system.gpus - 1, 1), 1)
+    for a in range(system.gpus):
+        for b in range(a + 1, system.gpus):
+            yield _nvlink(f"gpu{a}", f"gpu{b}", nvlink.bandwidth / (system.gpus - 1), nvlink.latency, lanes)
+
+
+def _pairs(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+    """Cards joined two by two by a bridge over all their NVLinks."""
+    gpu = system.gpu
+    for a in range(0, system.gpus - 1, 2):
+        yield _nvlink(f"gpu{a}", f"gpu{a + 1}", gpu.nvlink, gpu.nvlink_latency, gpu.nvlinks)
+
+
+def _no_nvlink(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+    yield from ()
+
+
+TOPOLOGIES: dict[str, Callable[[System, Link, bool], Iterator[Cable]]] = {
+    "nvswitch": _switched,
+    "cube-mesh": _cube_mesh,
+    "nvlink-mesh": _mesh,
+    "nvlink-pair": _pairs,
+    "pcie": _no_nvlink,
+}
+"""NVLinks of a server by its topology"""
+
+
+class _Layout:
+    """PCI Express of a server: which switch and which processor each device hangs on."""
+
+    def __init__(self, system: System, nics: int, network: Link) -> None:
+        self.system, self.nics, self.network = system, nics, network
+        self.pcie = system.pcie or load_pcie(f"pcie{system.gpu.pcie_generation}")
+        self.cpus = max(system.cpus, 1)
+        boards = system.nvswitch is not None or system.topology == "cube-mesh"
+        share = 2 if boards else 4
+        wanted = -(-system.gpus // share)
+        self.switches = -(-wanted // self.cpus) * self.cpus if system.gpus > 1 else 1
+        self.slot = self.pcie.bandwidth * system.gpu.pcie_lanes / 16
+        self.cards = system.storage_nics if system.storage_nic else 0
+
+    def _cpu(self, place: int, of: int) -> int:
+        return place * self.cpus // of
+
+    def parts(self) -> Iterator[Part]:
+        """All parts but NVSwitches."""
+        system = self.system
+        for gpu in range(system.gpus):
+            yield Part(name=f"gpu{gpu}", kind="gpu", numa=self._cpu(gpu, system.gpus), note=system.gpu.name)
+        for nic in range(self.nics):
+            note = system.nic.name if system.nic else self.network.name
+            yield Part(name=f"nic{nic}", kind="nic", numa=self._cpu(nic, self.nics), note=note)
+        if storage := system.storage_nic:
+            for port in range(self.cards * storage.ports):
+                card = port // storage.ports
+                yield Part(name=f"storage{port}", kind="storage", numa=self._cpu(card, self.cards), note=storage.name)
+        if system.ssd:
+            for drive in range(system.ssds):
+                numa = self._cpu(drive, system.ssds)
+                yield Part(name=f"drive{drive}", kind="drive", numa=numa, note=system.ssd.name)
+        for cpu in range(self.cpus):
+            yield Part(name=f"cpu{cpu}", kind="cpu", numa=cpu, note=system.cpu.name if system.cpu else "")
+        for switch in range(self.switches):
+            yield Part(name=f"pcie{switch}", kind="pcie", numa=self._cpu(switch, self.switches))
+        for card in range(self.cards):
+            yield Part(name=f"storage-card{card}", kind="pcie", numa=self._cpu(card, self.cards))
+
+    def cables(self) -> Iterator[Cable]:
+        """All cables but NVLinks."""
+        system = self.system
+        for gpu in range(system.gpus):
+            yield self._bus(f"gpu{gpu}", f"pcie{gpu * self.switches // system.gpus}", self.pcie.latency / 2)
+        for nic in range(self.nics):
+            yield self._bus(f"nic{nic}", f"pcie{nic * self.switches // self.nics}")
+        for switch in range(self.switches):
+            yield self._bus(f"pcie{switch}", f"cpu{self._cpu(switch, self.switches)}")
+        if storage := system.storage_nic:
+            for card in range(self.cards):
+                yield self._bus(f"storage-card{card}", f"cpu{self._cpu(card, self.cards)}")
+            for port in range(self.cards * storage.ports):
+                card = f"storage-card{port // storage.ports}"
+                yield self._bus(f"storage{port}", card, rate=storage.bandwidth)
+        if ssd := system.ssd:
+            for drive in range(system.ssds):
+                yield Cable(
+                    one=f"drive{drive}",
+                    other=f"cpu{self._cpu(drive, system.ssds)}",
+                    kind="drive",
+                    bandwidth=ssd.read_bandwidth,
+                    back=ssd.write_bandwidth,
+                    lanes=4,
+                )
+        for cpu in range(1, self.cpus):
+            yield Cable(
+                one=f"cpu{cpu - 1}", other=f"cpu{cpu}", kind="socket", bandwidth=self._socket, back=self._socket
+            )
+
+    def _bus(self, one: str, other: str, latency: float = 0.0, *, rate: float = 0.0) -> Cable:
+        rate = rate or self.slot
+        lanes = self.system.gpu.pcie_lanes
+        return Cable(
+            one=one, other=other, kind="pcie", bandwidth=rate, back=rate, latency=latency, lanes=lanes
+        )
+
+    @property
+    def _socket(self) -> float:
+        cpu = self.system.cpu
+        if cpu is None:
+            return _SOCKET["intel"]
+        return next((rate for name, rate in _SOCKET.items() if cpu.name.startswith(name)), _SOCKET[cpu.vendor])

@@ -1,0 +1,318 @@
+"""Trees of switches: leaves, spines above them, cores above those; what cable leads where follows from coordinates.
+
+                 core c                  c = J mod cores, J the number of a cable among all from spines up
+                 /    \\
+        spine (g, s)  spine (g', s')     spine s of group g reaches every leaf of its group
+            /              \\
+      leaf l, its cable a   leaf l'      cable a of a leaf leads to spine a mod S of the leaf's group
+          |                  |
+       port q             port q'        an adapter, or a port of a storage server
+
+With spines only, there is one group; with cores, one group for each rail and pod. The cables of a group lead to
+neighbouring cores in turn, so that every core has as many cables to each group as any other, give or take one.
+Counts of switches are those of podsim.hardware.fattree; a leaf with taper t has 1/t as many cables up as down.
+
+Axes: Q ports, F leaves, G groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from podsim.errors import ClusterError
+from podsim.hardware.fabrics.fabric import Block, Floats, Ints
+from podsim.hardware.fattree import fat_tree
+
+__all__ = ["PortNames", "Tree", "clos_tree", "planes", "rail_tree"]
+
+PortNames: TypeAlias = Callable[[int], str]
+"""name of the part behind each port"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tree:
+    """A network of up to three layers. Build it with rail_tree, clos_tree or planes."""
+
+    prefix: str
+    """of the names of its switches: "storage-" in "storage-leaf3", empty for the compute fabric"""
+    leaf_Q: Ints
+    """leaf of each port"""
+    rail_Q: Ints
+    """rail of each port"""
+    port_rate_Q: Floats
+    """B/s of each port's cable"""
+    port_latency_Q: Floats
+    """s of each port's cable; two of them make a way over one leaf"""
+    trunk: float
+    """B/s of a cable between switches"""
+    hop: float
+    """s that a further switch adds"""
+    leaves: int
+    uplinks: int
+    """cables up from a leaf"""
+    spines: int
+    """in each group; 0 where leaves stand alone"""
+    cores: int
+    group_F: Ints
+    """group of each leaf"""
+    switch_ports: int
+    """of one switch, 0 where it has as many as it takes"""
+    switch: str = ""
+    """name of the switch in the catalog"""
+
+    def __post_init__(self) -> None:
+        """Raise ClusterError where groups of spines are too small to reach all cores."""
+        if self.cores and self.up_G.min() < self.cores:
+            raise ClusterError(
+                f"a group of spines has {self.up_G.min()} cables up, fewer than the {self.cores} cores it must"
+                " reach; switches with more ports, or fewer ends, would do"
+            )
+
+    @property
+    def ports(self) -> int:
+        """Ends that the tree joins."""
+        return len(self.leaf_Q)
+
+    @property
+    def groups(self) -> int:
+        """Groups of spines."""
+        return int(self.group_F.max(initial=0)) + 1 if self.spines else 0
+
+    @cached_property
+    def up_G(self) -> Ints:
+        """Cables from each group to the cores: as many as from its leaves."""
+        return np.bincount(self.group_F, minlength=self.groups).astype(np.int64) * self.uplinks
+
+    @cached_property
+    def start_G(self) -> Ints:
+        """Number of the first cable of each group among those to the cores."""
+        return np.cumsum(self.up_G) - self.up_G
+
+    @property
+    def multiple(self) -> int:
+        """Cables between a leaf and each spine of its group."""
+        return self.uplinks // self.spines if self.spines else 0
+
+    @property
+    def core_cables(self) -> int:
+        """Cables between spines and cores."""
+        return int(self.up_G.sum()) if self.cores else 0
+
+    @property
+    def leaf_cables(self) -> int:
+        """Cables between leaves and spines."""
+        return self.leaves * self.uplinks if self.spines else 0
+
+    @property
+    def switches(self) -> int:
+        """Switches of all layers."""
+        return self.leaves + self.spines * self.groups + self.cores
+
+    @property
+    def taper(self) -> float:
+        """Bandwidth of the ports of a full leaf over that of its cables up; 0 where leaves stand alone."""
+        down = np.bincount(self.leaf_Q, self.port_rate_Q, self.leaves).max()
+        return float(down / (self.uplinks * self.trunk)) if self.spines else 0.0
+
+    @cached_property
+    def first(self) -> dict[str, int]:
+        """Number of the first link of each kind: port_up, port_down, leaf_up, leaf_down, core_up, core_down."""
+        kinds = ("port_up", "port_down", "leaf_up", "leaf_down", "core_up", "core_down")
+        sizes = np.repeat([self.ports, self.leaf_cables, self.core_cables], 2)
+        starts = np.cumsum(sizes) - sizes
+        return dict(zip(kinds, starts.tolist(), strict=True))
+
+    @property
+    def links(self) -> int:
+        """Links, one way each."""
+        return 2 * (self.ports + self.leaf_cables + self.core_cables)
+
+    def capacity(self) -> Floats:
+        """B/s of each link."""
+        trunks = np.full(2 * (self.leaf_cables + self.core_cables), self.trunk)
+        return np.concatenate([self.port_rate_Q, self.port_rate_Q, trunks])
+
+    def latency(self) -> Floats:
+        """s of each link."""
+        trunks = np.full(2 * (self.leaf_cables + self.core_cables), self.hop)
+        return np.concatenate([self.port_latency_Q, self.port_latency_Q, trunks])
+
+    def blocks(self, first: int, port_names: PortNames) -> tuple[Block, ...]:
+        """The links by kind, the first one numbered `first`."""
+
+        def port(place: int) -> tuple[str, str]:
+            return port_names(place), self.leaf_name(int(self.leaf_Q[place]))
+
+        def leaf(place: int) -> tuple[str, str]:
+            one, cable = divmod(place, self.uplinks)
+            group = int(self.group_F[one])
+            return self.leaf_name(one), self.spine_name(group * self.spines + cable % self.spines)
+
+        def core(place: int) -> tuple[str, str]:
+            group = int(np.searchsorted(self.start_G, place, side="right")) - 1
+            each = int(self.up_G[group]) // self.spines
+            spine = group * self.spines + (place - int(self.start_G[group])) // each
+            return self.spine_name(spine), f"{self.prefix}core{place % self.cores}"
+
+        found = []
+        for kind, name, count in (
+            ("adapter", port, self.ports),
+            ("leaf", leaf, self.leaf_cables),
+            ("spine", core, self.core_cables),
+        ):
+            if count:
+                start = first + self.first[{"adapter": "port_up", "leaf": "leaf_up", "spine": "core_up"}[kind]]
+                found.append(Block(kind=kind, first=start, count=count, ends=name))
+                found.append(Block(kind=kind, first=start + count, count=count, ends=_turned(name)))
+        return tuple(found)
+
+    def leaf_name(self, leaf: int) -> str:
+        """Name of a leaf."""
+        return f"{self.prefix}leaf{leaf}"
+
+    def spine_name(self, spine: int) -> str:
+        """Name of a spine, numbered through the groups."""
+        return f"{self.prefix}spine{spine}"
+
+
+def _turned(ends: Callable[[int], tuple[str, str]]) -> Callable[[int], tuple[str, str]]:
+    return lambda place: ends(place)[::-1]
+
+
+def rail_tree(
+    *,
+    nodes: int,
+    rails: int,
+    unit: int,
+    switch_ports: int,
+    rate: ArrayLike,
+    trunk: float,
+    latency: ArrayLike = 0.0,
+    hop: float = 0.0,
+    taper: float = 1.0,
+    prefix: str = "",
+    switch: str = "",
+) -> Tree:
+    """A rail-optimised fat tree: adapter r of the nodes of a unit on leaf r of that unit.
+
+    unit: nodes on a leaf. rate, latency: B/s and s of a port's cable, one number or [nodes * rails]. trunk: B/s of a
+    cable between switches. hop: s of a further switch. taper: cables down over cables up of a full leaf, 1 or more.
+    Raises ClusterError for a leaf without ports enough, or more than three layers can join.
+    """
+    if min(nodes, rails, unit) < 1 or not taper >= 1.0:
+        raise ClusterError(f"tree: {nodes=}, {rails=}, {unit=}, {taper=}; each must be at least 1")
+    units, uplinks = ceil(nodes / unit), max(round(unit / taper), 1)
+    if unit + uplinks > switch_ports:
+        raise ClusterError(
+            f"{unit} nodes per unit and {uplinks} cables up do not fit a switch of {switch_ports} ports;"
+            f" up to {int(switch_ports / (1 + 1 / taper))} nodes would"
+        )
+    port = np.arange(nodes * rails)
+    leaf = port // rails // unit * rails + port % rails
+    layers = _layers(units, rails, uplinks, switch_ports)
+    spines, cores, pods = layers
+    unit_of_leaf = np.arange(units * rails) // rails
+    group = unit_of_leaf * pods // units * rails + np.arange(units * rails) % rails if cores else 0 * unit_of_leaf
+    return Tree(
+        prefix=prefix,
+        leaf_Q=leaf,
+        rail_Q=port % rails,
+        port_rate_Q=np.broadcast_to(np.asarray(rate, np.float64), port.shape),
+        port_latency_Q=np.broadcast_to(np.asarray(latency, np.float64), port.shape),
+        trunk=trunk,
+        hop=hop,
+        leaves=units * rails,
+        uplinks=uplinks if spines else 0,
+        spines=spines,
+        cores=cores,
+        group_F=group,
+        switch_ports=switch_ports,
+        switch=switch,
+    )
+
+
+def _layers(units: int, rails: int, uplinks: int, ports: int) -> tuple[int, int, int]:
+    """(spines in a group, cores, pods) for so many units with a leaf on each rail.
+
+    A tapered tree is a full one above its leaves: that of units with as many nodes as a leaf has cables up.
+    """
+    if units * rails == 1:
+        return 0, 0, 1
+    full = fat_tree(nodes=units * uplinks, rails=rails, unit=uplinks, ports=ports)
+    if not full.cores:
+        return full.spines, 0, 1
+    pods = ceil(units / (ports // 2))
+    while full.spines % (pods * rails) or uplinks % (full.spines // (pods * rails)):
+        pods += 1
+    return full.spines // (pods * rails), full.cores, pods
+
+
+def clos_tree(
+    *,
+    ends: int,
+    switch_ports: int,
+    rate: ArrayLike,
+    trunk: float,
+    latency: ArrayLike = 0.0,
+    hop: float = 0.0,
+    taper: float = 1.0,
+    prefix: str = "",
+    switch: str = "",
+) -> Tree:
+    """A folded Clos network: ends in order on leaves of switch_ports / (1 + 1 / taper) ports down, the rest up.
+
+    Ends that fit one switch have that switch only; else there are spines, and cores if it takes them, for up to
+    ports^3 / 4 ends. Arguments and errors as of rail_tree.
+    """
+    if switch_ports < 2:
+        raise ClusterError(f"a switch of {switch_ports} ports joins nothing; at least 2")
+    down = max(int(switch_ports / (1.0 + 1.0 / max(taper, 1.0))), 1)
+    if ends <= switch_ports:
+        return planes(leaf=np.zeros(ends, np.int64), rate=rate, latency=latency, prefix=prefix, switch=switch,
+                      switch_ports=switch_ports)  # fmt: skip
+    return rail_tree(
+        nodes=ends, rails=1, unit=down, switch_ports=switch_ports, rate=rate, trunk=trunk, latency=latency,
+        hop=hop, taper=taper, prefix=prefix, switch=switch,
+    )  # fmt: skip
+
+
+def planes(
+    *,
+    leaf: ArrayLike,
+    rate: ArrayLike,
+    latency: ArrayLike = 0.0,
+    prefix: str = "",
+    switch: str = "",
+    switch_ports: int = 0,
+) -> Tree:
+    """Switches that nothing joins, one plane each: leaf[q] is the switch of port q.
+
+    switch_ports: of a switch, 0 for as many as it takes. Raises ClusterError for more ends than a switch has ports.
+    """
+    leaf_Q = np.asarray(leaf, np.int64)
+    most = int(np.bincount(leaf_Q).max(initial=0))
+    if switch_ports and most > switch_ports:
+        raise ClusterError(f"{most} ends on a switch of {switch_ports} ports; it takes {ceil(most / switch_ports)}")
+    return Tree(
+        prefix=prefix,
+        leaf_Q=leaf_Q,
+        rail_Q=leaf_Q,
+        port_rate_Q=np.broadcast_to(np.asarray(rate, np.float64), leaf_Q.shape),
+        port_latency_Q=np.broadcast_to(np.asarray(latency, np.float64), leaf_Q.shape),
+        trunk=0.0,
+        hop=0.0,
+        leaves=int(leaf_Q.max(initial=0)) + 1,
+        uplinks=0,
+        spines=0,
+        cores=0,
+        group_F=np.zeros(int(leaf_Q.max(initial=0)) + 1, np.int64),
+        switch_ports=switch_ports,
+        switch=switch,
+    )

@@ -1,0 +1,248 @@
+"""What a simulation is given (Program), and where it stands (State): arrays for the kernels of play_engine."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from podsim.network.collectives.table import Floats, Ints
+
+__all__ = ["Program", "Records", "State", "more_room", "new_state", "typed"]
+
+Records: TypeAlias = NDArray[np.void]
+
+SAME = 1e-12
+"""times and rates within this share of each other are one: rounding, not sharing, tells them apart"""
+TIGHT = 1.0 + 1e-10
+"""a link of which more than this times its capacity could be used may hold its flows back"""
+MANY = 1 << 30
+MEMO_LANES = 1 << 24
+IDLE, ACTIVE, ENDED, AGAIN, NEW = range(5)
+"""modes of a flow; ENDED, AGAIN and NEW only within a batch"""
+(HEAP, TOUCHED, DIRTY, MEMO, STORED, FREE_BUCKETS, FREE_CELLS, ROOM, EVENTS, RECENT, SOLVED, STAMP,
+ COUNTERS) = range(13)  # fmt: skip
+"""places of counters in State.number: how many there are in a list, or how many there have been"""
+
+
+class Program(NamedTuple):
+    """What is simulated: F flows on A lanes over L links (and one more for each lane alone), G gates, K groups.
+
+    Pointers (names in _ptr) have one value more than what they point from: rows of x are ptr[x] : ptr[x + 1].
+    """
+
+    repeat: Ints
+    """[F], as what follows"""
+    chunk: Ints
+    count: Ints
+    turn: Ints
+    wheel: Ints
+    lane: Ints
+    delay: Ints
+    """which of `delays` a flow has"""
+    before: Ints
+    """flow that must have left before, -1 for none"""
+    after: Ints
+    """flow that waits for this one to leave, -1 for none"""
+    gate: Ints
+    group: Ints
+    chunk_bytes: Floats
+    """[chunks]"""
+    chunk_ends: Floats
+    """bytes before each chunk, [chunks + 1]"""
+    delays: Floats
+    """s from the last byte sent to the last byte there, one of each value"""
+    dep_ptr: Ints
+    """groups that a gate waits for, by gate"""
+    dep_group: Ints
+    dep_lag: Ints
+    gate_ptr: Ints
+    """flows behind a gate"""
+    gate_flow: Ints
+    group_repeat: Ints
+    """[K]"""
+    group_ptr: Ints
+    """flows of a group"""
+    group_flow: Ints
+    wake_ptr: Ints
+    """gates that wait for a group, and with what lag, by group"""
+    wake_gate: Ints
+    wake_lag: Ints
+    start: Ints
+    """a lane's entries in `link` and `use`, [A]: [start, middle) bind it, the first one alone; [middle, end) carry it"""
+    first: Ints
+    """entries from here to middle may bind it together with other flows: start, or start + 1"""
+    middle: Ints
+    end: Ints
+    link: Ints
+    use: Floats
+    """how many of a lane's flows cross the link"""
+    capacity: Floats
+    """[L + A]: of links, then the limit of each lane alone"""
+    key: Ints
+    """a random number for each lane"""
+    ones: Floats
+    """[A]"""
+
+
+FLOATS = ("chunk_bytes", "chunk_ends", "delays", "use", "capacity", "ones")
+FLOW_FIELDS = (
+    "repeat", "gate", "group", "lane", "delay", "before", "after", "chunk", "count", "turn", "wheel",
+)  # fmt: skip
+
+# one record for each thing, so that what is used together lies together; i4: numbers of things, i8: sums, f8: SI
+FLOW = np.dtype([
+    ("mode", "i4"), ("sent", "i4"), ("got", "i4"), ("repeat", "i4"), ("gate", "i4"), ("group", "i4"), ("lane", "i4"),
+    ("delay", "i4"), ("before", "i4"), ("after", "i4"), ("bucket", "i4"), ("next", "i4"), ("previous", "i4"),
+    ("slots", "i4"), ("seen", "i4"), ("chunk", "i4"), ("count", "i4"), ("turn", "i4"), ("wheel", "i4"), ("lone", "i4"),
+    ("limit", "f8"), ("bytes", "f8"), ("left", "f8"), ("since", "f8"), ("rate", "f8"), ("last", "f8"),
+    ("began", "f8"), ("busy", "f8"),
+])  # fmt: skip
+GROUP = np.dtype([
+    ("done", "i4"), ("ahead", "i4"), ("repeat", "i4"), ("flows", "i4"), ("flows_end", "i4"), ("wakes", "i4"),
+    ("wakes_end", "i4"),
+])  # fmt: skip
+GATE = np.dtype([("open", "i4"), ("deps", "i4"), ("deps_end", "i4"), ("flows", "i4"), ("flows_end", "i4")])
+DEP = np.dtype([("group", "i4"), ("lag", "i4")])
+WAKE = np.dtype([("gate", "i4"), ("lag", "i4")])
+LANE = np.dtype([("start", "i4"), ("first", "i4"), ("middle", "i4"), ("end", "i4"), ("key", "i8")])
+LINK = np.dtype([
+    ("users", "i4"), ("flows", "i4"), ("room", "i4"), ("dirty", "i4"), ("seen", "i8"), ("since", "f8"), ("busy", "f8"),
+    ("demand", "f8"), ("was", "f8"), ("capacity", "f8"),
+])  # fmt: skip
+ON_LINK = np.dtype([("flow", "i4"), ("slot", "i4")])
+BUCKET = np.dtype([("time", "f8"), ("head", "i8")])
+DUE = np.dtype([("time", "f8"), ("bucket", "i8")])
+CELL = np.dtype([("time", "f8"), ("flow", "i4"), ("next", "i4")])
+MEMO_SLOT = np.dtype([("sign", "i8"), ("at", "i4"), ("lanes", "i4")])
+MEMO_RATE = np.dtype([("rate", "f8"), ("lane", "i8")])
+
+
+class State(NamedTuple):
+    """Where the simulation stands: records as above, and the lists of what has to be looked at."""
+
+    flows: Records
+    groups: Records
+    gates: Records
+    deps: Records
+    wakes: Records
+    items: Ints
+    """flows of gates and flows of groups: the records hold the bounds"""
+    lanes: Records
+    links: Records
+    on_link: Records
+    """active flows of the links that may bind, each link in its room"""
+    slots: Ints
+    """where each flow stands on each such link of its lane"""
+    buckets: Records
+    heap: Records
+    free: Ints
+    """unused buckets"""
+    recent: Records
+    """the last eight buckets"""
+    waves_W2: Ints
+    """first and last transfer under way of each delay: first in, first out; W delays"""
+    cells: Records
+    """transfers under way in the latency of links"""
+    touched: Ints
+    """flows that ended or started in this batch"""
+    dirty: Ints
+    """links that a flow left or joined in this batch"""
+    found: Ints
+    """flows that share, as they are found"""
+    memo: Records
+    memo_rates: Records
+    lane_rate: Floats
+    left: Floats
+    load: Floats
+    users: Ints
+    full: Ints
+    todo: Ints
+    """left to todo: scratch of `flow.fill`"""
+    number: Ints
+    """counters: see HEAP to STAMP"""
+
+
+def typed(p: Program) -> Program:
+    """The program with arrays of one kind, so that the kernels are compiled once."""
+    kinds = (np.float64 if name in FLOATS else np.int64 for name in p._fields)
+    return Program(*(np.require(array, kind, ["C", "W"]) for array, kind in zip(p, kinds, strict=True)))
+
+
+def _records(kind: np.dtype[np.void], n: int, **columns: ArrayLike) -> Records:
+    made = np.zeros(n, kind)
+    for name, column in columns.items():
+        made[name] = column
+    return made
+
+
+def _constant_bytes(p: Program) -> Floats:
+    """Bytes of every transfer of a flow, -1 if they differ or have to be added up."""
+    even = np.all(p.chunk_bytes == p.chunk_bytes[0])
+    return np.where((p.count == 1) & (even | (p.repeat == 1)), p.chunk_bytes[p.chunk], -1.0)
+
+
+def _limit(p: Program) -> Floats:
+    """Rate of a flow alone, B/s, by lane."""
+    entry_lane = np.repeat(np.arange(len(p.start)), p.end - p.start)
+    binds = np.arange(len(p.link)) < p.middle[entry_lane]
+    limit = np.full(len(p.start), np.inf)
+    np.minimum.at(limit, entry_lane[binds], (p.capacity[p.link] / p.use)[binds])
+    return limit
+
+
+def _rooms(p: Program) -> tuple[Ints, Ints]:
+    """(first place of each link in on_link [L + A + 1], first of each flow in slots [F + 1])."""
+    shared = (p.middle - p.first)[p.lane]
+    slots = np.concatenate([[0], np.cumsum(shared)]).astype(np.int64)
+    entry = np.repeat(p.first[p.lane] - slots[:-1], shared) + np.arange(slots[-1])
+    per_link = np.bincount(p.link[entry], minlength=len(p.capacity))
+    return np.concatenate([[0], np.cumsum(per_link)]).astype(np.int64), slots
+
+
+def new_state(p: Program) -> State:
+    """A state before the start."""
+    flows, lanes, links, gate_at = len(p.repeat), len(p.start), len(p.capacity), len(p.gate_flow)
+    buckets, memo, in_flight = 4 * flows + 64, 1 << min(20, max(10, (64 * lanes).bit_length())), 2 * flows + 16
+    number = np.zeros(COUNTERS, np.int64)
+    number[FREE_BUCKETS], number[ROOM] = buckets, in_flight
+    room, slots = _rooms(p)
+    columns = {name: getattr(p, name) for name in FLOW_FIELDS}
+    columns.update(bytes=_constant_bytes(p), limit=_limit(p)[p.lane], slots=slots[:-1], bucket=-1)
+    bounds = {"flows": gate_at + p.group_ptr[:-1], "flows_end": gate_at + p.group_ptr[1:]}
+
+    def ints(n: int, value: int = 0) -> Ints:
+        return np.full(n, value, np.int64)
+
+    return State(
+        flows=_records(FLOW, flows, lone=(p.first == p.middle)[p.lane], **columns),
+        groups=_records(
+            GROUP, len(p.group_repeat), repeat=p.group_repeat, wakes=p.wake_ptr[:-1], wakes_end=p.wake_ptr[1:], **bounds
+        ),
+        gates=_records(
+            GATE, len(p.dep_ptr) - 1, deps=p.dep_ptr[:-1], deps_end=p.dep_ptr[1:], flows=p.gate_ptr[:-1],
+            flows_end=p.gate_ptr[1:],
+        ),
+        deps=_records(DEP, len(p.dep_group), group=p.dep_group, lag=p.dep_lag),
+        wakes=_records(WAKE, len(p.wake_gate), gate=p.wake_gate, lag=p.wake_lag),
+        items=np.concatenate([p.gate_flow, p.group_flow]),
+        lanes=_records(LANE, lanes, start=p.start, first=p.first, middle=p.middle, end=p.end, key=p.key),
+        links=_records(LINK, links, room=room[:-1], capacity=p.capacity), on_link=_records(ON_LINK, int(room[-1])),
+        slots=ints(int(slots[-1])), buckets=_records(BUCKET, buckets, time=-1.0, head=-1), heap=_records(DUE, buckets),
+        free=np.arange(buckets), recent=_records(DUE, 8, time=-1.0), waves_W2=np.full((len(p.delays), 2), -1),
+        cells=_records(CELL, in_flight, next=np.arange(1, in_flight + 1)), touched=ints(flows), dirty=ints(links),
+        found=ints(flows), memo=_records(MEMO_SLOT, memo, at=-1), memo_rates=np.empty(MEMO_LANES, MEMO_RATE),
+        lane_rate=np.zeros(lanes), left=np.zeros(links), load=np.zeros(links), users=ints(links), full=ints(links),
+        todo=ints(flows), number=number,
+    )  # fmt: skip
+
+
+def more_room(s: State) -> State:
+    """The state with room for twice as many transfers under way."""
+    room = len(s.cells)
+    s.number[ROOM] += room
+    more = _records(CELL, room, next=np.arange(room + 1, 2 * room + 1))
+    more["next"][-1] = s.number[FREE_CELLS]
+    s.number[FREE_CELLS] = room
+    return s._replace(cells=np.concatenate([s.cells, more]))

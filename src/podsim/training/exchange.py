@@ -1,0 +1,43 @@
+"""Collectives of a training step: the collective law, at the speed a framework reaches inside a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.network.nccl import collective_seconds
+from podsim.training.plan import Array, Ints
+from podsim.training.software import Software
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+
+__all__ = ["group_seconds"]
+
+
+def group_seconds(
+    collective: str,
+    size: Array,
+    cluster: Cluster,
+    software: Software,
+    *,
+    ranks: Ints,
+    members: Array,
+    sharing: Array | None = None,
+) -> Array:
+    """Seconds of one collective of `size` bytes over groups of `ranks`, `members` of them on each node (broadcast).
+
+    Conventions of size and sharing are those of podsim.network.nccl.collective_seconds.
+    """
+    seconds = collective_seconds(
+        collective,
+        size,
+        cluster,
+        ranks=ranks,
+        ranks_per_node=members,
+        sharing=sharing,
+        version=software.nccl,
+    )
+    speed = np.where(np.asarray(ranks) > members, software.network_speed, software.collective_speed)
+    return np.asarray(seconds / speed)

@@ -1,0 +1,175 @@
+"""Constants of a framework era from end-to-end rows with role `calibrate`: `fit_software`.
+
+Least squares on log(predicted / measured) with a soft loss of width 2 %, which comes near the mean of absolute
+logarithms: a disturbed row counts linearly. Each constant is drawn to its centre (below, or `start`), and being one
+width away from it costs what a row 3 % off costs. The centres do not depend on the catalog's present values, so a fit
+repeated gives the same values. No randomness. Needs scipy (pip install podsim[calibrate]).
+
+Axes: P constants, R rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from podsim.errors import TableError, unknown_name
+from podsim.verbs.tables_llm import batches_of, express_all, seconds_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CONSTANTS", "Constant", "SoftwareFit", "fit_software", "toml_entry"]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """How one constant of an era is varied."""
+
+    centre: float
+    """where it is drawn to and starts, unless told otherwise"""
+    width: float
+    """how far it may be from there at small cost: of its logarithm, or in its own unit"""
+    low: float
+    high: float
+    unit: str
+    log: bool = True
+
+
+CONSTANTS = {
+    "gemm_speed": Constant(0.95, 0.08, 0.5, 1.3, "1"),
+    "attention_speed": Constant(1.0, 0.2, 0.3, 2.0, "1"),
+    "memory_speed": Constant(1.0, 0.2, 0.3, 2.0, "1"),
+    "collective_speed": Constant(1.0, 0.15, 0.3, 1.5, "1"),
+    "elementwise_traffic": Constant(1.5, 0.3, 1.0, 6.0, "1"),
+    "norm_traffic": Constant(1.5, 0.3, 1.0, 6.0, "1"),
+    "optimizer_traffic": Constant(34.0, 0.3, 12.0, 120.0, "B"),
+    "host_kernel": Constant(5e-6, 3e-6, 0.0, 60e-6, "s", log=False),
+    "host_collective": Constant(15e-6, 10e-6, 0.0, 300e-6, "s", log=False),
+    "host_pass": Constant(0.5e-3, 0.5e-3, 0.0, 20e-3, "s", log=False),
+    "host_step": Constant(20e-3, 20e-3, 0.0, 2.0, "s", log=False),
+    "tp_overlap": Constant(0.3, 0.3, 0.0, 0.95, "1", log=False),
+    "async_tp": Constant(0.7, 0.2, 0.0, 0.98, "1", log=False),
+    "contention": Constant(0.1, 0.1, 0.0, 0.8, "1", log=False),
+}
+"""constant of podsim.training.software.Software -> how it is varied"""
+
+_LOSS = 0.02
+_PULL = 0.03
+_DIGITS = 4
+_OFFSET = 10.0
+"""added to every point, so that a relative difference step is never zero"""
+
+
+class SoftwareFit(NamedTuple):
+    """What a fit gives."""
+
+    values: dict[str, float]
+    """constant -> value, four digits"""
+    residual: float
+    """mean of |log(predicted / measured)| over the rows used, with those values"""
+    rows_used: tuple[str, ...]
+    """their ids"""
+
+
+def fit_software(
+    rows: Sequence[Mapping[str, str]],
+    software: str,
+    names: Sequence[str],
+    start: Mapping[str, float] | None = None,
+) -> SoftwareFit:
+    """Values of the constants `names` of one era from the rows of its framework with role `calibrate`.
+
+    `rows` are those of a training table, as text by column; rows of other roles, of other software, without a
+    step time or that podsim cannot express are left aside. The other constants keep the catalog's values. `start`
+    moves the centres. Raises TableError without a row or on an unknown constant, CatalogError on unknown software.
+    """
+    from scipy.optimize import least_squares
+
+    from podsim.training.software import load_software
+
+    base = load_software(software)
+    unknown = [name for name in (*names, *(start or {})) if name not in CONSTANTS]
+    if unknown or not names:
+        raise TableError(unknown_name("constant", unknown[0] if unknown else "", CONSTANTS))
+    used = [r for r in rows if r.get("role") == "calibrate" and _time(r)]
+    found, _ = express_all(used)
+    mine = [(position, one) for position, one in found if one.plan.software == software]
+    if not mine:
+        raise TableError(
+            f"no row with role calibrate and a step time was measured with software {software!r}"
+        )
+    batches = batches_of([one for _, one in mine])
+    measured_R = np.array([_time(used[position]) for position, _ in mine])
+    scale = _Scale(names, start or {})
+
+    def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
+        changed: dict[str, Any] = dict(values)
+        return np.asarray(np.log(seconds_of(batches, replace(base, **changed)) / measured_R))
+
+    def residuals(point_P: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.concatenate([logs(scale.values(point_P)), _PULL * (point_P - _OFFSET)])
+
+    point_P = np.full(len(names), _OFFSET)
+    for difference in (0.1, 0.02, 0.005):  # the law has kinks: coarse slopes first
+        result: Any = least_squares(
+            residuals, point_P, loss="soft_l1", f_scale=_LOSS, bounds=scale.bounds,
+            diff_step=np.full(len(names), difference / _OFFSET), max_nfev=30,
+        )  # fmt: skip
+        point_P = result.x
+    fitted = scale.values(point_P)
+    values = {name: float(f"{value:.{_DIGITS}g}") for name, value in fitted.items()}
+    return SoftwareFit(
+        values, float(np.abs(logs(values)).mean()), tuple(used[position]["id"] for position, _ in mine)
+    )
+
+
+def _time(row: Mapping[str, str]) -> float:
+    """s of a measured step; 0 where the row gives none."""
+    try:
+        return float(row.get("step_time_s") or 0.0)
+    except ValueError:
+        return 0.0
+
+
+class _Scale:
+    """Constants as numbers of widths from their centres."""
+
+    def __init__(self, names: Sequence[str], start: Mapping[str, float]) -> None:
+        """Read the centres."""
+        self._parts = [(name, CONSTANTS[name], start.get(name, CONSTANTS[name].centre)) for name in names]
+
+    def values(self, point_P: NDArray[np.float64]) -> dict[str, float]:
+        """Constant -> value at a point."""
+        out = {}
+        for (name, constant, centre), x in zip(self._parts, point_P - _OFFSET, strict=True):
+            moved = centre * np.exp(x * constant.width) if constant.log else centre + x * constant.width
+            still = not constant.log and moved < 1e-3 * constant.width
+            out[name] = 0.0 if still else float(np.clip(moved, constant.low, constant.high))
+        return out
+
+    @property
+    def bounds(self) -> tuple[list[float], list[float]]:
+        """(least, greatest) numbers of widths; the centre lies strictly between."""
+        low: list[float] = []
+        high: list[float] = []
+        for _, constant, centre in self._parts:
+            for edge, out, least in ((constant.low, low, -1e-9), (constant.high, high, 1e-9)):
+                x = np.log(max(edge, 1e-30) / centre) if constant.log else edge - centre
+                steps = float(x / constant.width)
+                out.append(_OFFSET + (min(steps, least) if least < 0 else max(steps, least)))
+        return low, high
+
+
+def toml_entry(software: str, fit: SoftwareFit) -> str:
+    """The fitted lines of an entry of software.toml, with their evidence."""
+    groups: dict[str, int] = {}
+    for row in fit.rows_used:
+        groups[row.split("-")[0]] = groups.get(row.split("-")[0], 0) + 1
+    told = ", ".join(f"{count} {name}" for name, count in groups.items())
+    lines = [f"[{software}]", f'evidence = "fitted to {len(fit.rows_used)} rows with role calibrate ({told}); '
+             f'mean absolute log error {fit.residual:.3f}"']  # fmt: skip
+    return "\n".join(lines + [f"{name} = {value:g}" for name, value in fit.values.items()]) + "\n"

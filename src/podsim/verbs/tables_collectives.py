@@ -1,0 +1,163 @@
+"""Rows of a collectives table predicted as NCCL would run them on the machine that the row describes.
+
+How the processes were launched and which NCCL ran is read off a row's notes, as the fit of the constants does.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.errors import PodsimError
+from podsim.verbs.tables import Priced
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.verify.rows import Rows
+
+__all__ = ["Call", "call_of", "call_seconds", "decade", "price_collectives"]
+
+# system and GPU as tables write them -> system of the catalog, the first that matches
+_SYSTEMS = (
+    (r"NDv4.*A100-SXM4-40", "azure-ndv4-40gb"),
+    (r"NDv4", "azure-ndv4-80gb"),
+    (r"A100-SXM4?-40", "dgx-a100-40gb"),
+    (r"A100-SXM|nccl A100", "dgx-a100-80gb"),
+    (r"A800-SXM", "hgx-a800"),
+    (r"H100-SXM", "dgx-h100"),
+    (r"H200-SXM", "dgx-h200"),
+    (r"H800-SXM", "hgx-h800"),
+    (r"H20\b", "hgx-h20"),
+    (r"\bB200", "dgx-b200"),
+    (r"V100-SXM3", "dgx-2"),
+    (r"V100-SXM2-16|nccl V100", "dgx-1-v100-16gb"),
+    (r"V100-SXM2", "dgx-1-v100-32gb"),
+)
+_RATES = {"HDR200": 200, "NDR400": 400, "EDR100": 100, "100GbE": 100, "NDR": 400, "HDR": 200}
+_NAMES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One collective on one machine."""
+
+    cluster: Cluster
+    collective: str
+    nodes: int
+    gpus: int
+    launch: str
+    version: str
+    size: float
+    """B, as nccl-tests counts"""
+
+
+def price_collectives(rows: Rows) -> Priced:
+    """Predictions of seconds for the rows of a collectives table."""
+    found: dict[str, Call] = {}
+    reasons: dict[str, str] = {}
+    for row in rows:
+        call = call_of(row.fields)
+        if isinstance(call, str):
+            reasons[row.id] = call
+        else:
+            found[row.id] = call
+    seconds, failed = call_seconds(found)
+    decades = not any(column in rows.classes for column in ("gpu", "system"))
+    sizes = {row.id: row.number("size_bytes") or 1.0 for row in rows} if decades else {}
+    return Priced(
+        predictions=seconds, reasons=reasons | failed, groups={id: decade(size) for id, size in sizes.items()}
+    )
+
+
+def decade(size: float) -> str:
+    """The decade of a size in bytes, as "1e3 to 1e4 B"."""
+    power = math.floor(math.log10(max(size, 1.0)))
+    return f"1e{power} to 1e{power + 1} B"
+
+
+def call_of(row: Mapping[str, str]) -> Call | str:
+    """The row as a call, or the reason why it is none."""
+    from podsim.network.fit_nccl import samples
+
+    nodes, gpus = int(float(row["nodes"])), int(float(row["gpus"]))
+    text = f"{row.get('system', '')} {row['gpu']}"
+    if "problem case" in row["notes"] or "much slower" in row["notes"]:
+        return "the source reports a machine that did not work as it should"
+    system = next((name for pattern, name in _SYSTEMS if re.search(pattern, text)), None)
+    if system is None:
+        return f"no system of the catalog has GPUs like {row['gpu']}"
+    told = samples([{**row, "gpu": "A100-SXM4", "role": "calibrate", "confirmed": "yes"}])
+    if not told:
+        return f"collective {row['collective']!r} is not modelled"
+    network = _network(row.get("nics", "")) if nodes > 1 else ("", "", "")
+    if isinstance(network, str):
+        return network
+    try:
+        cluster = _machine(system, nodes, network, told[0].in_switch)
+    except PodsimError as problem:
+        return str(problem)
+    return Call(
+        cluster=cluster,
+        collective=_NAMES.get(row["collective"], row["collective"]),
+        nodes=nodes,
+        gpus=gpus,
+        launch=told[0].launch,
+        version=told[0].version,
+        size=told[0].size,
+    )
+
+
+def _network(text: str) -> tuple[str, str, str] | str:
+    """(adapters, rate, fabric) of a description of a node's adapters, blank where the catalog's hold; or a reason."""
+    rate = next((value for name, value in _RATES.items() if name in text), None)
+    if rate is None:
+        return f"the adapters of a node are not stated ({text or 'blank'})"
+    count = re.match(r"(\d+)x", text)
+    return (count[1] if count else "", f"{rate} Gb/s", "roce" if "RoCE" in text else "")
+
+
+@lru_cache(maxsize=256)
+def _machine(system: str, nodes: int, network: tuple[str, str, str], in_switch: bool) -> Cluster:
+    from podsim.hardware.cluster import load_cluster
+
+    keys = ("network.nics", "network.bandwidth", "fabric")
+    overrides = {key: value for key, value in zip(keys, network, strict=True) if value}
+    cluster = load_cluster(f"{system}:{nodes}", overrides)
+    if in_switch:
+        return cluster
+    return replace(cluster, system=replace(cluster.system, topology="nvlink"))
+
+
+def call_seconds(calls: Mapping[str, Call]) -> tuple[dict[str, float], dict[str, str]]:
+    """(id -> seconds, id -> why there are none): calls of one communicator are priced together."""
+    from podsim.network.nccl import collective_seconds
+
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for id, call in calls.items():
+        key = (id_of(call.cluster), call.collective, call.nodes, call.gpus, call.launch, call.version)
+        groups.setdefault(key, []).append(id)
+    seconds: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    for ids in groups.values():
+        one = calls[ids[0]]
+        try:
+            values = collective_seconds(
+                one.collective, np.array([calls[id].size for id in ids]), one.cluster, ranks=one.gpus,
+                ranks_per_node=-(-one.gpus // one.nodes), sharing=1, launch=one.launch, version=one.version,
+            )  # fmt: skip
+        except PodsimError as problem:
+            failed |= dict.fromkeys(ids, str(problem))
+            continue
+        seconds |= dict(zip(ids, values.tolist(), strict=True))
+    return seconds, failed
+
+
+def id_of(cluster: Cluster) -> int:
+    """A key for a cluster: `_machine` gives the same object for the same machine."""
+    return id(cluster)

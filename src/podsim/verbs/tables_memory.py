@@ -1,0 +1,60 @@
+"""Bytes of the rows that measured memory, like held against like.
+
+Korthikanti et al. (Figure 1) count the first stage's layers: parameters, gradients and optimizer at 18 B per
+parameter, and activations; neither embedding, logits, buffers nor what the framework itself takes. Rows whose notes
+say "first-stage memory" are held against just that. All others are the peak of the fullest stage, with everything.
+
+Axes: R rows; M, S, P as in podsim.training.memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.verbs.tables_llm import Batch, costs_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["FIRST_STAGE", "price_memory"]
+
+FIRST_STAGE = "first-stage memory"
+"""what the notes of a row say that counts the layers of the first stage only"""
+
+
+def price_memory(batches: Sequence[Batch], row_notes: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
+    """(B of each row, note of each row), shape (R,)."""
+    bytes_R = costs_of(batches).memory_R
+    told = ["peak of the fullest stage"] * len(row_notes)
+    for batch in batches:
+        layers_P = _first_layers(batch)
+        for position, value in zip(batch.index.tolist(), layers_P, strict=True):
+            if FIRST_STAGE in row_notes[position]:
+                bytes_R[position] = value
+                told[position] = "layers of the first stage: parameters, gradients, optimizer, activations"
+    return bytes_R, told
+
+
+def _first_layers(batch: Batch) -> NDArray[np.float64]:
+    """B of weights, gradients, optimizer and activations of the layers of the first stage (P,)."""
+    from podsim.training.memory import Weights, memory_MSP
+    from podsim.training.step import prepare
+
+    ready = prepare(batch.model, batch.cluster, batch.plan)
+    stages = ready.stages.table.take(ready.stages.index)
+    layers_SBP = stages.counts_SBU.copy()
+    layers_SBP[:, [0, -1]] = 0
+    kinds_MSP = memory_MSP(
+        ready.plan,
+        ready.software,
+        layers_SBP,
+        stages.first_SU,
+        Weights(*(table[..., ready.weights.index] for table in ready.weights.table)),
+        ready.activations.table.kept_RBK[..., ready.activations.index],
+        np.zeros(ready.plan.size),
+    )
+    first_P = np.where(stages.many_SU > 0, stages.first_SU, np.inf).argmin(axis=0)
+    return np.asarray(kinds_MSP[:4].sum(axis=0)[first_P, np.arange(first_P.size)])

@@ -1,0 +1,87 @@
+"""`podsim validate`: the packaged tables of measurements, or a user's own, against predictions.
+
+The truth is seconds (or bytes, or a rate that the source itself measured); a published MFU stands beside its row with
+the source's own convention. Rows that constants may be fitted on (`calibrate`) and rows that are only looked at (`test`)
+share no figure. What podsim cannot express is listed with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from podsim.errors import PodsimError
+from podsim.results import Comparison, Verdict
+from podsim.verbs.tables import Priced, price
+from podsim.verbs.validate_bars import verdicts
+from podsim.verify import NAMED, Rows, assess, compare, load, read_rows
+
+__all__ = ["TABLES", "Validation", "compare_rows", "validate"]
+
+TABLES = tuple(table.slug for table in NAMED)
+"""every named part of the packaged tables, in the order they are shown"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """Predictions against measurements."""
+
+    comparisons: tuple[Comparison, ...]
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def met(self) -> bool:
+        """Whether every bar on these tables is met."""
+        return all(verdict.met for verdict in self.verdicts)
+
+
+def validate(
+    tables: Sequence[str] = (), *, rows: str | Path | None = None, role: str = "", cross_validate: bool = True
+) -> Validation:
+    """Comparisons of some packaged tables (default all), or of a CSV file with the columns of one of them.
+
+    `role` keeps the rows of one role. Raises TableError for an unknown table or role, or a file that cannot be
+    read.
+    """
+    if rows is not None and tables:
+        raise PodsimError("--table and --rows: choose one")
+    if rows is not None:
+        _, read = read_rows(rows)
+        found = [compare_rows(_in_own_quantity(read), cross_validate=False)]
+    else:
+        found = [compare_rows(load(name), cross_validate=cross_validate) for name in tables or TABLES]
+    judged = verdicts(found)
+    if role:
+        found = [comparison.only(role) for comparison in found]
+        judged = tuple(verdict for verdict in judged if verdict.role == role)
+    return Validation(comparisons=tuple(found), verdicts=() if rows is not None else judged)
+
+
+def compare_rows(rows: Rows, *, cross_validate: bool = True) -> Comparison:
+    """Comparison, with scores, of the rows of one table in its own quantity."""
+    return comparison_of(rows, price(rows, cross_validate=cross_validate))
+
+
+def comparison_of(rows: Rows, priced: Priced) -> Comparison:
+    """Comparison of what was priced, in the classes that the pricing names."""
+    found = compare(
+        rows, priced.predictions, not_expressed=priced.reasons, ideals=priced.ideals, notes=priced.notes
+    )
+    if not priced.groups:
+        return found
+    named = tuple(replace(row, group=priced.groups.get(row.id, row.group)) for row in found.rows)
+    return assess(replace(found, rows=named))
+
+
+def _in_own_quantity(rows: Rows) -> Rows:
+    """The rows in the quantity most of them measured: seconds where they have a time, else a rate, else bytes."""
+    from podsim.verify import measurement, quantities
+
+    counts = {
+        what: sum(measurement(row, what) is not None for row in rows)
+        for what in quantities(rows.kind)
+        if what != "B/s"
+    }
+    best = max(counts, key=lambda what: (counts[what], what == rows.what))
+    return rows if counts.get(rows.what) else replace(rows, what=best)

@@ -1,0 +1,113 @@
+"""`podsim predict`: the command and the function agree; what does not fit, or is not legal, is said."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+import podsim as library
+from podsim.errors import PlanError
+from podsim.report.data import plain
+
+Run = Callable[..., Result]
+GPT3 = ("predict", "gpt3-175b", "--on", "selene", "--gpus", "512", "--tp", "8", "--pp", "8", "--batch", "512")
+FITS = (*GPT3, "--recompute", "selective", "--sequence-parallel", "--zero", "1")
+
+
+def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _numbers(item, f"{path}.{key}")
+    else:
+        yield path, value
+
+
+def test_the_command_is_the_function(podsim: Run) -> None:
+    printed = json.loads(podsim(*FITS, "--json").stdout)
+    made = library.predict(
+        "gpt3-175b",
+        on="selene",
+        gpus=512,
+        tp=8,
+        pp=8,
+        batch=512,
+        recompute="selective",
+        sequence_parallel=True,
+        zero=1,
+    )
+    assert printed == plain(made)
+
+
+def test_numbers_are_numbers_in_si(podsim: Run) -> None:
+    printed = json.loads(podsim(*FITS, "--json").stdout)
+    assert 1 < printed["step_time"] < 100
+    assert 10e9 < printed["memory"] <= printed["memory_limit"]
+    assert sum(printed["parts"].values()) == pytest.approx(printed["step_time"])
+    assert printed["plan"]["tp"] == 8
+    for path, value in _numbers({key: printed[key] for key in ("parts", "memory_kinds", "gains")}):
+        assert isinstance(value, (int, float)), path
+    (row,) = csv.DictReader(io.StringIO(podsim(*FITS, "--csv").stdout))
+    assert float(row["step_time"]) == printed["step_time"]
+    assert int(row["tp"]) == 8
+    assert float(row["parts.compute"]) == printed["parts"]["compute"]
+
+
+def test_a_plan_that_does_not_fit_is_exit_status_1(podsim: Run) -> None:
+    result = podsim(*GPT3)
+    assert result.exit_code == 1
+    assert "DOES NOT FIT" in result.stdout
+    assert podsim(*FITS).exit_code == 0
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_text_fits_and_numbers_never_wrap(podsim: Run, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rich.console.Console.width", property(lambda self: width, lambda self, value: None))
+    text = podsim(*FITS, "--detail", "ops").stdout
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert " a step: " in text
+    assert "MFU" in text
+    assert "HFU" in text
+    assert "Bottleneck: " in text
+    assert "Assumptions" in text
+    (core,) = [line for line in text.splitlines() if "attention.core" in line]
+    assert core.count(" us") + core.count(" ms") == 2
+
+
+def test_detail_ops_sums_to_the_arithmetic_of_a_layer() -> None:
+    one = library.predict("gpt-22b", on="dgx-a100-80gb:1", tp=8, batch=4, detail="ops", recompute="full")
+    assert {op.block for op in one.ops} == {"embedding", "layer", "head"}
+    assert all(0 < op.light <= 1.05 for op in one.ops if op.kind == "gemm")
+    assert all(op.source and op.shape for op in one.ops)
+
+
+def test_overrides_change_what_they_name() -> None:
+    plain_one = library.predict("gpt-22b", on="dgx-a100-80gb:1", tp=8, batch=4)
+    small = library.predict("gpt-22b", on="dgx-a100-80gb:1", tp=8, batch=4, overrides={"gpu.memory": "20 GB"})
+    slow = library.predict(
+        "gpt-22b", on="dgx-a100-80gb:1", tp=8, batch=4, overrides={"nvlink.bandwidth": "100 GB/s"}
+    )
+    short = library.predict("gpt-22b", on="dgx-a100-80gb:1", tp=8, batch=4, overrides={"model.layers": "24"})
+    assert small.memory_limit == 20e9
+    assert slow.parts["tp"] > 2 * plain_one.parts["tp"]
+    assert 0.4 < short.step_time / plain_one.step_time < 0.6
+
+
+def test_all_violations_at_once(podsim: Run) -> None:
+    result = podsim(
+        "predict", "gpt3-175b", "--on", "selene", "--gpus", "512", "--tp", "5", "--zero", "7", "--ep", "3"
+    )
+    assert result.exit_code == 2
+    assert "5 x 1 x 1 does not divide 512 GPUs" in result.stderr
+    assert "tp=5 does not divide heads=96; tp may be 1, 2, 3, 4, 6, 8, 12" in result.stderr
+    assert "zero may be 0, 1, 2, 3" in result.stderr
+    assert "ep=3" in result.stderr
+    with pytest.raises(PlanError) as error:
+        library.predict("gpt3-175b", on="selene", gpus=512, tp=5, zero=7, ep=3)
+    assert len(error.value.problems) >= 4

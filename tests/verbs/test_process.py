@@ -1,0 +1,61 @@
+"""The program as a process: start-up, pipes, signals, terminals without Unicode."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PODSIM = [sys.executable, "-m", "podsim.cli"]
+
+
+def test_help_names_every_command() -> None:
+    done = subprocess.run([*PODSIM, "--help"], capture_output=True, text=True, check=True)
+    for verb in ("show", "models", "clusters", "predict", "plan", "replay"):
+        assert f"\n  {verb} " in done.stdout
+    assert "..." not in done.stdout.split("Commands:")[1]
+
+
+def test_a_reader_who_leaves_early_is_no_error() -> None:
+    started = subprocess.Popen([*PODSIM, "models"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert started.stdout is not None
+    started.stdout.close()
+    _, problems = started.communicate(timeout=60)
+    assert started.returncode == 0
+    assert problems == b""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+def test_a_full_disk_is_a_message() -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*PODSIM, "models"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr == "podsim: cannot write the result: No space left on device\n"
+
+
+def test_a_terminal_without_unicode() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "100"}
+    command = [*PODSIM, "predict", "gpt2", "--on", "dgx-a100-80gb:1", "--batch", "64"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0
+    assert "????" in done.stdout
+
+
+def test_interruption_ends_without_a_traceback() -> None:
+    command = [*PODSIM, "plan", "deepseek-v3", "--on", "dgx-h100:64", "--batch", "5040"]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(2.0)
+    started.send_signal(signal.SIGINT)
+    printed, problems = started.communicate(timeout=120)
+    assert "Traceback" not in problems
+    if started.returncode == 0:
+        assert "plans evaluated" in printed
+    else:
+        assert started.returncode == 130
+        assert "interrupted" in problems
