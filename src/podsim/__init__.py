@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from podsim.verbs.show import clusters as clusters
     from podsim.verbs.show import models as models
     from podsim.verbs.show import show as show
+    from podsim.verbs.validate import validate as validate
     from podsim.workload.catalog import load_model as load_model
     from podsim.workload.graph import Model as Model
 
@@ -48,6 +49,7 @@ _PUBLIC = {
     "predict": "verbs.predict",
     "replay": "verbs.plan",
     "show": "verbs.show",
+    "validate": "verbs.validate",
 }
 
 __all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604 - names from the table above

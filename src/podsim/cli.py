@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from podsim.cli_accuracy import register
 from podsim.errors import PodsimError
 
 __all__ = ["app", "main"]
@@ -271,6 +272,9 @@ def replay(
     with bar("searching plans") as progress:
         result = verb(experiment, save=save, detail=detail, progress=progress)
     _print(result, json=json, csv=csv, text=print_plans)
+
+
+register(_command)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import podsim.verify
 
 ALLOWED = {
     "verify": ("podsim.errors", "podsim.units", "podsim.results", "podsim.verify"),
-    "report": ("podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.report"),
+    "report": ("podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.hardware.sheet", "podsim.report"),
 }
 FILES = [
     (name, path)

@@ -12,20 +12,22 @@ With `fold`, flows that cannot be told apart are simulated once (podsim.network.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from podsim.errors import ClusterError, TableError
+from podsim.network.collectives.cost import windows
 from podsim.network.collectives.prove import check_rows
-from podsim.network.collectives.table import Floats, Ints, Table, row_share
+from podsim.network.collectives.table import ROW_FIELDS, Floats, Ints, Table, position, row_share
 from podsim.network.play_engine import run
 from podsim.network.play_fold import fold_program
 from podsim.network.play_links import Fabric, Routes
-from podsim.network.play_program import Waits, mix, waits
+from podsim.network.play_program import Waits, mix, number_rows, waits
 from podsim.network.play_state import EVENTS, SOLVED, TIGHT, Program, State, more_room, new_state, typed
 
-__all__ = ["Played", "Prepared", "play", "prepare"]
+__all__ = ["Played", "Prepared", "Stage", "play", "prepare"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,9 +51,11 @@ class Played:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Prepared:
-    """A table on a fabric, ready to be played with any size."""
+class Stage:
+    """Flows that start together, and what waits for them; a table is one stage, unless it is in lockstep."""
 
+    times: int
+    """how many times it is done, one after the other"""
     table: Table
     program: Program
     """for size 1"""
@@ -60,7 +64,17 @@ class Prepared:
     link: Ints
     """where a link's busy time is kept, -1 if nothing crosses it, [links]"""
     link_share: Floats
-    """bytes over each link as a share of `size`, [links]"""
+    """bytes over each link as a share of `size`, once, [links]"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prepared:
+    """A table on a fabric, ready to be played with any size."""
+
+    name: str
+    ranks: int
+    links: int
+    stages: tuple[Stage, ...]
 
 
 def _check_routes(routes: Routes, fabric: Fabric, source: Ints, destination: Ints) -> None:
@@ -122,10 +136,12 @@ def _lanes(routes: Routes, fabric: Fabric, channels: Ints) -> tuple[dict[str, In
     return columns, where
 
 
-def _channels(table: Table, lane: Ints) -> Ints:
+def _channels(lane: Ints, channel: Ints, lanes: int) -> Ints:
     """How many channels each lane has."""
-    pairs = np.unique(lane * (int(table.channel.max(initial=0)) + 1) + table.channel)
-    return np.bincount(pairs // (int(table.channel.max(initial=0)) + 1)).astype(np.int64)
+    if not np.any(channel):
+        return np.ones(lanes, np.int64)
+    _, first = number_rows(np.stack([lane, channel]))
+    return np.bincount(lane[first], minlength=lanes).astype(np.int64)
 
 
 def _program(table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[str, Ints | Floats]) -> Program:
@@ -137,11 +153,11 @@ def _program(table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[s
     group_ptr, group_flow = _rows_of(wait.group, groups)
     wake_ptr, wake = _rows_of(wait.dep_group, groups)
     wake_gate = np.repeat(np.arange(gates), np.diff(wait.dep_ptr))[wake]
-    delays, which = np.unique(delay, return_inverse=True)
-    rows = {key: getattr(table, key) for key in ("repeat", "chunk", "count", "turn")}
+    delays, which = np.unique(delay, return_inverse=True)  # of lanes: far fewer than flows
+    rows = {key: getattr(table, key) for key in ("repeat", "chunk", "count", "turn", "channel")}
     return typed(Program(
         **rows, wheel=np.maximum(table.wheel, 1), chunk_bytes=table.sizes,
-        chunk_ends=np.concatenate([[0.0], np.cumsum(table.sizes)]), lane=lane, delay=which, delays=delays,
+        chunk_ends=np.concatenate([[0.0], np.cumsum(table.sizes)]), lane=lane, delay=which[lane], delays=delays,
         before=wait.before, after=after, gate=wait.gate, dep_ptr=wait.dep_ptr, dep_group=wait.dep_group,
         dep_lag=wait.dep_lag, gate_ptr=gate_ptr, gate_flow=gate_flow, group=wait.group, group_repeat=wait.group_repeat,
         group_ptr=group_ptr, group_flow=group_flow, wake_ptr=wake_ptr, wake_gate=wake_gate,
@@ -160,32 +176,57 @@ def _sent_share(table: Table) -> Floats:
     return share
 
 
-def prepare(table: Table, fabric: Fabric, *, fold: bool = False) -> Prepared:
-    """A table on a fabric, ready for `play` with any size: what waits for what, and which links are shared.
-
-    Raises TableError for a row that no table may have (run `check` or `prove` for what it does to data) and
-    ClusterError for a route over a link that does not exist or cannot carry anything.
-    """
-    check_rows(table)
+def _stage(table: Table, fabric: Fabric, fold: bool, times: int = 1) -> Stage:
     table, wait = waits(table)
-    ends, lane = np.unique(table.source * table.nodes + table.destination, return_inverse=True)
-    source, destination = ends // table.nodes, ends % table.nodes
+    lane, first = number_rows(np.stack([table.source, table.destination]))
+    source, destination = table.source[first], table.destination[first]
     routes = fabric.routes(source, destination)
     _check_routes(routes, fabric, source, destination)
     indptr, links = routes
-    hops = np.repeat(np.arange(len(ends)), np.diff(indptr))
-    delay = np.bincount(hops, fabric.latency[links], len(ends))
-    lanes, link = _lanes(routes, fabric, _channels(table, lane))
-    program = _program(table, wait, lane.astype(np.int64), delay[lane], lanes)
-    lane_share = np.bincount(lane, _sent_share(table), len(ends))
+    hops = np.repeat(np.arange(len(first)), np.diff(indptr))
+    delay = np.bincount(hops, fabric.latency[links], len(first))
+    lanes, link = _lanes(routes, fabric, _channels(lane, table.channel, len(first)))
+    program = _program(table, wait, lane, delay, lanes)
+    lane_share = np.bincount(lane, _sent_share(table), len(first))
     flow = np.arange(len(lane))
     if fold:
-        program, flow, slots = fold_program(program)
-        link = np.where(link >= 0, slots[link], -1)
-    return Prepared(
-        table=table, program=program, flow=flow, link=link,
+        program, flow, place = fold_program(program)
+        link = np.where(link >= 0, place[link], -1)
+    return Stage(
+        times=times, table=table, program=program, flow=flow, link=link,
         link_share=np.bincount(links, lane_share[hops], len(fabric.capacity)),
     )  # fmt: skip
+
+
+def _window(table: Table, rows: Ints, position: Ints) -> Table:
+    """One step of a table, as a table."""
+    columns = {key: getattr(table, key)[rows] for key in ROW_FIELDS}
+    still = np.zeros(len(rows), np.int64)
+    columns.update(step=still, chunk=position, repeat=still + 1, turn=still, wheel=still + 1)
+    return replace(table, lockstep=False, **columns)
+
+
+def prepare(table: Table, fabric: Fabric, *, fold: bool = False) -> Prepared:
+    """A table on a fabric, ready for `play` with any size: what waits for what, and which links are shared.
+
+    Equal steps of a table in lockstep are one stage, done so many times. fold: flows that nothing tells apart are
+    simulated once. Raises TableError for a row that no table may have (run `check` or `prove` for what it does
+    to data) and ClusterError for a route over a link that does not exist or cannot carry anything.
+    """
+    check_rows(table)
+    if table.lockstep:
+        stages = [
+            _stage(_window(table, rows, first), fabric, fold, times) for times, rows, first in _equal_steps(table)
+        ]
+    else:
+        stages = [_stage(table, fabric, fold)] if len(table.step) else []
+    return Prepared(name=table.name, ranks=table.ranks, links=len(fabric.capacity), stages=tuple(stages))
+
+
+def _equal_steps(table: Table) -> Iterator[tuple[int, Ints, Ints]]:
+    """Runs of equal steps: (how many, rows, their first chunks in the first of those steps)."""
+    for step, times, rows, _ in windows(table):
+        yield times, rows, position(table, rows, step - table.step[rows])
 
 
 def play(table: Table | Prepared, size: float, fabric: Fabric | None = None, *, fold: bool = False) -> Played:
@@ -195,32 +236,51 @@ def play(table: Table | Prepared, size: float, fabric: Fabric | None = None, *, 
             raise TableError(f"{table.name}: no fabric to play on; give one, or a Prepared table")
         table = prepare(table, fabric, fold=fold)
     if not (size >= 0.0 and np.isfinite(size)):
-        raise TableError(f"{table.table.name}: size {size} B; it must be finite and not negative")
-    p = table.program._replace(
-        chunk_bytes=table.program.chunk_bytes * size, chunk_ends=table.program.chunk_ends * size
-    )
+        raise TableError(f"{table.name}: size {size} B; it must be finite and not negative")
+    now, finish, link_bytes, link_busy = 0.0, np.zeros(table.ranks), np.zeros(table.links), np.zeros(table.links)
+    events = simulated = solved = 0
+    for stage in table.stages:
+        state = _run(stage.program, size)
+        last, ends = _ends(stage, state)
+        last_start = now + (stage.times - 1) * last
+        finish = np.where(ends[: table.ranks] > 0.0, last_start + ends[: table.ranks], finish)
+        now = last_start + last
+        link_bytes += stage.times * size * stage.link_share
+        link_busy += stage.times * _busy(stage, state)
+        events += stage.times * stage.table.transfers
+        simulated += int(state.number[EVENTS])
+        solved += int(state.number[SOLVED])
+    return Played(
+        seconds=now, finish=finish, link_bytes=link_bytes, link_busy=link_busy, events=events, simulated=simulated,
+        solved=solved,
+    )  # fmt: skip
+
+
+def _run(p: Program, size: float) -> State:
+    """The end of a simulation with `size` bytes."""
+    p = p._replace(chunk_bytes=p.chunk_bytes * size, chunk_ends=p.chunk_ends * size)
     state = new_state(p)
     now, done = run(p, state, -1.0)
     while not done:
         state = more_room(state)
         now, done = run(p, state, now)
-    assert np.array_equal(state.flows["sent"], p.repeat) and np.array_equal(state.flows["got"], p.repeat)
-    return _result(table, size, p, state)
+    assert np.array_equal(state.flows["sent"], p.repeat)
+    assert np.array_equal(state.flows["got"], p.repeat)
+    return state
 
 
-def _result(prepared: Prepared, size: float, p: Program, s: State) -> Played:
-    table, last = prepared.table, s.flows["last"][prepared.flow]
-    finish = np.zeros(table.nodes)
-    np.maximum.at(finish, table.destination, last)
-    np.maximum.at(finish, table.source, last - p.delays[p.delay][prepared.flow] if len(last) else last)
-    busy, alone = s.links["busy"].copy(), len(p.capacity) - len(p.start)
-    busy[alone:] += np.where(p.first > p.start, np.bincount(p.lane, s.flows["busy"], len(p.start)), 0.0)
-    return Played(
-        seconds=float(last.max(initial=0.0)),
-        finish=finish[: table.ranks],
-        link_bytes=prepared.link_share * size,
-        link_busy=np.where(prepared.link >= 0, np.append(busy, 0.0)[prepared.link], 0.0),
-        events=table.transfers,
-        simulated=int(s.number[EVENTS]),
-        solved=int(s.number[SOLVED]),
-    )
+def _ends(stage: Stage, state: State) -> tuple[float, Floats]:
+    """(last arrival, s; when each node has received all and sent all, s, [nodes])."""
+    last = state.flows["last"][stage.flow]
+    ends = np.zeros(stage.table.nodes)
+    np.maximum.at(ends, stage.table.destination, last)
+    np.maximum.at(ends, stage.table.source, last - stage.program.delays[stage.program.delay][stage.flow])
+    return float(last.max()), ends
+
+
+def _busy(stage: Stage, state: State) -> Floats:
+    """Seconds in which each link carried something; a link of one lane with one channel is busy when its flows are."""
+    p, busy = stage.program, state.links["busy"].copy()
+    own = np.bincount(p.lane, state.flows["busy"], len(p.start))
+    busy[len(p.capacity) - len(p.start) :] += np.where(p.first > p.start, own, 0.0)
+    return np.where(stage.link >= 0, busy[stage.link], 0.0)

@@ -17,7 +17,7 @@ from podsim.errors import TableError
 from podsim.network.collectives.table import MOST_ROWS, ROW_FIELDS, Ints, Table, expand
 from podsim.network.jit import njit
 
-__all__ = ["Waits", "mix", "number_rows", "waits"]
+__all__ = ["Waits", "hash_pair", "mix", "number_rows", "waits"]
 
 
 class Waits(NamedTuple):
@@ -38,7 +38,7 @@ class Waits(NamedTuple):
 
 
 @njit
-def _mix(x: int, y: int) -> int:
+def hash_pair(x: int, y: int) -> int:
     """A 64-bit hash of two numbers (splitmix64's finaliser)."""
     z = np.uint64(x) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(y) + np.uint64(0x632BE59BD9B4E019)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -51,7 +51,7 @@ def mix(values: Ints) -> Ints:
     """A random-looking 64-bit number for each value; the same every time."""
     out = np.empty(len(values), np.int64)
     for i in range(len(values)):
-        out[i] = _mix(values[i], 0)
+        out[i] = hash_pair(values[i], 0)
     return out
 
 
@@ -76,7 +76,7 @@ def number_rows(columns_CR: Ints) -> tuple[Ints, Ints]:
     for r in range(rows):
         key = 0
         for c in range(columns_CR.shape[0]):
-            key = _mix(key, columns_CR[c, r])
+            key = hash_pair(key, columns_CR[c, r])
         at = key & (size - 1)
         while slots[at] >= 0 and not _same_rows(columns_CR, first[slots[at]], r):
             at = (at + 1) & (size - 1)
@@ -140,8 +140,7 @@ def _extent(r: int, repeat: Ints, chunk: Ints, count: Ints, wheel: Ints) -> tupl
 
 @njit
 def _pairs(readers: Ints, writers: Ints, begin: Ints, node_ptr: Ints, source: Ints, step: Ints, repeat: Ints, chunk: Ints,
-           count: Ints, turn: Ints, wheel: Ints, write: bool, out_gate: Ints, out_group: Ints, out_lag: Ints,
-           split: Ints) -> int:  # fmt: skip
+           count: Ints, turn: Ints, wheel: Ints, found_3P: Ints, split: Ints) -> int:  # fmt: skip
     """All (gate, group, lag), gate by gate; returns how many. Writers lie by node and first chunk.
 
     begin[g] is the first writer that can meet reader g. Run twice: to count (write = False), and to fill the arrays. split marks flows of pairs without one lag.
@@ -161,8 +160,8 @@ def _pairs(readers: Ints, writers: Ints, begin: Ints, node_ptr: Ints, source: In
             if kind == 2:
                 split[a] = split[b] = 1
             if kind == 1:
-                if write:
-                    out_gate[n], out_group[n], out_lag[n] = g, w, lag
+                if n < found_3P.shape[1]:
+                    found_3P[0, n], found_3P[1, n], found_3P[2, n] = g, w, lag
                 n += 1
     return n
 
@@ -191,30 +190,11 @@ def _order(table: Table) -> tuple[Ints, Ints]:
     return before, np.unique(both[table.repeat[both] > 1])
 
 
-def _lockstep(table: Table) -> tuple[Table, Waits]:
-    """Every step waits for all of the step before."""
-    flat, _ = expand(table)
-    steps, at = np.unique(flat.step, return_inverse=True)
-    n = len(steps)
-    before, _ = _order(flat)
-    return flat, Waits(
-        gate=np.where(at > 0, at - 1, -1),
-        dep_ptr=np.arange(max(n, 1)),
-        dep_group=np.arange(max(n - 1, 0)),
-        dep_lag=np.zeros(max(n - 1, 0), np.int64),
-        group=np.where(at < n - 1, at, -1),
-        group_repeat=np.ones(max(n - 1, 0), np.int64),
-        before=before,
-    )
-
-
 def waits(table: Table) -> tuple[Table, Waits]:
     """What each flow of the table waits for; and the table, in which trains that need it have been written out.
 
     Raises TableError when that is more than 50 million rows.
     """
-    if table.lockstep:
-        return _lockstep(table)
     while True:
         before, marked = _order(table)
         if not len(marked):
@@ -223,6 +203,13 @@ def waits(table: Table) -> tuple[Table, Waits]:
                 return table, found
             marked = found
         table = _explode(table, marked)
+
+
+def renumber(values: Ints, n: int) -> tuple[Ints, Ints]:
+    """(which of the numbers 0 to n - 1 occur, the place among these of each value): np.unique without sorting."""
+    occurs = np.zeros(n, np.int64)
+    occurs[values] = 1
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[values]
 
 
 def _data(table: Table, before: Ints) -> Waits | Ints:
@@ -245,15 +232,17 @@ def _data(table: Table, before: Ints) -> Waits | Ints:
     earliest = np.where(table.repeat > 1, table.chunk // wheel * wheel, table.chunk)[first] - widest
     begin = np.searchsorted(place_of_low, table.source[first] * table.chunks + earliest.clip(0))
     columns = (table.source, table.step, table.repeat, table.chunk, table.count, table.turn, wheel)
-    none = np.empty(0, np.int64)
-    n = _pairs(first, writers, begin, node_ptr, *columns, False, none, none, none, split)
+    found_3P = np.empty((3, 4 * (len(first) + len(writers))), np.int64)
+    n = _pairs(first, writers, begin, node_ptr, *columns, found_3P, split)
     marked = np.flatnonzero(split & (table.repeat > 1))
     if len(marked):
         return marked
-    gates, groups, lags = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    _pairs(first, writers, begin, node_ptr, *columns, True, gates, groups, lags, split)
-    used_gates, dep_gate = np.unique(gates, return_inverse=True)
-    used_groups, dep_group = np.unique(groups, return_inverse=True)
+    if n > found_3P.shape[1]:
+        found_3P = np.empty((3, n), np.int64)
+        _pairs(first, writers, begin, node_ptr, *columns, found_3P, split)
+    gates, groups, lags = found_3P[:, :n]
+    used_gates, dep_gate = renumber(gates, len(data))
+    used_groups, dep_group = renumber(groups, len(writers))
     gate_of = np.full(len(readers), -1)
     gate_of[data[used_gates]] = np.arange(len(used_gates))
     group_of = np.full(len(writers), -1)

@@ -39,6 +39,7 @@ class Program(NamedTuple):
     turn: Ints
     wheel: Ints
     lane: Ints
+    channel: Ints
     delay: Ints
     """which of `delays` a flow has"""
     before: Ints

@@ -67,7 +67,9 @@ class Groups:
         hides = np.asarray(plan.overlap_param).astype(bool)[..., None, :]
         wait = _beside(ahead_P, forward_SP, self.layer_gather_K, software.contention)
         wait_back = _beside(behind_P, backward_SP, self.layer_reduce_K, software.contention)
-        return np.where(full, np.where(hides, wait + wait_back, ahead_P + behind_P) + late_P, 0.0)
+        once = (np.asarray(plan.pp) > 1) & (not software.regather)
+        share = np.where(once, 1 / np.maximum(np.asarray(plan.micro_batches, dtype=float), 1), 1.0)
+        return np.where(full, (np.where(hides, wait + wait_back, ahead_P + behind_P) + late_P) * share, 0.0)
 
     def exposed_gradients(self, plan: Plan, backward_P: Array, forward_P: Array, m_P: Array) -> Array:
         """Seconds of a step that wait for gradients to be reduced and weights to be gathered (..., P)."""

@@ -107,8 +107,6 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     _communicate(model, cluster, plan, software, busy_YXBK, host_YBK, core_XBK)
     busy_YXBK[2:] = busy_YXBK[1]
     host_YBK[2:] = host_YBK[1]
-    busy_YXBK[2, :2] += core_XBK
-    host_YBK[2] += core_host_B[:, None]
     inner = np.array([0.0, *(1.0 for _ in model.kinds[1:-1]), 0.0])[
         :, None
     ]  # embedding and head are not recomputed
@@ -116,6 +114,13 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     again_XBK[:2] -= last_XBK
     if software.early_stop:  # the last projection's sync is not repeated either
         again_XBK[3] *= (1 - 1 / np.maximum([_syncs(model, block)[0] for block in blocks], 1))[:, None]
+    if software.selective == "ops":
+        busy_YXBK[2, 0] += 0.5 * (busy_YXBK[0, 0] - core_XBK[0]) * inner
+        busy_YXBK[2, 1] += (busy_YXBK[0, 1] - core_XBK[1]) * inner
+        host_YBK[2] += 0.75 * host_YBK[0] * inner
+    else:
+        busy_YXBK[2, :2] += core_XBK
+        host_YBK[2] += core_host_B[:, None]
     busy_YXBK[3] += again_XBK * inner
     host_YBK[3] += (host_YBK[0] - last_host_B[:, None]) * inner
     busy_YXBK[:, 2] = np.maximum(host_YBK - busy_YXBK.sum(axis=1), 0.0)
@@ -180,13 +185,14 @@ def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Softwa
     size_K = tokens(plan, plan.length(model)) * model.hidden * element_bytes(plan.precision)
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).tp
 
-    def seconds(collective: str) -> Array:
-        return group_seconds(collective, size_K, cluster, software, ranks=plan.tp, members=members_K)
+    def seconds(collective: str, scale: float = 1.0) -> Array:
+        return group_seconds(collective, size_K * scale, cluster, software, ranks=plan.tp, members=members_K)
 
     whole_K = seconds("all_reduce")
     sequence_K = np.asarray(plan.sequence_parallel).astype(bool)
     if sequence_K.any():
-        whole_K = np.where(sequence_K, seconds("all_gather") + seconds("reduce_scatter"), whole_K)
+        gathered = 0.5 if plan.precision == "fp8" and software.fp8_gather else 1.0
+        whole_K = np.where(sequence_K, seconds("all_gather", gathered) + seconds("reduce_scatter"), whole_K)
     return whole_K
 
 

@@ -88,6 +88,9 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
             kept_RBK[Recompute.NONE, position] += stored_K + core_K
             kept_RBK[Recompute.SELECTIVE, position] += stored_K
         kept_RBK[Recompute.FULL, position] = t_K * model.hidden * element / width(plan, "sequence")
+    if software.selective == "ops":  # half of what is stored between matrix products is computed again
+        inside = slice(1, -1)
+        kept_RBK[Recompute.SELECTIVE, inside] = 0.5 * (kept_RBK[0, inside] + kept_RBK[2, inside])
     for edge in (0, -1):  # embedding and head are never recomputed
         kept_RBK[Recompute.FULL, edge] = kept_RBK[Recompute.NONE, edge]
     logits = sum(op.n for op in model.head.ops if op.split == "vocab" and op.kind == "gemm")

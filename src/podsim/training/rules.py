@@ -107,10 +107,6 @@ def _interleaved(plan: Plan) -> Any:
     return np.asarray(plan.schedule) == Schedule.INTERLEAVED
 
 
-def _chunks_uneven(plan: Plan, f: Facts) -> Any:
-    return _interleaved(plan) & (_mod(f.layers, plan.pp * np.asarray(plan.virtual_stages)) != 0)
-
-
 def _micro_batches(plan: Plan) -> Any:
     return np.asarray(plan.global_batch) // np.maximum(plan.dp * np.asarray(plan.micro_batch), 1)
 
@@ -165,14 +161,6 @@ RULES: tuple[Rule, ...] = (
         "interleaved pipeline",
         lambda p, f: _interleaved(p) & (np.asarray(p.pp) < 2),
         lambda p, f: f"schedule=interleaved with pp={p.pp}; it needs pp of 2 or more",
-    ),
-    (
-        "interleaved layers",
-        _chunks_uneven,
-        lambda p, f: (
-            f"pp x virtual_stages = {p.pp} x {p.virtual_stages} does not divide layers={f.layers}; "
-            f"the product may be {_divisors(f.layers)}"
-        ),
     ),
     (
         "interleaved batches",

@@ -99,7 +99,7 @@ def search(
     """
     count = gpus or cluster.gpus
     wanted = wanted or Space()
-    software = load_software(fixed.software, cluster.gpu.architecture)
+    software = load_software(fixed.software, cluster.gpu)
     plans, cut = space(model, cluster, fixed, count, wanted, software)
     total = int(np.size(plans.tp))
     if total == 0:

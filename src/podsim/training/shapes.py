@@ -82,8 +82,22 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
     precision = PRECISIONS[plan.precision].matmul
     seconds_DOK = _gemm_distinct(gpu, m_DOK, n_DOK, k_DOK, np.broadcast_to(batch, m_DOK.shape), precision)
     seconds_DOK = seconds_DOK / software.gemm_speed
+    if plan.precision == "fp8":
+        moved = np.stack([*cast_elements(items, plan, software, m, n, k), np.zeros_like(m)]) * batch
+        seconds_DOK += memory_seconds(gpu, moved * software.cast_bytes) / software.memory_speed * (moved > 0)
     ones = np.ones(len(items))
     return OpTimes(seconds_DOK[0], seconds_DOK[1] + seconds_DOK[2], ones, 2 * ones)
+
+
+def cast_elements(
+    items: Sequence[Item], plan: Plan, software: Software, m: Array, n: Array, k: Array
+) -> tuple[Array, Array]:
+    """(O, K) elements a rank casts to fp8: inputs and weights forward, output gradients backward."""
+    split = np.asarray(plan.sequence_parallel).astype(bool) & software.fp8_gather
+    share_K = np.where(split, 1 / np.asarray(plan.tp, dtype=float), 1.0)
+    column = np.array([item.op.split == "column" for item in items])[:, None]
+    row = np.array([item.op.split == "row" for item in items])[:, None]
+    return m * k * np.where(column, share_K, 1.0) + n * k, m * n * np.where(row, share_K, 1.0)
 
 
 def _gemm_distinct(gpu: Gpu, m: Array, n: Array, k: Array, batch: Array, precision: str) -> Array:
@@ -116,7 +130,8 @@ def attention_times(
         backward.append(np.where(flash_K, flash_b, plain_b))
         launched.append(1.0 if flash_K.all() else (4.0 if software.fused_softmax else 7.0))
         launched_back.append(3.0 if flash_K.all() else (6.0 if software.fused_softmax else 9.0))
-    speed = software.attention_speed
+    ring = 1 + software.context_cost * (1 - 1 / np.asarray(plan.cp, dtype=float))
+    speed = software.attention_speed / ring
     return OpTimes(
         np.stack(forward) / speed, np.stack(backward) / speed, np.array(launched), np.array(launched_back)
     )

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podsim.errors import CatalogError, unknown_name
+
+if TYPE_CHECKING:
+    from podsim.hardware.parts import Gpu
 
 __all__ = ["OVERLAPS", "Software", "load_software", "read_catalog", "software_names"]
 
@@ -81,6 +84,18 @@ class Software:
     """share by which compute slows while a collective runs beside it"""
     late_gather: float = 0.0
     """share of a ZeRO-3 backward pass's weight gathers that nothing hides (no backward prefetch)"""
+    regather: bool = True
+    """ZeRO 3 under a pipeline gathers weights for every micro-batch; else once a step"""
+    selective: str = "core"
+    """what selective recomputation computes again: "core" the attention core (Megatron-LM), "ops" every second
+    matrix product and all memory-bound ops, but not attention (torchtitan's per-op checkpointing)"""
+    cast_bytes: float = 5.0
+    """fp8: B moved per element to scale and cast an operand of a matrix product (read for the maximum, read, write)"""
+    fp8_gather: bool = False
+    """fp8 with sequence parallelism: operands are cast before they are gathered, which halves the all-gathers and
+    divides the casts over the TP group"""
+    context_cost: float = 0.0
+    """share by which ring attention over very many ranks is slower than attention on one (half of it over two)"""
     early_stop: bool = False
     """full recomputation ends at the last tensor the backward pass needs (PyTorch's non-reentrant checkpoint),
     so a layer's last projection is not computed again; else whole layers are"""
@@ -95,15 +110,15 @@ class Software:
 
 @cache
 def _catalog() -> Mapping[str, Mapping[str, Software]]:
-    """Name, then GPU architecture ("" for any other), to the entry."""
+    """Name, then GPU or architecture ("" for any other), to the entry."""
     raw = tomllib.loads(files("podsim.training").joinpath("software.toml").read_text("utf-8"))
     return read_catalog(raw)
 
 
 def read_catalog(raw: Mapping[str, Any]) -> dict[str, dict[str, Software]]:
-    """Software by name and GPU architecture from parsed TOML; CatalogError for an unknown or missing key.
+    """Software by name and GPU or architecture from parsed TOML; CatalogError for an unknown or missing key.
 
-    An entry may inherit another; a table inside it, named after an architecture, replaces values on those GPUs.
+    An entry may inherit another; a table inside it, named after an architecture or a GPU, replaces values on those GPUs.
     """
     known = {field.name for field in fields(Software)} - {"name"}
     required = {f.name for f in fields(Software) if f.default is MISSING} - {"name"}
@@ -132,9 +147,10 @@ def software_names() -> tuple[str, ...]:
     return tuple(_catalog())
 
 
-def load_software(name: str, architecture: str = "") -> Software:
-    """One framework era by name, on GPUs of an architecture; CatalogError if it is unknown."""
+def load_software(name: str, gpu: Gpu | None = None) -> Software:
+    """One framework era by name, as it runs on a GPU; CatalogError if it is unknown."""
     catalog = _catalog()
     if name not in catalog:
         raise CatalogError(unknown_name("software", name, catalog))
-    return catalog[name].get(architecture, catalog[name][""])
+    found = catalog[name]
+    return found.get(gpu.name) or found.get(gpu.architecture) or found[""] if gpu else found[""]

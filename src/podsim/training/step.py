@@ -74,7 +74,7 @@ def prepare(
 
     `software` replaces the catalog's entry of the plan's name, as a fit of its constants does.
     """
-    software = software or load_software(plan.software, cluster.gpu.architecture)
+    software = software or load_software(plan.software, cluster.gpu)
     plan = plan.arrays()
 
     def layers(sub: Plan) -> Array:

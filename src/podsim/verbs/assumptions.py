@@ -20,7 +20,7 @@ def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bo
     """Sentences, the ones that matter most first."""
     from podsim.training.software import load_software
 
-    software = load_software(plan.software)
+    software = load_software(plan.software, cluster.gpu)
     length = plan.length(model)
     said = [
         f"software: {software.title}; source: {software.source}",

@@ -57,11 +57,6 @@ _FRAMEWORKS = (
     (r"llm-foundry", "llm-foundry-2023"),
     (r"torchtitan", "torchtitan-2024"),
     (r"internevo", "internevo-2024"),
-    (r"gpt-neox", "gpt-neox-2023"),
-    (r"deepspeed", "deepspeed-2021"),
-    (r"flashattention", "flash-trainer"),
-    (r"huggingface", "huggingface-2022"),
-    (r"meta internal", "torchtitan-2024"),
 )
 
 
@@ -212,7 +207,8 @@ def software_of(row: Mapping[str, str]) -> str:
         name = "megatron-core" if year >= "2024" else name.format(year=min(max(year, "2021"), "2022"))
     strategy = row.get("zero_stage_or_fsdp", "")
     if name == "torchtitan-2024" and strategy.strip() != "FSDP":
-        name = "torchtitan-2024-compile"
+        rowwise = "rowwise" in row.get("precision", "")
+        name = "torchtitan-2024-rowwise" if rowwise else "torchtitan-2024-compile"
     if name not in software_names():
         raise NotExpressible(f"framework={row.get('framework', '')!r} has no entry in the software catalog")
     return name
@@ -237,14 +233,14 @@ def _plan(row: Mapping[str, str], model: Model, cluster: Cluster, layer_only: bo
     gpus = _number(row, "n_gpus")
     tp, pp, cp = (_number(row, name, 1) for name in ("tp", "pp", "cp"))
     dp = _number(row, "dp", max(1, gpus // (tp * pp * cp)))
-    software = load_software(software_of(row))
+    software = load_software(software_of(row), cluster.gpu)
     zero, shard = _zero(row.get("zero_stage_or_fsdp", ""))
     virtual = _number(row, "virtual_pp", 1)
     if "Interleaved" in row.get("zero_stage_or_fsdp", ""):
         virtual = max(virtual, 2)
     notes = row.get("notes", "") + row.get("zero_stage_or_fsdp", "")
     global_batch = _number(row, "global_batch")
-    micro = _number(row, "micro_batch", _micro_batch(row, global_batch, dp))
+    micro = _number(row, "micro_batch", _micro_batch(row, global_batch, dp, pp))
     sequence_parallel = row.get("seq_parallel", "").strip().lower() == "yes"
     titan = software.name.startswith("torchtitan") and tp > 1
     if layer_only:
@@ -277,16 +273,16 @@ def _flash(row: Mapping[str, str], software: str) -> bool:
     if "without FlashAttention" in row.get("framework", ""):
         return False
     return not software.startswith(
-        ("megatron-20", "megatron-deepspeed", "nemo-2022", "deepspeed-2021", "huggingface")
+        ("megatron-20", "megatron-deepspeed", "nemo-2022")
     )
 
 
-def _micro_batch(row: Mapping[str, str], global_batch: int, dp: int) -> int | None:
+def _micro_batch(row: Mapping[str, str], global_batch: int, dp: int, pp: int) -> int | None:
     """A micro-batch from gradient accumulation notes; None if the row says nothing."""
     notes = row.get("notes", "")
     if match := re.search(r"grad_accum=(\d+)|micro_num=(\d+)", notes):
         steps = int(match[1] or match[2])
         return max(1, global_batch // (dp * steps))
-    if match := re.search(r"local batch (\d+)", notes):
-        return 1
-    return None
+    if "torchtitan" in row.get("framework", "") and pp > 1:  # its default: as many micro-batches as stages
+        return max(1, global_batch // (dp * pp))
+    return 1 if "local batch" in notes else None

@@ -22,7 +22,7 @@ def op_reports(model: Model, cluster: Cluster, plan: Plan) -> tuple[OpReport, ..
     from podsim.training.layers import items_of, op_times
     from podsim.training.software import load_software
 
-    software = load_software(plan.software)
+    software = load_software(plan.software, cluster.gpu)
     arrays = plan.arrays()
     order = {id(item.op): place for place, item in enumerate(items_of(model)[0])}
     found = []

@@ -62,7 +62,7 @@ def predict(
         gpus = tp * pp * dp * cp
     network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
     sequences, default = batch_of(batch, network.sequence)
-    era = load_software(software)
+    era = load_software(software, cluster.gpu)
     degrees = tp * pp * cp
     divided = degrees >= 1 and count % degrees == 0
     left = (count // degrees if divided else 1) if dp is None else dp

@@ -1,6 +1,6 @@
 """Rows of a training table predicted together: those of one model, cluster and software are one array of plans.
 
-Axes: R rows.
+Axes: R rows; X parts of a step, P plans of a batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from podsim.verify.rows import Rows
     from podsim.workload.graph import Model
 
-__all__ = ["Batch", "RowCosts", "batches_of", "costs_of", "express_all", "price_llm", "seconds_of"]
+__all__ = ["HOST_PARTS", "Batch", "RowCosts", "batches_of", "costs_of", "express_all", "price_llm", "seconds_of"]
+
+HOST_PARTS = ("launch", "host")
+"""parts of a step in which the GPU waits for the host"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +50,8 @@ class RowCosts:
     """s of a step, or of one layer forward and backward where only that was measured"""
     memory_R: NDArray[np.float64]
     """B on the fullest stage"""
-    kinds_MR: NDArray[np.float64]
-    """B by kind (training.memory.KINDS) on the fullest stage"""
+    host_R: NDArray[np.float64]
+    """share of a step in which the GPU waits for the host"""
 
 
 def express_all(rows: Sequence[Mapping[str, str]]) -> tuple[list[tuple[int, Expressed]], dict[int, str]]:
@@ -91,17 +94,17 @@ def batches_of(found: Sequence[Expressed]) -> list[Batch]:
 
 def costs_of(batches: Sequence[Batch], software: Software | None = None) -> RowCosts:
     """Seconds and bytes of every row; `software` replaces the catalog's entry of every plan."""
-    from podsim.training.memory import KINDS
-    from podsim.training.step import step_cost
+    from podsim.training.step import SPLIT, step_cost
 
     count = sum(batch.index.size for batch in batches)
-    seconds_R, memory_R, kinds_MR = np.empty(count), np.empty(count), np.empty((len(KINDS), count))
+    seconds_R, memory_R, host_R = np.empty(count), np.empty(count), np.empty(count)
+    waiting = [SPLIT.index(part) for part in HOST_PARTS]
     for batch in batches:
         cost = step_cost(batch.model, batch.cluster, batch.plan, software=software)
         seconds_R[batch.index] = _layer_seconds(batch, software) if batch.layer_only else cost.seconds_P
         memory_R[batch.index] = cost.memory_P
-        kinds_MR[:, batch.index] = cost.kinds_MP
-    return RowCosts(seconds_R=seconds_R, memory_R=memory_R, kinds_MR=kinds_MR)
+        host_R[batch.index] = cost.parts_XP[waiting].sum(axis=0) / cost.seconds_P
+    return RowCosts(seconds_R=seconds_R, memory_R=memory_R, host_R=host_R)
 
 
 def seconds_of(batches: Sequence[Batch], software: Software | None = None) -> NDArray[np.float64]:

@@ -17,10 +17,24 @@ from podsim.verbs.tables import Priced, price
 from podsim.verbs.validate_bars import verdicts
 from podsim.verify import NAMED, Rows, assess, compare, load, read_rows
 
-__all__ = ["TABLES", "Validation", "compare_rows", "validate"]
+__all__ = ["TABLES", "UNKNOWN", "Validation", "compare_rows", "comparison_of", "validate"]
 
 TABLES = tuple(table.slug for table in NAMED)
 """every named part of the packaged tables, in the order they are shown"""
+
+UNKNOWN = """\
+## What the model does not know
+
+- Kernels were measured in short bursts; what clocks do in hours of training is one factor per framework era.
+- Between nodes no constant of the collective law is fitted: times from 64 KiB to 8 MiB are too short. In-network
+  reduction (SHARP), NVLS across nodes, congestion and routing are not modelled.
+- Data loading, evaluation, checkpoints and failures are no part of a step here.
+- Rows of inference, of vision, speech and recommendation models, and of MLPerf have no law and are listed as not
+  expressed; so are frameworks without an entry in the software catalog.
+- Vendor libraries have sizes without a well-tuned kernel (k = 32 to 256 with large m, n): up to 30 % off.
+- Bars on single-node collectives and on the A100's products rest on rows that constants were fitted to: the products
+  are cross-validated, the collectives are not.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

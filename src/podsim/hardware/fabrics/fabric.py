@@ -65,10 +65,10 @@ class Ends:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Links of one kind, with neighbouring numbers."""
+    """Links with neighbouring numbers."""
 
-    kind: str
-    """nvlink, pcie, socket, drive, adapter, leaf, spine, torus"""
+    kinds: tuple[str, ...]
+    """kinds of the links, over and over: nvlink, pcie, socket, drive, adapter, leaf, spine, torus"""
     first: int
     count: int
     ends: Callable[[int], tuple[str, str]]
@@ -140,7 +140,16 @@ class Fabric:
 
     def kind(self, link: int) -> str:
         """Kind of a link."""
-        return self._block(link).kind
+        block = self._block(link)
+        return block.kinds[(int(link) - block.first) % len(block.kinds)]
+
+    def of_kind(self, kind: str) -> Ints:
+        """Links of a kind, in order."""
+        found = [
+            block.first + np.flatnonzero(np.resize(np.array(block.kinds) == kind, block.count))
+            for block in self.blocks
+        ]
+        return np.concatenate(found).astype(np.int64)
 
     def link_ends(self, link: int) -> tuple[str, str]:
         """Names of the tail and the head of a link."""

@@ -169,8 +169,8 @@ class Tree:
         ):
             if count:
                 start = first + self.first[{"adapter": "port_up", "leaf": "leaf_up", "spine": "core_up"}[kind]]
-                found.append(Block(kind=kind, first=start, count=count, ends=name))
-                found.append(Block(kind=kind, first=start + count, count=count, ends=_turned(name)))
+                found.append(Block(kinds=(kind,), first=start, count=count, ends=name))
+                found.append(Block(kinds=(kind,), first=start + count, count=count, ends=_turned(name)))
         return tuple(found)
 
     def leaf_name(self, leaf: int) -> str:

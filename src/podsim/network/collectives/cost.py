@@ -12,7 +12,7 @@ from podsim.errors import TableError
 from podsim.hardware.parts import Link
 from podsim.network.collectives.table import COLLECTIVES, Floats, Ints, Table, row_share
 
-__all__ = ["Summary", "cost", "lower_bound", "summary"]
+__all__ = ["Summary", "cost", "lower_bound", "summary", "windows"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +36,13 @@ class Summary:
     """most nodes that one node sends to in a step"""
 
 
-def _windows(table: Table) -> Iterator[tuple[int, Ints, Floats]]:
-    """Runs of equal steps: (number of steps, rows under way, their transfers' shares of `size`)."""
+def windows(table: Table) -> Iterator[tuple[int, int, Ints, Floats]]:
+    """Runs of equal steps: (first step, how many, rows under way, their transfers' shares of `size`)."""
+    if not len(table.step):
+        return
     last = table.step + table.repeat
     trains = np.flatnonzero(table.repeat > 1)
-    even = len(table.sizes) == 0 or np.all(table.sizes == table.sizes[0])
+    even = np.all(table.sizes == table.sizes[0])
     edges = np.unique(np.concatenate([table.step, last]))
     if len(trains) and not even:
         edges = np.arange(edges[0], edges[-1] + 1)
@@ -51,7 +53,7 @@ def _windows(table: Table) -> Iterator[tuple[int, Ints, Floats]]:
         moving = trains[(table.step[trains] <= edges[k]) & (last[trains] > edges[k])]
         rows = np.concatenate([singles[bounds[k] : bounds[k + 1]], moving])
         if len(rows):
-            yield int(edges[k + 1] - edges[k]), rows, row_share(table, rows, edges[k] - table.step[rows])
+            yield int(edges[k]), int(edges[k + 1] - edges[k]), rows, row_share(table, rows, edges[k] - table.step[rows])
 
 
 def _fan(nodes: int, ends: Ints, away: Ints) -> int:
@@ -63,7 +65,7 @@ def _fan(nodes: int, ends: Ints, away: Ints) -> int:
 def summary(table: Table, size: float = 1.0) -> Summary:
     """The table in figures: for `size` = 1, bytes are shares of the buffer. Time: transfers of trains count once."""
     sent_N, rounds, transfers, peak, fan_in, fan_out = np.zeros(table.nodes), 0, 0, 0.0, 0, 0
-    for steps, rows, share in _windows(table):
+    for _, steps, rows, share in windows(table):
         source, destination = table.source[rows], table.destination[rows]
         out_N = np.bincount(source, share, table.nodes)
         sent_N += steps * out_N
@@ -89,7 +91,7 @@ def cost(table: Table, size: float, bandwidth: float, latency: float = 0.0) -> f
     if not (bandwidth > 0.0 and latency >= 0.0 and size >= 0.0):
         raise TableError(f"size {size} B, bandwidth {bandwidth} B/s, latency {latency} s: must not be negative or no link")
     seconds = 0.0
-    for steps, rows, share in _windows(table):
+    for _, steps, rows, share in windows(table):
         out_R = np.bincount(table.source[rows], share, table.nodes)[: table.ranks]
         in_R = np.bincount(table.destination[rows], share, table.nodes)[: table.ranks]
         seconds += steps * (latency + size * max(out_R.max(), in_R.max()) / bandwidth)

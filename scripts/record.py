@@ -1,0 +1,63 @@
+"""Record what podsim predicts now: residuals behind the error bands, golden predictions, accuracy figures, docs/accuracy.md.
+
+    python scripts/record.py            # write them, and say what moved
+    python scripts/record.py --check    # write nothing; exit status 1 if anything would change
+
+Run it after a deliberate change of a law or a constant, read what it says, and commit the files with the change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from podsim.report import accuracy_page
+from podsim.verbs.bands import FILE
+from podsim.verbs.bands_residuals import measure_residuals, residuals_text
+from podsim.verbs.validate import UNKNOWN, validate
+from podsim.verbs.validate_golden import differences, losses, recorded_accuracy, recorded_predictions
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+
+
+def main() -> int:
+    """Write (or check) every recorded file; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if anything differs")
+    check = parser.parse_args().check
+    found = validate()
+    predictions, accuracy = recorded_predictions(), recorded_accuracy(found.comparisons)
+    _say("predictions moved", differences(_old("predictions.json"), predictions))
+    _say("accuracy lost", losses(_old("accuracy.json"), accuracy))
+    texts = {
+        ROOT / "src" / "podsim" / "verbs" / FILE: residuals_text(measure_residuals()),
+        GOLDEN / "predictions.json": json.dumps(predictions, indent=0) + "\n",
+        GOLDEN / "accuracy.json": json.dumps(accuracy, indent=1) + "\n",
+        ROOT / "docs" / "accuracy.md": accuracy_page(found.comparisons, found.verdicts, unknown=UNKNOWN),
+    }
+    changed = [path for path, text in texts.items() if not path.is_file() or path.read_text("utf-8") != text]
+    for path in changed:
+        print(f"{'differs' if check else 'written'}: {path.relative_to(ROOT)}")
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(texts[path], "utf-8")
+    return 1 if check and changed else 0
+
+
+def _old(name: str) -> dict[str, dict[str, object]]:
+    path = GOLDEN / name
+    return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+
+def _say(what: str, lines: list[str]) -> None:
+    """Print the first lines, and how many there are."""
+    print(f"{what}: {len(lines)}")
+    for line in lines[:15]:
+        print(f"  {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""What a server with something broken in it can do: ways through its inside, and which ports its parts use.
+
+Equal servers share one table of ways, which is that of a server, not of the cluster; servers in which something is
+broken have tables of their own, one for each pattern of what is broken.
+
+A part uses the port nearest to it; parts of a kind to which the same ports are nearest share them out in order. A
+port with a cable broken one way is down.
+
+Axes: T tables, C choices, S parts as sources, D parts as destinations, H hops, R ports of a server, K places in a list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from podsim.hardware.fabrics.fabric import Bools, Floats, Ints
+from podsim.hardware.fabrics.node import Node, Ways, ways
+from podsim.hardware.fabrics.wiring import Network, ServerWiring
+
+__all__ = ["Ports", "Tables", "make_tables"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ports:
+    """How the parts of a server use its ports on one network."""
+
+    works_TR: Bools
+    own_TSK: Ints
+    """ports that a part uses"""
+    owns_TS: Ints
+    """how many"""
+    is_own_TSR: Bools
+    carrier_TR: Ints
+    """a GPU that uses the port, for PXN; -1 if there is none"""
+    rail_R: Ints
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tables:
+    """Of all servers."""
+
+    table_N: Ints
+    """table of each server"""
+    links_TCSDH: Ints
+    choices_TSD: Ints
+    nvlink_TSD: Bools
+    gpu_S: Bools
+    ports: tuple[Ports, ...]
+    """on each network"""
+
+
+def make_tables(wiring: ServerWiring, capacity: Floats) -> Tables:
+    """Tables of all servers, links of capacity 0 being broken."""
+    node, nodes = wiring.node, wiring.nodes
+    inside_NL = capacity[: nodes * node.links].reshape(nodes, node.links) > 0
+    ports_NR = [_working(wiring, number, capacity) for number in range(len(wiring.networks))]
+    state_N = np.concatenate([inside_NL, *ports_NR], axis=1)
+    if state_N.all():
+        kept, table_N = np.zeros(1, np.int64), np.zeros(nodes, np.int64)
+    else:
+        _, kept, table_N = np.unique(state_N, axis=0, return_index=True, return_inverse=True)
+    found = [ways(node, inside_NL[number]) for number in kept]
+    choices, hops = (max(way.links_CSDH.shape[axis] for way in found) for axis in (0, 3))
+    size = len(node.parts)
+    links_TCSDH = np.full((len(found), choices, size, size, hops), -1, np.int64)
+    for t, way in enumerate(found):
+        c, _, _, h = way.links_CSDH.shape
+        links_TCSDH[t, :c, :, :, :h] = way.links_CSDH
+    return Tables(
+        table_N=table_N.reshape(-1).astype(np.int64),
+        links_TCSDH=links_TCSDH,
+        choices_TSD=np.stack([way.choices_SD for way in found]),
+        nvlink_TSD=np.stack([way.nvlink_SD for way in found]),
+        gpu_S=np.array([part.kind == "gpu" for part in node.parts]),
+        ports=tuple(
+            _ports(node, network, found, works_NR[kept])
+            for network, works_NR in zip(wiring.networks, ports_NR, strict=True)
+        ),
+    )
+
+
+def _working(wiring: ServerWiring, number: int, capacity: Floats) -> Bools:
+    """Which ports of each server work both ways, [N, R]."""
+    network, first = wiring.networks[number], wiring.first_link[number]
+    count = wiring.nodes * len(network.ports_R)
+    up, down = (first + network.tree.first[kind] for kind in ("port_up", "port_down"))
+    works = (capacity[up : up + count] > 0) & (capacity[down : down + count] > 0)
+    return works.reshape(wiring.nodes, len(network.ports_R))
+
+
+def _ports(node: Node, network: Network, found: list[Ways], works_TR: Bools) -> Ports:
+    lists = [_own(node, network.ports_R, way, works_R) for way, works_R in zip(found, works_TR, strict=True)]
+    most = max((len(own) for own_S in lists for own in own_S), default=0)
+    shape = len(found), len(node.parts)
+    own_TSK, owns_TS = np.zeros((*shape, max(most, 1)), np.int64), np.zeros(shape, np.int64)
+    is_own_TSR = np.zeros((*shape, len(network.ports_R)), np.bool_)
+    carrier_TR = np.full(works_TR.shape, -1, np.int64)
+    for t, own_S in enumerate(lists):
+        for s, own in enumerate(own_S):
+            own_TSK[t, s, : len(own)], owns_TS[t, s] = own, len(own)
+            is_own_TSR[t, s, own] = True
+        for gpu in reversed(node.places("gpu")):
+            carrier_TR[t, own_S[gpu]] = gpu
+    rail_R = network.tree.rail_Q[: len(network.ports_R)]
+    return Ports(
+        works_TR=works_TR,
+        own_TSK=own_TSK,
+        owns_TS=owns_TS,
+        is_own_TSR=is_own_TSR,
+        carrier_TR=carrier_TR,
+        rail_R=rail_R,
+    )
+
+
+def _own(node: Node, ports_R: Ints, way: Ways, works_R: Bools) -> list[list[int]]:
+    """Ports that each part uses."""
+    both_SR = (way.cost_SD + way.cost_SD.T)[:, ports_R]
+    both_SR = np.where(works_R, both_SR, np.inf)
+    nearest = []
+    for cost_R in both_SR:
+        low = cost_R.min(initial=np.inf)
+        nearest.append(tuple(np.flatnonzero(cost_R < low + 1e-9).tolist()) if np.isfinite(low) else ())
+    own: list[list[int]] = []
+    for s, ports in enumerate(nearest):
+        alike = [d for d, part in enumerate(node.parts) if part.kind == node.parts[s].kind and nearest[d] == ports]
+        place, many, sharing = alike.index(s), len(ports), len(alike)
+        first = place * many // sharing
+        own.append(list(ports[first : max((place + 1) * many // sharing, first + 1)]) if many else [])
+    return own

@@ -1,0 +1,201 @@
+"""Ways through a tree of switches: up to the lowest layer that both ends have in common, and down.
+
+On the way up there is a choice at every switch, on the way down among equal cables. It is made by four draws for each
+pair: cable up from the leaf, cable up from the spine, cable down from the core, cable down from the spine.
+
+Axes: P pairs, H six hops (port up, leaf up, spine up, core down, spine down, port down), K candidates.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.hardware.fabrics.fabric import LOST, Bools, Floats, Ints, Routing
+from podsim.hardware.fabrics.tree import Tree
+
+__all__ = ["mix", "tree_hops"]
+
+REDRAWS = 8
+"""tries by hash around broken links before all ways are looked at"""
+
+
+def mix(values: Ints, seed: int = 0) -> NDArray[np.uint64]:
+    """64-bit hashes of integers (the finaliser of splitmix64, G. Steele, D. Lea, C. Flood, OOPSLA 2014)."""
+    z = values.astype(np.uint64) + np.uint64((0x9E3779B97F4A7C15 * (seed + 1)) % 2**64)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def tree_hops(tree: Tree, source: Ints, destination: Ints, pair: Ints, routing: Routing, rate: Floats) -> Ints:
+    """Links of the tree from port to port, [P, H], -1 for no hop, LOST first where there is no way.
+
+    pair: a number of each pair, for the hash. rate: B/s of the links of the tree, 0 if broken.
+    """
+    broken = rate == 0.0
+    if routing.choice == "adaptive" and tree.uplinks:
+        hops_PH = _adaptive(tree, source, destination, pair, routing.seed, rate)
+    else:
+        hops_PH = _way(tree, source, destination, _draws(tree, destination, pair, routing, 0))
+    if tree.uplinks == 0:
+        hops_PH[tree.leaf_Q[source] != tree.leaf_Q[destination], 0] = LOST
+    if not broken.any():
+        return hops_PH
+    left = _cut(hops_PH, broken)
+    for again in range(1, REDRAWS):
+        if not len(left):
+            break
+        ends = source[left], destination[left]
+        hops_PH[left] = _way(tree, *ends, _draws(tree, ends[1], pair[left], routing, again))
+        left = left[_cut(hops_PH[left], broken)]
+    if len(left):
+        hops_PH[left] = _any_way(tree, source[left], destination[left], broken)
+    return hops_PH
+
+
+def _cut(hops_PH: Ints, broken: Bools) -> Ints:
+    """Pairs whose hops cross something broken; those already lost are left out."""
+    crossed_PH = broken[np.maximum(hops_PH, 0)] & (hops_PH >= 0)
+    return np.flatnonzero(crossed_PH.any(axis=1) & (hops_PH[:, 0] != LOST))
+
+
+def _draws(tree: Tree, destination: Ints, pair: Ints, routing: Routing, again: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Four draws for each pair."""
+    if routing.choice == "destination":
+        rails = int(tree.rail_Q.max(initial=0)) + 1
+        place = destination // rails + again
+        up, spines = max(tree.uplinks, 1), max(tree.spines, 1)
+        return place, place // up, place // (up * 4), place // spines
+    bits = mix(pair, routing.seed * 64 + again)
+    mask = np.uint64(0xFFFF)
+    one, two, three, four = (((bits >> np.uint64(16 * n)) & mask).astype(np.int64) for n in range(4))
+    return one, two, three, four
+
+
+def _way(tree: Tree, source: Ints, destination: Ints, draws: tuple[Ints, Ints, Ints, Ints]) -> Ints:
+    """The way that four draws choose, [P, H]."""
+    first = tree.first
+    hops_PH = np.full((len(source), 6), -1, np.int64)
+    hops_PH[:, 0] = first["port_up"] + source
+    hops_PH[:, 5] = first["port_down"] + destination
+    if not tree.uplinks:
+        return hops_PH
+    here, there = tree.leaf_Q[source], tree.leaf_Q[destination]
+    high = here != there
+    up = draws[0] % tree.uplinks
+    spine = up % tree.spines
+    hops_PH[:, 1] = np.where(high, first["leaf_up"] + here * tree.uplinks + up, -1)
+    if tree.cores:
+        one, other = tree.group_F[here], tree.group_F[there]
+        each_G = tree.up_G // tree.spines
+        cable = tree.start_G[one] + spine * each_G[one] + draws[1] % each_G[one]
+        low = (cable - tree.start_G[other]) % tree.cores  # the first cable of the other group at that core
+        down = low + tree.cores * (draws[2] % ((tree.up_G[other] - 1 - low) // tree.cores + 1))
+        far = one != other
+        hops_PH[:, 2] = np.where(far, first["core_up"] + cable, -1)
+        hops_PH[:, 3] = np.where(far, first["core_down"] + tree.start_G[other] + down, -1)
+        spine = np.where(far, down // each_G[other], spine)
+    back = spine + tree.spines * (draws[3] % tree.multiple)
+    hops_PH[:, 4] = np.where(high, first["leaf_down"] + there * tree.uplinks + back, -1)
+    return hops_PH
+
+
+def _shape(tree: Tree) -> tuple[int, int, int]:
+    """Most cables to choose from: up from a spine, down from a core to a group, down from a spine to a leaf."""
+    if not tree.cores:
+        return 1, 1, tree.multiple
+    most = int(tree.up_G.max())
+    return most // tree.spines, -(-most // tree.cores), tree.multiple
+
+
+def _any_way(tree: Tree, source: Ints, destination: Ints, broken: Bools) -> Ints:
+    """The first way without a broken link among all there are, LOST where there is none."""
+    hops_PH = np.full((len(source), 6), -1, np.int64)
+    hops_PH[:, 0] = LOST
+    ends = broken[tree.first["port_up"] + source] | broken[tree.first["port_down"] + destination]
+    left = np.flatnonzero(~ends & ((tree.leaf_Q[source] == tree.leaf_Q[destination]) | (tree.uplinks > 0)))
+    for draw in product(range(tree.uplinks), *(range(n) for n in _shape(tree))):
+        if not len(left):
+            break
+        one, two, three, four = (np.full(len(left), n) for n in draw)
+        found_PH = _way(tree, source[left], destination[left], (one, two, three, four))
+        bad = np.zeros(len(left), np.bool_)
+        bad[_cut(found_PH, broken)] = True
+        hops_PH[left[~bad]] = found_PH[~bad]
+        left = left[bad]
+    return hops_PH
+
+
+def _adaptive(tree: Tree, source: Ints, destination: Ints, pair: Ints, seed: int, rate: Floats) -> Ints:
+    """Each pair in turn where its fullest link has most room, one pair of every leaf at a time.
+
+    Under one group of spines all ways are compared; over cores first the cables up from the leaf, then the rest.
+    """
+    load = np.zeros(tree.links)
+    hops_PH = _way(tree, source, destination, (0 * pair, 0 * pair, 0 * pair, 0 * pair))
+    leaf, high = tree.leaf_Q[source], tree.leaf_Q[source] != tree.leaf_Q[destination]
+    far = high & (tree.group_F[leaf] != tree.group_F[tree.leaf_Q[destination]])
+    turn = mix(pair, seed).astype(np.int64) & 0xFFFF
+    up, spine_up, core_down, spine_down = (np.arange(n) for n in (tree.uplinks, *_shape(tree)))
+    for batch in _batches(leaf, np.flatnonzero(high)):
+        near_ones, far_ones = batch[~far[batch]], batch[far[batch]]
+        for pairs, ups, others in ((near_ones, up, (up[:1], up[:1])), (far_ones, up[:1], (spine_up, core_down))):
+            if not len(pairs):
+                continue
+            draws_4K = np.array([grid.ravel() for grid in np.meshgrid(ups, *others, spine_down, indexing="ij")])
+            ends = source[pairs], destination[pairs]
+            if pairs is far_ones:
+                first_PK = tree.first["leaf_up"] + leaf[pairs][:, None] * tree.uplinks + up
+                best = _least(_fullness(load, rate, first_PK[:, :, None]), turn[pairs])
+                draws_P4K = np.broadcast_to(draws_4K, (len(pairs), *draws_4K.shape)).copy()
+                draws_P4K[:, 0] = best[:, None]
+            else:
+                draws_P4K = np.broadcast_to(draws_4K, (len(pairs), *draws_4K.shape))
+            hops_PH[pairs] = _roomiest(tree, ends, draws_P4K, (load, rate, turn[pairs]))
+            used = hops_PH[pairs]
+            np.add.at(load, used[used >= 0], 1.0)
+    return hops_PH
+
+
+def _batches(leaf: Ints, pairs: Ints) -> list[Ints]:
+    """Pairs in groups with one of each leaf, in order."""
+    order = pairs[np.argsort(leaf[pairs], kind="stable")]
+    start = np.searchsorted(leaf[order], leaf[order])
+    rank = np.arange(len(order)) - start
+    by_rank = order[np.argsort(rank, kind="stable")]
+    return np.split(by_rank, np.cumsum(np.bincount(rank))[:-1]) if len(order) else []
+
+
+def _roomiest(
+    tree: Tree, ends: tuple[Ints, Ints], draws_P4K: Ints, state: tuple[Floats, Floats, Ints]
+) -> Ints:
+    """Of the ways that K draws choose the one whose fullest link is least full."""
+    load, rate, turn = state
+    pairs, _, candidates = draws_P4K.shape
+    source, destination = (np.repeat(end, candidates) for end in ends)
+    one, two, three, four = (draws_P4K[:, n].ravel() for n in range(4))
+    hops_PKH = _way(tree, source, destination, (one, two, three, four)).reshape(pairs, candidates, 6)
+    best = _least(_fullness(load, rate, hops_PKH[:, :, 1:5]), turn)
+    return hops_PKH[np.arange(pairs), best]
+
+
+def _fullness(load: Floats, rate: Floats, hops_PKH: Ints) -> Floats:
+    """Flows for each B/s on the fullest link of each candidate, as it would be, [P, K]; infinite if broken."""
+    after = (load[hops_PKH] + 1.0) / rate[hops_PKH] if rate.all() else _over(load[hops_PKH] + 1.0, rate[hops_PKH])
+    return np.where(hops_PKH >= 0, after, 0.0).max(axis=2)
+
+
+def _over(load: Floats, rate: Floats) -> Floats:
+    return np.divide(load, rate, out=np.full_like(load, np.inf), where=rate > 0)
+
+
+def _least(full_PK: Floats, turn: Ints) -> Ints:
+    """The least full candidate, the first one after `turn` where several are."""
+    candidates = full_PK.shape[1]
+    order_PK = (np.arange(candidates) + turn[:, None]) % candidates
+    turned_PK = np.take_along_axis(full_PK, order_PK, axis=1)
+    best: Ints = order_PK[np.arange(len(turn)), turned_PK.argmin(axis=1)]
+    return best

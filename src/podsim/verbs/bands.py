@@ -1,0 +1,222 @@
+"""The error band of a prediction: what the residuals of the most similar measurements leave over.
+
+A measurement resembles a plan if the GPU's family, the kind of plan (FSDP, data, tensor or pipeline parallel) and the
+width of the arithmetic are the same; then, as far as enough rows remain, the framework, the number of nodes (one or
+several), the size of the model, and whether the GPU waits for the host. The band runs from the 10th to the 90th
+percentile of measured / predicted, taken so that a new row of the same kind falls inside four times out of five.
+Rows that nothing was fitted to (`test`) count alone where there are enough of them; otherwise rows marked `calibrate`
+count too, and the basis says so. The residuals are packaged (`residuals.csv`, made by scripts/record.py).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.prediction import Band
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.prediction import Prediction
+    from podsim.training.plan import Plan
+    from podsim.workload.graph import Model
+
+__all__ = ["ENOUGH", "FILE", "Features", "Residual", "band_of", "features_of", "nearest", "residuals"]
+
+FILE = "residuals.csv"
+ENOUGH = 10
+"""rows from which on percentiles are told"""
+_LOW, _HIGH = 0.1, 0.9
+_SIZES = (1.5e9, 12e9, 60e9)
+"""parameters that part the classes of size"""
+_HOST_BOUND = 0.15
+"""share of a step from which on a GPU counts as waiting for the host"""
+_FAR = 4.0
+"""times the longest sequence, or the most GPUs, that were measured: beyond it there is no band"""
+_FAMILIES = {"megatron": "megatron", "nemo": "megatron"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """What makes two training runs alike."""
+
+    architecture: str
+    kind: str
+    """FSDP, pipeline, tensor or data parallel"""
+    bits: str
+    """8, 16 or 32: the width of the operands"""
+    framework: str
+    nodes: str
+    """one or several"""
+    size: str
+    """class of the number of parameters"""
+    host: str
+    """yes: the GPU waits for the host"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residual:
+    """One measured run and how its prediction missed it."""
+
+    id: str
+    role: str
+    features: Features
+    gpus: int
+    sequence: int
+    log_ratio: float
+    """log(measured / predicted)"""
+
+
+_STEPS = (
+    ("framework", "nodes", "size", "host"),
+    ("nodes", "size", "host"),
+    ("framework", "nodes", "host"),
+    ("nodes", "host"),
+    ("framework", "host"),
+    ("host",),
+    (),
+)
+"""features that have to agree beside architecture, kind and bits, the closest match first"""
+_ALWAYS = ("architecture", "kind", "bits")
+
+
+def features_of(model: Model, cluster: Cluster, plan: Plan, host_share: float) -> Features:
+    """Features of a scalar plan; `host_share` is the share of the step in which the GPU waits for the host."""
+    software = plan.software.split("-")[0]
+    return Features(
+        architecture=cluster.gpu.architecture.lower(),
+        kind=_kind(plan),
+        bits=_bits(plan.precision),
+        framework=_FAMILIES.get(software, plan.software.rsplit("-20", maxsplit=1)[0]),
+        nodes="one" if int(plan.gpus) <= cluster.gpus_per_node else "several",
+        size=_size(model.parameters),
+        host="yes" if host_share > _HOST_BOUND else "no",
+    )
+
+
+def _kind(plan: Plan) -> str:
+    if int(plan.zero) == 3:
+        return "FSDP and tensor parallel" if int(plan.tp) * int(plan.pp) > 1 else "FSDP"
+    if int(plan.pp) > 1:
+        return "pipeline parallel"
+    return "tensor parallel" if int(plan.tp) > 1 else "data parallel"
+
+
+def _bits(precision: str) -> str:
+    return {"fp8": "8", "bf16": "16", "fp16": "16"}.get(precision, "32")
+
+
+def _size(parameters: float) -> str:
+    """Class of size, as "up to 1.5 B" parameters."""
+    for limit in _SIZES:
+        if parameters <= limit:
+            return f"up to {limit / 1e9:g} B"
+    return f"over {_SIZES[-1] / 1e9:g} B"
+
+
+@lru_cache(maxsize=1)
+def residuals() -> tuple[Residual, ...]:
+    """The packaged residuals."""
+    text = files("podsim.verbs").joinpath(FILE).read_text("utf-8")
+    names = [field.name for field in fields(Features)]
+    return tuple(
+        Residual(
+            id=row["id"],
+            role=row["role"],
+            features=Features(**{name: row[name] for name in names}),
+            gpus=int(row["gpus"]),
+            sequence=int(row["sequence"]),
+            log_ratio=float(row["log_ratio"]),
+        )
+        for row in csv.DictReader(io.StringIO(text))
+    )
+
+
+def band_of(
+    model: Model, cluster: Cluster, plan: Plan, prediction: Prediction, *, known: Sequence[Residual] = ()
+) -> tuple[Band | None, str]:
+    """(band, "") of the prediction of a scalar plan, or (None, why there is none).
+
+    `known` replaces the packaged residuals.
+    """
+    rows = tuple(known) or residuals()
+    waits = sum(prediction.parts.get(part, 0.0) for part in ("launch", "host")) / prediction.step_time
+    wanted = features_of(model, cluster, plan, waits)
+    outside = _outside(model, cluster, plan, wanted, rows)
+    if outside:
+        return None, outside
+    found, agreeing = nearest(wanted, rows)
+    if not found:
+        return None, (
+            f"fewer than {ENOUGH} measured runs are {wanted.kind} on {wanted.architecture} in {wanted.bits} bits"
+        )
+    ratios = np.exp([row.log_ratio for row in found]) - 1.0
+    low, high = (_quantile(ratios, level) for level in (_LOW, _HIGH))
+    return Band(low=low, high=high, rows=len(found), basis=_basis(found, wanted, agreeing)), ""
+
+
+def _outside(model: Model, cluster: Cluster, plan: Plan, wanted: Features, rows: Sequence[Residual]) -> str:
+    """Why nothing measured covers a plan; "" if something may."""
+    family = [row for row in rows if row.features.architecture == wanted.architecture]
+    if not family:
+        return f"no run on a GPU of the family {wanted.architecture} was measured"
+    if any(block.experts for block in model.layers):
+        return "no measured run trains a mixture of experts"
+    if int(plan.cp) > 1 or int(plan.ep) > 1:
+        return "no measured run has context or expert parallelism"
+    if cluster.gpu.bridge or not cluster.gpu.nvlink:
+        return "no measured run is on GPUs without NVLink to all others"
+    length, longest = plan.length(model), max(row.sequence for row in family)
+    if length > _FAR * longest:
+        return f"the longest measured sequence on {wanted.architecture} has {longest} tokens, this one {length}"
+    most = max(row.gpus for row in family)
+    if int(plan.gpus) > _FAR * most:
+        return f"the largest measured run on {wanted.architecture} has {most} GPUs, this one {int(plan.gpus)}"
+    return ""
+
+
+def nearest(wanted: Features, rows: Sequence[Residual]) -> tuple[list[Residual], tuple[str, ...]]:
+    """The rows of the closest match of which there are enough, and the features that agree; [] if none."""
+    for names in _STEPS:
+        agree = _ALWAYS + names
+        key = [getattr(wanted, name) for name in agree]
+        alike = [row for row in rows if [getattr(row.features, name) for name in agree] == key]
+        tests = [row for row in alike if row.role == "test"]
+        for chosen in (tests, alike):
+            if len(chosen) >= ENOUGH:
+                return chosen, agree
+    return [], ()
+
+
+def _quantile(ratios: np.ndarray[tuple[int, ...], np.dtype[np.float64]], level: float) -> float:
+    """The level's quantile of a new row, from n known ones: rank level x (n + 1), within the range seen."""
+    count = ratios.size
+    place = (level * (count + 1) - 1) / (count - 1)
+    return float(np.quantile(ratios, min(max(place, 0.0), 1.0)))
+
+
+def _basis(rows: Sequence[Residual], wanted: Features, agreeing: Sequence[str]) -> str:
+    """Which measurements they are, in words."""
+    sources = Counter(row.id.rsplit("-", maxsplit=1)[0] for row in rows)
+    told = ", ".join(f"{count} {name}" for name, count in sources.most_common())
+    fitted = sum(row.role == "calibrate" for row in rows)
+    words = [f"{wanted.architecture} GPUs", wanted.kind, f"{wanted.bits} bits"]
+    words += [_WORDS[name](getattr(wanted, name)) for name in agreeing if name in _WORDS]
+    seen = f"; constants were fitted to {fitted} of them" if fitted else "; none was fitted to"
+    return f"{len(rows)} measured runs ({told}): {', '.join(words)}{seen}"
+
+
+_WORDS = {
+    "framework": lambda value: f"framework {value}",
+    "nodes": lambda value: "one node" if value == "one" else "several nodes",
+    "size": lambda value: f"models {value} parameters",
+    "host": lambda value: "GPU waits for the host" if value == "yes" else "GPU busy",
+}

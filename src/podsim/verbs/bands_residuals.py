@@ -1,0 +1,53 @@
+"""The residuals behind the error bands, from the packaged training table: what scripts/record.py writes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import asdict
+
+from podsim.verbs.bands import Residual, features_of
+from podsim.verbs.tables import training_rows
+from podsim.verbs.tables_llm import batches_of, costs_of, express_all
+
+__all__ = ["measure_residuals", "residuals_text"]
+
+_COLUMNS = ("id", "role", "gpus", "sequence")
+
+
+def measure_residuals() -> tuple[Residual, ...]:
+    """Residuals of every row of the training table that measured the seconds of a step and can be expressed."""
+    from podsim.verify import load
+
+    valid = {row.id for row in load("llm") if row.validates}
+    rows = [row for row in training_rows() if row.get("step_time_s") and row["id"] in valid]
+    found, _ = express_all(rows)
+    whole = [(position, one) for position, one in found if not one.layer_only]
+    costs = costs_of(batches_of([one for _, one in whole]))
+    out = []
+    for place, (position, one) in enumerate(whole):
+        row = rows[position]
+        out.append(
+            Residual(
+                id=row["id"],
+                role=row["role"],
+                features=features_of(one.model, one.cluster, one.plan, float(costs.host_R[place])),
+                gpus=int(one.plan.gpus),
+                sequence=one.plan.length(one.model),
+                log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds_R[place])),
+            )
+        )
+    return tuple(out)
+
+
+def residuals_text(rows: tuple[Residual, ...]) -> str:
+    """The residuals as CSV."""
+    out = io.StringIO()
+    names = list(asdict(rows[0].features))
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*_COLUMNS, *names, "log_ratio"])
+    for row in rows:
+        start = [getattr(row, name) for name in _COLUMNS]
+        writer.writerow([*start, *asdict(row.features).values(), f"{row.log_ratio:.9g}"])
+    return out.getvalue()
