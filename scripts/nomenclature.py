@@ -52,7 +52,9 @@ def dataclasses_of(module: str) -> Iterator[tuple[str, str, list[Field]]]:
     """(name, first line of the docstring, fields) of each public dataclass of a module."""
     tree = ast.parse((ROOT / "src" / "podsim" / f"{module}.py").read_text("utf-8"))
     for node in tree.body:
-        made = isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in node.decorator_list)
+        made = isinstance(node, ast.ClassDef) and any(
+            "dataclass" in ast.unparse(d) for d in node.decorator_list
+        )
         if not made or not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
             continue
         found = []
@@ -76,7 +78,7 @@ def first_row(field: Field) -> tuple[str, str]:
         unit = "share"
     elif field.type in ("str", "str | None") or "str]" in field.type or "str, ...]" in field.type:
         unit = "text"
-    elif field.type == "bool" or field.type == "Sequence[bool]":
+    elif field.type in ("bool", "Sequence[bool]"):
         unit = "yes/no"
     elif "int" in field.type.lower():
         unit = "count"
@@ -104,7 +106,12 @@ def page_of(rows: dict[tuple[str, str], tuple[str, str]]) -> str:
     parts = [_HEAD]
     for module in MODULES:
         for name, about, fields in dataclasses_of(module):
-            lines = [f"## `{name}`\n", f"`podsim.{module.replace('/', '.')}`: {about}\n", "| name | unit | meaning |", "|---|---|---|"]
+            lines = [
+                f"## `{name}`\n",
+                f"`podsim.{module.replace('/', '.')}`: {about}\n",
+                "| name | unit | meaning |",
+                "|---|---|---|",
+            ]
             for field in fields:
                 unit, meaning = rows.get((name, field.name), first_row(field))
                 lines.append(f"| `{field.name}` | {unit} | {meaning} |")

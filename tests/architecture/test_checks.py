@@ -23,7 +23,9 @@ BIN = Path(sys.executable).parent
     ids=lambda command: " ".join(command[:2]),
 )
 def test_checker(command: list[str]) -> None:
-    done = subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [BIN / command[0], *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -42,6 +44,7 @@ def test_modules_are_small() -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys, podsim.cli; print([m for m in ('numpy', 'pydantic', 'matplotlib', 'numba', 'torch') if m in sys.modules])"
+    heavy = ("numpy", "pydantic", "matplotlib", "numba", "torch", "rich")
+    code = f"import sys, podsim.cli; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ SMALL = (
 def test_the_ranking_is_by_step_time_with_one_plan_a_layout() -> None:
     result = library.plan("gpt-3.6b", on="dgx-a100-80gb:2", batch=64, top=20)
     times = [one.prediction.step_time for one in result.ranked]
-    assert all(later >= earlier * (1 - 1e-9) for earlier, later in zip(times, times[1:], strict=False))
+    assert all(later >= earlier * (1 - 1e-9) for earlier, later in pairwise(times))
     layouts = [tuple(one.prediction.plan[n] for n in ("tp", "pp", "cp", "ep", "dp")) for one in result.ranked]
     assert len(set(layouts)) == len(layouts) == 20
     assert [one.rank for one in result.ranked] == list(range(1, 21))

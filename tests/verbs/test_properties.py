@@ -35,8 +35,11 @@ def _answered(result: Result) -> None:
         assert result.stderr or result.stdout.startswith("Usage")
 
 
+verbs = st.sampled_from(["show", "models", "clusters", "predict", "plan", "replay", "spiral"])
+
+
 @slow
-@given(verb=st.sampled_from(["show", "models", "clusters", "predict", "plan", "replay", "spiral"]), rest=st.lists(st.one_of(words, options), max_size=6))  # fmt: skip
+@given(verb=verbs, rest=st.lists(st.one_of(words, options), max_size=6))
 def test_anything(podsim: Run, verb: str, rest: list[str]) -> None:
     _answered(podsim(verb, *rest))
 

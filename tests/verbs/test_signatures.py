@@ -32,8 +32,8 @@ def test_same_arguments(name: str) -> None:
     shown = {RENAMED.get(key, key): value.default for key, value in command.items() if key not in ONLY_CLI}
     held = {key: value.default for key, value in function.items() if key not in ONLY_PYTHON}
     assert set(shown) == set(held)
-    for key in held:
-        assert {shown[key], held[key]} <= DEFAULTS.get(key, {held[key]}), key
+    for key, default in held.items():
+        assert {shown[key], default} <= DEFAULTS.get(key, {default}), key
 
 
 def test_no_exception_is_stale() -> None:

@@ -67,6 +67,8 @@ class Cluster:
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
     """figures measured on it or printed of it (SI): hpl, rpeak, power, storage, switches"""
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    faults: tuple[tuple[str, float], ...] = ()
+    """links or parts of its fabric, by name (Fabric.find), and the share of their capacity that is left"""
 
     def __post_init__(self) -> None:
         """Raise ClusterError for a network that is there by half, or missing between two nodes."""
@@ -116,6 +118,26 @@ class Cluster:
             else "no network"
         )
         return f"{self.nodes} x {self.gpus_per_node} {self.gpu.name} = {self.gpus} GPUs, {inside}, {outside}"
+
+    def without(self, *names: str) -> Cluster:
+        """The cluster with links or parts of its fabric broken, such as "node3/nic2", "leaf5" or "leaf0>spine*".
+
+        Routes go around them (podsim.hardware.fabrics.fabric_of); the closed forms of costs know of none.
+        """
+        return self.degraded(*names, share=0.0)
+
+    def degraded(self, *names: str, share: float) -> Cluster:
+        """The cluster with links of its fabric slowed down to a share of their capacity, 0 (broken) to 1.
+
+        Raises ClusterError for another share, and for names of nodes that it does not have.
+        """
+        problems = [f"share {share:g} of a link's capacity; it must be 0 to 1"] if not 0 <= share <= 1 else []
+        for name in names:
+            numbers = (int(number) for number in re.findall(r"node(\d+)\b", name))
+            problems += [f"{name[:80]}: {self.name} has nodes 0 to {self.nodes - 1}" for n in numbers if n >= self.nodes]
+        if problems:
+            raise ClusterError("; ".join(problems))
+        return replace(self, faults=(*self.faults, *((name, share) for name in names)))
 
     def subset(self, gpus: int) -> Cluster:
         """The part given to a job: GPUs of one node, or whole nodes.

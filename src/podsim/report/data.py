@@ -21,10 +21,8 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, (str, bool, int)) or value is None:
-        return value
+    if isinstance(value, (str, bool, int, float)) or value is None:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
     if hasattr(value, "item"):  # a numpy scalar
         return plain(value.item())
     return str(value)

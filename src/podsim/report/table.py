@@ -1,4 +1,4 @@
-"""Tables for a terminal: numbers never wrap; the last column wraps in the room left to it, or goes on a line of its own."""
+"""Tables for a terminal: numbers never wrap; the last column wraps in the room left to it, or goes below."""
 
 from __future__ import annotations
 

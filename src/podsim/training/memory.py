@@ -45,10 +45,12 @@ class Weights(NamedTuple):
 
 
 class Activations(NamedTuple):
-    """Bytes that one micro-batch leaves in one copy of each block until its backward pass, and bytes of logits."""
+    """Bytes one micro-batch leaves in one copy of each block until its backward pass, and transient bytes."""
 
     kept_RBK: Array
     logits_K: Array
+    gathered_K: Array
+    """sequence parallelism: a gathered input and its gradient"""
 
 
 def weight_table(model: Model, plan: Plan) -> Weights:
@@ -79,6 +81,8 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
             stored_K = np.zeros(plan.size)
             for saved in op.saved:
                 base_K = routed_K if saved.expert else t_K
+                whole = software.keeps_gathered and op.split == "column" and saved.split == "sequence"
+                split = "none" if whole else saved.split
                 stored_K = stored_K + base_K * saved.elements * (saved.bytes or element) / width(
                     plan, saved.split
                 )
@@ -87,6 +91,7 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
             )
             kept_RBK[Recompute.NONE, position] += stored_K + core_K
             kept_RBK[Recompute.SELECTIVE, position] += stored_K
+        kept_RBK[: Recompute.FULL, position] *= software.activation_scale
         kept_RBK[Recompute.FULL, position] = t_K * model.hidden * element / width(plan, "sequence")
     if software.selective == "ops":  # half of what is stored between matrix products is computed again
         inside = slice(1, -1)
@@ -94,7 +99,9 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     for edge in (0, -1):  # embedding and head are never recomputed
         kept_RBK[Recompute.FULL, edge] = kept_RBK[Recompute.NONE, edge]
     logits = sum(op.n for op in model.head.ops if op.split == "vocab" and op.kind == "gemm")
-    return Activations(kept_RBK, t_K * logits / np.asarray(plan.tp) * software.logit_bytes)
+    split_K = np.asarray(plan.sequence_parallel).astype(bool)
+    gathered_K = np.where(split_K, 2 * t_K * model.hidden * element, 0.0)
+    return Activations(kept_RBK, t_K * logits / np.asarray(plan.tp) * software.logit_bytes, gathered_K)
 
 
 def _core_bytes(op: TensorOp, plan: Plan, sequence: int, element: float) -> Array:
@@ -130,6 +137,7 @@ def memory_MSP(
     weights: Weights,
     kept_RBP: Array,
     logits_P: Array,
+    gathered_P: Array,
 ) -> Array:
     """Bytes by kind for each class of stages of P plans; classes that a pipeline lacks get garbage to be masked."""
     dense_SP = (counts_SBP * weights.dense_BK).sum(axis=1)
@@ -150,14 +158,18 @@ def memory_MSP(
     master = 4.0 if stored < 4 else 0.0
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
     out = np.empty((len(KINDS), *dense_SP.shape))
-    out[0] = divided(3) * stored
-    out[1] = divided(2) * software.gradient_memory
+    # a framework that gathers weights once a step keeps them, and whole gradients, until its pipeline has run
+    whole = (np.asarray(plan.pp) > 1) & (zero >= 3) & (not software.regather)
+    held_SP = dense_SP + expert_SP
+    out[0] = np.where(whole, held_SP, divided(3)) * stored
+    out[1] = np.where(whole, held_SP, divided(2)) * software.gradient_memory
     out[2] = divided(1) * (master + moments)
-    out[3] = _activations(plan, counts_SBP, first_SP, kept_RBP) * (1 + software.fragmentation)
+    out[3] = _activations(plan, counts_SBP, first_SP, kept_RBP)
     last = counts_SBP[:, -1] > 0
     out[4] = logits_P * last
     largest_P = (weights.dense_BK + weights.expert_BK).max(axis=0)
-    out[5] = np.where(zero >= 3, largest_P * (2 * stored + software.gradient_memory), 0.0)
+    out[5] = np.where((zero >= 3) & ~whole, largest_P * (2 * stored + software.gradient_memory), 0.0)
+    out[5] += gathered_P
     out[6] = software.memory_floor
     return out
 

@@ -114,8 +114,7 @@ def _stage_memory(ready: Prepared) -> tuple[StageMemory, ...]:
         stages.counts_SBU,
         stages.first_SU,
         ready.weights.table,
-        ready.activations.table.kept_RBK,
-        ready.activations.table.logits_K,
+        *ready.activations.table,
     )
     found = [
         StageMemory(

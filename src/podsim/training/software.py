@@ -68,8 +68,8 @@ class Software:
     """B per parameter of stored gradients"""
     optimizer_traffic: float = 34.0
     """B moved per parameter by the Adam step (read and write master, moments, gradient; write weights; norm)"""
-    logit_bytes: float = 10.0
-    """B held per logit: low precision, fp32 copy, gradient"""
+    logit_bytes: float = 8.0
+    """B held per logit beside the fp32 softmax: low precision, gradients"""
     scatter_gather: bool = True
     """pipeline sends are split over the TP group and gathered on the other side"""
     pipeline_overlap: bool = False
@@ -102,8 +102,10 @@ class Software:
     nccl: str = "2.18"
     memory_floor: float = 2.0e9
     """B of CUDA context, libraries, workspaces and communicators"""
-    fragmentation: float = 0.0
-    """share of activation memory lost to fragmentation"""
+    activation_scale: float = 1.0
+    """stored activations (less full recomputation) relative to the ops' count: below 1 a compiler that fuses"""
+    keeps_gathered: bool = False
+    """sequence parallelism keeps the gathered inputs of column-parallel GEMMs (DTensor), not just their own part"""
     expert_imbalance: float = 1.1
     """tokens of the busiest expert rank over the mean"""
 
@@ -125,9 +127,13 @@ def read_catalog(raw: Mapping[str, Any]) -> dict[str, dict[str, Software]]:
     plain: dict[str, dict[str, dict[str, Any]]] = {}
     for name, entry in raw.items():
         base = plain.get(entry.get("inherits", ""), {"": {}})
-        own = {key: value for key, value in entry.items() if key != "inherits" and not isinstance(value, dict)}
+        own = {
+            key: value for key, value in entry.items() if key != "inherits" and not isinstance(value, dict)
+        }
         parts = {key: value for key, value in entry.items() if isinstance(value, dict)}
-        unknown = sorted(set(own) - known) + [f"{a}.{k}" for a, p in parts.items() for k in p if k not in known]
+        unknown = sorted(set(own) - known) + [
+            f"{a}.{k}" for a, p in parts.items() for k in p if k not in known
+        ]
         missing = sorted(required - set(own) - set(base[""]))
         if unknown or missing or (entry.get("inherits", name) not in {name, *plain}):
             raise CatalogError(f"software {name!r}: unknown keys {unknown}, missing keys {missing}")

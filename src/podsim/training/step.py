@@ -129,10 +129,13 @@ def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None)
 
     timed = plan.having(flags) if flags else plan
     seconds_P, parts_XP = _seconds(ready, timed, stages, groups, layers_YXBP, sends_P)
-    kept_RBP = ready.activations.table.kept_RBK[..., ready.activations.index[part]]
-    logits_P = ready.activations.table.logits_K[ready.activations.index[part]]
     kinds_MSP = memory_MSP(
-        plan, ready.software, stages.counts_SBU, stages.first_SU, weights, kept_RBP, logits_P
+        plan,
+        ready.software,
+        stages.counts_SBU,
+        stages.first_SU,
+        weights,
+        *(table[..., ready.activations.index[part]] for table in ready.activations.table),
     )
     total_SP = np.where(stages.many_SU > 0, kinds_MSP.sum(axis=0), 0.0)
     if flags is not None:

@@ -87,7 +87,7 @@ def warnings(prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str,
     best = best_measured(cluster.gpu.architecture, plan.precision)
     if best is None:
         said.append(
-            f"no measured run on {cluster.gpu.architecture} in {plan.precision} is at hand: the prediction is not validated"
+            f"no measured run on {cluster.gpu.architecture} in {plan.precision} is at hand: nothing validates this"
         )
     elif prediction.mfu > best[0]:
         said.append(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from podsim.errors import TableError, unknown_name
+from podsim.verbs.express import Expressed
 from podsim.verbs.tables_llm import batches_of, express_all, seconds_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ CONSTANTS = {
     "optimizer_traffic": Constant(34.0, 0.3, 12.0, 120.0, "B"),
     "host_kernel": Constant(5e-6, 3e-6, 0.0, 60e-6, "s", log=False),
     "host_collective": Constant(15e-6, 10e-6, 0.0, 300e-6, "s", log=False),
+    "network_speed": Constant(1.0, 0.15, 0.3, 1.5, "1"),
+    "host_send": Constant(0.1e-3, 0.2e-3, 0.0, 5e-3, "s", log=False),
+    "cast_bytes": Constant(5.0, 0.5, 1.0, 40.0, "B"),
+    "context_cost": Constant(0.2, 0.2, 0.0, 1.0, "1", log=False),
+    "late_gather": Constant(0.3, 0.5, 0.0, 1.0, "1", log=False),
     "host_pass": Constant(0.5e-3, 0.5e-3, 0.0, 20e-3, "s", log=False),
     "host_step": Constant(20e-3, 20e-3, 0.0, 2.0, "s", log=False),
     "tp_overlap": Constant(0.3, 0.3, 0.0, 0.95, "1", log=False),
@@ -84,24 +90,28 @@ def fit_software(
     """Values of the constants `names` of one era from the rows of its framework with role `calibrate`.
 
     `rows` are those of a training table, as text by column; rows of other roles, of other software, without a
-    step time or that podsim cannot express are left aside. The other constants keep the catalog's values. `start`
-    moves the centres. Raises TableError without a row or on an unknown constant, CatalogError on unknown software.
+    step time or that podsim cannot express are left aside. "NAME.hopper" fits the entry's own table for an
+    architecture or a GPU, to the rows measured on it; a bare name fits the rows on all other GPUs. The other constants
+    keep the catalog's values. `start` moves the centres. Raises TableError without a row or on an unknown constant,
+    CatalogError on unknown software.
     """
     from scipy.optimize import least_squares
 
     from podsim.training.software import load_software
 
-    base = load_software(software)
+    name, _, part = software.partition(".")
+    load_software(name)
     unknown = [name for name in (*names, *(start or {})) if name not in CONSTANTS]
     if unknown or not names:
         raise TableError(unknown_name("constant", unknown[0] if unknown else "", CONSTANTS))
     used = [r for r in rows if r.get("role") == "calibrate" and _time(r)]
     found, _ = express_all(used)
-    mine = [(position, one) for position, one in found if one.plan.software == software]
+    mine = [(position, one) for position, one in found if _is_of(one, name, part)]
     if not mine:
         raise TableError(
             f"no row with role calibrate and a step time was measured with software {software!r}"
         )
+    base = load_software(name, mine[0][1].cluster.gpu)
     batches = batches_of([one for _, one in mine])
     measured_R = np.array([_time(used[position]) for position, _ in mine])
     scale = _Scale(names, start or {})
@@ -125,6 +135,18 @@ def fit_software(
     return SoftwareFit(
         values, float(np.abs(logs(values)).mean()), tuple(used[position]["id"] for position, _ in mine)
     )
+
+
+def _is_of(one: Expressed, name: str, part: str) -> bool:
+    """Whether a row ran with an entry of the catalog: with its table for a GPU, or with what holds for the others."""
+    from podsim.training.software import load_software
+
+    if one.plan.software != name:
+        return False
+    gpu = one.cluster.gpu
+    if part:
+        return part in (gpu.name, gpu.architecture)
+    return load_software(name, gpu) is load_software(name)
 
 
 def _time(row: Mapping[str, str]) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.errors import NoFitError, PlanError, PodsimError
+from podsim.errors import NoFitError, PlanError
 from podsim.prediction import PARTS, ParetoPoint, PlanResult, Ranked
 
 if TYPE_CHECKING:

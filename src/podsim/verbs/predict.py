@@ -68,8 +68,8 @@ def predict(
     left = (count // degrees if divided else 1) if dp is None else dp
     plan = Plan(
         tp=tp, pp=pp, virtual_stages=virtual_stages, dp=left, cp=cp, ep=ep, micro_batch=micro_batch,
-        global_batch=sequences, sequence_parallel=sequence_parallel, zero=zero, shard=shard, recompute=recompute,  # type: ignore[arg-type]
-        recompute_layers=recompute_layers, schedule=schedule or ("interleaved" if virtual_stages > 1 else "1f1b"),  # type: ignore[arg-type]
+        global_batch=sequences, sequence_parallel=sequence_parallel, zero=zero, shard=shard, recompute=recompute,
+        recompute_layers=recompute_layers, schedule=schedule or ("interleaved" if virtual_stages > 1 else "1f1b"),
         flash=cluster.gpu.compute_capability >= 7.5 if flash is None else flash,
         overlap_grad="overlap_grad" in era.can_overlap if overlap_grad is None else overlap_grad,
         overlap_param="overlap_param" in era.can_overlap if overlap_param is None else overlap_param,
@@ -90,17 +90,21 @@ def predict(
 def describe(
     model: Model, cluster: Cluster, plan: Plan, *, detail: str = "", default_batch: bool = False
 ) -> Prediction:
-    """The prediction of a legal plan with everything that makes it believable: gains, assumptions, warnings, ops."""
+    """The prediction of a legal plan with what makes it believable: error band, gains, assumptions, warnings, ops."""
     from podsim.errors import PodsimError
     from podsim.training.predict import gains, predict_plan
     from podsim.verbs.assumptions import assumptions, warnings
+    from podsim.verbs.bands import band_of
     from podsim.verbs.ops import op_reports
 
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
     prediction = predict_plan(model, cluster, plan)
+    band, no_band = band_of(model, cluster, plan, prediction)
     return replace(
         prediction,
+        band=band,
+        band_reason=no_band,
         gains=gains(model, cluster, plan),
         assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
         warnings=warnings(prediction, cluster, plan),

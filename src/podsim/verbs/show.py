@@ -98,7 +98,7 @@ def _model_sheet(model: Model) -> Sheet:
     flops = model.forward_flops()
     forward = sum(flops.values())
     size = [
-        Row("parameters", float(model.parameters), "", f"{model.parameters:,}", "sum over the ops' weights", model.source),
+        Row("parameters", float(model.parameters), "", f"{model.parameters:,}", "sum of the ops' weights", model.source),
         Row("active parameters", float(model.active_parameters), "", f"{model.active_parameters:,}",
             "experts counted top-k of all", ""),
         Row("layers", float(model.layer_count), "", str(model.layer_count), "", model.source),
@@ -174,10 +174,10 @@ def _software(name: str) -> Sheet:
         text = format_quantity(number, unit) if number is not None else _word(value)
         how = "per parameter" if unit == "B" and field.name.startswith(("gradient", "optimizer")) else ""
         rows.append(Row(label=field.name, value=number, unit=unit, text=text, how=how, source=era.source))
-    how = Row(label="evidence", value=None, unit="", text="", how=era.evidence or "none", source=era.source)
+    last = Row(label="evidence", value=None, unit="", text="", how=era.evidence or "none", source=era.source)
     return Sheet(
         name=name, kind="software", title=f"{name}: {era.title}",
-        sections=(Section(title="Constants", rows=(*rows, how)),),
+        sections=(Section(title="Constants", rows=(*rows, last)),),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from podsim.hardware.fabrics.fabric import LOST, Bools, Floats, Ints, Routing
+from podsim.hardware.fabrics.fabric import NONE, Bools, Floats, Hops, Ints, Routing
 from podsim.hardware.fabrics.server_tables import Ports, make_tables
 from podsim.hardware.fabrics.tree_routes import mix, tree_hops
 from podsim.hardware.fabrics.wiring import ServerWiring
@@ -24,6 +24,8 @@ __all__ = ["ServerRouter"]
 
 _OUTSIDE = -1
 """part of an end that is no part of a server"""
+_INSIDE, _NOWHERE = -1, -2
+"""instead of a network, for pairs in one server and for those of an end and itself"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,68 +75,60 @@ class ServerRouter:
         kinds = [self.wiring.node.parts[int(network.ports_R[0])].kind for network in self.wiring.networks]
         return kinds.index(kind) if kind in kinds else 0
 
-    def hops(self, source: Ints, destination: Ints, routing: Routing) -> Ints:
-        """Links of each pair, [P, H]."""
+    def hops(self, source: Ints, destination: Ints, routing: Routing) -> Hops:
+        """Links of each pair, and whether it has no route."""
         pair = mix(source * len(self.node_E) + destination, routing.seed).astype(np.int64) & (2**62 - 1)
         node, to_node = self.node_E[source], self.node_E[destination]
         part, to_part = self.part_E[source], self.part_E[destination]
         network = np.maximum(self.network_E[source], self.network_E[destination])
-        inside = (node == to_node) & (part != _OUTSIDE)
-        parts: list[tuple[Ints, Ints]] = []
-        if inside.any():
-            here = np.flatnonzero(inside)
-            parts.append((here, self._segment(node[here], part[here], to_part[here], pair[here])))
-        for number in range(len(self.wiring.networks)):
-            here = np.flatnonzero(~inside & (network == number) & (source != destination))
-            if len(here):
-                pairs = _Pairs(
-                    node=node[here], part=part[here], port=self.port_E[source[here]], to_node=to_node[here],
-                    to_part=to_part[here], to_port=self.port_E[destination[here]], hash=pair[here],
-                )  # fmt: skip
-                parts.append((here, self._across(number, pairs, routing)))
-        if len(parts) == 1 and len(parts[0][0]) == len(source):
-            return parts[0][1]
-        hops_PH = np.full((len(source), max((found.shape[1] for _, found in parts), default=1)), -1, np.int64)
-        for here, found_PH in parts:
+        network[(node == to_node) & (part != _OUTSIDE)] = _INSIDE
+        network[source == destination] = _NOWHERE
+        lost = (network >= 0) & (not self.wiring.networks)
+        parts: list[tuple[Ints, Hops]] = []
+        for number in range(_INSIDE, len(self.wiring.networks)):
+            here = np.flatnonzero(network == number)
+            if not len(here):
+                continue
+            if number == _INSIDE:
+                parts.append((here, self._segment(node[here], part[here], to_part[here], pair[here])))
+                continue
+            pairs = _Pairs(
+                node=node[here], part=part[here], port=self.port_E[source[here]], to_node=to_node[here],
+                to_part=to_part[here], to_port=self.port_E[destination[here]], hash=pair[here],
+            )  # fmt: skip
+            parts.append((here, self._across(number, pairs, routing)))
+        hops_PH = np.full((len(source), max((found[0].shape[1] for _, found in parts), default=1)), NONE, np.int64)
+        for here, (found_PH, found_lost) in parts:
             hops_PH[here, : found_PH.shape[1]] = found_PH
-        if not self.wiring.networks:
-            hops_PH[node != to_node, 0] = LOST
-        return hops_PH
+            lost[here] = found_lost
+        return hops_PH, lost
 
-    def _segment(self, node: Ints, part: Ints, to_part: Ints, pair: Ints) -> Ints:
-        """Links from a part of a server to another, [P, H]; LOST first where no way is left."""
+    def _segment(self, node: Ints, part: Ints, to_part: Ints, pair: Ints) -> Hops:
+        """Links from a part of a server to another, and whether no way is left."""
         tables = self.tables
-        table = tables.table_N[node]
+        size, table = len(tables.gpu_S), tables.table_N[node]
         choices = tables.choices_TSD[table, part, to_part]
-        if tables.links_TCSDH.shape[1] == 1:
-            links_PH = tables.links_TCSDH[table, 0, part, to_part]
-        else:
-            chosen = (pair >> 40) % np.maximum(choices, 1)
-            links_PH = tables.links_TCSDH[table, chosen, part, to_part]
-        longest = int((links_PH >= 0).any(axis=0).sum())
-        links_PH = links_PH[:, : max(longest, 1)]
-        links_PH = np.where(links_PH >= 0, links_PH + (node * self.wiring.node.links)[:, None], -1)
-        links_PH[choices == 0, 0] = LOST
-        return links_PH
+        chosen = 0 if tables.most_choices == 1 else (pair >> 40) % np.maximum(choices, 1)
+        way = ((table * tables.most_choices + chosen) * size + part) * size + to_part
+        longest = int(tables.length_W[way].max(initial=0))
+        links_PH = tables.links_WH[:, :longest].take(way, axis=0)
+        links_PH += (node * self.wiring.node.links)[:, None]
+        return links_PH, choices == 0
 
-    def _across(self, number: int, pairs: _Pairs, routing: Routing) -> Ints:
+    def _across(self, number: int, pairs: _Pairs, routing: Routing) -> Hops:
         """Links from server to server over a network."""
-        ports = self.tables.ports[number]
-        out, entry = pairs.part != _OUTSIDE, pairs.to_part != _OUTSIDE
-        last, found_last = self._own_port(ports, pairs.to_node, pairs.to_part, pairs.hash)
-        last_rail = self._rail(number, np.where(entry, last, 0), pairs.to_port, entry)
-        first, via, found_first = self._exit(number, pairs, last_rail, routing)
-        hops_PH = self._joined(number, pairs, (first, via), (last, last), routing)
-        lost = (hops_PH[:, 0] == LOST) | (out & ~found_first) | (entry & ~found_last)
+        ports, ports_R = self.tables.ports[number], self.wiring.networks[number].ports_R
+        last, has_last = self._own_port(ports, pairs.to_node, pairs.to_part, pairs.hash)
+        first, via, has_first = self._exit(number, pairs, last, routing)
+        hops_PH, lost = self._joined(number, pairs, (first, via), (last, ports_R[last]), routing)
+        lost |= ~has_first & (pairs.part != _OUTSIDE)
+        lost |= ~has_last & (pairs.to_part != _OUTSIDE)
         if lost.any():
             left = np.flatnonzero(lost)
-            found_PH = self._any_ports(number, pairs.some(left), routing)
-            wide = max(hops_PH.shape[1], found_PH.shape[1])
-            hops_PH = np.pad(hops_PH, ((0, 0), (0, wide - hops_PH.shape[1])), constant_values=-1)
-            hops_PH[left] = np.pad(
-                found_PH, ((0, 0), (0, wide - found_PH.shape[1])), constant_values=-1
-            )
-        return hops_PH
+            found_PH, lost[left] = self._any_ports(number, pairs.some(left), routing)
+            hops_PH = _widened(hops_PH, found_PH.shape[1])
+            hops_PH[left] = _widened(found_PH, hops_PH.shape[1])
+        return hops_PH, lost
 
     def _own_port(self, ports: Ports, node: Ints, part: Ints, pair: Ints) -> tuple[Ints, Bools]:
         """(port of the server that a part uses, whether it has one)."""
@@ -143,96 +137,104 @@ class ServerRouter:
         place = 0 if ports.own_TSK.shape[2] == 1 else (pair >> 20) % np.maximum(owns, 1)
         return ports.own_TSK[table, part, place], owns > 0
 
-    def _rail(self, number: int, port: Ints, outside: Ints, inside: Bools) -> Ints:
-        """Rail of a port of a server, or of an end outside."""
-        tree = self.wiring.networks[number].tree
-        return np.where(inside, self.tables.ports[number].rail_R[port], tree.rail_Q[np.maximum(outside, 0)])
+    def _rail(self, number: int, pairs: _Pairs, port: Ints) -> Ints:
+        """Rail by which a pair arrives."""
+        tree, rail_R = self.wiring.networks[number].tree, self.tables.ports[number].rail_R
+        outside = tree.rail_Q[np.maximum(pairs.to_port, 0)]
+        return np.where(pairs.to_part == _OUTSIDE, outside, rail_R[port])
 
-    def _exit(self, number: int, pairs: _Pairs, rail: Ints, routing: Routing) -> tuple[Ints, Ints, Bools]:
-        """(port, part by way of which it is reached, whether there is one) to leave a server by, for a rail."""
+    def _exit(self, number: int, pairs: _Pairs, last: Ints, routing: Routing) -> tuple[Ints, Ints, Bools]:
+        """(port, part by way of which it is reached, whether there is one) to leave a server by.
+
+        last: port by which the pair arrives.
+        """
         network, ports, tables = self.wiring.networks[number], self.tables.ports[number], self.tables
         own, found = self._own_port(ports, pairs.node, pairs.part, pairs.hash)
         planes = network.tree.uplinks == 0 and network.tree.leaves > 1
-        if not planes and not (routing.pxn and network.pxn):
+        pxn = routing.pxn and network.pxn
+        if not planes and not pxn:
             return own, network.ports_R[own], found
+        rail = self._rail(number, pairs, last)
         table = tables.table_N[np.maximum(pairs.node, 0)]
-        fits_PR = (ports.rail_R == rail[:, None]) & ports.works_TR[table]
-        other, fits = fits_PR.argmax(axis=1), fits_PR.any(axis=1)
+        other = ports.on_rail_TQ[table, rail]
+        fits = other >= 0
         carrier = ports.carrier_TR[table, other]
         mine = ports.is_own_TSR[table, pairs.part, other] & fits
-        joined = (carrier >= 0) & tables.gpu_S[pairs.part] & tables.nvlink_TSD[table, pairs.part, carrier]
-        over = fits & ~mine & joined & (network.pxn and routing.pxn)
+        over = fits & ~mine & (carrier >= 0) & pxn
+        over &= tables.gpu_S[pairs.part] & tables.nvlink_TSD[table, pairs.part, carrier]
         port = np.where(over | mine | (fits & planes), other, own)
         return port, np.where(over, carrier, network.ports_R[port]), found | fits
 
     def _joined(
         self, number: int, pairs: _Pairs, first: tuple[Ints, Ints], last: tuple[Ints, Ints], routing: Routing
-    ) -> Ints:
-        """Links out by a port, reached by way of a part, and in by a port, left by way of a part; LOST if cut.
+    ) -> Hops:
+        """Links out by a port, reached by way of a part, and in by a port, left by way of a part.
 
-        first: (port, part). last: (port, part), the part being ignored where it equals the port.
+        first, last: (port, part), the part being that of the port itself where the way is direct.
         """
         network = self.wiring.networks[number]
         ports_R, base = network.ports_R, self.wiring.first_link[number]
         out, entry = pairs.part != _OUTSIDE, pairs.to_part != _OUTSIDE
-        count = len(ports_R)
-        source = np.where(out, pairs.node * count + first[0], pairs.port)
-        destination = np.where(entry, pairs.to_node * count + last[0], pairs.to_port)
+        source = np.where(out, pairs.node * len(ports_R) + first[0], pairs.port)
+        destination = np.where(entry, pairs.to_node * len(ports_R) + last[0], pairs.to_port)
         rate = self.capacity[base : base + network.tree.links]
-        tree_PH = tree_hops(network.tree, source, destination, pairs.hash, routing, rate)
+        tree_PH, lost = tree_hops(network.tree, source, destination, pairs.hash, routing, rate)
+        tree_PH += base
         exits, entries = ports_R[first[0]], ports_R[last[0]]
-        by = np.where(last[1] == last[0], entries, last[1])
         segments = [
             self._part_segment(pairs.node, pairs.part, first[1], pairs.hash, out),
             self._part_segment(pairs.node, first[1], exits, pairs.hash, out & (first[1] != exits)),
-            np.where(tree_PH >= 0, tree_PH + base, tree_PH),
-            self._part_segment(pairs.to_node, entries, by, pairs.hash, entry & (by != entries)),
-            self._part_segment(pairs.to_node, by, pairs.to_part, pairs.hash, entry),
+            (tree_PH, lost),
+            self._part_segment(pairs.to_node, entries, last[1], pairs.hash, entry & (last[1] != entries)),
+            self._part_segment(pairs.to_node, last[1], pairs.to_part, pairs.hash, entry),
         ]
-        hops_PH = np.concatenate([segment for segment in segments if segment.shape[1]], axis=1)
-        lost = np.zeros(len(pairs.node), np.bool_)
-        for segment in segments:
-            if segment.shape[1]:
-                lost |= segment[:, 0] == LOST
-        hops_PH[hops_PH == LOST] = -1
-        hops_PH[lost, 0] = LOST
-        return hops_PH
+        for _, also in segments:
+            lost = lost | also
+        return np.concatenate([hops_PH for hops_PH, _ in segments], axis=1), lost
 
-    def _part_segment(self, node: Ints, part: Ints, to_part: Ints, pair: Ints, which: Bools) -> Ints:
+    def _part_segment(self, node: Ints, part: Ints, to_part: Ints, pair: Ints, which: Bools) -> Hops:
         """Segments of some of the pairs, no hops for the rest."""
         if which.all():
             return self._segment(node, part, to_part, pair)
+        lost = np.zeros(len(node), np.bool_)
         here = np.flatnonzero(which)
         if not len(here):
-            return np.empty((len(node), 0), np.int64)
-        some_PH = self._segment(node[here], part[here], to_part[here], pair[here])
-        links_PH = np.full((len(node), some_PH.shape[1]), -1, np.int64)
+            return np.empty((len(node), 0), np.int64), lost
+        if len(here) > len(node) // 2:  # cheaper to ask for all, the rest from a part to itself
+            elsewhere = np.where(which, to_part, part)
+            return self._segment(np.maximum(node, 0), np.maximum(part, 0), np.maximum(elsewhere, 0), pair)
+        some_PH, lost[here] = self._segment(node[here], part[here], to_part[here], pair[here])
+        links_PH = np.full((len(node), some_PH.shape[1]), NONE, np.int64)
         links_PH[here] = some_PH
-        return links_PH
+        return links_PH, lost
 
-    def _any_ports(self, number: int, pairs: _Pairs, routing: Routing) -> Ints:
-        """The first way by any ports, reached directly or over another GPU; LOST where there is none."""
-        ports_R = self.wiring.networks[number].ports_R
-        carriers = [int(gpu) for gpu in np.flatnonzero(self.tables.gpu_S)]
-        rail_R = self.tables.ports[number].rail_R
-        combos = sorted(product(range(len(ports_R)), repeat=2), key=lambda both: rail_R[both[0]] != rail_R[both[1]])
-        left, found = np.arange(len(pairs.node)), []
-        for over in (False, True):
-            for one, other in combos:
-                if not len(left):
-                    break
-                for by in ([-1] if not over else carriers):
-                    some = pairs.some(left)
-                    fill = np.full(len(left), 0)
-                    via = ports_R[one] if by < 0 else by
-                    back = other if by < 0 else by
-                    hops_PH = self._joined(number, some, (fill + one, fill + via), (fill + other, fill + back), routing)
-                    good = hops_PH[:, 0] != LOST
-                    found.append((left[good], hops_PH[good]))
-                    left = left[~good]
-        wide = max((hops.shape[1] for _, hops in found), default=1)
-        result_PH = np.full((len(pairs.node), wide), -1, np.int64)
-        for here, hops_PH in found:
-            result_PH[here, : hops_PH.shape[1]] = hops_PH
-        result_PH[left, 0] = LOST
-        return result_PH
+    def _any_ports(self, number: int, pairs: _Pairs, routing: Routing) -> Hops:
+        """The first way by any ports, reached directly or over another GPU."""
+        ports, ports_R = self.tables.ports[number], self.wiring.networks[number].ports_R
+        works_N = ports.works_TR.any(axis=1)[self.tables.table_N]
+        up = (works_N[pairs.node] | (pairs.part == _OUTSIDE)) & (works_N[pairs.to_node] | (pairs.to_part == _OUTSIDE))
+        combos = sorted(
+            product(range(len(ports_R)), repeat=2), key=lambda both: ports.rail_R[both[0]] != ports.rail_R[both[1]]
+        )
+        gpus = np.flatnonzero(self.tables.gpu_S).tolist()
+        ways = [(one, other, int(ports_R[one]), int(ports_R[other])) for one, other in combos]
+        ways += [(one, other, gpu, gpu) for one, other in combos for gpu in gpus]
+        left, lost = np.flatnonzero(up), np.ones(len(pairs.node), np.bool_)
+        result_PH = np.full((len(pairs.node), 1), NONE, np.int64)
+        for one, other, via, back in ways:
+            if not len(left):
+                break
+            fill = np.zeros(len(left), np.int64)
+            ends = (fill + one, fill + via), (fill + other, fill + back)
+            hops_PH, bad = self._joined(number, pairs.some(left), *ends, routing)
+            if not bad.all():
+                result_PH = _widened(result_PH, hops_PH.shape[1])
+                result_PH[left[~bad]] = _widened(hops_PH[~bad], result_PH.shape[1])
+            lost[left] = bad
+            left = left[bad]
+        return result_PH, lost
+
+
+def _widened(hops_PH: Ints, wide: int) -> Ints:
+    """The same hops in at least so many columns."""
+    return np.pad(hops_PH, ((0, 0), (0, max(wide - hops_PH.shape[1], 0))), constant_values=NONE)

@@ -6,7 +6,8 @@ broken have tables of their own, one for each pattern of what is broken.
 A part uses the port nearest to it; parts of a kind to which the same ports are nearest share them out in order. A
 port with a cable broken one way is down.
 
-Axes: T tables, C choices, S parts as sources, D parts as destinations, H hops, R ports of a server, K places in a list.
+Axes: T tables, C choices, S parts as sources, D parts as destinations, H hops, W ways of all tables, R ports of a
+server, Q rails, K places in a list.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podsim.hardware.fabrics.fabric import Bools, Floats, Ints
+from podsim.hardware.fabrics.fabric import NONE, Bools, Floats, Ints
 from podsim.hardware.fabrics.node import Node, Ways, ways
 from podsim.hardware.fabrics.wiring import Network, ServerWiring
 
@@ -35,6 +36,8 @@ class Ports:
     carrier_TR: Ints
     """a GPU that uses the port, for PXN; -1 if there is none"""
     rail_R: Ints
+    on_rail_TQ: Ints
+    """a working port on each rail, -1 if there is none"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +46,11 @@ class Tables:
 
     table_N: Ints
     """table of each server"""
-    links_TCSDH: Ints
+    links_WH: Ints
+    """ways in order of table, choice, source and destination"""
+    length_W: Ints
+    """hops of each way"""
+    most_choices: int
     choices_TSD: Ints
     nvlink_TSD: Bools
     gpu_S: Bools
@@ -64,13 +71,15 @@ def make_tables(wiring: ServerWiring, capacity: Floats) -> Tables:
     found = [ways(node, inside_NL[number]) for number in kept]
     choices, hops = (max(way.links_CSDH.shape[axis] for way in found) for axis in (0, 3))
     size = len(node.parts)
-    links_TCSDH = np.full((len(found), choices, size, size, hops), -1, np.int64)
+    links_TCSDH = np.full((len(found), choices, size, size, hops), NONE, np.int64)
     for t, way in enumerate(found):
         c, _, _, h = way.links_CSDH.shape
-        links_TCSDH[t, :c, :, :, :h] = way.links_CSDH
+        links_TCSDH[t, :c, :, :, :h] = np.where(way.links_CSDH < 0, NONE, way.links_CSDH)
     return Tables(
         table_N=table_N.reshape(-1).astype(np.int64),
-        links_TCSDH=links_TCSDH,
+        links_WH=links_TCSDH.reshape(-1, hops),
+        most_choices=choices,
+        length_W=(links_TCSDH >= 0).sum(axis=-1).reshape(-1),
         choices_TSD=np.stack([way.choices_SD for way in found]),
         nvlink_TSD=np.stack([way.nvlink_SD for way in found]),
         gpu_S=np.array([part.kind == "gpu" for part in node.parts]),
@@ -104,6 +113,9 @@ def _ports(node: Node, network: Network, found: list[Ways], works_TR: Bools) -> 
         for gpu in reversed(node.places("gpu")):
             carrier_TR[t, own_S[gpu]] = gpu
     rail_R = network.tree.rail_Q[: len(network.ports_R)]
+    on_rail_TQ = np.full((len(found), int(network.tree.rail_Q.max(initial=0)) + 1), -1, np.int64)
+    for port in reversed(range(len(rail_R))):
+        on_rail_TQ[works_TR[:, port], rail_R[port]] = port
     return Ports(
         works_TR=works_TR,
         own_TSK=own_TSK,
@@ -111,6 +123,7 @@ def _ports(node: Node, network: Network, found: list[Ways], works_TR: Bools) -> 
         is_own_TSR=is_own_TSR,
         carrier_TR=carrier_TR,
         rail_R=rail_R,
+        on_rail_TQ=on_rail_TQ,
     )
 
 

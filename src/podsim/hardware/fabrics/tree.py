@@ -10,7 +10,9 @@
 
 With spines only, there is one group; with cores, one group for each rail and pod. The cables of a group lead to
 neighbouring cores in turn, so that every core has as many cables to each group as any other, give or take one.
-Counts of switches are those of podsim.hardware.fattree; a leaf with taper t has 1/t as many cables up as down.
+Counts of switches are those of podsim.hardware.fattree; where the last pods lack leaves, so that a group would have
+fewer cables than there are cores, it has one to each, and cores are a multiple of a group's spines. A leaf with
+taper t has 1/t as many cables up as down.
 
 Axes: Q ports, F leaves, G groups.
 """
@@ -68,11 +70,11 @@ class Tree:
     """name of the switch in the catalog"""
 
     def __post_init__(self) -> None:
-        """Raise ClusterError where groups of spines are too small to reach all cores."""
-        if self.cores and self.up_G.min() < self.cores:
+        """Raise ClusterError where cores have too few ports for a cable from every group."""
+        if self.cores and ceil(self.core_cables / self.cores) > self.switch_ports:
             raise ClusterError(
-                f"a group of spines has {self.up_G.min()} cables up, fewer than the {self.cores} cores it must"
-                " reach; switches with more ports, or fewer ends, would do"
+                f"{self.core_cables} cables to {self.cores} cores are more than switches of {self.switch_ports} ports"
+                " take; switches with more ports, or fewer ends, would do"
             )
 
     @property
@@ -87,8 +89,9 @@ class Tree:
 
     @cached_property
     def up_G(self) -> Ints:
-        """Cables from each group to the cores: as many as from its leaves."""
-        return np.bincount(self.group_F, minlength=self.groups).astype(np.int64) * self.uplinks
+        """Cables from each group to the cores: as many as from its leaves, but one to each core at least."""
+        down = np.bincount(self.group_F, minlength=self.groups).astype(np.int64) * self.uplinks
+        return np.maximum(down, self.cores) if self.cores else down
 
     @cached_property
     def start_G(self) -> Ints:
@@ -251,7 +254,10 @@ def _layers(units: int, rails: int, uplinks: int, ports: int) -> tuple[int, int,
     pods = ceil(units / (ports // 2))
     while full.spines % (pods * rails) or uplinks % (full.spines // (pods * rails)):
         pods += 1
-    return full.spines // (pods * rails), full.cores, pods
+    spines, cores = full.spines // (pods * rails), full.cores
+    if units // pods * uplinks < cores:
+        cores = ceil(cores / spines) * spines
+    return spines, cores, pods
 
 
 def clos_tree(

@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.hardware.fabrics.fabric import LOST, Bools, Floats, Ints, Routing
+from podsim.hardware.fabrics.fabric import NONE, Bools, Floats, Hops, Ints, Routing
 from podsim.hardware.fabrics.tree import Tree
 
 __all__ = ["mix", "tree_hops"]
@@ -30,21 +30,22 @@ def mix(values: Ints, seed: int = 0) -> NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
-def tree_hops(tree: Tree, source: Ints, destination: Ints, pair: Ints, routing: Routing, rate: Floats) -> Ints:
-    """Links of the tree from port to port, [P, H], -1 for no hop, LOST first where there is no way.
+def tree_hops(tree: Tree, source: Ints, destination: Ints, pair: Ints, routing: Routing, rate: Floats) -> Hops:
+    """Links of the tree from port to port, and whether there is no way.
 
     pair: a number of each pair, for the hash. rate: B/s of the links of the tree, 0 if broken.
     """
-    broken = rate == 0.0
     if routing.choice == "adaptive" and tree.uplinks:
         hops_PH = _adaptive(tree, source, destination, pair, routing.seed, rate)
     else:
         hops_PH = _way(tree, source, destination, _draws(tree, destination, pair, routing, 0))
-    if tree.uplinks == 0:
-        hops_PH[tree.leaf_Q[source] != tree.leaf_Q[destination], 0] = LOST
+    lost = np.zeros(len(source), np.bool_)
+    if tree.uplinks == 0 and tree.leaves > 1:
+        lost |= tree.leaf_Q[source] != tree.leaf_Q[destination]
+    broken = rate == 0.0
     if not broken.any():
-        return hops_PH
-    left = _cut(hops_PH, broken)
+        return hops_PH, lost
+    left = np.flatnonzero(_cut(hops_PH, broken) & ~lost)
     for again in range(1, REDRAWS):
         if not len(left):
             break
@@ -52,14 +53,15 @@ def tree_hops(tree: Tree, source: Ints, destination: Ints, pair: Ints, routing: 
         hops_PH[left] = _way(tree, *ends, _draws(tree, ends[1], pair[left], routing, again))
         left = left[_cut(hops_PH[left], broken)]
     if len(left):
-        hops_PH[left] = _any_way(tree, source[left], destination[left], broken)
-    return hops_PH
+        hops_PH[left], lost[left] = _any_way(tree, source[left], destination[left], broken)
+    return hops_PH, lost
 
 
-def _cut(hops_PH: Ints, broken: Bools) -> Ints:
-    """Pairs whose hops cross something broken; those already lost are left out."""
+def _cut(hops_PH: Ints, broken: Bools) -> Bools:
+    """Whether hops cross something broken."""
     crossed_PH = broken[np.maximum(hops_PH, 0)] & (hops_PH >= 0)
-    return np.flatnonzero(crossed_PH.any(axis=1) & (hops_PH[:, 0] != LOST))
+    cut: Bools = crossed_PH.any(axis=1)
+    return cut
 
 
 def _draws(tree: Tree, destination: Ints, pair: Ints, routing: Routing, again: int) -> tuple[Ints, Ints, Ints, Ints]:
@@ -78,28 +80,29 @@ def _draws(tree: Tree, destination: Ints, pair: Ints, routing: Routing, again: i
 def _way(tree: Tree, source: Ints, destination: Ints, draws: tuple[Ints, Ints, Ints, Ints]) -> Ints:
     """The way that four draws choose, [P, H]."""
     first = tree.first
-    hops_PH = np.full((len(source), 6), -1, np.int64)
+    hops_PH = np.full((len(source), 6), NONE, np.int64)
     hops_PH[:, 0] = first["port_up"] + source
     hops_PH[:, 5] = first["port_down"] + destination
     if not tree.uplinks:
         return hops_PH
     here, there = tree.leaf_Q[source], tree.leaf_Q[destination]
-    high = here != there
+    near = here == there
     up = draws[0] % tree.uplinks
     spine = up % tree.spines
-    hops_PH[:, 1] = np.where(high, first["leaf_up"] + here * tree.uplinks + up, -1)
+    hops_PH[:, 1] = first["leaf_up"] + here * tree.uplinks + up
     if tree.cores:
         one, other = tree.group_F[here], tree.group_F[there]
         each_G = tree.up_G // tree.spines
         cable = tree.start_G[one] + spine * each_G[one] + draws[1] % each_G[one]
         low = (cable - tree.start_G[other]) % tree.cores  # the first cable of the other group at that core
         down = low + tree.cores * (draws[2] % ((tree.up_G[other] - 1 - low) // tree.cores + 1))
-        far = one != other
-        hops_PH[:, 2] = np.where(far, first["core_up"] + cable, -1)
-        hops_PH[:, 3] = np.where(far, first["core_down"] + tree.start_G[other] + down, -1)
-        spine = np.where(far, down // each_G[other], spine)
-    back = spine + tree.spines * (draws[3] % tree.multiple)
-    hops_PH[:, 4] = np.where(high, first["leaf_down"] + there * tree.uplinks + back, -1)
+        hops_PH[:, 2] = first["core_up"] + cable
+        hops_PH[:, 3] = first["core_down"] + tree.start_G[other] + down
+        hops_PH[one == other, 2:4] = NONE
+        spine = np.where(one == other, spine, down // each_G[other])
+    back = spine if tree.multiple == 1 else spine + tree.spines * (draws[3] % tree.multiple)
+    hops_PH[:, 4] = first["leaf_down"] + there * tree.uplinks + back
+    hops_PH[near, 1:5] = NONE
     return hops_PH
 
 
@@ -111,22 +114,21 @@ def _shape(tree: Tree) -> tuple[int, int, int]:
     return most // tree.spines, -(-most // tree.cores), tree.multiple
 
 
-def _any_way(tree: Tree, source: Ints, destination: Ints, broken: Bools) -> Ints:
-    """The first way without a broken link among all there are, LOST where there is none."""
-    hops_PH = np.full((len(source), 6), -1, np.int64)
-    hops_PH[:, 0] = LOST
+def _any_way(tree: Tree, source: Ints, destination: Ints, broken: Bools) -> Hops:
+    """The first way without a broken link among all there are."""
+    hops_PH = np.full((len(source), 6), NONE, np.int64)
+    lost = np.ones(len(source), np.bool_)
     ends = broken[tree.first["port_up"] + source] | broken[tree.first["port_down"] + destination]
-    left = np.flatnonzero(~ends & ((tree.leaf_Q[source] == tree.leaf_Q[destination]) | (tree.uplinks > 0)))
-    for draw in product(range(tree.uplinks), *(range(n) for n in _shape(tree))):
+    left = np.flatnonzero(~ends)
+    for draw in product(range(max(tree.uplinks, 1)), *(range(n) for n in _shape(tree))):
         if not len(left):
             break
         one, two, three, four = (np.full(len(left), n) for n in draw)
         found_PH = _way(tree, source[left], destination[left], (one, two, three, four))
-        bad = np.zeros(len(left), np.bool_)
-        bad[_cut(found_PH, broken)] = True
-        hops_PH[left[~bad]] = found_PH[~bad]
-        left = left[bad]
-    return hops_PH
+        good = ~_cut(found_PH, broken)
+        hops_PH[left[good]], lost[left[good]] = found_PH[good], False
+        left = left[~good]
+    return hops_PH, lost
 
 
 def _adaptive(tree: Tree, source: Ints, destination: Ints, pair: Ints, seed: int, rate: Floats) -> Ints:

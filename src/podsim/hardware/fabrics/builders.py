@@ -1,0 +1,250 @@
+"""Fabrics by name, and that of any cluster.
+
+    fabric_of(load_cluster("selene"))    servers of the catalog on the switches they are wired to
+    BUILDERS["weka-a100"]()              a fabric by name: one more line here, and it inherits all tests
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from podsim.errors import ClusterError
+from podsim.hardware.catalog import load_nic, load_switch
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.fabrics.fabric import Fabric, Floats, Routing
+from podsim.hardware.fabrics.node import Node, Part, ways
+from podsim.hardware.fabrics.servers import server_node
+from podsim.hardware.fabrics.torus import torus, tpu_pod
+from podsim.hardware.fabrics.tree import Tree, clos_tree, planes, rail_tree
+from podsim.hardware.fabrics.wiring import Network, assemble
+
+__all__ = [
+    "BUILDERS", "StorageServers", "fabric_of", "folded_clos", "node_fabric", "node_of", "single_switch", "weka_a100",
+]  # fmt: skip
+
+_NODE = re.compile(r"node(\d+)\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageServers:
+    """Servers on the storage fabric, as ends: what they hold is for the storage laws to say."""
+
+    servers: int
+    ports: int
+    """of each server"""
+    bandwidth: float
+    """B/s of a port, one way"""
+    name: str = "storage-server"
+
+
+def node_of(cluster: Cluster, *, per_switch: bool = False) -> Node:
+    """The inside of a node of a cluster, its links as the cluster has them."""
+    return server_node(
+        cluster.system, nvlink=cluster.nvlink, network=cluster.network, nics=cluster.nics, per_switch=per_switch
+    )
+
+
+def node_fabric(node: Node) -> Fabric:
+    """The fabric of one server by itself, such as one read from a file."""
+    return assemble(node.name, node, 1)
+
+
+def fabric_of(
+    cluster: Cluster,
+    *,
+    taper: float = 1.0,
+    storage: StorageServers | None = None,
+    per_switch: bool = False,
+    routing: Routing | None = None,
+) -> Fabric:
+    """The fabric of a cluster, with what is broken or slow in it.
+
+    Where its system names a switch and a unit, the compute fabric is a rail-optimised fat tree of those; else the
+    catalog does not know, and one switch joins all adapters without limiting any. taper: cables down over cables up
+    of a full leaf. storage: a separate fabric joins the storage adapters of all nodes to these servers.
+    Raises ClusterError for a tree that cannot be built, and for a fault that names nothing.
+    """
+    node = node_of(cluster, per_switch=per_switch)
+    networks = []
+    if cluster.nics and cluster.nodes > 1:
+        tree = _compute_tree(cluster, node, taper)
+        networks.append(Network(tree=tree, ports_R=node.places("nic"), pxn=int(tree.rail_Q.max()) > 0))
+    if storage is not None:
+        networks.append(_storage_network(cluster, node, storage))
+    fabric = assemble(cluster.name, node, cluster.nodes, tuple(networks), routing)
+    return _faulty(fabric, cluster)
+
+
+def _faulty(fabric: Fabric, cluster: Cluster) -> Fabric:
+    """The fabric with the faults of the cluster that concern it: a part of a cluster may lack the node."""
+    for pattern, share in cluster.faults:
+        numbers = [int(number) for number in _NODE.findall(pattern)]
+        if all(number < cluster.nodes for number in numbers):
+            fabric = fabric.degraded(pattern, share=share)
+    return fabric
+
+
+def _cable_latency(node: Node, kind: str, whole: float) -> Floats:
+    """s of the cable of each port: half a way to another server less what the inside of this one takes."""
+    way = ways(node, np.ones(node.links, np.bool_))
+    ports, gpus = node.places(kind), node.places("gpu")
+    left = []
+    for port in ports:
+        gpu = gpus[way.cost_SD[gpus, port].argmin()]
+        links = way.links_CSDH[0, gpu, port]
+        left.append(max(whole / 2 - float(node.latency[links[links >= 0]].sum()), 0.0))
+    return np.array(left)
+
+
+def _compute_tree(cluster: Cluster, node: Node, taper: float) -> Tree:
+    system, rails, rate = cluster.system, cluster.nics, cluster.network.bandwidth
+    latency = np.tile(_cable_latency(node, "nic", cluster.network.latency), cluster.nodes)
+    switch = system.switch
+    if switch is None or not system.unit:
+        return planes(leaf=np.zeros(cluster.nodes * rails, np.int64), rate=rate, latency=latency)
+    return rail_tree(
+        nodes=cluster.nodes,
+        rails=rails,
+        unit=min(system.unit, int(switch.ports / (1 + 1 / max(taper, 1.0)))),
+        switch_ports=switch.ports,
+        rate=rate,
+        trunk=max(switch.bandwidth, rate),  # a faster network than the switch has is one of faster switches
+        latency=latency,
+        hop=switch.latency,
+        taper=taper,
+        switch=switch.name,
+    )
+
+
+def _storage_network(cluster: Cluster, node: Node, storage: StorageServers) -> Network:
+    """A folded Clos network of the switches of the compute fabric, or one switch where the catalog names none."""
+    ports, system = node.places("storage"), cluster.system
+    if not len(ports) or system.storage_nic is None:
+        raise ClusterError(f"{system.name} has no storage adapters; dgx-a100-80gb and dgx-h100 have")
+    names, rates = _outside(storage)
+    own = np.tile(_cable_latency(node, "storage", system.storage_nic.latency), cluster.nodes)
+    rate = np.concatenate([np.full(len(own), system.storage_nic.bandwidth), rates])
+    latency = np.concatenate([own, np.full(len(rates), system.storage_nic.latency / 2)])
+    if system.switch is None:
+        tree = planes(leaf=np.zeros(len(rate), np.int64), rate=rate, latency=latency, prefix="storage-")
+    else:
+        tree = clos_tree(
+            ends=len(rate), switch_ports=system.switch.ports, rate=rate, latency=latency, prefix="storage-",
+            trunk=max(system.switch.bandwidth, float(rate.max())), hop=system.switch.latency,
+            switch=system.switch.name,
+        )  # fmt: skip
+    return Network(tree=tree, ports_R=ports, outside=names)
+
+
+def _outside(storage: StorageServers) -> tuple[tuple[str, ...], Floats]:
+    if min(storage.servers, storage.ports) < 1 or not storage.bandwidth > 0:
+        raise ClusterError(f"{storage}: servers, ports and bandwidth must be positive")
+    pairs = [(server, port) for server in range(storage.servers) for port in range(storage.ports)]
+    names = tuple(f"{storage.name}{server}/port{port}" for server, port in pairs)
+    return names, np.full(len(names), storage.bandwidth)
+
+
+def weka_a100(*, routing: Routing | None = None) -> Fabric:
+    """Four DGX A100 and eight storage servers, as in the WekaIO reference architecture for DGX A100.
+
+    Compute: 32 adapters of 200 Gb/s on one QM8700. Storage: two ports of 100 Gb/s of each DGX and two of 200 Gb/s of
+    each server, on two SN3700 that nothing joins. How many compute switches there were is not known here: one takes
+    all 32.
+    """
+    cluster = load_cluster("dgx-a100-80gb:4")
+    node = node_of(cluster)
+    compute, storage = load_switch("qm8700"), load_switch("sn3700")
+    tree = planes(
+        leaf=np.zeros(4 * cluster.nics, np.int64), rate=cluster.network.bandwidth, switch=compute.name,
+        latency=np.tile(_cable_latency(node, "nic", cluster.network.latency), 4), switch_ports=compute.ports,
+    )  # fmt: skip
+    names, rates = _outside(StorageServers(servers=8, ports=2, bandwidth=25e9, name="weka"))
+    ports = node.places("storage")[::2]  # the first port of each of two adapters
+    nic = load_nic("connectx-6-hdr200")
+    own = np.tile(_cable_latency(node, "storage", nic.latency)[::2], 4)
+    plane = planes(
+        leaf=np.arange(4 * len(ports) + len(names)) % 2, prefix="storage-", switch=storage.name,
+        rate=np.concatenate([np.full(len(own), 12.5e9), rates]), switch_ports=storage.ports,
+        latency=np.concatenate([own, np.full(len(names), nic.latency / 2)]),
+    )  # fmt: skip
+    networks = (
+        Network(tree=tree, ports_R=node.places("nic")),
+        Network(tree=plane, ports_R=ports, outside=names),
+    )
+    return assemble("weka-a100", node, 4, networks, routing)
+
+
+def _host() -> Node:
+    """An end of a network and nothing else."""
+    return Node(name="host", parts=(Part(name="gpu", kind="gpu"),), cables=())
+
+
+def single_switch(ends: int, *, bandwidth: float, latency: float = 0.0, routing: Routing | None = None) -> Fabric:
+    """Ends on one switch; bandwidth: B/s of each port; latency: s from end to end."""
+    tree = planes(leaf=np.zeros(ends, np.int64), rate=bandwidth, latency=latency / 2)
+    return assemble(f"switch of {ends}", _host(), ends, (Network(tree=tree, ports_R=np.zeros(1, np.int64)),), routing)
+
+
+def folded_clos(
+    ends: int,
+    *,
+    switch_ports: int,
+    bandwidth: float,
+    latency: float = 0.0,
+    hop: float = 0.0,
+    taper: float = 1.0,
+    routing: Routing | None = None,
+) -> Fabric:
+    """Ends on a folded Clos network of as many layers as it takes, up to three: see clos_tree.
+
+    bandwidth: B/s of every port; latency: s from end to end under one leaf; hop: s of each further switch.
+    """
+    tree = clos_tree(
+        ends=ends, switch_ports=switch_ports, rate=bandwidth, trunk=bandwidth, latency=latency / 2, hop=hop, taper=taper
+    )
+    return assemble(f"folded Clos of {ends}", _host(), ends, (Network(tree=tree, ports_R=np.zeros(1, np.int64)),), routing)
+
+
+def _cluster(spec: str) -> Callable[[], Fabric]:
+    return lambda: fabric_of(load_cluster(spec))
+
+
+def _pairs() -> Fabric:
+    """A server of cards in pairs with a bridge: no entry of the catalog, but sold."""
+    from dataclasses import replace
+
+    cluster = load_cluster("a100-pcie-server")
+    system = replace(cluster.system, name="a100-pcie-pairs", topology="nvlink-pair")
+    return fabric_of(replace(cluster, name=system.name, system=system))
+
+
+BUILDERS: dict[str, Callable[[], Fabric]] = {
+    **{
+        name: _cluster(name)
+        for name in (
+            "dgx-a100-80gb", "dgx-a100-80gb:4", "dgx-1-v100-32gb", "dgx-1-v100-32gb:4", "dgx-2", "dgx-2:3",
+            "dgx-station-a100-80gb", "a100-pcie-server", "a100-pcie-server:3", "dgx-h100:2", "dgx-b200",
+            "oci-bm-gpu4-8:4", "aws-p4d:4", "superpod-a100:1su", "superpod-a100:2su", "superpod-a100:7su", "selene",
+        )
+    },
+    "a100-pcie-pairs": _pairs,
+    "dgx-a100, switch by switch": lambda: fabric_of(load_cluster("dgx-a100-80gb:2"), per_switch=True),
+    "superpod-a100:2su, 2:1": lambda: fabric_of(load_cluster("superpod-a100:2su"), taper=2.0),
+    "superpod-a100:1su, storage": lambda: fabric_of(
+        load_cluster("superpod-a100:1su"), storage=StorageServers(servers=10, ports=2, bandwidth=25e9)
+    ),
+    "weka-a100": weka_a100,
+    "switch of 64": lambda: single_switch(64, bandwidth=25e9, latency=1e-6),
+    "fat tree of 16": lambda: folded_clos(16, switch_ports=4, bandwidth=1e9),
+    "fat tree of 1000": lambda: folded_clos(1000, switch_ports=16, bandwidth=1e9),
+    "fat tree of 300, 3:1": lambda: folded_clos(300, switch_ports=40, bandwidth=25e9, taper=3.0),
+    "torus 5x4": lambda: torus((5, 4), bandwidth=1e9, latency=1e-6),
+    "torus 4x2x3": lambda: torus((4, 2, 3), bandwidth=1e9),
+    "tpu-v4": lambda: tpu_pod("tpu-v4"),
+    "tpu-v5e": lambda: tpu_pod("tpu-v5e"),
+}  # fmt: skip
+"""fabrics by name"""

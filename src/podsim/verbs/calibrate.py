@@ -1,0 +1,239 @@
+"""`podsim calibrate`: the constants of the cost laws from measured kernels, collectives and training runs.
+
+Rows marked `test` are never fitted. The packaged tables give the packaged constants; a user's file (a CSV with the
+columns of a reference table, or what nccl-tests prints) gives a catalog entry for their GPU or fabric, whose rows need
+no role. No randomness: the same rows give the same files. Needs scipy (pip install podsim[calibrate]).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podsim.errors import PodsimError, TableError
+from podsim.verify import Rows, load, read_rows
+from podsim.verify.nccl_tests import is_log, read_log
+
+if TYPE_CHECKING:
+    from podsim.training.kernel_constants import KernelConstants
+
+__all__ = ["DEFAULT_SOFTWARE_CONSTANTS", "Calibration", "Drift", "calibrate"]
+
+DEFAULT_SOFTWARE_CONSTANTS = ("gemm_speed", "memory_speed", "attention_speed", "collective_speed", "host_step")
+DRIFT = 0.01
+"""relative change of a constant from which on a fit repeated is not the packaged one"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """A packaged constant and what a fit gives now."""
+
+    name: str
+    packaged: float
+    fitted: float
+
+    @property
+    def change(self) -> float:
+        """Relative change, from the packaged value."""
+        return abs(self.fitted - self.packaged) / max(abs(self.packaged), abs(self.fitted), 1e-300)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """What was fitted."""
+
+    texts: Mapping[str, str]
+    """file name -> TOML text, with residuals and the rows used"""
+    skipped: Mapping[str, str]
+    """what was not fitted -> why"""
+    drifts: tuple[Drift, ...] = ()
+    """constants that a fit moves by more than DRIFT"""
+    compared: int = 0
+    """constants held against the packaged ones"""
+    written: tuple[str, ...] = ()
+
+
+def calibrate(
+    files: Sequence[str | Path] = (),
+    *,
+    gpus: Sequence[str] = (),
+    software: str = "",
+    constants: Sequence[str] = (),
+    to: str | Path | None = None,
+    check: bool = False,
+) -> Calibration:
+    """Constants from files (default: the packaged tables), written to a directory, or held against the packaged ones.
+
+    `gpus` narrows the kernels to some GPUs. `software` fits the named `constants` of one framework era from
+    training rows instead. Raises TableError for a file or table without a row to fit.
+    """
+    try:
+        import scipy.optimize  # noqa: F401
+    except ImportError:
+        raise PodsimError("calibration needs scipy: pip install 'podsim[calibrate]'") from None
+    tables = [_read(Path(file)) for file in files]
+    if software:
+        found = _software(tables, software, constants or DEFAULT_SOFTWARE_CONSTANTS, check)
+    else:
+        found = _hardware(tables or [load("kernels"), load("collectives")], gpus, bool(files), check, to)
+    if to is None or check:
+        return found
+    folder = Path(to)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in found.texts.items():
+        folder.joinpath(name).write_text(text, "utf-8")
+    return Calibration(
+        texts=found.texts, skipped=found.skipped, written=tuple(str(folder / name) for name in found.texts)
+    )
+
+
+def _read(path: Path) -> Rows:
+    """Rows of a CSV, or of a log of nccl-tests."""
+    try:
+        start = path.read_bytes()[:65536].decode("utf-8", errors="replace")
+    except OSError as problem:
+        raise TableError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
+    return read_log(path) if is_log(start) else read_rows(path)[1]
+
+
+def _fields(rows: Rows, own: bool) -> list[Mapping[str, str]]:
+    """Cells of the rows; a user's rows without a role may be fitted."""
+    texts: list[Mapping[str, str]] = [row.fields for row in rows]
+    return [{**text, "role": text.get("role") or "calibrate"} for text in texts] if own else texts
+
+
+def _software(tables: Sequence[Rows], software: str, constants: Sequence[str], check: bool) -> Calibration:
+    from podsim.verbs.calibrate_software import fit_software, toml_entry
+    from podsim.verbs.registry import software_entry
+    from podsim.verbs.tables import training_rows
+
+    texts: Sequence[Mapping[str, str]] = training_rows()
+    if tables:
+        wrong = [table.name for table in tables if table.kind != "llm"]
+        if wrong:
+            raise TableError(f"{', '.join(wrong)}: no training runs; --software needs the columns of llm_training.csv")
+        texts = [text for table in tables for text in _fields(table, own=True)]
+    fit = fit_software(texts, software, constants)
+    entry = software_entry(software)
+    drifts = [
+        Drift(name=f"{software}.{name}", packaged=float(getattr(entry, name)), fitted=value)
+        for name, value in fit.values.items()
+    ]
+    return Calibration(
+        texts={f"{software}.toml": toml_entry(software, fit)},
+        skipped={},
+        drifts=_moved(drifts) if check else (),
+        compared=len(drifts),
+    )
+
+
+def _hardware(
+    tables: Sequence[Rows], gpus: Sequence[str], own: bool, check: bool, to: str | Path | None
+) -> Calibration:
+    texts: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    drifts: list[Drift] = []
+    for table in tables:
+        if table.kind == "kernels":
+            _kernels(table, gpus, own, to if not check else None, texts, skipped, drifts)
+        elif table.kind == "collectives" and not (gpus and not own):
+            _collectives(table, own, texts, skipped, drifts)
+        elif table.kind not in ("kernels", "collectives"):
+            raise TableError(f"{table.name}: rows of kind {table.kind!r} give no constants of kernels or collectives")
+    if not texts:
+        told = "; ".join(f"{name}: {why}" for name, why in skipped.items())
+        raise TableError(f"no row could be fitted{': ' + told if told else ''}")
+    return Calibration(
+        texts=texts, skipped=skipped, drifts=_moved(drifts) if check else (), compared=len(drifts)
+    )
+
+
+def _moved(drifts: Sequence[Drift]) -> tuple[Drift, ...]:
+    return tuple(drift for drift in drifts if drift.change > DRIFT)
+
+
+def _kernels(
+    table: Rows,
+    gpus: Sequence[str],
+    own: bool,
+    to: str | Path | None,
+    texts: dict[str, str],
+    skipped: dict[str, str],
+    drifts: list[Drift],
+) -> None:
+    """Fit every GPU of a kernel table (or those named); corrections are written at once, beside the texts."""
+    from podsim.hardware.catalog import load_gpu
+    from podsim.training.fit_kernels import fit_gpu
+    from podsim.training.kernel_constants import known_kernels, load_constants
+    from podsim.training.kernels_rows import kernel_rows, same_gpu
+    from podsim.training.kernels_write import constants_text, write_constants
+
+    rows = kernel_rows(_fields(table, own), where=table.name)
+    measured = sorted(set(rows.gpu.tolist())) if own else list(known_kernels())
+    wanted = [same_gpu(name) for name in gpus] or measured
+    for name in wanted:
+        try:
+            gpu = load_gpu(name)
+            found = fit_gpu(rows, gpu, made_by=f"podsim calibrate {table.name} --gpu {gpu.name.lower()}")
+        except PodsimError as problem:
+            skipped[name] = str(problem)
+            continue
+        texts[f"{found.name}.toml"] = constants_text(found)
+        if to is not None:
+            write_constants(found, Path(to))
+        if found.name in known_kernels():
+            drifts += _kernel_drifts(found, load_constants(found.name))
+
+
+def _kernel_drifts(found: KernelConstants, packaged: KernelConstants) -> list[Drift]:
+    drifts = []
+    for table in found.evidence:
+        kind, _, key = table.partition(".")
+        new = found.memory if kind == "memory" else getattr(found, kind)[key]
+        old = packaged.memory if kind == "memory" else getattr(packaged, kind)[key]
+        for each in fields(new):
+            drifts.append(
+                Drift(
+                    name=f"{found.name} {table} {each.name}",
+                    packaged=getattr(old, each.name),
+                    fitted=getattr(new, each.name),
+                )
+            )
+    return drifts
+
+
+def _collectives(
+    table: Rows, own: bool, texts: dict[str, str], skipped: dict[str, str], drifts: list[Drift]
+) -> None:
+    """Fit every architecture of a collectives table; a user's own starts from the packaged constants."""
+    import tempfile
+
+    from podsim.network.fit_nccl import Fit, fit, fit_architecture, residuals, samples, write
+    from podsim.network.nccl_constants import load_fabric
+
+    texts_of = [dict(text) for text in _fields(table, own)]
+    if not own:
+        fitted = fit(texts_of)
+    else:
+        known = [one for one in samples(texts_of) if one.nodes == 1 and one.size >= 512]
+        if not known:
+            skipped[table.name] = "no row is of one node of A100, H100, H200, B200 or V100 GPUs from 512 B on"
+            return
+        by = {name: [one for one in known if one.architecture == name] for name in {k.architecture for k in known}}
+        fabrics = {name: fit_architecture(name, part, load_fabric(name)) for name, part in sorted(by.items())}
+        fitted = Fit(
+            fabrics=fabrics,
+            evidence={name: {"own": tuple(sorted({one.sweep for one in by[name]}))} for name in fabrics},
+            residuals={name: residuals(fabrics[name], by[name]) for name in fabrics},
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        for path in write(fitted, Path(folder)):
+            texts[path.name] = path.read_text("utf-8")
+    for name, fabric in fitted.fabrics.items():
+        old = load_fabric(name)
+        drifts += [
+            Drift(name=f"{name} {f.name}", packaged=getattr(old, f.name), fitted=getattr(fabric, f.name))
+            for f in fields(fabric)
+        ]
