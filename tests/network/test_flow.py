@@ -121,7 +121,9 @@ def test_bottleneck_each_flow_is_among_the_largest_on_a_full_link(network):
         held = [
             load[link] >= capacities[link] * (1 - NEAR)
             and all(
-                rates[f] / weights[f] >= rates[g] / weights[g] * (1 - NEAR) for g, r in enumerate(rows) if link in r
+                rates[f] / weights[f] >= rates[g] / weights[g] * (1 - NEAR)
+                for g, r in enumerate(rows)
+                if link in r
             )
             for link in row
         ]

@@ -93,7 +93,9 @@ def _problems(indptr: Ints, links: Ints, copies: Floats, weights: Floats, capaci
     """What is wrong with the arguments, with the first row of each kind named."""
     flows = len(indptr) - 1
     if flows < 0 or indptr[0] != 0 or indptr[-1] != len(links) or np.any(np.diff(indptr) < 0):
-        return [f"indptr must rise from 0 to {len(links)}, the number of route entries, one value more than flows"]
+        return [
+            f"indptr must rise from 0 to {len(links)}, the number of route entries, one value more than flows"
+        ]
     if len(weights) != flows or len(copies) != flows:
         return [f"{len(weights)} weights and {len(copies)} copies for {flows} flows; give one of each a flow"]
     found = []
@@ -110,7 +112,9 @@ def _problems(indptr: Ints, links: Ints, copies: Floats, weights: Floats, capaci
             found.append(f"flow {f} has {what} {values[f]:g}; it must be positive and finite")
     if not found:
         for entry in np.flatnonzero(capacity[links] == 0.0)[:1]:
-            found.append(f"flow {row(entry)} goes through link {links[entry]} of zero capacity: it would never end")
+            found.append(
+                f"flow {row(entry)} goes through link {links[entry]} of zero capacity: it would never end"
+            )
     return found
 
 
@@ -138,7 +142,21 @@ def max_min_rates(
     rates = np.empty(flows)
     use = np.repeat(copy, np.diff(indptr))
     left, load, users, busy = (np.zeros(len(capacity), kind) for kind in (float, float, np.int64, np.int64))
-    fill(np.arange(flows), flows, indptr[:-1], indptr[1:], links, use, weight, capacity, rates, left, load, users, busy)
+    fill(
+        np.arange(flows),
+        flows,
+        indptr[:-1],
+        indptr[1:],
+        links,
+        use,
+        weight,
+        capacity,
+        rates,
+        left,
+        load,
+        users,
+        busy,
+    )
     return rates
 
 

@@ -27,4 +27,6 @@ def kernel(function: Function) -> Function:
 
     Counting them, at every call between small functions of many arrays, takes nine tenths of the time otherwise.
     """
-    return cast("Function", numba.njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)(function))
+    return cast(
+        "Function", numba.njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)(function)
+    )

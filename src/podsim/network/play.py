@@ -80,13 +80,22 @@ class Prepared:
 def _check_routes(routes: Routes, fabric: Fabric, source: Ints, destination: Ints) -> None:
     indptr, links = routes
     capacity, latency = fabric.capacity, fabric.latency
-    if len(indptr) != len(source) + 1 or indptr[0] != 0 or indptr[-1] != len(links) or np.any(np.diff(indptr) < 0):
+    if (
+        len(indptr) != len(source) + 1
+        or indptr[0] != 0
+        or indptr[-1] != len(links)
+        or np.any(np.diff(indptr) < 0)
+    ):
         raise ClusterError(f"routes: indptr must rise from 0 to {len(links)} in {len(source) + 1} values")
     if len(capacity) != len(latency):
-        raise ClusterError(f"fabric: {len(capacity)} capacities and {len(latency)} latencies; one of each a link")
+        raise ClusterError(
+            f"fabric: {len(capacity)} capacities and {len(latency)} latencies; one of each a link"
+        )
     outside = (links < 0) | (links >= len(capacity))
     for entry in np.flatnonzero(outside)[:1]:
-        raise ClusterError(f"routes: link {links[entry]} does not exist; there are links 0 to {len(capacity) - 1}")
+        raise ClusterError(
+            f"routes: link {links[entry]} does not exist; there are links 0 to {len(capacity) - 1}"
+        )
     bad = ~(capacity[links] > 0.0) | ~((latency[links] >= 0.0) & np.isfinite(latency[links]))
     for entry in np.flatnonzero(bad)[:1]:
         lane = int(np.searchsorted(indptr, entry, side="right")) - 1
@@ -123,7 +132,10 @@ def _lanes(routes: Routes, fabric: Fabric, channels: Ints) -> tuple[dict[str, In
     where[links] = n_links + lane_of
     where[users > 1] = np.flatnonzero(users > 1)
     kind = np.concatenate([np.ones(lanes, np.int64), kind])
-    lane_of, link = np.concatenate([np.arange(lanes), lane_of]), np.concatenate([n_links + np.arange(lanes), links])
+    lane_of, link = (
+        np.concatenate([np.arange(lanes), lane_of]),
+        np.concatenate([n_links + np.arange(lanes), links]),
+    )
     order = np.argsort(lane_of * 4 + kind - 1, kind="stable")
     order = order[kind[order] < 4]
     start = np.searchsorted(lane_of[order], np.arange(lanes + 1))
@@ -144,7 +156,9 @@ def _channels(lane: Ints, channel: Ints, lanes: int) -> Ints:
     return np.bincount(lane[first], minlength=lanes).astype(np.int64)
 
 
-def _program(table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[str, Ints | Floats]) -> Program:
+def _program(
+    table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[str, Ints | Floats]
+) -> Program:
     """All of it as the simulation wants it, for size 1."""
     flows, gates, groups = len(lane), len(wait.dep_ptr) - 1, len(wait.group_repeat)
     after = np.full(flows, -1)
@@ -216,7 +230,8 @@ def prepare(table: Table, fabric: Fabric, *, fold: bool = False) -> Prepared:
     check_rows(table)
     if table.lockstep:
         stages = [
-            _stage(_window(table, rows, first), fabric, fold, times) for times, rows, first in _equal_steps(table)
+            _stage(_window(table, rows, first), fabric, fold, times)
+            for times, rows, first in _equal_steps(table)
         ]
     else:
         stages = [_stage(table, fabric, fold)] if len(table.step) else []
@@ -237,7 +252,12 @@ def play(table: Table | Prepared, size: float, fabric: Fabric | None = None, *, 
         table = prepare(table, fabric, fold=fold)
     if not (size >= 0.0 and np.isfinite(size)):
         raise TableError(f"{table.name}: size {size} B; it must be finite and not negative")
-    now, finish, link_bytes, link_busy = 0.0, np.zeros(table.ranks), np.zeros(table.links), np.zeros(table.links)
+    now, finish, link_bytes, link_busy = (
+        0.0,
+        np.zeros(table.ranks),
+        np.zeros(table.links),
+        np.zeros(table.links),
+    )
     events = simulated = solved = 0
     for stage in table.stages:
         state = _run(stage.program, size)

@@ -213,7 +213,21 @@ def _solve(p: Program, s: State, n: int, sign: int) -> None:
         return
     for i in range(n):
         s.todo[i] = s.flows[s.found[i]].lane
-    fill(s.todo, n, p.start, p.middle, p.link, p.use, p.ones, p.capacity, s.lane_rate, s.left, s.load, s.users, s.full)
+    fill(
+        s.todo,
+        n,
+        p.start,
+        p.middle,
+        p.link,
+        p.use,
+        p.ones,
+        p.capacity,
+        s.lane_rate,
+        s.left,
+        s.load,
+        s.users,
+        s.full,
+    )
     s.number[SOLVED] += 1
     _remember(n, sign, s.flows, s.found, s.memo, s.memo_rates, s.lane_rate, s.number)
 

@@ -66,9 +66,16 @@ def _colours(p: Program) -> list[Ints]:
     lane_of = np.repeat(np.arange(len(p.start)), p.end - p.start)
     binding[p.link] = np.arange(len(p.link)) < p.middle[lane_of]
     link, _ = number_rows(np.stack([p.capacity.view(np.int64), binding]))
-    lane, _ = number_rows(np.stack([p.first - p.start, p.capacity[len(p.capacity) - len(p.start) :].view(np.int64)]))
+    lane, _ = number_rows(
+        np.stack([p.first - p.start, p.capacity[len(p.capacity) - len(p.start) :].view(np.int64)])
+    )
     flow, lane, link = mix(flow), mix(lane), mix(link)
-    found = [np.empty_like(lane), np.empty_like(link), np.zeros_like(p.dep_ptr[1:]), np.zeros_like(p.group_repeat)]
+    found = [
+        np.empty_like(lane),
+        np.empty_like(link),
+        np.zeros_like(p.dep_ptr[1:]),
+        np.zeros_like(p.group_repeat),
+    ]
     classes = 0
     while True:
         new = _refine(
@@ -85,7 +92,11 @@ def _quotient_rows(pointer: Ints, first: Ints, columns_CR: Ints) -> tuple[Ints, 
     """Rows of the first element of each class, each different row once: (pointer, columns)."""
     length = np.diff(pointer)[first]
     owner = np.repeat(np.arange(len(first)), length)
-    entry = np.repeat(pointer[first], length) + np.arange(len(owner)) - np.repeat(np.cumsum(length) - length, length)
+    entry = (
+        np.repeat(pointer[first], length)
+        + np.arange(len(owner))
+        - np.repeat(np.cumsum(length) - length, length)
+    )
     rows_CR = np.concatenate([owner[None, :], columns_CR[:, entry]])
     _, once = number_rows(rows_CR)
     rows_CR = rows_CR[:, once]
@@ -99,7 +110,9 @@ def _inverse(pointer: Ints, values: Ints, n: int) -> tuple[Ints, Ints, Ints]:
     return np.searchsorted(values[order], np.arange(n + 1)), owner[order], order
 
 
-def _quotient_lanes(p: Program, lane: Ints, lane_first: Ints, link: Ints) -> tuple[dict[str, Ints | Floats], Ints]:
+def _quotient_lanes(
+    p: Program, lane: Ints, lane_first: Ints, link: Ints
+) -> tuple[dict[str, Ints | Floats], Ints]:
     """Lane columns of the quotient, and the place in it of every link.
 
     A link of class x is crossed by (lanes of class a) x (their links of class x) / (links of class x) lanes of class a.
@@ -140,7 +153,9 @@ def fold_program(p: Program) -> tuple[Program, Ints, Ints]:
     if not len(p.repeat):
         return p, np.arange(0), np.arange(len(p.capacity))
     colours = _colours(p)
-    (flow, flow_1), (lane, lane_1), _, (gate, gate_1), (group, group_1) = (_classes(colour) for colour in colours)
+    (flow, flow_1), (lane, lane_1), _, (gate, gate_1), (group, group_1) = (
+        _classes(colour) for colour in colours
+    )
     lanes, place = _quotient_lanes(p, lane, lane_1, colours[2])
 
     def named(numbers: Ints, of: Ints) -> Ints:
@@ -152,7 +167,10 @@ def fold_program(p: Program) -> tuple[Program, Ints, Ints]:
     order = np.argsort(flow_gate, kind="stable")
     gate_ptr = np.searchsorted(flow_gate[order], np.arange(len(gate_1) + 1))
     wake_ptr, wake_gate, wake = _inverse(dep_ptr, deps_CR[0], len(group_1))
-    columns = {name: getattr(p, name)[flow_1] for name in ("repeat", "chunk", "count", "turn", "wheel", "channel", "delay")}
+    columns = {
+        name: getattr(p, name)[flow_1]
+        for name in ("repeat", "chunk", "count", "turn", "wheel", "channel", "delay")
+    }
     quotient = Program(
         **columns, lane=lane[p.lane[flow_1]], before=named(flow, p.before[flow_1]), after=named(flow, p.after[flow_1]),
         gate=flow_gate, group=named(group, p.group[flow_1]), chunk_bytes=p.chunk_bytes, chunk_ends=p.chunk_ends,

@@ -57,7 +57,9 @@ class Links:
 def make_links(capacity: ArrayLike, latency: ArrayLike, route: Callable[[Ints, Ints], Ints]) -> Links:
     """Links from numbers or arrays; a single latency is that of every link."""
     full = np.asarray(capacity, np.float64)
-    return Links(capacity=full, latency=np.broadcast_to(np.asarray(latency, np.float64), full.shape), route=route)
+    return Links(
+        capacity=full, latency=np.broadcast_to(np.asarray(latency, np.float64), full.shape), route=route
+    )
 
 
 def single_switch(
@@ -67,7 +69,10 @@ def single_switch(
 
     bandwidth: B/s up, one number or [ranks]; down: the same, default as up. latency: s between two ranks, half a link.
     """
-    rates = [np.broadcast_to(np.asarray(rate, np.float64), ranks) for rate in (bandwidth, bandwidth if down is None else down)]
+    rates = [
+        np.broadcast_to(np.asarray(rate, np.float64), ranks)
+        for rate in (bandwidth, bandwidth if down is None else down)
+    ]
 
     def route(source: Ints, destination: Ints) -> Ints:
         hops = np.stack([source, ranks + destination], axis=1)
@@ -101,7 +106,9 @@ def leaf_spine(
     Raises ClusterError for counts below 1.
     """
     if min(nodes, local, leaf, uplinks) < 1 or not taper > 0.0:
-        raise ClusterError(f"leaf_spine: {nodes=}, {local=}, {leaf=}, {uplinks=}, {taper=}; all must be at least 1 (taper > 0)")
+        raise ClusterError(
+            f"leaf_spine: {nodes=}, {local=}, {leaf=}, {uplinks=}, {taper=}; all must be at least 1 (taper > 0)"
+        )
     ranks, groups = nodes * local, -(-nodes // leaf)
     leaves = groups * (local if rails else 1)
     trunk = taper * outside * leaf * (1 if rails else local) / uplinks

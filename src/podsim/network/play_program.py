@@ -89,7 +89,9 @@ def number_rows(columns_CR: Ints) -> tuple[Ints, Ints]:
 
 
 @njit
-def _lag(a: int, b: int, step: Ints, repeat: Ints, chunk: Ints, count: Ints, turn: Ints, wheel: Ints) -> tuple[int, int]:
+def _lag(
+    a: int, b: int, step: Ints, repeat: Ints, chunk: Ints, count: Ints, turn: Ints, wheel: Ints
+) -> tuple[int, int]:
     """Whether flow a reads what flow b wrote: (0, 0) no, (1, lag) yes, (2, 0) cannot be said by one lag.
 
     Only the latest transfer of b that the kth of a reads matters, as b's come in order; and only the least lag, as
@@ -171,7 +173,9 @@ def _explode(table: Table, marked: Ints) -> Table:
     part, _ = expand(replace(table, **{key: getattr(table, key)[marked] for key in ROW_FIELDS}))
     rest = np.delete(np.arange(len(table.step)), marked)
     if len(rest) + len(part.step) > MOST_ROWS:
-        raise TableError(f"{table.name}: its trains cannot follow each other's chunks; more than {MOST_ROWS} transfers")
+        raise TableError(
+            f"{table.name}: its trains cannot follow each other's chunks; more than {MOST_ROWS} transfers"
+        )
     columns = {key: np.concatenate([getattr(table, key)[rest], getattr(part, key)]) for key in ROW_FIELDS}
     return replace(table, **columns)
 

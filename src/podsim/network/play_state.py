@@ -205,7 +205,11 @@ def _rooms(p: Program) -> tuple[Ints, Ints]:
 def new_state(p: Program) -> State:
     """A state before the start."""
     flows, lanes, links, gate_at = len(p.repeat), len(p.start), len(p.capacity), len(p.gate_flow)
-    buckets, memo, in_flight = 4 * flows + 64, 1 << min(20, max(10, (64 * lanes).bit_length())), 2 * flows + 16
+    buckets, memo, in_flight = (
+        4 * flows + 64,
+        1 << min(20, max(10, (64 * lanes).bit_length())),
+        2 * flows + 16,
+    )
     number = np.zeros(COUNTERS, np.int64)
     number[FREE_BUCKETS], number[ROOM] = buckets, in_flight
     room, slots = _rooms(p)

@@ -106,7 +106,7 @@ def _print_rates(one: Prediction) -> None:
         low, high = one.step_time * (1 + one.band.low), one.step_time * (1 + one.band.high)
         _say(
             f"Error band {format_quantity(low, 's')} to {format_quantity(high, 's')} ({one.band.low:+.0%} to "
-            f"{one.band.high:+.0%}; {one.band.rows} measurements: {one.band.basis})"
+            f"{one.band.high:+.0%}): {one.band.basis}"
         )
     elif one.band_reason:
         _say(f"No error band: {one.band_reason}")

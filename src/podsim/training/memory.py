@@ -78,20 +78,13 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     for position, block in enumerate(model.kinds):
         routed_K = t_K * max(block.top_k, 1)
         for op in block.ops:
-            stored_K = np.zeros(plan.size)
-            for saved in op.saved:
-                base_K = routed_K if saved.expert else t_K
-                whole = software.keeps_gathered and op.split == "column" and saved.split == "sequence"
-                split = "none" if whole else saved.split
-                stored_K = stored_K + base_K * saved.elements * (saved.bytes or element) / width(
-                    plan, saved.split
-                )
-            core_K = (
-                _core_bytes(op, plan, sequence, element) if op.kind == "attention" else np.zeros(plan.size)
-            )
-            kept_RBK[Recompute.NONE, position] += stored_K + core_K
+            stored_K = _stored(op, plan, t_K, routed_K, software, element)
             kept_RBK[Recompute.SELECTIVE, position] += stored_K
-        kept_RBK[: Recompute.FULL, position] *= software.activation_scale
+            if op.kind == "attention":
+                stored_K = stored_K + _core_bytes(op, plan, sequence, element)
+            kept_RBK[Recompute.NONE, position] += stored_K
+        if 0 < position < len(model.kinds) - 1:
+            kept_RBK[: Recompute.FULL, position] *= software.activation_scale
         kept_RBK[Recompute.FULL, position] = t_K * model.hidden * element / width(plan, "sequence")
     if software.selective == "ops":  # half of what is stored between matrix products is computed again
         inside = slice(1, -1)
@@ -102,6 +95,19 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     split_K = np.asarray(plan.sequence_parallel).astype(bool)
     gathered_K = np.where(split_K, 2 * t_K * model.hidden * element, 0.0)
     return Activations(kept_RBK, t_K * logits / np.asarray(plan.tp) * software.logit_bytes, gathered_K)
+
+
+def _stored(
+    op: TensorOp, plan: Plan, t_K: Array, routed_K: Array, software: Software, element: float
+) -> Array:
+    """Bytes an op keeps for the backward pass, its attention core's own apart (K,)."""
+    stored_K = np.zeros(plan.size)
+    for saved in op.saved:
+        gathered = software.keeps_gathered and op.split == "column" and saved.split == "sequence"
+        ranks_K = width(plan, "none" if gathered else saved.split)
+        count_K = routed_K if saved.expert else t_K
+        stored_K = stored_K + count_K * saved.elements * (saved.bytes or element) / ranks_K
+    return stored_K
 
 
 def _core_bytes(op: TensorOp, plan: Plan, sequence: int, element: float) -> Array:

@@ -1,9 +1,9 @@
 """Fabrics: the links inside servers and between them, and the routes over them.
 
-    fabric = fabric_of(load_cluster("selene"))
-    indptr, links = fabric.routes([0, 0], [9, 4479])          all pairs at once
-    fabric.route(0, 9)                                        names: "node0/gpu0>nvswitch", …
-    fabric.without("node3/nic2").degraded("leaf5", share=0.5)
+fabric = fabric_of(load_cluster("selene"))
+indptr, links = fabric.routes([0, 0], [9, 4479])          all pairs at once
+fabric.route(0, 9)                                        names: "node0/gpu0>nvswitch", …
+fabric.without("node3/nic2").degraded("leaf5", share=0.5)
 """
 
 from podsim.hardware.fabrics.builders import (

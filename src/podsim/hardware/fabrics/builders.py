@@ -1,7 +1,7 @@
 """Fabrics by name, and that of any cluster.
 
-    fabric_of(load_cluster("selene"))    servers of the catalog on the switches they are wired to
-    BUILDERS["weka-a100"]()              a fabric by name: one more line here, and it inherits all tests
+fabric_of(load_cluster("selene"))    servers of the catalog on the switches they are wired to
+BUILDERS["weka-a100"]()              a fabric by name: one more line here, and it inherits all tests
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ class StorageServers:
 def node_of(cluster: Cluster, *, per_switch: bool = False) -> Node:
     """The inside of a node of a cluster, its links as the cluster has them."""
     return server_node(
-        cluster.system, nvlink=cluster.nvlink, network=cluster.network, nics=cluster.nics, per_switch=per_switch
+        cluster.system,
+        nvlink=cluster.nvlink,
+        network=cluster.network,
+        nics=cluster.nics,
+        per_switch=per_switch,
     )
 
 
@@ -183,10 +187,14 @@ def _host() -> Node:
     return Node(name="host", parts=(Part(name="gpu", kind="gpu"),), cables=())
 
 
-def single_switch(ends: int, *, bandwidth: float, latency: float = 0.0, routing: Routing | None = None) -> Fabric:
+def single_switch(
+    ends: int, *, bandwidth: float, latency: float = 0.0, routing: Routing | None = None
+) -> Fabric:
     """Ends on one switch; bandwidth: B/s of each port; latency: s from end to end."""
     tree = planes(leaf=np.zeros(ends, np.int64), rate=bandwidth, latency=latency / 2)
-    return assemble(f"switch of {ends}", _host(), ends, (Network(tree=tree, ports_R=np.zeros(1, np.int64)),), routing)
+    return assemble(
+        f"switch of {ends}", _host(), ends, (Network(tree=tree, ports_R=np.zeros(1, np.int64)),), routing
+    )
 
 
 def folded_clos(
@@ -204,9 +212,17 @@ def folded_clos(
     bandwidth: B/s of every port; latency: s from end to end under one leaf; hop: s of each further switch.
     """
     tree = clos_tree(
-        ends=ends, switch_ports=switch_ports, rate=bandwidth, trunk=bandwidth, latency=latency / 2, hop=hop, taper=taper
+        ends=ends,
+        switch_ports=switch_ports,
+        rate=bandwidth,
+        trunk=bandwidth,
+        latency=latency / 2,
+        hop=hop,
+        taper=taper,
     )
-    return assemble(f"folded Clos of {ends}", _host(), ends, (Network(tree=tree, ports_R=np.zeros(1, np.int64)),), routing)
+    return assemble(
+        f"folded Clos of {ends}", _host(), ends, (Network(tree=tree, ports_R=np.zeros(1, np.int64)),), routing
+    )
 
 
 def _cluster(spec: str) -> Callable[[], Fabric]:

@@ -23,7 +23,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError
 
-__all__ = ["NONE", "Block", "Bools", "Ends", "Fabric", "Floats", "Hops", "Ints", "Router", "Routing", "Wiring"]
+__all__ = [
+    "NONE",
+    "Block",
+    "Bools",
+    "Ends",
+    "Fabric",
+    "Floats",
+    "Hops",
+    "Ints",
+    "Router",
+    "Routing",
+    "Wiring",
+]
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -178,7 +190,9 @@ class Fabric:
         """
         source, destination = (np.atleast_1d(np.asarray(ends, np.int64)) for ends in (sources, destinations))
         if source.shape != destination.shape or source.ndim != 1:
-            raise ClusterError(f"{source.shape} sources and {destination.shape} destinations; give as many of each")
+            raise ClusterError(
+                f"{source.shape} sources and {destination.shape} destinations; give as many of each"
+            )
         both = np.concatenate([source, destination])
         for end in both[(both < 0) | (both > self._last_end)][:1]:
             raise ClusterError(f"{self.name} has no end {end}; it has 0 to {self._last_end}")
@@ -238,7 +252,10 @@ class Fabric:
         return changed
 
     def placed(self, places: ArrayLike) -> Fabric:
-        """The fabric seen by a job whose rank r sits at end places[r]. Raises ClusterError for an end that is not there."""
+        """The fabric seen by a job whose rank r sits at end places[r].
+
+        Raises ClusterError for an end that is not there.
+        """
         where = np.atleast_1d(np.asarray(places, np.int64))
         names = tuple(self.end_name(int(end)) for end in where)
         job = Ends(kind="gpu", first=0, count=len(where), name=lambda rank: names[rank])

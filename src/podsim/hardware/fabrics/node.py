@@ -73,13 +73,19 @@ class Node:
 
     def __post_init__(self) -> None:
         """Raise ClusterError for parts or cables that do not fit together, all of them."""
-        problems = [f"part {p.name} is a {p.kind}; known: {', '.join(KINDS)}" for p in self.parts if p.kind not in KINDS]
+        problems = [
+            f"part {p.name} is a {p.kind}; known: {', '.join(KINDS)}"
+            for p in self.parts
+            if p.kind not in KINDS
+        ]
         if len({p.name for p in self.parts}) < len(self.parts):
             problems.append("two parts bear one name")
         names = {p.name for p in self.parts}
         for cable in self.cables:
             problems += [
-                f"a cable ends at {end}, which is no part" for end in (cable.one, cable.other) if end not in names
+                f"a cable ends at {end}, which is no part"
+                for end in (cable.one, cable.other)
+                if end not in names
             ]
             if not (cable.bandwidth > 0 and cable.back > 0 and cable.latency >= 0):
                 problems.append(f"cable {cable.one} to {cable.other} needs a positive bandwidth each way")
@@ -158,7 +164,9 @@ def ways(node: Node, alive: Bools) -> Ways:
     for source in range(size):
         best[source] = {**_best(slow, source, through, over), **direct[source]}
         if node.parts[source].kind == "gpu":
-            best[source] |= _over_another(direct, source, [gpu for gpu in gpus if gpu not in direct[source]], gpus)
+            best[source] |= _over_another(
+                direct, source, [gpu for gpu in gpus if gpu not in direct[source]], gpus
+            )
     return _packed(node, best)
 
 
@@ -203,7 +211,10 @@ def _best(
                 into[head].append((part, link))
     found: Found = {source: (0.0, [()])}
     for part in done[1:]:
-        found[part] = (cost[part], _joined(((*way, link) for tail, link in into[part] for way in found[tail][1])))
+        found[part] = (
+            cost[part],
+            _joined(((*way, link) for tail, link in into[part] for way in found[tail][1])),
+        )
     return found
 
 

@@ -63,7 +63,9 @@ class ServerRouter:
                 number = next(outside)
                 self.network_E[every] = number
                 self.node_E[every] = -1 - number
-                self.port_E[every] = wiring.nodes * len(wiring.networks[number].ports_R) + np.arange(one.count)
+                self.port_E[every] = wiring.nodes * len(wiring.networks[number].ports_R) + np.arange(
+                    one.count
+                )
             else:
                 places = wiring.node.places(one.kind)
                 self.node_E[every] = np.arange(one.count) // len(places)
@@ -97,7 +99,9 @@ class ServerRouter:
                 to_part=to_part[here], to_port=self.port_E[destination[here]], hash=pair[here],
             )  # fmt: skip
             parts.append((here, self._across(number, pairs, routing)))
-        hops_PH = np.full((len(source), max((found[0].shape[1] for _, found in parts), default=1)), NONE, np.int64)
+        hops_PH = np.full(
+            (len(source), max((found[0].shape[1] for _, found in parts), default=1)), NONE, np.int64
+        )
         for here, (found_PH, found_lost) in parts:
             hops_PH[here, : found_PH.shape[1]] = found_PH
             lost[here] = found_lost
@@ -211,10 +215,13 @@ class ServerRouter:
     def _any_ports(self, number: int, pairs: _Pairs, routing: Routing) -> Hops:
         """The first way by any ports, reached directly or over another GPU."""
         ports, ports_R = self.tables.ports[number], self.wiring.networks[number].ports_R
-        works_N = ports.works_TR.any(axis=1)[self.tables.table_N]
-        up = (works_N[pairs.node] | (pairs.part == _OUTSIDE)) & (works_N[pairs.to_node] | (pairs.to_part == _OUTSIDE))
+        works_N = np.asarray(ports.works_TR.any(axis=1))[self.tables.table_N]
+        up = (works_N[pairs.node] | (pairs.part == _OUTSIDE)) & (
+            works_N[pairs.to_node] | (pairs.to_part == _OUTSIDE)
+        )
         combos = sorted(
-            product(range(len(ports_R)), repeat=2), key=lambda both: ports.rail_R[both[0]] != ports.rail_R[both[1]]
+            product(range(len(ports_R)), repeat=2),
+            key=lambda both: ports.rail_R[both[0]] != ports.rail_R[both[1]],
         )
         gpus = np.flatnonzero(self.tables.gpu_S).tolist()
         ways = [(one, other, int(ports_R[one]), int(ports_R[other])) for one, other in combos]

@@ -137,7 +137,9 @@ def _own(node: Node, ports_R: Ints, way: Ways, works_R: Bools) -> list[list[int]
         nearest.append(tuple(np.flatnonzero(cost_R < low + 1e-9).tolist()) if np.isfinite(low) else ())
     own: list[list[int]] = []
     for s, ports in enumerate(nearest):
-        alike = [d for d, part in enumerate(node.parts) if part.kind == node.parts[s].kind and nearest[d] == ports]
+        alike = [
+            d for d, part in enumerate(node.parts) if part.kind == node.parts[s].kind and nearest[d] == ports
+        ]
         place, many, sharing = alike.index(s), len(ports), len(alike)
         first = place * many // sharing
         own.append(list(ports[first : max((place + 1) * many // sharing, first + 1)]) if many else [])

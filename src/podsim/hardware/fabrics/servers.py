@@ -15,6 +15,7 @@ latency of the network with the way to the nearest adapter included, so that its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from podsim.errors import ClusterError, unknown_name
 from podsim.hardware.catalog import load_pcie
@@ -39,7 +40,13 @@ _CLOSE_FIRST = (0, 3, 2, 1, 4, 7, 6, 5)
 """which GPUs of a DGX-1 a part of it takes"""
 
 # What NCCL reckons with between two sockets, B/s one way (src/graph/topo.h): AMD, and Intel by generation
-_SOCKET = {"amd": 16e9, "xeon-e5": 6e9, "xeon-platinum-8480c": 22e9, "xeon-platinum-8570": 40e9, "intel": 10e9}
+_SOCKET = {
+    "amd": 16e9,
+    "xeon-e5": 6e9,
+    "xeon-platinum-8480c": 22e9,
+    "xeon-platinum-8570": 40e9,
+    "intel": 10e9,
+}
 
 
 def server_node(system: System, *, nvlink: Link, network: Link, nics: int, per_switch: bool = False) -> Node:
@@ -71,10 +78,13 @@ def _switched(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]
     lanes = [len(range(plane, links, planes)) for plane in range(planes)]
     for plane, lane in enumerate(lanes):
         rate = nvlink.bandwidth * lane / links
-        chips = [f"nvswitch{board * planes + plane}" if boards * planes > 1 else "nvswitch" for board in range(boards)]
+        chips = [
+            f"nvswitch{board * planes + plane}" if boards * planes > 1 else "nvswitch"
+            for board in range(boards)
+        ]
         for gpu in range(system.gpus):
             yield _nvlink(f"gpu{gpu}", chips[gpu // on_board], rate, nvlink.latency / 2, lane)
-        for one, other in zip(chips, chips[1:], strict=False):
+        for one, other in pairwise(chips):
             yield _nvlink(one, other, on_board * rate, 0.0, on_board * lane)
 
 
@@ -147,7 +157,9 @@ class _Layout:
         if storage := system.storage_nic:
             for port in range(self.cards * storage.ports):
                 card = port // storage.ports
-                yield Part(name=f"storage{port}", kind="storage", numa=self._cpu(card, self.cards), note=storage.name)
+                yield Part(
+                    name=f"storage{port}", kind="storage", numa=self._cpu(card, self.cards), note=storage.name
+                )
         if system.ssd:
             for drive in range(system.ssds):
                 numa = self._cpu(drive, system.ssds)
@@ -172,8 +184,9 @@ class _Layout:
             for card in range(self.cards):
                 yield self._bus(f"storage-card{card}", f"cpu{self._cpu(card, self.cards)}")
             for port in range(self.cards * storage.ports):
-                card = f"storage-card{port // storage.ports}"
-                yield self._bus(f"storage{port}", card, rate=storage.bandwidth)
+                yield self._bus(
+                    f"storage{port}", f"storage-card{port // storage.ports}", rate=storage.bandwidth
+                )
         if ssd := system.ssd:
             for drive in range(system.ssds):
                 yield Cable(
@@ -186,7 +199,11 @@ class _Layout:
                 )
         for cpu in range(1, self.cpus):
             yield Cable(
-                one=f"cpu{cpu - 1}", other=f"cpu{cpu}", kind="socket", bandwidth=self._socket, back=self._socket
+                one=f"cpu{cpu - 1}",
+                other=f"cpu{cpu}",
+                kind="socket",
+                bandwidth=self._socket,
+                back=self._socket,
             )
 
     def _bus(self, one: str, other: str, latency: float = 0.0, *, rate: float = 0.0) -> Cable:
@@ -201,4 +218,6 @@ class _Layout:
         cpu = self.system.cpu
         if cpu is None:
             return _SOCKET["intel"]
-        return next((rate for name, rate in _SOCKET.items() if cpu.name.startswith(name)), _SOCKET[cpu.vendor])
+        return next(
+            (rate for name, rate in _SOCKET.items() if cpu.name.startswith(name)), _SOCKET[cpu.vendor]
+        )

@@ -20,11 +20,19 @@ import numpy as np
 from podsim.errors import ClusterError, unknown_name
 from podsim.hardware.fabrics.fabric import NONE, Block, Ends, Fabric, Floats, Hops, Ints, Routing
 
-__all__ = ["TPU_PODS", "tpu_pod", "torus"]
+__all__ = ["TPU_PODS", "torus", "tpu_pod"]
 
 TPU_PODS: dict[str, tuple[tuple[int, ...], float, str]] = {
-    "tpu-v4": ((16, 16, 16), 50e9, "github.com/stas00/ml-engineering (600 GB/s both ways over 6 ports, 4,096 chips)"),
-    "tpu-v5e": ((16, 16), 50e9, "docs.cloud.google.com/tpu/docs/v5e (400 GB/s both ways over 4 ports, 256 chips)"),
+    "tpu-v4": (
+        (16, 16, 16),
+        50e9,
+        "github.com/stas00/ml-engineering (600 GB/s both ways over 6 ports, 4,096 chips)",
+    ),
+    "tpu-v5e": (
+        (16, 16),
+        50e9,
+        "docs.cloud.google.com/tpu/docs/v5e (400 GB/s both ways over 4 ports, 256 chips)",
+    ),
     "tpu-v5p": (
         (16, 20, 28),
         100e9,
@@ -44,14 +52,21 @@ def tpu_pod(name: str) -> Fabric:
 
 
 def torus(
-    shape: tuple[int, ...], *, bandwidth: float, latency: float = 0.0, name: str = "torus", routing: Routing | None = None
+    shape: tuple[int, ...],
+    *,
+    bandwidth: float,
+    latency: float = 0.0,
+    name: str = "torus",
+    routing: Routing | None = None,
 ) -> Fabric:
     """A torus of so many chips in each dimension; bandwidth: B/s of a link one way; latency: s of one.
 
     A dimension of two chips has one cable between them. Raises ClusterError for a shape without chips.
     """
     if not shape or min(shape) < 1 or prod(shape) > MOST_CHIPS or len(shape) > 3:
-        raise ClusterError(f"a torus of {shape} chips; give one to three dimensions of at least 1, {MOST_CHIPS} in all")
+        raise ClusterError(
+            f"a torus of {shape} chips; give one to three dimensions of at least 1, {MOST_CHIPS} in all"
+        )
     wiring = _Torus(tuple(shape))
     links = 2 * len(shape) * wiring.chips
     capacity = np.full(links, float(bandwidth))
@@ -119,7 +134,9 @@ class _TorusRouter:
         short = tuple(False for _ in dimensions)
         hops_PH = self._way(source, destination, tuple(dimensions), short)
         left = self._cut(hops_PH)
-        for order, turned in product(permutations(dimensions), product((False, True), repeat=len(dimensions))):
+        for order, turned in product(
+            permutations(dimensions), product((False, True), repeat=len(dimensions))
+        ):
             if not len(left):
                 break
             found_PH = self._way(source[left], destination[left], order, turned)

@@ -171,7 +171,9 @@ class Tree:
             ("spine", core, self.core_cables),
         ):
             if count:
-                start = first + self.first[{"adapter": "port_up", "leaf": "leaf_up", "spine": "core_up"}[kind]]
+                start = (
+                    first + self.first[{"adapter": "port_up", "leaf": "leaf_up", "spine": "core_up"}[kind]]
+                )
                 found.append(Block(kinds=(kind,), first=start, count=count, ends=name))
                 found.append(Block(kinds=(kind,), first=start + count, count=count, ends=_turned(name)))
         return tuple(found)
@@ -222,7 +224,9 @@ def rail_tree(
     layers = _layers(units, rails, uplinks, switch_ports)
     spines, cores, pods = layers
     unit_of_leaf = np.arange(units * rails) // rails
-    group = unit_of_leaf * pods // units * rails + np.arange(units * rails) % rails if cores else 0 * unit_of_leaf
+    group = (
+        unit_of_leaf * pods // units * rails + np.arange(units * rails) % rails if cores else 0 * unit_of_leaf
+    )
     return Tree(
         prefix=prefix,
         leaf_Q=leaf,
@@ -305,7 +309,9 @@ def planes(
     leaf_Q = np.asarray(leaf, np.int64)
     most = int(np.bincount(leaf_Q).max(initial=0))
     if switch_ports and most > switch_ports:
-        raise ClusterError(f"{most} ends on a switch of {switch_ports} ports; it takes {ceil(most / switch_ports)}")
+        raise ClusterError(
+            f"{most} ends on a switch of {switch_ports} ports; it takes {ceil(most / switch_ports)}"
+        )
     return Tree(
         prefix=prefix,
         leaf_Q=leaf_Q,

@@ -30,7 +30,9 @@ def mix(values: Ints, seed: int = 0) -> NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
-def tree_hops(tree: Tree, source: Ints, destination: Ints, pair: Ints, routing: Routing, rate: Floats) -> Hops:
+def tree_hops(
+    tree: Tree, source: Ints, destination: Ints, pair: Ints, routing: Routing, rate: Floats
+) -> Hops:
     """Links of the tree from port to port, and whether there is no way.
 
     pair: a number of each pair, for the hash. rate: B/s of the links of the tree, 0 if broken.
@@ -60,11 +62,12 @@ def tree_hops(tree: Tree, source: Ints, destination: Ints, pair: Ints, routing: 
 def _cut(hops_PH: Ints, broken: Bools) -> Bools:
     """Whether hops cross something broken."""
     crossed_PH = broken[np.maximum(hops_PH, 0)] & (hops_PH >= 0)
-    cut: Bools = crossed_PH.any(axis=1)
-    return cut
+    return np.asarray(crossed_PH.any(axis=1))
 
 
-def _draws(tree: Tree, destination: Ints, pair: Ints, routing: Routing, again: int) -> tuple[Ints, Ints, Ints, Ints]:
+def _draws(
+    tree: Tree, destination: Ints, pair: Ints, routing: Routing, again: int
+) -> tuple[Ints, Ints, Ints, Ints]:
     """Four draws for each pair."""
     if routing.choice == "destination":
         rails = int(tree.rail_Q.max(initial=0)) + 1
@@ -144,10 +147,15 @@ def _adaptive(tree: Tree, source: Ints, destination: Ints, pair: Ints, seed: int
     up, spine_up, core_down, spine_down = (np.arange(n) for n in (tree.uplinks, *_shape(tree)))
     for batch in _batches(leaf, np.flatnonzero(high)):
         near_ones, far_ones = batch[~far[batch]], batch[far[batch]]
-        for pairs, ups, others in ((near_ones, up, (up[:1], up[:1])), (far_ones, up[:1], (spine_up, core_down))):
+        for pairs, ups, others in (
+            (near_ones, up, (up[:1], up[:1])),
+            (far_ones, up[:1], (spine_up, core_down)),
+        ):
             if not len(pairs):
                 continue
-            draws_4K = np.array([grid.ravel() for grid in np.meshgrid(ups, *others, spine_down, indexing="ij")])
+            draws_4K = np.array(
+                [grid.ravel() for grid in np.meshgrid(ups, *others, spine_down, indexing="ij")]
+            )
             ends = source[pairs], destination[pairs]
             if pairs is far_ones:
                 first_PK = tree.first["leaf_up"] + leaf[pairs][:, None] * tree.uplinks + up
@@ -186,12 +194,11 @@ def _roomiest(
 
 def _fullness(load: Floats, rate: Floats, hops_PKH: Ints) -> Floats:
     """Flows for each B/s on the fullest link of each candidate, as it would be, [P, K]; infinite if broken."""
-    after = (load[hops_PKH] + 1.0) / rate[hops_PKH] if rate.all() else _over(load[hops_PKH] + 1.0, rate[hops_PKH])
-    return np.where(hops_PKH >= 0, after, 0.0).max(axis=2)
-
-
-def _over(load: Floats, rate: Floats) -> Floats:
-    return np.divide(load, rate, out=np.full_like(load, np.inf), where=rate > 0)
+    links_PKH = np.maximum(hops_PKH, 0)
+    after_PKH, rate_PKH = load[links_PKH] + 1.0, rate[links_PKH]
+    full_PKH = np.divide(after_PKH, rate_PKH, out=np.full_like(after_PKH, np.inf), where=rate_PKH > 0)
+    fullest: Floats = np.where(hops_PKH >= 0, full_PKH, 0.0).max(axis=2)
+    return fullest
 
 
 def _least(full_PK: Floats, turn: Ints) -> Ints:

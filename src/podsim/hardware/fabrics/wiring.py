@@ -59,7 +59,9 @@ class ServerWiring:
         for kind in KINDS:
             names = [part.name for part in self.node.parts if part.kind == kind]
             if names:
-                found.append(Ends(kind=kind, first=first, count=self.nodes * len(names), name=_part_name(names)))
+                found.append(
+                    Ends(kind=kind, first=first, count=self.nodes * len(names), name=_part_name(names))
+                )
                 first += self.nodes * len(names)
         for network in self.networks:
             if network.outside:
@@ -78,7 +80,9 @@ class ServerWiring:
             tail, head = node.link_ends[link]
             return f"node{number}/{node.parts[tail].name}", f"node{number}/{node.parts[head].name}"
 
-        found = [Block(kinds=kinds, first=0, count=self.nodes * node.links, ends=inside)] if node.links else []
+        found = (
+            [Block(kinds=kinds, first=0, count=self.nodes * node.links, ends=inside)] if node.links else []
+        )
         for first, network in zip(self.first_link, self.networks, strict=True):
             found += network.tree.blocks(first, self._port_name(network))
         return tuple(found)

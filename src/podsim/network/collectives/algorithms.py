@@ -33,7 +33,11 @@ _BUILD: tuple[tuple[str, str, Callable[[int], Table]], ...] = (
     ("pipelined naive", "all-reduce", direct.pipelined_naive_all_reduce),
     ("partitioned", "all-reduce", direct.direct_all_reduce),
     ("ring", "all-reduce", rings.ring_all_reduce),
-    ("multi-ring", "all-reduce", lambda ranks: rings.multi_ring_all_reduce(rings.rail_orders(*servers(ranks)))),
+    (
+        "multi-ring",
+        "all-reduce",
+        lambda ranks: rings.multi_ring_all_reduce(rings.rail_orders(*servers(ranks))),
+    ),
     ("tree", "all-reduce", trees.tree_all_reduce),
     ("pipelined tree", "all-reduce", lambda ranks: trees.tree_all_reduce(ranks, pieces=4)),
     ("double tree", "all-reduce", lambda ranks: trees.double_tree_all_reduce(ranks, pieces=4)),

@@ -53,7 +53,12 @@ def windows(table: Table) -> Iterator[tuple[int, int, Ints, Floats]]:
         moving = trains[(table.step[trains] <= edges[k]) & (last[trains] > edges[k])]
         rows = np.concatenate([singles[bounds[k] : bounds[k + 1]], moving])
         if len(rows):
-            yield int(edges[k]), int(edges[k + 1] - edges[k]), rows, row_share(table, rows, edges[k] - table.step[rows])
+            yield (
+                int(edges[k]),
+                int(edges[k + 1] - edges[k]),
+                rows,
+                row_share(table, rows, edges[k] - table.step[rows]),
+            )
 
 
 def _fan(nodes: int, ends: Ints, away: Ints) -> int:
@@ -89,7 +94,9 @@ def cost(table: Table, size: float, bandwidth: float, latency: float = 0.0) -> f
     simulation (`podsim.network.play`) knows better.
     """
     if not (bandwidth > 0.0 and latency >= 0.0 and size >= 0.0):
-        raise TableError(f"size {size} B, bandwidth {bandwidth} B/s, latency {latency} s: must not be negative or no link")
+        raise TableError(
+            f"size {size} B, bandwidth {bandwidth} B/s, latency {latency} s: must not be negative or no link"
+        )
     seconds = 0.0
     for _, steps, rows, share in windows(table):
         out_R = np.bincount(table.source[rows], share, table.nodes)[: table.ranks]
@@ -109,7 +116,9 @@ def lower_bound(
     ceil(log(n) / log(1 + fan)), 2 if the network adds. Raises TableError for an unknown collective or no ranks.
     """
     if collective not in COLLECTIVES or ranks < 1 or fan < 1:
-        raise TableError(f"{collective!r} over {ranks} ranks, fan {fan}: known are {', '.join(COLLECTIVES)}; at least 1")
+        raise TableError(
+            f"{collective!r} over {ranks} ranks, fan {fan}: known are {', '.join(COLLECTIVES)}; at least 1"
+        )
     if ranks == 1:
         return 0.0
     whole = collective in ("broadcast", "reduce", "send-recv")

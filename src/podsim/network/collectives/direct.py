@@ -21,7 +21,9 @@ def parameter_server_all_reduce(ranks: int, server: int = 0) -> Table:
         brick(step=0, source=workers, destination=server, chunk=0, reduce=1),
         brick(step=1, source=server, destination=workers, chunk=0),
     )
-    return make_table("parameter server", "all-reduce", ranks=ranks, chunks=1, **(rows if ranks > 1 else stack()))
+    return make_table(
+        "parameter server", "all-reduce", ranks=ranks, chunks=1, **(rows if ranks > 1 else stack())
+    )
 
 
 def naive_all_reduce(ranks: int) -> Table:

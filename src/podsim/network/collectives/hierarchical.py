@@ -70,9 +70,13 @@ def hierarchical_all_to_all(nodes: int, local: int) -> Table:
     source = here[:, None, None] * local + rail + 0 * origin
     destination = there[:, None, None] * local + rail + 0 * origin
     outer = brick(
-        step=np.broadcast_to(((there - here) % nodes - 1 + max(local - 1, 0))[:, None, None], source.shape).ravel(),
+        step=np.broadcast_to(
+            ((there - here) % nodes - 1 + max(local - 1, 0))[:, None, None], source.shape
+        ).ravel(),
         source=source.ravel(),
         destination=destination.ravel(),
         chunk=((here[:, None, None] * local + origin) * ranks + destination).ravel(),
     )
-    return make_table("hierarchical all-to-all", "all-to-all", ranks=ranks, chunks=ranks**2, **stack(inner, outer))
+    return make_table(
+        "hierarchical all-to-all", "all-to-all", ranks=ranks, chunks=ranks**2, **stack(inner, outer)
+    )

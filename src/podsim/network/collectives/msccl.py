@@ -82,13 +82,19 @@ def _refuse(table: Table) -> Ints:
         raise TableError(f"{table.name}: {table.switches} switches; MSCCL has ranks only")
     if np.any(table.sizes != table.sizes[0]):
         raise TableError(f"{table.name}: chunks of different sizes; MSCCL has equal ones")
-    ends = make_table("", table.collective, ranks=table.ranks, chunks=table.chunks, step=0, source=0, destination=1, chunk=0)
+    ends = make_table(
+        "", table.collective, ranks=table.ranks, chunks=table.chunks, step=0, source=0, destination=1, chunk=0
+    )
     owner = {"all-gather": table.home, "reduce-scatter": table.goal}.get(table.collective)
     if owner is None:
         if not (np.array_equal(ends.home, table.home) and np.array_equal(ends.goal, table.goal)):
-            raise TableError(f"{table.name}: chunks start or end elsewhere than is usual (root 0); MSCCL cannot say so")
+            raise TableError(
+                f"{table.name}: chunks start or end elsewhere than is usual (root 0); MSCCL cannot say so"
+            )
         return np.arange(table.chunks)
-    if not np.array_equal(np.bincount(owner, minlength=table.ranks), np.full(table.ranks, table.chunks / table.ranks)):
+    if not np.array_equal(
+        np.bincount(owner, minlength=table.ranks), np.full(table.ranks, table.chunks / table.ranks)
+    ):
         raise TableError(f"{table.name}: ranks own different numbers of chunks; MSCCL has equal ones")
     order = np.empty(table.chunks, np.int64)
     order[np.argsort(owner, kind="stable")] = np.arange(table.chunks)
@@ -132,7 +138,9 @@ def to_msccl(table: Table, *, protocol: str = "Simple") -> str:
             chunks = range(int(rows.chunk[r]), int(rows.chunk[r]) + count)
             here, there = place(source, chunks[0]), place(to, chunks[0])
             here = ("i", here[1]) if rows.own[r] else here
-            needs = [] if rows.own[r] else [wrote[source, chunk] for chunk in chunks if (source, chunk) in wrote]
+            needs = (
+                [] if rows.own[r] else [wrote[source, chunk] for chunk in chunks if (source, chunk) in wrote]
+            )
             at = _add(block(source, "send", to, int(rows.channel[r])), "s", here, there, count, needs)
             for chunk in chunks:
                 read[source, chunk].append(at)
@@ -141,7 +149,9 @@ def to_msccl(table: Table, *, protocol: str = "Simple") -> str:
             needs = [need for chunk in chunks for need in read.pop((to, chunk), [])]
             needs += [wrote[to, chunk] for chunk in chunks if (to, chunk) in wrote]
             kind, origin = ("rrc", there) if rows.reduce[r] else ("r", here)
-            done = _add(block(to, "recv", source, int(rows.channel[r])), kind, origin, there, len(chunks), needs)
+            done = _add(
+                block(to, "recv", source, int(rows.channel[r])), kind, origin, there, len(chunks), needs
+            )
             wrote.update({(to, chunk): done for chunk in chunks})
     return _document(table, protocol, blocks, place)
 
@@ -151,7 +161,14 @@ def _same_step(rows: Table) -> list[range]:
     return [range(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
 
 
-def _add(block: _Block, kind: str, source: tuple[str, int], to: tuple[str, int], count: int, needs: list[tuple[int, int]]) -> tuple[int, int]:
+def _add(
+    block: _Block,
+    kind: str,
+    source: tuple[str, int],
+    to: tuple[str, int],
+    count: int,
+    needs: list[tuple[int, int]],
+) -> tuple[int, int]:
     """Append a step that waits for others (all but the last by steps that do nothing); (thread block, step)."""
     outside = sorted({need for need in needs if need[0] != block.number})
     for need in outside[:-1]:
@@ -160,14 +177,18 @@ def _add(block: _Block, kind: str, source: tuple[str, int], to: tuple[str, int],
     return block.number, len(block.steps) - 1
 
 
-def _step(block: _Block, kind: str, source: tuple[str, int], to: tuple[str, int], count: int, need: tuple[int, int]) -> None:
+def _step(
+    block: _Block, kind: str, source: tuple[str, int], to: tuple[str, int], count: int, need: tuple[int, int]
+) -> None:
     block.steps.append({
         "s": str(len(block.steps)), "type": kind, "srcbuf": source[0], "srcoff": str(source[1]), "dstbuf": to[0],
         "dstoff": str(to[1]), "cnt": str(count), "depid": str(need[0]), "deps": str(need[1]), "hasdep": "0",
     })  # fmt: skip
 
 
-def _document(table: Table, protocol: str, blocks: dict[int, dict[tuple[str, int, int], _Block]], place: _Places) -> str:
+def _document(
+    table: Table, protocol: str, blocks: dict[int, dict[tuple[str, int, int], _Block]], place: _Places
+) -> str:
     channels = int(table.channel.max(initial=0)) + 1
     inplace = "0" if place.personal or np.any(table.own) else "1"
     algo = Xml.Element("algo", {
@@ -180,7 +201,9 @@ def _document(table: Table, protocol: str, blocks: dict[int, dict[tuple[str, int
             for buffer, owner in (("i_chunks", table.home), ("o_chunks", table.goal))
         }
         sizes["s_chunks"] = len(place.scratch[rank])
-        gpu = Xml.SubElement(algo, "gpu", {"id": str(rank), **{key: str(size) for key, size in sizes.items()}})
+        gpu = Xml.SubElement(
+            algo, "gpu", {"id": str(rank), **{key: str(size) for key, size in sizes.items()}}
+        )
         owners = {(need["depid"], need["deps"]) for mine in blocks[rank].values() for need in mine.steps}
         for mine in blocks[rank].values():
             tb = Xml.SubElement(gpu, "tb", {"id": str(mine.number), **mine.attributes})
@@ -234,7 +257,14 @@ def from_msccl(text: str) -> Table:
     if not 1 <= chunks <= 1 << 26:
         raise TableError(f"MSCCL: nchunksperloop={chunks}; 1 to {1 << 26} are read")
     blank = make_table(
-        algo.get("name", "msccl"), collective, ranks=ranks, chunks=chunks, step=0, source=0, destination=1, chunk=0
+        algo.get("name", "msccl"),
+        collective,
+        ranks=ranks,
+        chunks=chunks,
+        step=0,
+        source=0,
+        destination=1,
+        chunk=0,
     )
     apart = _number(algo, "inplace", 1) == 0 and collective not in PERSONAL
     machine = Machine(blank, own_input=apart, personal=collective in PERSONAL)
@@ -244,7 +274,14 @@ def from_msccl(text: str) -> Table:
             raise TableError(f"MSCCL: gpu id={rank}; there are ranks 0 to {ranks - 1}")
         for tb in gpu.iter("tb"):
             ticks = [_tick(step) for step in tb.iter("step")]
-            machine.add(rank, _number(tb, "id"), _number(tb, "send", -1), _number(tb, "recv", -1), _number(tb, "chan", 0), ticks)
+            machine.add(
+                rank,
+                _number(tb, "id"),
+                _number(tb, "send", -1),
+                _number(tb, "recv", -1),
+                _number(tb, "chan", 0),
+                ticks,
+            )
     return machine.run()
 
 

@@ -13,7 +13,11 @@ from podsim.network.collectives.table import EVERYWHERE, Table
 
 __all__ = ["Machine", "Tick"]
 
-SENDS, RECEIVES, ADDS = ("s", "rcs", "rrs", "rrcs"), ("r", "rcs", "rrc", "rrs", "rrcs"), ("rrc", "rrs", "rrcs")
+SENDS, RECEIVES, ADDS = (
+    ("s", "rcs", "rrs", "rrcs"),
+    ("r", "rcs", "rrc", "rrs", "rrcs"),
+    ("rrc", "rrs", "rrcs"),
+)
 LOCAL = ("nop", "cpy")
 
 
@@ -79,12 +83,22 @@ class Machine:
             raise TableError(f"{where} is there twice")
         for peer in (send, receive):
             if not -1 <= peer < self.blank.ranks:
-                raise TableError(f"{where} has peer {peer}; ranks are 0 to {self.blank.ranks - 1}, -1 for none")
+                raise TableError(
+                    f"{where} has peer {peer}; ranks are 0 to {self.blank.ranks - 1}, -1 for none"
+                )
         for s, tick in enumerate(ticks):
             if tick.kind not in SENDS + RECEIVES + LOCAL:
-                raise TableError(f"{where} step {s} has type {tick.kind[:20]!r}; known: {', '.join(sorted({*SENDS, *RECEIVES, *LOCAL}))}")
-            if (tick.kind in SENDS and send < 0) or (tick.kind in RECEIVES and receive < 0) or tick.count > self.blank.chunks:
-                raise TableError(f"{where} step {s} ({tick.kind}, cnt={tick.count}): no peer for it, or too many chunks")
+                raise TableError(
+                    f"{where} step {s} has type {tick.kind[:20]!r}; known: {', '.join(sorted({*SENDS, *RECEIVES, *LOCAL}))}"
+                )
+            if (
+                (tick.kind in SENDS and send < 0)
+                or (tick.kind in RECEIVES and receive < 0)
+                or tick.count > self.blank.chunks
+            ):
+                raise TableError(
+                    f"{where} step {s} ({tick.kind}, cnt={tick.count}): no peer for it, or too many chunks"
+                )
         self.blocks[rank, number] = Block(send=send, receive=receive, channel=channel, ticks=ticks)
 
     def run(self) -> Table:
@@ -110,7 +124,9 @@ class Machine:
     def _fill(self) -> None:
         """What lies in the buffers at the start."""
         counts: dict[tuple[str, int], int] = defaultdict(int)
-        for chunk, (home, goal) in enumerate(zip(self.blank.home.tolist(), self.blank.goal.tolist(), strict=True)):
+        for chunk, (home, goal) in enumerate(
+            zip(self.blank.home.tolist(), self.blank.goal.tolist(), strict=True)
+        ):
             if self.personal:
                 self.held[home, "i", counts["i", home]] = chunk
                 counts["i", home] += 1
@@ -138,7 +154,9 @@ class Machine:
                 self.held[rank, tick.to, tick.to_at + k] = self._chunk(rank, tick.source, tick.source_at + k)
         if tick.kind in SENDS:
             stored = tick.kind in ("rcs", "rrcs")
-            self._send(rank, block, tick, *((tick.to, tick.to_at) if stored else (tick.source, tick.source_at)))
+            self._send(
+                rank, block, tick, *((tick.to, tick.to_at) if stored else (tick.source, tick.source_at))
+            )
         block.at += 1
         return True
 
@@ -163,25 +181,35 @@ class Machine:
         """Put chunks where they belong, and note the transfer in the earliest step that keeps the order of things."""
         adds, level = tick.kind in ADDS, message.level
         if len(message.chunks) != tick.count:
-            raise TableError(f"MSCCL: gpu {rank} receives {tick.count} chunks from {block.receive}, which sent {len(message.chunks)}")
+            raise TableError(
+                f"MSCCL: gpu {rank} receives {tick.count} chunks from {block.receive}, which sent {len(message.chunks)}"
+            )
         for chunk in message.chunks:
             before, added = self.wrote.get((rank, chunk), (-1, True))
             level = max(level, self.read[rank, chunk], before if adds and added else before + 1)
         for k, chunk in enumerate(message.chunks):
             to = (tick.source, tick.source_at) if tick.kind == "rrs" else (tick.to, tick.to_at)
             if adds and self.held.get((rank, tick.source, tick.source_at + k), chunk) != chunk:
-                raise TableError(f"MSCCL: gpu {rank} adds chunk {chunk} to another one; a table cannot say that")
+                raise TableError(
+                    f"MSCCL: gpu {rank} adds chunk {chunk} to another one; a table cannot say that"
+                )
             now = self.wrote.get((block.receive, chunk), (-1, False))[0]
             if not message.own and level > message.level and now != message.written[k] and now < level:
-                raise TableError(f"MSCCL: chunk {chunk} from gpu {block.receive} to {rank} cannot be put into steps")
+                raise TableError(
+                    f"MSCCL: chunk {chunk} from gpu {block.receive} to {rank} cannot be put into steps"
+                )
             self.held[rank, to[0], to[1] + k] = chunk
             self.wrote[rank, chunk] = (level, adds)
-            self.read[block.receive, chunk] = max(self.read[block.receive, chunk], -1 if message.own else level)
+            self.read[block.receive, chunk] = max(
+                self.read[block.receive, chunk], -1 if message.own else level
+            )
             if k and chunk == message.chunks[k - 1] + 1:
                 self.rows[-1] = (*self.rows[-1][:4], self.rows[-1][4] + 1, *self.rows[-1][5:])
             else:
                 self.rows.append((level, block.receive, rank, chunk, 1, adds, message.own, block.channel))
-        self.edge[block.receive, rank, block.channel] = max(self.edge[block.receive, rank, block.channel], level)
+        self.edge[block.receive, rank, block.channel] = max(
+            self.edge[block.receive, rank, block.channel], level
+        )
 
     def _table(self) -> Table:
         rows = np.array(sorted(self.rows, key=lambda row: row[0]), np.int64).reshape(-1, 8)

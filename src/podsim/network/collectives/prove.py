@@ -29,17 +29,29 @@ def check_rows(table: Table) -> None:
     inside = table.chunk // wheel * wheel + wheel <= table.chunks
     rules = (
         (table.step < 0, "step", "is negative; steps count from 0"),
-        ((table.source < 0) | (table.source >= table.nodes), "source", f"is no rank; ranks are 0 to {table.nodes - 1}"),
+        (
+            (table.source < 0) | (table.source >= table.nodes),
+            "source",
+            f"is no rank; ranks are 0 to {table.nodes - 1}",
+        ),
         (
             (table.destination < 0) | (table.destination >= table.nodes),
             "destination",
             f"is no rank; ranks are 0 to {table.nodes - 1}",
         ),
-        (table.source == table.destination, "source", "sends to itself; a rank has its own data without a transfer"),
+        (
+            table.source == table.destination,
+            "source",
+            "sends to itself; a rank has its own data without a transfer",
+        ),
         (table.count < 1, "count", "is below 1"),
         ((low < 0) | (high > table.chunks), "chunk", f"(with its count) is outside 0 to {table.chunks - 1}"),
         (table.repeat < 1, "repeat", "is below 1"),
-        ((table.repeat > 1) & ~turning, "repeat", "sends the same chunk again and again; give it a turn of +1 or -1"),
+        (
+            (table.repeat > 1) & ~turning,
+            "repeat",
+            "sends the same chunk again and again; give it a turn of +1 or -1",
+        ),
         (abs(table.turn) > 1, "turn", "is not -1, 0 or +1"),
         (turning & ~(aligned & inside), "wheel", "does not hold the chunk in whole counts inside the table"),
         (table.own & (table.source >= table.ranks), "source", "is a switch and has no data of its own"),
@@ -87,7 +99,9 @@ def _explain_absent(table: Table, units: Table, rows: Ints, at: int) -> TableErr
         unit = int(same[0])
         if unit in chain:
             loop = ", ".join(str(rows[u]) for u in chain[chain.index(unit) :])
-            return TableError(f"{where} {units.step[at]}: deadlock, rows {loop} wait for each other in that step")
+            return TableError(
+                f"{where} {units.step[at]}: deadlock, rows {loop} wait for each other in that step"
+            )
         chain.append(unit)
     late = coming[np.argmin(units.step[coming])]
     return TableError(
@@ -96,7 +110,9 @@ def _explain_absent(table: Table, units: Table, rows: Ints, at: int) -> TableErr
     )
 
 
-def _one_step(table: Table, units: Table, rows: Ints, now: slice, held_NCR: NDArray[np.uint8], first: int) -> None:
+def _one_step(
+    table: Table, units: Table, rows: Ints, now: slice, held_NCR: NDArray[np.uint8], first: int
+) -> None:
     """Do one step on the counts of parts held; raise TableError for a row that cannot be done."""
     chunk, source, destination = units.chunk[now] - first, units.source[now], units.destination[now]
     payload = held_NCR[source, chunk]
@@ -107,7 +123,9 @@ def _one_step(table: Table, units: Table, rows: Ints, now: slice, held_NCR: NDAr
         raise _explain_absent(table, units, rows, now.start + int(k))
     cell = destination * held_NCR.shape[1] + chunk
     order = np.argsort(cell, kind="stable")
-    twin = order[1:][(np.diff(cell[order]) == 0) & ~(units.reduce[now][order[1:]] & units.reduce[now][order[:-1]])]
+    twin = order[1:][
+        (np.diff(cell[order]) == 0) & ~(units.reduce[now][order[1:]] & units.reduce[now][order[:-1]])
+    ]
     for k in twin[:1]:
         raise TableError(
             f"{table.name}: row {rows[now.start + k]}: another row writes chunk {units.chunk[now.start + k]} of rank "
@@ -180,7 +198,9 @@ def execute(table: Table, inputs_RE: NDArray[np.generic]) -> NDArray[np.generic]
     starts nor passes, it keeps what the input had there. Raises TableError as `check` does, and for a wrong shape.
     """
     if inputs_RE.ndim != 2 or len(inputs_RE) != table.ranks:
-        raise TableError(f"{table.name}: inputs of shape {inputs_RE.shape}; expected ({table.ranks}, elements)")
+        raise TableError(
+            f"{table.name}: inputs of shape {inputs_RE.shape}; expected ({table.ranks}, elements)"
+        )
     check(table)
     share = np.concatenate([[0.0], np.cumsum(table.sizes)])
     cuts = np.rint(share / share[-1] * inputs_RE.shape[1]).astype(np.int64)
@@ -189,7 +209,10 @@ def execute(table: Table, inputs_RE: NDArray[np.generic]) -> NDArray[np.generic]
     for now in _steps(units):
         rows = range(now.start, now.stop)
         span = [slice(cuts[units.chunk[k]], cuts[units.chunk[k] + 1]) for k in rows]
-        sent = [(inputs_RE if units.own[k] else held_NE)[units.source[k], s].copy() for k, s in zip(rows, span, strict=True)]
+        sent = [
+            (inputs_RE if units.own[k] else held_NE)[units.source[k], s].copy()
+            for k, s in zip(rows, span, strict=True)
+        ]
         for k, s, data in zip(rows, span, sent, strict=True):
             to = held_NE[units.destination[k], s]
             to[...] = to + data if units.reduce[k] else data

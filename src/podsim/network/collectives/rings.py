@@ -84,7 +84,9 @@ def _chain(ranks: int, root: int, pieces: int, reduce: bool) -> Table:
     )
     kind = "reduce" if reduce else "broadcast"
     ends = {"goal": root} if reduce else {"home": root}
-    return make_table(f"chain {kind}", kind, ranks=ranks, chunks=pieces, **ends, **(rows if ranks > 1 else stack()))
+    return make_table(
+        f"chain {kind}", kind, ranks=ranks, chunks=pieces, **ends, **(rows if ranks > 1 else stack())
+    )
 
 
 def chain_broadcast(ranks: int, root: int = 0, pieces: int = 4) -> Table:

@@ -136,7 +136,9 @@ def make_table(
             for given, default in zip((home, goal), _ends(collective, ranks, chunks), strict=True)
         ]
         buffer = ranks if collective == "all-to-all" else chunks
-        share = np.broadcast_to(np.asarray(1.0 / buffer if sizes is None else sizes, np.float64), chunks).copy()
+        share = np.broadcast_to(
+            np.asarray(1.0 / buffer if sizes is None else sizes, np.float64), chunks
+        ).copy()
     except ValueError as error:
         raise TableError(f"{name}: rows, home, goal or sizes do not fit each other: {error}") from None
     if not np.all((share >= 0.0) & np.isfinite(share)):
