@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-import numba  # type: ignore[import-untyped]
+import numba
 
 __all__ = ["kernel", "njit"]
 
@@ -23,9 +23,9 @@ def njit(function: Function) -> Function:
 
 
 def kernel(function: Function) -> Function:
-    """The same for a function that creates no array: it does not count references to those it is given.
+    """The same for a function that creates no array: built into its callers, without counting references to arrays.
 
-    Counting them, at every call between small functions of many arrays, takes nine tenths of the time otherwise.
+    Calls with many arrays and the counting of references to them took 98 % of the time of small kernels.
     """
     return cast(
         "Function", numba.njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)(function)

@@ -168,9 +168,9 @@ def _program(
     wake_ptr, wake = _rows_of(wait.dep_group, groups)
     wake_gate = np.repeat(np.arange(gates), np.diff(wait.dep_ptr))[wake]
     delays, which = np.unique(delay, return_inverse=True)  # of lanes: far fewer than flows
-    rows = {key: getattr(table, key) for key in ("repeat", "chunk", "count", "turn", "channel")}
+    rows: dict[str, Any] = {key: getattr(table, key) for key in ("repeat", "chunk", "turn", "channel")}
     return typed(Program(
-        **rows, wheel=np.maximum(table.wheel, 1), chunk_bytes=table.sizes,
+        **rows, width=table.count, wheel=np.maximum(table.wheel, 1), chunk_bytes=table.sizes,
         chunk_ends=np.concatenate([[0.0], np.cumsum(table.sizes)]), lane=lane, delay=which[lane], delays=delays,
         before=wait.before, after=after, gate=wait.gate, dep_ptr=wait.dep_ptr, dep_group=wait.dep_group,
         dep_lag=wait.dep_lag, gate_ptr=gate_ptr, gate_flow=gate_flow, group=wait.group, group_repeat=wait.group_repeat,

@@ -26,7 +26,7 @@ __all__ = ["run"]
 @kernel
 def _bytes(f: int, flows: Records, chunk_bytes: Floats, chunk_ends: Floats) -> float:
     """Bytes of a flow's next transfer."""
-    first, count = flows[f].chunk, flows[f].count
+    first, count = flows[f].chunk, flows[f].width
     if flows[f].turn != 0:
         wheel = flows[f].wheel
         base = first // wheel * wheel

@@ -58,7 +58,7 @@ def _classes(colour: Ints) -> tuple[Ints, Ints]:
 
 def _colours(p: Program) -> list[Ints]:
     """Stable colours of flows, lanes, links, gates and groups."""
-    what = [p.repeat, p.delay, p.count, p.channel]  # two flows of a lane at one time are on two channels
+    what = [p.repeat, p.delay, p.width, p.channel]  # two flows of a lane at one time are on two channels
     if np.any(p.chunk_bytes != p.chunk_bytes[0]):
         what += [p.chunk, p.turn, p.wheel]
     flow, _ = number_rows(np.stack(what))
@@ -169,7 +169,7 @@ def fold_program(p: Program) -> tuple[Program, Ints, Ints]:
     wake_ptr, wake_gate, wake = _inverse(dep_ptr, deps_CR[0], len(group_1))
     columns = {
         name: getattr(p, name)[flow_1]
-        for name in ("repeat", "chunk", "count", "turn", "wheel", "channel", "delay")
+        for name in ("repeat", "chunk", "width", "turn", "wheel", "channel", "delay")
     }
     quotient = Program(
         **columns, lane=lane[p.lane[flow_1]], before=named(flow, p.before[flow_1]), after=named(flow, p.after[flow_1]),

@@ -35,7 +35,8 @@ class Program(NamedTuple):
     repeat: Ints
     """[F], as what follows"""
     chunk: Ints
-    count: Ints
+    width: Ints
+    """chunks in one transfer"""
     turn: Ints
     wheel: Ints
     lane: Ints
@@ -89,14 +90,14 @@ class Program(NamedTuple):
 
 FLOATS = ("chunk_bytes", "chunk_ends", "delays", "use", "capacity", "ones")
 FLOW_FIELDS = (
-    "repeat", "gate", "group", "lane", "delay", "before", "after", "chunk", "count", "turn", "wheel",
+    "repeat", "gate", "group", "lane", "delay", "before", "after", "chunk", "width", "turn", "wheel",
 )  # fmt: skip
 
 # one record for each thing, so that what is used together lies together; i4: numbers of things, i8: sums, f8: SI
 FLOW = np.dtype([
     ("mode", "i4"), ("sent", "i4"), ("got", "i4"), ("repeat", "i4"), ("gate", "i4"), ("group", "i4"), ("lane", "i4"),
     ("delay", "i4"), ("before", "i4"), ("after", "i4"), ("bucket", "i4"), ("next", "i4"), ("previous", "i4"),
-    ("slots", "i4"), ("seen", "i4"), ("chunk", "i4"), ("count", "i4"), ("turn", "i4"), ("wheel", "i4"), ("lone", "i4"),
+    ("slots", "i4"), ("seen", "i4"), ("chunk", "i4"), ("width", "i4"), ("turn", "i4"), ("wheel", "i4"), ("lone", "i4"),
     ("limit", "f8"), ("bytes", "f8"), ("left", "f8"), ("since", "f8"), ("rate", "f8"), ("last", "f8"),
     ("began", "f8"), ("busy", "f8"),
 ])  # fmt: skip
@@ -181,7 +182,7 @@ def _records(kind: np.dtype[np.void], n: int, **columns: ArrayLike) -> Records:
 def _constant_bytes(p: Program) -> Floats:
     """Bytes of every transfer of a flow, -1 if they differ or have to be added up."""
     even = np.all(p.chunk_bytes == p.chunk_bytes[0])
-    return np.where((p.count == 1) & (even | (p.repeat == 1)), p.chunk_bytes[p.chunk], -1.0)
+    return np.where((p.width == 1) & (even | (p.repeat == 1)), p.chunk_bytes[p.chunk], -1.0)
 
 
 def _limit(p: Program) -> Floats:

@@ -71,12 +71,15 @@ class Groups:
         share = np.where(once, 1 / np.maximum(np.asarray(plan.micro_batches, dtype=float), 1), 1.0)
         return np.where(full, (np.where(hides, wait + wait_back, ahead_P + behind_P) + late_P) * share, 0.0)
 
-    def exposed_gradients(self, plan: Plan, backward_P: Array, forward_P: Array, m_P: Array) -> Array:
+    def exposed_gradients(
+        self, plan: Plan, backward_P: Array, forward_P: Array, m_P: Array, software: Software
+    ) -> Array:
         """Seconds of a step that wait for gradients to be reduced and weights to be gathered (..., P)."""
         zero = np.asarray(plan.zero)
         last_bucket = 1 / np.maximum(self.stage_layers_K, 1)
         times_P = np.where(zero == 2, m_P, 1.0)
-        hidden_P = np.maximum(self.reduce_K - backward_P, self.reduce_K * last_bucket)
+        slowed_P = np.minimum(self.reduce_K, backward_P) * software.contention
+        hidden_P = np.maximum(self.reduce_K - backward_P, self.reduce_K * last_bucket) + slowed_P
         reduce_P = times_P * np.where(np.asarray(plan.overlap_grad).astype(bool), hidden_P, self.reduce_K)
         ahead_P = np.maximum(self.gather_K - forward_P, self.gather_K * last_bucket)
         gather_P = np.where(np.asarray(plan.overlap_param).astype(bool), ahead_P, self.gather_K)

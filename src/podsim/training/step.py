@@ -205,7 +205,9 @@ def _seconds(
     send_P = np.where(
         np.asarray(plan.pp) > 1, 2 * m_P * v_P * (sends_P * exposed + software.host_send) + fill_P, 0.0
     )
-    reduce_P = groups.exposed_gradients(plan, _at(backward_SP, slowest_P), _at(forward_SP, slowest_P), m_P)
+    reduce_P = groups.exposed_gradients(
+        plan, _at(backward_SP, slowest_P), _at(forward_SP, slowest_P), m_P, software
+    )
     base_P = m_P * longest_P + software.host_step + send_P + bubble_P + groups.optimizer_K
     seconds_P = base_P + reduce_P
     if layers_YXBP.shape[1] != len(PARTS):

@@ -118,7 +118,8 @@ def _layer_seconds(batch: Batch, software: Software | None) -> NDArray[np.float6
     from podsim.training.software import load_software
 
     plan = batch.plan.arrays()
-    table_YXBK = layer_table(batch.model, batch.cluster, plan, software or load_software(plan.software, batch.cluster.gpu))
+    era = software or load_software(plan.software, batch.cluster.gpu)
+    table_YXBK = layer_table(batch.model, batch.cluster, plan, era)
     seconds_YK = table_YXBK[:, :, 1].sum(axis=1)
     again_K = np.asarray(plan.recompute, dtype=int)
     return np.asarray(seconds_YK[0] + seconds_YK[1 + again_K, np.arange(again_K.size)])

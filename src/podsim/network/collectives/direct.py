@@ -21,16 +21,14 @@ def parameter_server_all_reduce(ranks: int, server: int = 0) -> Table:
         brick(step=0, source=workers, destination=server, chunk=0, reduce=1),
         brick(step=1, source=server, destination=workers, chunk=0),
     )
-    return make_table(
-        "parameter server", "all-reduce", ranks=ranks, chunks=1, **(rows if ranks > 1 else stack())
-    )
+    return make_table("parameter server", "all-reduce", rows if ranks > 1 else stack(), ranks=ranks, chunks=1)
 
 
 def naive_all_reduce(ranks: int) -> Table:
     """Every rank in its turn sends all its data to all others, who add: n steps in lockstep, n - 1 times the data sent."""
     source, destination = others(ranks)
     rows = brick(step=source, source=source, destination=destination, chunk=0, reduce=1, own=1)
-    return make_table("naive", "all-reduce", ranks=ranks, chunks=1, lockstep=True, **rows)
+    return make_table("naive", "all-reduce", rows, ranks=ranks, chunks=1, lockstep=True)
 
 
 def pipelined_naive_all_reduce(ranks: int) -> Table:
@@ -38,7 +36,7 @@ def pipelined_naive_all_reduce(ranks: int) -> Table:
     source, destination = others(ranks)
     step = (destination - source - 1) % ranks
     rows = brick(step=step, source=source, destination=destination, chunk=0, reduce=1, own=1)
-    return make_table("pipelined naive", "all-reduce", ranks=ranks, chunks=1, **rows)
+    return make_table("pipelined naive", "all-reduce", rows, ranks=ranks, chunks=1)
 
 
 def direct_all_reduce(ranks: int) -> Table:
@@ -48,21 +46,21 @@ def direct_all_reduce(ranks: int) -> Table:
         brick(step=0, source=first, destination=second, chunk=second, reduce=1),
         brick(step=1, source=first, destination=second, chunk=first),
     )
-    return make_table("partitioned", "all-reduce", ranks=ranks, chunks=ranks, **rows)
+    return make_table("partitioned", "all-reduce", rows, ranks=ranks, chunks=ranks)
 
 
 def direct_reduce_scatter(ranks: int) -> Table:
     """Rank c receives chunk c from everybody in one step, and adds."""
     first, second = others(ranks)
     rows = brick(step=0, source=first, destination=second, chunk=second, reduce=1)
-    return make_table("direct reduce-scatter", "reduce-scatter", ranks=ranks, chunks=ranks, **rows)
+    return make_table("direct reduce-scatter", "reduce-scatter", rows, ranks=ranks, chunks=ranks)
 
 
 def direct_all_gather(ranks: int) -> Table:
     """Rank c sends chunk c to everybody in one step."""
     first, second = others(ranks)
     rows = brick(step=0, source=first, destination=second, chunk=first)
-    return make_table("direct all-gather", "all-gather", ranks=ranks, chunks=ranks, **rows)
+    return make_table("direct all-gather", "all-gather", rows, ranks=ranks, chunks=ranks)
 
 
 def direct_all_to_all(ranks: int) -> Table:
@@ -70,21 +68,21 @@ def direct_all_to_all(ranks: int) -> Table:
     first, second = others(ranks)
     step, chunk = (second - first - 1) % ranks, first * ranks + second
     rows = brick(step=step, source=first, destination=second, chunk=chunk)
-    return make_table("direct all-to-all", "all-to-all", ranks=ranks, chunks=ranks**2, **rows)
+    return make_table("direct all-to-all", "all-to-all", rows, ranks=ranks, chunks=ranks**2)
 
 
 def direct_gather(ranks: int, root: int = 0) -> Table:
     """Every rank sends its chunk to the root in one step."""
     away = np.delete(np.arange(ranks), root)
     rows = brick(step=0, source=away, destination=root, chunk=away) if ranks > 1 else stack()
-    return make_table("direct gather", "gather", ranks=ranks, chunks=ranks, goal=root, **rows)
+    return make_table("direct gather", "gather", rows, ranks=ranks, chunks=ranks, goal=root)
 
 
 def direct_scatter(ranks: int, root: int = 0) -> Table:
     """The root sends each rank its chunk in one step."""
     away = np.delete(np.arange(ranks), root)
     rows = brick(step=0, source=root, destination=away, chunk=away) if ranks > 1 else stack()
-    return make_table("direct scatter", "scatter", ranks=ranks, chunks=ranks, home=root, **rows)
+    return make_table("direct scatter", "scatter", rows, ranks=ranks, chunks=ranks, home=root)
 
 
 def send_recv(ranks: int, source: int = 0, destination: int | None = None) -> Table:
@@ -93,4 +91,4 @@ def send_recv(ranks: int, source: int = 0, destination: int | None = None) -> Ta
     if to == source and ranks > 1:
         raise TableError(f"send-recv from rank {source} to itself; give another destination")
     rows = brick(step=0, source=source, destination=to, chunk=0) if ranks > 1 else stack()
-    return make_table("send-recv", "send-recv", ranks=ranks, chunks=1, home=source, goal=to, **rows)
+    return make_table("send-recv", "send-recv", rows, ranks=ranks, chunks=1, home=source, goal=to)

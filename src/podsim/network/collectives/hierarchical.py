@@ -33,7 +33,7 @@ def hierarchical_all_reduce(nodes: int, local: int) -> Table:
         ring_rows(rails, start=step + nodes - 1, reduce=False),
         brick(step=last, source=second, destination=first, chunk=place * nodes, count=nodes),
     )
-    return make_table("hierarchical", "all-reduce", ranks=ranks, chunks=ranks, **rows)
+    return make_table("hierarchical", "all-reduce", rows, ranks=ranks, chunks=ranks)
 
 
 def server_ring_all_reduce(nodes: int, local: int) -> Table:
@@ -48,7 +48,7 @@ def server_ring_all_reduce(nodes: int, local: int) -> Table:
         ring_rows(ring, start=step + nodes - 1, reduce=False),
         brick(step=step + 2 * (nodes - 1), source=leader, destination=worker, chunk=0, count=nodes),
     )
-    return make_table("server ring", "all-reduce", ranks=nodes * local, chunks=nodes, **rows)
+    return make_table("server ring", "all-reduce", rows, ranks=nodes * local, chunks=nodes)
 
 
 def hierarchical_all_to_all(nodes: int, local: int) -> Table:
@@ -78,5 +78,5 @@ def hierarchical_all_to_all(nodes: int, local: int) -> Table:
         chunk=((here[:, None, None] * local + origin) * ranks + destination).ravel(),
     )
     return make_table(
-        "hierarchical all-to-all", "all-to-all", ranks=ranks, chunks=ranks**2, **stack(inner, outer)
+        "hierarchical all-to-all", "all-to-all", stack(inner, outer), ranks=ranks, chunks=ranks**2
     )

@@ -15,6 +15,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
 from xml.etree import ElementTree as Xml
 
 import numpy as np
@@ -27,6 +29,8 @@ from podsim.network.collectives.table import ROW_FIELDS, Ints, Table, expand, ma
 __all__ = ["from_msccl", "to_msccl"]
 
 LARGEST = 64 << 20
+"""characters of XML that are read"""
+NO_ROWS: dict[str, list[int]] = {"step": [], "source": [], "destination": [], "chunk": []}
 NAMES = {
     "all-reduce": "allreduce", "reduce-scatter": "reduce_scatter", "reduce": "reduce", "all-gather": "allgather",
     "broadcast": "broadcast", "gather": "gather", "scatter": "scatter", "all-to-all": "alltoall", "send-recv": "sendrecv",
@@ -82,9 +86,7 @@ def _refuse(table: Table) -> Ints:
         raise TableError(f"{table.name}: {table.switches} switches; MSCCL has ranks only")
     if np.any(table.sizes != table.sizes[0]):
         raise TableError(f"{table.name}: chunks of different sizes; MSCCL has equal ones")
-    ends = make_table(
-        "", table.collective, ranks=table.ranks, chunks=table.chunks, step=0, source=0, destination=1, chunk=0
-    )
+    ends = make_table("", table.collective, NO_ROWS, ranks=table.ranks, chunks=table.chunks)
     owner = {"all-gather": table.home, "reduce-scatter": table.goal}.get(table.collective)
     if owner is None:
         if not (np.array_equal(ends.home, table.home) and np.array_equal(ends.goal, table.goal)):
@@ -108,7 +110,7 @@ def _rows(table: Table, order: Ints) -> Table:
         return flat
     index = np.repeat(np.arange(len(flat.step)), flat.count)
     shift = np.arange(len(index)) - np.repeat(np.cumsum(flat.count) - flat.count, flat.count)
-    columns = {key: getattr(flat, key)[index] for key in ROW_FIELDS}
+    columns: dict[str, Any] = {key: getattr(flat, key)[index] for key in ROW_FIELDS}
     columns.update(chunk=flat.chunk[index] + shift, count=np.ones(len(index), np.int64))
     return replace(flat, **columns)
 
@@ -158,7 +160,7 @@ def to_msccl(table: Table, *, protocol: str = "Simple") -> str:
 
 def _same_step(rows: Table) -> list[range]:
     cuts = [0, *(np.flatnonzero(np.diff(rows.step)) + 1).tolist(), len(rows.step)]
-    return [range(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
+    return [range(a, b) for a, b in pairwise(cuts) if b > a]
 
 
 def _add(
@@ -288,6 +290,6 @@ def from_msccl(text: str) -> Table:
 def _tick(step: Xml.Element) -> Tick:
     return Tick(
         kind=step.get("type", ""), source=step.get("srcbuf", "i"), source_at=_number(step, "srcoff", 0),
-        to=step.get("dstbuf", "o"), to_at=_number(step, "dstoff", 0), count=_number(step, "cnt", 1),
+        to=step.get("dstbuf", "o"), to_at=_number(step, "dstoff", 0), cnt=_number(step, "cnt", 1),
         block=_number(step, "depid", -1), step=_number(step, "deps", -1),
     )  # fmt: skip

@@ -29,7 +29,7 @@ class Tick(NamedTuple):
     source_at: int
     to: str
     to_at: int
-    count: int
+    cnt: int
     block: int
     """thread block that must have done `step` before, -1 for none"""
     step: int
@@ -94,10 +94,10 @@ class Machine:
             if (
                 (tick.kind in SENDS and send < 0)
                 or (tick.kind in RECEIVES and receive < 0)
-                or tick.count > self.blank.chunks
+                or tick.cnt > self.blank.chunks
             ):
                 raise TableError(
-                    f"{where} step {s} ({tick.kind}, cnt={tick.count}): no peer for it, or too many chunks"
+                    f"{where} step {s} ({tick.kind}, cnt={tick.cnt}): no peer for it, or too many chunks"
                 )
         self.blocks[rank, number] = Block(send=send, receive=receive, channel=channel, ticks=ticks)
 
@@ -150,7 +150,7 @@ class Machine:
                 return False
             self._receive(rank, block, tick, self.wires[wire].popleft())
         if tick.kind == "cpy":
-            for k in range(tick.count):
+            for k in range(tick.cnt):
                 self.held[rank, tick.to, tick.to_at + k] = self._chunk(rank, tick.source, tick.source_at + k)
         if tick.kind in SENDS:
             stored = tick.kind in ("rcs", "rrcs")
@@ -167,7 +167,7 @@ class Machine:
         return chunk
 
     def _send(self, rank: int, block: Block, tick: Tick, buffer: str, at: int) -> None:
-        chunks = tuple(self._chunk(rank, buffer, at + k) for k in range(tick.count))
+        chunks = tuple(self._chunk(rank, buffer, at + k) for k in range(tick.cnt))
         own = self.own_input and buffer == "i"
         written = tuple(self.wrote.get((rank, chunk), (-1, False))[0] for chunk in chunks)
         wire = (rank, block.send, block.channel)
@@ -180,9 +180,9 @@ class Machine:
     def _receive(self, rank: int, block: Block, tick: Tick, message: Message) -> None:
         """Put chunks where they belong, and note the transfer in the earliest step that keeps the order of things."""
         adds, level = tick.kind in ADDS, message.level
-        if len(message.chunks) != tick.count:
+        if len(message.chunks) != tick.cnt:
             raise TableError(
-                f"MSCCL: gpu {rank} receives {tick.count} chunks from {block.receive}, which sent {len(message.chunks)}"
+                f"MSCCL: gpu {rank} receives {tick.cnt} chunks from {block.receive}, which sent {len(message.chunks)}"
             )
         for chunk in message.chunks:
             before, added = self.wrote.get((rank, chunk), (-1, True))

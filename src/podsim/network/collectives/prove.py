@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +70,7 @@ def _units(table: Table, first: int, last: int) -> tuple[Table, Ints]:
     low = np.maximum(part.chunk, first)
     count = (np.minimum(part.chunk + part.count, last) - low).clip(0)
     index = np.repeat(np.arange(len(count)), count)
-    columns = {key: getattr(part, key)[index] for key in ROW_FIELDS}
+    columns: dict[str, Any] = {key: getattr(part, key)[index] for key in ROW_FIELDS}
     columns["chunk"] = low[index] + np.arange(len(index)) - np.repeat(np.cumsum(count) - count, count)
     columns["count"] = np.ones(len(index), np.int64)
     return replace(part, **columns), keep[rows[index]]
@@ -78,7 +80,7 @@ def _steps(units: Table) -> Iterator[slice]:
     """Slices of equal steps, in order."""
     cuts = np.flatnonzero(np.diff(units.step)) + 1
     bounds = [0, *cuts.tolist(), len(units.step)]
-    yield from (slice(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if b > a)
+    yield from (slice(a, b) for a, b in pairwise(bounds) if b > a)
 
 
 def _explain_absent(table: Table, units: Table, rows: Ints, at: int) -> TableError:

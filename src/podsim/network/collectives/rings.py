@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from podsim.errors import TableError
 from podsim.network.collectives.rows import brick, ring_rows, stack
-from podsim.network.collectives.table import Ints, Table, make_table
+from podsim.network.collectives.table import EVERYWHERE, Ints, Table, make_table
 
 __all__ = [
     "chain_broadcast", "chain_reduce", "multi_ring_all_reduce", "rail_orders", "ring_all_gather", "ring_all_reduce",
@@ -30,7 +30,7 @@ def ring_all_reduce(ranks: int, order: ArrayLike | None = None) -> Table:
         ring_rows(visits, start=0, reduce=True),
         ring_rows(visits, start=ranks - 1, reduce=False),
     )
-    return make_table("ring", "all-reduce", ranks=ranks, chunks=ranks, **stack(*halves))
+    return make_table("ring", "all-reduce", stack(*halves), ranks=ranks, chunks=ranks)
 
 
 def rail_orders(nodes: int, local: int, rings: int | None = None) -> Ints:
@@ -52,21 +52,21 @@ def multi_ring_all_reduce(orders: ArrayLike) -> Table:
         ring_rows(order_JN, start=0, reduce=True, channel=channel),
         ring_rows(order_JN, start=ranks - 1, reduce=False, channel=channel),
     )
-    return make_table("multi-ring", "all-reduce", ranks=ranks, chunks=rings * ranks, **stack(*halves))
+    return make_table("multi-ring", "all-reduce", stack(*halves), ranks=ranks, chunks=rings * ranks)
 
 
 def ring_reduce_scatter(ranks: int, order: ArrayLike | None = None) -> Table:
     """Reduce-scatter on one ring, n - 1 steps; chunk c ends at the rank in place c of the order."""
     visits = _order(ranks, order)
     rows = ring_rows(visits, start=0, reduce=True)
-    return make_table("ring reduce-scatter", "reduce-scatter", ranks=ranks, chunks=ranks, goal=visits, **rows)
+    return make_table("ring reduce-scatter", "reduce-scatter", rows, ranks=ranks, chunks=ranks, goal=visits)
 
 
 def ring_all_gather(ranks: int, order: ArrayLike | None = None) -> Table:
     """All-gather on one ring, n - 1 steps; chunk c starts at the rank in place c of the order."""
     visits = _order(ranks, order)
     rows = ring_rows(visits, start=0, reduce=False)
-    return make_table("ring all-gather", "all-gather", ranks=ranks, chunks=ranks, home=visits, **rows)
+    return make_table("ring all-gather", "all-gather", rows, ranks=ranks, chunks=ranks, home=visits)
 
 
 def _chain(ranks: int, root: int, pieces: int, reduce: bool) -> Table:
@@ -83,9 +83,14 @@ def _chain(ranks: int, root: int, pieces: int, reduce: bool) -> Table:
         wheel=pieces,
     )
     kind = "reduce" if reduce else "broadcast"
-    ends = {"goal": root} if reduce else {"home": root}
     return make_table(
-        f"chain {kind}", kind, ranks=ranks, chunks=pieces, **ends, **(rows if ranks > 1 else stack())
+        f"chain {kind}",
+        kind,
+        rows if ranks > 1 else stack(),
+        ranks=ranks,
+        chunks=pieces,
+        home=EVERYWHERE if reduce else root,
+        goal=root if reduce else EVERYWHERE,
     )
 
 

@@ -7,18 +7,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from podsim.network.collectives.table import ROW_FIELDS, Ints
+from podsim.network.collectives.table import ROW_FIELDS, USUAL, Ints
 
 __all__ = ["Columns", "brick", "others", "ring_rows", "stack"]
 
 Columns: TypeAlias = dict[str, NDArray[np.int64]]
 
-_USUAL = {"count": 1, "reduce": 0, "own": 0, "channel": 0, "repeat": 1, "turn": 0, "wheel": 1}
-
 
 def brick(**columns: ArrayLike) -> Columns:
     """Columns of rows, scalars spread over all of them, those left out as usual; names as in `Table`."""
-    full = np.broadcast_arrays(*(np.atleast_1d((_USUAL | columns)[key]) for key in ROW_FIELDS))
+    full = np.broadcast_arrays(*(np.atleast_1d(np.asarray((USUAL | columns)[key])) for key in ROW_FIELDS))
     return {key: np.asarray(row, np.int64) for key, row in zip(ROW_FIELDS, full, strict=True)}
 
 

@@ -21,15 +21,19 @@ costs and simulations take trains as they are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import TableError
 
-__all__ = ["EVERYWHERE", "Bools", "Floats", "Ints", "Table", "expand", "make_table", "row_share", "split"]
+__all__ = [
+    "EVERYWHERE", "ROW_FIELDS", "USUAL", "Bools", "Floats", "Ints", "Table", "expand", "make_table", "position",
+    "row_share", "split",
+]  # fmt: skip
 
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -92,71 +96,73 @@ class Table:
 ROW_FIELDS = (
     "step", "source", "destination", "chunk", "count", "reduce", "own", "channel", "repeat", "turn", "wheel",
 )  # fmt: skip
+USUAL = {"count": 1, "reduce": False, "own": False, "channel": 0, "repeat": 1, "turn": 0, "wheel": 1}
+"""columns of rows that may be left out"""
 
 
 def make_table(
     name: str,
     collective: str,
+    rows: Mapping[str, ArrayLike],
     *,
     ranks: int,
     chunks: int,
-    step: ArrayLike,
-    source: ArrayLike,
-    destination: ArrayLike,
-    chunk: ArrayLike,
-    reduce: ArrayLike = False,
-    own: ArrayLike = False,
-    count: ArrayLike = 1,
-    channel: ArrayLike = 0,
-    repeat: ArrayLike = 1,
-    turn: ArrayLike = 0,
-    wheel: ArrayLike = 1,
     home: ArrayLike | None = None,
     goal: ArrayLike | None = None,
     sizes: ArrayLike | None = None,
     switches: int = 0,
     lockstep: bool = False,
 ) -> Table:
-    """A Table; a row argument may be one number for all rows. What is true of each row is for `check` to say.
+    """A Table of rows given as columns, names as in Table; one number serves all rows, USUAL ones may be left out.
 
-    home and goal: one rank for all chunks, or [chunks]; default by `collective`, with rank 0 as the root, chunk c of
-    the scattered kinds belonging to rank c // (chunks / ranks), and chunk (s, d) of an all-to-all being s * ranks + d.
-    sizes: shares of `size`, [chunks]; default equal shares of one rank's buffer.
-    Raises TableError for an unknown collective, no ranks, and arrays that do not fit each other.
+        make_table("pair", "all-reduce", {"step": [0, 1], "source": [0, 1], "destination": [1, 0], "chunk": 0,
+                                          "reduce": [True, False]}, ranks=2, chunks=1)
+
+    What is true of each row is for `check` to say. home and goal: one rank for all chunks, or [chunks]; default by
+    `collective`, with rank 0 as the root, chunk c of the scattered kinds belonging to rank c // (chunks / ranks), and
+    chunk (s, d) of an all-to-all being s * ranks + d. sizes: shares of `size`, [chunks]; default equal shares of one
+    rank's buffer. Raises TableError for an unknown collective or column, no ranks, and arrays that do not fit.
     """
     if collective not in COLLECTIVES:
         raise TableError(f"unknown collective {collective!r}; known: {', '.join(COLLECTIVES)}")
-    if ranks < 1 or chunks < 1:
-        raise TableError(f"{name}: {ranks} ranks and {chunks} chunks; there must be at least one of each")
-    rows = (step, source, destination, chunk, count, reduce, own, channel, repeat, turn, wheel)
+    if ranks < 1 or chunks < 1 or switches < 0:
+        raise TableError(
+            f"{name}: {ranks} ranks, {chunks} chunks and {switches} switches; at least 1, 1 and 0"
+        )
+    if wrong := [key for key in rows if key not in ROW_FIELDS] + [
+        key for key in ROW_FIELDS if key not in USUAL | rows
+    ]:
+        raise TableError(
+            f"{name}: columns {', '.join(wrong)} unknown or missing; rows have {', '.join(ROW_FIELDS)}"
+        )
+    buffer = ranks if collective == "all-to-all" else chunks
     try:
-        full = np.broadcast_arrays(*(np.atleast_1d(np.asarray(row)) for row in rows))
+        full = np.broadcast_arrays(*(np.atleast_1d(np.asarray((USUAL | rows)[key])) for key in ROW_FIELDS))
         ends = [
             np.broadcast_to(np.asarray(given if given is not None else default, np.int64), chunks).copy()
             for given, default in zip((home, goal), _ends(collective, ranks, chunks), strict=True)
         ]
-        buffer = ranks if collective == "all-to-all" else chunks
         share = np.broadcast_to(
             np.asarray(1.0 / buffer if sizes is None else sizes, np.float64), chunks
         ).copy()
     except ValueError as error:
         raise TableError(f"{name}: rows, home, goal or sizes do not fit each other: {error}") from None
-    if not np.all((share >= 0.0) & np.isfinite(share)):
-        raise TableError(f"{name}: chunk {np.flatnonzero(~(share >= 0.0))[:1]} has a size that is no share")
-    integer = {
+    for chunk in np.flatnonzero(~((share >= 0.0) & np.isfinite(share)))[:1]:
+        raise TableError(f"{name}: chunk {chunk} has size {share[chunk]}; it must be finite and not negative")
+    columns: dict[str, Any] = {
         key: np.ascontiguousarray(row, np.bool_ if key in ("reduce", "own") else np.int64)
         for key, row in zip(ROW_FIELDS, full, strict=True)
     }
     return Table(
         name=name, collective=collective, ranks=ranks, chunks=chunks, switches=switches, lockstep=lockstep,
-        home=ends[0], goal=ends[1], sizes=share, **integer,
+        home=ends[0], goal=ends[1], sizes=share, **columns,
     )  # fmt: skip
 
 
 def _ends(collective: str, ranks: int, chunks: int) -> tuple[ArrayLike, ArrayLike]:
     """Default home and goal of the chunks."""
     owner = np.arange(chunks) // max(chunks // ranks, 1)
-    return {
+    ends: dict[str, tuple[ArrayLike, ArrayLike]] = {
         "all-reduce": (EVERYWHERE, EVERYWHERE),
         "reduce-scatter": (EVERYWHERE, owner),
         "reduce": (EVERYWHERE, 0),
@@ -166,19 +172,22 @@ def _ends(collective: str, ranks: int, chunks: int) -> tuple[ArrayLike, ArrayLik
         "scatter": (0, owner),
         "all-to-all": (np.arange(chunks) // ranks, np.arange(chunks) % ranks),
         "send-recv": (0, min(1, ranks - 1)),
-    }[collective]
+    }
+    return ends[collective]
 
 
-def position(table: Table, rows: Ints, times: Ints) -> Ints:
+def position(table: Table, rows: Ints, times: ArrayLike) -> Ints:
     """First chunk of the given rows at the given repetitions, same shape."""
     chunk, wheel = table.chunk[rows], np.maximum(table.wheel[rows], 1)
     moving = table.turn[rows] != 0
     base = chunk // wheel * wheel
-    turned = base + (chunk - base + table.turn[rows] * table.count[rows] * times) % wheel
+    turned = (
+        base + (chunk - base + table.turn[rows] * table.count[rows] * np.asarray(times, np.int64)) % wheel
+    )
     return np.where(moving, turned, chunk)
 
 
-def row_share(table: Table, rows: Ints, times: Ints) -> Floats:
+def row_share(table: Table, rows: Ints, times: ArrayLike) -> Floats:
     """Bytes of each given transfer as a share of `size`."""
     ends = np.concatenate([[0.0], np.cumsum(table.sizes)])
     first = position(table, rows, times)
@@ -198,7 +207,7 @@ def expand(table: Table) -> tuple[Table, Ints]:
     times = np.arange(len(rows)) - np.repeat(np.cumsum(table.repeat) - table.repeat, table.repeat)
     order = np.argsort(table.step[rows] + times, kind="stable")
     rows, times = rows[order], times[order]
-    columns = {key: getattr(table, key)[rows] for key in ROW_FIELDS}
+    columns: dict[str, Any] = {key: getattr(table, key)[rows] for key in ROW_FIELDS}
     columns["step"] = table.step[rows] + times
     columns["chunk"] = position(table, rows, times)
     still = np.zeros(len(rows), np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from podsim.network.collectives.rows import Columns, brick, stack
-from podsim.network.collectives.table import Ints, Table, make_table
+from podsim.network.collectives.table import EVERYWHERE, Ints, Table, make_table
 
 __all__ = [
     "binomial_broadcast", "binomial_reduce", "double_tree_all_reduce", "halving_doubling_all_reduce",
@@ -51,7 +51,7 @@ def _tree_rows(parent: Ints, pieces: int, base: int, channel: int) -> Columns:
 def tree_all_reduce(ranks: int, pieces: int = 1) -> Table:
     """All-reduce up and down one binary tree, in `pieces` that follow each other."""
     rows = _tree_rows(tree_parents(ranks), pieces, 0, 0)
-    return make_table("tree", "all-reduce", ranks=ranks, chunks=pieces, **rows)
+    return make_table("tree", "all-reduce", rows, ranks=ranks, chunks=pieces)
 
 
 def double_tree_all_reduce(ranks: int, pieces: int = 1) -> Table:
@@ -65,14 +65,15 @@ def double_tree_all_reduce(ranks: int, pieces: int = 1) -> Table:
     second = np.empty_like(first)
     second[name] = np.where(first >= 0, name[first], -1)
     rows = stack(_tree_rows(first, pieces, 0, 0), _tree_rows(second, pieces, pieces, 1))
-    return make_table("double tree", "all-reduce", ranks=ranks, chunks=2 * pieces, **rows)
+    return make_table("double tree", "all-reduce", rows, ranks=ranks, chunks=2 * pieces)
 
 
 def halving_doubling_all_reduce(ranks: int) -> Table:
     """Reduce-scatter by halving and all-gather by doubling, on the largest power of two of the ranks.
 
     The r ranks beyond a power of two give their data to a neighbour first and get the sum from it last.
-    Source: R. Thakur, R. Rabenseifner, W. Gropp, Optimization of collective communication operations in MPICH, IJHPCA 19 (2005).
+    Source: R. Thakur, R. Rabenseifner, W. Gropp, Optimization of collective communication operations in MPICH, Int. J. High Perform.
+    Comput. Appl. 19 (2005).
     """
     bits = ranks.bit_length() - 1
     core = 1 << bits
@@ -92,19 +93,20 @@ def halving_doubling_all_reduce(ranks: int) -> Table:
             step += 1
     if extra:
         parts.append(brick(step=step, source=spare + 1, destination=spare, chunk=0, count=core))
-    return make_table("halving-doubling", "all-reduce", ranks=ranks, chunks=core, **stack(*parts))
+    return make_table("halving-doubling", "all-reduce", stack(*parts), ranks=ranks, chunks=core)
 
 
 def in_network_all_reduce(ranks: int, pieces: int = 4) -> Table:
     """All-reduce by a switch that adds what it receives and sends the sum to all: each rank sends its data once.
 
-    The switch is the extra node `ranks`. Source: R. Graham et al., Scalable Hierarchical Aggregation Protocol (SHARP), COMHPC 2016.
+    The switch is the extra node `ranks`. Source: R. Graham et al., Scalable Hierarchical Aggregation Protocol (SHARP),
+    COMHPC 2016.
     """
     rank = np.arange(ranks)
     common = {"chunk": 0, "repeat": pieces, "turn": int(pieces > 1), "wheel": pieces}
     up = brick(step=0, source=rank, destination=ranks, reduce=1, **common)
     down = brick(step=1, source=ranks, destination=rank, **common)
-    return make_table("in-network", "all-reduce", ranks=ranks, chunks=pieces, switches=1, **stack(up, down))
+    return make_table("in-network", "all-reduce", stack(up, down), ranks=ranks, chunks=pieces, switches=1)
 
 
 def _binomial(ranks: int, root: int, reduce: bool) -> Table:
@@ -116,8 +118,15 @@ def _binomial(ranks: int, root: int, reduce: bool) -> Table:
         ends = {"source": high, "destination": low} if reduce else {"source": low, "destination": high}
         parts.append(brick(step=steps - 1 - s if reduce else s, chunk=0, reduce=int(reduce), **ends))
     kind = "reduce" if reduce else "broadcast"
-    where = {"goal": root} if reduce else {"home": root}
-    return make_table(f"binomial {kind}", kind, ranks=ranks, chunks=1, **where, **stack(*parts))
+    return make_table(
+        f"binomial {kind}",
+        kind,
+        stack(*parts),
+        ranks=ranks,
+        chunks=1,
+        home=EVERYWHERE if reduce else root,
+        goal=root if reduce else EVERYWHERE,
+    )
 
 
 def binomial_broadcast(ranks: int, root: int = 0) -> Table:
