@@ -32,15 +32,15 @@ def _commands() -> list[str]:
 
 @pytest.mark.parametrize("command", _commands())
 def test_commands_work(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order written: a command may read what the one before it saved."""
+    """Each from an empty directory; a replay runs what saves its experiment first."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lab.toml").write_text('inherits = "dgx-a100-80gb"\nsource = "our lab"\nnodes = 16\n')
     if command.startswith("replay"):
-        saved = next(one for one in _commands() if "--save" in one)
+        directory = command.split()[1].partition("/")[0]
+        saved = next(one for one in _commands() if f"--save {directory}" in one)
         assert CliRunner().invoke(app, shlex.split(saved)).exit_code == 0
-    result = CliRunner().invoke(app, shlex.split(command.partition(" | ")[0].partition("  #")[0]))
-    assert result.exit_code in (0, 1), result.stderr
-    assert result.exit_code == 0 or "exit status 1" in README + command
+    result = CliRunner().invoke(app, shlex.split(command))
+    assert result.exit_code == 0, result.stderr or "it does not fit"
 
 
 def test_the_readme_has_two_commands_from_nothing() -> None:

@@ -133,7 +133,7 @@ class Cluster:
         """
         problems = [f"share {share:g} of a link's capacity; it must be 0 to 1"] if not 0 <= share <= 1 else []
         for name in names:
-            numbers = (int(number) for number in re.findall(r"node(\d+)\b", name))
+            numbers = (int(number) for number in re.findall(r"node(\d{1,9})\b", name))
             problems += [
                 f"{name[:80]}: {self.name} has nodes 0 to {self.nodes - 1}"
                 for n in numbers

@@ -40,13 +40,9 @@ def _freeze(f: int, level: float, starts: Ints, ends: Ints, links: Ints, use: Fl
 
 
 @kernel
-def fill(todo: Ints, n_todo: int, starts: Ints, ends: Ints, links: Ints, use: Floats, weights: Floats, capacity: Floats,
-         rates: Floats, left: Floats, load: Floats, users: Ints, busy: Ints) -> None:  # fmt: skip
-    """Max-min rates of the flows todo[:n_todo], written to `rates`; others are taken as absent. `todo` is used up.
-
-    Flow f uses links[starts[f] : ends[f]]; a flow listed twice counts twice. `use[i]` is how much of link links[i] a unit of rate takes. left, load, users, busy: scratch of one cell per link,
-    with users zero on entry and exit. Rounds of filling: each fills at least one link, so there are at most as many as links.
-    """
+def _enter(todo: Ints, n_todo: int, starts: Ints, ends: Ints, links: Ints, use: Floats, weights: Floats, capacity: Floats,
+           rates: Floats, left: Floats, load: Floats, users: Ints, busy: Ints) -> int:  # fmt: skip
+    """Add up what the flows ask of their links, and list those links; how many they are."""
     n_busy = 0
     for t in range(n_todo):
         f = todo[t]
@@ -60,6 +56,19 @@ def fill(todo: Ints, n_todo: int, starts: Ints, ends: Ints, links: Ints, use: Fl
                 load[link] = 0.0
             users[link] += 1
             load[link] += weights[f] * use[i]
+    return n_busy
+
+
+@kernel
+def fill(todo: Ints, n_todo: int, starts: Ints, ends: Ints, links: Ints, use: Floats, weights: Floats, capacity: Floats,
+         rates: Floats, left: Floats, load: Floats, users: Ints, busy: Ints) -> None:  # fmt: skip
+    """Max-min rates of the flows todo[:n_todo], written to `rates`; others are taken as absent. `todo` is used up.
+
+    Flow f uses links[starts[f] : ends[f]]; a flow listed twice counts twice. `use[i]` is how much of link links[i] a unit
+    of rate takes. left, load, users, busy: scratch of one cell per link, with users zero on entry and exit. A round of
+    filling fills at least one link, so there are at most as many rounds as links.
+    """
+    n_busy = _enter(todo, n_todo, starts, ends, links, use, weights, capacity, rates, left, load, users, busy)
     while n_busy > 0:
         level = np.inf
         kept = 0
@@ -70,8 +79,6 @@ def fill(todo: Ints, n_todo: int, starts: Ints, ends: Ints, links: Ints, use: Fl
                 kept += 1
                 level = min(level, left[link] / load[link])
         n_busy = kept
-        if n_busy == 0:
-            break
         for b in range(n_busy):  # a full link is marked by a negative load
             if left[busy[b]] / load[busy[b]] <= level * LEVEL:
                 load[busy[b]] = -np.inf

@@ -27,6 +27,5 @@ def kernel(function: Function) -> Function:
 
     Calls with many arrays and the counting of references to them took 98 % of the time of small kernels.
     """
-    return cast(
-        "Function", numba.njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)(function)
-    )
+    compiler = numba.njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)  # type: ignore[call-overload]
+    return cast("Function", compiler(function))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -113,7 +114,7 @@ def _rows_of(values: Ints, n: int) -> tuple[Ints, Ints]:
     return pointer - pointer[0], order[pointer[0] :]
 
 
-def _lanes(routes: Routes, fabric: Fabric, channels: Ints) -> tuple[dict[str, Ints | Floats], Ints]:
+def _lanes(routes: Routes, fabric: Fabric, channels: Ints) -> tuple[dict[str, Any], Ints]:
     """The columns of Program about lanes, and where each link's busy time is kept.
 
     A lane's entries: its own limit (1); links that can bind it together with others (2); other links that
@@ -140,7 +141,7 @@ def _lanes(routes: Routes, fabric: Fabric, channels: Ints) -> tuple[dict[str, In
     order = order[kind[order] < 4]
     start = np.searchsorted(lane_of[order], np.arange(lanes + 1))
     bound = np.bincount(lane_of[order], kind[order] < 3, lanes).astype(np.int64)
-    columns: dict[str, Ints | Floats] = {
+    columns: dict[str, Any] = {
         "start": start[:-1], "first": start[:-1] + (channels == 1), "middle": start[:-1] + bound, "end": start[1:],
         "link": link[order], "use": np.ones(len(order)), "capacity": np.concatenate([fabric.capacity, limit]),
         "key": mix(np.arange(lanes)), "ones": np.ones(lanes),
@@ -156,9 +157,7 @@ def _channels(lane: Ints, channel: Ints, lanes: int) -> Ints:
     return np.bincount(lane[first], minlength=lanes).astype(np.int64)
 
 
-def _program(
-    table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[str, Ints | Floats]
-) -> Program:
+def _program(table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[str, Any]) -> Program:
     """All of it as the simulation wants it, for size 1."""
     flows, gates, groups = len(lane), len(wait.dep_ptr) - 1, len(wait.group_repeat)
     after = np.full(flows, -1)

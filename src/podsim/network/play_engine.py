@@ -15,8 +15,28 @@ from podsim.network.collectives.table import Floats, Ints
 from podsim.network.flow import fill
 from podsim.network.jit import kernel
 from podsim.network.play_state import (
-    ACTIVE, AGAIN, DIRTY, ENDED, EVENTS, FREE_BUCKETS, FREE_CELLS, HEAP, IDLE, MANY, MEMO, NEW, ROOM, SAME, SOLVED, STAMP,
-    STORED, TIGHT, TOUCHED, Program, Records, State,
+    ACTIVE,
+    AGAIN,
+    DIRTY,
+    ENDED,
+    EVENTS,
+    FREE_BUCKETS,
+    FREE_CELLS,
+    HEAP,
+    IDLE,
+    MANY,
+    MEMO,
+    NEW,
+    ROOM,
+    SAME,
+    SOLVED,
+    STAMP,
+    STORED,
+    TIGHT,
+    TOUCHED,
+    Program,
+    Records,
+    State,
 )  # fmt: skip
 from podsim.network.play_time import heap_pop, schedule, unschedule
 
@@ -40,7 +60,7 @@ def _bytes(f: int, flows: Records, chunk_bytes: Floats, chunk_ends: Floats) -> f
 def _try(f: int, flows: Records, gates: Records, touched: Ints, number: Ints) -> None:
     """Start the next transfer of a flow if it is free and all it waits for is there."""
     k, mode = flows[f].sent, flows[f].mode
-    if (mode != IDLE and mode != ENDED) or k >= flows[f].repeat:
+    if mode not in (IDLE, ENDED) or k >= flows[f].repeat:
         return
     before = flows[f].before
     if k == 0 and before >= 0 and flows[before].sent < flows[before].repeat:
@@ -233,7 +253,8 @@ def _solve(p: Program, s: State, n: int, sign: int) -> None:
 
 
 @kernel
-def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Records, link: Ints, found: Ints, stamp: int) -> tuple[int, int]:  # fmt: skip
+def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Records, link: Ints, found: Ints,
+          stamp: int) -> tuple[int, int]:  # fmt: skip
     """The flows that share with a flow, over links that may be full now: (how many, sum of their lanes' keys)."""
     found[0] = f
     flows[f].seen = stamp

@@ -8,9 +8,11 @@ flows of a colour as each link of its colour does. The unfolded run is the oracl
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from podsim.network.collectives.table import Floats, Ints
+from podsim.network.collectives.table import Ints
 from podsim.network.jit import njit
 from podsim.network.play_program import hash_pair, mix, number_rows
 from podsim.network.play_state import Program, typed
@@ -70,21 +72,17 @@ def _colours(p: Program) -> list[Ints]:
         np.stack([p.first - p.start, p.capacity[len(p.capacity) - len(p.start) :].view(np.int64)])
     )
     flow, lane, link = mix(flow), mix(lane), mix(link)
-    found = [
-        np.empty_like(lane),
-        np.empty_like(link),
-        np.zeros_like(p.dep_ptr[1:]),
-        np.zeros_like(p.group_repeat),
-    ]
+    gate, group = np.zeros_like(p.dep_ptr[1:]), np.zeros_like(p.group_repeat)
+    found_lane, found_link = np.empty_like(lane), np.empty_like(link)
     classes = 0
     while True:
         new = _refine(
-            flow, lane, link, *found, p.lane, p.before, p.after, p.gate, p.group, p.dep_ptr, p.dep_group, p.dep_lag,
-            p.start, p.end, p.link,
+            flow, lane, link, found_lane, found_link, gate, group, p.lane, p.before, p.after, p.gate, p.group, p.dep_ptr,
+            p.dep_group, p.dep_lag, p.start, p.end, p.link,
         )  # fmt: skip
         now = len(_classes(new)[1])
         if now == classes:  # so lanes, links, gates and groups, which follow from the flows, are stable too
-            return [flow, *found]
+            return [flow, found_lane, found_link, gate, group]
         flow, classes = new, now
 
 
@@ -110,9 +108,7 @@ def _inverse(pointer: Ints, values: Ints, n: int) -> tuple[Ints, Ints, Ints]:
     return np.searchsorted(values[order], np.arange(n + 1)), owner[order], order
 
 
-def _quotient_lanes(
-    p: Program, lane: Ints, lane_first: Ints, link: Ints
-) -> tuple[dict[str, Ints | Floats], Ints]:
+def _quotient_lanes(p: Program, lane: Ints, lane_first: Ints, link: Ints) -> tuple[dict[str, Any], Ints]:
     """Lane columns of the quotient, and the place in it of every link.
 
     A link of class x is crossed by (lanes of class a) x (their links of class x) / (links of class x) lanes of class a.
@@ -134,7 +130,7 @@ def _quotient_lanes(
     use = times * np.bincount(lane)[row_lane] / size_of_link[row_link]
     assert np.array_equal(use, np.rint(use)), "classes of flows and links are not equitable"
     start = np.searchsorted(row_lane, np.arange(len(lane_first) + 1))
-    columns: dict[str, Ints | Floats] = {
+    columns: dict[str, Any] = {
         "start": start[:-1],
         "first": start[:-1] + (p.first - p.start)[lane_first],
         "middle": start[:-1] + np.bincount(row_lane, row_kind < 2, len(lane_first)).astype(np.int64),

@@ -9,7 +9,7 @@ ends with its route. A flow also waits for the flow before it on its lane and ch
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,10 +57,10 @@ def mix(values: Ints) -> Ints:
 
 @njit
 def _same_rows(columns_CR: Ints, a: int, b: int) -> bool:
+    same = True
     for c in range(columns_CR.shape[0]):
-        if columns_CR[c, a] != columns_CR[c, b]:
-            return False
-    return True
+        same = same and columns_CR[c, a] == columns_CR[c, b]
+    return same
 
 
 @njit
@@ -89,36 +89,26 @@ def number_rows(columns_CR: Ints) -> tuple[Ints, Ints]:
 
 
 @njit
-def _lag(
-    a: int, b: int, step: Ints, repeat: Ints, chunk: Ints, count: Ints, turn: Ints, wheel: Ints
-) -> tuple[int, int]:
-    """Whether flow a reads what flow b wrote: (0, 0) no, (1, lag) yes, (2, 0) cannot be said by one lag.
+def _lag_of_trains(a: int, b: int, step: Ints, repeat: Ints, chunk: Ints, count: Ints, turn: Ints, wheel: Ints
+                   ) -> tuple[int, int]:  # fmt: skip
+    """`_lag` of two trains whose wheels meet: one lag if they turn alike."""
+    if turn[a] != turn[b] or wheel[a] != wheel[b] or count[a] != count[b]:
+        return 2, 0
+    units = wheel[a] // count[a]
+    least = max(step[b] - step[a] + 1, 1 - repeat[b])
+    lag = least + (turn[a] * (chunk[b] - chunk[a]) // count[a] - least) % units
+    return (1, lag) if lag < repeat[a] else (0, 0)
 
-    Only the latest transfer of b that the kth of a reads matters, as b's come in order; and only the least lag, as
-    a's go in order.
-    """
-    if step[b] >= step[a] + repeat[a] - 1:
-        return 0, 0
-    if repeat[a] > 1 and repeat[b] > 1:
-        base_a, base_b = chunk[a] // wheel[a] * wheel[a], chunk[b] // wheel[b] * wheel[b]
-        if base_a >= base_b + wheel[b] or base_b >= base_a + wheel[a]:
-            return 0, 0
-        if turn[a] != turn[b] or wheel[a] != wheel[b] or count[a] != count[b]:
-            return 2, 0
-        units = wheel[a] // count[a]
-        least = max(step[b] - step[a] + 1, 1 - repeat[b])
-        lag = least + (turn[a] * (chunk[b] - chunk[a]) // count[a] - least) % units
-        return (1, lag) if lag < repeat[a] else (0, 0)
-    if repeat[a] == 1 and repeat[b] == 1:
-        meet = chunk[a] < chunk[b] + count[b] and chunk[b] < chunk[a] + count[a]
-        return (1, 0) if meet and step[b] < step[a] else (0, 0)
-    train, still = (b, a) if repeat[b] > 1 else (a, b)
+
+@njit
+def _lag_of_train(a: int, b: int, step: Ints, repeat: Ints, chunk: Ints, count: Ints, turn: Ints, wheel: Ints
+                  ) -> tuple[int, int]:  # fmt: skip
+    """`_lag` of a train and a single transfer that meets its wheel: when the train comes past it."""
+    backward = repeat[b] > 1
+    train, still = (b, a) if backward else (a, b)
     base, units = chunk[train] // wheel[train] * wheel[train], wheel[train] // count[train]
-    low, high = max(chunk[still] - base, 0), min(chunk[still] + count[still] - base, wheel[train])
-    if low >= high:
-        return 0, 0
-    low, high = low // count[train], (high - 1) // count[train]
-    backward = train == b
+    low = max(chunk[still] - base, 0) // count[train]
+    high = (min(chunk[still] + count[still] - base, wheel[train]) - 1) // count[train]
     at = min(repeat[b] - 1, step[a] - step[b] - 1) if backward else max(0, step[b] - step[a] + 1)
     place = ((chunk[train] - base) // count[train] + turn[train] * at) % units
     away = 0
@@ -129,6 +119,23 @@ def _lag(
     if at < 0 or at >= repeat[train]:
         return 0, 0
     return 1, (-at if backward else at)
+
+
+@njit
+def _lag(a: int, b: int, step: Ints, repeat: Ints, chunk: Ints, count: Ints, turn: Ints, wheel: Ints
+         ) -> tuple[int, int]:  # fmt: skip
+    """Whether flow a reads what flow b wrote, their chunks meeting: (0, 0) no, (1, lag) yes, (2, 0) not by one lag.
+
+    Only the latest transfer of b that the kth of a reads matters, as b's come in order; and only the least lag, as
+    a's go in order.
+    """
+    if step[b] >= step[a] + repeat[a] - 1:
+        return 0, 0
+    if repeat[a] > 1 and repeat[b] > 1:
+        return _lag_of_trains(a, b, step, repeat, chunk, count, turn, wheel)
+    if repeat[a] == 1 and repeat[b] == 1:
+        return 1, 0
+    return _lag_of_train(a, b, step, repeat, chunk, count, turn, wheel)
 
 
 @njit
@@ -145,7 +152,8 @@ def _pairs(readers: Ints, writers: Ints, begin: Ints, node_ptr: Ints, source: In
            count: Ints, turn: Ints, wheel: Ints, found_3P: Ints, split: Ints) -> int:  # fmt: skip
     """All (gate, group, lag), gate by gate; returns how many. Writers lie by node and first chunk.
 
-    begin[g] is the first writer that can meet reader g. Run twice: to count (write = False), and to fill the arrays. split marks flows of pairs without one lag.
+    begin[g] is the first writer that can meet reader g. found_3P takes as many as it has room for: gate, group, lag.
+    split marks flows of pairs without one lag.
     """
     n = 0
     for g in range(len(readers)):
@@ -170,7 +178,8 @@ def _pairs(readers: Ints, writers: Ints, begin: Ints, node_ptr: Ints, source: In
 
 def _explode(table: Table, marked: Ints) -> Table:
     """The table with marked trains written out."""
-    part, _ = expand(replace(table, **{key: getattr(table, key)[marked] for key in ROW_FIELDS}))
+    columns: dict[str, Any] = {key: getattr(table, key)[marked] for key in ROW_FIELDS}
+    part, _ = expand(replace(table, **columns))
     rest = np.delete(np.arange(len(table.step)), marked)
     if len(rest) + len(part.step) > MOST_ROWS:
         raise TableError(

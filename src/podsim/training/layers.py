@@ -162,8 +162,10 @@ def _communicate(
     calls_K = np.where(sequence_K, 2.0, 1.0) * (tp_K > 1)
     for position, block in enumerate(model.kinds):
         forward, backward = _syncs(model, block)
-        busy_YXBK[0, 3, position] = forward * once_K * (1 - hidden_K)
-        busy_YXBK[1, 3, position] = backward * once_K * (1 - back_hidden_K)
+        # what is hidden runs beside the pass's GEMMs: at most as long as they take (backward: the weights' half)
+        gemms_K = busy_YXBK[0, 0, position] - core_XBK[0, position]
+        busy_YXBK[0, 3, position] = forward * once_K - np.minimum(forward * once_K * hidden_K, gemms_K)
+        busy_YXBK[1, 3, position] = backward * once_K - np.minimum(backward * once_K * back_hidden_K, gemms_K)
         host_YBK[0, position] += forward * calls_K * software.host_collective
         host_YBK[1, position] += backward * calls_K * software.host_collective
         for axis, seconds in ((4, _cp_seconds), (5, _ep_seconds)):

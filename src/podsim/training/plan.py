@@ -149,6 +149,11 @@ class Plan:
         """The same plan with other values of some fields."""
         return replace(self, **columns)
 
+    def wide(self) -> Plan:
+        """The same arrays with 64-bit whole numbers, which products of degrees and sizes need; flags as they are."""
+        columns = {name: np.asarray(getattr(self, name)) for name in ARRAY_FIELDS}
+        return self.having({k: v if v.dtype == bool else v.astype(np.int64) for k, v in columns.items()})
+
     def take(self, index: Any) -> Plan:
         """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
         chosen: dict[str, Any] = {}

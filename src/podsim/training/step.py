@@ -120,7 +120,7 @@ def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None)
     `flags` may replace overlap_grad and overlap_param by arrays of shape (V, 1): seconds then have the shape (V, P),
     and memory, which they do not touch, is computed once.
     """
-    plan = ready.plan.take(part)
+    plan = ready.plan.take(part).wide()
     stages = ready.stages.table.take(ready.stages.index[part])
     weights = Weights(*(t[..., ready.weights.index[part]] for t in ready.weights.table))
     groups = ready.groups.table.take(ready.groups.index[part])

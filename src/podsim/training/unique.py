@@ -72,6 +72,6 @@ def keyed(plan: Plan, names: Sequence[str], function: Callable[[Plan], T]) -> Ke
     The other fields of the plans it sees are arbitrary: it must not depend on them.
     """
     if plan.size == 1:
-        return Keyed(function(plan), np.zeros(1, dtype=np.int64))
+        return Keyed(function(plan.wide()), np.zeros(1, dtype=np.int64))
     first, index = distinct(plan, names)
-    return Keyed(function(plan.take(first)), index)
+    return Keyed(function(plan.take(first).wide()), index)

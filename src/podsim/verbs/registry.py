@@ -21,7 +21,7 @@ from podsim.errors import CatalogError, unknown_name
 if TYPE_CHECKING:
     from podsim.training.software import Software
 
-__all__ = ["Constant", "registry", "software_entry", "software_raw"]
+__all__ = ["Constant", "kernel_files", "registry", "software_entry", "software_raw"]
 
 _CATALOG = "podsim.hardware.catalog"
 _UNITS = {"B": ("_bytes", "_memory", "_traffic", "memory_floor"), "s": ("host_",)}
@@ -57,8 +57,13 @@ def _toml(folder: str) -> dict[str, Mapping[str, Any]]:
     return {name[:-5]: tomllib.loads(place.joinpath(name).read_text("utf-8")) for name in found}
 
 
+def kernel_files() -> dict[str, Mapping[str, Any]]:
+    """The files of kernel constants as they stand in the catalog."""
+    return _toml("kernels")
+
+
 def _kernels() -> Iterator[Constant]:
-    for gpu, table in _toml("kernels").items():
+    for gpu, table in kernel_files().items():
         tables = {f"{kind}.{key}": part for kind in ("gemm", "flash") for key, part in table.get(kind, {}).items()}
         if "memory" in table:
             tables["memory"] = table["memory"]

@@ -6,24 +6,28 @@ constant that moves nothing has no business in a catalog, unless it serves plans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.results import ROLES
-from podsim.verbs.registry import Constant, registry
+from podsim.verbs.registry import Constant, kernel_files, registry
 from podsim.verbs.registry_change import (
     Eras,
     changed_fabric,
     changed_kernels,
     changed_software,
-    kernel_tables,
+    kernel_origin,
 )
 from podsim.verbs.tables import price
 from podsim.verbs.tables_llm import Batch, batches_of, costs_of, express_all
 from podsim.verify import Rows, load, measurement, named
+
+if TYPE_CHECKING:
+    from podsim.training.software import Software
 
 __all__ = ["STEP", "Effect", "Moved", "sensitivity"]
 
@@ -57,29 +61,40 @@ class Effect:
 
 @dataclass(frozen=True)
 class _Part:
-    """The rows of one role of one table: how they are predicted, and by what."""
+    """The rows of one role of one table, and what is predicted of them with nothing changed."""
 
     table: str
     role: str
-    measured_R: NDArray[np.float64]
     rows: Rows
+    measured_R: NDArray[np.float64]
+    base_R: NDArray[np.float64]
     batches: tuple[Batch, ...]
     """of a training table; () for others"""
 
-    def predict(self, eras: Eras | None = None) -> NDArray[np.float64]:
-        """Predictions (R,)."""
+    def again(self, touched: Callable[[Batch], bool], eras: Eras | None = None) -> NDArray[np.float64]:
+        """Predictions once more, of the touched batches only (R,)."""
         if not self.batches:
-            found = price(self.rows, cross_validate=False).predictions
-            return np.array([found[row.id] for row in self.rows])
-        out_R = np.empty(self.measured_R.size)
+            return _priced(self.rows)
+        out_R = self.base_R.copy()
         for batch in self.batches:
-            era = None if eras is None else _entry(eras, batch)
-            costs = costs_of([replace(batch, index=np.arange(batch.index.size))], era)
-            out_R[batch.index] = costs.memory_R if self.rows.what == "bytes" else costs.seconds_R
+            if touched(batch):
+                out_R[batch.index] = _costed(batch, self.rows.what, eras)
         return out_R
 
 
-def _entry(eras: Eras, batch: Batch) -> object:
+def _priced(rows: Rows) -> NDArray[np.float64]:
+    found = price(rows, cross_validate=False).predictions
+    return np.array([found[row.id] for row in rows])
+
+
+def _costed(batch: Batch, what: str, eras: Eras | None) -> NDArray[np.float64]:
+    era = None if eras is None else _entry(eras, batch)
+    costs = costs_of([replace(batch, index=np.arange(batch.index.size))], era)
+    return costs.memory_R if what == "bytes" else costs.seconds_R
+
+
+def _entry(eras: Eras, batch: Batch) -> Software:
+    """The entry of the era that a batch ran with."""
     found, gpu = eras[batch.plan.software], batch.cluster.gpu
     return found.get(gpu.name) or found.get(gpu.architecture) or found[""]
 
@@ -89,55 +104,51 @@ def sensitivity(
 ) -> tuple[Effect, ...]:
     """The effect of each constant (default: all) on each table (default: all); takes a minute or two."""
     parts = [part for slug in tables or _tables() for part in _parts(slug)]
-    base = {(part.table, part.role): part.predict() for part in parts}
-    return tuple(
-        Effect(constant=constant, moved=_moved(constant, parts, base)) for constant in constants or registry()
-    )
+    return tuple(Effect(constant=constant, moved=_moved(constant, parts)) for constant in constants or registry())
 
 
 def _tables() -> list[str]:
     from podsim.verbs.validate import TABLES
 
-    return [
-        slug
-        for slug in TABLES
-        if not named(slug).parts or load(slug).what == "bytes"
-        if load(slug).kind in _MOST
-    ]
+    return [slug for slug in TABLES if not named(slug).parts or load(slug).what == "bytes"]
 
 
 def _parts(slug: str) -> Iterator[_Part]:
     rows = load(slug)
+    if rows.kind not in _MOST or (rows.kind == "llm" and rows.what not in ("seconds per step", "bytes")):
+        return
     for role in ROLES:
         mine = rows.where(lambda row: row.validates and measurement(row, rows.what) is not None, role=role)
-        if rows.kind == "llm":
-            found, _ = express_all([row.fields for row in mine])
+        found, _ = express_all([row.fields for row in mine]) if rows.kind == "llm" else ([], {})
+        if found:
             kept = [mine.rows[position] for position, _ in found]
         else:
             known = price(mine, cross_validate=False).predictions
             kept = [row for row in mine if row.id in known]
-        thin = kept[:: max(1, -(-len(kept) // _MOST[rows.kind]))]
-        if not thin:
-            continue
-        chosen = replace(mine, rows=tuple(thin))
-        batches: list[Batch] = []
-        if rows.kind == "llm" and rows.what in ("seconds per step", "bytes"):
-            batches = batches_of([one for _, one in express_all([row.fields for row in thin])[0]])
-        measured = [found.value for row in thin if (found := measurement(row, rows.what)) is not None]
-        yield _Part(slug, role, np.array(measured), chosen, tuple(batches))
+        thin = tuple(kept[:: max(1, -(-len(kept) // _MOST[rows.kind]))])
+        if thin:
+            yield _part(replace(mine, rows=thin), role)
 
 
-def _moved(
-    constant: Constant, parts: Sequence[_Part], base: dict[tuple[str, str], NDArray[np.float64]]
-) -> tuple[Moved, ...]:
+def _part(rows: Rows, role: str) -> _Part:
+    batches: tuple[Batch, ...] = ()
+    if rows.kind == "llm":
+        batches = tuple(batches_of([one for _, one in express_all([row.fields for row in rows])[0]]))
+    measured = [found.value for row in rows if (found := measurement(row, rows.what)) is not None]
+    base_R = np.empty(len(measured)) if batches else _priced(rows)
+    for batch in batches:
+        base_R[batch.index] = _costed(batch, rows.what, None)
+    return _Part(rows.name, role, rows, np.array(measured), base_R, batches)
+
+
+def _moved(constant: Constant, parts: Sequence[_Part]) -> tuple[Moved, ...]:
     up, down = (_changed(constant, parts, 1 + sign * STEP) for sign in (1, -1))
     found = []
-    for part in parts:
-        key = (part.table, part.role)
-        if key not in up:
+    for part, up_R, down_R in zip(parts, up, down, strict=True):
+        if up_R is None or down_R is None:
             continue
-        shift = float(np.abs(up[key] / base[key] - 1).mean())
-        errors = [float(np.abs(values / part.measured_R - 1).mean()) for values in (base[key], up[key], down[key])]
+        shift = float(np.abs(up_R / part.base_R - 1).mean())
+        errors = [float(np.abs(values / part.measured_R - 1).mean()) for values in (part.base_R, up_R, down_R)]
         if shift > _STILL or abs(errors[2] - errors[0]) > _STILL:
             found.append(
                 Moved(
@@ -150,16 +161,46 @@ def _moved(
 
 def _changed(
     constant: Constant, parts: Sequence[_Part], factor: float
-) -> dict[tuple[str, str], NDArray[np.float64]]:
-    """Predictions, with the constant times a factor, of the parts that it may touch."""
+) -> list[NDArray[np.float64] | None]:
+    """Predictions of each part with the constant times a factor; None where it has no say."""
     group, name, *rest = constant.name.split(".")
     if group == "software":
         eras = changed_software(constant.name, factor)
-        return {(p.table, p.role): p.predict(eras) for p in parts if p.batches and _runs(p, name)}
+        return [part.again(_ran_with(eras), eras) if part.batches else None for part in parts]
     if group == "kernels":
-        touched = [part for part in parts if part.rows.kind != "collectives" and _has(part, name)]
-        with changed_kernels(kernel_tables(), name, ".".join(rest[:-1]), rest[-1], factor):
-            return {(part.table, part.role): part.predict() for part in touched}
-    touched = [part for part in parts if not part.table.startswith(("gemm", "attention", "kernels-rates"))]
+        raw, table = kernel_files(), ".".join(rest[:-1])
+        touched = _computed_with(raw, name, table)
+        with changed_kernels(raw, name, table, rest[-1], factor):
+            return [part.again(touched) if part.rows.kind != "collectives" else None for part in parts]
     with changed_fabric(group, name, rest[-1], factor):
-        return {(part.table, part.role): part.predict() for part in touched if _meets(part, group, name)}
+        return [None if part.table in _NO_COLLECTIVE else part.again(_sent_over(group, name)) for part in parts]
+
+
+_NO_COLLECTIVE = ("gemm-a100", "gemm-hopper", "kernels-rates", "attention-figures", "attention-serving")
+
+
+def _ran_with(eras: Eras) -> Callable[[Batch], bool]:
+    """Whether a batch ran with an entry that differs from the packaged one."""
+    from podsim.training.software import load_software
+
+    return lambda batch: _entry(eras, batch) != load_software(batch.plan.software, batch.cluster.gpu)
+
+
+def _computed_with(raw: Mapping[str, Mapping[str, Any]], file: str, table: str) -> Callable[[Batch], bool]:
+    """Whether a batch ran on a GPU that takes a table of constants from a file."""
+    from podsim.training.kernel_constants import kernel_constants
+
+    def touched(batch: Batch) -> bool:
+        found = kernel_constants(batch.cluster.gpu)
+        return kernel_origin(raw, found.base if found.extrapolated else found.name, table) == file
+
+    return touched
+
+
+def _sent_over(group: str, name: str) -> Callable[[Batch], bool]:
+    """Whether a batch used a fabric inside nodes, or a network between them."""
+    from podsim.network.nccl_constants import load_fabric
+
+    if group == "networks":
+        return lambda batch: batch.cluster.fabric == name and batch.cluster.nodes > 1
+    return lambda batch: load_fabric(batch.cluster.gpu.architecture) == load_fabric(name)

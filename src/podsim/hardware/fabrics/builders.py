@@ -26,7 +26,7 @@ __all__ = [
     "BUILDERS", "StorageServers", "fabric_of", "folded_clos", "node_fabric", "node_of", "single_switch", "weka_a100",
 ]  # fmt: skip
 
-_NODE = re.compile(r"node(\d+)\b")
+_NODE = re.compile(r"node(\d{1,9})\b")
 
 
 @dataclass(frozen=True, kw_only=True)

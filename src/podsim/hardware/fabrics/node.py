@@ -41,6 +41,8 @@ class Part:
     """memory domain it is closest to"""
     note: str = ""
     """what it is called elsewhere: a bus address, a model"""
+    rate: float = 0.0
+    """B/s of the network port of an adapter, one way; 0 where the file it was read from does not say"""
 
 
 @dataclass(frozen=True, kw_only=True)

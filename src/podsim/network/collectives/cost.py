@@ -111,7 +111,7 @@ def lower_bound(
     """Seconds that no algorithm can beat, each rank on one full-duplex link: max(rounds x latency, latency + bytes).
 
     Bytes: what one link must carry, as a share of `size`: all-reduce 2 (n - 1) / n (Patarasuk and Yuan, 2009), or 1 if
-    the network adds; reduce-scatter, all-gather, gather, scatter and all-to-all (n - 1) / n; broadcast, reduce, send-recv 1.
+    the network adds; reduce-scatter, all-gather, gather, scatter and all-to-all (n - 1) / n; others 1.
     Rounds: those that know a rank's data multiply by at most 1 + fan a step, ranks sending to `fan` others at once:
     ceil(log(n) / log(1 + fan)), 2 if the network adds. Raises TableError for an unknown collective or no ranks.
     """

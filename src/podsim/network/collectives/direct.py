@@ -25,7 +25,7 @@ def parameter_server_all_reduce(ranks: int, server: int = 0) -> Table:
 
 
 def naive_all_reduce(ranks: int) -> Table:
-    """Every rank in its turn sends all its data to all others, who add: n steps in lockstep, n - 1 times the data sent."""
+    """Every rank in its turn sends all its data to all others, who add: n steps in lockstep, n (n - 1) times the data."""
     source, destination = others(ranks)
     rows = brick(step=source, source=source, destination=destination, chunk=0, reduce=1, own=1)
     return make_table("naive", "all-reduce", rows, ranks=ranks, chunks=1, lockstep=True)

@@ -30,6 +30,8 @@ __all__ = ["from_msccl", "to_msccl"]
 
 LARGEST = 64 << 20
 """characters of XML that are read"""
+MOST_CHUNKS = 1 << 24
+"""chunks of all ranks together that are read"""
 NO_ROWS: dict[str, list[int]] = {"step": [], "source": [], "destination": [], "chunk": []}
 NAMES = {
     "all-reduce": "allreduce", "reduce-scatter": "reduce_scatter", "reduce": "reduce", "all-gather": "allgather",
@@ -256,17 +258,16 @@ def from_msccl(text: str) -> Table:
         raise TableError(f"MSCCL: ngpus={ranks}; 1 to {1 << 16} are read")
     collective = names[coll]
     chunks = _number(algo, "nchunksperloop")
-    if not 1 <= chunks <= 1 << 26:
-        raise TableError(f"MSCCL: nchunksperloop={chunks}; 1 to {1 << 26} are read")
+    if chunks < 1 or ranks * chunks > MOST_CHUNKS:
+        raise TableError(
+            f"MSCCL: nchunksperloop={chunks} for {ranks} ranks; at least 1, and {MOST_CHUNKS} in all are read"
+        )
     blank = make_table(
         algo.get("name", "msccl"),
         collective,
+        NO_ROWS,
         ranks=ranks,
         chunks=chunks,
-        step=0,
-        source=0,
-        destination=1,
-        chunk=0,
     )
     apart = _number(algo, "inplace", 1) == 0 and collective not in PERSONAL
     machine = Machine(blank, own_input=apart, personal=collective in PERSONAL)

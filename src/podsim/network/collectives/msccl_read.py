@@ -19,6 +19,7 @@ SENDS, RECEIVES, ADDS = (
     ("rrc", "rrs", "rrcs"),
 )
 LOCAL = ("nop", "cpy")
+MOST_WORK = 20_000_000
 
 
 class Tick(NamedTuple):
@@ -74,6 +75,8 @@ class Machine:
     read: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(lambda: -1))
     edge: dict[tuple[int, int, int], int] = field(default_factory=lambda: defaultdict(lambda: -1))
     """step of the latest transfer between two ranks on a channel"""
+    of_rank: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    work: int = 0
     rows: list[tuple[int, int, int, int, int, bool, bool, int]] = field(default_factory=list)
 
     def add(self, rank: int, number: int, send: int, receive: int, channel: int, ticks: list[Tick]) -> None:
@@ -89,32 +92,37 @@ class Machine:
         for s, tick in enumerate(ticks):
             if tick.kind not in SENDS + RECEIVES + LOCAL:
                 raise TableError(
-                    f"{where} step {s} has type {tick.kind[:20]!r}; known: {', '.join(sorted({*SENDS, *RECEIVES, *LOCAL}))}"
+                    f"{where} step {s} has type {tick.kind[:20]!r}; "
+                    f"known: {', '.join(sorted({*SENDS, *RECEIVES, *LOCAL}))}"
                 )
             if (
                 (tick.kind in SENDS and send < 0)
                 or (tick.kind in RECEIVES and receive < 0)
-                or tick.cnt > self.blank.chunks
+                or not 0 <= tick.cnt <= self.blank.chunks
             ):
                 raise TableError(
                     f"{where} step {s} ({tick.kind}, cnt={tick.cnt}): no peer for it, or too many chunks"
                 )
+        self.work += sum(tick.cnt for tick in ticks)
+        if self.work > MOST_WORK:
+            raise TableError(f"{where}: more than {MOST_WORK} chunks are moved; that is as far as is read")
+        self.of_rank[rank].append((rank, number))
         self.blocks[rank, number] = Block(send=send, receive=receive, channel=channel, ticks=ticks)
 
     def run(self) -> Table:
         """Run all thread blocks as far as they go; raises TableError if that is not to the end."""
         self._fill()
-        ready = deque(self.blocks)
-        waiting: set[tuple[int, int]] = set()
+        ready = dict.fromkeys(self.blocks)
         while ready:
-            key = ready.popleft()
+            key = next(iter(ready))
+            del ready[key]
             moved = False
             while self._advance(key):
                 moved = True
-            waiting.add(key)
             if moved:
-                ready.extend(other for other in waiting if other != key)
-                waiting = {key}
+                ready.update(dict.fromkeys(self.of_rank[key[0]]))
+                ready.update(dict.fromkeys(self.of_rank[self.blocks[key].send]))
+                del ready[key]
         stuck = [(key, block) for key, block in self.blocks.items() if block.at < len(block.ticks)]
         if stuck:
             names = ", ".join(f"gpu {key[0]} tb {key[1]} step {block.at}" for key, block in stuck[:6])
@@ -123,13 +131,11 @@ class Machine:
 
     def _fill(self) -> None:
         """What lies in the buffers at the start."""
-        counts: dict[tuple[str, int], int] = defaultdict(int)
-        for chunk, (home, goal) in enumerate(
-            zip(self.blank.home.tolist(), self.blank.goal.tolist(), strict=True)
-        ):
+        counts: dict[int, int] = defaultdict(int)
+        for chunk, home in enumerate(self.blank.home.tolist()):
             if self.personal:
-                self.held[home, "i", counts["i", home]] = chunk
-                counts["i", home] += 1
+                self.held[home, "i", counts[home]] = chunk
+                counts[home] += 1
                 continue
             for rank in range(self.blank.ranks) if home == EVERYWHERE else (home,):
                 self.held[rank, "i", chunk] = self.held[rank, "o", chunk] = chunk

@@ -96,7 +96,15 @@ class Table:
 ROW_FIELDS = (
     "step", "source", "destination", "chunk", "count", "reduce", "own", "channel", "repeat", "turn", "wheel",
 )  # fmt: skip
-USUAL = {"count": 1, "reduce": False, "own": False, "channel": 0, "repeat": 1, "turn": 0, "wheel": 1}
+USUAL: dict[str, ArrayLike] = {
+    "count": 1,
+    "reduce": False,
+    "own": False,
+    "channel": 0,
+    "repeat": 1,
+    "turn": 0,
+    "wheel": 1,
+}
 """columns of rows that may be left out"""
 
 
@@ -129,18 +137,17 @@ def make_table(
         raise TableError(
             f"{name}: {ranks} ranks, {chunks} chunks and {switches} switches; at least 1, 1 and 0"
         )
-    if wrong := [key for key in rows if key not in ROW_FIELDS] + [
-        key for key in ROW_FIELDS if key not in USUAL | rows
-    ]:
+    given = USUAL | dict(rows)
+    if wrong := sorted(set(given) ^ set(ROW_FIELDS)):
         raise TableError(
             f"{name}: columns {', '.join(wrong)} unknown or missing; rows have {', '.join(ROW_FIELDS)}"
         )
     buffer = ranks if collective == "all-to-all" else chunks
     try:
-        full = np.broadcast_arrays(*(np.atleast_1d(np.asarray((USUAL | rows)[key])) for key in ROW_FIELDS))
+        full = np.broadcast_arrays(*(np.atleast_1d(np.asarray(given[key])) for key in ROW_FIELDS))
         ends = [
-            np.broadcast_to(np.asarray(given if given is not None else default, np.int64), chunks).copy()
-            for given, default in zip((home, goal), _ends(collective, ranks, chunks), strict=True)
+            np.broadcast_to(np.asarray(default if end is None else end, np.int64), chunks).copy()
+            for end, default in zip((home, goal), _ends(collective, ranks, chunks), strict=True)
         ]
         share = np.broadcast_to(
             np.asarray(1.0 / buffer if sizes is None else sizes, np.float64), chunks
