@@ -43,7 +43,9 @@ for name, what in (("gpt4-1.8t", "dense"), ("gpt4-1.8t-moe", "16 experts, 2 acti
     print(f"  a layer at 4 B a parameter: {layer * 4 / 1e9:.0f} GB")
     print(f"  6 x active parameters = {6 * model.active_parameters / 1e12:.1f} TFLOP a token")
     more = two_digits(ideal / 1e-3)
-    print(f"  at peak, {two_digits(1e3 * ideal)} ms a token: {years(ideal)} years, {more} times the lecture's")
+    print(
+        f"  at peak, {two_digits(1e3 * ideal)} ms a token: {years(ideal)} years, {more} times the lecture's"
+    )
     print(f"  its forward pass alone, 2 x active parameters: {two_digits(1e3 * ideal / 3)} ms")
     slower = one.step_time / one.plan["sequence"]  # type: ignore[operator]
     print(f"  as podsim times it, {two_digits(1e3 * slower)} ms a token: {years(slower)} years, if it fitted")

@@ -6,6 +6,7 @@ import podsim
 
 DAY = 86400
 TOKENS = 300e9
+USUAL = {"flash": (True,), "micro_batch": (1, 2, 4), "tp": (4, 8, 16)}
 
 
 def two_digits(value: float) -> str:
@@ -14,7 +15,7 @@ def two_digits(value: float) -> str:
 
 
 for gpus, batch in ((1024, 1536), (4480, 1680)):
-    result = podsim.plan("gpt3-175b", on="selene", gpus=gpus, batch=batch, top=1)
+    result = podsim.plan("gpt3-175b", on="selene", gpus=gpus, batch=batch, top=1, limit=USUAL)
     best = result.ranked[0].prediction
     days = TOKENS / best.tokens_per_second / DAY
     print(

@@ -9,17 +9,19 @@ X the device itself, NV# so many NVLinks, PIX one PCIe switch between, PXB sever
 processor, NODE host bridges of one memory domain, SYS between processors (SOC and PSB in old drivers).
 Text tells no speeds: they are arguments. Where every pair of GPUs has the same NVLinks, and they would be more than
 a GPU has (18), they lead to NVSwitches. PHB and NODE both become one processor.
+GPUs of which only NVLinks are told hang on the processor of their NUMA number.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from podsim.errors import TableError
-from podsim.hardware.fabrics.node import Cable, Node, Part, Ways, ways
+from podsim.hardware.fabrics.node import Cable, Node, Part, ways
 
 __all__ = ["parse_topo", "topo_text"]
 
@@ -35,41 +37,260 @@ MOST_TEXT = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class _Matrix:
+    name: str
     devices: list[str]
+    """GPUs first"""
+    gpus: int
     cells: list[list[str]]
     numa: list[int | None]
     notes: dict[str, str]
 
-    @property
-    def gpus(self) -> list[int]:
-        return [n for n, name in enumerate(self.devices) if re.fullmatch(r"GPU\d+", name)]
+    def lanes(self, row: int, column: int) -> int:
+        """NVLinks between two devices."""
+        match = _CELL.fullmatch(self.cells[row][column])
+        return int(match[1] or 0) if match else 0
+
+    def part(self, device: int) -> str:
+        """Name of the part for a device."""
+        return f"gpu{device}" if device < self.gpus else f"nic{device - self.gpus}"
 
 
 def parse_topo(
-    text: str,
-    name: str = "topo -m",
-    *,
-    nvlink: float = 25e9,
-    pcie: float = 31.5e9,
-    socket: float = 16e9,
+    text: str, name: str = "topo -m", *, nvlink: float = 25e9, pcie: float = 31.5e9, socket: float = 16e9
 ) -> Node:
-    """The server that a matrix describes. nvlink, pcie, socket: B/s one way of one NVLink, of a slot, between processors.
+    """The server that a matrix describes; nvlink, pcie, socket: B/s one way of one NVLink, a slot, between processors.
 
     Raises TableError, with row and column, for cells that are missing, unknown or at odds with each other.
     """
-    if not min(nvlink, pcie, socket) > 0:
-        raise TableError(f"{name}: {nvlink=}, {pcie=}, {socket=}; rates must be positive")
+    if not (min(nvlink, pcie, socket) > 0 and max(nvlink, pcie, socket) < np.inf):
+        raise TableError(f"{name}: {nvlink=}, {pcie=}, {socket=}; rates must be positive numbers of B/s")
     matrix = _read(text, name)
-    _check(matrix, name)
-    tops, parts, cables = _tree(matrix, name, pcie)
-    cpus = sorted(set(tops))
-    names = {top: f"cpu{place}" for place, top in enumerate(cpus)}
-    for device, top in enumerate(tops):
-        hung = next(c for c in cables if c.one == _name(matrix, device)) if cables else None
-        assert hung is not None, top
-    for place, top in enumerate(cpus):
-        numa = next((n for n, t in zip(matrix.numa, tops, strict=True) if t == top and n is not None), place)
-        parts.append(Part(name=names[top], kind="cpu", numa=numa))
+    levels = _levels(matrix)
+    switches, cables = _tree(matrix, levels, pcie)
+    tops = sorted(set(levels[2]))
+    for place in range(len(tops)):
         for other in range(place):
-            cables.append(Cable(one=f"cpu{other}", other=f"cpu{place}", kind="socket", bandwidth=socket, back=socket))
-    return Node(name=name, parts=tuple(parts), cables=tuple(cables), source="nvidia-smi topo -m")
+            cables.append(_cable(f"cpu{other}", f"cpu{place}", "socket", socket))
+    numa = [next((n for n, t in zip(matrix.numa, levels[2], strict=True) if t == top and n is not None), place)
+            for place, top in enumerate(tops)]  # fmt: skip
+    parts = [
+        Part(
+            name=matrix.part(n),
+            kind="gpu" if n < matrix.gpus else "nic",
+            numa=numa[tops.index(levels[2][n])],
+            note=matrix.notes.get(device, device),
+        )
+        for n, device in enumerate(matrix.devices)
+    ]
+    parts += [Part(name=f"cpu{place}", kind="cpu", numa=number) for place, number in enumerate(numa)]
+    parts += [Part(name=switch, kind="pcie") for switch in switches]
+    links = list(_nvlinks(matrix, nvlink))
+    if any(cable.other == "nvswitch" for cable in links):
+        parts.append(Part(name="nvswitch", kind="nvswitch"))
+    return Node(name=name, parts=tuple(parts), cables=(*links, *cables), source="nvidia-smi topo -m")
+
+
+def _read(text: str, name: str) -> _Matrix:
+    """The cells, checked one by one."""
+    if len(text) > MOST_TEXT:
+        raise TableError(f"{name}: {len(text):,} characters; at most {MOST_TEXT:,} are read")
+    lines = [_ANSI.sub("", line) for line in text.splitlines()]
+    head = next((n for n, line in enumerate(lines) if re.match(r"\s*GPU\d+(\s|$)", line)), None)
+    if head is None:
+        raise TableError(f"{name}: no header; expected a line such as GPU0 GPU1 … CPU Affinity")
+    devices = re.split(r"\s(?:CPU|NUMA|GPU NUMA)\s", lines[head] + " ", maxsplit=1)[0].split()
+    if len(set(devices)) < len(devices) or len(devices) > MOST_DEVICES:
+        raise TableError(f"{name}, line {head + 1}: devices must differ, and be {MOST_DEVICES} at most")
+    rows: dict[str, list[str]] = {}
+    notes: dict[str, str] = {}
+    for number, line in enumerate(lines[head + 1 :], head + 2):
+        words = line.split()
+        if legend := _LEGEND.fullmatch(line):
+            notes[legend[1]] = legend[2][:64]
+        elif words and words[0] in devices and len(rows) < len(devices):
+            if words[0] in rows:
+                raise TableError(f"{name}, line {number}: a second row for {words[0]}")
+            rows[words[0]] = words[1:]
+    missing = [device for device in devices if device not in rows]
+    if missing:
+        raise TableError(f"{name}: no row for {', '.join(missing[:8])}")
+    gpus = [device for device in devices if re.fullmatch(r"GPU\d+", device)]
+    order = [*gpus, *(device for device in devices if device not in gpus)]
+    columns = [devices.index(device) for device in order]
+    cells = [[_cell(rows[row], devices, column, row, name) for column in columns] for row in order]
+    matrix = _Matrix(
+        name=name, devices=order, gpus=len(gpus), cells=cells, notes=notes,
+        numa=[_numa(rows[device][len(devices) :]) for device in order],
+    )  # fmt: skip
+    _check(matrix)
+    return matrix
+
+
+def _cell(words: list[str], devices: list[str], column: int, row: str, name: str) -> str:
+    text = words[column] if column < len(words) else "nothing"
+    if not _CELL.fullmatch(text):
+        raise TableError(
+            f"{name}, row {row[:40]}, column {devices[column][:40]}: {text[:20]!r}; expected X, NV#, PIX, PXB, PHB,"
+            " NODE or SYS"
+        )
+    return text
+
+
+def _numa(words: list[str]) -> int | None:
+    """NUMA affinity, the column after that of processors."""
+    return int(words[1]) if len(words) > 1 and re.fullmatch(r"\d{1,4}", words[1], re.ASCII) else None
+
+
+def _check(matrix: _Matrix) -> None:
+    """Raise TableError for cells at odds with each other."""
+    for a, row in enumerate(matrix.devices):
+        for b, column in enumerate(matrix.devices):
+            one, other = matrix.cells[a][b], matrix.cells[b][a]
+            where = f"{matrix.name}, row {row[:40]}, column {column[:40]}"
+            if (a == b) != (one == "X"):
+                raise TableError(f"{where}: {one}; X belongs on the diagonal, and only there")
+            if one != other:
+                raise TableError(f"{where}: {one}, but the other way round it is {other}")
+            if one.startswith("NV") and (max(a, b) >= matrix.gpus or not matrix.lanes(a, b)):
+                raise TableError(f"{where}: {one}; NVLinks, one or more, join GPUs")
+
+
+def _levels(matrix: _Matrix) -> list[list[int]]:
+    """For one PCIe switch, several, one processor: the group of each device, as the first device in it.
+
+    Raises TableError for a cell that puts two devices farther apart than others do together.
+    """
+    everything = range(len(matrix.devices))
+    told = [
+        (a, b, _LEVELS[matrix.cells[a][b]])
+        for a in everything
+        for b in range(a)
+        if matrix.cells[a][b] in _LEVELS
+    ]
+    levels = [_groups(len(everything), [(a, b) for a, b, far in told if far <= level]) for level in range(3)]
+    for a, b, far in told:
+        near = next((level for level in range(3) if levels[level][a] == levels[level][b]), 3)
+        if near < far:
+            raise TableError(
+                f"{matrix.name}, row {matrix.devices[a][:40]}, column {matrix.devices[b][:40]}: "
+                f"{matrix.cells[a][b]}, but other cells put them closer to each other"
+            )
+    apart = {tuple(sorted((levels[2][a], levels[2][b]))) for a, b, far in told if far == 3}
+    alike = [
+        (a, b)
+        for a in range(matrix.gpus)
+        for b in range(a)
+        if matrix.numa[a] == matrix.numa[b] and tuple(sorted((levels[2][a], levels[2][b]))) not in apart
+    ]
+    joined = _groups(len(everything), [*((a, top) for a, top in enumerate(levels[2])), *alike])
+    if not any(joined[a] == joined[b] for a, b, far in told if far == 3):
+        levels[2] = joined
+    return levels
+
+
+def _groups(size: int, pairs: list[tuple[int, int]]) -> list[int]:
+    """The lowest member of the group of each of `size` things, pairs being in one group."""
+    root = list(range(size))
+
+    def top(n: int) -> int:
+        while root[n] != n:
+            root[n] = root[root[n]]
+            n = root[n]
+        return n
+
+    for a, b in pairs:
+        low, high = sorted((top(a), top(b)))
+        root[high] = low
+    return [top(n) for n in range(size)]
+
+
+def _tree(matrix: _Matrix, levels: list[list[int]], rate: float) -> tuple[list[str], list[Cable]]:
+    """PCIe switches, and the cables that hang devices on them and them on processors."""
+    near, far, tops = levels
+    cpus = sorted(set(tops))
+    switches: list[str] = []
+    cables: list[Cable] = []
+    for group in sorted(set(far)):
+        members = [n for n, top in enumerate(far) if top == group]
+        above, few = f"cpu{cpus.index(tops[group])}", sorted({near[n] for n in members})
+        if len(few) > 1:
+            switches.append(f"pcie{len(switches)}")
+            cables.append(_cable(switches[-1], above, "pcie", rate))
+            above = switches[-1]
+        for one in few:
+            devices = [n for n in members if near[n] == one]
+            hook = above
+            if len(devices) > 1 or len(few) > 1:
+                hook = f"pcie{len(switches)}"
+                switches.append(hook)
+                cables.append(_cable(hook, above, "pcie", rate))
+            cables += [_cable(matrix.part(n), hook, "pcie", rate) for n in devices]
+    return switches, cables
+
+
+def _cable(one: str, other: str, kind: str, rate: float, lanes: int = 1) -> Cable:
+    return Cable(one=one, other=other, kind=kind, bandwidth=rate, back=rate, lanes=lanes)
+
+
+def _nvlinks(matrix: _Matrix, rate: float) -> Iterator[Cable]:
+    """Cables between GPUs, or from each to the switches."""
+    lanes = [[matrix.lanes(a, b) for b in range(matrix.gpus)] for a in range(matrix.gpus)]
+    most = max(sum(row) for row in lanes)
+    kinds = {lanes[a][b] for a in range(matrix.gpus) for b in range(a)}
+    if most > MOST_LINKS:
+        if len(kinds) > 1:
+            raise TableError(
+                f"{matrix.name}: a GPU with {most} NVLinks, not the same to all others; it has {MOST_LINKS}"
+            )
+        one = kinds.pop()
+        for gpu in range(matrix.gpus):
+            yield _cable(f"gpu{gpu}", "nvswitch", "nvlink", one * rate, one)
+        return
+    for a in range(matrix.gpus):
+        for b in range(a):
+            if lanes[a][b]:
+                yield _cable(f"gpu{b}", f"gpu{a}", "nvlink", lanes[a][b] * rate, lanes[a][b])
+
+
+def topo_text(node: Node) -> str:
+    """The matrix of a server, as nvidia-smi prints it: columns apart by tabs, adapters numbered, then a legend."""
+    devices = [*node.places("gpu").tolist(), *node.places("nic").tolist()]
+    titles = [node.parts[n].name.upper() for n in devices]
+    found = ways(node, np.ones(node.links, np.bool_)).links_CSDH[0]
+    slow = np.array([cable.kind != "nvlink" for cable in node.cables for _ in range(2)], np.bool_)
+    without = ways(node, slow).links_CSDH[0]
+    lines = ["\t" + "\t".join(titles) + "\tCPU Affinity\tNUMA Affinity"]
+    for title, row in zip(titles, devices, strict=True):
+        cells = [
+            _class(node, found[row, column].tolist(), without[row, column].tolist()) for column in devices
+        ]
+        rest = [f"N/A\t{node.parts[row].numa}"] if node.parts[row].kind == "gpu" else []
+        lines.append("\t".join([title, *cells, *rest]))
+    nics = [
+        f"  {node.parts[n].name.upper()}: {node.parts[n].note.split()[0]}"
+        for n in node.places("nic")
+        if node.parts[n].note
+    ]
+    return "\n".join([*lines, "", *(["NIC Legend:", "", *nics] if nics else [])]) + "\n"
+
+
+def _class(node: Node, links: list[int], without: list[int]) -> str:
+    """Kind of a way: NV# of NVLinks, not over another GPU, else that of the way over PCI Express."""
+    used = [link for link in links if link >= 0]
+    if not used:
+        return "X"
+    lanes = [node.cables[link // 2].lanes for link in used if node.cables[link // 2].kind == "nvlink"]
+    if lanes and "gpu" not in _through(node, used):
+        return f"NV{min(lanes)}"
+    used = [link for link in without if link >= 0]
+    through = _through(node, used)
+    if any(node.cables[link // 2].kind == "socket" for link in used) or not used:
+        return "SYS"
+    if "cpu" in through:
+        return "PHB"
+    return "PIX" if through.count("pcie") == 1 else "PXB"
+
+
+def _through(node: Node, links: list[int]) -> list[str]:
+    """Kinds of the parts that a way goes through."""
+    return [node.parts[node.link_ends[link][1]].kind for link in links[:-1]]

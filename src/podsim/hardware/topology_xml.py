@@ -54,9 +54,13 @@ def parse_topology(text: str | bytes, name: str = "topology") -> Node:
     """
     root = parse_xml(text, name)
     if root.tag != "system":
-        raise TableError(f"{name}, line {root.line}: the root is <{root.tag[:40]}>; expected <system version=\"1\">")
+        raise TableError(
+            f'{name}, line {root.line}: the root is <{root.tag[:40]}>; expected <system version="1">'
+        )
     if root.attributes.get("version", "1").strip() != "1":
-        raise TableError(f"{name}, line {root.line}: version {root.attributes['version'][:20]!r}; only 1 is known")
+        raise TableError(
+            f"{name}, line {root.line}: version {root.attributes['version'][:20]!r}; only 1 is known"
+        )
     found = _Found(name)
     for number, cpu in enumerate(root.every("cpu")):
         found.cpu(number, cpu)
@@ -80,7 +84,9 @@ class _Found:
         """A processor, and all that hangs on it."""
         numa = self._int(element, "numaid", 0, low=-1, high=100_000)
         name = f"cpu{number}"
-        self.cpus.append(Part(name=name, kind="cpu", numa=numa, note=element.attributes.get("vendor", "").strip()))
+        self.cpus.append(
+            Part(name=name, kind="cpu", numa=numa, note=element.attributes.get("vendor", "").strip())
+        )
         self.sockets.append(self._socket(element))
         for child in element.every("pci"):
             self._pci(child, name, numa)
@@ -135,7 +141,13 @@ class _Found:
             speed = self._int(net, "speed", _DEFAULT_SPEED, low=-(1 << 62), high=100_000_000)
             port = (speed if speed > 0 else _DEFAULT_SPEED) * 1e6 / 8
             label = " ".join(text for text in (net.attributes.get("name", "").strip()[:64], address) if text)
-            part = Part(name=f"{address or above} port {place} {nic.line}", kind="nic", numa=numa, note=label, rate=port)
+            part = Part(
+                name=f"{address or above} port {place} {nic.line}",
+                kind="nic",
+                numa=numa,
+                note=label,
+                rate=port,
+            )
             self._nic(self._int(net, "dev", 0, low=0, high=100_000), above, part, rate)
 
     def _nic(self, dev: int, above: str, part: Part, rate: float) -> None:
@@ -162,9 +174,15 @@ class _Found:
             for other in range(number):
                 rate = min(self.sockets[number], self.sockets[other])
                 ends = self.cpus[other].name, self.cpus[number].name
-                self.cables.append(Cable(one=ends[0], other=ends[1], kind="socket", bandwidth=rate, back=rate))
+                self.cables.append(
+                    Cable(one=ends[0], other=ends[1], kind="socket", bandwidth=rate, back=rate)
+                )
         self.cables = [*self._nvlinks(), *self.cables]
-        lists = {"gpu": [part for _, part, _ in self.gpus], "nic": [part for _, part in self.nics], "pcie": self.bridges}
+        lists = {
+            "gpu": [part for _, part, _ in self.gpus],
+            "nic": [part for _, part in self.nics],
+            "pcie": self.bridges,
+        }
         names = {part.name: f"{kind}{n}" for kind, parts in lists.items() for n, part in enumerate(parts)}
         parts = [*lists["gpu"], *lists["nic"], *self.cpus, *self.bridges]
         if any("nvswitch" in (cable.one, cable.other) for cable in self.cables):
@@ -196,7 +214,9 @@ class _Found:
                     counts[ends] = counts.get(ends, (0, one))[0] + lanes, one
                 elif kind == _NVLINK_CPU:
                     cpu = next(cpu.name for cpu in self.cpus if cpu.numa == part.numa)
-                    yield Cable(one=part.name, other=cpu, kind="pcie", bandwidth=lanes * one, back=lanes * one)
+                    yield Cable(
+                        one=part.name, other=cpu, kind="pcie", bandwidth=lanes * one, back=lanes * one
+                    )
         for (end, other), (lanes, one) in counts.items():
             rate = lanes * one
             yield Cable(one=end, other=other, kind="nvlink", bandwidth=rate, back=rate, lanes=lanes)

@@ -197,7 +197,7 @@ def _stage(table: Table, fabric: Fabric, fold: bool, times: int = 1) -> Stage:
     _check_routes(routes, fabric, source, destination)
     indptr, links = routes
     hops = np.repeat(np.arange(len(first)), np.diff(indptr))
-    delay = np.bincount(hops, fabric.latency[links], len(first))
+    delay = np.bincount(hops, fabric.latency[links], len(first)).astype(np.float64)
     lanes, link = _lanes(routes, fabric, _channels(lane, table.channel, len(first)))
     program = _program(table, wait, lane, delay, lanes)
     lane_share = np.bincount(lane, _sent_share(table), len(first))
@@ -207,7 +207,7 @@ def _stage(table: Table, fabric: Fabric, fold: bool, times: int = 1) -> Stage:
         link = np.where(link >= 0, place[link], -1)
     return Stage(
         times=times, table=table, program=program, flow=flow, link=link,
-        link_share=np.bincount(links, lane_share[hops], len(fabric.capacity)),
+        link_share=np.bincount(links, lane_share[hops], len(fabric.capacity)).astype(np.float64),
     )  # fmt: skip
 
 

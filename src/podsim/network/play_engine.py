@@ -52,8 +52,8 @@ def _bytes(f: int, flows: Records, chunk_bytes: Floats, chunk_ends: Floats) -> f
         base = first // wheel * wheel
         first = base + (first - base + flows[f].turn * count * flows[f].sent) % wheel
     if count == 1:
-        return chunk_bytes[first]
-    return chunk_ends[first + count] - chunk_ends[first]
+        return float(chunk_bytes[first])
+    return float(chunk_ends[first + count] - chunk_ends[first])
 
 
 @kernel

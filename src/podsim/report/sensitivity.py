@@ -61,6 +61,21 @@ def render_sensitivity(effects: Sequence[_Effect], *, width: int = 140) -> str:
         left = "-" if c.residual is None else f"{c.residual:.1%}"
         table.add(c.name, f"{c.value:.4g}", c.unit, str(c.rows or "-"), left, told + more)
     lines = [(columns + text).rstrip() for columns, text in table.lines(width)]
-    still = [effect.constant.name for effect in effects if not effect.moved]
-    lines += ["", f"{len(still)} of {len(effects)} constants move no table:", *(f"  {name}" for name in still)]
+    still = _still(effects)
+    count = sum(not effect.moved for effect in effects)
+    lines += ["", f"{count} of {len(effects)} constants move no table:", *(f"  {line}" for line in still)]
     return "\n".join(lines) + "\n"
+
+
+def _still(effects: Sequence[_Effect]) -> list[str]:
+    """The constants that move nothing, those of one table on a line."""
+    groups: dict[str, list[tuple[str, bool]]] = {}
+    for effect in effects:
+        group, _, key = effect.constant.name.rpartition(".")
+        groups.setdefault(group, []).append((key, bool(effect.moved)))
+    lines = []
+    for group, members in groups.items():
+        still = [key for key, moves in members if not moves]
+        if still:
+            lines.append(f"{group}: {'all' if len(still) == len(members) else ', '.join(still)}")
+    return lines

@@ -30,6 +30,8 @@ def group_seconds(
 
     Conventions of size and sharing are those of podsim.network.nccl.collective_seconds.
     """
+    if np.max(ranks) <= 1:
+        return np.zeros(np.broadcast_shapes(np.shape(size), np.shape(ranks)))
     seconds = collective_seconds(
         collective,
         size,

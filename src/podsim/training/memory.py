@@ -55,18 +55,17 @@ class Activations(NamedTuple):
 
 def weight_table(model: Model, plan: Plan) -> Weights:
     """Parameters per rank, for K plans that differ in WEIGHT_KEY."""
-    shape = (len(model.kinds), plan.size)
-    dense_BK, expert_BK = np.zeros(shape), np.zeros(shape)
+    tp_K = np.asarray(plan.tp, dtype=float)
+    dense_BK = np.zeros((len(model.kinds), plan.size))
+    expert_BK = np.zeros_like(dense_BK)
     for position, block in enumerate(model.kinds):
-        for op in block.ops:
-            ranks_K = width(plan, op.split) if op.split not in ("none", "sequence") else np.ones(plan.size)
-            bias_K = ranks_K if op.split in ("column", "vocab") else np.ones(plan.size)
-            size_K = op.weight / ranks_K + op.bias / bias_K
-            if op.expert:
-                expert_BK[position] += size_K / np.asarray(plan.ep)
-            else:
-                dense_BK[position] += size_K
-    return Weights(dense_BK, expert_BK)
+        for expert, table in ((False, dense_BK), (True, expert_BK)):
+            ops = [op for op in block.ops if op.expert == expert]
+            divided = sum(op.weight for op in ops if op.split not in ("none", "sequence"))
+            divided += sum(op.bias for op in ops if op.split in ("column", "vocab"))
+            whole = sum(op.weight + op.bias for op in ops) - divided
+            table[position] = whole + divided / tp_K
+    return Weights(dense_BK, expert_BK / np.asarray(plan.ep))
 
 
 def activation_table(model: Model, plan: Plan, software: Software) -> Activations:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -134,7 +135,7 @@ class Plan:
             raise PlanError(found)
         return self
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of plans it holds (1 for a scalar plan)."""
         return int(np.broadcast(*(np.asarray(getattr(self, name)) for name in ARRAY_FIELDS)).size)

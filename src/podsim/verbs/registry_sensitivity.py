@@ -24,7 +24,7 @@ from podsim.verbs.registry_change import (
 )
 from podsim.verbs.tables import price
 from podsim.verbs.tables_llm import Batch, batches_of, costs_of, express_all
-from podsim.verify import Rows, load, measurement, named
+from podsim.verify import Row, Rows, load, measurement, named
 
 if TYPE_CHECKING:
     from podsim.training.software import Software
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["STEP", "Effect", "Moved", "sensitivity"]
 
 STEP = 0.05
-_MOST = {"llm": 24, "kernels": 48, "collectives": 72}
-"""rows of a table and role that are looked at"""
+_MOST = {"llm": 10, "kernels": 48, "collectives": 72}
+"""rows of a table and role that are looked at, and at least two of each class"""
 _STILL = 1e-9
 
 
@@ -125,9 +125,18 @@ def _parts(slug: str) -> Iterator[_Part]:
         else:
             known = price(mine, cross_validate=False).predictions
             kept = [row for row in mine if row.id in known]
-        thin = tuple(kept[:: max(1, -(-len(kept) // _MOST[rows.kind]))])
+        thin = _thinned(kept, rows.classes if rows.kind != "llm" else (), _MOST[rows.kind])
         if thin:
             yield _part(replace(mine, rows=thin), role)
+
+
+def _thinned(rows: Sequence[Row], classes: Sequence[str], most: int) -> tuple[Row, ...]:
+    """Some rows of each class, evenly."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.label(classes), []).append(row)
+    each = max(2, most // max(len(groups), 1))
+    return tuple(row for group in groups.values() for row in group[:: max(1, -(-len(group) // each))])
 
 
 def _part(rows: Rows, role: str) -> _Part:
@@ -171,7 +180,9 @@ def _changed(
         raw, table = kernel_files(), ".".join(rest[:-1])
         touched = _computed_with(raw, name, table)
         with changed_kernels(raw, name, table, rest[-1], factor):
-            return [part.again(touched) if part.rows.kind != "collectives" else None for part in parts]
+            return [
+                part.again(touched) if part.batches or part.table in _NO_COLLECTIVE else None for part in parts
+            ]
     with changed_fabric(group, name, rest[-1], factor):
         return [None if part.table in _NO_COLLECTIVE else part.again(_sent_over(group, name)) for part in parts]
 
@@ -187,12 +198,21 @@ def _ran_with(eras: Eras) -> Callable[[Batch], bool]:
 
 
 def _computed_with(raw: Mapping[str, Mapping[str, Any]], file: str, table: str) -> Callable[[Batch], bool]:
-    """Whether a batch ran on a GPU that takes a table of constants from a file."""
-    from podsim.training.kernel_constants import kernel_constants
+    """Whether a batch ran on a GPU that takes a table of constants from a file, with kernels that it is of."""
+    from podsim.hardware.precision import PRECISIONS
+    from podsim.training.kernel_constants import gemm_constants, kernel_constants
+    from podsim.training.software import load_software
+
+    kind, _, key = table.partition(".")
 
     def touched(batch: Batch) -> bool:
         found = kernel_constants(batch.cluster.gpu)
-        return kernel_origin(raw, found.base if found.extrapolated else found.name, table) == file
+        if kernel_origin(raw, found.base if found.extrapolated else found.name, table) != file:
+            return False
+        if kind == "flash":
+            return load_software(batch.plan.software, batch.cluster.gpu).flash == key
+        used = {PRECISIONS[batch.plan.precision].matmul, "bf16"}
+        return kind == "memory" or any(gemm_constants(found, p)[0] is found.gemm[key] for p in used)
 
     return touched
 

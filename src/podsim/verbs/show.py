@@ -184,4 +184,6 @@ def _software(name: str) -> Sheet:
 def _word(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return ", ".join(word.removeprefix("overlap_") for word in value) if isinstance(value, tuple) else str(value)
+    return (
+        ", ".join(word.removeprefix("overlap_") for word in value) if isinstance(value, tuple) else str(value)
+    )

@@ -1,9 +1,11 @@
 """Fabrics: the links inside servers and between them, and the routes over them.
 
-fabric = fabric_of(load_cluster("selene"))
-indptr, links = fabric.routes([0, 0], [9, 4479])          all pairs at once
-fabric.route(0, 9)                                        names: "node0/gpu0>nvswitch", …
-fabric.without("node3/nic2").degraded("leaf5", share=0.5)
+    fabric = fabric_of(load_cluster("selene"))
+    indptr, links = fabric.routes([0, 0], [9, 4479])             all pairs at once
+    fabric.route(0, 9)                                           names: "node0/gpu0>node0/nvswitch", …
+    fabric.without("node3/nic2").degraded("leaf5", share=0.5)
+
+A new fabric is one more line in BUILDERS, and inherits all tests.
 """
 
 from podsim.hardware.fabrics.builders import (
@@ -16,12 +18,13 @@ from podsim.hardware.fabrics.builders import (
     single_switch,
     weka_a100,
 )
+from podsim.hardware.fabrics.describe import Drawing, describe
 from podsim.hardware.fabrics.fabric import Fabric, Routing
 from podsim.hardware.fabrics.islands import islands
 from podsim.hardware.fabrics.node import Cable, Node, Part
 from podsim.hardware.fabrics.torus import torus, tpu_pod
 
 __all__ = [
-    "BUILDERS", "Cable", "Fabric", "Node", "Part", "Routing", "StorageServers", "fabric_of", "folded_clos", "islands",
-    "node_fabric", "node_of", "single_switch", "torus", "tpu_pod", "weka_a100",
+    "BUILDERS", "Cable", "Drawing", "Fabric", "Node", "Part", "Routing", "StorageServers", "describe", "fabric_of",
+    "folded_clos", "islands", "node_fabric", "node_of", "single_switch", "torus", "tpu_pod", "weka_a100",
 ]  # fmt: skip

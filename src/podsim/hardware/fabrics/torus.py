@@ -20,7 +20,7 @@ import numpy as np
 from podsim.errors import ClusterError, unknown_name
 from podsim.hardware.fabrics.fabric import NONE, Block, Ends, Fabric, Floats, Hops, Ints, Routing
 
-__all__ = ["TPU_PODS", "torus", "tpu_pod"]
+__all__ = ["TPU_PODS", "Torus", "torus", "tpu_pod"]
 
 TPU_PODS: dict[str, tuple[tuple[int, ...], float, str]] = {
     "tpu-v4": (
@@ -67,7 +67,7 @@ def torus(
         raise ClusterError(
             f"a torus of {shape} chips; give one to three dimensions of at least 1, {MOST_CHIPS} in all"
         )
-    wiring = _Torus(tuple(shape))
+    wiring = Torus(tuple(shape))
     links = 2 * len(shape) * wiring.chips
     capacity = np.full(links, float(bandwidth))
     for dimension, size in enumerate(shape):
@@ -90,28 +90,34 @@ def torus(
 
 
 @dataclass(frozen=True)
-class _Torus:
+class Torus:
     """Chip numbers count the last dimension first; link (2d + way) * chips + c leaves chip c in dimension d."""
 
     shape: tuple[int, ...]
 
     @property
     def chips(self) -> int:
+        """Chips of all."""
         return prod(self.shape)
 
     @cached_property
     def coordinates_DN(self) -> Ints:
+        """Coordinates of each chip."""
         return np.array(np.unravel_index(np.arange(self.chips), self.shape), np.int64)
 
     def chip_name(self, chip: int) -> str:
+        """Name of a chip: its coordinates."""
         return "chip" + "-".join(str(at) for at in np.unravel_index(chip, self.shape))
 
     def neighbour(self, chip: int, dimension: int, way: int) -> int:
+        """The next chip in a dimension, up (0) or down (1)."""
         at = list(np.unravel_index(chip, self.shape))
         at[dimension] = (at[dimension] + (1 if way == 0 else -1)) % self.shape[dimension]
         return int(np.ravel_multi_index(at, self.shape))
 
     def blocks(self) -> tuple[Block, ...]:
+        """All links."""
+
         def ends(place: int) -> tuple[str, str]:
             direction, chip = divmod(place, self.chips)
             other = self.neighbour(chip, direction // 2, direction % 2)
@@ -120,12 +126,13 @@ class _Torus:
         return (Block(kinds=("torus",), first=0, count=2 * len(self.shape) * self.chips, ends=ends),)
 
     def router(self, capacity: Floats) -> _TorusRouter:
+        """The router over the links that work."""
         return _TorusRouter(self, capacity)
 
 
 @dataclass(frozen=True)
 class _TorusRouter:
-    torus: _Torus
+    torus: Torus
     capacity: Floats
 
     def hops(self, source: Ints, destination: Ints, routing: Routing) -> Hops:

@@ -126,7 +126,8 @@ def to_msccl(table: Table, *, protocol: str = "Simple") -> str:
     def block(rank: int, kind: str, peer: int, channel: int) -> _Block:
         mine = blocks[rank]
         return mine.setdefault((kind, peer, channel), _Block(number=len(mine), attributes={
-            "send": str(peer if kind == "send" else -1), "recv": str(peer if kind == "recv" else -1), "chan": str(channel),
+            "send": str(peer if kind == "send" else -1), "recv": str(peer if kind == "recv" else -1),
+            "chan": str(channel),
         }))  # fmt: skip
 
     wrote: dict[tuple[int, int], tuple[int, int]] = {}

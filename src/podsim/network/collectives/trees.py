@@ -72,8 +72,8 @@ def halving_doubling_all_reduce(ranks: int) -> Table:
     """Reduce-scatter by halving and all-gather by doubling, on the largest power of two of the ranks.
 
     The r ranks beyond a power of two give their data to a neighbour first and get the sum from it last.
-    Source: R. Thakur, R. Rabenseifner, W. Gropp, Optimization of collective communication operations in MPICH, Int. J. High
-    Perform. Comput. Appl. 19 (2005).
+    Source: R. Thakur, R. Rabenseifner, W. Gropp, Optimization of collective communication operations in MPICH, Int. J.
+    High Perform. Comput. Appl. 19 (2005).
     """
     bits = ranks.bit_length() - 1
     core = 1 << bits

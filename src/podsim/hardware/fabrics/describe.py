@@ -1,0 +1,221 @@
+"""A fabric as plain data for a drawing: the parts of one server and the layers of its networks, with all counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from podsim.hardware.fabrics.fabric import Fabric
+from podsim.hardware.fabrics.torus import Torus
+from podsim.hardware.fabrics.tree import Tree
+from podsim.hardware.fabrics.wiring import Network, ServerWiring
+
+__all__ = ["Box", "Drawing", "Layer", "Net", "Wire", "describe"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """A part of a server."""
+
+    name: str
+    kind: str
+    """gpu, nic, storage, drive, cpu, pcie, nvswitch"""
+    note: str
+    slow: bool = False
+    """whether a cable of it is broken or slow in the first server"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wire:
+    """A cable in a server."""
+
+    one: str
+    other: str
+    kind: str
+    """nvlink, pcie, socket, drive"""
+    bandwidth: float
+    """B/s one way, as new"""
+    lanes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One layer of a network, seen from below."""
+
+    kind: str
+    """node, leaf, spine, core"""
+    groups: tuple[int, ...]
+    """how many there are in each group that is wired alike"""
+    group: str
+    """what a group is: "unit", "group"; empty for a single one"""
+    switch: str
+    """name of the switch in the catalog, empty where it is not known"""
+    cables: int
+    """to the layer above"""
+    bandwidth: float
+    """B/s of one of those one way"""
+    first: tuple[int, ...]
+    """places, in the layer above, of what the first one of this layer is wired to"""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(self.groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Net:
+    """A network."""
+
+    title: str
+    layers: tuple[Layer, ...]
+    """from the nodes up"""
+    taper: float
+    """bandwidth down over bandwidth up of a full leaf, 0 where leaves stand alone"""
+    bisection: float
+    """B/s one way between halves of the ends, as far as cables above the leaves go"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """What a drawing shows."""
+
+    title: str
+    server: str
+    servers: int
+    boxes: tuple[Box, ...]
+    wires: tuple[Wire, ...]
+    nets: tuple[Net, ...]
+    faults: tuple[str, ...]
+    """links that are broken or slow, by name, the first of them"""
+    faulty: int
+    """how many there are"""
+    torus: tuple[int, ...] = ()
+    """chips in each dimension"""
+    torus_bandwidth: float = 0.0
+    """B/s of a link of the torus one way"""
+
+
+MOST_FAULTS = 12
+
+
+def describe(fabric: Fabric) -> Drawing:
+    """The drawing of a fabric."""
+    if isinstance(fabric.wiring, Torus):
+        ends = fabric.gpus
+        return Drawing(
+            title=f"{fabric.name}: {ends:,} chips", server="", servers=0, boxes=(), wires=(), nets=(), faults=(),
+            faulty=0, torus=fabric.wiring.shape, torus_bandwidth=float(fabric.capacity.max()),
+        )  # fmt: skip
+    wiring = fabric.wiring
+    assert isinstance(wiring, ServerWiring), "a placed fabric is drawn before it is placed"
+    new = np.concatenate(
+        [
+            np.tile(wiring.node.capacity, wiring.nodes),
+            *(network.tree.capacity() for network in wiring.networks),
+        ]
+    )
+    changed = np.flatnonzero(fabric.capacity < new)
+    share = fabric.capacity[changed[:MOST_FAULTS]] / new[changed[:MOST_FAULTS]]
+    faults = tuple(
+        f"{fabric.link_name(link)}: {'broken' if left == 0 else f'{left:.0%} of its bandwidth'}"
+        for link, left in zip(changed.tolist(), share.tolist(), strict=False)
+    )
+    touched = {
+        end for link in changed[changed < wiring.node.links].tolist() for end in wiring.node.link_ends[link]
+    }
+    kinds = Counter(part.kind for part in wiring.node.parts)
+    servers = (
+        f"{wiring.nodes:,} x {kinds['gpu']} = {fabric.gpus:,} GPUs"
+        if wiring.nodes > 1
+        else f"{fabric.gpus} GPUs"
+    )
+    return Drawing(
+        title=f"{fabric.name}: {servers}",
+        server=wiring.node.name,
+        servers=wiring.nodes,
+        boxes=tuple(
+            Box(name=part.name, kind=part.kind, note=part.note, slow=place in touched)
+            for place, part in enumerate(wiring.node.parts)
+        ),
+        wires=tuple(
+            Wire(one=c.one, other=c.other, kind=c.kind, bandwidth=c.bandwidth, lanes=c.lanes)
+            for c in wiring.node.cables
+        ),
+        nets=tuple(_net(wiring, network, place) for place, network in enumerate(wiring.networks)),
+        faults=faults,
+        faulty=len(changed),
+    )
+
+
+def _net(wiring: ServerWiring, network: Network, place: int) -> Net:
+    tree = network.tree
+    ports = len(network.ports_R)
+    kind = wiring.node.parts[int(network.ports_R[0])].kind
+    name = (
+        "Storage fabric" if kind == "storage" else "Compute fabric" if place == 0 else f"Fabric {place + 1}"
+    )
+    return Net(
+        title=name,
+        layers=(*_ends(wiring, network, ports), *_switches(tree)),
+        taper=tree.taper,
+        bisection=_bisection(tree),
+    )
+
+
+def _ends(wiring: ServerWiring, network: Network, ports: int) -> tuple[Layer, ...]:
+    tree, own = network.tree, wiring.nodes * ports
+    leaf_N = tree.leaf_Q[:own:ports]
+    sizes = tuple(np.unique(leaf_N, return_counts=True)[1].tolist())
+    many = len(sizes) > 1
+    nodes = Layer(
+        kind="node", groups=sizes, group="unit" if many else "", switch="", cables=own,
+        bandwidth=float(tree.port_rate_Q[0]), first=tuple(sorted(set(tree.leaf_Q[:ports].tolist()))),
+    )  # fmt: skip
+    if not network.outside:
+        return (nodes,)
+    names = {name.split("/")[0] for name in network.outside}
+    each = len(network.outside) // len(names)
+    servers = Layer(
+        kind="server", groups=(len(names),), group="", switch="", cables=len(network.outside),
+        bandwidth=float(tree.port_rate_Q[own]), first=tuple(sorted(set(tree.leaf_Q[own : own + each].tolist()))),
+    )  # fmt: skip
+    return nodes, servers
+
+
+def _switches(tree: Tree) -> tuple[Layer, ...]:
+    rails = int(tree.rail_Q.max(initial=0)) + 1
+    units = tree.leaves // rails if tree.spines and rails > 1 else 1
+    leaves = Layer(
+        kind="leaf", groups=(tree.leaves // units,) * units, group="unit" if units > 1 else "", switch=tree.switch,
+        cables=tree.leaf_cables, bandwidth=tree.trunk, first=tuple(range(tree.spines)),
+    )  # fmt: skip
+    if not tree.spines:
+        return (leaves,)
+    each = int(tree.up_G[0]) // tree.spines if tree.cores else 0
+    spines = Layer(
+        kind="spine", groups=(tree.spines,) * tree.groups, group="group" if tree.groups > 1 else "",
+        switch=tree.switch, cables=tree.core_cables, bandwidth=tree.trunk,
+        first=tuple(sorted({cable % tree.cores for cable in range(each)})) if tree.cores else (),
+    )  # fmt: skip
+    if not tree.cores:
+        return leaves, spines
+    cores = Layer(
+        kind="core",
+        groups=(tree.cores,),
+        group="",
+        switch=tree.switch,
+        cables=0,
+        bandwidth=tree.trunk,
+        first=(),
+    )
+    return leaves, spines, cores
+
+
+def _bisection(tree: Tree) -> float:
+    """Half of what the ends, or the cables that carry traffic between leaves, can send."""
+    ends = float(tree.port_rate_Q.sum()) / 2
+    above = [cables * tree.trunk / 2 for cables in (tree.leaf_cables, tree.core_cables) if cables]
+    return min([ends, *above]) if tree.leaves == 1 or tree.spines else 0.0
