@@ -1,4 +1,4 @@
-"""Record what podsim predicts now: residuals behind the error bands, golden predictions, accuracy figures, docs/accuracy.md.
+"""Record what podsim predicts now: residuals behind the error bands, golden files, docs/accuracy.md.
 
     python scripts/record.py            # write them, and say what moved
     python scripts/record.py --check    # write nothing; exit status 1 if anything would change
@@ -26,7 +26,9 @@ GOLDEN = ROOT / "tests" / "golden"
 def main() -> int:
     """Write (or check) every recorded file; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if anything differs")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit status 1 if anything differs"
+    )
     check = parser.parse_args().check
     found = validate()
     predictions, accuracy = recorded_predictions(), recorded_accuracy(found.comparisons)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -52,8 +53,9 @@ def validate(
     if json:
         sys.stdout.write(to_json(found) + "\n")
     else:
+        width = max(shutil.get_terminal_size((170, 40)).columns, 140)
         detail = bool(table or rows)
-        sys.stdout.write(render(found.comparisons, found.verdicts, detail=detail))
+        sys.stdout.write(render(found.comparisons, found.verdicts, width=width, detail=detail))
     if not found.met:
         raise typer.Exit(1)
 
@@ -67,6 +69,35 @@ def _sensitivity(tables: list[str], json: bool) -> None:
     sys.stdout.write(to_json(found) + "\n" if json else render_sensitivity(found))
 
 
+def calibrate(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="CSV files with the columns of a reference table, or what nccl-tests printed."),
+    ] = None,
+    gpu: Annotated[list[str] | None, typer.Option(help="Only the kernels of this GPU; repeatable.")] = None,
+    software: Annotated[str, typer.Option(help="Fit this framework era instead: NAME or NAME.GPU.")] = "",
+    constants: Annotated[str, typer.Option(help="With --software: which constants, comma-separated.")] = "",
+    to: Annotated[
+        Path | None, typer.Option(help="Directory to write to; default a new one, calibrated.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Fit again and hold against the packaged constants.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Fit the constants of the cost laws to measured rows. Exit status 1: --check finds a difference."""
+    from podsim.report.calibration import render_calibration
+    from podsim.report.data import to_json
+    from podsim.verbs.calibrate import calibrate as verb
+
+    names = tuple(part.strip() for part in constants.split(",") if part.strip())
+    found = verb(files or (), gpus=gpu or (), software=software, constants=names, to=to, check=check)
+    sys.stdout.write(to_json(found) + "\n" if json else render_calibration(found, checked=check))
+    if found.drifts:
+        raise typer.Exit(1)
+
+
 def register(command: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
     """Make these functions commands, with the decorator that the application gives its own."""
     command(validate)
+    command(calibrate)

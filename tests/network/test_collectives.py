@@ -26,7 +26,12 @@ from podsim.network.collectives import (
 from podsim.network.collectives.algorithms import servers
 from podsim.network.collectives.direct import naive_all_reduce, parameter_server_all_reduce
 from podsim.network.collectives.hierarchical import hierarchical_all_reduce, server_ring_all_reduce
-from podsim.network.collectives.rings import multi_ring_all_reduce, rail_orders, ring_all_gather, ring_all_reduce
+from podsim.network.collectives.rings import (
+    multi_ring_all_reduce,
+    rail_orders,
+    ring_all_gather,
+    ring_all_reduce,
+)
 from podsim.network.collectives.trees import double_tree_all_reduce, tree_parents
 
 each = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
@@ -71,7 +76,9 @@ def test_trains_written_out_are_the_same_table(algorithm):
         flat, _ = expand(table)
         assert len(flat.step) == table.transfers
         prove(flat)
-        assert summary(flat, 7.0) == summary(table, 7.0) or summary(flat).total == pytest.approx(summary(table).total)
+        assert list(vars(summary(flat, 7.0)).values()) == pytest.approx(
+            list(vars(summary(table, 7.0)).values())
+        )
         assert cost(flat, 1e6, 1e9, 1e-6) == pytest.approx(cost(table, 1e6, 1e9, 1e-6))
 
 
@@ -122,7 +129,10 @@ def test_halving_doubling_in_closed_form(bits):
 def test_the_comparison_of_a_lecture_for_any_ranks_and_parameters():
     # N ranks, P parameters: bytes at the busiest node in a step, and rounds
     ranks, size = 10, 4e6
-    rows = {name: summary(BY_NAME[name](ranks), size) for name in ("parameter server", "naive", "partitioned", "ring")}
+    rows = {
+        name: summary(BY_NAME[name](ranks), size)
+        for name in ("parameter server", "naive", "partitioned", "ring")
+    }
     assert (rows["parameter server"].rounds, rows["parameter server"].peak) == (2, 9 * size)
     assert (rows["naive"].rounds, rows["naive"].peak, rows["naive"].total) == (10, 9 * size, 90 * size)
     assert (rows["partitioned"].rounds, rows["partitioned"].peak) == (2, pytest.approx(9 * size / 10))
@@ -202,13 +212,18 @@ def test_rings_in_any_order():
 def table_of(rows, *, ranks=4, chunks=2, collective="broadcast", **options):
     names = ("step", "source", "destination", "chunk", "reduce")
     columns = {name: [row[k] for row in rows] for k, name in enumerate(names)}
-    return make_table("mine", collective, columns | options.pop("columns", {}), ranks=ranks, chunks=chunks, **options)
+    return make_table(
+        "mine", collective, columns | options.pop("columns", {}), ranks=ranks, chunks=chunks, **options
+    )
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([(0, 0, 1, 0, 0), (1, 2, 3, 1, 0)], "row 1: rank 2 reads chunk 1 in step 1, which nobody sent to it"),
+        (
+            [(0, 0, 1, 0, 0), (1, 2, 3, 1, 0)],
+            "row 1: rank 2 reads chunk 1 in step 1, which nobody sent to it",
+        ),
         ([(0, 0, 1, 0, 0), (0, 1, 2, 0, 0)], r"row 1: .* arrives only in step 0 \(row 0\): deadlock"),
         ([(0, 1, 2, 0, 0), (1, 0, 1, 0, 0)], r"row 0: .* arrives only in step 1 \(row 1\): deadlock"),
         ([(0, 1, 2, 0, 0), (0, 2, 1, 0, 0)], "row 0: .*deadlock, rows 0, 1 wait for each other in that step"),
@@ -217,8 +232,14 @@ def table_of(rows, *, ranks=4, chunks=2, collective="broadcast", **options):
         ([(0, -1, 2, 0, 0)], "row 0: source -1 is no rank"),
         ([(0, 0, 1, 2, 0)], r"row 0: chunk 2 \(with its count\) is outside 0 to 1"),
         ([(-1, 0, 1, 0, 0)], "row 0: step -1 is negative"),
-        ([(0, 0, 1, 0, 0), (1, 0, 2, 0, 0), (2, 1, 3, 0, 0), (2, 2, 3, 0, 0)], "row 2: another row writes chunk 0"),
-        ([(0, 0, 1, 0, 0), (1, 0, 1, 0, 1)], "row 1: in step 1 rank 1 reduces twice the same part of chunk 0"),
+        (
+            [(0, 0, 1, 0, 0), (1, 0, 2, 0, 0), (2, 1, 3, 0, 0), (2, 2, 3, 0, 0)],
+            "row 3: another row writes chunk 0",
+        ),
+        (
+            [(0, 0, 1, 0, 0), (1, 0, 1, 0, 1)],
+            "row 1: in step 1 rank 1 reduces twice the same part of chunk 0",
+        ),
     ],
 )
 def test_check_names_the_row(rows, message):
@@ -236,7 +257,9 @@ def test_a_rank_left_out_is_found():
     rows = [(0, 0, 1, 0, 0), (0, 0, 1, 1, 0), (0, 0, 2, 0, 0), (0, 0, 2, 1, 0), (0, 0, 3, 1, 0)]
     table = table_of(rows)
     check(table)
-    with pytest.raises(TableError, match="rank 3 ends with chunk 0 holding 0 times the part of rank 0, instead of 1"):
+    with pytest.raises(
+        TableError, match="rank 3 ends with chunk 0 holding 0 times the part of rank 0, instead of 1"
+    ):
         prove(table)
 
 
@@ -291,7 +314,10 @@ def test_other_refusals():
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(2, 6), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 5)), max_size=12))
+@given(
+    st.integers(2, 6),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 5)), max_size=12),
+)
 def test_a_wrong_table_never_passes_for_a_right_one(ranks, rows):
     # any table of reductions: prove agrees with the sums of random numbers
     rows = [(k, s % ranks, d % ranks, 0, 1) for k, (_, s, d) in enumerate(rows) if s % ranks != d % ranks]

@@ -14,6 +14,7 @@ import numpy as np
 from podsim.network.collectives.table import Floats, Ints
 from podsim.network.flow import fill
 from podsim.network.jit import kernel
+from podsim.network.play_memo import memo_slot, remember
 from podsim.network.play_state import (
     ACTIVE,
     AGAIN,
@@ -25,13 +26,11 @@ from podsim.network.play_state import (
     HEAP,
     IDLE,
     MANY,
-    MEMO,
     NEW,
     ROOM,
     SAME,
     SOLVED,
     STAMP,
-    STORED,
     TIGHT,
     TOUCHED,
     Program,
@@ -191,41 +190,9 @@ def _occupy(f: int, now: float, step: int, flows: Records, lanes: Records, link:
 
 
 @kernel
-def _memo_slot(sign: int, memo: Records) -> int:
-    """Where a set of active lanes is remembered, or would be."""
-    mask = len(memo) - 1
-    at = (sign ^ (sign >> 32)) & mask
-    while memo[at].at >= 0 and memo[at].sign != sign:
-        at = (at + 1) & mask
-    return int(at)
-
-
-@kernel
-def _remember(n: int, sign: int, flows: Records, found: Ints, memo: Records, memo_rates: Records, lane_rate: Floats,
-              number: Ints) -> None:  # fmt: skip
-    """Keep the rates of the n flows found; when memory is full, forget all others."""
-    if number[STORED] + n > len(memo_rates) or 2 * number[MEMO] >= len(memo):
-        number[STORED] = number[MEMO] = 0
-        for i in range(len(memo)):
-            memo[i].at = -1
-    if n > len(memo_rates):
-        return
-    slot, at = _memo_slot(sign, memo), number[STORED]
-    memo[slot].sign = sign
-    memo[slot].at = at
-    memo[slot].lanes = n
-    for i in range(n):
-        lane = flows[found[i]].lane
-        memo_rates[at + i].lane = lane
-        memo_rates[at + i].rate = lane_rate[lane]
-    number[STORED] += n
-    number[MEMO] += 1
-
-
-@kernel
 def _solve(p: Program, s: State, n: int, sign: int) -> None:
     """Set lane_rate for the n flows found, whose lanes' keys add up to `sign`."""
-    slot = _memo_slot(sign, s.memo)
+    slot = memo_slot(sign, s.memo)
     at = s.memo[slot].at
     if at >= 0:
         for i in range(at, at + s.memo[slot].lanes):
@@ -249,7 +216,7 @@ def _solve(p: Program, s: State, n: int, sign: int) -> None:
         s.full,
     )
     s.number[SOLVED] += 1
-    _remember(n, sign, s.flows, s.found, s.memo, s.memo_rates, s.lane_rate, s.number)
+    remember(n, sign, s.flows, s.found, s.memo, s.memo_rates, s.lane_rate, s.number)
 
 
 @kernel

@@ -30,25 +30,31 @@ def _refine(flow: Ints, base_lane: Ints, base_link: Ints, lane: Ints, link: Ints
     """
     lane[:], link[:], group[:] = base_lane, base_link, 0
     for f in range(len(flow)):
-        lane[p_lane[f]] += hash_pair(flow[f], 2)
+        lane[p_lane[f]] += flow[f]
         if p_group[f] >= 0:
-            group[p_group[f]] += hash_pair(flow[f], 3)
+            group[p_group[f]] += flow[f]
+    for a in range(len(lane)):
+        lane[a] = hash_pair(lane[a], 1)
+        for i in range(start[a], end[a]):
+            link[p_link[i]] += lane[a]
+    for x in range(len(link)):
+        link[x] = hash_pair(link[x], 2)
     for a in range(len(lane)):
         for i in range(start[a], end[a]):
-            link[p_link[i]] += hash_pair(lane[a], 1)
-    for a in range(len(lane)):
-        for i in range(start[a], end[a]):
-            lane[a] += hash_pair(link[p_link[i]], 4)
+            lane[a] += 3 * link[p_link[i]]
+        lane[a] = hash_pair(lane[a], 3)
+    for k in range(len(group)):
+        group[k] = hash_pair(group[k], 4)
     for g in range(len(gate)):
         gate[g] = 0
         for i in range(dep_ptr[g], dep_ptr[g + 1]):
             gate[g] += hash_pair(group[dep_group[i]], dep_lag[i])
     new = np.empty_like(flow)
-    for f in range(len(flow)):
-        touched = hash_pair(flow[before[f]], 5) if before[f] >= 0 else 0
-        touched += hash_pair(flow[after[f]], 6) if after[f] >= 0 else 0
-        touched += hash_pair(gate[p_gate[f]], 7) if p_gate[f] >= 0 else 0
-        touched += hash_pair(group[p_group[f]], 8) if p_group[f] >= 0 else 0
+    for f in range(len(flow)):  # odd factors tell apart what a colour comes from
+        touched = 5 * flow[before[f]] if before[f] >= 0 else 0
+        touched += 7 * flow[after[f]] if after[f] >= 0 else 0
+        touched += 9 * gate[p_gate[f]] if p_gate[f] >= 0 else 0
+        touched += 11 * group[p_group[f]] if p_group[f] >= 0 else 0
         new[f] = hash_pair(flow[f], touched + lane[p_lane[f]])
     return new
 

@@ -179,13 +179,18 @@ def _pairs(readers: Ints, writers: Ints, begin: Ints, node_ptr: Ints, source: In
 def _explode(table: Table, marked: Ints) -> Table:
     """The table with marked trains written out."""
     columns: dict[str, Any] = {key: getattr(table, key)[marked] for key in ROW_FIELDS}
-    part, _ = expand(replace(table, **columns))
+    part, rows = expand(replace(table, **columns))
     rest = np.delete(np.arange(len(table.step)), marked)
     if len(rest) + len(part.step) > MOST_ROWS:
         raise TableError(
             f"{table.name}: its trains cannot follow each other's chunks; more than {MOST_ROWS} transfers"
         )
-    columns = {key: np.concatenate([getattr(table, key)[rest], getattr(part, key)]) for key in ROW_FIELDS}
+    order = np.argsort(
+        np.concatenate([rest, marked[rows]]), kind="stable"
+    )  # rows of one step keep their order
+    columns = {
+        key: np.concatenate([getattr(table, key)[rest], getattr(part, key)])[order] for key in ROW_FIELDS
+    }
     return replace(table, **columns)
 
 

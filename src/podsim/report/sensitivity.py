@@ -50,12 +50,14 @@ def render_sensitivity(effects: Sequence[_Effect], *, width: int = 140) -> str:
     """Plain text: the constants by how far they move a prediction, then those that move nothing."""
     moving = sorted((e for e in effects if e.moved), key=lambda e: -e.moved[0].prediction)
     table = Table(
-        "lrlrrw", header=("constant", "value", "unit", "rows", "residual", "+5 % moves (mean error: +5 %, -5 %)")
+        "lrlrrw",
+        header=("constant", "value", "unit", "rows", "residual", "+5 % moves (mean error: +5 %, -5 %)"),
     )
     for effect in moving:
         c = effect.constant
         told = "; ".join(
-            f"{m.table} {m.role} by {m.prediction:.2%} ({m.up:+.2%}, {m.down:+.2%})" for m in effect.moved[:_SHOWN]
+            f"{m.table} {m.role} by {m.prediction:.2%} ({m.up:+.2%}, {m.down:+.2%})"
+            for m in effect.moved[:_SHOWN]
         )
         more = f"; {len(effect.moved) - _SHOWN} more" if len(effect.moved) > _SHOWN else ""
         left = "-" if c.residual is None else f"{c.residual:.1%}"

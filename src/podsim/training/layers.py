@@ -84,45 +84,43 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     GPU is busy (Megatron's kernels wait for Python on small models).
     """
     blocks = model.kinds
-    count = plan.size
-    busy_YXBK = np.zeros((4, len(PARTS), len(blocks), count))
-    host_YBK = np.zeros((4, len(blocks), count))
-    core_XBK = np.zeros((2, len(blocks), count))
-    last_XBK = np.zeros((2, len(blocks), count))
-    last_host_B = np.zeros(len(blocks))
+    shape = (len(blocks), plan.size)
+    busy_YXBK, host_YBK = np.zeros((4, len(PARTS), *shape)), np.zeros((4, *shape))
+    core_XBK, core_host_BK = np.zeros((2, *shape)), np.zeros(shape)
+    last_XBK, last_host_BK = np.zeros((2, *shape)), np.zeros(shape)
     tail = unneeded(model) if software.early_stop else frozenset()
-    core_host_B = np.zeros(len(blocks))
     for items, where, times in op_times(model, cluster, plan, software):
-        part = 1 if not (is_gemm(items[0].op) or items[0].op.kind == "attention") else 0
-        core = np.array([item.op.core or item.op.kind == "attention" for item in items], dtype=float)
-        np.add.at(busy_YXBK[0, part], where, times.forward_OK)
-        np.add.at(busy_YXBK[1, part], where, times.backward_OK)
-        np.add.at(core_XBK[part], where, times.forward_OK * core[:, None])
-        host_YBK[0] += _sum_by(where, times.kernels_forward_O, len(blocks))[:, None] * software.host_kernel
-        host_YBK[1] += _sum_by(where, times.kernels_backward_O, len(blocks))[:, None] * software.host_kernel
-        spare = np.array([id(item.op) in tail for item in items], dtype=float)
-        np.add.at(last_XBK[part], where, times.forward_OK * spare[:, None])
-        last_host_B += _sum_by(where, times.kernels_forward_O * spare, len(blocks)) * software.host_kernel
-        core_host_B += _sum_by(where, times.kernels_forward_O * core, len(blocks)) * software.host_kernel
+        part = 0 if is_gemm(items[0].op) or items[0].op.kind == "attention" else 1
+        core = np.array([[item.op.core or item.op.kind == "attention"] for item in items])
+        spare = np.array([[id(item.op) in tail] for item in items])
+        launch_OK = np.broadcast_to(times.kernels_OK * software.host_kernel, times.forward_OK.shape)
+        for total, seconds in (
+            (busy_YXBK[0, part], times.forward_OK),
+            (busy_YXBK[1, part], times.backward_OK),
+            (host_YBK[0], launch_OK),
+            (host_YBK[1], np.broadcast_to(times.kernels_back_OK * software.host_kernel, launch_OK.shape)),
+            (core_XBK[part], times.forward_OK * core),
+            (core_host_BK, launch_OK * core),
+            (last_XBK[part], times.forward_OK * spare),
+            (last_host_BK, launch_OK * spare),
+        ):
+            np.add.at(total, where, seconds)
     _communicate(model, cluster, plan, software, busy_YXBK, host_YBK, core_XBK)
-    busy_YXBK[2:] = busy_YXBK[1]
-    host_YBK[2:] = host_YBK[1]
-    inner = np.array([0.0, *(1.0 for _ in model.kinds[1:-1]), 0.0])[
-        :, None
-    ]  # embedding and head are not recomputed
-    again_XBK = busy_YXBK[0].copy()
+    again_XBK, again_host_BK = busy_YXBK[0].copy(), host_YBK[0] - last_host_BK
     again_XBK[:2] -= last_XBK
     if software.early_stop:  # the last projection's sync is not repeated either
         again_XBK[3] *= (1 - 1 / np.maximum([_syncs(model, block)[0] for block in blocks], 1))[:, None]
+    selective_XBK, selective_host_BK = np.zeros_like(again_XBK), core_host_BK
+    selective_XBK[:2] = core_XBK
     if software.selective == "ops":
-        busy_YXBK[2, 0] += 0.5 * (busy_YXBK[0, 0] - core_XBK[0]) * inner
-        busy_YXBK[2, 1] += (busy_YXBK[0, 1] - core_XBK[1]) * inner
-        host_YBK[2] += 0.75 * host_YBK[0] * inner
-    else:
-        busy_YXBK[2, :2] += core_XBK
-        host_YBK[2] += core_host_B[:, None]
-    busy_YXBK[3] += again_XBK * inner
-    host_YBK[3] += (host_YBK[0] - last_host_B[:, None]) * inner
+        selective_XBK[0] = 0.5 * (busy_YXBK[0, 0] - core_XBK[0])
+        selective_XBK[1] = busy_YXBK[0, 1] - core_XBK[1]
+        selective_host_BK = 0.75 * host_YBK[0]
+    inner = np.array([0.0, *(1.0 for _ in blocks[1:-1]), 0.0])[
+        :, None
+    ]  # embedding and head are not recomputed
+    busy_YXBK[2], host_YBK[2] = busy_YXBK[1] + selective_XBK * inner, host_YBK[1] + selective_host_BK * inner
+    busy_YXBK[3], host_YBK[3] = busy_YXBK[1] + again_XBK * inner, host_YBK[1] + again_host_BK * inner
     busy_YXBK[:, 2] = np.maximum(host_YBK - busy_YXBK.sum(axis=1), 0.0)
     return busy_YXBK
 
@@ -136,10 +134,6 @@ def unneeded(model: Model) -> frozenset[int]:
             if op.kind in ("gemm", "attention"):
                 break
     return frozenset(found)
-
-
-def _sum_by(where: Array, values: Array, size: int) -> Array:
-    return np.bincount(where, weights=values, minlength=size)
 
 
 def _communicate(
@@ -208,7 +202,11 @@ def _cp_seconds(
         return np.zeros_like(cp_K), np.zeros_like(cp_K)
     wide = sum((op.kv_heads or op.heads) * (op.head_dim + (op.value_dim or op.head_dim)) for op in cores)
     size_K = (
-        plan.micro_batch * plan.length(model) * wide / np.asarray(plan.tp) * element_bytes(plan.precision)
+        np.asarray(plan.micro_batch, dtype=float)
+        * plan.length(model)
+        * wide
+        / np.asarray(plan.tp)
+        * element_bytes(plan.precision)
     )
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).cp
     gather_K = group_seconds("all_gather", size_K, cluster, software, ranks=plan.cp, members=members_K)

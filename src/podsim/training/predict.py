@@ -81,7 +81,7 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
         stages=stages,
         memory_limit=cluster.gpu.memory,
         fits=memory <= cluster.gpu.memory,
-        bottleneck=_bottleneck(parts, step),
+        bottleneck=_bottleneck(parts, step, plan),
     )
 
 
@@ -128,17 +128,23 @@ def _stage_memory(ready: Prepared) -> tuple[StageMemory, ...]:
     return tuple(sorted(found, key=lambda stage: stage.first))
 
 
-def _bottleneck(parts: dict[str, float], step: float) -> str:
-    """The largest part beyond arithmetic, or arithmetic itself, in a sentence."""
-    ranked = sorted(parts.items(), key=lambda item: -item[1])
-    first, seconds = ranked[0]
-    text = f"{100 * seconds / step:.0f} % of the step is {_NAMES[first]}"
-    if first == "compute":
-        second, lost = ranked[1]
-        return (
-            f"{text}; the largest loss is {_NAMES[second]} ({100 * lost / step:.0f} %): {_REMEDIES[second]}"
-        )
-    return f"{text}: {_REMEDIES[first]}"
+def _bottleneck(parts: dict[str, float], step: float, plan: Plan) -> str:
+    """The largest part, and if that is arithmetic the largest loss beside it, in a sentence."""
+    first, second = sorted(parts, key=lambda name: -parts[name])[:2]
+    text = f"{100 * parts[first] / step:.0f} % of the step is {_NAMES[first]}"
+    if first != "compute":
+        return f"{text}: {_remedy(first, plan)}"
+    lost = 100 * parts[second] / step
+    return f"{text}; the largest loss is {_NAMES[second]} ({lost:.0f} %): {_remedy(second, plan)}"
+
+
+def _remedy(part: str, plan: Plan) -> str:
+    """What would shorten a part; overlap only where the plan does not have it."""
+    text = _REMEDIES[part]
+    overlapped = (
+        plan.overlap_tp if part == "tp" else plan.overlap_grad and (plan.overlap_param or not plan.zero)
+    )
+    return text.replace("overlap, ", "") if overlapped else text
 
 
 def faster(cluster: Cluster, resource: str, factor: float) -> Cluster:

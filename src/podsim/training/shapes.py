@@ -38,8 +38,9 @@ class OpTimes:
 
     forward_OK: Array
     backward_OK: Array
-    kernels_forward_O: Array
-    kernels_backward_O: Array
+    kernels_OK: Array
+    """kernels launched forward (O, K) or (O, 1)"""
+    kernels_back_OK: Array
 
 
 def tokens(plan: Plan, sequence: int) -> Array:
@@ -85,7 +86,7 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
     if plan.precision == "fp8":
         moved = np.stack([*cast_elements(items, plan, software, m, n, k), np.zeros_like(m)]) * batch
         seconds_DOK += memory_seconds(gpu, moved * software.cast_bytes) / software.memory_speed * (moved > 0)
-    ones = np.ones(len(items))
+    ones = np.ones((len(items), 1))
     return OpTimes(seconds_DOK[0], seconds_DOK[1] + seconds_DOK[2], ones, 2 * ones)
 
 
@@ -128,12 +129,12 @@ def attention_times(
         (flash_f, flash_b), (plain_f, plain_b) = both
         forward.append(np.where(flash_K, flash_f, plain_f))
         backward.append(np.where(flash_K, flash_b, plain_b))
-        launched.append(1.0 if flash_K.all() else (4.0 if software.fused_softmax else 7.0))
-        launched_back.append(3.0 if flash_K.all() else (6.0 if software.fused_softmax else 9.0))
+        launched.append(np.where(flash_K, 1.0, 4.0 if software.fused_softmax else 7.0))
+        launched_back.append(np.where(flash_K, 3.0, 6.0 if software.fused_softmax else 9.0))
     ring = 1 + software.context_cost * (1 - 1 / np.asarray(plan.cp, dtype=float))
     speed = software.attention_speed / ring
     return OpTimes(
-        np.stack(forward) / speed, np.stack(backward) / speed, np.array(launched), np.array(launched_back)
+        np.stack(forward) / speed, np.stack(backward) / speed, np.stack(launched), np.stack(launched_back)
     )
 
 
@@ -176,7 +177,7 @@ def memory_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, sof
         moved_back_OK.append(copies * (op.read_back + op.write_back) * scale)
     seconds = memory_seconds(gpu, np.stack([np.stack(moved_OK), np.stack(moved_back_OK)]))
     seconds = seconds / software.memory_speed
-    kernels = np.array([max(1.0, round(traffic(item.op, software) * 1.5)) for item in items])
+    kernels = np.array([[max(1.0, round(traffic(item.op, software) * 1.5))] for item in items])
     return OpTimes(seconds[0], seconds[1], kernels, 1.5 * kernels)
 
 

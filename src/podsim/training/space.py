@@ -115,8 +115,9 @@ def space(
     grow.columns["dp"] = gpus // (grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"])
     experts = _divisors(known.experts) if known.experts else np.ones(1, np.int32)
     grow.add("ep", _choices(wanted.ep, experts), ["expert groups"])
-    per_replica = _divisors(int(fixed.global_batch))
-    grow.add("micro_batch", _choices(wanted.micro_batch, per_replica[per_replica <= 32]), ["batch"])
+    micro = np.arange(1, 33, dtype=np.int32)
+    micro = micro[int(fixed.global_batch) % micro == 0]
+    grow.add("micro_batch", _choices(wanted.micro_batch, micro), ["batch"])
     _add_pipeline(grow, wanted, known)
     flags = ["sequence parallel", "sequence split"]
     grow.add("sequence_parallel", _choices(wanted.sequence_parallel, [False, True]), flags)
@@ -135,7 +136,9 @@ def space(
 def _add_pipeline(grow: _Growth, wanted: Space, known: Facts) -> None:
     chunk = _divisors(known.layers)
     grow.add("virtual_stages", _choices(wanted.virtual_stages, chunk[chunk <= 16]))
-    grow.add("schedule", _choices(wanted.schedule, list(Schedule)))
+    grow.add(
+        "schedule", _choices(wanted.schedule, [Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE])
+    )
     grow.drop(
         ["virtual stages", "interleaved pipeline", "layers", "interleaved layers", "interleaved batches"]
     )

@@ -24,6 +24,8 @@ import numpy as np
 from podsim.prediction import Band
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from podsim.hardware.cluster import Cluster
     from podsim.prediction import Prediction
     from podsim.training.plan import Plan
@@ -165,22 +167,23 @@ def band_of(
 
 def _outside(model: Model, cluster: Cluster, plan: Plan, wanted: Features, rows: Sequence[Residual]) -> str:
     """Why nothing measured covers a plan; "" if something may."""
-    family = [row for row in rows if row.features.architecture == wanted.architecture]
+    name = wanted.architecture
+    family = [row for row in rows if row.features.architecture == name]
     if not family:
-        return f"no run on a GPU of the family {wanted.architecture} was measured"
-    if any(block.experts for block in model.layers):
-        return "no measured run trains a mixture of experts"
-    if int(plan.cp) > 1 or int(plan.ep) > 1:
-        return "no measured run has context or expert parallelism"
-    if cluster.gpu.bridge or not cluster.gpu.nvlink:
-        return "no measured run is on GPUs without NVLink to all others"
+        return f"no run on a GPU of the family {name} was measured"
     length, longest = plan.length(model), max(row.sequence for row in family)
-    if length > _FAR * longest:
-        return f"the longest measured sequence on {wanted.architecture} has {longest} tokens, this one {length}"
-    most = max(row.gpus for row in family)
-    if int(plan.gpus) > _FAR * most:
-        return f"the largest measured run on {wanted.architecture} has {most} GPUs, this one {int(plan.gpus)}"
-    return ""
+    gpus, most = int(plan.gpus), max(row.gpus for row in family)
+    rules = (
+        (any(block.experts for block in model.layers), "no measured run trains a mixture of experts"),
+        (int(plan.cp) > 1 or int(plan.ep) > 1, "no run with context or expert parallelism was measured"),
+        (bool(cluster.gpu.bridge) or not cluster.gpu.nvlink, "no measured run is on GPUs without NVLink"),
+        (
+            length > _FAR * longest,
+            f"the longest measured sequence on {name} has {longest} tokens, not {length}",
+        ),
+        (gpus > _FAR * most, f"the largest measured run on {name} has {most} GPUs, not {gpus}"),
+    )
+    return next((reason for broken, reason in rules if broken), "")
 
 
 def nearest(wanted: Features, rows: Sequence[Residual]) -> tuple[list[Residual], tuple[str, ...]]:
@@ -196,7 +199,7 @@ def nearest(wanted: Features, rows: Sequence[Residual]) -> tuple[list[Residual],
     return [], ()
 
 
-def _quantile(ratios: np.ndarray[tuple[int, ...], np.dtype[np.float64]], level: float) -> float:
+def _quantile(ratios: NDArray[np.float64], level: float) -> float:
     """The level's quantile of a new row, from n known ones: rank level x (n + 1), within the range seen."""
     count = ratios.size
     place = (level * (count + 1) - 1) / (count - 1)
@@ -209,14 +212,17 @@ def _basis(rows: Sequence[Residual], wanted: Features, agreeing: Sequence[str]) 
     told = ", ".join(f"{count} {name}" for name, count in sources.most_common())
     fitted = sum(row.role == "calibrate" for row in rows)
     words = [f"{wanted.architecture} GPUs", wanted.kind, f"{wanted.bits} bits"]
-    words += [_WORDS[name](getattr(wanted, name)) for name in agreeing if name in _WORDS]
+    words += [_word(name, getattr(wanted, name)) for name in agreeing if name not in _ALWAYS]
     seen = f"; constants were fitted to {fitted} of them" if fitted else "; none was fitted to"
     return f"{len(rows)} measured runs ({told}): {', '.join(words)}{seen}"
 
 
-_WORDS = {
-    "framework": lambda value: f"framework {value}",
-    "nodes": lambda value: "one node" if value == "one" else "several nodes",
-    "size": lambda value: f"models {value} parameters",
-    "host": lambda value: "GPU waits for the host" if value == "yes" else "GPU busy",
-}
+def _word(name: str, value: str) -> str:
+    """One feature in words."""
+    if name == "host":
+        return "GPU waits for the host" if value == "yes" else "GPU busy"
+    return {
+        "framework": value,
+        "nodes": f"{value} node{'s' * (value != 'one')}",
+        "size": f"{value} parameters",
+    }[name]

@@ -13,15 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError, TableError
-from podsim.verify import Rows, load, read_rows
-from podsim.verify.nccl_tests import is_log, read_log
+from podsim.verify import Rows, load
+from podsim.verify.nccl_tests import read_any
 
 if TYPE_CHECKING:
     from podsim.training.kernel_constants import KernelConstants
 
 __all__ = ["DEFAULT_SOFTWARE_CONSTANTS", "Calibration", "Drift", "calibrate"]
 
-DEFAULT_SOFTWARE_CONSTANTS = ("gemm_speed", "memory_speed", "attention_speed", "collective_speed", "host_step")
+DEFAULT_SOFTWARE_CONSTANTS = (
+    "gemm_speed",
+    "memory_speed",
+    "attention_speed",
+    "collective_speed",
+    "host_step",
+)
 DRIFT = 0.01
 """relative change of a constant from which on a fit repeated is not the packaged one"""
 
@@ -36,8 +42,9 @@ class Drift:
 
     @property
     def change(self) -> float:
-        """Relative change, from the packaged value."""
-        return abs(self.fitted - self.packaged) / max(abs(self.packaged), abs(self.fitted), 1e-300)
+        """Relative change, from the packaged value; files keep what is below 1e-9 as 0."""
+        most = max(abs(self.packaged), abs(self.fitted))
+        return abs(self.fitted - self.packaged) / most if most > 1e-9 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +80,9 @@ def calibrate(
         import scipy.optimize  # noqa: F401
     except ImportError:
         raise PodsimError("calibration needs scipy: pip install 'podsim[calibrate]'") from None
-    tables = [_read(Path(file)) for file in files]
+    if to is None and not check:
+        to = _new_folder()
+    tables = [read_any(file) for file in files]
     if software:
         found = _software(tables, software, constants or DEFAULT_SOFTWARE_CONSTANTS, check)
     else:
@@ -85,17 +94,21 @@ def calibrate(
     for name, text in found.texts.items():
         folder.joinpath(name).write_text(text, "utf-8")
     return Calibration(
-        texts=found.texts, skipped=found.skipped, written=tuple(str(folder / name) for name in found.texts)
+        texts=found.texts,
+        skipped=found.skipped,
+        compared=found.compared,
+        written=tuple(str(folder / name) for name in found.texts),
     )
 
 
-def _read(path: Path) -> Rows:
-    """Rows of a CSV, or of a log of nccl-tests."""
-    try:
-        start = path.read_bytes()[:65536].decode("utf-8", errors="replace")
-    except OSError as problem:
-        raise TableError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
-    return read_log(path) if is_log(start) else read_rows(path)[1]
+def _new_folder() -> Path:
+    """The folder that is written to unless another is named; PodsimError if it is there already."""
+    folder = Path("calibrated")
+    if folder.exists():
+        raise PodsimError(
+            "the folder calibrated is there already; --to DIR names another, or says that it may be filled"
+        )
+    return folder
 
 
 def _fields(rows: Rows, own: bool) -> list[Mapping[str, str]]:
@@ -113,7 +126,9 @@ def _software(tables: Sequence[Rows], software: str, constants: Sequence[str], c
     if tables:
         wrong = [table.name for table in tables if table.kind != "llm"]
         if wrong:
-            raise TableError(f"{', '.join(wrong)}: no training runs; --software needs the columns of llm_training.csv")
+            raise TableError(
+                f"{', '.join(wrong)}: no training runs; --software needs the columns of llm_training.csv"
+            )
         texts = [text for table in tables for text in _fields(table, own=True)]
     fit = fit_software(texts, software, constants)
     entry = software_entry(software)
@@ -141,7 +156,9 @@ def _hardware(
         elif table.kind == "collectives" and not (gpus and not own):
             _collectives(table, own, texts, skipped, drifts)
         elif table.kind not in ("kernels", "collectives"):
-            raise TableError(f"{table.name}: rows of kind {table.kind!r} give no constants of kernels or collectives")
+            raise TableError(
+                f"{table.name}: rows of kind {table.kind!r} give no constants of kernels or collectives"
+            )
     if not texts:
         told = "; ".join(f"{name}: {why}" for name, why in skipped.items())
         raise TableError(f"no row could be fitted{': ' + told if told else ''}")
@@ -221,7 +238,10 @@ def _collectives(
         if not known:
             skipped[table.name] = "no row is of one node of A100, H100, H200, B200 or V100 GPUs from 512 B on"
             return
-        by = {name: [one for one in known if one.architecture == name] for name in {k.architecture for k in known}}
+        by = {
+            name: [one for one in known if one.architecture == name]
+            for name in {k.architecture for k in known}
+        }
         fabrics = {name: fit_architecture(name, part, load_fabric(name)) for name, part in sorted(by.items())}
         fitted = Fit(
             fabrics=fabrics,

@@ -64,7 +64,9 @@ def kernel_files() -> dict[str, Mapping[str, Any]]:
 
 def _kernels() -> Iterator[Constant]:
     for gpu, table in kernel_files().items():
-        tables = {f"{kind}.{key}": part for kind in ("gemm", "flash") for key, part in table.get(kind, {}).items()}
+        tables = {
+            f"{kind}.{key}": part for kind in ("gemm", "flash") for key, part in table.get(kind, {}).items()
+        }
         if "memory" in table:
             tables["memory"] = table["memory"]
         for name, part in tables.items():

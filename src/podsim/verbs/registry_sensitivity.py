@@ -33,7 +33,7 @@ __all__ = ["STEP", "Effect", "Moved", "sensitivity"]
 
 STEP = 0.05
 _MOST = {"llm": 10, "kernels": 48, "collectives": 72}
-"""rows of a table and role that are looked at, and at least two of each class"""
+"""rows of a table and role that are looked at, and at least eight of each class"""
 _STILL = 1e-9
 
 
@@ -99,12 +99,12 @@ def _entry(eras: Eras, batch: Batch) -> Software:
     return found.get(gpu.name) or found.get(gpu.architecture) or found[""]
 
 
-def sensitivity(
-    tables: Sequence[str] = (), *, constants: Sequence[Constant] = ()
-) -> tuple[Effect, ...]:
+def sensitivity(tables: Sequence[str] = (), *, constants: Sequence[Constant] = ()) -> tuple[Effect, ...]:
     """The effect of each constant (default: all) on each table (default: all); takes a minute or two."""
     parts = [part for slug in tables or _tables() for part in _parts(slug)]
-    return tuple(Effect(constant=constant, moved=_moved(constant, parts)) for constant in constants or registry())
+    return tuple(
+        Effect(constant=constant, moved=_moved(constant, parts)) for constant in constants or registry()
+    )
 
 
 def _tables() -> list[str]:
@@ -135,7 +135,7 @@ def _thinned(rows: Sequence[Row], classes: Sequence[str], most: int) -> tuple[Ro
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row.label(classes), []).append(row)
-    each = max(2, most // max(len(groups), 1))
+    each = max(8, most // max(len(groups), 1))
     return tuple(row for group in groups.values() for row in group[:: max(1, -(-len(group) // each))])
 
 
@@ -157,7 +157,9 @@ def _moved(constant: Constant, parts: Sequence[_Part]) -> tuple[Moved, ...]:
         if up_R is None or down_R is None:
             continue
         shift = float(np.abs(up_R / part.base_R - 1).mean())
-        errors = [float(np.abs(values / part.measured_R - 1).mean()) for values in (part.base_R, up_R, down_R)]
+        errors = [
+            float(np.abs(values / part.measured_R - 1).mean()) for values in (part.base_R, up_R, down_R)
+        ]
         if shift > _STILL or abs(errors[2] - errors[0]) > _STILL:
             found.append(
                 Moved(
@@ -168,9 +170,7 @@ def _moved(constant: Constant, parts: Sequence[_Part]) -> tuple[Moved, ...]:
     return tuple(sorted(found, key=lambda one: -one.prediction))
 
 
-def _changed(
-    constant: Constant, parts: Sequence[_Part], factor: float
-) -> list[NDArray[np.float64] | None]:
+def _changed(constant: Constant, parts: Sequence[_Part], factor: float) -> list[NDArray[np.float64] | None]:
     """Predictions of each part with the constant times a factor; None where it has no say."""
     group, name, *rest = constant.name.split(".")
     if group == "software":
@@ -181,10 +181,13 @@ def _changed(
         touched = _computed_with(raw, name, table)
         with changed_kernels(raw, name, table, rest[-1], factor):
             return [
-                part.again(touched) if part.batches or part.table in _NO_COLLECTIVE else None for part in parts
+                part.again(touched) if part.batches or part.table in _NO_COLLECTIVE else None
+                for part in parts
             ]
     with changed_fabric(group, name, rest[-1], factor):
-        return [None if part.table in _NO_COLLECTIVE else part.again(_sent_over(group, name)) for part in parts]
+        return [
+            None if part.table in _NO_COLLECTIVE else part.again(_sent_over(group, name)) for part in parts
+        ]
 
 
 _NO_COLLECTIVE = ("gemm-a100", "gemm-hopper", "kernels-rates", "attention-figures", "attention-serving")

@@ -1,8 +1,8 @@
 """The packaged measurements and what podsim predicts of them, table by table.
 
-    priced = price(load("korthikanti"))
-    priced.predictions["KORT-0003"]        # s
-    priced.reasons                         # rows that podsim cannot express, and why
+priced = price(load("korthikanti"))
+priced.predictions["KORT-0003"]        # s
+priced.reasons                         # rows that podsim cannot express, and why
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
 def _no_law(kind: str, fields: Mapping[str, str]) -> str:
     """Why a row of the other tables has no prediction."""
     if kind == "mlperf":
-        return (
-            f"no law for {fields['benchmark']} as submitted: its input pipeline, padding and software are not described"
-        )
+        return f"no law for {fields['benchmark']} as submitted: its inputs, padding and software are not described"
     if fields["task"] == "infer":
         return "inference is not modelled"
     name = fields["model"].split("/")[-1].split(" ")[0]

@@ -61,11 +61,11 @@ def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
         part = known.take(where)
         ids = part.source.tolist()
         try:
-            values, note = _seconds(part, cross_validate)
+            found, note = _seconds(part, cross_validate)
         except PodsimError as problem:
             reasons |= dict.fromkeys(ids, str(problem))
             continue
-        seconds |= dict(zip(ids, values.tolist(), strict=True))
+        seconds |= dict(zip(ids, found.tolist(), strict=True))
         notes |= dict.fromkeys(ids, note) if note else {}
     measured = dict(zip(known.source.tolist(), known.seconds.tolist(), strict=True))
     values: dict[str, float] = {}

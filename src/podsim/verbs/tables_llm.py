@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from podsim.verify.rows import Rows
     from podsim.workload.graph import Model
 
-__all__ = ["HOST_PARTS", "Batch", "RowCosts", "batches_of", "costs_of", "express_all", "price_llm", "seconds_of"]
+__all__ = [
+    "HOST_PARTS",
+    "Batch",
+    "RowCosts",
+    "batches_of",
+    "costs_of",
+    "express_all",
+    "price_llm",
+    "seconds_of",
+]
 
 HOST_PARTS = ("launch", "host")
 """parts of a step in which the GPU waits for the host"""

@@ -48,13 +48,12 @@ def _first_layers(batch: Batch) -> NDArray[np.float64]:
     layers_SBP = stages.counts_SBU.copy()
     layers_SBP[:, [0, -1]] = 0
     kinds_MSP = memory_MSP(
-        ready.plan,
+        ready.plan.wide(),
         ready.software,
         layers_SBP,
         stages.first_SU,
         Weights(*(table[..., ready.weights.index] for table in ready.weights.table)),
-        ready.activations.table.kept_RBK[..., ready.activations.index],
-        np.zeros(ready.plan.size),
+        *(table[..., ready.activations.index] for table in ready.activations.table),
     )
     first_P = np.where(stages.many_SU > 0, stages.first_SU, np.inf).argmin(axis=0)
     return np.asarray(kinds_MSP[:4].sum(axis=0)[first_P, np.arange(first_P.size)])

@@ -15,7 +15,8 @@ from podsim.errors import PodsimError
 from podsim.results import Comparison, Verdict
 from podsim.verbs.tables import Priced, price
 from podsim.verbs.validate_bars import verdicts
-from podsim.verify import NAMED, Rows, assess, compare, load, read_rows
+from podsim.verify import NAMED, Rows, assess, compare, load, measurement, quantities
+from podsim.verify.nccl_tests import read_any
 
 __all__ = ["TABLES", "UNKNOWN", "Validation", "compare_rows", "comparison_of", "validate"]
 
@@ -53,7 +54,8 @@ class Validation:
 def validate(
     tables: Sequence[str] = (), *, rows: str | Path | None = None, role: str = "", cross_validate: bool = True
 ) -> Validation:
-    """Comparisons of some packaged tables (default all), or of a CSV file with the columns of one of them.
+    """Comparisons of some packaged tables (default all), or of a file: a CSV with the columns of one of
+    them, or what nccl-tests printed.
 
     `role` keeps the rows of one role. Raises TableError for an unknown table or role, or a file that cannot be
     read.
@@ -61,8 +63,8 @@ def validate(
     if rows is not None and tables:
         raise PodsimError("--table and --rows: choose one")
     if rows is not None:
-        _, read = read_rows(rows)
-        found = [compare_rows(_in_own_quantity(read), cross_validate=False)]
+        read = read_any(rows)
+        found = [compare_rows(one, cross_validate=False) for one in _in_own_quantities(read)]
     else:
         found = [compare_rows(load(name), cross_validate=cross_validate) for name in tables or TABLES]
     judged = verdicts(found)
@@ -88,14 +90,20 @@ def comparison_of(rows: Rows, priced: Priced) -> Comparison:
     return assess(replace(found, rows=named))
 
 
-def _in_own_quantity(rows: Rows) -> Rows:
-    """The rows in the quantity most of them measured: seconds where they have a time, else a rate, else bytes."""
-    from podsim.verify import measurement, quantities
-
+def _in_own_quantities(rows: Rows) -> list[Rows]:
+    """The rows in their table's quantity, or in what most of them measured instead; and those with bytes, in bytes."""
     counts = {
         what: sum(measurement(row, what) is not None for row in rows)
         for what in quantities(rows.kind)
-        if what != "B/s"
+        if what not in ("B/s", "bytes")
     }
-    best = max(counts, key=lambda what: (counts[what], what == rows.what))
-    return rows if counts.get(rows.what) else replace(rows, what=best)
+    main = rows.what if counts.get(rows.what) else max(counts, key=lambda what: counts[what])
+    found = [replace(rows, what=main)]
+    if rows.kind == "llm":
+        heavy = rows.where(lambda row: measurement(row, "bytes") is not None)
+        memory = replace(
+            heavy, name=f"{rows.name}-memory", title=f"{rows.title}: memory", what="bytes", sweep=()
+        )
+        found = [one for one in (*found, memory) if one is not memory or len(memory)]
+        return found if counts[main] else [memory]
+    return found

@@ -49,7 +49,9 @@ def differences(old: Predictions, new: Predictions, *, relative: float = 1e-9) -
         for id in before.keys() & after.keys():
             change = after[id] / before[id] - 1
             if not abs(change) <= relative:
-                moved.append((abs(change), f"{table} {id}: {before[id]:.6g} -> {after[id]:.6g} ({change:+.2e})"))
+                moved.append(
+                    (abs(change), f"{table} {id}: {before[id]:.6g} -> {after[id]:.6g} ({change:+.2e})")
+                )
     return [text for _, text in sorted(moved, key=lambda item: (-item[0], item[1]))]
 
 

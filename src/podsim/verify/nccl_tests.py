@@ -12,28 +12,40 @@ from pathlib import Path
 
 from podsim.errors import TableError
 from podsim.verify.columns import kind_named
+from podsim.verify.reading import read_rows
 from podsim.verify.rows import Row, Rows
 from podsim.verify.tables import make_row
 
-__all__ = ["is_log", "read_log", "read_log_text"]
+__all__ = ["is_log", "read_any", "read_log", "read_log_text"]
 
 _PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<stdout>)?:?|\d+:)\s*")
 _RANK = re.compile(
     r"#\s*Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s+(.+?)\s*$"
 )
 _HEADER = re.compile(r"nThread\s+(\d+)\s+nGpus\s+(\d+)")
-_PERF = re.compile(
-    r"\b(all_reduce|all_gather|reduce_scatter|broadcast|reduce|alltoall|all_to_all|sendrecv)(?:_perf|\b)"
-)
+_NAMES = r"(all_reduce|all_gather|reduce_scatter|broadcast|reduce|alltoall|all_to_all|sendrecv)"
+_PERF = re.compile(rf"(?<![a-z_]){_NAMES}_perf")
+_FILE = re.compile(rf"(?<![a-z]){_NAMES}(?![a-z])")
 _VERSION = re.compile(r"NCCL version:?\s*(2\.\d+(?:\.\d+)?)")
 _LIBRARY = re.compile(r"nccl-library=2(\d\d)(\d\d)")
 _COUNTED = re.compile(r"^\d+$")
 _WORD = re.compile(r"^[a-z]\w*$", re.IGNORECASE)
 
 
+def read_any(path: str | Path) -> Rows:
+    """Rows of a CSV with the columns of a reference table, or of a log of nccl-tests; TableError as both raise it."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            start = file.read(65536).decode("utf-8", errors="replace")
+    except OSError as problem:
+        raise TableError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
+    return read_log(path) if is_log(start) else read_rows(path)[1]
+
+
 def is_log(text: str) -> bool:
     """Whether a text looks like the output of nccl-tests."""
-    return bool(_HEADER.search(text)) or "algbw" in text[:20000] and "busbw" in text[:20000] and "#" in text
+    return bool(_HEADER.search(text)) or all(word in text for word in ("algbw", "busbw", "redop", "#"))
 
 
 def read_log(path: str | Path) -> Rows:
@@ -53,7 +65,7 @@ def read_log_text(text: str, name: str) -> Rows:
     header = next((match for line in lines if (match := _HEADER.search(line))), None)
     threads, each = (int(header[1]), int(header[2])) if header else (1, 1)
     gpus = len(ranks) or threads * each
-    found = _PERF.search(text) or _PERF.search(name)
+    found = _PERF.search(text) or _FILE.search(name)
     if found is None:
         raise TableError(
             f"{name}: the log does not name its collective; name the file after it, as in all_reduce.log"
@@ -94,7 +106,9 @@ def _measured(line: str) -> dict[str, str] | None:
     size count type [redop] [root] | time algbw busbw [wrong] | time algbw busbw [wrong]
     """
     cells = line.split()
-    if len(cells) < 6 or not (_COUNTED.match(cells[0]) and _COUNTED.match(cells[1]) and _WORD.match(cells[2])):
+    if len(cells) < 6 or not (
+        _COUNTED.match(cells[0]) and _COUNTED.match(cells[1]) and _WORD.match(cells[2])
+    ):
         return None
     rest = cells[3:]
     if rest and _WORD.match(rest[0]) and rest[0] != "N/A":
