@@ -12,8 +12,10 @@ import podsim.verify
 
 ALLOWED = {
     "verify": ("podsim.errors", "podsim.units", "podsim.results", "podsim.verify"),
-    "report": ("podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.hardware.sheet", "podsim.report"),
-}
+    "report": (
+        "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.hardware", "podsim.report",
+    ),
+}  # fmt: skip
 FILES = [
     (name, path)
     for name, package in (("verify", podsim.verify), ("report", podsim.report))

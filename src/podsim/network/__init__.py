@@ -1,0 +1,1 @@
+"""How bytes move: shared links, collectives as tables, their play on a fabric, and what NCCL would do."""

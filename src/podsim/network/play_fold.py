@@ -80,16 +80,21 @@ def _colours(p: Program) -> list[Ints]:
     flow, lane, link = mix(flow), mix(lane), mix(link)
     gate, group = np.zeros_like(p.dep_ptr[1:]), np.zeros_like(p.group_repeat)
     found_lane, found_link = np.empty_like(lane), np.empty_like(link)
-    classes = 0
+    classes, rounds = 0, 0
     while True:
         new = _refine(
             flow, lane, link, found_lane, found_link, gate, group, p.lane, p.before, p.after, p.gate, p.group, p.dep_ptr,
             p.dep_group, p.dep_lag, p.start, p.end, p.link,
         )  # fmt: skip
-        now = len(_classes(new)[1])
-        if now == classes:  # so lanes, links, gates and groups, which follow from the flows, are stable too
-            return [flow, found_lane, found_link, gate, group]
-        flow, classes = new, now
+        rounds += 1
+        if rounds % 4 == 0:  # classes only split: when four rounds split none, none will
+            now = len(_classes(new)[1])
+            if (
+                now == classes
+            ):  # so lanes, links, gates and groups, which follow from the flows, are stable too
+                return [flow, found_lane, found_link, gate, group]
+            classes = now
+        flow = new
 
 
 def _quotient_rows(pointer: Ints, first: Ints, columns_CR: Ints) -> tuple[Ints, Ints]:

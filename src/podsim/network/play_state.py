@@ -97,9 +97,9 @@ FLOW_FIELDS = (
 FLOW = np.dtype([
     ("mode", "i4"), ("sent", "i4"), ("got", "i4"), ("repeat", "i4"), ("gate", "i4"), ("group", "i4"), ("lane", "i4"),
     ("delay", "i4"), ("before", "i4"), ("after", "i4"), ("bucket", "i4"), ("next", "i4"), ("previous", "i4"),
-    ("slots", "i4"), ("seen", "i4"), ("chunk", "i4"), ("width", "i4"), ("turn", "i4"), ("wheel", "i4"), ("lone", "i4"),
-    ("limit", "f8"), ("bytes", "f8"), ("left", "f8"), ("since", "f8"), ("rate", "f8"), ("last", "f8"),
-    ("began", "f8"), ("busy", "f8"),
+    ("slots", "i4"), ("seen", "i4"), ("lone", "i4"),
+    ("limit", "f8"), ("bytes", "f8"), ("left", "f8"), ("since", "f8"), ("rate", "f8"), ("last", "f8"), ("began", "f8"),
+    ("busy", "f8"), ("chunk", "i4"), ("width", "i4"), ("turn", "i4"), ("wheel", "i4"),
 ])  # fmt: skip
 GROUP = np.dtype([
     ("done", "i4"), ("ahead", "i4"), ("repeat", "i4"), ("flows", "i4"), ("flows_end", "i4"), ("wakes", "i4"),

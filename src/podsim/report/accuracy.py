@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from podsim.report.figures import percent, ratio, signed_percent, worst
+from podsim.report.figures import by_reason, percent, ratio, signed_percent, worst
 from podsim.report.verdicts import VERDICT_COLUMNS, met_line, verdict_cells
 from podsim.results import Comparison, Score, Verdict
 
@@ -158,9 +158,7 @@ def _not_expressed(comparisons: Sequence[Comparison]) -> str:
     """How many rows have no prediction, by table and reason, with the first ids."""
     lines = []
     for comparison in comparisons:
-        ids: dict[str, list[str]] = {}
-        for id, reason in comparison.not_expressed:
-            ids.setdefault(reason, []).append(id)
+        ids = by_reason(comparison.not_expressed)
         for reason, count in Counter({reason: len(found) for reason, found in ids.items()}).most_common():
             first = ", ".join(ids[reason][:4]) + (", …" if count > 4 else "")
             lines.append((f"`{comparison.table}`", str(count), reason, first))

@@ -29,7 +29,11 @@ def fabric_text(drawing: Drawing) -> str:
     for net in drawing.nets:
         lines += ["", net.title, *_net(net)]
     if drawing.faults:
-        lines += ["", f"Broken or slow: {drawing.faulty:,} links", *(f"  {fault}" for fault in drawing.faults)]
+        lines += [
+            "",
+            f"Broken or slow: {drawing.faulty:,} links",
+            *(f"  {fault}" for fault in drawing.faults),
+        ]
         more = drawing.faulty - len(drawing.faults)
         lines += [f"  and {more:,} more"] if more else []
     return "\n".join(lines) + "\n"
@@ -113,7 +117,11 @@ def ranges(names: Sequence[str]) -> str:
     for name in names:
         stem = name.rstrip("0123456789")
         previous = runs[-1][-1] if runs else ""
-        follows = previous.rstrip("0123456789") == stem and previous[len(stem) :].isdigit() and name[len(stem) :].isdigit()
+        follows = (
+            previous.rstrip("0123456789") == stem
+            and previous[len(stem) :].isdigit()
+            and name[len(stem) :].isdigit()
+        )
         if follows and int(name[len(stem) :]) == int(previous[len(stem) :]) + 1:
             runs[-1].append(name)
         else:

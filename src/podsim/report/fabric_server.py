@@ -44,6 +44,8 @@ class _Layout:
         self.above = self._tree()
         fast = [wire for wire in drawing.wires if wire.kind == "nvlink"]
         self.chips = [box.name for box in drawing.boxes if box.kind == "nvswitch"]
+        gpu_wires = [wire for wire in fast if "gpu0" in (wire.one, wire.other)]
+        self.fanned = bool(self.chips) and len(gpu_wires) > 1
         self.arcs = [wire for wire in fast if not self.chips]
         self.depth = {name: self._depth(name) for name, kind in self.kinds.items() if kind == "pcie"}
         self.inner = [name for name in self.depth if not self._is_card(name)]
@@ -53,7 +55,10 @@ class _Layout:
         for cpu in self._of("cpu"):
             self._column(cpu)
         self._top_row()
-        self.size = self.right + 10, max(place.bottom for place in self.places.values()) + 24 + _LEGEND * len(self.legend())
+        self.size = (
+            self.right + 10,
+            max(place.bottom for place in self.places.values()) + 34 + _LEGEND * len(self.legend()),
+        )
 
     def _of(self, kind: str) -> list[str]:
         return [name for name, other in self.kinds.items() if other == kind]
@@ -66,7 +71,12 @@ class _Layout:
             top = queue.pop(0)
             for wire in self.drawing.wires:
                 other = {wire.one: wire.other, wire.other: wire.one}.get(top, "")
-                if wire.kind in ("pcie", "drive") and other and other not in above and self.kinds[other] != "cpu":
+                if (
+                    wire.kind in ("pcie", "drive")
+                    and other
+                    and other not in above
+                    and self.kinds[other] != "cpu"
+                ):
                     above[other] = top
                     queue.append(other)
         return above
@@ -84,15 +94,16 @@ class _Layout:
 
     def _rows(self) -> None:
         tallest = max((self.depth[name] for name in self.inner), default=0)
-        arcs = 40.0 + 15.0 * max((self._reach(wire) for wire in self.arcs), default=0) if self.arcs else 0.0
+        arcs = 40.0 + 15.0 * max((self.reach(wire) for wire in self.arcs), default=0) if self.arcs else 0.0
         self.y_chip = 6.0
-        self.y_gpu = 6.0 + (_HIGH + 44.0 if self.chips else arcs)
+        self.y_gpu = 6.0 + (_HIGH + (90.0 if self.fanned else 44.0) if self.chips else arcs)
         self.y_pcie = {depth: self.y_gpu + 74.0 + 60.0 * (tallest - depth) for depth in range(1, tallest + 1)}
         self.y_nic = (max(self.y_pcie.values()) if self.y_pcie else self.y_gpu) + 74.0
         self.y_cpu = self.y_nic + (86.0 if self._of("nic") else 0.0)
         self.y_low = self.y_cpu + 70.0
 
-    def _reach(self, wire: Wire) -> int:
+    def reach(self, wire: Wire) -> int:
+        """How many GPUs further a cable leads."""
         gpus = self._of("gpu")
         return abs(gpus.index(wire.one) - gpus.index(wire.other))
 
@@ -114,7 +125,7 @@ class _Layout:
             width = max(len(gpus), len(nics), 1) * _SLOT
             self._spread(gpus, x, width, self.y_gpu)
             self._spread(nics, x, width, self.y_nic)
-            self.places[leaf] = _Place(x + 6, self.y_pcie[self.depth[leaf]], width - 12, 26)
+            self.places[leaf] = _Place(x, self.y_pcie[self.depth[leaf]], width - 6, 26)
             x += width + 8
         direct = [child for child, top in self.above.items() if top == cpu]
         own = [[child for child in direct if self.kinds[child] == kind] for kind in ("gpu", "nic")]
@@ -125,7 +136,7 @@ class _Layout:
             x += width
         low = self._low(cpu)
         width = max(x - start - 8, len(low) * _SMALL, 120.0)
-        self.places[cpu] = _Place(start + 6, self.y_cpu, width - 12)
+        self.places[cpu] = _Place(start, self.y_cpu, width - 6)
         self._storage(low, start, width)
         self.right = start + width
         for name in sorted(self.inner, key=lambda one: -self.depth[one]):
@@ -145,7 +156,9 @@ class _Layout:
 
     def _bridge(self, name: str) -> None:
         """A switch above others, as wide as they are."""
-        below = [self.places[child] for child, top in self.above.items() if top == name and child in self.places]
+        below = [
+            self.places[child] for child, top in self.above.items() if top == name and child in self.places
+        ]
         if below:
             left = min(place.left for place in below)
             right = max(place.left + place.width for place in below)
@@ -162,7 +175,11 @@ class _Layout:
         for child, top in self.above.items():
             if top == cpu and self.kinds[child] == "pcie" and self._is_card(child):
                 found += [port for port, card in self.above.items() if card == child]
-        return found + [child for child, top in self.above.items() if top == cpu and self.kinds[child] in ("drive", "storage")]
+        return found + [
+            child
+            for child, top in self.above.items()
+            if top == cpu and self.kinds[child] in ("drive", "storage")
+        ]
 
     def _storage(self, low: list[str], start: float, width: float) -> None:
         carded = any(self.kinds[self.above[name]] == "pcie" for name in low)
@@ -192,10 +209,16 @@ class _Layout:
             if wire.kind == "nvlink":
                 links = f"{wire.lanes} NVLink{'s' if wire.lanes > 1 else ''}"
                 ends = {self.kinds[wire.one], self.kinds[wire.other]}
-                between = {1: "GPU to GPU" if "gpu" in ends else "board to board", 2: "GPU to switch"}[len(ends)]
+                between = {1: "GPU to GPU" if "gpu" in ends else "board to board", 2: "GPU to switch"}[
+                    len(ends)
+                ]
                 found["nvlink", f"{links}, {rate} one way, {between}"] = None
             elif wire.kind == "pcie":
-                what = "storage port" if "storage" in (self.kinds[wire.one], self.kinds[wire.other]) else "PCI Express"
+                what = (
+                    "storage port"
+                    if "storage" in (self.kinds[wire.one], self.kinds[wire.other])
+                    else "PCI Express"
+                )
                 found["pcie", f"{what}, {rate} one way"] = None
             else:
                 what = {"socket": "between processors", "drive": "drive, reading"}[wire.kind]
@@ -239,7 +262,8 @@ def _box(layout: _Layout, box: Box) -> list[str]:
         f' height="{place.high:.1f}" rx="4"><title>{escape(box.note or box.name)}</title></rect>'
     )
     size = " small" if place.width < 76 else ""
-    text = f'<text class="mid{size}" x="{place.middle:.1f}" y="{place.top + place.high / 2 + 4.5:.1f}">{escape(title)}</text>'
+    y = place.top + place.high / 2 + 4.5
+    text = f'<text class="mid{size}" x="{place.middle:.1f}" y="{y:.1f}">{escape(title)}</text>'
     port = []
     if box.kind in ("nic", "storage"):
         port = [f'<path class="wire w-port" stroke-width="2" d="M{place.middle:.1f} {place.bottom:.1f}v16"/>']
@@ -254,9 +278,8 @@ def _wire(layout: _Layout, wire: Wire) -> list[str]:
     wide = min(1.3 + 1.1 * wire.lanes, 6.0) if wire.kind == "nvlink" else 2.0
     if kinds == {"gpu"}:
         low, high = sorted((one, other), key=lambda place: place.left)
-        up = 30 + 15 * layout._reach(wire)
-        ends = low.middle + 8, high.middle - 8
-        path = f"M{ends[0]:.1f} {low.top:.1f}C{ends[0]:.1f} {low.top - up:.1f} {ends[1]:.1f} {low.top - up:.1f} {ends[1]:.1f} {low.top:.1f}"
+        left, right, up = low.middle + 8, high.middle - 8, low.top - 30 - 15 * layout.reach(wire)
+        path = f"M{left:.1f} {low.top:.1f}C{left:.1f} {up:.1f} {right:.1f} {up:.1f} {right:.1f} {low.top:.1f}"
     elif one.top == other.top:
         low, high = sorted((one, other), key=lambda place: place.left)
         path = f"M{low.left + low.width:.1f} {low.top + low.high / 2:.1f}H{high.left:.1f}"
@@ -265,6 +288,9 @@ def _wire(layout: _Layout, wire: Wire) -> list[str]:
         upper, lower = sorted((one, other), key=lambda place: place.top)
         narrow = upper if upper.width < lower.width else lower
         x = narrow.middle
+        if kinds == {"gpu", "nvswitch"} and layout.fanned:
+            path = f"M{upper.middle:.1f} {upper.bottom:.1f}L{lower.middle:.1f} {lower.top:.1f}"
+            return [f'<path class="wire w-nvlink" stroke-width="{wide:.1f}" d="{path}"/>']
         if kinds == {"pcie", "cpu"} and upper.top < layout.y_cpu:
             x = upper.left + 3  # between the columns, past the adapters
         path = f"M{x:.1f} {upper.bottom:.1f}V{lower.top:.1f}"

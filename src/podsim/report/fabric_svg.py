@@ -22,7 +22,7 @@ text{font:13px 'DejaVu Sans',Arial,sans-serif;fill:#1f2328}
 .cpu{fill:#eceef0;stroke:#59636e}.nic{fill:#fde3cf;stroke:#b84f00}.storage{fill:#efe3f7;stroke:#7c4fa3}
 .drive{fill:#f7f0fb;stroke:#7c4fa3}.w-nvlink{stroke:#00795a}.w-pcie{stroke:#5b7aa5}.w-socket{stroke:#59636e}
 .w-drive{stroke:#7c4fa3}.w-port{stroke:#b84f00;stroke-dasharray:4 3}.fault{stroke:#cf222e;stroke-width:2.4}
-.node{fill:#d7efe4;stroke:none}.server{fill:#d9c2ec;stroke:none}.leaf{fill:#e08a3c;stroke:none}
+.node{fill:#5fb894;stroke:none}.server{fill:#b99bd6;stroke:none}.leaf{fill:#e08a3c;stroke:none}
 .spine{fill:#3d7ab8;stroke:none}.core{fill:#7c4fa3;stroke:none}.chip{fill:#d7efe4;stroke:#00795a}
 .band{fill:#f3f4f6}.l-node{stroke:#00795a}.l-leaf{stroke:#e08a3c}.l-spine{stroke:#3d7ab8}.one{stroke-width:1.1;fill:none}
 .l-server{stroke:#7c4fa3}
@@ -34,13 +34,16 @@ _CHIP = 34
 
 def fabric_svg(drawing: Drawing) -> str:
     """One SVG document, the same for the same drawing; nothing in it is fetched."""
-    width = max(_LEFT + _ROOM + _RIGHT, server_size(drawing)[0] + 60 if drawing.boxes else 0)
+    width = 60.0 + _CHIP * max(*drawing.torus, 14) if drawing.torus else _LEFT + _ROOM + _RIGHT
+    width = max(width, server_size(drawing)[0] + 60 if drawing.boxes else 0)
     body = [_text(24, 34, drawing.title, "title")]
     y = 62.0
     if drawing.torus:
         y = _torus(body, drawing, y)
     if drawing.boxes:
-        head = f"Inside a server: {drawing.server}" + (f", one of {drawing.servers:,}" if drawing.servers > 1 else "")
+        head = f"Inside a server: {drawing.server}" + (
+            f", one of {drawing.servers:,}" if drawing.servers > 1 else ""
+        )
         body.append(_text(24, y, head, "head"))
         body.append(f'<g transform="translate({(width - server_size(drawing)[0]) / 2:.0f} {y + 14:.0f})">')
         body += [*server_svg(drawing), "</g>"]
@@ -79,17 +82,19 @@ def _net(body: list[str], net: Net, y: float) -> float:
     whole = sum(layer.count for layer in ends)
     start = float(_LEFT)
     for layer in ends:
-        room = _ROOM * layer.count / whole if len(ends) == 1 else (_ROOM - 60) * max(layer.count / whole, 0.25)
+        room = (
+            _ROOM * layer.count / whole if len(ends) == 1 else (_ROOM - 60) * max(layer.count / whole, 0.25)
+        )
         rows.append((layer, _places(layer, start, room), y))
         start += room + 60
-    for layer, places, top in rows:
-        above = _above(layer, rows)
-        if above is not None:
-            body += _bundle(layer, places, top, above)
+    bundles = [_bundle(layer, places, top, _above(layer, rows)) for layer, places, top in rows]
+    body += [band for bands, _ in bundles for band in bands]
+    body += [line for _, lines in bundles for line in lines]
+    body.append(_text(_LEFT, y + 76, "lines: cables of the first of each layer", "muted"))
     for layer, places, top in rows:
         body += _boxes(layer, places, top)
         body += _labels(layer, places, top, len(ends) > 1 and layer is ends[-1])
-    return y + 95
+    return y + 125
 
 
 def _above(
@@ -116,13 +121,19 @@ def _places(layer: Layer, start: float, room: float) -> list[tuple[float, float]
 
 
 def _bundle(
-    layer: Layer, places: list[tuple[float, float]], top: float, above: tuple[list[tuple[float, float]], float]
-) -> list[str]:
-    """All cables to the layer above as a band, those of the first one as lines."""
+    layer: Layer,
+    places: list[tuple[float, float]],
+    top: float,
+    above: tuple[list[tuple[float, float]], float] | None,
+) -> tuple[list[str], list[str]]:
+    """All cables to the layer above as a band, and those of the first one as lines."""
+    if above is None or not layer.cables:
+        return [], []
     high, roof = above
     bottom = roof + _BOX
     corners = [
-        (places[0][0], top), (places[-1][0] + places[-1][1], top), (high[-1][0] + high[-1][1], bottom), (high[0][0], bottom),
+        (places[0][0], top), (places[-1][0] + places[-1][1], top),
+        (high[-1][0] + high[-1][1], bottom), (high[0][0], bottom),
     ]  # fmt: skip
     shape = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
     left, size = places[0]
@@ -132,7 +143,7 @@ def _bundle(
         for place in layer.first
         if place < len(high)
     ]
-    return [f'<polygon class="band" points="{shape}"/>', *lines] if layer.cables else []
+    return [f'<polygon class="band" points="{shape}"/>'], lines
 
 
 def _boxes(layer: Layer, places: list[tuple[float, float]], top: float) -> list[str]:
@@ -165,8 +176,11 @@ def _torus(body: list[str], drawing: Drawing, y: float) -> float:
     shape = [*drawing.torus, 1][:2]
     rows, columns = shape[0], shape[1]
     more = "".join(f" x {size}" for size in drawing.torus[2:])
-    said = f"torus of {' x '.join(map(str, drawing.torus))} chips, {format_quantity(drawing.torus_bandwidth, 'B/s')} a link"
-    body.append(_text(24, y, said + (f"; one layer of {more.removeprefix(' x ')} is drawn" if more else ""), "head"))
+    size, rate = " x ".join(map(str, drawing.torus)), format_quantity(drawing.torus_bandwidth, "B/s")
+    said = f"torus of {size} chips, {rate} a link"
+    body.append(
+        _text(24, y, said + (f"; one layer of {more.removeprefix(' x ')} is drawn" if more else ""), "head")
+    )
     step, x, top = min(_CHIP, _ROOM / columns), 60.0, y + 36
     far = x + (columns - 1) * step, top + (rows - 1) * step
     for row in range(rows):

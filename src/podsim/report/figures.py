@@ -9,6 +9,7 @@ from podsim.units import format_quantity
 
 __all__ = [
     "SUMMARY_COLUMNS",
+    "by_reason",
     "percent",
     "ratio",
     "signed_percent",
@@ -46,6 +47,14 @@ def value(number: float, unit: str) -> str:
     if number >= 1e4:
         return format_quantity(number, "/s")
     return f"{number:,.0f} /s" if number >= 1000 else f"{number:.4g} /s"
+
+
+def by_reason(not_expressed: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    """Reason -> ids of the rows it keeps out, in the order of the table."""
+    found: dict[str, list[str]] = {}
+    for id, reason in not_expressed:
+        found.setdefault(reason, []).append(id)
+    return found
 
 
 def worst(score: Score) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
-from podsim.report.figures import SUMMARY_COLUMNS, percent, signed_percent, summary_cells, value
+from podsim.report.figures import SUMMARY_COLUMNS, by_reason, percent, signed_percent, summary_cells, value
 from podsim.report.plots import BLUE, INK, error_line, plot_svg
 from podsim.report.verdicts import VERDICT_COLUMNS, met_line, verdict_cells
 from podsim.results import Comparison, Verdict
@@ -16,6 +16,7 @@ __all__ = ["page"]
 
 _WORDS = {"table", "role", "worst row", "id", "class", "note", "reason", "figure", "met"}
 _LARGE_ERROR = 0.1
+_MOST_ROWS = 800
 _EXPLAINED = """\
 Errors are predicted / measured - 1. Constants may be fitted on <em>calibrate</em> rows; <em>test</em> rows
 are only reported, and no figure mixes the two. MAE is the mean absolute error; tau-b ranks the plans of a
@@ -131,9 +132,12 @@ def _classes(comparison: Comparison) -> str:
 
 
 def _rows(comparison: Comparison) -> str:
-    """Every compared row; errors above 10 % stand out."""
+    """Every compared row, of a long table those with the largest errors; errors above 10 % stand out."""
     body = []
-    for row in comparison.rows:
+    rows, count = comparison.rows, len(comparison.rows)
+    if count > _MOST_ROWS:
+        rows = tuple(sorted(rows, key=lambda row: -abs(row.error))[:_MOST_ROWS])
+    for row in rows:
         figures = [value(v, comparison.unit) for v in (row.predicted, row.measured)]
         error = (
             f'<td class="n{" big" if abs(row.error) > _LARGE_ERROR else ""}">{signed_percent(row.error)}</td>'
@@ -144,19 +148,20 @@ def _rows(comparison: Comparison) -> str:
             f"{error}<td>{escape(row.group)}</td><td>{escape(row.note)}</td></tr>"
         )
     table = _table(("id", "role", "predicted", "measured", "error", "class", "note"), body)
-    return f"<details><summary>Rows ({len(body)}), {escape(comparison.what)}</summary>{table}</details>"
+    told = f"{count}" if count == len(body) else f"the {len(body)} largest errors of {count}"
+    return f"<details><summary>Rows ({told}), {escape(comparison.what)}</summary>{table}</details>"
 
 
 def _missing(comparison: Comparison) -> str:
     """Rows without a prediction, each with its reason."""
     if not comparison.not_expressed:
         return ""
-    body = [
-        f'<tr><td class="id">{escape(id)}</td><td>{escape(why)}</td></tr>'
-        for id, why in comparison.not_expressed
-    ]
+    lines, count = comparison.not_expressed, len(comparison.not_expressed)
+    if count > _MOST_ROWS:
+        lines = tuple((", ".join(ids), reason) for reason, ids in by_reason(lines).items())
+    body = [f'<tr><td class="id">{escape(id)}</td><td>{escape(why)}</td></tr>' for id, why in lines]
     table = _table(("id", "reason"), body)
-    return f"<details><summary>Rows not expressed ({len(body)})</summary>{table}</details>"
+    return f"<details><summary>Rows not expressed ({count})</summary>{table}</details>"
 
 
 def _sources(comparison: Comparison) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from podsim.report.figures import SUMMARY_COLUMNS, percent, signed_percent, summary_cells, value
+from podsim.report.figures import SUMMARY_COLUMNS, by_reason, percent, signed_percent, summary_cells, value
 from podsim.report.verdicts import VERDICT_COLUMNS, met_line, verdict_cells
 from podsim.results import Comparison, Verdict
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["class_table", "missing_table", "render", "row_table", "summary_table", "verdict_table"]
 
 _LEFT = {"table", "role", "worst row", "id", "note", "reason", "class", "figure", "met"}
+
+_MANY = 60
+"""rows not expressed from which on they are listed by reason"""
 
 
 def _table(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
@@ -78,9 +81,14 @@ def row_table(comparison: Comparison, limit: int | None = None) -> Table:
 
 
 def missing_table(comparison: Comparison) -> Table:
-    """Rows without a prediction, each with the reason."""
-    title = f"{comparison.title}: rows not expressed, {len(comparison.not_expressed)}"
-    return _table(title, ("id", "reason"), comparison.not_expressed)
+    """Rows without a prediction, each with the reason; of very many, the first ids of each reason."""
+    lines, count = comparison.not_expressed, len(comparison.not_expressed)
+    if count > _MANY:
+        lines = tuple(
+            (", ".join(ids[:3]) + (f", … ({len(ids)} rows)" if len(ids) > 3 else ""), reason)
+            for reason, ids in by_reason(lines).items()
+        )
+    return _table(f"{comparison.title}: rows not expressed, {count}", ("id", "reason"), lines)
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:

@@ -18,7 +18,7 @@ def verdict_cells(verdicts: Sequence[Verdict]) -> list[tuple[str, ...]]:
         (
             v.table, v.role, v.of, str(v.rows), v.metric.upper() if v.metric == "mae" else v.metric,
             ratio(v.value) if v.metric == "skill" else percent(v.value),
-            f"> {v.limit:g}" if v.metric == "skill" else f"<= {v.limit * 100:g} %",
+            f"above {v.limit:g}" if v.metric == "skill" else f"at most {v.limit * 100:g} %",
             signed_percent(v.bias), _met(v),
         )
         for v in verdicts

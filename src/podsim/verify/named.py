@@ -213,7 +213,7 @@ NAMED = (
     ),
     NamedTable(
         slug="memory-korthikanti",
-        title="Korthikanti et al. 2022, Figure 1: bytes of the first stage's layers (parameters, optimizer, activations)",
+        title="Korthikanti et al. 2022, Figure 1: bytes of the first stage's layers, as the authors count them",
         era="2022",
         kind="points",
         prefix="KORT-",

@@ -60,7 +60,7 @@ def read_log(path: str | Path) -> Rows:
 
 def read_log_text(text: str, name: str) -> Rows:
     """Rows of the text of a log; `name` becomes the sweep's id, and tells the collective if the text does not."""
-    lines = [_PREFIX.sub("", line) for line in text.splitlines()]
+    lines = [_PREFIX.sub("", line).strip() for line in text.splitlines()]
     ranks = [match.groups() for line in lines if (match := _RANK.match(line))]
     header = next((match for line in lines if (match := _HEADER.search(line))), None)
     threads, each = (int(header[1]), int(header[2])) if header else (1, 1)

@@ -168,7 +168,7 @@ def _net(wiring: ServerWiring, network: Network, place: int) -> Net:
 def _ends(wiring: ServerWiring, network: Network, ports: int) -> tuple[Layer, ...]:
     tree, own = network.tree, wiring.nodes * ports
     leaf_N = tree.leaf_Q[:own:ports]
-    sizes = tuple(np.unique(leaf_N, return_counts=True)[1].tolist())
+    sizes = tuple(np.unique(leaf_N, return_counts=True)[1].tolist()) if network.pxn else (wiring.nodes,)
     many = len(sizes) > 1
     nodes = Layer(
         kind="node", groups=sizes, group="unit" if many else "", switch="", cables=own,

@@ -64,6 +64,8 @@ class Tree:
     cores: int
     group_F: Ints
     """group of each leaf"""
+    down: int
+    """ports down of a full leaf"""
     switch_ports: int
     """of one switch, 0 where it has as many as it takes"""
     switch: str = ""
@@ -121,8 +123,8 @@ class Tree:
     @property
     def taper(self) -> float:
         """Bandwidth of the ports of a full leaf over that of its cables up; 0 where leaves stand alone."""
-        down = np.bincount(self.leaf_Q, self.port_rate_Q, self.leaves).max()
-        return float(down / (self.uplinks * self.trunk)) if self.spines else 0.0
+        down = self.down * float(self.port_rate_Q.max())
+        return down / (self.uplinks * self.trunk) if self.spines else 0.0
 
     @cached_property
     def first(self) -> dict[str, int]:
@@ -240,6 +242,7 @@ def rail_tree(
         spines=spines,
         cores=cores,
         group_F=group,
+        down=unit,
         switch_ports=switch_ports,
         switch=switch,
     )
@@ -325,6 +328,7 @@ def planes(
         spines=0,
         cores=0,
         group_F=np.zeros(int(leaf_Q.max(initial=0)) + 1, np.int64),
+        down=most,
         switch_ports=switch_ports,
         switch=switch,
     )
