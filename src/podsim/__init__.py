@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from podsim.prediction import PlanResult as PlanResult
     from podsim.prediction import Prediction as Prediction
     from podsim.training.plan import Plan as Plan
+    from podsim.verbs.calibrate import calibrate as calibrate
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
     from podsim.verbs.predict import predict as predict
@@ -40,6 +41,7 @@ _PUBLIC = {
     "PlanResult": "prediction",
     "PodsimError": "errors",
     "Prediction": "prediction",
+    "calibrate": "verbs.calibrate",
     "clusters": "verbs.show",
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",

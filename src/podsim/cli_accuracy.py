@@ -90,8 +90,7 @@ def calibrate(
     from podsim.report.data import to_json
     from podsim.verbs.calibrate import calibrate as verb
 
-    names = tuple(part.strip() for part in constants.split(",") if part.strip())
-    found = verb(files or (), gpus=gpu or (), software=software, constants=names, to=to, check=check)
+    found = verb(files or (), gpus=gpu or (), software=software, constants=constants, to=to, check=check)
     sys.stdout.write(to_json(found) + "\n" if json else render_calibration(found, checked=check))
     if found.drifts:
         raise typer.Exit(1)

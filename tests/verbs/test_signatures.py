@@ -13,9 +13,9 @@ ONLY_CLI = {"json", "csv", "html", "markdown", "sensitivity"}
 """how and where a result is printed, or another question asked by the same command"""
 ONLY_PYTHON = {"progress", "cross_validate"}
 """a function that draws: the terminal has its own; and what a terminal always does"""
-RENAMED = {"set_": "overrides", "table": "tables"}
+RENAMED = {"set_": "overrides", "table": "tables", "gpu": "gpus"}
 """a repeated option, named for one of its values, is a mapping or a list"""
-DEFAULTS = {"tables": {None, ()}}
+DEFAULTS = {"tables": {None, ()}, "files": {None, ()}, "gpus": {None, ()}}
 """a terminal has no empty tuple"""
 COMMANDS = {
     callback.__name__: callback

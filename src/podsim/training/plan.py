@@ -153,7 +153,8 @@ class Plan:
     def wide(self) -> Plan:
         """The same arrays with 64-bit whole numbers, which products of degrees and sizes need; flags as they are."""
         columns = {name: np.asarray(getattr(self, name)) for name in ARRAY_FIELDS}
-        return self.having({k: v if v.dtype == bool else v.astype(np.int64) for k, v in columns.items()})
+        narrow = {name: v for name, v in columns.items() if v.dtype not in _WIDE}
+        return self.having({name: v.astype(np.int64) for name, v in narrow.items()}) if narrow else self
 
     def take(self, index: Any) -> Plan:
         """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
@@ -183,6 +184,7 @@ class Plan:
 
 _RECOMPUTES = {code.name.lower(): code for code in Recompute}
 _BOOLEAN = ("sequence_parallel", "flash", "overlap_grad", "overlap_param", "overlap_tp")
+_WIDE = (np.dtype(np.int64), np.dtype(bool))
 _TEXT = ("precision", "optimizer_precision", "software", "sequence")
 ARRAY_FIELDS = tuple(field.name for field in fields(Plan) if field.name not in _TEXT)
 

@@ -67,14 +67,14 @@ def calibrate(
     *,
     gpus: Sequence[str] = (),
     software: str = "",
-    constants: Sequence[str] = (),
+    constants: str | Sequence[str] = "",
     to: str | Path | None = None,
     check: bool = False,
 ) -> Calibration:
     """Constants from files (default: the packaged tables), written to a directory, or held against the packaged ones.
 
-    `gpus` narrows the kernels to some GPUs. `software` fits the named `constants` of one framework era from
-    training rows instead. Raises TableError for a file or table without a row to fit.
+    `gpus` narrows the kernels to some GPUs. `software` fits the named `constants` (a list, or one text with commas) of
+    one framework era from training rows instead. Raises TableError for a file or table without a row to fit.
     """
     try:
         import scipy.optimize  # noqa: F401
@@ -84,7 +84,9 @@ def calibrate(
         to = _new_folder()
     tables = [read_any(file) for file in files]
     if software:
-        found = _software(tables, software, constants or DEFAULT_SOFTWARE_CONSTANTS, check)
+        given = constants.split(",") if isinstance(constants, str) else constants
+        names = [name.strip() for name in given if name.strip()]
+        found = _software(tables, software, names or DEFAULT_SOFTWARE_CONSTANTS, check)
     else:
         found = _hardware(tables or [load("kernels"), load("collectives")], gpus, bool(files), check, to)
     if to is None or check:

@@ -41,6 +41,6 @@ def lost_text(fabric: Fabric, source: int, destination: int) -> str:
     said = f"{fabric.name}: no route from {names[0]} to {names[1]}"
     if one is other:
         return f"{said}; links join them, but broken ones cut every way that is allowed"
-    island = min(one, other, key=len)
+    island = min(other, one, key=len)
     listed = ", ".join(island[:8]) + (f" and {len(island) - 8} more" if len(island) > 8 else "")
     return f"{said}; {listed} {'is' if len(island) == 1 else 'are'} an island that no route reaches"

@@ -3,7 +3,7 @@
 Equal servers share one table of ways, which is that of a server, not of the cluster; servers in which something is
 broken have tables of their own, one for each pattern of what is broken.
 
-A part uses the port nearest to it; parts of a kind to which the same ports are nearest share them out in order. A
+A part uses the port nearest to it; parts of a kind to which the same ports are as near share them out in order. A
 port with a cable broken one way is down.
 
 Axes: T tables, C choices, S parts as sources, D parts as destinations, H hops, W ways of all tables, R ports of a
@@ -131,16 +131,17 @@ def _own(node: Node, ports_R: Ints, way: Ways, works_R: Bools) -> list[list[int]
     """Ports that each part uses."""
     both_SR = (way.cost_SD + way.cost_SD.T)[:, ports_R]
     both_SR = np.where(works_R, both_SR, np.inf)
-    nearest = []
+    nearest: list[tuple[float, Ints]] = []
     for cost_R in both_SR:
-        low = cost_R.min(initial=np.inf)
-        nearest.append(tuple(np.flatnonzero(cost_R < low + 1e-9).tolist()) if np.isfinite(low) else ())
+        low = round(float(cost_R.min(initial=np.inf)), 6)
+        nearest.append(
+            (low, np.flatnonzero(cost_R < low + 1e-5) if np.isfinite(low) else np.empty(0, np.int64))
+        )
+    keys = [(part.kind, low, ports.tobytes()) for part, (low, ports) in zip(node.parts, nearest, strict=True)]
     own: list[list[int]] = []
-    for s, ports in enumerate(nearest):
-        alike = [
-            d for d, part in enumerate(node.parts) if part.kind == node.parts[s].kind and nearest[d] == ports
-        ]
+    for s, (_, ports) in enumerate(nearest):
+        alike = [d for d, key in enumerate(keys) if key == keys[s]]
         place, many, sharing = alike.index(s), len(ports), len(alike)
         first = place * many // sharing
-        own.append(list(ports[first : max((place + 1) * many // sharing, first + 1)]) if many else [])
+        own.append(ports[first : max((place + 1) * many // sharing, first + 1)].tolist())
     return own
