@@ -188,11 +188,8 @@ def _unfused(
     products = (
         [(q, s, d), (q, v, s)] if direction == "forward" else [(s, v, q), (q, s, v), (q, d, s), (s, d, q)]
     )
-    seconds = sum(
-        (gemm_seconds(gpu, m, n, k, batch=b * h, precision=precision) for m, n, k in products), np.zeros(())
-    )
-    scale = max(operand_bytes(precision) / 2, 1.0)
-    scores = b * h * q * s * scale
-    for moved in passes:
-        seconds = seconds + memory_seconds(gpu, scores * moved)
-    return np.asarray(seconds)
+    sides = (np.stack(np.broadcast_arrays(*side)) for side in zip(*products, strict=True))
+    seconds = gemm_seconds(gpu, *sides, batch=b * h, precision=precision).sum(axis=0)
+    scores = b * h * q * s * max(operand_bytes(precision) / 2, 1.0)
+    moved = np.multiply.outer(np.array(passes), scores)
+    return np.asarray(seconds + memory_seconds(gpu, moved).sum(axis=0))
