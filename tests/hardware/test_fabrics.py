@@ -23,6 +23,7 @@ from podsim.hardware.fabrics import (
 )
 from podsim.hardware.fabrics.node import Cable, Node, Part
 from podsim.hardware.fabrics.servers import CUBE_MESH
+from podsim.hardware.fabrics.tree import rail_tree
 from podsim.hardware.fabrics.wiring import ServerWiring
 from podsim.hardware.fattree import fat_tree
 from podsim.network.flow import max_min_rates
@@ -54,7 +55,7 @@ def test_dgx_a100_inside():
     assert hops(fabric, 2, nic) == [
         "node0/gpu2", "node0/pcie1", "node0/cpu0", "node0/pcie0", "node0/nic0",
     ]  # fmt: skip
-    assert hops(fabric, 7, nic)[3:5] == ["node0/cpu1", "node0/cpu0"] or "node0/cpu0" in hops(fabric, 7, nic)
+    assert hops(fabric, 7, nic)[1:5] == ["node0/pcie3", "node0/cpu1", "node0/cpu0", "node0/pcie0"]
     counts = {
         kind: fabric.count(kind) for kind in ("gpu", "nic", "storage", "drive", "cpu", "pcie", "nvswitch")
     }
@@ -141,7 +142,7 @@ def test_an_override_of_nvlink_is_in_the_fabric():
 
 
 def test_a_node_that_does_not_fit_together_says_all():
-    with pytest.raises(ClusterError, match="a cable ends at gpu9, which is no part; .*positive bandwidth"):
+    with pytest.raises(ClusterError, match=r"a cable ends at gpu9, which is no part; .*positive bandwidth"):
         Node(
             name="odd",
             parts=(Part(name="gpu0", kind="gpu"), Part(name="gpu1", kind="gpu")),
@@ -382,10 +383,6 @@ def test_what_no_tree_can_do_is_said():
     with pytest.raises(ClusterError, match="more than switches of 4 ports take"):
         folded_clos(1000, switch_ports=4, bandwidth=1e9)
     with pytest.raises(ClusterError, match="do not fit a switch of 40 ports"):
-        cluster = load_cluster("superpod-a100:2su")
-        from podsim.hardware.fabrics.tree import rail_tree
-
-        assert cluster
         rail_tree(nodes=40, rails=8, unit=30, switch_ports=40, rate=1.0, trunk=1.0)
     with pytest.raises(ClusterError, match="at least 2"):
         folded_clos(4, switch_ports=1, bandwidth=1.0)

@@ -96,12 +96,13 @@ def test_faults_are_listed():
 
 
 def test_names_are_escaped():
-    text = "<system version='1'><cpu vendor='a&lt;b'><pci busid='0:0' class='0x0302'/></cpu></system>"
+    text = "<system version='1'><cpu vendor='a&lt;b'><pci busid='0:0' class='0x030200'/></cpu></system>"
     ET.fromstring(fabric_svg(describe(node_fabric(parse_topology(text, "<odd> & name")))))
 
 
 def test_a_server_with_bridges_above_bridges_is_drawn():
-    inner = "<pci busid='2:{0}' class='0x060400'><pci busid='3:{0}' class='0x030200'/><pci busid='4:{0}' class='0x020700'/></pci>"
+    devices = "<pci busid='3:{0}' class='0x030200'/><pci busid='4:{0}' class='0x020700'/>"
+    inner = f"<pci busid='2:{{0}}' class='0x060400'>{devices}</pci>"
     text = (
         "<system version='1'><cpu numaid='0'><pci busid='1:0' class='0x060400'>"
         + "".join(inner.format(n) for n in range(2))

@@ -179,7 +179,7 @@ def test_a_part_of_a_cluster_keeps_the_faults_of_its_nodes():
 
 def test_faults_that_cannot_be_are_refused_at_once():
     cluster = load_cluster("dgx-a100-80gb:4")
-    with pytest.raises(ClusterError, match="node7/nic2: .* has nodes 0 to 3"):
+    with pytest.raises(ClusterError, match=r"node7/nic2: .* has nodes 0 to 3"):
         cluster.without("node7/nic2")
     with pytest.raises(ClusterError, match="it must be 0 to 1"):
         cluster.degraded("node0/nic0", share=-1.0)

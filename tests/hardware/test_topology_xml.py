@@ -26,7 +26,8 @@ def ndv4() -> str:
             ' modelid="49">'
         )
         lines.append(
-            f'    <pci busid="ffff:ff:0{numa + 1}.0" class="0x060400" link_speed="16 GT/s" link_width="16" vendor="0xffff">'
+            f'    <pci busid="ffff:ff:0{numa + 1}.0" class="0x060400" link_speed="16 GT/s" link_width="16"'
+            ' vendor="0xffff">'
         )
         for address, kind in [*((gpu, "0x030200") for gpu in gpus), *((nic, "0x020700") for nic in nics)]:
             lines.append(
@@ -104,7 +105,8 @@ def test_rate_of_an_nvlink_by_generation(sm, one):
 
 
 def gpu(attributes: str = "", inside: str = "") -> str:
-    return f"<system version='1'><cpu numaid='0'><pci busid='0:0' class='0x030200' {attributes}>{inside}</pci></cpu></system>"
+    device = f"<pci busid='0:0' class='0x030200' {attributes}>{inside}</pci>"
+    return f"<system version='1'><cpu numaid='0'>{device}</cpu></system>"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,8 @@ def test_link_speeds(attributes, rate):
 def test_speeds_of_ports(speed, rate):
     text = gpu().replace(
         "</cpu>",
-        f"<pci busid='1:0' class='0x020000'><nic><net name='eth0' dev='0' speed='{speed}'/><net name='none'/></nic></pci></cpu>",
+        f"<pci busid='1:0' class='0x020000'><nic><net name='eth0' dev='0' speed='{speed}'/><net name='none'/>"
+        "</nic></pci></cpu>",
     )
     (nic,) = [part for part in parse_topology(text).parts if part.kind == "nic"]
     assert nic.rate == rate
@@ -153,7 +156,8 @@ def test_two_ports_hang_on_one_card():
     ],
 )
 def test_rates_between_processors(cpu, rate):
-    text = f"<system version='1'><cpu {cpu}><pci busid='0:0' class='0x0302'><gpu dev='0'/></pci></cpu><cpu {cpu}/></system>"
+    device = "<pci busid='0:0' class='0x030200'><gpu dev='0'/></pci>"
+    text = f"<system version='1'><cpu {cpu}>{device}</cpu><cpu {cpu}/></system>"
     (socket,) = [cable for cable in parse_topology(text).cables if cable.kind == "socket"]
     assert socket.bandwidth == rate
 
@@ -186,7 +190,7 @@ BOMB = """<?xml version="1.0"?>
         ("GPU0 GPU1", "not well-formed"),
         ("<graphs version='1'/>", "line 1: the root is <graphs>; expected <system"),
         ("<system version='2'/>", "version '2'; only 1 is known"),
-        ("<system version='1'/>", "no GPU; expected <pci> of class 0x0302"),
+        ("<system version='1'/>", "no GPU; expected <pci> of class 0x030200"),
         (gpu("link_width='wide'"), "line 1: link_width='wide'; expected a whole number from 0 to 64"),
         (gpu().replace("0x030200", "0xgpu"), "class='0xgpu'; expected a number of base 16"),
         (gpu().replace("busid='0:0'", ""), "<pci> without busid"),

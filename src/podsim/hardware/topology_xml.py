@@ -167,7 +167,7 @@ class _Found:
     def node(self) -> Node:
         """All of it as a Node, parts numbered in order."""
         if not self.gpus:
-            raise TableError(f"{self.name}: no GPU; expected <pci> of class 0x0302… or with a <gpu> in it")
+            raise TableError(f"{self.name}: no GPU; expected <pci> of class 0x030200 or with a <gpu> in it")
         self.gpus.sort(key=lambda gpu: gpu[0])
         self.nics.sort(key=lambda nic: nic[0])
         for number in range(len(self.cpus)):

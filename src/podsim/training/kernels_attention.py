@@ -91,7 +91,7 @@ def attention_seconds(
         machine = (float(gpu.sms), peak, gpu.memory_bandwidth * kernel_constants(gpu).memory.share)
         seconds = flash_law(constants, machine, sizes, causal=causal, window=window,
                             backward=direction == "backward", width=operand_bytes(precision))  # fmt: skip
-        b, h, _, q, s, d, v = sizes
+        b, h, _, q, s, d, v = np.broadcast_arrays(*sizes)
         pairs = b * h * q * (_seen(s, window) if causal or window else s)
         products = pairs * (3 * d + 2 * v if direction == "backward" else d + v)
         return np.asarray(np.maximum(seconds, 2 * products / peak))
@@ -184,11 +184,11 @@ def _unfused(
     gpu: Gpu, sizes: list[Floats], direction: str, precision: str, passes: tuple[float, ...]
 ) -> Floats:
     """Batched products over all query-key pairs, and the passes over the scores."""
-    b, h, _, q, s, d, v = sizes
+    b, h, _, q, s, d, v = np.broadcast_arrays(*sizes)
     products = (
         [(q, s, d), (q, v, s)] if direction == "forward" else [(s, v, q), (q, s, v), (q, d, s), (s, d, q)]
     )
-    sides = (np.stack(np.broadcast_arrays(*side)) for side in zip(*products, strict=True))
+    sides = (np.stack(side) for side in zip(*products, strict=True))
     seconds = gemm_seconds(gpu, *sides, batch=b * h, precision=precision).sum(axis=0)
     scores = b * h * q * s * max(operand_bytes(precision) / 2, 1.0)
     moved = np.multiply.outer(np.array(passes), scores)
