@@ -15,7 +15,16 @@ from dataclasses import dataclass, replace
 
 from podsim.errors import TableError, unknown_name
 
-__all__ = ["QUANTITIES", "ROLES", "ClassScore", "ComparedRow", "Comparison", "Measurement", "Score", "Verdict"]
+__all__ = [
+    "QUANTITIES",
+    "ROLES",
+    "ClassScore",
+    "ComparedRow",
+    "Comparison",
+    "Measurement",
+    "Score",
+    "Verdict",
+]
 
 ROLES = ("calibrate", "test")
 """calibrate: constants may be fitted on the row; test: the row is only reported"""

@@ -49,8 +49,9 @@ def test_it_finds_what_brute_force_finds(gpt22: Model, node: Cluster) -> None:
     assert found.evaluated <= len(times)
     distinct = {(round(t, 9), round(m)) for t, m in times.values()}
     finite = np.isfinite(found.seconds_VC)
-    seen = {(round(float(t), 9), round(float(m))) for t, m in
-            zip(found.seconds_VC[finite], np.broadcast_to(found.memory_C, finite.shape)[finite], strict=True)}  # fmt: skip
+    memory = np.broadcast_to(found.memory_C, finite.shape)[finite].tolist()
+    times_found = found.seconds_VC[finite].tolist()
+    seen = {(round(t, 9), round(m)) for t, m in zip(times_found, memory, strict=True)}
     assert seen == distinct
 
 

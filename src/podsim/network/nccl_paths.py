@@ -28,7 +28,7 @@ from podsim.network.nccl_tuner import (
     steps,
 )
 
-__all__ = ["Candidate", "candidates", "table"]
+__all__ = ["Candidate", "candidates", "table", "wire_rates"]
 
 LINK_LATENCY = 0.6e-6
 """of NVLink, to which the constants of an architecture belong, s"""
@@ -194,6 +194,18 @@ def _per_byte(
     if p == 0 and group.nodes > 1:
         return max(each, 1.0 / belief.bandwidth)  # NCCL's measured ceiling, which hangs on the processor
     return each
+
+
+def wire_rates(wires: Wires, collective: str, group: Group, protocol: str) -> tuple[float, float]:
+    """(B/s of a GPU to others of its node, B/s out of a node) that a protocol reaches; infinite where none is needed."""
+    fabric, p = load_fabric(wires.architecture), PROTOCOLS.index(protocol)
+    network = load_network(wires.fabric) if group.nodes > 1 else None
+    if collective == "all_to_all" or collective == "send_recv":
+        inside = fabric.pairs_share * wires.nvlink / (1 + fabric.pairs_small / group.members**2)
+    else:
+        inside = _inside(wires, collective, group, p, fabric)
+    outside = _outside(wires, group, network) * (0.5, _LINE_SHARE, 1.0)[p]
+    return (inside if group.members > 1 else math.inf, outside if group.nodes > 1 else math.inf)
 
 
 def _nvls(wires: Wires, group: Group, fabric: Fabric, channels: int) -> Candidate:

@@ -43,8 +43,8 @@ def training_rows() -> list[Mapping[str, str]]:
 def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
     """Predictions of a table's own quantity (`rows.what`) for its rows, whatever its kind.
 
-    `cross_validate`: products on a GPU whose grid was measured are predicted by a fit to the other folds (needs
-    scipy); false takes the packaged constants, which were fitted to some of these rows.
+    `cross_validate`: products on a GPU whose grid was measured, and all-reduces in a node of A100, are predicted by a
+    fit to the other folds (needs scipy); false takes the packaged constants, which were fitted to some of these rows.
     """
     if rows.kind == "llm":
         from podsim.verbs.tables_llm import price_llm
@@ -57,7 +57,7 @@ def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
     if rows.kind == "collectives":
         from podsim.verbs.tables_collectives import price_collectives
 
-        return price_collectives(rows)
+        return price_collectives(rows, cross_validate=cross_validate)
     return Priced(predictions={}, reasons={row.id: _no_law(row.kind, row.fields) for row in rows})
 
 

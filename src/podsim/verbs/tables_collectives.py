@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.verify.rows import Rows
 
-__all__ = ["Call", "call_of", "call_seconds", "decade", "price_collectives"]
+__all__ = ["CROSS_VALIDATED", "Call", "call_of", "call_seconds", "decade", "price_collectives"]
 
 # system and GPU as tables write them -> system of the catalog, the first that matches
 _SYSTEMS = (
@@ -40,6 +40,11 @@ _SYSTEMS = (
     (r"V100-SXM2", "dgx-1-v100-32gb"),
 )
 _RATES = {"HDR200": 200, "NDR400": 400, "EDR100": 100, "100GbE": 100, "NDR": 400, "HDR": 200}
+CROSS_VALIDATED = "all-reduce-a100"
+"""the table whose rows the packaged constants were fitted to, and that a bar is on"""
+_FOLDS = 5
+_FITTED_FROM = 512.0
+"""B from which on a row counts in a fit"""
 _NAMES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
 
 
@@ -57,8 +62,12 @@ class Call:
     """B, as nccl-tests counts"""
 
 
-def price_collectives(rows: Rows) -> Priced:
-    """Predictions of seconds for the rows of a collectives table."""
+def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
+    """Predictions of seconds for the rows of a collectives table.
+
+    `cross_validate` predicts the all-reduces in a node of A100, which the packaged constants were fitted to, by fits to
+    the sweeps of other folds.
+    """
     found: dict[str, Call] = {}
     reasons: dict[str, str] = {}
     for row in rows:
@@ -68,11 +77,49 @@ def price_collectives(rows: Rows) -> Priced:
         else:
             found[row.id] = call
     seconds, failed = call_seconds(found)
+    notes: dict[str, str] = {}
+    if cross_validate and rows.name == CROSS_VALIDATED:
+        try:
+            held = _held_out(rows)
+        except PodsimError as problem:
+            return Priced(predictions={}, reasons=dict.fromkeys([row.id for row in rows], str(problem)))
+        seconds |= held
+        notes = dict.fromkeys(held, f"{_FOLDS}-fold cross-validation over sweeps")
     decades = not any(column in rows.classes for column in ("gpu", "system"))
     sizes = {row.id: row.number("size_bytes") or 1.0 for row in rows} if decades else {}
     return Priced(
-        predictions=seconds, reasons=reasons | failed, groups={id: decade(size) for id, size in sizes.items()}
+        predictions=seconds,
+        reasons=reasons | failed,
+        notes=notes,
+        groups={id: decade(size) for id, size in sizes.items()},
     )
+
+
+def _held_out(rows: Rows) -> dict[str, float]:
+    """id -> s, each sweep predicted by a fit to the sweeps of other folds; runs of one machine stay together."""
+    from podsim.network.fit_nccl import WIRES, fit_architecture, samples
+    from podsim.network.nccl_fit_model import predicted
+
+    found: dict[str, float] = {}
+    known = samples([row.fields for row in rows])
+    machines = sorted({_machine_of(one.sweep) for one in known})
+    try:
+        import scipy.optimize  # noqa: F401
+    except ImportError:
+        raise PodsimError("cross-validation needs scipy: pip install 'podsim[calibrate]'") from None
+    for fold in range(_FOLDS):
+        left_out = set(machines[fold::_FOLDS])
+        part = [one for one in known if _machine_of(one.sweep) in left_out]
+        others = [one for one in known if _machine_of(one.sweep) not in left_out and one.size >= _FITTED_FROM]
+        fabric = fit_architecture("ampere", others)
+        values = predicted(fabric, part, WIRES).tolist()
+        found |= {f"{one.sweep}/{one.size:.0f}": value for one, value in zip(part, values, strict=True)}
+    return {row.id: found[row.id] for row in rows if row.id in found}
+
+
+def _machine_of(sweep: str) -> str:
+    """A sweep's id without its type of elements: both types were run one after the other."""
+    return sweep.removesuffix("_half").removesuffix("_int8")
 
 
 def decade(size: float) -> str:

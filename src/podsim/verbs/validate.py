@@ -33,8 +33,8 @@ UNKNOWN = """\
 - Rows of inference, of vision, speech and recommendation models, and of MLPerf have no law and are listed as not
   expressed; so are frameworks without an entry in the software catalog.
 - Vendor libraries have sizes without a well-tuned kernel (k = 32 to 256 with large m, n): up to 30 % off.
-- Bars on single-node collectives and on the A100's products rest on rows that constants were fitted to: the products
-  are cross-validated, the collectives are not.
+- Two bars rest on rows that constants were fitted to, because no others were measured: the A100's products and its
+  all-reduces in a node. There each row is predicted by a fit to other rows (five folds, over sizes and over sweeps).
 """
 
 

@@ -88,7 +88,7 @@ NAMED_MORE = (
     ),
     NamedTable(
         slug="all-reduce-a100",
-        title="All-reduce on 2 to 8 A100 in a node",
+        title="All-reduce on 2 to 8 A100 in a node, cross-validated over sweeps",
         era="2020-2024",
         kind="points",
         of="collectives",

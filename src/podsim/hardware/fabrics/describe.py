@@ -132,13 +132,14 @@ def describe(fabric: Fabric) -> Drawing:
         if wiring.nodes > 1
         else f"{fabric.gpus} GPUs"
     )
+    parts = wiring.node.parts if wiring.node.cables else ()  # else the servers are no more than ends
     return Drawing(
-        title=f"{fabric.name}: {servers}",
+        title=f"{fabric.name}: {servers}" if parts else fabric.name,
         server=wiring.node.name,
         servers=wiring.nodes,
         boxes=tuple(
             Box(name=part.name, kind=part.kind, note=part.note, slow=place in touched)
-            for place, part in enumerate(wiring.node.parts)
+            for place, part in enumerate(parts)
         ),
         wires=tuple(
             Wire(one=c.one, other=c.other, kind=c.kind, bandwidth=c.bandwidth, lanes=c.lanes)
