@@ -15,7 +15,7 @@ class Timed:
     size: float
     """B, as nccl-tests counts"""
     count: int
-    """elements of 4 B, as nccl-tests counts"""
+    """elements of 4 B, as nccl-tests counts: of one rank's part where the buffer is divided"""
     seconds: float
     algorithm_bandwidth: float
     """size over seconds, B/s"""

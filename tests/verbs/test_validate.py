@@ -175,3 +175,13 @@ def test_losses_are_told_by_class() -> None:
     worse = figures | {"classes": {"x": [1, 0.02, 0.0]}}
     assert losses(old, {"t": {"test": worse}}) == ["t, test, x: 1 rows compared, were 2"]
     assert losses(old, {}) == ["t, test: no row is compared any more"]
+
+
+@pytest.mark.parametrize("table", ["gemm-a100", "all-reduce-a100"])
+def test_bars_on_fitted_rows_hold_them_out(whole: Validation, table: str) -> None:
+    comparison = next(one for one in whole.comparisons if one.table == table)
+    held = [row for row in comparison.rows if "cross-validation" in row.note]
+    assert len(held) > 0.99 * len(comparison.rows)
+    fitted = {row.id: row.predicted for row in compare_rows(load(table), cross_validate=False).rows}
+    worse = sum(abs(row.error) for row in held) / sum(abs(fitted[row.id] / row.measured - 1) for row in held)
+    assert 1.0 < worse < 3.0

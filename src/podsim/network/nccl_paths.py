@@ -196,16 +196,19 @@ def _per_byte(
     return each
 
 
-def wire_rates(wires: Wires, collective: str, group: Group, protocol: str) -> tuple[float, float]:
-    """(B/s of a GPU to others of its node, B/s out of a node) that a protocol reaches; infinite where none is needed."""
+def wire_rates(
+    wires: Wires, collective: str, group: Group, algorithm: str, protocol: str
+) -> tuple[float, float]:
+    """(B/s of a GPU to others of its node, B/s out of a node) that an algorithm and protocol reach, where links allow."""
     fabric, p = load_fabric(wires.architecture), PROTOCOLS.index(protocol)
     network = load_network(wires.fabric) if group.nodes > 1 else None
-    if collective == "all_to_all" or collective == "send_recv":
-        inside = fabric.pairs_share * wires.nvlink / (1 + fabric.pairs_small / group.members**2)
-    else:
-        inside = _inside(wires, collective, group, p, fabric)
     outside = _outside(wires, group, network) * (0.5, _LINE_SHARE, 1.0)[p]
-    return (inside if group.members > 1 else math.inf, outside if group.nodes > 1 else math.inf)
+    if algorithm == "nvls":
+        return fabric.nvls_share * wires.nvlink, outside
+    if algorithm == "pairs":
+        return fabric.pairs_share * wires.nvlink / (1 + fabric.pairs_small / group.members**2), outside
+    inside = _inside(wires, collective, group, p, fabric)
+    return (_TREE_SHARE if algorithm == "tree" else 1.0) * inside, outside
 
 
 def _nvls(wires: Wires, group: Group, fabric: Fabric, channels: int) -> Candidate:

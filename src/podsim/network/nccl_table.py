@@ -2,7 +2,8 @@
 
     picked = choice("all_reduce", 2**30, cluster, ranks=32, ranks_per_node=8, sharing=1)
     table = nccl_table("all-reduce", picked.algorithm, nodes=4, local=8)
-    play(table, 2**30, nccl_fabric(fabric_of(cluster), cluster, picked, ...))
+    play(table, 2**30, nccl_fabric(fabric_of(cluster), cluster, "all_reduce", picked.algorithm,
+                                    picked.protocol, ranks=32, ranks_per_node=8))
 
 The law of podsim.network.nccl and this simulation share the efficiency of the wires (the share of a link's bandwidth
 that NCCL's protocols reach, fitted from measurements) and nothing else: how often a byte crosses a link, and which
@@ -11,6 +12,7 @@ links are shared, the law counts and the simulation plays.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,18 +72,23 @@ def nccl_table(collective: str, algorithm: str, *, nodes: int, local: int) -> Ta
 
 
 def nccl_fabric(
-    fabric: Fabric, cluster: Cluster, collective: str, protocol: str, *, ranks: int, ranks_per_node: int
+    fabric: Fabric,
+    cluster: Cluster,
+    collective: str,
+    algorithm: str,
+    protocol: str,
+    *,
+    ranks: int,
+    ranks_per_node: int,
 ) -> Fabric:
-    """The fabric with the bandwidth that NCCL's protocol reaches: NVLinks and adapters times their fitted shares.
+    """The fabric with the bandwidth that NCCL reaches by this choice: NVLinks and adapters times their fitted shares.
 
     collective: as in podsim.network.nccl ("all_reduce"). PCI Express and switches stay as they are.
     """
-    from dataclasses import replace
-
     wires, group = wires_of(cluster), Group(ranks, ranks_per_node, 1.0)
-    inside, outside = wire_rates(wires, collective, group, protocol)
+    inside, outside = wire_rates(wires, collective, group, algorithm, protocol)
     capacity = fabric.capacity.copy()
-    capacity[fabric.of_kind("nvlink")] *= min(inside / wires.nvlink, 1.0)
+    capacity[fabric.of_kind("nvlink")] *= min(inside / wires.nvlink, 1.0) if group.members > 1 else 1.0
     if group.nodes > 1:
         capacity[fabric.of_kind("adapter")] *= outside / (wires.network * wires.nics)
     return replace(fabric, capacity=capacity)

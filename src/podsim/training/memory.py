@@ -102,7 +102,7 @@ def _stored(
     """Bytes an op keeps for the backward pass, its attention core's own apart (K,)."""
     stored_K = np.zeros(plan.size)
     for saved in op.saved:
-        gathered = software.keeps_gathered and op.split == "column" and saved.split == "sequence"
+        gathered = software.keeps_gathered and op.split in ("column", "vocab") and saved.split == "sequence"
         ranks_K = width(plan, "none" if gathered else saved.split)
         count_K = routed_K if saved.expert else t_K
         stored_K = stored_K + count_K * saved.elements * (saved.bytes or element) / ranks_K

@@ -95,7 +95,6 @@ def _error_verdict(bar: Bar, rows: Sequence[ComparedRow], of: str) -> Verdict:
     errors = np.array([row.error for row in rows])
     size, bias = np.abs(errors), float(errors.mean())
     value = float(np.median(size) if bar.metric == "median" else size.mean())
-    limit = None if bar.each else _BIAS
-    met = value <= bar.limit and (limit is None or abs(bias) <= limit)
+    met = value <= bar.limit and abs(bias) <= _BIAS
     return Verdict(table=bar.table, role=bar.role, of=of, rows=len(rows), metric=bar.metric, value=value,
-                   limit=bar.limit, bias=bias, bias_limit=limit, met=met, note=bar.note)  # fmt: skip
+                   limit=bar.limit, bias=bias, bias_limit=_BIAS, met=met, note=bar.note)  # fmt: skip
