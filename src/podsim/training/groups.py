@@ -109,26 +109,27 @@ def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     stored = element_bytes(plan.precision)
     exchange = _Exchange(cluster, plan, software)
 
-    reduce_K = exchange.reduce(dense_K * software.gradient_bytes, ranks_K, shard_K)
-    gather_K = np.where(np.isin(zero, (1, 2)), exchange.gather(dense_K * stored, shard_K), 0.0)
-    expert_ranks_K = np.maximum(ranks_K // plan.ep, 1)
-    expert_shard_K = np.maximum(shard_K // plan.ep, 1)
+    kinds = [(dense_K, weights.dense_BK, ranks_K, shard_K)]
     if expert_K.any():
-        reduce_K = reduce_K + exchange.reduce(
-            expert_K * software.gradient_bytes, expert_ranks_K, expert_shard_K
-        )
-        gather_K = gather_K + np.where(
-            np.isin(zero, (1, 2)), exchange.gather(expert_K * stored, expert_shard_K), 0.0
+        fewer_K, part_K = np.maximum(ranks_K // plan.ep, 1), np.maximum(shard_K // plan.ep, 1)
+        kinds.append((expert_K, weights.expert_BK, fewer_K, part_K))
+    full, once = zero == 3, np.isin(zero, (1, 2))
+    reduce_K, gather_K, layer_gather_K, layer_reduce_K = np.zeros((4, plan.size))
+    for stage_K, per_block_BK, all_K, part_K in kinds:
+        layer_K = per_block_BK[1:-1].max(axis=0)
+        edge_K = per_block_BK[0] + per_block_BK[-1]
+        last_K = (
+            np.where(full, edge_K, stage_K) * software.gradient_bytes
+        )  # what is reduced after the last layer
+        reduce_K += exchange.reduce(last_K, all_K, part_K)
+        gather_K += exchange.gather(stage_K * stored, np.where(once, part_K, 1))
+        layer_gather_K += exchange.gather(layer_K * stored, np.where(full, part_K, 1))
+        split_K = np.where(full, part_K, 1)
+        layer_reduce_K += exchange.reduce(
+            layer_K * software.gradient_bytes, np.where(full, all_K, 1), split_K
         )
 
-    layer_K = (weights.dense_BK[1:-1]).max(axis=0)
-    full = zero == 3
-    layer_gather_K = np.where(full, exchange.gather(layer_K * stored, shard_K), 0.0)
-    layer_reduce_K = np.where(full, exchange.reduce(layer_K * software.gradient_bytes, ranks_K, shard_K), 0.0)
-    edge_K = (weights.dense_BK[0] + weights.dense_BK[-1]) * software.gradient_bytes
-    reduce_K = np.where(full, exchange.reduce(edge_K, ranks_K, shard_K), reduce_K)
-
-    owned_K = dense_K / np.where(zero > 0, shard_K, 1) + expert_K / np.where(zero > 0, expert_shard_K, 1)
+    owned_K = dense_K / shard_K + expert_K / np.maximum(shard_K // plan.ep, 1)
     return Groups(
         reduce_K=reduce_K,
         gather_K=gather_K,
@@ -158,13 +159,14 @@ class _Exchange:
 
     def reduce(self, size_K: Array, ranks_K: Array, shard_K: Array) -> Array:
         """Gradients of size_K bytes: all-reduce, or reduce-scatter in each shard group and all-reduce across them."""
-        whole_K = self._collective("all_reduce", size_K, ranks_K, self._members(ranks_K))
+        whole_ranks_K = np.where(shard_K > 1, 1, ranks_K)
+        whole_K = self._collective("all_reduce", size_K, whole_ranks_K, self._members(whole_ranks_K))
         scatter_K = self._collective("reduce_scatter", size_K, shard_K, self._members(shard_K))
-        copies_K = np.maximum(ranks_K // np.maximum(shard_K, 1), 1)
+        copies_K = np.where(shard_K > 1, np.maximum(ranks_K // np.maximum(shard_K, 1), 1), 1)
         grid = Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan)
         members_K = grid.per_node(copies_K, np.asarray(self.plan.tp) * shard_K)
         across_K = self._collective("all_reduce", size_K / np.maximum(shard_K, 1), copies_K, members_K)
-        return np.where(shard_K > 1, scatter_K + across_K, whole_K)
+        return whole_K + scatter_K + across_K
 
     def _members(self, ranks_K: Array) -> Array:
         return Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan).data(ranks_K)

@@ -9,8 +9,8 @@ import numpy as np
 
 from podsim.hardware.precision import PRECISIONS
 from podsim.prediction import Prediction, StageMemory
-from podsim.training.memory import KINDS, memory_MSP
-from podsim.training.plan import Plan, Recompute
+from podsim.training.memory import KINDS
+from podsim.training.plan import Array, Plan, Recompute
 from podsim.training.step import SPLIT, Prepared, StepCost, combine, prepare, step_cost
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
     gpus = int(plan.gpus)
     peak = cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * gpus
     done = {name: count * trained / step / peak for name, count in flops_per_token(model, plan).items()}
-    stages = _stage_memory(ready)
+    stages = _stage_memory(ready, cost.stages_MSP)
     memory = float(cost.memory_P[0])
     return Prediction(
         model=model.name,
@@ -105,17 +105,9 @@ def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     return {"6PD": 6.0 * model.active_parameters, "model": 3.0 * once, "hardware": 3.0 * once + again}
 
 
-def _stage_memory(ready: Prepared) -> tuple[StageMemory, ...]:
+def _stage_memory(ready: Prepared, kinds_MSP: Array) -> tuple[StageMemory, ...]:
     """Memory of every class of pipeline stages, in the order of their first stage."""
     stages = ready.stages.table
-    kinds_MSP = memory_MSP(
-        ready.plan,
-        ready.software,
-        stages.counts_SBU,
-        stages.first_SU,
-        ready.weights.table,
-        *ready.activations.table,
-    )
     found = [
         StageMemory(
             first=int(stages.first_SU[s, 0]),

@@ -50,6 +50,8 @@ class StepCost:
     """B on the fullest stage"""
     kinds_MP: Array
     """B by kind (KINDS) on the fullest stage"""
+    stages_MSP: Array
+    """B by kind for each class of stages; kept for a single plan only"""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software 
         np.concatenate([p.parts_XP for p in pieces], axis=1),
         np.concatenate([p.memory_P for p in pieces]),
         np.concatenate([p.kinds_MP for p in pieces], axis=1),
+        np.concatenate([p.stages_MSP for p in pieces], axis=2),
     )
 
 
@@ -139,10 +142,14 @@ def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None)
     )
     total_SP = np.where(stages.many_SU > 0, kinds_MSP.sum(axis=0), 0.0)
     if flags is not None:
-        return StepCost(seconds_P, parts_XP, total_SP.max(axis=0), np.empty((0, seconds_P.shape[-1])))
+        none = np.empty((0, seconds_P.shape[-1]))
+        return StepCost(seconds_P, parts_XP, total_SP.max(axis=0), none, none)
     fullest_P = total_SP.argmax(axis=0)
     column = np.arange(fullest_P.size)
-    return StepCost(seconds_P, parts_XP, total_SP[fullest_P, column], kinds_MSP[:, fullest_P, column])
+    kept_MSP = kinds_MSP if fullest_P.size == 1 else kinds_MSP[:, :0]
+    return StepCost(
+        seconds_P, parts_XP, total_SP[fullest_P, column], kinds_MSP[:, fullest_P, column], kept_MSP
+    )
 
 
 def _backward(plan: Plan, layers_YXBP: Array, counts_SBP: Array) -> Array:
