@@ -16,7 +16,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from podsim import cli_network
 from podsim.cli_accuracy import register
+from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
 
 __all__ = ["app", "main"]
@@ -52,7 +54,9 @@ Set = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")]
 Software = Annotated[str, typer.Option(help="Framework era; `podsim show software` lists them.")]
-Precision = Annotated[str, typer.Option(help="fp32, tf32, fp16, bf16, fp8.")]
+Precision = Annotated[
+    str | None, typer.Option(help="fp32, tf32, fp16, bf16, fp8; default bf16, or fp16 on GPUs without it.")
+]
 Moments = Annotated[
     str, typer.Option("--optimizer-precision", help="Precision of the Adam moments: fp32, bf16, fp8.")
 ]
@@ -98,23 +102,6 @@ def _fail(error: PodsimError) -> int:
     return 1 if isinstance(error, NoFitError) else 2
 
 
-def _pairs(pairs: list[str] | None, option: str, example: str) -> dict[str, str]:
-    """Keys and values of a repeatable option."""
-    found: dict[str, str] = {}
-    for pair in pairs or []:
-        key, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or not key or not value:
-            raise PodsimError(f"{option} {pair[:80]!r}: expected key=value, such as {example}")
-        if key in found:
-            raise PodsimError(f"{option} {key[:80]} is given twice: {found[key][:80]} and {value[:80]}")
-        found[key] = value
-    return found
-
-
-def _overrides(pairs: list[str] | None) -> dict[str, str]:
-    return _pairs(pairs, "--set", "gpu.memory=64GB")
-
-
 def _print(value: Any, *, json: bool, csv: bool, text: Callable[[Any], None]) -> None:
     """Print a result as JSON, CSV or text."""
     from podsim.report import data
@@ -127,19 +114,33 @@ def _print(value: Any, *, json: bool, csv: bool, text: Callable[[Any], None]) ->
         text(value)
 
 
-def _one_format(json: bool, csv: bool) -> None:
-    if json and csv:
-        raise PodsimError("--json and --csv: choose one")
-
-
 @_command
-def show(name: Name, set_: Set = None, json: Json = False, csv: Csv = False) -> None:
+def show(
+    name: Name,
+    fabric: Annotated[
+        bool,
+        typer.Option("--fabric", help="Draw servers and switches instead; NAME may be a topology XML, too."),
+    ] = False,
+    svg: Annotated[
+        Path | None, typer.Option(help="With --fabric: write the drawing to this file, too.")
+    ] = None,
+    set_: Set = None,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
     """Show the sheet of anything in the catalogs."""
     from podsim.report.sheets import print_sheet
     from podsim.verbs.show import show as verb
 
-    _one_format(json, csv)
-    _print(verb(name, overrides=_overrides(set_)), json=json, csv=csv, text=print_sheet)
+    one_format(json, csv)
+    if svg is not None and not fabric:
+        raise PodsimError("--svg draws a fabric; give --fabric, too")
+    if fabric and csv:
+        raise PodsimError("--fabric --csv: a drawing is no table; --json gives its parts")
+    if fabric:
+        cli_network.print_fabric(name, overrides(set_), svg, json=json)
+        return
+    _print(verb(name, overrides=overrides(set_)), json=json, csv=csv, text=print_sheet)
 
 
 @_command
@@ -148,7 +149,7 @@ def models(json: Json = False, csv: Csv = False) -> None:
     from podsim.report.sheets import print_models
     from podsim.verbs.show import models as verb
 
-    _one_format(json, csv)
+    one_format(json, csv)
     _print(verb(), json=json, csv=csv, text=print_models)
 
 
@@ -158,7 +159,7 @@ def clusters(json: Json = False, csv: Csv = False) -> None:
     from podsim.report.sheets import print_clusters
     from podsim.verbs.show import clusters as verb
 
-    _one_format(json, csv)
+    one_format(json, csv)
     _print(verb(), json=json, csv=csv, text=print_clusters)
 
 
@@ -191,7 +192,7 @@ def predict(
         bool | None, typer.Option(help="Gather weights beside the forward pass.")
     ] = None,
     overlap_tp: Annotated[bool, typer.Option(help="Run tensor-parallel collectives beside GEMMs.")] = False,
-    precision: Precision = "bf16",
+    precision: Precision = None,
     optimizer_precision: Moments = "fp32",
     software: Software = "megatron-core",
     sequence: Sequence = None,
@@ -204,14 +205,14 @@ def predict(
     from podsim.report.predictions import print_prediction
     from podsim.verbs.predict import predict as verb
 
-    _one_format(json, csv)
+    one_format(json, csv)
     result = verb(
         model, on=on, gpus=gpus, batch=batch, tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, virtual_stages=virtual_stages,
         micro_batch=micro_batch, schedule=schedule, sequence_parallel=sequence_parallel, zero=zero, shard=shard,
         recompute=recompute, recompute_layers=recompute_layers, flash=flash, overlap_grad=overlap_grad,
         overlap_param=overlap_param, overlap_tp=overlap_tp, precision=precision,
         optimizer_precision=optimizer_precision, software=software, sequence=sequence,
-        overrides=_overrides(set_), detail=detail,
+        overrides=overrides(set_), detail=detail,
     )  # fmt: skip
     _print(result, json=json, csv=csv, text=print_prediction)
     if not result.fits:
@@ -225,7 +226,7 @@ def plan(
     gpus: Gpus = None,
     batch: Batch = None,
     sequence: Sequence = None,
-    precision: Precision = "bf16",
+    precision: Precision = None,
     optimizer_precision: Moments = "fp32",
     software: Software = "megatron-core",
     objective: Annotated[str, typer.Option(help="time or memory.")] = "time",
@@ -244,12 +245,12 @@ def plan(
     from podsim.report.progress import bar
     from podsim.verbs.plan import plan as verb
 
-    _one_format(json, csv)
+    one_format(json, csv)
     with bar("searching plans") as progress:
         result = verb(
             model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
             optimizer_precision=optimizer_precision, software=software, objective=objective, top=top,
-            limit=_pairs(limit, "--limit", "tp=4,8"), save=save, overrides=_overrides(set_), detail=detail,
+            limit=pairs(limit, "--limit", "tp=4,8"), save=save, overrides=overrides(set_), detail=detail,
             progress=progress,
         )  # fmt: skip
     _print(result, json=json, csv=csv, text=print_plans)
@@ -268,13 +269,14 @@ def replay(
     from podsim.report.progress import bar
     from podsim.verbs.plan import replay as verb
 
-    _one_format(json, csv)
+    one_format(json, csv)
     with bar("searching plans") as progress:
         result = verb(experiment, save=save, detail=detail, progress=progress)
     _print(result, json=json, csv=csv, text=print_plans)
 
 
 register(_command)
+cli_network.register(_command)
 
 
 def main() -> None:

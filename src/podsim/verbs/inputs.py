@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Model
 
-__all__ = ["DEFAULT_TOKENS", "LARGEST_BATCH", "batch_of", "read_inputs", "split_overrides"]
+__all__ = ["DEFAULT_TOKENS", "LARGEST_BATCH", "batch_of", "precision_of", "read_inputs", "split_overrides"]
 
 DEFAULT_TOKENS = 4 * 2**20
 """tokens of a step when no batch is given, as large language models of 2020-2024 were trained with"""
@@ -57,3 +57,8 @@ def batch_of(batch: int | None, sequence: int) -> tuple[int, bool]:
     if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= LARGEST_BATCH:
         raise PodsimError(f"batch={batch!r}: a step has 1 to {LARGEST_BATCH:,} sequences")
     return batch, False
+
+
+def precision_of(precision: str | None, cluster: Cluster) -> str:
+    """The precision asked for; without a wish bf16, or fp16 on a GPU without it."""
+    return precision or ("bf16" if "bf16" in cluster.gpu.peaks else "fp16")

@@ -34,7 +34,7 @@ def plan(
     gpus: int | None = None,
     batch: int | None = None,
     sequence: int | None = None,
-    precision: str = "bf16",
+    precision: str | None = None,
     optimizer_precision: str = "fp32",
     software: str = "megatron-core",
     objective: str = "time",
@@ -56,7 +56,7 @@ def plan(
     """
     from podsim.training.plan import Plan
     from podsim.training.search import search
-    from podsim.verbs.inputs import batch_of, read_inputs
+    from podsim.verbs.inputs import batch_of, precision_of, read_inputs
     from podsim.verbs.limits import read_limits, spelled
     from podsim.verbs.save import check_directory, save_plans
 
@@ -66,8 +66,8 @@ def plan(
     network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
     sequences, default = batch_of(batch, network.sequence)
     fixed = Plan(
-        global_batch=sequences, precision=precision, optimizer_precision=optimizer_precision, software=software,
-        sequence=network.sequence, flash=cluster.gpu.compute_capability >= 7.5,
+        global_batch=sequences, precision=precision_of(precision, cluster), optimizer_precision=optimizer_precision,
+        software=software, sequence=network.sequence, flash=cluster.gpu.compute_capability >= 7.5,
     ).check(network, cluster)  # fmt: skip
     started = time.perf_counter()
     found = search(network, cluster, fixed, gpus=count, wanted=read_limits(limit, count), progress=progress)
@@ -92,7 +92,7 @@ def plan(
         complete=found.complete,
         arguments={
             "model": model, "on": on, "gpus": count, "batch": sequences, "sequence": network.sequence,
-            "precision": precision, "optimizer_precision": optimizer_precision, "software": software,
+            "precision": fixed.precision, "optimizer_precision": optimizer_precision, "software": software,
             "objective": objective, "top": top, "limit": spelled(limit), "overrides": dict(overrides or {}),
         },
     )  # fmt: skip

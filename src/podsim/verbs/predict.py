@@ -40,7 +40,7 @@ def predict(
     overlap_grad: bool | None = None,
     overlap_param: bool | None = None,
     overlap_tp: bool = False,
-    precision: str = "bf16",
+    precision: str | None = None,
     optimizer_precision: str = "fp32",
     software: str = "megatron-core",
     sequence: int | None = None,
@@ -56,7 +56,7 @@ def predict(
     """
     from podsim.training.plan import Plan
     from podsim.training.software import load_software
-    from podsim.verbs.inputs import batch_of, read_inputs
+    from podsim.verbs.inputs import batch_of, precision_of, read_inputs
 
     if dp is not None and gpus is None:
         gpus = tp * pp * dp * cp
@@ -73,8 +73,8 @@ def predict(
         flash=cluster.gpu.compute_capability >= 7.5 if flash is None else flash,
         overlap_grad="overlap_grad" in era.can_overlap if overlap_grad is None else overlap_grad,
         overlap_param="overlap_param" in era.can_overlap if overlap_param is None else overlap_param,
-        overlap_tp=overlap_tp, precision=precision, optimizer_precision=optimizer_precision, software=software,
-        sequence=network.sequence,
+        overlap_tp=overlap_tp, precision=precision_of(precision, cluster), optimizer_precision=optimizer_precision,
+        software=software, sequence=network.sequence,
     )  # fmt: skip
     problems = plan.problems(network, cluster)
     if dp is None and not divided:
