@@ -14,6 +14,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from podsim.hardware.cluster import load_cluster
+from podsim.hardware.fabrics import fabric_of
 from podsim.network.collectives.hierarchical import hierarchical_all_reduce
 from podsim.network.collectives.rings import ring_all_reduce
 from podsim.network.flow import max_min_rates
@@ -63,6 +65,13 @@ def test_hierarchical_4480_every_flow(benchmark):
 
 def test_hierarchical_4480_every_flow_with_latency(benchmark):
     once(benchmark, lambda: play(hierarchical_all_reduce(560, 8), SIZE, pod(560, 20)), 1.0)
+
+
+def test_hierarchical_on_selene_every_flow(benchmark):
+    # 75,040 links of the real fabric, built within the time
+    run = lambda: play(hierarchical_all_reduce(560, 8), SIZE, fabric_of(load_cluster("selene")))  # noqa: E731
+    played = once(benchmark, run, 0.5)
+    assert played.simulated == played.events == 5_071_360
 
 
 def test_flat_ring_4480_every_flow(benchmark):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from podsim.prediction import Prediction as Prediction
     from podsim.training.plan import Plan as Plan
     from podsim.verbs.calibrate import calibrate as calibrate
+    from podsim.verbs.collective import collective as collective
+    from podsim.verbs.fabric import fabric as fabric
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
     from podsim.verbs.predict import predict as predict
@@ -43,6 +45,8 @@ _PUBLIC = {
     "Prediction": "prediction",
     "calibrate": "verbs.calibrate",
     "clusters": "verbs.show",
+    "collective": "verbs.collective",
+    "fabric": "verbs.fabric",
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",
     "load_model": "workload.catalog",

@@ -17,8 +17,9 @@ class Timed:
     count: int
     """elements of 4 B, as nccl-tests counts: of one rank's part where the buffer is divided"""
     seconds: float
+    """s of one call"""
     algorithm_bandwidth: float
-    """size over seconds, B/s"""
+    """B/s, size over seconds"""
     bus_bandwidth: float
     """B/s, as nccl-tests counts"""
     algorithm: str

@@ -69,7 +69,14 @@ def parse_quantity(value: str | int | float, unit: str = "", *, what: str = "val
 
 
 def _wanted(unit: str) -> str:
-    example = {"B": "80 GB", "B/s": "200 Gb/s", "FLOP/s": "312 TFLOP/s", "s": "5 us", "W": "400 W", "Hz": "1.41 GHz"}
+    example = {
+        "B": "80 GB",
+        "B/s": "200 Gb/s",
+        "FLOP/s": "312 TFLOP/s",
+        "s": "5 us",
+        "W": "400 W",
+        "Hz": "1.41 GHz",
+    }
     return f", such as {example[unit]!r}" if unit in example else ""
 
 

@@ -21,14 +21,10 @@ from podsim.errors import PodsimError
 from podsim.hardware.fabrics import Fabric
 from podsim.network.collectives import Table, make_table
 from podsim.network.collectives.direct import direct_all_to_all, send_recv
-from podsim.network.collectives.rings import (
-    chain_broadcast,
-    chain_reduce,
-    multi_ring_all_reduce,
-    rail_orders,
-)
-from podsim.network.collectives.rows import ring_rows
-from podsim.network.collectives.trees import in_network_all_reduce
+from podsim.network.collectives.rings import multi_ring_all_reduce, rail_orders
+from podsim.network.collectives.rows import brick, ring_rows, stack
+from podsim.network.collectives.table import Ints
+from podsim.network.collectives.trees import in_network_all_reduce, tree_rows, two_trees
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_paths import wire_rates
 from podsim.network.nccl_tuner import Group
@@ -40,13 +36,15 @@ __all__ = ["nccl_fabric", "nccl_table"]
 
 PIECES = 256
 """of a buffer, as chains and switches pass it on: NCCL's chunks of 0.5 to 4 MiB at 1 GiB"""
+MOST_SENT = 3_000_000
+"""transfers of trees, which differ too much to be folded"""
 
 
 def nccl_table(collective: str, algorithm: str, *, nodes: int, local: int) -> Table:
     """The transfers of a choice of NCCL over servers of `local` ranks; names as in tables ("all-reduce").
 
-    Rings enter each server at a different GPU, one a rail, as many as GPUs of a server. Raises PodsimError for a tree:
-    NCCL counts its bandwidth by tables of measured caps, not by the bytes on the links.
+    Rings enter each server at a different GPU, one a rail, as many as GPUs of a server. Trees: two for each rail, a
+    chain in every server and a double binary tree over the servers. Raises PodsimError for a choice without a table.
     """
     ranks = nodes * local
     orders = rail_orders(nodes, local)
@@ -55,12 +53,17 @@ def nccl_table(collective: str, algorithm: str, *, nodes: int, local: int) -> Ta
     if algorithm == "ring" and collective in ("all-gather", "reduce-scatter"):
         reduce = collective == "reduce-scatter"
         rows = ring_rows(orders, start=0, reduce=reduce, channel=np.arange(len(orders)))
-        ends = {"goal" if reduce else "home": orders.ravel()}
-        return make_table("rings", collective, rows, ranks=ranks, chunks=orders.size, **ends)
-    if algorithm == "ring" and collective == "broadcast":
-        return chain_broadcast(ranks, pieces=PIECES)
-    if algorithm == "ring" and collective == "reduce":
-        return chain_reduce(ranks, pieces=PIECES)
+        home, goal = (None, orders.ravel()) if reduce else (orders.ravel(), None)
+        return make_table("rings", collective, rows, ranks=ranks, chunks=orders.size, home=home, goal=goal)
+    if algorithm == "ring" and collective in ("broadcast", "reduce"):
+        return _chains(collective, orders)
+    if algorithm == "tree":
+        if (sent := 4 * ranks * local * PIECES) > MOST_SENT:
+            raise PodsimError(
+                f"NCCL's trees over {ranks:,} ranks are {sent:,} transfers; up to {MOST_SENT:,} are "
+                "simulated: take fewer --ranks, or a table by name (--algo hierarchical)"
+            )
+        return _trees(nodes, local)
     if algorithm == "nvls" and nodes == 1:
         return in_network_all_reduce(ranks, pieces=PIECES)
     if algorithm == "pairs":
@@ -69,6 +72,40 @@ def nccl_table(collective: str, algorithm: str, *, nodes: int, local: int) -> Ta
         f"the {algorithm} that NCCL runs for this {collective} has no table of its own; "
         "simulate one by name (--algo ring, --algo 'double tree')"
     )
+
+
+def _chains(collective: str, orders_JN: Ints) -> Table:
+    """Rings cut open at rank 0, from which (or to which) they pass pieces on."""
+    reduce, (rings, ranks) = collective == "reduce", orders_JN.shape
+    rows = []
+    for ring, order in enumerate(orders_JN):
+        line, hop = np.roll(order, -int(np.flatnonzero(order == 0)[0])), np.arange(ranks - 1)
+        ends = (line[1:], line[:-1]) if reduce else (line[:-1], line[1:])
+        rows.append(brick(
+            step=hop[::-1] if reduce else hop, source=ends[0], destination=ends[1], chunk=ring * PIECES,
+            reduce=int(reduce), channel=ring, repeat=PIECES, turn=1, wheel=PIECES,
+        ))  # fmt: skip
+    return make_table("chains", collective, stack(*rows), ranks=ranks, chunks=rings * PIECES)
+
+
+def _trees(nodes: int, local: int) -> Table:
+    """Trees of all rails: GPU j of each server is the root of a chain through it, and joined to GPU j of other servers.
+
+    NCCL puts a server's second child on another GPU (its balanced tree); here both are on the rail's own GPU, as the
+    adapter carries the same bytes either way. Source: NCCL src/graph/{trees,connect}.cc.
+    """
+    node, place = np.arange(nodes)[:, None] * local, np.arange(local)
+    rows, ranks = [], nodes * local
+    for tree, parent in enumerate(two_trees(nodes)):
+        for rail in range(local):
+            visit = (node + (rail + place) % local).ravel()
+            above = np.roll(visit, 1)
+            above[::local] = np.where(parent >= 0, parent * local + rail, -1)
+            parents = np.empty(ranks, np.int64)
+            parents[visit] = above
+            number = tree * local + rail
+            rows.append(tree_rows(parents, PIECES, number * PIECES, number))
+    return make_table("trees", "all-reduce", stack(*rows), ranks=ranks, chunks=2 * local * PIECES)
 
 
 def nccl_fabric(
@@ -83,8 +120,14 @@ def nccl_fabric(
 ) -> Fabric:
     """The fabric with the bandwidth that NCCL reaches by this choice: NVLinks and adapters times their fitted shares.
 
-    collective: as in podsim.network.nccl ("all_reduce"). PCI Express and switches stay as they are.
+    collective: as in podsim.network.nccl ("all_reduce"). PCI Express and switches stay as they are. Raises PodsimError
+    for servers whose rings NCCL would have to search for: those without NVSwitch, or with more adapters than GPUs.
     """
+    if cluster.system.topology != "nvswitch" or cluster.nics > cluster.gpus_per_node:
+        raise PodsimError(
+            f"{cluster.name}: NCCL's own rings are simulated on NVSwitch servers with at most one adapter a GPU; "
+            "simulate a table by name (--algo ring)"
+        )
     wires, group = wires_of(cluster), Group(ranks, ranks_per_node, 1.0)
     inside, outside = wire_rates(wires, collective, group, algorithm, protocol)
     capacity = fabric.capacity.copy()

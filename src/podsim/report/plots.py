@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["BLUE", "INK", "MUTED", "error_line", "plot", "plot_png", "plot_svg"]
+__all__ = ["BLUE", "INK", "MUTED", "STYLE", "error_line", "load_matplotlib", "plot", "plot_png", "plot_svg"]
 
 INK = "#1f2328"
 """text and axes; a page may replace it by its own colour"""
@@ -29,7 +29,7 @@ _COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD
 """Okabe and Ito's palette, told apart by colour-blind readers, without its yellow and black, and a violet"""
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _OTHER = "others"
-_STYLE = {
+STYLE = {
     "font.size": 10.0, "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK,
     "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none",
     "svg.hashsalt": "podsim", "legend.frameon": False, "font.family": ["DejaVu Sans"],
@@ -60,8 +60,8 @@ def plot(comparison: Comparison, *, titled: bool = True) -> Figure:
     """
     if not comparison.rows:
         raise TableError(f"{comparison.table}: no rows to plot")
-    matplotlib = _matplotlib()
-    with matplotlib.rc_context(_STYLE):
+    matplotlib = load_matplotlib()
+    with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
 
         height = _BOTTOM + _SIDE + (_TITLE if titled else _NO_TITLE)
@@ -84,7 +84,7 @@ def plot(comparison: Comparison, *, titled: bool = True) -> Figure:
         return figure
 
 
-def _matplotlib() -> Any:
+def load_matplotlib() -> Any:
     """The matplotlib module, imported when first needed."""
     try:
         import matplotlib as module
@@ -96,7 +96,7 @@ def _matplotlib() -> Any:
 def _drawn(figure: Figure, **how: Any) -> bytes:
     """Bytes of the figure, saved in the style it was drawn in."""
     out = io.BytesIO()
-    with _matplotlib().rc_context(_STYLE):
+    with load_matplotlib().rc_context(STYLE):
         figure.savefig(out, transparent="facecolor" not in how, **how)
     return out.getvalue()
 

@@ -272,9 +272,7 @@ def _plan(row: Mapping[str, str], model: Model, cluster: Cluster, layer_only: bo
 def _flash(row: Mapping[str, str], software: str) -> bool:
     if "without FlashAttention" in row.get("framework", ""):
         return False
-    return not software.startswith(
-        ("megatron-20", "megatron-deepspeed", "nemo-2022")
-    )
+    return not software.startswith(("megatron-20", "megatron-deepspeed", "nemo-2022"))
 
 
 def _micro_batch(row: Mapping[str, str], global_batch: int, dp: int, pp: int) -> int | None:

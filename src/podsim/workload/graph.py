@@ -145,7 +145,11 @@ class Model:
     @cached_property
     def kinds(self) -> tuple[Block, ...]:
         """Embedding, each distinct kind of layer once (its count that of all its copies), head."""
-        return (self.embedding, *(replace(kind, count=count) for kind, count in self._distinct.values()), self.head)
+        return (
+            self.embedding,
+            *(replace(kind, count=count) for kind, count in self._distinct.values()),
+            self.head,
+        )
 
     @cached_property
     def order(self) -> tuple[int, ...]:

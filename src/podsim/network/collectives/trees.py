@@ -9,7 +9,7 @@ from podsim.network.collectives.table import EVERYWHERE, Ints, Table, make_table
 
 __all__ = [
     "binomial_broadcast", "binomial_reduce", "double_tree_all_reduce", "halving_doubling_all_reduce",
-    "in_network_all_reduce", "tree_all_reduce", "tree_parents",
+    "in_network_all_reduce", "tree_all_reduce", "tree_parents", "tree_rows", "two_trees",
 ]  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def _depth(parent: Ints) -> Ints:
     return depth
 
 
-def _tree_rows(parent: Ints, pieces: int, base: int, channel: int) -> Columns:
+def tree_rows(parent: Ints, pieces: int, base: int, channel: int) -> Columns:
     """Up the tree adding, down the tree copying; pieces follow each other, one step apart."""
     depth = _depth(parent)
     child = np.flatnonzero(parent >= 0)
@@ -50,8 +50,17 @@ def _tree_rows(parent: Ints, pieces: int, base: int, channel: int) -> Columns:
 
 def tree_all_reduce(ranks: int, pieces: int = 1) -> Table:
     """All-reduce up and down one binary tree, in `pieces` that follow each other."""
-    rows = _tree_rows(tree_parents(ranks), pieces, 0, 0)
+    rows = tree_rows(tree_parents(ranks), pieces, 0, 0)
     return make_table("tree", "all-reduce", rows, ranks=ranks, chunks=pieces)
+
+
+def two_trees(ranks: int) -> tuple[Ints, Ints]:
+    """Parents in the two trees of a double tree, [ranks] each, -1 for the roots: see double_tree_all_reduce."""
+    first = tree_parents(ranks)
+    name = ranks - 1 - np.arange(ranks) if ranks % 2 == 0 else (np.arange(ranks) + 1) % ranks
+    second = np.empty_like(first)
+    second[name] = np.where(first >= 0, name[first], -1)
+    return first, second
 
 
 def double_tree_all_reduce(ranks: int, pieces: int = 1) -> Table:
@@ -60,11 +69,8 @@ def double_tree_all_reduce(ranks: int, pieces: int = 1) -> Table:
     The second tree is the first mirrored (even ranks) or shifted by one (odd). Source: P. Sanders, J. Speck, J. L. Traff,
     Two-tree algorithms for full bandwidth broadcast, reduction and scan, Parallel Computing 35 (2009); NCCL 2.4.
     """
-    first = tree_parents(ranks)
-    name = ranks - 1 - np.arange(ranks) if ranks % 2 == 0 else (np.arange(ranks) + 1) % ranks
-    second = np.empty_like(first)
-    second[name] = np.where(first >= 0, name[first], -1)
-    rows = stack(_tree_rows(first, pieces, 0, 0), _tree_rows(second, pieces, pieces, 1))
+    first, second = two_trees(ranks)
+    rows = stack(tree_rows(first, pieces, 0, 0), tree_rows(second, pieces, pieces, 1))
     return make_table("double tree", "all-reduce", rows, ranks=ranks, chunks=2 * pieces)
 
 

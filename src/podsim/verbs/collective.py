@@ -1,0 +1,272 @@
+"""`podsim collective`: how long a collective takes on a cluster, as NCCL would run it or by the table of an algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podsim.errors import ClusterError, PodsimError
+from podsim.sweep import AlgorithmRow, Sweep, Timed
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.hardware.fabrics import Fabric
+    from podsim.network.collectives import Table
+    from podsim.network.play import Prepared
+    from podsim.results import Comparison
+
+__all__ = ["collective"]
+
+_SWITCHES_ADD = ("hopper", "blackwell")
+"""architectures whose NVSwitches reduce (NVLS)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where it runs."""
+
+    cluster: Cluster | None
+    fabric: Fabric
+    machine: str
+    ranks: int
+    local: int
+
+    @property
+    def nodes(self) -> int:
+        return self.ranks // self.local
+
+
+def collective(
+    collective: str = "",
+    *,
+    on: str = "",
+    sizes: str = "",
+    algo: str | Table = "nccl",
+    ranks: int | None = None,
+    launch: str = "process",
+    nccl: str = "2.18",
+    simulate: bool = False,
+    compare: bool = False,
+    topology: Path | None = None,
+    against: Path | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> Sweep | Comparison:
+    """Seconds and bandwidths of a collective over sizes; or, with `against`, predictions against a log of nccl-tests.
+
+    collective  all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter
+    on          a cluster; topology: instead, a file that describes one server (NCCL's XML, nvidia-smi topo -m)
+    sizes       "8:16G:2": first, last, factor (or +step), as nccl-tests counts; default from the smallest to 16G
+    algo        nccl: what NCCL would run and what it costs (podsim.network.nccl); else the name of an algorithm, a
+                file (MSCCL's FILE.xml, FILE.py:FUNCTION) or a Table, costed step by step on the cluster's links
+    simulate    play the table on the links, with contention, instead; of nccl, the table it chose at each size
+    compare     all algorithms of the collective side by side
+    ranks       GPUs; default all of the cluster. launch, nccl: process, thread or single; NCCL's release
+
+    A table's times are of the links alone: no kernel launch, no protocol. Raises PodsimError for what makes no sense.
+    """
+    from podsim.verbs.collective_sizes import collective_name, read_sizes
+
+    if against is not None:
+        from podsim.verbs.collective_against import against_log
+
+        given = {
+            "sizes": sizes,
+            "topology": topology,
+            "simulate": simulate,
+            "compare": compare,
+            "ranks": ranks,
+        }
+        if unused := [key for key, value in given.items() if value]:
+            raise PodsimError(
+                f"--against compares what a log measured; {', '.join(unused)} cannot be given with it"
+            )
+        if algo != "nccl":
+            raise PodsimError("--against compares with what NCCL would do; --algo cannot be given with it")
+        return against_log(against, on=on, collective=collective, overrides=overrides)
+    if not collective:
+        raise PodsimError("name a collective, such as all-reduce, or give a log with --against")
+    name = collective_name(collective)
+    place = _place(on, topology, ranks, overrides)
+    found = read_sizes(sizes, name, place.ranks)
+    if algo == "nccl":
+        rows, how = _nccl_rows(place, name, found, launch, nccl, simulate)
+    else:
+        rows, how = _table_rows(place, name, found, algo, simulate)
+    algorithms, left_out = _compared(place, name, found, simulate) if compare else ((), {})
+    return Sweep(
+        collective=name, machine=place.machine, gpu=_gpu(place), ranks=place.ranks, ranks_per_node=place.local,
+        launch=launch, version=nccl, how=how, rows=rows, algorithms=algorithms, left_out=left_out,
+    )  # fmt: skip
+
+
+def _gpu(place: _Place) -> str:
+    return place.cluster.gpu.name if place.cluster else ""
+
+
+def _place(on: str, topology: Path | None, ranks: int | None, overrides: Mapping[str, str] | None) -> _Place:
+    from podsim.hardware.cluster import load_cluster
+    from podsim.hardware.fabrics import fabric_of
+    from podsim.verbs.fabric import read_server
+
+    if bool(on) == (topology is not None):
+        given = "both --on and" if on else "neither --on nor"
+        raise PodsimError(f"{given} --topology given; one of them says where it runs")
+    if topology is not None:
+        if overrides:
+            raise PodsimError("--topology: a server read from a file cannot be changed by keys")
+        fabric = read_server(topology)
+        count = _count(ranks, fabric.gpus, str(topology)[-80:])
+        return _Place(cluster=None, fabric=fabric, machine=fabric.name, ranks=count, local=count)
+    whole = load_cluster(on, overrides)
+    cluster = whole.subset(_count(ranks, whole.gpus, whole.name))
+    local = min(cluster.gpus, cluster.gpus_per_node)
+    return _Place(
+        cluster=cluster, fabric=fabric_of(cluster), machine=cluster.name, ranks=cluster.gpus, local=local
+    )
+
+
+def _count(ranks: int | None, most: int, name: str) -> int:
+    count = most if ranks is None else ranks
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= most:
+        raise ClusterError(f"ranks={count!r}: {name} has GPUs for 1 to {most} ranks")
+    return count
+
+
+def _nccl_rows(
+    place: _Place, name: str, sizes: tuple[int, ...], launch: str, version: str, simulate: bool
+) -> tuple[tuple[Timed, ...], str]:
+    from podsim.network.nccl import choice
+    from podsim.verbs.collective_sizes import NCCL_NAMES
+
+    if place.cluster is None:
+        raise PodsimError(
+            "a topology file gives links, not what NCCL costs on them; name an algorithm, as --algo ring"
+        )
+    if name not in NCCL_NAMES:
+        raise PodsimError(f"NCCL has no {name}; name an algorithm, as --algo direct")
+    cluster, play_choice = place.cluster, _Player(place, name)
+    rows = []
+    for size in sizes:
+        picked = choice(
+            NCCL_NAMES[name], size, cluster, ranks=place.ranks, ranks_per_node=place.local, sharing=1,
+            launch=launch, version=version,
+        )  # fmt: skip
+        seconds = play_choice(picked.algorithm, picked.protocol, size) if simulate else picked.seconds
+        rows.append(_timed(place, name, size, seconds, picked.algorithm, picked.protocol, picked.channels))
+    if simulate:
+        return tuple(
+            rows
+        ), f"the tables that NCCL {version} would choose, simulated on the links at its wire efficiency"
+    return tuple(rows), f"what NCCL {version} would run and cost"
+
+
+class _Player:
+    """Seconds of NCCL's choices by simulation; each table is prepared once."""
+
+    def __init__(self, place: _Place, name: str) -> None:
+        self.place, self.name = place, name
+        self.ready: dict[tuple[str, str], Prepared] = {}
+
+    def __call__(self, algorithm: str, protocol: str, size: int) -> float:
+        from podsim.network.nccl_table import nccl_fabric, nccl_table
+        from podsim.network.play import play, prepare
+        from podsim.verbs.collective_sizes import NCCL_NAMES
+
+        place = self.place
+        if algorithm == "none" or place.cluster is None:
+            return 0.0
+        if (algorithm, protocol) not in self.ready:
+            table = nccl_table(self.name, algorithm, nodes=place.nodes, local=place.local)
+            links = nccl_fabric(
+                place.fabric, place.cluster, NCCL_NAMES[self.name], algorithm, protocol, ranks=place.ranks,
+                ranks_per_node=place.local,
+            )  # fmt: skip
+            self.ready[algorithm, protocol] = prepare(table, _with_switch(table, links, place), fold=True)
+        return play(self.ready[algorithm, protocol], size).seconds
+
+
+def _with_switch(table: Table, fabric: Fabric, place: _Place) -> Fabric:
+    """The fabric as the table numbers it: its switch, if it has one, is the first NVSwitch of the server.
+
+    Raises PodsimError where no switch reduces.
+    """
+    if not table.switches:
+        return fabric
+    architecture = place.cluster.gpu.architecture if place.cluster else ""
+    if place.nodes > 1 or not fabric.count("nvswitch") or architecture not in _SWITCHES_ADD:
+        raise PodsimError(
+            f"{table.name}: no switch of {place.machine} adds what it receives; NVSwitches of Hopper and Blackwell "
+            "servers do, and switches between servers are not modelled"
+        )
+    return fabric.placed([*range(table.ranks), fabric.end("nvswitch")])
+
+
+def _table_rows(
+    place: _Place, name: str, sizes: tuple[int, ...], algo: str | Table, simulate: bool
+) -> tuple[tuple[Timed, ...], str]:
+    from podsim.verbs.collective_tables import table_of
+
+    table = table_of(algo, name, place.nodes, place.local)
+    seconds = _seconds(table, place, sizes, simulate)
+    rows = tuple(
+        _timed(place, name, size, time, table.name) for size, time in zip(sizes, seconds, strict=True)
+    )
+    how = "simulated on the links" if simulate else "costed step by step on the links"
+    return rows, f"the table {table.name!r} {how}; no kernel launch, no protocol"
+
+
+def _seconds(table: Table, place: _Place, sizes: tuple[int, ...], simulate: bool) -> tuple[float, ...]:
+    fabric = _with_switch(table, place.fabric, place)
+    if simulate:
+        from podsim.network.play import play, prepare
+
+        ready = prepare(table, fabric, fold=True)
+        return tuple(play(ready, size).seconds for size in sizes)
+    from podsim.network.table_cost import link_cost
+
+    cost = link_cost(table, fabric)
+    return tuple(cost.latency + cost.per_byte * size for size in sizes)
+
+
+def _compared(
+    place: _Place, name: str, sizes: tuple[int, ...], simulate: bool
+) -> tuple[tuple[AlgorithmRow, ...], dict[str, str]]:
+    """All algorithms, fastest at the largest size first; and those left out, with the reason."""
+    from podsim.network.collectives import summary
+    from podsim.verbs.collective_tables import all_tables
+
+    tables, left_out = all_tables(name, place.nodes, place.local)
+    rows = []
+    for table in tables:
+        try:
+            seconds = _seconds(table, place, sizes, simulate)
+        except PodsimError as problem:
+            left_out[table.name] = str(problem)
+            continue
+        told = summary(table, float(sizes[-1]))
+        rows.append(AlgorithmRow(
+            name=table.name, rounds=told.rounds, transfers=told.transfers, sent=told.sent_most, peak=told.peak,
+            fan_in=told.fan_in, seconds=seconds,
+        ))  # fmt: skip
+    return tuple(sorted(rows, key=lambda row: row.seconds[-1])), left_out
+
+
+def _timed(
+    place: _Place, name: str, size: int, seconds: float, algorithm: str, protocol: str = "", channels: int = 0
+) -> Timed:
+    from podsim.network.nccl import bus_factor
+    from podsim.verbs.collective_sizes import DIVIDED, ELEMENT, NCCL_NAMES
+
+    speed = size / seconds if seconds > 0 else 0.0
+    parts = place.ranks if name in DIVIDED else 1
+    factor = (
+        float(bus_factor(NCCL_NAMES[name], place.ranks))
+        if name in NCCL_NAMES
+        else (place.ranks - 1) / place.ranks
+    )
+    return Timed(
+        size=float(size), count=size // ELEMENT // parts, seconds=seconds, algorithm_bandwidth=speed,
+        bus_bandwidth=speed * factor, algorithm=algorithm, protocol=protocol, channels=channels,
+    )  # fmt: skip

@@ -1,0 +1,183 @@
+"""A log of nccl-tests, as text or as the JSON of `-J FILE`, against what podsim predicts for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podsim.errors import ClusterError, TableError
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.results import Comparison
+    from podsim.verbs.tables_collectives import Call
+    from podsim.verify.rows import Row, Rows
+
+__all__ = ["against_log", "json_as_log"]
+
+_MOST = 64 << 20
+
+
+def against_log(
+    path: Path, *, on: str = "", collective: str = "", overrides: Mapping[str, str] | None = None
+) -> Comparison:
+    """Comparison of predicted and measured seconds, row by row, classes by decade of size.
+
+    on: the cluster that the log comes from; without it, the server is told by its GPUs, which does for one node.
+    collective: for a log that does not name its own. Raises TableError for a file that is no such log, ClusterError
+    where the cluster is missing or does not hold the ranks.
+    """
+    from podsim.hardware.cluster import load_cluster
+    from podsim.verbs.tables import Priced
+    from podsim.verbs.tables_collectives import call_seconds, decade
+    from podsim.verbs.validate import comparison_of
+
+    rows = _rows(path, collective)
+    whole = load_cluster(on, overrides) if on else None
+    calls = {row.id: _call(row, whole) for row in rows}
+    seconds, failed = call_seconds(calls)
+    if not seconds:
+        raise ClusterError(next(iter(failed.values())))
+    groups = {id: decade(call.size) for id, call in calls.items()}
+    notes = {id: _picked(call) for id, call in calls.items() if id in seconds}
+    compared = comparison_of(rows, Priced(predictions=seconds, reasons=failed, notes=notes, groups=groups))
+    return replace(compared, title=f"{path.name} on {next(iter(calls.values())).cluster.name}")
+
+
+def _rows(path: Path, collective: str) -> Rows:
+    from podsim.verbs.collective_sizes import NCCL_NAMES, collective_name
+    from podsim.verify.nccl_tests import read_log_text
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST + 1)
+    except (OSError, ValueError) as problem:
+        raise TableError(
+            f"{path.name}: cannot be read: {getattr(problem, 'strerror', None) or problem}"
+        ) from None
+    if len(data) > _MOST:
+        raise TableError(f"{path.name}: larger than 64 MiB")
+    text = data.decode("utf-8", errors="replace")
+    if text.lstrip()[:1] in ("{", "["):
+        text = json_as_log(text, path.name)
+    if not collective:
+        return read_log_text(text, path.stem)
+    name = NCCL_NAMES.get(collective_name(collective), collective)
+    return read_log_text(f"# {name}_perf\n{text}", path.stem)
+
+
+def _call(row: Row, whole: Cluster | None) -> Call:
+    """The row as a call on the cluster that it ran on."""
+    from podsim.network.fit_nccl import samples
+    from podsim.verbs.tables_collectives import Call, call_of
+
+    found = call_of(row.fields)
+    if whole is None:
+        if isinstance(found, str):
+            raise ClusterError(f"{row.id}: {found}; name the cluster with --on, such as --on dgx-a100-80gb:2")
+        return found
+    nodes, gpus = int(row.text("nodes")), int(row.text("gpus"))
+    cluster = whole.subset(gpus) if gpus <= whole.gpus_per_node else whole
+    if gpus > whole.gpus or gpus > nodes * whole.gpus_per_node:
+        raise ClusterError(
+            f"{row.id}: {gpus} ranks on {nodes} node{'s' * (nodes > 1)}; {whole.name} has {whole.nodes} of "
+            f"{whole.gpus_per_node} GPUs"
+        )
+    told = samples([{**row.fields, "gpu": "A100-SXM4", "role": "calibrate", "confirmed": "yes"}])
+    if not told:
+        raise TableError(f"{row.id}: collective {row.text('collective')!r} is not modelled")
+    return Call(
+        cluster=cluster, collective=told[0].collective, nodes=nodes, gpus=gpus, launch=told[0].launch,
+        version=told[0].version, size=told[0].size,
+    )  # fmt: skip
+
+
+def _picked(call: Call) -> str:
+    """What NCCL would run."""
+    from podsim.network.nccl import choice
+
+    one = choice(
+        call.collective, call.size, call.cluster, ranks=call.gpus, ranks_per_node=-(-call.gpus // call.nodes),
+        sharing=1, launch=call.launch, version=call.version,
+    )  # fmt: skip
+    return f"{one.algorithm} {one.protocol}, {one.channels} channel{'s' * (one.channels > 1)}"
+
+
+def json_as_log(text: str, name: str) -> str:
+    """The text that nccl-tests would have printed, as far as podsim reads it, from the JSON of its `-J FILE`.
+
+    Read by what an object holds, as names of keys changed between versions: a result has a `size` and an object or keys
+    with a time and two bandwidths; a rank has a host and a pid. Raises TableError for text that is no such JSON.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise TableError(f"{name}: not JSON: {str(problem)[:120]}") from None
+    objects = list(_objects(document))
+    lines = [f"# {word}" for word in _strings(document) if "_perf" in word or "nccl-library" in word]
+    version = next((str(o[key]) for o in objects for key in ("nccl_version", "ncclVersion") if key in o), "")
+    lines += [f"# NCCL version {version}"] if version else []
+    lines += [
+        line for place, one in enumerate(o for o in objects if _host(o)) for line in [_rank(one, place)]
+    ]
+    rows = [row for one in objects if (row := _result(one))]
+    if not rows:
+        raise TableError(
+            f"{name}: no object of this JSON holds a size and a time, as those of nccl-tests -J do"
+        )
+    return "\n".join([*lines, *rows]) + "\n"
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    stack = [value]
+    while stack:
+        one = stack.pop(0)
+        if isinstance(one, dict):
+            yield one
+        stack[:0] = list(one.values()) if isinstance(one, dict) else one if isinstance(one, list) else []
+
+
+def _strings(value: Any) -> Iterator[str]:
+    for one in [value] if isinstance(value, dict) else []:
+        for key, item in one.items():
+            for word in item if isinstance(item, list) else [item]:
+                if isinstance(word, str):
+                    yield f"{key} {word}"[:500]
+
+
+def _host(one: Mapping[str, Any]) -> str:
+    return str(one.get("hostname") or one.get("host") or "") if "pid" in one else ""
+
+
+def _rank(one: Mapping[str, Any], place: int) -> str:
+    device = one.get("device_info") or one.get("device_name") or one.get("name") or "GPU"
+    return f"#  Rank {place} Group 0 Pid {int(one['pid'])} on {_host(one)} device {place} [0x00] {device}"
+
+
+def _result(one: Mapping[str, Any]) -> str:
+    """The row of one result, or nothing."""
+    inner = next(
+        (one[key] for key in ("out_of_place", "out-of-place") if isinstance(one.get(key), dict)), one
+    )
+    numbers = [_number(inner, words) for words in (("time",), ("alg",), ("bus",))]
+    size = one.get("size")
+    if not isinstance(size, int) or isinstance(size, bool) or size <= 0 or not numbers[0]:
+        return ""
+    count, kind = one.get("count", size // 4), one.get("type", "float")
+    rates = " ".join(str(number or 0.0) for number in numbers[1:])
+    return (
+        f"{size} {int(count)} {kind} {one.get('redop', 'none')} {one.get('root', -1)} {numbers[0]} {rates} 0"
+    )
+
+
+def _number(inner: Mapping[str, Any], words: tuple[str, ...]) -> float | None:
+    for key, value in inner.items():
+        if key.lower().startswith(words):
+            try:
+                return float(value)
+            except (TypeError, ValueError):
+                return None
+    return None

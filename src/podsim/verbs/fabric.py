@@ -1,0 +1,64 @@
+"""The fabric of a cluster, or of one server that a file describes; as data for a drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podsim.errors import PodsimError, TableError
+
+if TYPE_CHECKING:
+    from podsim.hardware.fabrics import Drawing, Fabric
+
+__all__ = ["draw_file", "fabric", "read_server"]
+
+_MOST = 4 << 20
+
+
+def read_server(path: str | Path) -> Fabric:
+    """The fabric of the server of a file: NCCL's topology XML, or what `nvidia-smi topo -m` printed.
+
+    Raises TableError, with the line or the row and column, for a file that is neither.
+    """
+    from podsim.hardware.fabrics import node_fabric
+    from podsim.hardware.topo_text import parse_topo
+    from podsim.hardware.topology_xml import parse_topology
+
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST + 1)
+    except (OSError, ValueError) as error:
+        raise TableError(
+            f"{str(path)[-200:]}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    if data.lstrip()[:1] == b"<" or path.suffix.lower() == ".xml":
+        return node_fabric(parse_topology(data, path.name))
+    return node_fabric(parse_topo(data.decode("utf-8", errors="replace"), path.name))
+
+
+def fabric(name: str, *, overrides: Mapping[str, str] | None = None) -> Drawing:
+    """Drawing of the fabric of a cluster ("selene"), of one by name ("tpu-v4"), or of a server's topology file.
+
+    `podsim.report.fabric` makes text and SVG of it. Raises PodsimError for a name that is none of these.
+    """
+    from podsim.hardware.cluster import load_cluster
+    from podsim.hardware.fabrics import BUILDERS, describe, fabric_of
+
+    if Path(name).suffix.lower() in (".xml", ".txt"):
+        if overrides:
+            raise PodsimError(f"{name[-80:]}: a server read from a file cannot be changed by keys")
+        return describe(read_server(name))
+    if name in BUILDERS and not overrides:
+        return describe(BUILDERS[name]())
+    return describe(fabric_of(load_cluster(name, overrides)))
+
+
+def draw_file(drawing: Drawing, path: Path) -> None:
+    """Write the drawing as SVG; PodsimError for another suffix."""
+    from podsim.report.fabric import fabric_svg
+
+    if path.suffix.lower() != ".svg":
+        raise PodsimError(f"--svg {str(path)[-80:]}: the drawing is SVG; give a name that ends in .svg")
+    path.write_text(fabric_svg(drawing), "utf-8")
