@@ -13,7 +13,8 @@ import podsim.verify
 ALLOWED = {
     "verify": ("podsim.errors", "podsim.units", "podsim.results", "podsim.verify"),
     "report": (
-        "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.hardware", "podsim.report",
+        "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.sweep", "podsim.hardware",
+        "podsim.report",
     ),
 }  # fmt: skip
 FILES = [
