@@ -34,6 +34,8 @@ class Software:
     source: str
     evidence: str = ""
     """which rows the fitted values come from, and the residual"""
+    fitted: tuple[str, ...] = ()
+    """constants that `podsim calibrate --software NAME` fits to the rows of this entry"""
     gemm_speed: float = 1.0
     """speed of a GEMM in a long run, relative to the kernel law (short bursts): era of cuBLAS, clocks"""
     attention_speed: float = 1.0
@@ -145,7 +147,11 @@ def read_catalog(raw: Mapping[str, Any]) -> dict[str, dict[str, Software]]:
 
 
 def _software(name: str, entry: Mapping[str, Any]) -> Software:
-    return Software(name=name, **{**entry, "can_overlap": tuple(entry.get("can_overlap", OVERLAPS))})
+    lists = {
+        "can_overlap": tuple(entry.get("can_overlap", OVERLAPS)),
+        "fitted": tuple(entry.get("fitted", ())),
+    }
+    return Software(name=name, **{**entry, **lists})
 
 
 def software_names() -> tuple[str, ...]:

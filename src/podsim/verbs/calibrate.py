@@ -86,7 +86,7 @@ def calibrate(
     if software:
         given = constants.split(",") if isinstance(constants, str) else constants
         names = [name.strip() for name in given if name.strip()]
-        found = _software(tables, software, names or DEFAULT_SOFTWARE_CONSTANTS, check)
+        found = _software(tables, software, names, check)
     else:
         found = _hardware(tables or [load("kernels"), load("collectives")], gpus, bool(files), check, to)
     if to is None or check:
@@ -132,8 +132,8 @@ def _software(tables: Sequence[Rows], software: str, constants: Sequence[str], c
                 f"{', '.join(wrong)}: no training runs; --software needs the columns of llm_training.csv"
             )
         texts = [text for table in tables for text in _fields(table, own=True)]
-    fit = fit_software(texts, software, constants)
     entry = software_entry(software)
+    fit = fit_software(texts, software, constants or entry.fitted or DEFAULT_SOFTWARE_CONSTANTS)
     drifts = [
         Drift(name=f"{software}.{name}", packaged=float(getattr(entry, name)), fitted=value)
         for name, value in fit.values.items()

@@ -1,0 +1,23 @@
+"""The fitted constants of the catalog come out of `podsim calibrate --software NAME` again."""
+
+from __future__ import annotations
+
+import pytest
+
+from podsim.training.software import load_software, software_names
+from podsim.verbs.calibrate import calibrate
+
+
+@pytest.mark.parametrize(
+    "name", ["megatron-2021", "megatron-2020.volta", "megatron-2022", "nemo-2022", "internevo-2024"]
+)
+def test_the_catalog_is_what_the_fit_gives(name: str) -> None:
+    pytest.importorskip("scipy")
+    found = calibrate(software=name, check=True)
+    assert found.compared > 0
+    assert found.drifts == ()
+
+
+def test_every_era_names_its_evidence() -> None:
+    for name in software_names():
+        assert load_software(name).evidence
