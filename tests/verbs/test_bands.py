@@ -39,7 +39,9 @@ def test_packaged_residuals_are_current() -> None:
     assert kept.keys() == fresh.keys(), AGAIN
     for id, row in kept.items():
         assert row.log_ratio == pytest.approx(fresh[id].log_ratio, abs=1e-6), AGAIN
-        assert replace(row, log_ratio=0.0) == replace(fresh[id], log_ratio=0.0), AGAIN
+        assert row.utilisation == pytest.approx(fresh[id].utilisation, abs=1e-6), AGAIN
+        plain = {"log_ratio": 0.0, "utilisation": 0.0}
+        assert replace(row, **plain) == replace(fresh[id], **plain), AGAIN
 
 
 def test_a_band_holds_four_in_five_test_rows_left_out() -> None:

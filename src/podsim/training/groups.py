@@ -13,11 +13,10 @@ import numpy as np
 from podsim.network.nccl import send_seconds
 from podsim.training.exchange import group_seconds
 from podsim.training.kernels import optimizer_seconds
-from podsim.training.layers import element_bytes
 from podsim.training.memory import weight_table
 from podsim.training.pipeline import stages_table
 from podsim.training.plan import Array, Grid, Plan
-from podsim.training.shapes import tokens
+from podsim.training.shapes import element_bytes, tokens
 from podsim.training.software import Software
 
 if TYPE_CHECKING:
@@ -118,9 +117,8 @@ def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     for stage_K, per_block_BK, all_K, part_K in kinds:
         layer_K = per_block_BK[1:-1].max(axis=0)
         edge_K = per_block_BK[0] + per_block_BK[-1]
-        last_K = (
-            np.where(full, edge_K, stage_K) * software.gradient_bytes
-        )  # what is reduced after the last layer
+        # what is reduced after the last layer
+        last_K = np.where(full, edge_K, stage_K) * software.gradient_bytes
         reduce_K += exchange.reduce(last_K, all_K, part_K)
         gather_K += exchange.gather(stage_K * stored, np.where(once, part_K, 1))
         layer_gather_K += exchange.gather(layer_K * stored, np.where(full, part_K, 1))

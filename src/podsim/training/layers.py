@@ -7,7 +7,8 @@ B blocks (embedding, kinds of layer, head), K plans (distinct keys), O ops of on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from podsim.training.shapes import (
     Item,
     OpTimes,
     attention_times,
+    element_bytes,
     gemm_times,
     is_gemm,
     memory_times,
@@ -28,25 +30,20 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Block, Model
 
-__all__ = ["KEY", "PARTS", "Pass", "element_bytes", "items_of", "layer_table", "op_times"]
+__all__ = ["KEY", "PARTS", "Pass", "items_of", "layer_table", "op_times"]
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
 KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")
 """the plan fields that the seconds of a layer depend on"""
 
 
-class Pass(NamedTuple):
+class Pass(IntEnum):
     """Positions on axis Y."""
 
-    forward: int = 0
-    backward: int = 1
-    backward_selective: int = 2
-    backward_full: int = 3
-
-
-def element_bytes(precision: str) -> float:
-    """Bytes of one activation element, as stored and sent."""
-    return 4.0 if precision in ("fp32", "tf32") else 2.0
+    FORWARD = 0
+    BACKWARD = 1
+    BACKWARD_SELECTIVE = 2
+    BACKWARD_FULL = 3
 
 
 def items_of(model: Model) -> tuple[list[Item], list[int]]:
@@ -116,9 +113,8 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
         selective_XBK[0] = 0.5 * (busy_YXBK[0, 0] - core_XBK[0])
         selective_XBK[1] = busy_YXBK[0, 1] - core_XBK[1]
         selective_host_BK = 0.75 * host_YBK[0]
-    inner = np.array([0.0, *(1.0 for _ in blocks[1:-1]), 0.0])[
-        :, None
-    ]  # embedding and head are not recomputed
+    inner = np.ones((len(blocks), 1))
+    inner[[0, -1]] = 0.0  # embedding and head are not recomputed
     busy_YXBK[2], host_YBK[2] = busy_YXBK[1] + selective_XBK * inner, host_YBK[1] + selective_host_BK * inner
     busy_YXBK[3], host_YBK[3] = busy_YXBK[1] + again_XBK * inner, host_YBK[1] + again_host_BK * inner
     busy_YXBK[:, 2] = np.maximum(host_YBK - busy_YXBK.sum(axis=1), 0.0)
@@ -181,15 +177,16 @@ def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Softwa
     size_K = tokens(plan, plan.length(model)) * model.hidden * element_bytes(plan.precision)
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).tp
 
-    def seconds(collective: str, scale: float = 1.0) -> Array:
-        return group_seconds(collective, size_K * scale, cluster, software, ranks=plan.tp, members=members_K)
-
-    whole_K = seconds("all_reduce")
     sequence_K = np.asarray(plan.sequence_parallel).astype(bool)
-    if sequence_K.any():
-        gathered = 0.5 if plan.precision == "fp8" and software.fp8_gather else 1.0
-        whole_K = np.where(sequence_K, seconds("all_gather", gathered) + seconds("reduce_scatter"), whole_K)
-    return whole_K
+
+    def seconds(collective: str, ranks_K: Array, scale: float = 1.0) -> Array:
+        members = np.minimum(members_K, ranks_K)
+        return group_seconds(collective, size_K * scale, cluster, software, ranks=ranks_K, members=members)
+
+    gathered = 0.5 if plan.precision == "fp8" and software.fp8_gather else 1.0
+    whole_K, split_K = np.where(sequence_K, 1, plan.tp), np.where(sequence_K, plan.tp, 1)
+    divided_K = seconds("all_gather", split_K, gathered) + seconds("reduce_scatter", split_K)
+    return np.asarray(seconds("all_reduce", whole_K) + divided_K)
 
 
 def _cp_seconds(

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from podsim.hardware.precision import PRECISIONS
-from podsim.training.layers import element_bytes
 from podsim.training.plan import Array, Plan, Recompute, Schedule
-from podsim.training.shapes import tokens, width
+from podsim.training.shapes import element_bytes, tokens, width
 from podsim.training.software import Software
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ __all__ = [
     "activation_table",
     "in_flight",
     "memory_MSP",
+    "recomputed_share",
     "weight_table",
 ]
 
@@ -179,17 +179,24 @@ def memory_MSP(
     return out
 
 
+def recomputed_share(plan: Plan, counts_SBP: Array) -> Array | None:
+    """Share of a stage's layers that are computed again (S, P); None where no plan limits it."""
+    some = (np.asarray(plan.recompute) == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
+    if not some.any():
+        return None
+    layers_SP = counts_SBP[:, 1:-1].sum(axis=1)
+    return np.where(some, np.minimum(plan.recompute_layers / np.maximum(layers_SP, 1), 1.0), 1.0)
+
+
 def _activations(plan: Plan, counts_SBP: Array, first_SP: Array, kept_RBP: Array) -> Array:
     """Bytes of stored activations (S, P): those in flight, and the layer being recomputed."""
     mode = np.asarray(plan.recompute)
-    layers_SP = counts_SBP[:, 1:-1].sum(axis=1)
-    some = (mode == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
-    share_SP = np.where(some, np.minimum(plan.recompute_layers / np.maximum(layers_SP, 1), 1.0), 1.0)
+    share_SP = recomputed_share(plan, counts_SBP)
     chosen_BP = np.where(
         mode == Recompute.NONE, kept_RBP[0], np.where(mode == Recompute.SELECTIVE, kept_RBP[1], kept_RBP[2])
     )
     full_SP = (counts_SBP * chosen_BP).sum(axis=1)
-    if some.any():
+    if share_SP is not None:
         plain_SP = (counts_SBP * kept_RBP[0]).sum(axis=1)
         full_SP = share_SP * full_SP + (1 - share_SP) * plain_SP
     working_P = np.where(mode == Recompute.FULL, kept_RBP[0, 1:-1].max(axis=0), 0.0)

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from podsim.hardware.parts import Gpu
     from podsim.workload.graph import Block, TensorOp
 
-__all__ = ["Item", "OpTimes", "attention_times", "gemm_times", "memory_times", "tokens", "width"]
+__all__ = [
+    "Item",
+    "OpTimes",
+    "attention_times",
+    "element_bytes",
+    "gemm_times",
+    "memory_times",
+    "tokens",
+    "width",
+]
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,11 @@ class OpTimes:
 def tokens(plan: Plan, sequence: int) -> Array:
     """Tokens of one micro-batch on one rank (K,)."""
     return np.asarray(plan.micro_batch * (sequence / np.asarray(plan.cp)), dtype=float)
+
+
+def element_bytes(precision: str) -> float:
+    """Bytes of one activation element, as stored and sent."""
+    return 4.0 if precision in ("fp32", "tf32") else 2.0
 
 
 def width(plan: Plan, split: str) -> Array:
@@ -167,7 +181,7 @@ def _attention(
 def memory_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> OpTimes:
     """Seconds of memory-bound ops: norms, activations, dropouts, residuals, embedding, cross-entropy."""
     t_K = tokens(plan, sequence)
-    element = 4.0 if plan.precision in ("fp32", "tf32") else 2.0
+    element = element_bytes(plan.precision)
     moved_OK, moved_back_OK = [], []
     for item in items:
         op = item.op

@@ -60,8 +60,6 @@ class Software:
     """s of host time to launch one collective"""
     host_send: float = 15e-6
     """s a pipeline exchange adds to each pass once the pipeline is full (launch, synchronisation)"""
-    host_pass: float = 0.0
-    """s of host time for one pass of one micro-batch through a stage"""
     host_step: float = 0.0
     """s a step takes besides its passes: data, loss scale, gradient norm, optimizer launch, logging"""
     gradient_bytes: float = 4.0
@@ -74,8 +72,8 @@ class Software:
     """B held per logit beside the fp32 softmax: low precision, gradients"""
     scatter_gather: bool = True
     """pipeline sends are split over the TP group and gathered on the other side"""
-    pipeline_overlap: bool = False
-    """pipeline sends run beside the passes"""
+    pipeline_exposed: float = 1.0
+    """share of a pipeline send's seconds that no pass hides"""
     tp_overlap: float = 0.0
     """share of a backward tensor-parallel all-reduce that its weight-gradient GEMM hides"""
     async_tp: float = 0.7

@@ -22,6 +22,7 @@ from podsim.training.memory import (
     Weights,
     activation_table,
     memory_MSP,
+    recomputed_share,
     weight_table,
 )
 from podsim.training.pipeline import STAGE_KEY, Stages, stages_table
@@ -157,19 +158,17 @@ def _backward(plan: Plan, layers_YXBP: Array, counts_SBP: Array) -> Array:
     mode = np.asarray(plan.recompute)
     chosen_XBP = np.where(
         mode == Recompute.NONE,
-        layers_YXBP[Pass().backward],
+        layers_YXBP[Pass.BACKWARD],
         np.where(
             mode == Recompute.SELECTIVE,
-            layers_YXBP[Pass().backward_selective],
-            layers_YXBP[Pass().backward_full],
+            layers_YXBP[Pass.BACKWARD_SELECTIVE],
+            layers_YXBP[Pass.BACKWARD_FULL],
         ),
     )
     back_XSP = _held(counts_SBP, chosen_XBP)
-    some = (mode == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
-    if some.any():
-        layers_SP = counts_SBP[:, 1:-1].sum(axis=1)
-        share_SP = np.where(some, np.minimum(plan.recompute_layers / np.maximum(layers_SP, 1), 1.0), 1.0)
-        plain_XSP = _held(counts_SBP, layers_YXBP[Pass().backward])
+    share_SP = recomputed_share(plan, counts_SBP)
+    if share_SP is not None:
+        plain_XSP = _held(counts_SBP, layers_YXBP[Pass.BACKWARD])
         back_XSP = share_SP * back_XSP + (1 - share_SP) * plain_XSP
     return back_XSP
 
@@ -198,19 +197,19 @@ def _seconds(
     software = ready.software
     m_P = np.asarray(plan.micro_batches, dtype=float)
     v_P = np.asarray(plan.virtual_stages, dtype=float)
-    forward_XSP = _held(stages.counts_SBU, layers_YXBP[Pass().forward])
+    forward_XSP = _held(stages.counts_SBU, layers_YXBP[Pass.FORWARD])
     backward_XSP = _backward(plan, layers_YXBP, stages.counts_SBU)
     forward_SP, backward_SP = forward_XSP.sum(axis=0), backward_XSP.sum(axis=0)
-    passes_P = 2 * v_P * software.host_pass
     gather_SP = groups.exposed_weights(plan, forward_SP, backward_SP, software)
-    stage_SP = np.where(stages.many_SU > 0, forward_SP + backward_SP + gather_SP + passes_P, 0.0)
+    stage_SP = np.where(stages.many_SU > 0, forward_SP + backward_SP + gather_SP, 0.0)
     slowest_P = stage_SP.argmax(axis=-2)
     longest_P = _at(stage_SP, slowest_P)
     bubble_P = ((stage_SP * stages.many_SU).sum(axis=-2) - longest_P) / v_P
     fill_P = 2 * (np.asarray(plan.pp) - 1) * sends_P
-    exposed = 0.1 if software.pipeline_overlap else 1.0
     send_P = np.where(
-        np.asarray(plan.pp) > 1, 2 * m_P * v_P * (sends_P * exposed + software.host_send) + fill_P, 0.0
+        np.asarray(plan.pp) > 1,
+        2 * m_P * v_P * (sends_P * software.pipeline_exposed + software.host_send) + fill_P,
+        0.0,
     )
     reduce_P = groups.exposed_gradients(
         plan, _at(backward_SP, slowest_P), _at(forward_SP, slowest_P), m_P, software
@@ -220,6 +219,6 @@ def _seconds(
     if layers_YXBP.shape[1] != len(PARTS):
         return seconds_P, np.empty((0, seconds_P.shape[-1]))
     busy_XP = m_P * _at(forward_XSP + backward_XSP, slowest_P[None])
-    host_P = m_P * passes_P + software.host_step
+    host_P = np.full_like(m_P, software.host_step)
     waits_P = m_P * _at(gather_SP, slowest_P) + reduce_P
     return seconds_P, np.stack([*busy_XP, send_P, waits_P, bubble_P, groups.optimizer_K, host_P])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from podsim.units import format_quantity
@@ -43,42 +42,13 @@ def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bo
     return tuple(said)
 
 
-@lru_cache(maxsize=1)
-def _measured() -> dict[tuple[str, str], tuple[float, str]]:
-    """Highest measured model FLOPs utilisation by (GPU family, precision), attention counted, with the row's id."""
-    from podsim.verbs.express import NotExpressible, express
-    from podsim.verbs.tables import training_rows
-
-    best: dict[tuple[str, str], tuple[float, str]] = {}
-    for row in training_rows():
-        if not row.get("step_time_s"):
-            continue
-        try:
-            found = express(row)
-        except NotExpressible:
-            continue
-        if found.layer_only:
-            continue
-        utilisation = _utilisation(found.model, found.cluster, found.plan, float(row["step_time_s"]))
-        key = (found.cluster.gpu.architecture, found.plan.precision)
-        if utilisation > best.get(key, (0.0, ""))[0]:
-            best[key] = (utilisation, row["id"])
-    return best
-
-
-def _utilisation(model: Model, cluster: Cluster, plan: Plan, seconds: float) -> float:
-    from podsim.hardware.precision import PRECISIONS
-    from podsim.training.predict import flops_per_token
-
-    work = flops_per_token(model, plan)["model"] * float(plan.global_batch) * plan.length(model)
-    return work / seconds / (cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * float(plan.gpus))
-
-
 def best_measured(architecture: str, precision: str) -> tuple[float, str] | None:
     """(utilisation, row id) of the best measured run of a class; fp16 and bf16 count as one. None without rows."""
-    names = ("bf16", "fp16") if precision in ("bf16", "fp16") else (precision,)
-    found = [_measured()[(architecture, name)] for name in names if (architecture, name) in _measured()]
-    return max(found) if found else None
+    from podsim.verbs.bands import bits_of, residuals
+
+    wanted = (architecture, bits_of(precision))
+    rows = [row for row in residuals() if (row.features.architecture, row.features.bits) == wanted]
+    return max(((row.utilisation, row.id) for row in rows), default=None)
 
 
 def warnings(prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str, ...]:

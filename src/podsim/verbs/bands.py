@@ -75,6 +75,8 @@ class Residual:
     sequence: int
     log_ratio: float
     """log(measured / predicted)"""
+    utilisation: float
+    """measured model FLOPs utilisation, attention counted"""
 
 
 _STEPS = (
@@ -96,7 +98,7 @@ def features_of(model: Model, cluster: Cluster, plan: Plan, host_share: float) -
     return Features(
         architecture=cluster.gpu.architecture.lower(),
         kind=_kind(plan),
-        bits=_bits(plan.precision),
+        bits=bits_of(plan.precision),
         framework=_FAMILIES.get(software, plan.software.rsplit("-20", maxsplit=1)[0]),
         nodes="one" if int(plan.gpus) <= cluster.gpus_per_node else "several",
         size=_size(model.parameters),
@@ -112,7 +114,7 @@ def _kind(plan: Plan) -> str:
     return "tensor parallel" if int(plan.tp) > 1 else "data parallel"
 
 
-def _bits(precision: str) -> str:
+def bits_of(precision: str) -> str:
     return {"fp8": "8", "bf16": "16", "fp16": "16"}.get(precision, "32")
 
 
@@ -137,6 +139,7 @@ def residuals() -> tuple[Residual, ...]:
             gpus=int(row["gpus"]),
             sequence=int(row["sequence"]),
             log_ratio=float(row["log_ratio"]),
+            utilisation=float(row["utilisation"]),
         )
         for row in csv.DictReader(io.StringIO(text))
     )

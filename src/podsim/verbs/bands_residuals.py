@@ -7,7 +7,10 @@ import io
 import math
 from dataclasses import asdict
 
+from podsim.hardware.precision import PRECISIONS
+from podsim.training.predict import flops_per_token
 from podsim.verbs.bands import Residual, features_of
+from podsim.verbs.express import Expressed
 from podsim.verbs.tables import training_rows
 from podsim.verbs.tables_llm import batches_of, costs_of, express_all
 
@@ -36,9 +39,17 @@ def measure_residuals() -> tuple[Residual, ...]:
                 gpus=int(one.plan.gpus),
                 sequence=one.plan.length(one.model),
                 log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds_R[place])),
+                utilisation=_utilisation(one, float(row["step_time_s"])),
             )
         )
     return tuple(out)
+
+
+def _utilisation(one: Expressed, seconds: float) -> float:
+    """Model FLOPs utilisation of a measured step."""
+    plan, cluster = one.plan, one.cluster
+    work = flops_per_token(one.model, plan)["model"] * float(plan.global_batch) * plan.length(one.model)
+    return work / seconds / (cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * float(plan.gpus))
 
 
 def residuals_text(rows: tuple[Residual, ...]) -> str:
@@ -46,8 +57,10 @@ def residuals_text(rows: tuple[Residual, ...]) -> str:
     out = io.StringIO()
     names = list(asdict(rows[0].features))
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*_COLUMNS, *names, "log_ratio"])
+    writer.writerow([*_COLUMNS, *names, "log_ratio", "utilisation"])
     for row in rows:
         start = [getattr(row, name) for name in _COLUMNS]
-        writer.writerow([*start, *asdict(row.features).values(), f"{row.log_ratio:.9g}"])
+        writer.writerow(
+            [*start, *asdict(row.features).values(), f"{row.log_ratio:.9g}", f"{row.utilisation:.9g}"]
+        )
     return out.getvalue()

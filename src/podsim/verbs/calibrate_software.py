@@ -55,7 +55,6 @@ CONSTANTS = {
     "cast_bytes": Constant(5.0, 0.5, 1.0, 40.0, "B"),
     "context_cost": Constant(0.2, 0.2, 0.0, 1.0, "1", log=False),
     "late_gather": Constant(0.3, 0.5, 0.0, 1.0, "1", log=False),
-    "host_pass": Constant(0.5e-3, 0.5e-3, 0.0, 20e-3, "s", log=False),
     "host_step": Constant(20e-3, 20e-3, 0.0, 2.0, "s", log=False),
     "tp_overlap": Constant(0.3, 0.3, 0.0, 0.95, "1", log=False),
     "async_tp": Constant(0.7, 0.2, 0.0, 0.98, "1", log=False),

@@ -44,12 +44,12 @@ def _report(
     backward: float,
 ) -> OpReport:
     from podsim.training.kernels import gemm_source
-    from podsim.training.shapes import gemm_shapes, is_gemm, tokens, traffic, width
+    from podsim.training.shapes import element_bytes, gemm_shapes, is_gemm, tokens, traffic, width
 
     op, gpu = item.op, cluster.gpu
     length = plan.length(model)
     precision = PRECISIONS[plan.precision].matmul
-    element = 4.0 if plan.precision in ("fp32", "tf32") else 2.0
+    element = element_bytes(plan.precision)
     count = float(tokens(plan, length)[0])
     flops, moved, source, shape = 0.0, 0.0, "roofline", ""
     if is_gemm(op):

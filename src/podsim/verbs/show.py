@@ -153,7 +153,7 @@ def _all_software() -> Sheet:
     )  # fmt: skip
 
 
-_SECONDS = ("host_kernel", "host_collective", "host_send", "host_pass", "host_step")
+_SECONDS = ("host_kernel", "host_collective", "host_send", "host_step")
 _BYTES = ("gradient_bytes", "gradient_memory", "optimizer_traffic", "logit_bytes", "memory_floor")
 
 
