@@ -1,0 +1,81 @@
+"""What a simulated training step says: plain values in SI that name no formula."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.timeline import Timeline
+
+__all__ = ["CriticalOps", "LinkUse", "SimulatedStep"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinkUse:
+    """What one link (or a class of equal links) carried, when, and for whom."""
+
+    name: str
+    """"node 3 NIC 2 out", "GPU 5 NVLink in" """
+    copies: int
+    """equal links it stands for"""
+    capacity: float
+    """B/s"""
+    bytes: float
+    """B over the step"""
+    busy: float
+    """s in which it carried something"""
+    carried: Mapping[str, float]
+    """B by kind of op: tp, pp, dp, …"""
+    time: NDArray[np.float64]
+    """s, the times at which its rate changes"""
+    rate: NDArray[np.float64]
+    """B/s from each of those times to the next"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticalOps:
+    """Ops of one kind and name on the critical path: what the step would gain if they were faster."""
+
+    name: str
+    kind: str
+    where: str
+    """lanes on which they stand: "stage 0 compute" """
+    count: int
+    seconds: float
+    """s of the critical path that they make up"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SimulatedStep:
+    """One training step, played out."""
+
+    model: str
+    cluster: str
+    plan: Mapping[str, object]
+    gpus: int
+    step_time: float
+    """s"""
+    closed_form: float
+    """s, what `podsim predict` says of the same step"""
+    parts: Mapping[str, float]
+    """s by part of the step, of the rank that is busy longest; their sum is step_time"""
+    bubble: float
+    """share of the time between first and last pass in which a pipeline rank waits, mean over ranks"""
+    ranks: int
+    """ranks (or classes of equal ranks) that were played"""
+    ops: int
+    """ops that were played"""
+    represented: int
+    """ops of all ranks that they stand for"""
+    timeline: Timeline
+    links: tuple[LinkUse, ...]
+    critical: tuple[CriticalOps, ...]
+    """what the critical path is made of, longest first"""
+    memory: float
+    """B, high water of the fullest rank"""
+    memory_limit: float
+    """B of a GPU"""
+    warnings: tuple[str, ...] = ()
