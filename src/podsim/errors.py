@@ -7,6 +7,7 @@
     ├── ClusterError     a cluster that cannot be built
     ├── PlanError        a plan that breaks its model's or its cluster's rules: all violations at once
     │   └── NoFitError   legal plans, of which none fits the memory: an answer, so the command line exits with 1, not 2
+    ├── ScheduleError    a pipeline schedule that cannot run, or that does not exist for these sizes: all at once
     └── TableError       a table of measurements that cannot be read
 
 A message gives the value, the rule, and what would work.
@@ -24,6 +25,7 @@ __all__ = [
     "NoFitError",
     "PlanError",
     "PodsimError",
+    "ScheduleError",
     "TableError",
     "UnitError",
     "unknown_name",
@@ -61,6 +63,15 @@ class PlanError(PodsimError):
 
 class NoFitError(PlanError):
     """Every legal plan needs more memory than a GPU has."""
+
+
+class ScheduleError(PodsimError):
+    """A pipeline schedule that cannot run; `problems` holds all that is wrong with it."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        """Keep the list, and make the message of all of it."""
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
 
 
 class TableError(PodsimError):
