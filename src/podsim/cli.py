@@ -94,9 +94,9 @@ def _command(verb: Verb) -> Verb:
 
 def _fail(error: PodsimError) -> int:
     """Write every problem to standard error; the exit status."""
-    from podsim.errors import NoFitError, PlanError
+    from podsim.errors import NoFitError, PlanError, ScheduleError
 
-    lines = error.problems if isinstance(error, PlanError) else (str(error),)
+    lines = error.problems if isinstance(error, (PlanError, ScheduleError)) else (str(error),)
     for line in lines:
         sys.stderr.write(f"podsim: {line}\n")
     return 1 if isinstance(error, NoFitError) else 2

@@ -7,6 +7,7 @@
     ├── ClusterError     a cluster that cannot be built
     ├── PlanError        a plan that breaks its model's or its cluster's rules: all violations at once
     │   └── NoFitError   legal plans, of which none fits the memory: an answer, so the command line exits with 1, not 2
+    ├── ScheduleError    a pipeline schedule that cannot run, or that does not exist for these sizes: all at once
     ├── SimulationError  ops that cannot be played: a circle of waits, a link without capacity
     └── TableError       a table of measurements that cannot be read
 
@@ -25,6 +26,7 @@ __all__ = [
     "NoFitError",
     "PlanError",
     "PodsimError",
+    "ScheduleError",
     "SimulationError",
     "TableError",
     "UnitError",
@@ -65,6 +67,13 @@ class NoFitError(PlanError):
     """Every legal plan needs more memory than a GPU has."""
 
 
+class ScheduleError(PodsimError):
+    """A pipeline schedule that cannot run; `problems` holds all that is wrong with it."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        """Keep the list, and make the message of all of it."""
+        self.problems = tuple(problems)
+        super().__init__("; ".join(self.problems))
 class SimulationError(PodsimError):
     """Ops that cannot be played: they wait for each other, or for what does not exist."""
 

@@ -1,0 +1,150 @@
+"""When each action of a table runs, given durations: the longest path through order and dependencies; and the bubble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import ScheduleError
+from podsim.training.schedules.table import Bools, Ints, ScheduleTable, Work, action_text
+
+__all__ = ["Played", "bubble", "idle", "needs", "play_table", "played", "unit_seconds"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def unit_seconds(
+    table: ScheduleTable, *, forward: float = 1.0, input: float = 1.0, weight: float = 1.0
+) -> Floats:
+    """Durations [4, stages] of equal stages, in any unit of time; a whole backward takes both gradients' time."""
+    of_work = np.array([forward, input + weight, input, weight])
+    return np.repeat(of_work[:, None], table.stages, axis=1)
+
+
+def needs(table: ScheduleTable) -> Ints:
+    """The action whose output each action needs, -1 if none, [actions].
+
+    A forward needs the forward of the stage before; a backward that of the stage after, or its own forward at the end
+    of a direction; a weight gradient its own input gradient. What else a rank must have done, its order holds.
+    """
+    m = table.micro_batches
+    kind = np.where(table.work == Work.BACKWARD, Work.INPUT, table.work)
+    key = (kind * table.stages + table.stage) * m + table.micro
+    home = np.full(4 * table.stages * m + 1, -1)
+    home[key] = np.arange(len(table))
+    before, after = table.stage_before[table.stage], table.stage_after[table.stage]
+    forward, gradient = kind == Work.FORWARD, kind == Work.INPUT
+    source = np.where(forward, before, np.where(gradient & (after >= 0), after, table.stage))
+    source_kind = np.where(gradient & (after >= 0) | (kind == Work.WEIGHT), Work.INPUT, Work.FORWARD)
+    wanted = (source_kind * table.stages + source) * m + table.micro
+    return np.asarray(home[np.where(source < 0, -1, wanted)])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Played:
+    """A play, also of a table that cannot end."""
+
+    start: Floats
+    end: Floats
+    problems: list[str]
+
+
+def play_table(
+    table: ScheduleTable, seconds: Floats, send: float = 0.0, *, overlap: float = 1.0
+) -> tuple[Floats, Floats]:
+    """(start, end) of each action, s from the start of the step, [actions].
+
+    `seconds` [4, stages] is the duration of each Work on each stage and `send` the latency from one rank to another.
+    Actions that run beside each other start and end together: after the longest of them (`overlap` 1), after their sum
+    (0), or between. Raises ScheduleError if ranks wait for each other, naming what each waits for.
+    """
+    found = played(table, seconds, send, overlap=overlap)
+    if found.problems:
+        raise ScheduleError(found.problems)
+    return found.start, found.end
+
+
+def played(
+    table: ScheduleTable, seconds: Floats | None = None, send: float = 0.0, *, overlap: float = 1.0
+) -> Played:
+    """The same, with the deadlock as words instead of an error."""
+    from podsim.training.schedules.engine import play_kernel
+
+    need = needs(table)
+    feed = np.full(len(table), -1)
+    # several actions may wait for one forward (the next stage's, its own backward): those of its own rank never block
+    abroad = (need >= 0) & (table.rank[need] != table.rank)
+    feed[need[abroad]] = np.flatnonzero(abroad)
+    arrival = np.where(abroad, float(send), 0.0)
+    start, end = np.zeros(len(table)), np.full(len(table), np.nan)
+    times = unit_seconds(table) if seconds is None else np.asarray(seconds, dtype=float)
+    durations = times[table.work, table.stage]
+    play_kernel(
+        table.pointer, need, feed, table.rank, table.beside, durations, arrival, float(overlap), start, end
+    )
+    return Played(start=start, end=end, problems=_deadlock(table, need, np.isnan(end)))
+
+
+def _deadlock(table: ScheduleTable, need: Ints, waits: Bools) -> list[str]:
+    """One circle of ranks that wait for each other, in words, if any action never ran."""
+    if not waits.any():
+        return []
+    blocked: dict[int, tuple[int, int]] = {}
+    """rank -> (the action that cannot run, the action it waits for)"""
+    for rank in range(table.ranks):
+        late = np.flatnonzero(waits[table.row(rank)])
+        if len(late):
+            first = int(table.pointer[rank] + late[0])
+            group = [first, *_besides(table, first)]
+            culprit = next(a for a in group if need[a] >= 0 and waits[need[a]])
+            blocked[rank] = (culprit, int(need[culprit]))
+    path = [next(iter(blocked))]
+    while (after := int(table.rank[blocked[path[-1]][1]])) not in path:
+        path.append(after)
+    circle = path[path.index(after) :]
+    said = [
+        f"rank {rank} waits at {action_text(table, blocked[rank][0])} for {action_text(table, blocked[rank][1])} "
+        f"of rank {table.rank[blocked[rank][1]]}"
+        for rank in circle
+    ]
+    return [f"deadlock: {'; '.join(said)}; {int(waits.sum())} of {len(table)} actions never run"]
+
+
+def _besides(table: ScheduleTable, action: int) -> list[int]:
+    """Actions that run beside one, after it in its rank's order."""
+    end = int(table.pointer[table.rank[action] + 1])
+    out = []
+    while (action := action + 1) < end and table.beside[action]:
+        out.append(action)
+    return out
+
+
+def idle(table: ScheduleTable, start: Floats, end: Floats) -> Floats:
+    """Seconds in which each rank waits, [ranks]: of the step from its start to its end if the schedule flushes.
+
+    Without a flush, of the window in which a rank has both forwards and backwards to do: the table is then a piece of
+    an endless run, and its first and last actions have neighbours that it does not show.
+    """
+    busy_each = np.where(table.beside, 0.0, end - start)
+    if table.flush:
+        return np.asarray(end.max(initial=0.0) - np.bincount(table.rank, busy_each, table.ranks))
+    out = np.zeros(table.ranks)
+    for rank in range(table.ranks):
+        row = table.row(rank)
+        forward = table.work[row] == Work.FORWARD
+        low = start[row][~forward].min(initial=np.inf)
+        high = end[row][forward].max(initial=-np.inf)
+        inside = (start[row] >= low) & (end[row] <= high)
+        out[rank] = max(high - low - busy_each[row][inside].sum(), 0.0)
+    return out
+
+
+def bubble(table: ScheduleTable, seconds: Floats, send: float = 0.0, *, overlap: float = 1.0) -> float:
+    """Time that ranks wait over the time that they work, mean over ranks: (p - 1) / m for 1F1B with equal stages."""
+    start, end = play_table(table, seconds, send, overlap=overlap)
+    waits = idle(table, start, end)
+    busy = np.bincount(table.rank, np.where(table.beside, 0.0, end - start), table.ranks)
+    return float(waits.sum() / busy.sum())

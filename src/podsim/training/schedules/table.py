@@ -1,0 +1,124 @@
+"""A pipeline schedule as a table: which rank runs which pass of which micro-batch, in which order.
+
+One table is used three ways: its bubble and its high water of activations are derived (`play`, `held`), it is played in
+a simulation, and it is written as the CSV that torch's pipelining runtime loads (`torch_csv`). Nothing in a table is a
+time: an order only becomes a bubble when durations are given to it.
+
+Words: a *part* is one of the pieces that the model is cut into; a *stage* is a part in the hands of one rank (a
+bidirectional schedule gives each part to two ranks, hence has two stages for it); a *direction* is a chain of stages
+that a micro-batch runs through, forward along `stage_after` and backward along `stage_before`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bools", "Ints", "ScheduleTable", "Work", "action_text"]
+
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+
+class Work(IntEnum):
+    """What an action does with a micro-batch."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    """gradients of the input and of the weights together"""
+    INPUT = 2
+    """gradient of the input only: what the stage before waits for"""
+    WEIGHT = 3
+    """gradient of the weights only: nobody waits for it"""
+
+
+LETTERS = "FBIW"
+"""of each Work, as torch's schedules write them"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScheduleTable:
+    """The order of one step (or of a window of an endless run, if `flush` is False) on every pipeline rank."""
+
+    name: str
+    ranks: int
+    """pipeline ranks, p"""
+    micro_batches: int
+    """m"""
+    parts: int
+    """pieces the model is cut into"""
+    stage_rank: Ints
+    """rank that holds the stage, [stages]"""
+    stage_part: Ints
+    """model part that it computes, [stages]"""
+    stage_before: Ints
+    """stage whose output it needs, -1 for the first of a direction, [stages]"""
+    stage_after: Ints
+    """stage that needs its output, -1 for the last of a direction, [stages]"""
+    pointer: Ints
+    """rank r runs actions pointer[r] : pointer[r + 1], in order, [ranks + 1]"""
+    work: Ints
+    """a Work, [actions]"""
+    stage: Ints
+    """[actions]"""
+    micro: Ints
+    """micro-batch, [actions]"""
+    beside: Bools
+    """runs overlapped with the action before it, [actions]"""
+    flush: bool = True
+    """weights change only when all micro-batches are done; False: asynchronous, see `version`"""
+    version: Ints | None = None
+    """updates that the weights have had which an action uses, [actions]; None: all use the same"""
+    update: int = 0
+    """micro-batches whose gradients make one update; 0: all of the table"""
+
+    def __post_init__(self) -> None:
+        """Columns are of one length."""
+        stages = [self.stage_rank, self.stage_part, self.stage_before, self.stage_after]
+        assert len({len(column) for column in stages}) == 1, [len(column) for column in stages]
+        actions = [self.work, self.stage, self.micro, self.beside]
+        actions += [] if self.version is None else [self.version]
+        assert len({len(column) for column in actions}) == 1, [len(column) for column in actions]
+        assert len(self.pointer) == self.ranks + 1
+        assert self.pointer[0] == 0
+        assert self.pointer[-1] == len(self.work)
+
+    def __len__(self) -> int:
+        """Actions."""
+        return len(self.work)
+
+    @property
+    def stages(self) -> int:
+        """Stages: parts, or twice as many if every part has two homes."""
+        return len(self.stage_rank)
+
+    @cached_property
+    def rank(self) -> Ints:
+        """Rank that runs each action, [actions]."""
+        return np.repeat(np.arange(self.ranks), np.diff(self.pointer))
+
+    @cached_property
+    def direction(self) -> Ints:
+        """First stage of the direction that each stage belongs to, [stages]."""
+        first = np.arange(self.stages)
+        for _ in range(self.stages):
+            before = self.stage_before[first]
+            if (before < 0).all():
+                break
+            first = np.where(before < 0, first, before)
+        return first
+
+    def row(self, rank: int) -> slice:
+        """Where the actions of a rank lie."""
+        return slice(int(self.pointer[rank]), int(self.pointer[rank + 1]))
+
+
+def action_text(table: ScheduleTable, action: int) -> str:
+    """One action as torch writes it: stage, letter, micro-batch ("3B0")."""
+    work, stage, micro = (int(column[action]) for column in (table.work, table.stage, table.micro))
+    return f"{stage}{LETTERS[work]}{micro}"
