@@ -24,6 +24,8 @@ __all__ = ["SCHEDULES", "ScheduleEntry", "SizeRule", "build"]
 class SizeRule:
     """What a schedule demands of (p, v, m)."""
 
+    of: str
+    """which size it is about mostly: "virtual stages", "pipeline" or "batches" """
     needs: str
     """in words: "virtual_stages of 2 or more" """
     broken: Callable[[Any, Any, Any], Any]
@@ -45,6 +47,8 @@ class ScheduleEntry:
     """(p, v, m, r) -> copies of a rank's share of the weights; what `weight_copies` finds"""
     idle: str
     """published: seconds that a rank waits in a step of equal stages, for the durations that the source states"""
+    flush: bool = True
+    """False: asynchronous"""
     placement: str
     """how parts lie: "loop" (part s on rank s mod p), "vee" (down the ranks and up again), "two ways" (each twice)"""
     source: str
@@ -64,20 +68,36 @@ class ScheduleEntry:
         )
 
 
-_ONE = SizeRule(needs="virtual_stages of 1", broken=lambda p, v, m: np.asarray(v) != 1)
-_TWO = SizeRule(
-    needs="virtual_stages of 2, one way down and one up", broken=lambda p, v, m: np.asarray(v) != 2
+_ONE = SizeRule(
+    of="virtual stages",
+    needs="virtual_stages of 1 (interleaved needs 2 or more)",
+    broken=lambda p, v, m: np.asarray(v) != 1,
 )
-_MORE = SizeRule(needs="virtual_stages of 2 or more", broken=lambda p, v, m: np.asarray(v) < 2)
-_PIPE = SizeRule(needs="pp of 2 or more", broken=lambda p, v, m: np.asarray(p) < 2)
-_EVEN = SizeRule(
-    needs="an even pp and an even number of micro-batches, half from each end",
-    broken=lambda p, v, m: (np.asarray(p) % 2 != 0) | (np.asarray(m) % 2 != 0),
+_TWO = SizeRule(
+    of="virtual stages",
+    needs="virtual_stages of 2, one on the way down the ranks and one up",
+    broken=lambda p, v, m: np.asarray(v) != 2,
+)
+_MORE = SizeRule(
+    of="virtual stages", needs="virtual_stages of 2 or more", broken=lambda p, v, m: np.asarray(v) < 2
+)
+_PIPE = SizeRule(of="pipeline", needs="pp of 2 or more", broken=lambda p, v, m: np.asarray(p) < 2)
+_PAIRS = SizeRule(of="pipeline", needs="an even pp", broken=lambda p, v, m: np.asarray(p) % 2 != 0)
+_HALVES = SizeRule(
+    of="batches",
+    needs="an even number of micro-batches, half from each end",
+    broken=lambda p, v, m: np.asarray(m) % 2 != 0,
 )
 _ROUNDS = SizeRule(
-    needs="micro-batches in a multiple of pp", broken=lambda p, v, m: np.asarray(m) % np.maximum(p, 1) != 0
+    of="batches",
+    needs="micro-batches in a multiple of pp",
+    broken=lambda p, v, m: np.asarray(m) % np.maximum(p, 1) != 0,
 )
-_FULL = SizeRule(needs="2 pp micro-batches or more", broken=lambda p, v, m: np.asarray(m) < 2 * np.asarray(p))
+_FULL = SizeRule(
+    of="batches",
+    needs="2 x pp micro-batches or more",
+    broken=lambda p, v, m: np.asarray(m) < 2 * np.asarray(p),
+)
 
 _ENTRIES = (
     ScheduleEntry(
@@ -137,7 +157,7 @@ _ENTRIES = (
     ScheduleEntry(
         name="dualpipe",
         build=dualpipe.dualpipe,
-        rules=(_ONE, _EVEN, _FULL),
+        rules=(_ONE, _PAIRS, _HALVES, _FULL),
         activations=lambda p, v, m, r: p + 1,
         copies=lambda p, v, m, r: 2,
         idle="(p/2 - 1) (F&B + B - 3 W)",
@@ -169,6 +189,7 @@ _ENTRIES = (
         activations=lambda p, v, m, r: p - r,
         copies=lambda p, v, m, r: p - r,
         idle="0",
+        flush=False,
         placement="loop",
         source="Narayanan et al. 2019, SOSP, PipeDream with weight stashing",
     ),
@@ -179,6 +200,7 @@ _ENTRIES = (
         activations=lambda p, v, m, r: p - r,
         copies=lambda p, v, m, r: 2,
         idle="0",
+        flush=False,
         placement="loop",
         source="Narayanan et al. 2021, arXiv 2006.09503",
     ),
