@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from podsim.hardware.precision import PRECISIONS
-from podsim.training.plan import Array, Plan, Recompute, Schedule
+from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Recompute
+from podsim.training.schedules.entries import SCHEDULES
 from podsim.training.shapes import element_bytes, tokens, width
 from podsim.training.software import Software
 
@@ -29,6 +30,7 @@ __all__ = [
     "in_flight",
     "memory_MSP",
     "recomputed_share",
+    "weight_copies",
     "weight_table",
 ]
 
@@ -123,15 +125,39 @@ def in_flight(plan: Plan, first_SP: Array) -> Array:
     """Micro-batches (of a whole stage) whose activations a stage holds at once (S, P).
 
     1F1B: as many as stages from here to the end.  Interleaved: 2 (p - i - 1) + (v - 1) p + 1 chunks.  GPipe: all.
+    Each schedule says its own (`training/schedules/entries.py`); it is what a play of its table holds at most, if weight
+    gradients free what split backward passes hold.
     """
-    m_P = np.asarray(plan.micro_batches, dtype=float)
-    left_SP = np.asarray(plan.pp) - first_SP
-    one_SP = np.minimum(left_SP, m_P)
     v_P = np.asarray(plan.virtual_stages, dtype=float)
-    chunks_SP = 2 * (left_SP - 1) + (v_P - 1) * plan.pp + 1
+    chunks_SP = _of_schedule(plan, first_SP, "activations")
+    return np.asarray(chunks_SP / v_P)
+
+
+def weight_copies(plan: Plan, first_SP: Array) -> tuple[Array, Array]:
+    """(homes, versions): copies of a stage's parameters that are trained, and of its weights that are kept (S, P).
+
+    DualPipe trains each part on two ranks, so that a rank has twice its share of weights, gradients and optimizer.
+    Asynchronous schedules train one copy and keep older versions of its weights for backward passes to come.
+    """
+    copies_SP = _of_schedule(plan, first_SP, "copies")
+    endless = np.isin(plan.schedule, _ENDLESS)
+    return np.where(endless, 1.0, copies_SP), np.where(endless, copies_SP, 1.0)
+
+
+_ENTRIES = tuple((int(SCHEDULE_CODES[name]), entry) for name, entry in SCHEDULES.items())
+_ENDLESS = tuple(code for code, entry in _ENTRIES if not entry.flush)
+
+
+def _of_schedule(plan: Plan, first_SP: Array, what: str) -> Array:
+    """What each plan's schedule says of its sizes (S, P)."""
+    p_P, v_P, m_P = (np.asarray(x, dtype=float) for x in (plan.pp, plan.virtual_stages, plan.micro_batches))
     schedule = np.asarray(plan.schedule)
-    held_SP = np.where(schedule == Schedule.INTERLEAVED, np.minimum(chunks_SP / v_P, m_P), one_SP)
-    return np.where(schedule == Schedule.GPIPE, np.broadcast_to(m_P, held_SP.shape), held_SP)
+    out_SP: Array = np.ones(np.broadcast_shapes(first_SP.shape, m_P.shape))
+    for code, entry in _ENTRIES:
+        chosen = schedule == code
+        if chosen.any():
+            out_SP = np.where(chosen, getattr(entry, what)(p_P, v_P, m_P, first_SP), out_SP)
+    return out_SP
 
 
 def memory_MSP(
@@ -159,6 +185,7 @@ def memory_MSP(
         expert_P = np.where(zero >= level, 1 / expert_shard_P, 1.0)
         return np.asarray(dense_SP * share_P + expert_SP * expert_P)
 
+    homes_SP, versions_SP = weight_copies(plan, first_SP)
     stored = element_bytes(plan.precision)
     master = 4.0 if stored < 4 else 0.0
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
@@ -166,9 +193,9 @@ def memory_MSP(
     # a framework that gathers weights once a step keeps them, and whole gradients, until its pipeline has run
     whole = (np.asarray(plan.pp) > 1) & (zero >= 3) & (not software.regather)
     held_SP = dense_SP + expert_SP
-    out[0] = np.where(whole, held_SP, divided(3)) * stored
-    out[1] = np.where(whole, held_SP, divided(2)) * software.gradient_memory
-    out[2] = divided(1) * (master + moments)
+    out[0] = np.where(whole, held_SP, divided(3)) * stored * homes_SP * versions_SP
+    out[1] = np.where(whole, held_SP, divided(2)) * software.gradient_memory * homes_SP
+    out[2] = divided(1) * (master + moments) * homes_SP
     out[3] = _activations(plan, counts_SBP, first_SP, kept_RBP)
     last = counts_SBP[:, -1] > 0
     out[4] = logits_P * last

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Model
 
-__all__ = ["Array", "Grid", "Ints", "Plan", "Recompute", "Schedule"]
+__all__ = ["SCHEDULE_CODES", "Array", "Grid", "Ints", "Plan", "Recompute", "Schedule"]
 
 Array: TypeAlias = NDArray[Any]
 Ints: TypeAlias = int | NDArray[Any]
@@ -44,9 +44,30 @@ class Schedule(IntEnum):
     GPIPE = 0
     ONE_F_ONE_B = 1
     INTERLEAVED = 2
+    ZB_H1 = 3
+    ZB_H2 = 4
+    ZB_V = 5
+    DUALPIPE = 6
+    DUALPIPE_V = 7
+    BREADTH_FIRST = 8
+    PIPEDREAM = 9
+    PIPEDREAM_2BW = 10
 
 
-_SCHEDULES = {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "interleaved": Schedule.INTERLEAVED}
+SCHEDULE_CODES = {
+    "gpipe": Schedule.GPIPE,
+    "1f1b": Schedule.ONE_F_ONE_B,
+    "interleaved": Schedule.INTERLEAVED,
+    "zb-h1": Schedule.ZB_H1,
+    "zb-h2": Schedule.ZB_H2,
+    "zb-v": Schedule.ZB_V,
+    "dualpipe": Schedule.DUALPIPE,
+    "dualpipe-v": Schedule.DUALPIPE_V,
+    "breadth-first": Schedule.BREADTH_FIRST,
+    "pipedream": Schedule.PIPEDREAM,
+    "pipedream-2bw": Schedule.PIPEDREAM_2BW,
+}
+"""by name; `podsim.training.schedules` has what each is"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +79,7 @@ class Plan:
     pp: Ints = 1
     """pipeline stages"""
     virtual_stages: Ints = 1
-    """model chunks per pipeline stage (interleaved schedule)"""
+    """model chunks per pipeline stage (interleaved and V-shaped schedules)"""
     dp: Ints = 1
     """data-parallel replicas"""
     cp: Ints = 1
@@ -100,7 +121,7 @@ class Plan:
         if isinstance(self.recompute, str):
             object.__setattr__(self, "recompute", _code("recompute", self.recompute, _RECOMPUTES))
         if isinstance(self.schedule, str):
-            object.__setattr__(self, "schedule", _code("schedule", self.schedule, _SCHEDULES))
+            object.__setattr__(self, "schedule", _code("schedule", self.schedule, SCHEDULE_CODES))
 
     @property
     def gpus(self) -> Ints:
@@ -173,7 +194,7 @@ class Plan:
             if field.name == "recompute":
                 value = Recompute(int(value)).name.lower()
             elif field.name == "schedule":
-                value = {code: name for name, code in _SCHEDULES.items()}[Schedule(int(value))]
+                value = {code: name for name, code in SCHEDULE_CODES.items()}[Schedule(int(value))]
             elif field.name in _BOOLEAN:
                 value = bool(value)
             elif field.name in ARRAY_FIELDS:

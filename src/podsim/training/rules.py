@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.hardware.precision import PRECISIONS
-from podsim.training.plan import ARRAY_FIELDS, Plan, Recompute, Schedule
+from podsim.training.plan import ARRAY_FIELDS, SCHEDULE_CODES, Plan, Recompute
+from podsim.training.schedules.entries import SCHEDULES
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
@@ -103,8 +104,34 @@ def _say_batch(plan: Plan, f: Facts) -> str:
     )
 
 
-def _interleaved(plan: Plan) -> Any:
-    return np.asarray(plan.schedule) == Schedule.INTERLEAVED
+_ENTRIES = tuple((int(SCHEDULE_CODES[name]), entry) for name, entry in SCHEDULES.items())
+_ENDLESS = tuple(code for code, entry in _ENTRIES if not entry.flush)
+
+
+def _size_broken(of: str) -> Callable[[Plan, Facts], Any]:
+    """Where a schedule's own rules about one of its sizes are broken."""
+
+    def broken(plan: Plan, f: Facts) -> Any:
+        schedule, m = np.asarray(plan.schedule), _micro_batches(plan)
+        found: Any = np.False_
+        for code, entry in _ENTRIES:
+            rules = [rule for rule in entry.rules if rule.of == of]
+            chosen = schedule == code
+            if rules and chosen.any():
+                wrong = np.logical_or.reduce([rule.broken(plan.pp, plan.virtual_stages, m) for rule in rules])
+                found = found | (chosen & wrong)
+        return found
+
+    return broken
+
+
+def _say_size(of: str) -> Callable[[Plan, Facts], str]:
+    def say(plan: Plan, f: Facts) -> str:
+        entry = SCHEDULES[str(plan.describe()["schedule"])]
+        p, v, m = int(plan.pp), int(plan.virtual_stages), int(_micro_batches(plan))
+        return "; ".join(entry.say(r, p, v, m) for r in entry.rules if r.of == of and bool(r.broken(p, v, m)))
+
+    return say
 
 
 def _micro_batches(plan: Plan) -> Any:
@@ -149,24 +176,15 @@ RULES: tuple[Rule, ...] = (
             f"at most {f.layers}"
         ),
     ),
+    ("virtual stages", _size_broken("virtual stages"), _say_size("virtual stages")),
+    ("schedule's pipeline", _size_broken("pipeline"), _say_size("pipeline")),
+    ("schedule's batches", _size_broken("batches"), _say_size("batches")),
     (
-        "virtual stages",
-        lambda p, f: _interleaved(p) != (np.asarray(p.virtual_stages) > 1),
+        "asynchronous zero",
+        lambda p, f: np.isin(p.schedule, _ENDLESS) & (np.asarray(p.zero) > 1),
         lambda p, f: (
-            f"virtual_stages={p.virtual_stages} with schedule={p.describe()['schedule']}; "
-            "interleaved needs virtual_stages of 2 or more, the others have 1"
-        ),
-    ),
-    (
-        "interleaved pipeline",
-        lambda p, f: _interleaved(p) & (np.asarray(p.pp) < 2),
-        lambda p, f: f"schedule=interleaved with pp={p.pp}; it needs pp of 2 or more",
-    ),
-    (
-        "interleaved batches",
-        lambda p, f: _interleaved(p) & (_mod(_micro_batches(p), p.pp) != 0),
-        lambda p, f: (
-            f"schedule=interleaved runs {_micro_batches(p)} micro-batches, which is not a multiple of pp={p.pp}"
+            f"schedule={p.describe()['schedule']} with zero={p.zero}: it keeps versions of whole weights; "
+            "zero may be 0, 1"
         ),
     ),
     ("batch", _batch_uneven, _say_batch),

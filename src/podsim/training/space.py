@@ -139,15 +139,15 @@ def _add_pipeline(grow: _Growth, wanted: Space, known: Facts) -> None:
     grow.add(
         "schedule", _choices(wanted.schedule, [Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE])
     )
-    grow.drop(
-        ["virtual stages", "interleaved pipeline", "layers", "interleaved layers", "interleaved batches"]
-    )
+    grow.drop(["virtual stages", "schedule's pipeline", "layers", "schedule's batches"])
     alone = (grow.columns["pp"] == 1) & (len(wanted.schedule) != 1)
-    grow.keep("one stage has one schedule", ~alone | (grow.columns["schedule"] == Schedule.ONE_F_ONE_B))
+    tried = wanted.schedule or (Schedule.ONE_F_ONE_B,)
+    plain = next((code for code in (Schedule.ONE_F_ONE_B, Schedule.GPIPE) if code in tried), tried[0])
+    grow.keep("one stage has one schedule", ~alone | (grow.columns["schedule"] == plain))
 
 
 def _add_sharding(grow: _Growth, wanted: Space, cluster: Cluster) -> None:
-    grow.add("zero", _choices(wanted.zero, [0, 1, 2, 3]), ["zero", "zero 2 pipeline"])
+    grow.add("zero", _choices(wanted.zero, [0, 1, 2, 3]), ["zero", "zero 2 pipeline", "asynchronous zero"])
     ranks = grow.columns["dp"] * grow.columns["cp"]
     grow.keep("zero needs two ranks to divide over", (ranks > 1) | (grow.columns["zero"] == 0))
     node = cluster.gpus_per_node

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from podsim.errors import PlanError, unknown_name
+from podsim.training.plan import SCHEDULE_CODES
 
 if TYPE_CHECKING:
     from podsim.training.search import Space
@@ -14,9 +15,9 @@ __all__ = ["Limit", "read_limits", "spelled"]
 
 Limit = Mapping[str, str | Sequence[object]]
 
-_CODES = {
+_CODES: dict[str, Mapping[str, int]] = {
     "recompute": {"none": 0, "selective": 1, "full": 2},
-    "schedule": {"gpipe": 0, "1f1b": 1, "interleaved": 2},
+    "schedule": SCHEDULE_CODES,
 }
 _FLAGS = {
     "true": True,

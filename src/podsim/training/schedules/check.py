@@ -9,7 +9,15 @@ import numpy as np
 
 from podsim.errors import ScheduleError
 from podsim.training.schedules.play import played
-from podsim.training.schedules.table import LETTERS, Bools, Ints, ScheduleTable, Work, action_text
+from podsim.training.schedules.table import (
+    LETTERS,
+    Bools,
+    Ints,
+    ScheduleTable,
+    Work,
+    action_text,
+    updates_before,
+)
 
 __all__ = ["check_schedule", "schedule_problems"]
 
@@ -190,15 +198,3 @@ def _versions(table: ScheduleTable) -> list[str]:
     if early.any():
         found.append(f"weights that are not made yet: {_named(table, early)}")
     return found
-
-
-def updates_before(table: ScheduleTable) -> Ints:
-    """Updates that the weights of an action's stage have had when it runs, of an asynchronous table, [actions]."""
-    done = (table.work == Work.BACKWARD) | (table.work == Work.WEIGHT)
-    out = np.zeros(len(table), np.int64)
-    order = np.argsort(table.stage, kind="stable")
-    gradients = np.cumsum(done[order])
-    starts = np.searchsorted(table.stage[order], table.stage)
-    base = np.concatenate([[0], gradients])[starts]
-    out[order] = gradients
-    return np.asarray((out - done - base) // max(table.update or table.micro_batches, 1))

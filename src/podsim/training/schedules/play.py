@@ -122,29 +122,40 @@ def _besides(table: ScheduleTable, action: int) -> list[int]:
     return out
 
 
-def idle(table: ScheduleTable, start: Floats, end: Floats) -> Floats:
-    """Seconds in which each rank waits, [ranks]: of the step from its start to its end if the schedule flushes.
+def idle(table: ScheduleTable, start: Floats, end: Floats, *, staggered: bool = False) -> Floats:
+    """Seconds in which each rank waits, [ranks].
 
-    Without a flush, of the window in which a rank has both forwards and backwards to do: the table is then a piece of
-    an endless run, and its first and last actions have neighbours that it does not show.
+    Of a schedule that flushes: from the start of the step to its end. With `staggered`, each rank begins the next step
+    when it has finished its own part (no rank waits for the others before its optimizer step, as Qi et al. 2023 do by
+    validating afterwards), so that steps follow each other as far apart as the longest any rank is at work.
+    Without a flush the table is a piece of an endless run: counted is the time in which a rank has both forwards and
+    backwards to do, as its first and last actions have neighbours that the table does not show.
     """
-    busy_each = np.where(table.beside, 0.0, end - start)
+    seconds = np.where(table.beside, 0.0, end - start)
+    busy = np.bincount(table.rank, seconds, table.ranks)
+    if table.flush and not staggered:
+        return np.asarray(end.max(initial=0.0) - busy)
     if table.flush:
-        return np.asarray(end.max(initial=0.0) - np.bincount(table.rank, busy_each, table.ranks))
-    out = np.zeros(table.ranks)
-    for rank in range(table.ranks):
-        row = table.row(rank)
-        forward = table.work[row] == Work.FORWARD
-        low = start[row][~forward].min(initial=np.inf)
-        high = end[row][forward].max(initial=-np.inf)
-        inside = (start[row] >= low) & (end[row] <= high)
-        out[rank] = max(high - low - busy_each[row][inside].sum(), 0.0)
-    return out
+        first, last = np.full(table.ranks, np.inf), np.zeros(table.ranks)
+        np.minimum.at(first, table.rank, start)
+        np.maximum.at(last, table.rank, end)
+        return np.asarray((last - first).max() - busy)
+    return np.array([_endless(table, start, end, seconds, rank) for rank in range(table.ranks)])
 
 
-def bubble(table: ScheduleTable, seconds: Floats, send: float = 0.0, *, overlap: float = 1.0) -> float:
-    """Time that ranks wait over the time that they work, mean over ranks: (p - 1) / m for 1F1B with equal stages."""
+def _endless(table: ScheduleTable, start: Floats, end: Floats, seconds: Floats, rank: int) -> float:
+    """Seconds a rank waits between its first backward and its last forward."""
+    row = table.row(rank)
+    forward = table.work[row] == Work.FORWARD
+    low, high = start[row][~forward].min(initial=np.inf), end[row][forward].max(initial=0.0)
+    inside = (start[row] >= low) & (end[row] <= high)
+    return float(max(high - low, 0.0) - seconds[row][inside].sum())
+
+
+def bubble(
+    table: ScheduleTable, seconds: Floats, send: float = 0.0, *, overlap: float = 1.0, staggered: bool = False
+) -> float:
+    """Time that ranks wait over the time that they work, all ranks together: (p - 1) / m for 1F1B with equal stages."""
     start, end = play_table(table, seconds, send, overlap=overlap)
-    waits = idle(table, start, end)
-    busy = np.bincount(table.rank, np.where(table.beside, 0.0, end - start), table.ranks)
-    return float(waits.sum() / busy.sum())
+    busy = float(np.where(table.beside, 0.0, end - start).sum())
+    return float(idle(table, start, end, staggered=staggered).sum()) / busy if busy else 0.0

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Ints", "ScheduleTable", "Work", "action_text"]
+__all__ = ["Bools", "Ints", "ScheduleTable", "Work", "action_text", "updates_before"]
 
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -122,3 +122,15 @@ def action_text(table: ScheduleTable, action: int) -> str:
     """One action as torch writes it: stage, letter, micro-batch ("3B0")."""
     work, stage, micro = (int(column[action]) for column in (table.work, table.stage, table.micro))
     return f"{stage}{LETTERS[work]}{micro}"
+
+
+def updates_before(table: ScheduleTable) -> Ints:
+    """Updates that the weights of an action's stage have had when it runs, of an asynchronous table, [actions]."""
+    done = (table.work == Work.BACKWARD) | (table.work == Work.WEIGHT)
+    out = np.zeros(len(table), np.int64)
+    order = np.argsort(table.stage, kind="stable")
+    gradients = np.cumsum(done[order])
+    starts = np.searchsorted(table.stage[order], table.stage)
+    base = np.concatenate([[0], gradients])[starts]
+    out[order] = gradients
+    return np.asarray((out - done - base) // max(table.update or table.micro_batches, 1))
