@@ -9,19 +9,21 @@ Axes: R pipeline ranks, X data and context ranks, T tensor ranks.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podsim.errors import SimulationError
 from podsim.simulation.classes import Classes, divide, rank_number
 from podsim.simulation.drafts import Catalog, Ints
 from podsim.simulation.events import Ops, Streams
-from podsim.simulation.lower_stages import stages_of
 from podsim.simulation.lower_links import transfers_of
+from podsim.simulation.lower_stages import stages_of
 from podsim.simulation.passes import Writer
 from podsim.simulation.pieces import Piece, Stream, block_pieces
 from podsim.simulation.rows import Row, row_of
+from podsim.simulation.state import Small
 from podsim.training.plan import SCHEDULE_CODES, Schedule
 from podsim.training.schedules import ScheduleTable, build, needs
 from podsim.training.step import Prepared, prepare
@@ -93,13 +95,11 @@ def lower(
     table = schedule_table(plan)
     blocks = block_pieces(ready, cluster)
     catalog = Catalog()
+    common: dict[str, Any] = {"software": ready.software, "table": table, "blocks": blocks, "kernels": kernels}
     rows = [
-        row_of(
-            Writer(plan=plan, software=ready.software, table=table, rank=rank, stage=stage, blocks=blocks, kernels=kernels),
-            catalog,
-        )
+        row_of(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
         for rank, stage in enumerate(stages_of(model, cluster, plan, ready, table))
-    ]  # fmt: skip
+    ]
     classes = divide(plan, _marks(plan, trouble), unfold=unfold or trouble.jitter > 0)
     stage_of = classes.first[:, 0]
     sizes = np.array([len(row.what) for row in rows])
@@ -111,15 +111,15 @@ def lower(
     what = np.concatenate([rows[r].what for r in stage_of])
     stream = np.concatenate([rows[r].stream + c * STREAMS for c, r in enumerate(stage_of)]).astype(np.int32)
     before, after = _edges(rows, table, classes, base)
-    seconds = _seconds(catalog.pieces, what, classes, base, plan, trouble)
-    transfer, transfers, names = transfers_of(cluster, plan, catalog.pieces, what, classes, base, trouble.link)
+    wired = transfers_of(cluster, plan, catalog.pieces, what, classes, base, trouble.link)
+    seconds = _seconds(catalog.pieces, what, classes, base, trouble) * wired.stretch
     ops = Ops(
         stream=stream, seconds=seconds, before=before, after=after, join=_joins(catalog.pieces, rows, classes, base),
-        transfer=transfer, transfers=transfers, streams=_streams(classes.count, ready.software.contention),
+        transfer=wired.kind, transfers=wired.transfers, streams=_streams(classes.count, ready.software.contention),
     )  # fmt: skip
     return Lowered(
         ops=ops, what=what, micro=np.concatenate([rows[r].micro for r in stage_of]), pieces=catalog.pieces,
-        classes=classes, base=base, rows=rows, table=table, ready=ready, link_names=names,
+        classes=classes, base=base, rows=rows, table=table, ready=ready, link_names=wired.names,
     )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def _marks(plan: Plan, trouble: Trouble) -> Ints:
     return flat.reshape(shape)
 
 
-def _edges(rows: list[Row], table: ScheduleTable, classes: Classes, base: Ints) -> tuple[Ints, Ints]:
+def _edges(rows: list[Row], table: ScheduleTable, classes: Classes, base: Ints) -> tuple[Small, Small]:
     """(before, after): edges inside each class, and from what one stage sends to what the next one does with it."""
     stage_of = classes.first[:, 0]
     need = needs(table)
@@ -164,8 +164,8 @@ def row_edges(row: Row) -> tuple[Ints, Ints]:
 
 
 def _seconds(
-    pieces: list[Piece], what: Ints, classes: Classes, base: Ints, plan: Plan, trouble: Trouble
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    pieces: list[Piece], what: Ints, classes: Classes, base: Ints, trouble: Trouble
+) -> NDArray[np.float64]:
     """Seconds of every op, slow GPUs and noise counted."""
     table = np.array([piece.seconds for piece in pieces])
     kernels = np.array([piece.stream == Stream.COMPUTE for piece in pieces])
@@ -181,7 +181,7 @@ def _seconds(
     return np.asarray(seconds)
 
 
-def _joins(pieces: list[Piece], rows: list[Row], classes: Classes, base: Ints) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def _joins(pieces: list[Piece], rows: list[Row], classes: Classes, base: Ints) -> NDArray[np.int32]:
     """Ops of different classes that are one collective, by number; -1 where a class meets only its like."""
     stage_of = classes.first[:, 0]
     join = np.full(int(base[-1]), -1, np.int32)
@@ -193,11 +193,11 @@ def _joins(pieces: list[Piece], rows: list[Row], classes: Classes, base: Ints) -
         for group in np.flatnonzero(np.bincount(number) > 1).tolist():
             members = np.flatnonzero(number == group)
             counts = {len(places[stage_of[c]]) for c in members}
-            members = [c for c in members if len(places[stage_of[c]])]
-            if len(members) < 2:
+            meeting = [int(c) for c in members if len(places[stage_of[c]])]
+            if len(meeting) < 2:
                 continue
             assert len(counts - {0}) == 1, (name, counts)
-            for c in members:
+            for c in meeting:
                 at = base[c] + places[stage_of[c]]
                 join[at] = taken + np.arange(len(at))
             taken += max(counts)

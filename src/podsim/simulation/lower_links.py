@@ -6,7 +6,7 @@ adapter with another takes longer by the max-min law.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,19 +21,31 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.training.plan import Plan
 
-__all__ = ["transfers_of"]
+__all__ = ["Wired", "transfers_of"]
 
 Small: TypeAlias = NDArray[np.int32]
 
 
+class Wired(NamedTuple):
+    """Ops on links."""
+
+    kind: Small
+    """[N] kind of transfer of each op, -1 for none"""
+    transfers: Transfers
+    names: tuple[str, ...]
+    """of the links"""
+    stretch: NDArray[np.float64]
+    """[N] (or 1) times as long as each op takes, for an adapter that is slow"""
+
+
 def transfers_of(
     cluster: Cluster, plan: Plan, pieces: list[Piece], what: Ints, classes: Classes, base: Ints, left: dict[int, float]
-) -> tuple[Small, Transfers, tuple[str, ...]]:
-    """(kind of transfer of each op, the kinds, names of the links); `left`: share of its bandwidth a rank still has.
+) -> Wired:
+    """What uses which link; `left`: share of its bandwidth that a rank still has.
 
-    Each class has one link out of its node and one into it.
+    Each class has one link out of its node and one into it. An exchange goes at the pace of its slowest member.
     """
-    none = np.empty(0, np.int32), NO_TRANSFERS, ()
+    none = Wired(np.empty(0, np.int32), NO_TRANSFERS, (), np.ones(1))
     if not cluster.nics or not cluster.network.bandwidth:
         return none
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
@@ -48,11 +60,16 @@ def transfers_of(
     slot[wide] = np.arange(len(wide))
     seconds = np.array([pieces[i].seconds for i in wide])
     bytes_ = np.array([pieces[i].bytes for i in wide])
-    peak_CW = np.broadcast_to(np.minimum(bytes_ / seconds, whole), (classes.count, len(wide)))
-    capacity = np.full(2 * classes.count, whole)
+    share_C = np.ones(classes.count)
     for rank, share in left.items():
-        c = int(classes.label_RXT.ravel()[rank])
-        capacity[[2 * c, 2 * c + 1]] *= share
+        share_C[classes.label_RXT.ravel()[rank]] = share
+    worst_C = np.ones(classes.count)
+    np.minimum.at(worst_C, classes.groups["dp"], share_C)
+    shared = np.array([pieces[i].stream == Stream.DATA for i in wide])
+    peak_CW = np.broadcast_to(np.minimum(bytes_ / seconds, whole), (classes.count, len(wide)))
+    pace_CW = np.where(shared, np.maximum(peak_CW / (whole * worst_C[classes.groups["dp"]][:, None]), 1.0), 1.0)
+    peak_CW = peak_CW / pace_CW
+    capacity = np.repeat(whole * share_C, 2)
     out_CW = np.broadcast_to(2 * np.arange(classes.count)[:, None], peak_CW.shape)
     into_CW = _partners(pieces, wide, classes)
     links = np.stack([out_CW, 2 * into_CW + 1], axis=-1).reshape(-1).astype(np.int64)
@@ -65,7 +82,8 @@ def transfers_of(
     kind = slot[what]
     kind = np.where(kind >= 0, owner * len(wide) + kind, -1).astype(np.int32)
     names = tuple(f"{way} of class {c}" for c in range(classes.count) for way in ("out", "in"))
-    return kind, transfers, names
+    stretch = np.where(kind >= 0, pace_CW.ravel()[kind], 1.0) if left else np.ones(1)
+    return Wired(kind, transfers, names, stretch)
 
 
 def _partners(pieces: list[Piece], wide: list[int], classes: Classes) -> Ints:

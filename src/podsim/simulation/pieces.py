@@ -55,12 +55,15 @@ class Piece:
     stream: Stream = Stream.COMPUTE
     beside: bool = False
     """runs beside the pieces after it, which do not wait for it"""
+    bytes: float = 0.0
+    """B that leave the rank's node, if it is an exchange or a send"""
     mix: Array | None = None
     """s by part, if it is several pieces in one (SPLIT)"""
 
     def times(self, factor: float) -> Piece:
         """The same work, so many times as long."""
-        return replace(self, seconds=self.seconds * factor, mix=None if self.mix is None else self.mix * factor)
+        mix = None if self.mix is None else self.mix * factor
+        return replace(self, seconds=self.seconds * factor, bytes=self.bytes * factor, mix=mix)
 
     @property
     def parts(self) -> Array:
@@ -226,7 +229,9 @@ def _backward(
     cores = [i for i, t in enumerate(timed) if t.op.kind == "attention"]
     experts = [i for i, t in enumerate(timed) if t.op.expert]
     beside = _beside(timed, hidden, weight=True)
-    inputs, weights, both = [], [], []
+    inputs: list[Piece] = []
+    weights: list[Piece] = []
+    both: list[Piece] = []
 
     def add(piece: Piece, *lists: list[Piece]) -> None:
         for pieces in (*lists, both):

@@ -82,7 +82,8 @@ def _assembled(writer: Writer, script: list[tuple[list[int], Packed]]) -> Row:
     what, stream, micro, before, after = [], [], [], [], []
     tickets: dict[Ticket, int] = {}
     links: list[tuple[int, int]] = []
-    last, pending = -1, []
+    last = -1
+    pending: list[int] = []
     for (actions, packed), offset in zip(script, offsets.tolist(), strict=True):
         what.append(packed.what)
         stream.append(packed.stream)

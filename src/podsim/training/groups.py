@@ -31,6 +31,7 @@ __all__ = [
     "exchanges",
     "group_table",
     "owned",
+    "send_bytes",
     "send_table",
     "tied",
 ]
@@ -102,7 +103,7 @@ def _beside(communication_P: Array, compute_SP: Array, first_P: Array, contentio
 
 
 def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Groups:
-    """Groups of K plans that differ in GROUP_KEY; gradients are those of the first stage, whose backward pass ends last."""
+    """Groups of K plans that differ in GROUP_KEY; gradients are those of the first stage: its backward ends last."""
     weights = weight_table(model, plan)
     stages = stages_table(model, plan)
     found = exchanges(model, cluster, plan, software, weights, stages.counts_SBU[0])
@@ -212,12 +213,18 @@ def tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embeddi
     )
 
 
-def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
-    """Seconds to send one micro-batch's activations to the next pipeline stage (K,)."""
+def send_bytes(model: Model, plan: Plan, software: Software) -> tuple[Array, Array]:
+    """(B of one micro-batch's activations between two stages, B of it that one rank sends) (K,)."""
     whole_K = tokens(plan, plan.length(model)) * model.hidden * element_bytes(plan.precision)
     sequence = np.asarray(plan.sequence_parallel).astype(bool)
     tp_K = np.asarray(plan.tp, dtype=float)
-    split_K = np.where(sequence | software.scatter_gather, whole_K / tp_K, whole_K)
+    return whole_K, np.where(sequence | software.scatter_gather, whole_K / tp_K, whole_K)
+
+
+def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
+    """Seconds to send one micro-batch's activations to the next pipeline stage (K,)."""
+    whole_K, split_K = send_bytes(model, plan, software)
+    sequence = np.asarray(plan.sequence_parallel).astype(bool)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
     sharing = max(1.0, cluster.gpus_per_node / cluster.nics) if cluster.nics else 1.0
     seconds_K = send_seconds(split_K, cluster, crosses_node=grid.stage_crosses, sharing=sharing)
