@@ -29,7 +29,7 @@ __all__ = ["stages_of"]
 
 def stages_of(model: Model, cluster: Cluster, plan: Plan, ready: Prepared, table: ScheduleTable) -> list[Stage]:
     """Each pipeline rank's stage."""
-    parts = part_blocks(model, table.parts)
+    parts = part_blocks(model.order, len(model.kinds), table.parts)
     held = [sorted({int(p) for p in table.stage_part[table.stage_rank == rank]}) for rank in range(table.ranks)]
     made: dict[tuple[object, ...], Stage] = {}
     out = []

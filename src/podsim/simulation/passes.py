@@ -167,7 +167,7 @@ class Hooks:
         if (place == 0 and not self.backward) or (place > 0 and not self.beside):
             self._gather(draft, place)  # backwards, the weights of the last layer are still there
         if self.late.seconds > 0.0 and place > 0:
-            draft.pending.append(draft.aside(self.late))
+            draft.chain([replace(self.late, stream=Stream.GROUP)])
         if place in self.gathered:
             draft.pending.append(self.gathered[place])
         if self.beside:

@@ -156,10 +156,7 @@ def _block(
     more = parts[level]["launch"] - parts[Pass.BACKWARD]["launch"]
     gap = parts[Pass.BACKWARD]["launch"] + (more if mode and not edge else 0.0)
     if gap > 0.0:
-        whole = sum(p.seconds for p in both if not p.beside) or 1.0
-        late = sum(p.seconds for p in weights) / whole
-        inputs.append(_gap(gap * (1 - late)))
-        weights.append(_gap(gap * late))
+        inputs.append(_gap(gap))
         both.append(_gap(gap))
     if parts[Pass.FORWARD]["launch"] > 0.0:
         forward.append(_gap(parts[Pass.FORWARD]["launch"]))

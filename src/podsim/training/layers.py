@@ -1,7 +1,7 @@
 """Seconds of one micro-batch through one layer, under every way of recomputing it.
 
-Axes: Y = 4 passes (forward, backward without recomputation, with selective, with full), X = 6 parts (PARTS),
-B blocks (embedding, kinds of layer, head), K plans (distinct keys), O ops of one kind.
+Axes: Y = 5 passes (forward, backward without recomputation, with selective, with full, its weight gradients), X = 6 parts
+(PARTS), B blocks (embedding, kinds of layer, head), K plans (distinct keys), O ops of one kind.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class Pass(IntEnum):
     BACKWARD = 1
     BACKWARD_SELECTIVE = 2
     BACKWARD_FULL = 3
+    WEIGHT = 4
+    """the part of a backward pass that computes weight gradients: its kernels"""
 
 
 def items_of(model: Model) -> tuple[list[Item], list[int]]:
@@ -82,7 +84,7 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     """
     blocks = model.kinds
     shape = (len(blocks), plan.size)
-    busy_YXBK, host_YBK = np.zeros((4, len(PARTS), *shape)), np.zeros((4, *shape))
+    busy_YXBK, host_YBK = np.zeros((len(Pass), len(PARTS), *shape)), np.zeros((len(Pass), *shape))
     core_XBK, core_host_BK = np.zeros((2, *shape)), np.zeros(shape)
     last_XBK, last_host_BK = np.zeros((2, *shape)), np.zeros(shape)
     tail = unneeded(model) if software.early_stop else frozenset()
@@ -94,6 +96,7 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
         for total, seconds in (
             (busy_YXBK[0, part], times.forward_OK),
             (busy_YXBK[1, part], times.backward_OK),
+            (busy_YXBK[4, part], np.broadcast_to(times.weight_OK, times.backward_OK.shape)),
             (host_YBK[0], launch_OK),
             (host_YBK[1], np.broadcast_to(times.kernels_back_OK * software.host_kernel, launch_OK.shape)),
             (core_XBK[part], times.forward_OK * core),
