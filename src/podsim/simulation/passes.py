@@ -143,7 +143,9 @@ class Hooks:
         self.part, self.order, self.zero, self.backward = part, order, zero, not forward
         self.gathers = full and work != Work.WEIGHT and (every or (opening if forward else closing))
         self.reduces = gradient and (every or closing or zero == 2)
-        self.gated = forward and opening and zero in (1, 2) and bool(plan.overlap_param) and stage.gather.seconds > 0.0
+        self.gated = (
+            forward and opening and zero in (1, 2) and bool(plan.overlap_param) and stage.gather.seconds > 0.0
+        )
         self.beside = bool(plan.overlap_param if full else plan.overlap_grad)
         self.late, self.early = stage.layer_gather.times(late), stage.layer_gather.times(1 - late)
         self.bucket = stage.layer_reduce if full else stage.reduce.times(1 / stage.layers)

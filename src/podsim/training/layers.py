@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Block, Model
 
-__all__ = ["KEY", "PARTS", "Pass", "items_of", "layer_table", "op_times", "syncs_of", "tp_sync_seconds", "unneeded"]
+__all__ = [
+    "KEY",
+    "PARTS",
+    "Pass",
+    "items_of",
+    "layer_table",
+    "op_times",
+    "syncs_of",
+    "tp_sync_seconds",
+    "unneeded",
+]
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
 KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")

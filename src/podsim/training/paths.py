@@ -151,7 +151,9 @@ def _each(
         # a send leaves when the pass is done, beside what it takes of the compute stream
         start, end = play_table(table, seconds_WS, send - charge, overlap=0.0)
         forward = table.work == Work.FORWARD
-        path, *sends = longest(start, end, need, table.rank, table.pointer, table.beside, forward, send - charge)
+        path, *sends = longest(
+            start, end, need, table.rank, table.pointer, table.beside, forward, send - charge
+        )
         out.append(_counted(table, path, sends, counts_SB, abroad))
     return tuple(out)
 

@@ -15,7 +15,14 @@ SAME = 1e-9
 
 @njit
 def longest(
-    start: Array, end: Array, need: Array, rank: Array, pointer: Array, beside: Array, forward: Array, send: float
+    start: Array,
+    end: Array,
+    need: Array,
+    rank: Array,
+    pointer: Array,
+    beside: Array,
+    forward: Array,
+    send: float,
 ) -> tuple[Array, int, int]:
     """(actions on the longest path, last first; sends on it forward; and back).
 

@@ -243,7 +243,7 @@ def _waited(paths: Paths, waits: Waits, drained_P: Array, beside: bool) -> Array
     inner = paths.works_JWBK[:, :, 1:-1].sum(axis=2)
     back = [Work.BACKWARD, Work.INPUT]
     backwards, layers, edges = (
-        sum(columns[:, work] for work in back)
+        np.asarray(columns[:, back].sum(axis=1))
         for columns in (paths.actions_JWK, inner, paths.works_JWBK[:, :, 0])
     )
     total = total + waits.forward(paths.actions_JWK[:, 0], inner[:, 0], beside, hidden=paths.ahead_JK)
