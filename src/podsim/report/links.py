@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.report.collectives import size_text
 from podsim.report.table import Table, paragraph
 from podsim.units import format_quantity
 
@@ -86,7 +85,7 @@ def link_lines(step: SimulatedStep, width: int, *, shown: int = _SHOWN) -> list[
     for use in links[:shown]:
         name = use.name + (f" ×{use.copies:,}" if use.copies > 1 else "")
         table.add(
-            name, format_quantity(use.capacity, "B/s"), size_text(use.bytes), _share(utilisation(use, step.step_time)),
+            name, format_quantity(use.capacity, "B/s"), format_quantity(use.bytes, "B"), _share(utilisation(use, step.step_time)),
             _share(use.busy / step.step_time), _when(use, step.step_time), carriers(use),
         )  # fmt: skip
     for gone in ((), (1,), (1, 4), (1, 2, 4)):
@@ -108,7 +107,7 @@ def _over_time(links: Sequence[LinkUse], step: SimulatedStep, width: int) -> lis
     bins = max(10, min(_BINS * 2, width - names - 6))
     end = format_quantity(step.step_time, "s", digits=3)
     head = f"  {'use over the step':{names}}  0 s".ljust(names + 4 + bins - len(end)) + end
-    return [head, *(f"  {use.name:{names}}  {_sparkline(use_over_time(use, step.step_time, bins))}" for use in links)]
+    return [head, *(f"  {use.name:{names}}  {_sparkline(use_over_time(use, step.step_time, bins))}".rstrip() for use in links)]
 
 
 def _levels(links: Sequence[LinkUse], step: SimulatedStep, width: int) -> list[str]:
