@@ -34,7 +34,9 @@ def read_file(path: str | Path) -> bytes:
         held = path.read_bytes()
         return gzip.decompress(held) if held[:2] == b"\x1f\x8b" else held
     except EOFError:
-        raise TimelineError(f"{path.name}: truncated: the gzip data end too early; copy the file anew") from None
+        raise TimelineError(
+            f"{path.name}: truncated: the gzip data end too early; copy the file anew"
+        ) from None
     except (zlib.error, gzip.BadGzipFile) as problem:
         raise TimelineError(f"{path.name}: damaged gzip data ({problem}); copy the file anew") from None
     except OSError as problem:
@@ -63,7 +65,9 @@ def read_events(
     if text[place : place + 1] != "{":
         start = text[place : place + 40]
         said = f"starts with {start!r}" if start else "is empty"
-        raise TimelineError(f"{name}: {said}; expected trace events: a JSON object with traceEvents, or an array")
+        raise TimelineError(
+            f"{name}: {said}; expected trace events: a JSON object with traceEvents, or an array"
+        )
     header, found = _object(text, place, name, each, progress)
     if not found:
         keys = ", ".join(list(header)[:8]) or "no key"
@@ -151,7 +155,7 @@ def _unreadable(text: str, place: int, name: str, what: str) -> TimelineError:
     rest = text[place : place + _TAIL].strip()
     if not rest or "Unterminated" in what or (len(rest) < _TAIL and text.rstrip()[-1] not in "}]"):
         return TimelineError(
-            f"{name}: truncated ({what}; {len(text):,} characters); let the program that writes it finish, or copy it anew"
+            f"{name}: truncated ({what}); let the program that writes it finish, or copy it anew"
         )
     line = text.count("\n", 0, place) + 1
     return TimelineError(f"{name}: no JSON at line {line:,} ({what}): {text[place : place + 40]!r}")

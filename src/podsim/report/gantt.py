@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,7 +49,14 @@ class _Layout:
 
 def time_unit(seconds: float) -> tuple[float, str]:
     """(s, name) of a unit in which a length of time is a handy number."""
-    for size, name in ((86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+    for size, name in (
+        (86400.0, "days"),
+        (3600.0, "h"),
+        (60.0, "min"),
+        (1.0, "s"),
+        (1e-3, "ms"),
+        (1e-6, "us"),
+    ):
         if seconds >= 3 * size:
             return size, name
     return 1e-9, "ns"
@@ -58,7 +66,9 @@ def gantt_image(timeline: Timeline, kind: str, *, title: str = "", dpi: int = 15
     """Bytes of `gantt_figure`, "svg" or "png": the same for the same timeline."""
     figure = gantt_figure(timeline, title=title)
     out = io.BytesIO()
-    how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}, "dpi": dpi} if kind == "svg" else {"dpi": dpi}
+    how: dict[str, Any] = (
+        {"metadata": {"Date": None, "Creator": None}, "dpi": dpi} if kind == "svg" else {"dpi": dpi}
+    )
     with load_matplotlib().rc_context(STYLE):
         figure.savefig(out, format=kind, facecolor="white", **how)
     return out.getvalue()
@@ -132,7 +142,11 @@ def _draw_shapes(axes: Axes, timeline: Timeline, layout: _Layout, colour: Sequen
     from matplotlib.collections import PolyCollection
 
     tall = 0.84 if layout.pitch >= 0.12 else 0.94
-    inches = (timeline.end - timeline.start) * (_WIDTH - _LEFT - _RIGHT) / (axes.get_xlim()[1] - axes.get_xlim()[0])
+    inches = (
+        (timeline.end - timeline.start)
+        * (_WIDTH - _LEFT - _RIGHT)
+        / (axes.get_xlim()[1] - axes.get_xlim()[0])
+    )
     for place in range(len(timeline.kinds)):
         chosen = np.flatnonzero(timeline.kind == place)
         top = timeline.lane[chosen] + (1 - tall) / 2
@@ -143,7 +157,9 @@ def _draw_shapes(axes: Axes, timeline: Timeline, layout: _Layout, colour: Sequen
         )  # fmt: skip
         edged = np.where(inches[chosen] > 0.05, 0.5, 0.0)
         axes.add_collection(
-            PolyCollection(list(corners), facecolors=colour[place], edgecolors="white", linewidths=edged, zorder=2),
+            PolyCollection(
+                list(corners), facecolors=colour[place], edgecolors="white", linewidths=edged, zorder=2
+            ),
             autolim=False,
         )
     labels = timeline.arguments.get("micro_batch", timeline.arguments.get("micro-batch"))
@@ -169,10 +185,10 @@ def _name_rows(axes: Axes, timeline: Timeline, layout: _Layout) -> None:
     put = wide[0] - 0.08 * (wide[1] - wide[0]) / (_WIDTH - _LEFT - _RIGHT)
     if room >= 0.1 and not alone:
         for place, lane in enumerate(lanes):
-            said = lane.name + (f" ×{lane.copies}" if lane.copies > 1 else "")
+            said = lane.name + (f" x{lane.copies}" if lane.copies > 1 else "")
             axes.text(put, place + 0.5, _short(said, 18), ha="right", va="center", fontsize=7.5, color=INK)
     last = -1.0
-    for first, end in zip(edges[:-1], edges[1:], strict=True):
+    for first, end in pairwise(edges):
         top = first * room
         if first and (end - first) * room > 0.05:
             axes.axhline(first / layout.merged, color=MUTED, lw=0.6, zorder=4, clip_on=False)
@@ -180,12 +196,18 @@ def _name_rows(axes: Axes, timeline: Timeline, layout: _Layout) -> None:
             continue
         last = top
         said = f"{lanes[first].process} {lanes[first].name}" if alone else lanes[first].process
-        if (tall := (end - first) * room) < 0.15 and not alone or room < 0.1 and alone:
-            at, align = (first + 0.5) / layout.merged, "center"
-        else:
-            at, align = (first / layout.merged + min(0.5, tall / room / 2), "center")
+        tall = (end - first) / layout.merged
+        at = first / layout.merged + (tall / 2 if tall * layout.pitch < 0.15 else 0.5 / layout.merged)
         far = wide[0] - (_LEFT - 0.12) * (wide[1] - wide[0]) / (_WIDTH - _LEFT - _RIGHT)
-        axes.text(far, at, _short(said, 24 if not alone else 36), ha="left", va=align, fontsize=7.5, fontweight="bold")
+        axes.text(
+            far,
+            at,
+            _short(said, 24 if not alone else 36),
+            ha="left",
+            va="center",
+            fontsize=7.5,
+            fontweight="bold",
+        )
 
 
 def _short(text: str, most: int) -> str:
@@ -213,7 +235,10 @@ def _legend(figure: Figure, timeline: Timeline, height: float) -> None:
     order = [int(place) for place in np.argsort(-busy, kind="stable") if busy[place] > 0]
     whole = busy.sum()
     marks = [
-        Patch(color=colour[timeline.kinds[place]], label=f"{_short(timeline.kinds[place], 14)} {_percent(busy[place] / whole)}")
+        Patch(
+            color=colour[timeline.kinds[place]],
+            label=f"{_short(timeline.kinds[place], 14)} {_percent(busy[place] / whole)}",
+        )
         for place in order[:most]
     ]
     if len(order) > most:

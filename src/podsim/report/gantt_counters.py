@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,18 +73,22 @@ def draw_counters(drawn: list[Axes], panels: tuple[Panel, ...], low: float, high
     colours = {process: _COLOURS[place % len(_COLOURS)] for place, process in enumerate(processes)}
     for axes, panel in zip(drawn, panels, strict=True):
         for one in panel.shown:
-            colour = colours[one.process]
+            look: dict[str, Any] = {"color": colours[one.process], "label": one.process[:24]}
             time, least, most = stepped(one, low, high, width)
             if np.array_equal(least, most):
-                axes.step(time, most, where="post", color=colour, lw=1.1, label=one.process[:24])
+                axes.step(time, most, where="post", lw=1.1, **look)
             else:
-                axes.fill_between(time, least, most, step="post", color=colour, alpha=0.55, lw=0.4, label=one.process[:24])
+                axes.fill_between(time, least, most, step="post", alpha=0.55, lw=0.4, **look)
         axes.set_ylim(bottom=min(0.0, *(float(one.value.min()) for one in panel.shown)))
         axes.margins(y=0.12)
-        axes.set_ylim(top=axes.get_ylim()[0] + 1.1 * (max(float(one.value.max()) for one in panel.shown) or 1.0))
+        axes.set_ylim(
+            top=axes.get_ylim()[0] + 1.1 * (max(float(one.value.max()) for one in panel.shown) or 1.0)
+        )
         axes.yaxis.set_major_locator(MaxNLocator(nbins=3))
         unit = panel.unit
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _, unit=unit: format_quantity(v, unit if unit != "1" else "")))
+        axes.yaxis.set_major_formatter(
+            FuncFormatter(lambda v, _, unit=unit: format_quantity(v, unit if unit != "1" else ""))
+        )
         axes.tick_params(labelsize=7.5)
         axes.grid(color=MUTED, alpha=0.25, lw=0.6)
         some = f"\n{len(panel.shown)} highest of {panel.all}" if panel.all > len(panel.shown) else ""
@@ -93,4 +97,6 @@ def draw_counters(drawn: list[Axes], panels: tuple[Panel, ...], low: float, high
             fontsize=7.5, fontweight="bold", va="center",
         )  # fmt: skip
         if panel.all > 1:
-            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.12), fontsize=7, handlelength=1.1, labelspacing=0.25)
+            axes.legend(
+                loc="upper left", bbox_to_anchor=(1.0, 1.12), fontsize=7, handlelength=1.1, labelspacing=0.25
+            )

@@ -20,7 +20,13 @@ from podsim.units import format_quantity
 
 __all__ = ["gantt_page"]
 
-_TYPES = {"u1": "Uint8Array", "u2": "Uint16Array", "u4": "Uint32Array", "i4": "Int32Array", "f8": "Float64Array"}
+_TYPES = {
+    "u1": "Uint8Array",
+    "u2": "Uint16Array",
+    "u4": "Uint32Array",
+    "i4": "Int32Array",
+    "f8": "Float64Array",
+}
 
 
 def gantt_page(timeline: Timeline, *, title: str = "") -> str:
@@ -47,7 +53,8 @@ def gantt_page(timeline: Timeline, *, title: str = "") -> str:
         f"<header><h1>{escape(title)}</h1><p>{escape(said)}</p>"
         '<p class="keys">wheel or W/S: zoom · drag or A/D: move · double click or 0: all · click a kind: only it · '
         'shift and wheel: up and down</p><div id="kinds"></div></header>\n'
-        '<div id="chart"><canvas id="spans" tabindex="0" aria-label="Gantt chart"></canvas><div id="tip" hidden></div></div>\n'
+        '<div id="chart"><canvas id="spans" tabindex="0" aria-label="Gantt chart"></canvas>'
+        '<div id="tip" hidden></div></div>\n'
         f'<script type="application/json" id="described">{held}</script>\n'
         f'<script type="application/octet-stream;base64" id="packed">{packed}</script>\n'
         f"<script>\n{script}</script>\n</body>\n</html>\n"
@@ -74,8 +81,8 @@ def _data(timeline: Timeline) -> tuple[dict[str, object], str]:
         elif values.dtype.kind == "f":
             arrays[key] = values[order].astype("<f8")
         else:
-            distinct, places = np.unique(values.astype(str), return_inverse=True)
-            words[name], arrays[key] = distinct.tolist(), places[order].astype("<u4")
+            distinct, word = np.unique(values.astype(str), return_inverse=True)
+            words[name], arrays[key] = distinct.tolist(), word[order].astype("<u4")
     for place, one in enumerate(timeline.counters):
         arrays[f"counter {place} time"], arrays[f"counter {place} value"] = one.time, one.value
     colour = colours(timeline.kinds)
@@ -96,7 +103,7 @@ def _data(timeline: Timeline) -> tuple[dict[str, object], str]:
 
 
 def _packed(arrays: dict[str, NDArray[np.generic]]) -> tuple[dict[str, tuple[str, int, int]], str]:
-    """Where each array is (type, byte, length), and base64 of the gzip of all of them, each from a multiple of 8 bytes."""
+    """Where each array is (type, byte, length), and base64 of the gzip of all, each from a multiple of 8 bytes."""
     places: dict[str, tuple[str, int, int]] = {}
     parts: list[bytes] = []
     at = 0

@@ -48,4 +48,4 @@ def mixed(covers_RKW: Floats, colours: list[str]) -> Floats:
     paint_RWC = np.einsum("rkw,kc->rwc", covers_RKW, colours_KC)
     paint_RWC /= np.maximum(whole_RW, 1.0)[:, :, None]
     idle_RW = np.clip(1.0 - whole_RW, 0.0, 1.0)
-    return np.clip(paint_RWC + idle_RW[:, :, None] * np.array(PAPER), 0.0, 1.0)
+    return np.asarray(np.clip(paint_RWC + idle_RW[:, :, None] * np.array(PAPER), 0.0, 1.0))

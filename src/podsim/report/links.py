@@ -40,9 +40,9 @@ def use_over_time(use: LinkUse, seconds: float, bins: int) -> Floats:
 
 
 def levels_of(use: LinkUse, seconds: float) -> Floats:
-    """Share of a length of time that a link's utilisation spends in each class of LEVELS; the first is idle or nearly so."""
+    """Share of a length of time that a link's utilisation spends in each class of LEVELS, the first of them idle."""
     if not len(use.time) or seconds <= 0:
-        return np.eye(1, len(LEVELS))[0]
+        return np.asarray([1.0, *[0.0] * (len(LEVELS) - 1)])
     time = np.append(use.time, max(seconds, float(use.time[-1])))
     held = np.diff(np.clip(time, 0.0, seconds))
     place = np.searchsorted(np.array(LEVELS), use.rate / use.capacity + 1e-9, side="right") - 1
@@ -61,7 +61,9 @@ def carriers(use: LinkUse) -> str:
     """Who used a link: kinds of op with their shares of its bytes, "tp 80 %, dp 20 %"."""
     whole = sum(use.carried.values())
     order = sorted(use.carried.items(), key=lambda item: -item[1])
-    told = [f"{kind} {held / whole:.0%}".replace("%", " %") for kind, held in order[:3] if held > 0.005 * whole]
+    told = [
+        f"{kind} {held / whole:.0%}".replace("%", " %") for kind, held in order[:3] if held > 0.005 * whole
+    ]
     return ", ".join(told) if whole else "-"
 
 
@@ -83,10 +85,11 @@ def link_lines(step: SimulatedStep, width: int, *, shown: int = _SHOWN) -> list[
         return ["Links: none carried anything"]
     table = Table("lrrrrll", header=("busiest links", "each", "sent", "used", "busy", "busiest tenth", "by"))
     for use in links[:shown]:
-        name = use.name + (f" ×{use.copies:,}" if use.copies > 1 else "")
+        name = use.name + (f" x{use.copies:,}" if use.copies > 1 else "")
         table.add(
-            name, format_quantity(use.capacity, "B/s"), format_quantity(use.bytes, "B"), _share(utilisation(use, step.step_time)),
-            _share(use.busy / step.step_time), _when(use, step.step_time), carriers(use),
+            name, format_quantity(use.capacity, "B/s"), format_quantity(use.bytes, "B"),
+            _share(utilisation(use, step.step_time)), _share(use.busy / step.step_time),
+            _when(use, step.step_time), carriers(use),
         )  # fmt: skip
     for gone in ((), (1,), (1, 4), (1, 2, 4)):
         made = table.without(*gone)
@@ -107,7 +110,13 @@ def _over_time(links: Sequence[LinkUse], step: SimulatedStep, width: int) -> lis
     bins = max(10, min(_BINS * 2, width - names - 6))
     end = format_quantity(step.step_time, "s", digits=3)
     head = f"  {'use over the step':{names}}  0 s".ljust(names + 4 + bins - len(end)) + end
-    return [head, *(f"  {use.name:{names}}  {_sparkline(use_over_time(use, step.step_time, bins))}".rstrip() for use in links)]
+    return [
+        head,
+        *(
+            f"  {use.name:{names}}  {_sparkline(use_over_time(use, step.step_time, bins))}".rstrip()
+            for use in links
+        ),
+    ]
 
 
 def _levels(links: Sequence[LinkUse], step: SimulatedStep, width: int) -> list[str]:

@@ -77,7 +77,9 @@ def _shares(use: LinkUse, seconds: float) -> dict[str, Any]:
     if use.rates:
         from dataclasses import replace
 
-        return {kind: use_over_time(replace(use, rate=rate), seconds, _BINS) for kind, rate in use.rates.items()}
+        return {
+            kind: use_over_time(replace(use, rate=rate), seconds, _BINS) for kind, rate in use.rates.items()
+        }
     whole = use_over_time(use, seconds, _BINS)
     return {next(iter(use.carried)) if len(use.carried) == 1 else "": whole}
 
@@ -121,7 +123,7 @@ def _histogram(axes: Axes, use: LinkUse, seconds: float, *, last: bool) -> None:
 
 def _named(figure: Figure, use: LinkUse, seconds: float, at: float) -> None:
     """What a link is, where, and for whom it worked."""
-    copies = f" ×{use.copies:,}" if use.copies > 1 else ""
+    copies = f" x{use.copies:,}" if use.copies > 1 else ""
     text = (
         f"{use.name[:34]}{copies}\n{format_quantity(use.capacity, 'B/s')}, {utilisation(use, seconds):.0%} used\n"
         f"{carriers(use)}"

@@ -73,10 +73,11 @@ def _times(step: SimulatedStep, width: int) -> Iterator[tuple[str, str]]:
         against += f", {signed_percent(step.step_time / step.closed_form - 1)} by simulation"
     yield from _said(f"{format_quantity(step.step_time, 's')} a step{against}", width, "bold")
     yield from _said(
-        f"Bubble: {percent(step.bubble)} of the time between first and last pass, mean over the pipeline's ranks", width
+        f"Bubble: {percent(step.bubble)} of the time between first and last pass, mean over the pipeline's ranks",
+        width,
     )
     yield from _said(
-        f"Played: {step.ops:,} ops on {step.ranks:,} ranks, which stand for {step.represented:,} ops of {step.gpus:,} GPUs",
+        f"Played: {step.ops:,} ops on {step.ranks:,} ranks, for {step.represented:,} ops on {step.gpus:,} GPUs",
         width,
     )
 
@@ -117,8 +118,8 @@ def _critical(step: SimulatedStep, width: int) -> Iterator[tuple[str, str]]:
         seconds = sum(one.seconds for one in rest)
         yield from _said(f"  and {len(rest)} more, {format_quantity(seconds, 's')} together", width)
     told = (
-        f"gain: what the step loses, at most, if these ops take {_FASTER * 100:.0f} % less time; beyond that another path "
-        "may be the longest"
+        f"gain: what the step loses, at most, if these ops take {_FASTER * 100:.0f} % less time; beyond that another "
+        "path may be the longest"
     )
     yield from ((line, "dim") for line in paragraph(told, width, indent="  "))
 
@@ -129,7 +130,9 @@ def simulated_data(step: SimulatedStep, *, spans: bool = False) -> dict[str, Any
     The timeline is told by its lanes and its seconds by kind; with `spans` every span and counter is there, too, column
     by column. A link has its mean `utilisation` beside its own fields.
     """
-    held = {one.name: getattr(step, one.name) for one in fields(step) if one.name not in ("timeline", "links")}
+    held = {
+        one.name: getattr(step, one.name) for one in fields(step) if one.name not in ("timeline", "links")
+    }
     told: dict[str, Any] = plain(held)
     told["links"] = [{**plain(use), "utilisation": utilisation(use, step.step_time)} for use in step.links]
     told["timeline"] = plain(step.timeline) if spans else _summary(step.timeline)
@@ -138,7 +141,8 @@ def simulated_data(step: SimulatedStep, *, spans: bool = False) -> dict[str, Any
 
 def _summary(timeline: Timeline) -> dict[str, Any]:
     lanes = [
-        {**plain(lane), "busy": float(busy)} for lane, busy in zip(timeline.lanes, timeline.busy("lane"), strict=True)
+        {**plain(lane), "busy": float(busy)}
+        for lane, busy in zip(timeline.lanes, timeline.busy("lane"), strict=True)
     ]
     kinds = {kind: float(busy) for kind, busy in zip(timeline.kinds, timeline.busy(), strict=True)}
     return {"spans": len(timeline), "seconds": timeline.seconds, "lanes": lanes, "kinds": kinds}

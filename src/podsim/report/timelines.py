@@ -24,7 +24,9 @@ def suffix_of(path: str | Path, known: tuple[str, ...], what: str) -> str:
     name = Path(path).name.lower()
     found = max((end for end in known if name.endswith(end)), key=len, default="")
     if not found or name == found:
-        raise TimelineError(f"{what} {str(path)[-80:]!r}: give a name that ends in {', '.join(known[:-1])} or {known[-1]}")
+        raise TimelineError(
+            f"{what} {str(path)[-80:]!r}: give a name that ends in {', '.join(known[:-1])} or {known[-1]}"
+        )
     return found
 
 

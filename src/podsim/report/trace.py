@@ -28,9 +28,7 @@ __all__ = ["chrome_text", "read_chrome"]
 _CHUNK = 1 << 15
 
 
-def chrome_text(
-    timeline: Timeline, progress: Callable[[int, int], None] | None = None
-) -> Iterator[str]:
+def chrome_text(timeline: Timeline, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
     """The text of a trace, some megabytes at a time; `progress` gets (spans written, of all).
 
     Spans of a lane that overlap stand on further rows of it. Arguments that are no number (NaN) are left out.

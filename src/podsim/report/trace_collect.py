@@ -63,7 +63,9 @@ class Collected:
         """What was gathered; TimelineError without a span."""
         row, name, kind, start, end = self._columns
         if not row:
-            raise TimelineError(f"{self.source}: no span in it; a trace of podsim or PyTorch has events of phase X")
+            raise TimelineError(
+                f"{self.source}: no span in it; a trace of podsim or PyTorch has events of phase X"
+            )
         lanes: dict[Lane, int] = {}
         place = [lanes.setdefault(self._lane(track), len(lanes)) for track in self._tracks]
         return Timeline(

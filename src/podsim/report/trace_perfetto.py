@@ -1,4 +1,4 @@
-"""A timeline in Perfetto's own format: a process for each of its processes, a thread for each lane, a track for each counter.
+"""A timeline in Perfetto's own format: a thread for each lane, below its process, and a track for each counter.
 
 A trace is a list of packets. The first hold the tracks and the texts; then two for every span (begin, end) and one for
 every value of a counter, which name texts and tracks by number. Nothing here needs protobuf: `wire` writes the bytes.
@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 from podsim.errors import TimelineError
 from podsim.report.trace_rows import Rows, label, nanoseconds, rows_of
 from podsim.report.wire import (
-    Block, constant, doubles, flat, integers, message, nested, only, small, text,
+    Block,
+    constant,
+    doubles,
+    flat,
+    integers,
+    message,
+    nested,
+    only,
+    small,
+    text,
 )  # fmt: skip
 from podsim.timeline import Counter, Timeline
 
@@ -39,9 +48,7 @@ def processes_of(timeline: Timeline) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def packets(
-    timeline: Timeline, progress: Callable[[int, int], None] | None = None
-) -> Iterator[bytes]:
+def packets(timeline: Timeline, progress: Callable[[int, int], None] | None = None) -> Iterator[bytes]:
     """The bytes of a trace, some megabytes at a time; `progress` gets (spans written, of all).
 
     Times are whole nanoseconds. Spans of a lane that overlap stand on further rows of it. Raises TimelineError on
@@ -110,24 +117,29 @@ def _texts(timeline: Timeline, words: tuple[str, ...]) -> bytes:
     """The packet of all texts, each numbered from 1; it opens the sequence."""
     interned = b"".join(
         message(field, small(1, 1 + place), text(2, word))
-        for field, all_of_them in ((1, timeline.kinds), (2, timeline.names), (3, timeline.arguments), (29, words))
+        for field, all_of_them in (
+            (1, timeline.kinds),
+            (2, timeline.names),
+            (3, timeline.arguments),
+            (29, words),
+        )
         for place, word in enumerate(all_of_them)
     )
     return message(
-        _PACKET, small(_TIMESTAMP, 0), small(_SEQUENCE, 1), small(_FLAGS, _CLEARED), message(_INTERNED, interned)
+        _PACKET,
+        small(_TIMESTAMP, 0),
+        small(_SEQUENCE, 1),
+        small(_FLAGS, _CLEARED),
+        message(_INTERNED, interned),
     )
 
 
 def _packet(stamp: Ints, event: list[Block]) -> list[Block]:
     same = small(_SEQUENCE, 1) + small(_FLAGS, _NEEDED)
-    return nested(
-        _PACKET, [*integers(_TIMESTAMP, stamp), constant(same, len(stamp)), *nested(_EVENT, event)]
-    )
+    return nested(_PACKET, [*integers(_TIMESTAMP, stamp), constant(same, len(stamp)), *nested(_EVENT, event)])
 
 
-def _spans(
-    timeline: Timeline, rows: Rows, part: slice, first_row: int, columns: dict[str, Column]
-) -> bytes:
+def _spans(timeline: Timeline, rows: Rows, part: slice, first_row: int, columns: dict[str, Column]) -> bytes:
     """Packets of some spans: the begin and the end of each, side by side."""
     order, track = rows.order[part], rows.row[part] + first_row
     n = len(order)

@@ -60,14 +60,18 @@ def _packets(data: bytes, name: str) -> Iterator[tuple[int, bytes]]:
     place = 0
     while place < len(data):
         if data[place] != 0x0A:
-            raise TimelineError(f"{name}: not a Perfetto trace (byte {place:,}); expected a .pftrace or .perfetto-trace file")
+            raise TimelineError(
+                f"{name}: not a Perfetto trace (byte {place:,}); expected a .pftrace or .perfetto-trace file"
+            )
         try:
             length, start = _varint(data, place + 1)
         except IndexError:
             length, start = 1, len(data)
         place = start + length
         if place > len(data):
-            raise TimelineError(f"{name}: truncated: the last packet ends {place - len(data):,} bytes after the file; copy it anew")
+            raise TimelineError(
+                f"{name}: truncated: the last packet ends {place - len(data):,} bytes after the file; copy it anew"
+            )
         yield place, data[start:place]
 
 
@@ -140,7 +144,9 @@ class _Reader:
         for table, entry in _fields(data):
             if table in _TABLES:
                 held = dict(_fields(entry))
-                self.texts.setdefault((sequence, _TABLES[table]), {})[held[1]] = held.get(2, b"").decode("utf-8")
+                self.texts.setdefault((sequence, _TABLES[table]), {})[held[1]] = held.get(2, b"").decode(
+                    "utf-8"
+                )
 
     def _track(self, held: Mapping[int, Any]) -> None:
         """Take the description of a track: a process, a thread, a counter, or a plain one below another."""
@@ -179,7 +185,9 @@ class _Reader:
                 track = held
             elif number in (3, 10):
                 key = "name" if number == 10 else "kind"
-                words["name" if number == 10 else "cat"] = self.texts.get((sequence, key), {}).get(held, f"{key} {held}")
+                words["name" if number == 10 else "cat"] = self.texts.get((sequence, key), {}).get(
+                    held, f"{key} {held}"
+                )
             elif number in (22, 23):
                 words["name" if number == 23 else "cat"] = held.decode("utf-8")
             elif number == 4:
@@ -198,7 +206,11 @@ class _Reader:
 
     def _argument(self, data: bytes, sequence: int) -> dict[str, Any]:
         held = dict(_fields(data))
-        name = held[10].decode("utf-8") if 10 in held else self.texts.get((sequence, "argument"), {}).get(held.get(1, 0))
+        name = (
+            held[10].decode("utf-8")
+            if 10 in held
+            else self.texts.get((sequence, "argument"), {}).get(held.get(1, 0))
+        )
         if name is None:
             return {}
         if 17 in held:

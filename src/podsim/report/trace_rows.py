@@ -40,7 +40,9 @@ class Rows:
 def nanoseconds(seconds: NDArray[np.float64]) -> Ints:
     """Whole nanoseconds nearest to times in s: what the formats can hold, for 292 years."""
     if not np.all(np.isfinite(seconds)) or np.any(np.abs(seconds) > 9.2e9):
-        raise TimelineError("a time is not finite or beyond 292 years; trace files count nanoseconds in 64 bits")
+        raise TimelineError(
+            "a time is not finite or beyond 292 years; trace files count nanoseconds in 64 bits"
+        )
     return np.rint(seconds * 1e9).astype(np.int64)
 
 

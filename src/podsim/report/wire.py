@@ -100,4 +100,4 @@ def flat(blocks: Sequence[Block]) -> bytes:
     """All rows, one after the other."""
     held = np.concatenate([block[0] for block in blocks], axis=1)
     there = np.concatenate([block[1] for block in blocks], axis=1)
-    return held[there].tobytes()
+    return bytes(held[there].tobytes())

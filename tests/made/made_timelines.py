@@ -34,7 +34,9 @@ def passes(stages: int, batches: int) -> list[tuple[int, str, int, float, float]
         for s in range(stages):
             while at[s] < len(orders[s]):
                 what, i = orders[s][at[s]]
-                before = ("F", i, s - 1) if what == "F" else ("B", i, s + 1) if s < stages - 1 else ("F", i, s)
+                before = (
+                    ("F", i, s - 1) if what == "F" else ("B", i, s + 1) if s < stages - 1 else ("F", i, s)
+                )
                 if before[2] >= 0 and before not in done:
                     break
                 start = max(free[s], done[before] + HOP if before[2] >= 0 else 0.0)
@@ -56,7 +58,16 @@ def pipeline(stages: int = 4, batches: int = 8, tp: int = 8) -> Timeline:
     for s, what, i, start, end in played:
         rows.append((3 * s, int(what == "B"), start, end, i, np.nan))
         for k in range(4):
-            rows.append((3 * s + 1, 2, start + (end - start) * (k + 0.7) / 4, start + (end - start) * (k + 0.95) / 4, i, 1e7))
+            rows.append(
+                (
+                    3 * s + 1,
+                    2,
+                    start + (end - start) * (k + 0.7) / 4,
+                    start + (end - start) * (k + 0.95) / 4,
+                    i,
+                    1e7,
+                )
+            )
         if (what == "F" and s < stages - 1) or (what == "B" and s > 0):
             rows.append((3 * s + 2, 3, end, end + HOP, i, 3e7))
     for s in range(stages):
@@ -73,7 +84,9 @@ def pipeline(stages: int = 4, batches: int = 8, tp: int = 8) -> Timeline:
 
 
 def _counters(process: str, played: list[tuple[int, str, int, float, float]]) -> tuple[Counter, Counter]:
-    kept = sorted([(p[3], 3e9) for p in played if p[1] == "F"] + [(p[4], -3e9) for p in played if p[1] == "B"])
+    kept = sorted(
+        [(p[3], 3e9) for p in played if p[1] == "F"] + [(p[4], -3e9) for p in played if p[1] == "B"]
+    )
     time = np.array([0.0, *(t for t, _ in kept)])
     value = 20e9 + np.cumsum([0.0, *(v for _, v in kept)])
     busy = np.array([t for p in played for t in (p[4], p[4] + HOP)])
@@ -83,6 +96,10 @@ def _counters(process: str, played: list[tuple[int, str, int, float, float]]) ->
         Counter(name="memory", process=process, unit="B", time=time, value=value),
         Counter(name="NIC 0 out", process=process, unit="B/s", time=busy[order], value=rate),
     )
+
+
+def _critical(name: str, kind: str, where: str, count: int, seconds: float) -> CriticalOps:
+    return CriticalOps(name=name, kind=kind, where=where, count=count, seconds=seconds)
 
 
 def simulated(stages: int = 4, batches: int = 8) -> SimulatedStep:
@@ -116,9 +133,9 @@ def simulated(stages: int = 4, batches: int = 8) -> SimulatedStep:
         bubble=1 - work / seconds, ranks=stages, ops=len(timeline), represented=8 * len(timeline), timeline=timeline,
         links=(first, second, idle),
         critical=(
-            CriticalOps(name="backward", kind="backward", where="stage 0 compute", count=batches, seconds=batches * BACKWARD),
-            CriticalOps(name="forward", kind="forward", where="stage 3 compute", count=batches, seconds=batches * FORWARD),
-            CriticalOps(name="send", kind="pp", where="stage 1 send", count=6, seconds=6 * HOP),
+            _critical("backward", "backward", "stage 0 compute", batches, batches * BACKWARD),
+            _critical("forward", "forward", "stage 3 compute", batches, batches * FORWARD),
+            _critical("send", "pp", "stage 1 send", 6, 6 * HOP),
         ),
         memory=32e9, memory_limit=80e9, warnings=("stage 3 waits most of the time",),
     )  # fmt: skip

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-SCRIPT = Path(__file__).parent / "perfetto_ui" / "engine.js"
+SCRIPT = Path(__file__).with_name("perfetto_ui.js")
 APPEND, FINALIZE, QUERY = 1, 2, 3
 
 
@@ -26,7 +26,10 @@ def engine_folder() -> Path | None:
         return None
     if importlib.util.find_spec("perfetto") is None:
         return None
-    return next((p.parent for p in Path(found.submodule_search_locations[0]).glob("web_dist/*/trace_processor.wasm")), None)
+    return next(
+        (p.parent for p in Path(found.submodule_search_locations[0]).glob("web_dist/*/trace_processor.wasm")),
+        None,
+    )
 
 
 def query(trace: Path, *statements: str) -> list[list[tuple[Any, ...]]]:
@@ -99,8 +102,14 @@ def _width(found: list[list[tuple[Any, ...]]], reply: Any) -> int:
 
 
 def _rows(batch: Any, width: int) -> list[tuple[Any, ...]]:
-    ints, floats, texts = iter(batch.varint_cells), iter(batch.float64_cells), iter(batch.string_cells.split("\0"))
+    ints, floats, texts = (
+        iter(batch.varint_cells),
+        iter(batch.float64_cells),
+        iter(batch.string_cells.split("\0")),
+    )
     values: list[Any] = []
     for kind in batch.cells:
-        values.append({1: lambda: None, 2: lambda: next(ints), 3: lambda: next(floats), 4: lambda: next(texts)}[kind]())
+        values.append(
+            {1: lambda: None, 2: lambda: next(ints), 3: lambda: next(floats), 4: lambda: next(texts)}[kind]()
+        )
     return [tuple(values[at : at + width]) for at in range(0, len(values), width)]
