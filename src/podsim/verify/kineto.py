@@ -1,7 +1,7 @@
 """Steps of a real run, from the profile that torch.profiler wrote: seconds by kind of op, what is hidden, what is idle.
 
 Work is told apart by name (`kineto_kinds`), and laid to a step and a phase by the call that launched it: backward is what
-the autograd thread launched, optimizer what was launched in Optimizer.step.
+autograd launched (one of its functions, or a thread of its own), optimizer what was launched in Optimizer.step.
 
 Known error: files that count microseconds since 1970 hold times to a quarter of a microsecond only.
 """
@@ -28,6 +28,7 @@ __all__ = ["read_kineto"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
+_NONE: Floats = np.zeros((0, 2))
 _UNKNOWN = 0.05
 """share of the time from which kernels of unknown names are worth a warning"""
 
@@ -113,18 +114,21 @@ def _steps(name: str, found: Found, work: Sequence[Work], wanted: int | None, wa
             names=("whole trace",), of=of, start=start.min(keepdims=True), end=end.max(keepdims=True)
         )
     edges = np.array([ranges[one] for one in known])
-    when = _launched(found, work, start)
+    when, exact = _launched(found, work, start)
     place = np.searchsorted(edges[:, 0], when, side="right") - 1
-    place[(place < 0) | (when > edges[np.clip(place, 0, None), 1])] = -1
+    place[(place < 0) | (exact & (when > edges[np.clip(place, 0, None), 1]))] = -1
     return _bounds(name, known, edges, place, start, end, wanted, cpu=not found.work)
 
 
-def _launched(found: Found, work: Sequence[Work], start: Floats) -> Floats:
-    """When each op was launched, s; its start, where the file does not tell."""
-    if not found.steps or not found.launches:
-        return start
-    times = (found.launches.get(op.correlation, (op.start, 0))[0] for op in work)
-    return np.fromiter(times, dtype=np.float64, count=len(work))
+def _launched(found: Found, work: Sequence[Work], start: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """When each op was launched, s; its start, where the file does not tell, and the GPU may be behind the ranges."""
+    if not found.steps:
+        return start, np.ones(len(work), dtype=bool)
+    launched = [found.launches.get(op.correlation) for op in work]
+    times = np.array(
+        [one[0] if one else begins for one, begins in zip(launched, start.tolist(), strict=True)]
+    )
+    return times, np.array([one is not None for one in launched]) | (not found.work)
 
 
 def _bounds(
@@ -197,7 +201,9 @@ def _timeline(found: Found, work: Sequence[Work], step: Ints, zero: float) -> tu
 
 def _groups(found: Found, work: Sequence[Work], kinds: Sequence[str]) -> list[str]:
     """forward, backward, optimizer or compute of arithmetic, the parallelism of communication, copy."""
-    begins = np.array(sorted(found.optimizer)).reshape(-1, 2)
+    steps = _merged(found.optimizer)
+    backward = {thread: _merged(ranges) for thread, ranges in found.backward.items()}
+    alone = set(backward) - found.main
     groups = []
     for op, kind in zip(work, kinds, strict=True):
         launch = found.launches.get(op.correlation) if found.work else (op.start, op.stream)
@@ -205,13 +211,23 @@ def _groups(found: Found, work: Sequence[Work], kinds: Sequence[str]) -> list[st
             groups.append(parallelism_of(kind, op.arguments))
         elif kind not in ARITHMETIC:
             groups.append("copy")
-        elif kind == "optimizer" or (launch is not None and _inside(begins, launch[0])):
+        elif kind == "optimizer" or (launch is not None and _inside(steps, launch[0])):
             groups.append("optimizer")
-        elif launch is None or not found.backward_threads:
+        elif launch is None or not backward:
             groups.append("compute")
         else:
-            groups.append("backward" if launch[1] in found.backward_threads else "forward")
+            ours = launch[1] in alone or _inside(backward.get(launch[1], _NONE), launch[0])
+            groups.append("backward" if ours else "forward")
     return groups
+
+
+def _merged(ranges: Sequence[tuple[float, float]]) -> Floats:
+    """Ranges in order, without those inside others, [ranges, 2]."""
+    held: list[tuple[float, float]] = []
+    for start, end in sorted(ranges):
+        if not held or end > held[-1][1]:
+            held.append((start, end))
+    return np.array(held).reshape(-1, 2)
 
 
 def _inside(ranges: Floats, time: float) -> bool:
@@ -239,9 +255,8 @@ def _measured(
     if unknown > _UNKNOWN * float((end - start).sum()):
         odd = sorted({timeline.names[k] for k in timeline.name[kinds == "other"].tolist()})[:3]
         share = unknown / float((end - start).sum())
-        warnings.append(
-            f"{share * 100:.0f} % of the busy time is of kernels that no rule of names knows: {', '.join(odd)}"
-        )
+        told = f"no rule of names knows kernels of {share * 100:.0f} % of the busy time: {', '.join(odd)}"
+        warnings.append(told)
     distributed = found.header.get("distributedInfo") or {}
     return MeasuredStep(
         source=name, device=_device(found), rank=int(distributed.get("rank", 0)),

@@ -105,7 +105,9 @@ def _group(kind: str) -> str:
 
 def _rows(theirs: _Side, ours: _Side) -> tuple[StepRow, ...]:
     shared = set(theirs.kinds.tolist()) & set(ours.kinds.tolist())
-    groups = [side.groups.copy() for side in (theirs, ours)]
+    groups = [
+        side.groups.astype(object) for side in (theirs, ours)
+    ]  # a longer name may take a shorter one's place
     for several, one in ((_PHASES, "compute"), (_TALKS, "communication")):
         rest = [
             g[~np.isin(side.kinds, sorted(shared))] for g, side in zip(groups, (theirs, ours), strict=True)

@@ -28,7 +28,7 @@ RULES: tuple[tuple[str, str], ...] = (
     ("attention", r"flash|fmha|attention|attn|softmax_warp|scaled_dot_product|scaled_(upper_triang_)?masked_softmax"),
     ("convolution", r"conv(?!ert)|wgrad2d|dgrad2d|winograd|implicit_gemm|im2col|cudnn.*(fprop|dgrad|wgrad)"),
     ("gemm", r"gemm|gemv|cutlass|cublas|xmma|s\d+816|\bnvjet|splitk|triton_(tem|mm)|"
-     r"aten::(addmm|mm|bmm|matmul|linear|baddbmm)\b"),
+     r"mmbackward|aten::(addmm|mm|bmm|matmul|linear|baddbmm)\b"),
     ("norm", r"layer_?norm|rms_?norm|batch_?norm|bn_fw|bn_bw|group_?norm|\bln_(fwd|bwd)|_norm_|cucompute|gammabeta"),
     ("loss", r"nll_loss|cross_?entropy|log_?softmax|softmax"),
     ("embedding", r"embedding|index_?(select|add|put)|gather|scatter|indexing|index"),
@@ -62,8 +62,8 @@ ARITHMETIC = frozenset(kind for kind, _ in RULES) - COLLECTIVES - _COPIES | {"ot
 
 _GROUPS = (
     ("tp", r"tensor|\btp\b|_tp\b|\btp_|mesh_tp|sequence_parallel"), ("pp", r"pipe|\bpp\b|_pp\b|\bpp_|embedding"),
-    ("cp", r"context|\bcp\b|_cp\b|\bcp_"), ("ep", r"expert|\bep\b|_ep\b|\bep_"),
-    ("dp", r"data|\bdp\b|_dp\b|\bdp_|fsdp|shard|replicate|ddp"),
+    ("dp", r"data|\bdp\b|_dp\b|\bdp_|fsdp|shard|replicate|ddp"), ("cp", r"context|\bcp\b|_cp\b|\bcp_"),
+    ("ep", r"expert|\bep\b|_ep\b|\bep_"),
 )  # fmt: skip
 
 

@@ -58,7 +58,10 @@ class Found:
     steps: dict[str, tuple[float, float]] = field(default_factory=dict)
     gpu_steps: dict[str, tuple[float, float]] = field(default_factory=dict)
     optimizer: list[tuple[float, float]] = field(default_factory=list)
-    backward_threads: set[int] = field(default_factory=set)
+    backward: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+    """ranges of autograd's functions by thread"""
+    main: set[int] = field(default_factory=set)
+    """threads of the ranges of steps and optimizers: forward is launched there"""
     events: int = 0
     header: dict[str, Any] = field(default_factory=dict)
 
@@ -106,15 +109,17 @@ def _take(found: Found, event: Mapping[str, Any], threads: dict[Any, int]) -> No
         if "correlation" in held:
             found.launches[_number(held["correlation"])] = (start, thread)
     elif kind in _ANNOTATION:
-        _annotation(found, kind, name, start, end)
+        _annotation(found, kind, name, start, end, thread)
     else:
         if name.startswith("autograd::engine::evaluate_function"):
-            found.backward_threads.add(thread)
+            found.backward.setdefault(thread, []).append((start, end))
         found.ops.append(Work(name, start, end, 0, thread, -1, {}))
 
 
-def _annotation(found: Found, kind: str, name: str, start: float, end: float) -> None:
+def _annotation(found: Found, kind: str, name: str, start: float, end: float, thread: int) -> None:
     step = _STEP.search(name)
+    if kind == "user_annotation" and (step or name.startswith("Optimizer.step")):
+        found.main.add(thread)
     if step:
         (found.gpu_steps if kind == "gpu_user_annotation" else found.steps)[f"ProfilerStep#{step[1]}"] = (
             start,
