@@ -17,12 +17,12 @@ async function unpack() {
     data[name] = new globalThis[type](buffer, at, length);
 }
 
-function quantity(value, unit) {
+function quantity(value, unit, digits = 5) {
   if (!value) return `0 ${unit}`;
   const big = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "u"], [1e-9, "n"]];
   const found = big.find(([size]) => Math.abs(value) >= size * 0.9999995) || big[big.length - 1];
   if (unit === "1" || unit === "") return String(+value.toPrecision(6));
-  return `${+(value / found[0]).toPrecision(5)} ${found[1]}${unit}`;
+  return `${+(value / found[0]).toPrecision(digits)} ${found[1]}${unit}`;
 }
 
 const width = () => canvas.clientWidth, height = () => canvas.clientHeight;
@@ -44,45 +44,50 @@ function search(row, time) {
 
 const mix = kinds.map((kind) => [1, 3, 5].map((at) => parseInt(kind.colour.slice(at, at + 2), 16)));
 
+// spans narrower than two pixels: a strip of one pixel's height, its colours mixed by cover and its alpha all of the cover
+const strip = document.createElement("canvas"), brush = strip.getContext("2d");
+let red = new Float32Array(0), green = red, blue = red, sum = red;
+
+function paintStrip(wide, top) {
+  if (strip.width !== wide) { strip.width = wide; strip.height = 1; }
+  const image = brush.createImageData(wide, 1), pixels = image.data;
+  for (let at = 0; at < wide; at++) {
+    const all = sum[at];
+    if (all <= 0) continue;
+    pixels[4 * at] = red[at] / all; pixels[4 * at + 1] = green[at] / all; pixels[4 * at + 2] = blue[at] / all;
+    pixels[4 * at + 3] = 255 * Math.min(1, all);
+  }
+  brush.putImageData(image, 0, 0);
+  pen.drawImage(strip, 0, 0, wide, 1, LEFT, top + PAD, wide, ROW - 2 * PAD);
+}
+
 function drawRow(row, top, tint) {
-  const end = data.first[row + 1], scale = (width() - LEFT) / (high - low);
-  pen.fillStyle = tint.css;
-  pen.fillRect(LEFT, top + 1, width() - LEFT, ROW - 2);
-  const cover = new Float64Array(kinds.length);
-  let column = -1, any = false;
-  const flush = () => {
-    if (!any) return;
-    let sum = 0, red = 0, green = 0, blue = 0;
-    cover.forEach((share, kind) => {
-      sum += share; red += share * mix[kind][0]; green += share * mix[kind][1]; blue += share * mix[kind][2];
-    });
-    const part = Math.min(1, sum), by = part / sum;
-    const blend = [red, green, blue].map((c, place) => Math.round(c * by + tint.rgb[place] * (1 - part)));
-    pen.fillStyle = `rgb(${blend})`;
-    pen.fillRect(LEFT + column, top + PAD, 1, ROW - 2 * PAD);
-    cover.fill(0);
-    any = false;
-  };
+  const end = data.first[row + 1], wide = Math.ceil(width() - LEFT), scale = (width() - LEFT) / (high - low);
+  pen.fillStyle = tint;
+  pen.fillRect(LEFT, top + 1, wide, ROW - 2);
+  if (sum.length !== wide) [red, green, blue, sum] = [0, 0, 0, 0].map(() => new Float32Array(wide));
+  for (const one of [red, green, blue, sum]) one.fill(0);
+  const broad = [];
+  let any = false;
   for (let span = search(row, low); span < end && data.start[span] < high; span++) {
     const kind = data.kind[span];
     if (only !== null && kind !== only) continue;
-    const from = Math.max(0, (data.start[span] - low) * scale), to = Math.min(width() - LEFT, (data.end[span] - low) * scale);
-    if (to - from >= 2) {
-      flush();
-      pen.fillStyle = kinds[kind].colour;
-      pen.fillRect(LEFT + from, top + PAD, Math.max(0.5, to - from - (to - from > 5 ? 1 : 0)), ROW - 2 * PAD);
-      if (to - from > 14) write(span, kind, LEFT + from, top, to - from);
-      continue;
-    }
-    for (let at = Math.floor(from); at <= Math.floor(to); at++) {
+    const from = Math.max(0, (data.start[span] - low) * scale), to = Math.min(wide, (data.end[span] - low) * scale);
+    if (to - from >= 2) { broad.push(span, from, to); continue; }
+    const paint = mix[kind];
+    for (let at = Math.floor(from); at < to && at < wide; at++) {
       const share = Math.min(to, at + 1) - Math.max(from, at);
-      if (share <= 0) continue;
-      if (at !== column) { flush(); column = at; }
-      cover[kind] += share;
+      red[at] += share * paint[0]; green[at] += share * paint[1]; blue[at] += share * paint[2]; sum[at] += share;
       any = true;
     }
   }
-  flush();
+  if (any) paintStrip(wide, top);
+  for (let k = 0; k < broad.length; k += 3) {
+    const kind = data.kind[broad[k]], from = broad[k + 1], room = broad[k + 2] - from;
+    pen.fillStyle = kinds[kind].colour;
+    pen.fillRect(LEFT + from, top + PAD, room - (room > 5 ? 1 : 0), ROW - 2 * PAD);
+    if (room > 14) write(broad[k], kind, LEFT + from, top, room);
+  }
 }
 
 function write(span, kind, left, top, room) {
@@ -92,7 +97,7 @@ function write(span, kind, left, top, room) {
   const said = micro && micro[span] >= 0 ? `${micro[span]} ${text}` : text;
   const fits = Math.floor((room - 6) / 6.2);
   const short = micro && micro[span] >= 0 && said.length > fits ? String(micro[span]) : said;
-  if (fits < 1 || (short !== said && short.length > fits)) return;
+  if (short.length > fits && (fits < 4 || short !== said)) return;
   pen.fillStyle = 0.299 * red + 0.587 * green + 0.114 * blue < 153 ? "#fff" : "#1f2328";
   pen.fillText(short.slice(0, fits), left + 3, top + ROW / 2 + 4);
 }
@@ -102,10 +107,11 @@ function drawAxis() {
   const power = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= raw);
   pen.clearRect(0, 0, width(), AXIS);
   pen.fillStyle = pen.strokeStyle = colourOf("--muted");
+  const digits = Math.max(5, Math.ceil(Math.log10(high / step)) + 2);
   for (let k = Math.ceil(low / step); k * step <= high; k++) {
     const x = xOf(k * step);
     pen.fillRect(x, AXIS - 5, 1, 5);
-    pen.fillText(quantity(+(k * step).toPrecision(12), "s"), x + 3, AXIS - 10);
+    pen.fillText(quantity(+(k * step).toPrecision(12), "s", Math.min(digits, 15)), x + 3, AXIS - 10);
   }
 }
 
@@ -149,9 +155,7 @@ function draw() {
   pen.clearRect(0, 0, width(), height());
   pen.font = "11px system-ui, sans-serif";
   scroll = Math.max(0, Math.min(scroll, tall() + AXIS - height()));
-  const hex = colourOf("--tint");
-  const tint = { css: hex, rgb: [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)) };
-  const ink = colourOf("--ink"), muted = colourOf("--muted");
+  const tint = colourOf("--tint"), ink = colourOf("--ink"), muted = colourOf("--muted");
   for (let row = Math.floor(scroll / ROW); row < rows.length; row++) {
     const top = AXIS + row * ROW - scroll;
     if (top > height()) break;
