@@ -39,7 +39,7 @@ while any(left.values()):
             before = (kind, batch, stage - 1 if kind == "forward" else stage + 1)
             if before[2] == STAGES:
                 before = ("forward", batch, stage)
-            if 0 <= before[2] and before not in ends:
+            if before[2] >= 0 and before not in ends:
                 break
             start = max(free[stage], ends.get(before, 0.0))
             free[stage] = ends[kind, batch, stage] = start + (FORWARD if kind == "forward" else BACKWARD)
