@@ -8,6 +8,7 @@
     ├── PlanError        a plan that breaks its model's or its cluster's rules: all violations at once
     │   └── NoFitError   legal plans, of which none fits the memory: an answer, so the command line exits with 1, not 2
     ├── ScheduleError    a pipeline schedule that cannot run, or that does not exist for these sizes: all at once
+    ├── SimulationError  ops that cannot be played: a circle of waits, a link without capacity
     └── TableError       a table of measurements that cannot be read
 
 A message gives the value, the rule, and what would work.
@@ -26,6 +27,7 @@ __all__ = [
     "PlanError",
     "PodsimError",
     "ScheduleError",
+    "SimulationError",
     "TableError",
     "UnitError",
     "unknown_name",
@@ -72,6 +74,8 @@ class ScheduleError(PodsimError):
         """Keep the list, and make the message of all of it."""
         self.problems = tuple(problems)
         super().__init__("; ".join(self.problems))
+class SimulationError(PodsimError):
+    """Ops that cannot be played: they wait for each other, or for what does not exist."""
 
 
 class TableError(PodsimError):

@@ -6,14 +6,14 @@ Axes: K plans (distinct keys), S classes of stages, P plans.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from podsim.network.nccl import send_seconds
 from podsim.training.exchange import group_seconds
 from podsim.training.kernels import optimizer_seconds
-from podsim.training.memory import weight_table
+from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline import stages_table
 from podsim.training.plan import Array, Grid, Plan
 from podsim.training.shapes import element_bytes, tokens
@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Model
 
-__all__ = ["GROUP_KEY", "SEND_KEY", "Groups", "group_table", "send_table"]
+__all__ = [
+    "GROUP_KEY",
+    "SEND_KEY",
+    "Exchanges",
+    "Groups",
+    "exchanges",
+    "group_table",
+    "owned",
+    "send_bytes",
+    "send_table",
+    "tied",
+]
 
 GROUP_KEY = ("tp", "pp", "virtual_stages", "dp", "cp", "ep", "zero", "shard")
 SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")
@@ -92,29 +103,55 @@ def _beside(communication_P: Array, compute_SP: Array, first_P: Array, contentio
 
 
 def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Groups:
-    """Groups of K plans that differ in GROUP_KEY."""
+    """Groups of K plans that differ in GROUP_KEY; gradients are those of the first stage: its backward ends last."""
     weights = weight_table(model, plan)
     stages = stages_table(model, plan)
-    dense_SK = np.einsum("sbk,bk->sk", stages.counts_SBU, weights.dense_BK)
-    expert_SK = np.einsum("sbk,bk->sk", stages.counts_SBU, weights.expert_BK)
-    worst_K = (dense_SK + expert_SK).argmax(axis=0)
-    column = np.arange(worst_K.size)
-    dense_K, expert_K = dense_SK[worst_K, column], expert_SK[worst_K, column]
-    layers_K = stages.counts_SBU[:, 1:-1].sum(axis=1).max(axis=0)
+    found = exchanges(model, cluster, plan, software, weights, stages.counts_SBU[0])
+    heaviest_K = np.zeros(plan.size)
+    for counts_BK in stages.counts_SBU:
+        heaviest_K = np.maximum(heaviest_K, owned(plan, weights, counts_BK))
+    return Groups(
+        **found._asdict(),
+        stage_layers_K=stages.counts_SBU[:, 1:-1].sum(axis=1).max(axis=0),
+        embedding_K=tied(model, cluster, plan, software, weights.dense_BK[0]),
+        optimizer_K=optimizer_seconds(cluster.gpu, heaviest_K, software.optimizer_traffic)
+        / software.memory_speed,
+    )
 
+
+class Exchanges(NamedTuple):
+    """Seconds of what one pipeline stage exchanges with its data-parallel peers, if nothing hid it."""
+
+    reduce_K: Array
+    gather_K: Array
+    layer_gather_K: Array
+    layer_reduce_K: Array
+
+
+def owned(plan: Plan, weights: Weights, counts_BK: Array) -> Array:
+    """Parameters that one rank's optimizer updates, of a stage that holds so many of each block (K,)."""
+    shard_K = np.where(np.asarray(plan.zero) > 0, plan.shard_ranks, 1)
+    dense_K, expert_K = (counts_BK * weights.dense_BK).sum(axis=0), (counts_BK * weights.expert_BK).sum(axis=0)
+    return np.asarray(dense_K / shard_K + expert_K / np.maximum(shard_K // plan.ep, 1))
+
+
+def exchanges(
+    model: Model, cluster: Cluster, plan: Plan, software: Software, weights: Weights, counts_BK: Array
+) -> Exchanges:
+    """What a stage that holds so many of each block exchanges, for K plans."""
     zero = np.asarray(plan.zero)
     ranks_K = np.asarray(plan.dp * plan.cp)
     shard_K = np.where(zero > 0, plan.shard_ranks, 1)
     stored = element_bytes(plan.precision)
     exchange = _Exchange(cluster, plan, software)
-
-    kinds = [(dense_K, weights.dense_BK, ranks_K, shard_K)]
-    if expert_K.any():
+    kinds = [(weights.dense_BK, ranks_K, shard_K)]
+    if weights.expert_BK.any():
         fewer_K, part_K = np.maximum(ranks_K // plan.ep, 1), np.maximum(shard_K // plan.ep, 1)
-        kinds.append((expert_K, weights.expert_BK, fewer_K, part_K))
+        kinds.append((weights.expert_BK, fewer_K, part_K))
     full, once = zero == 3, np.isin(zero, (1, 2))
     reduce_K, gather_K, layer_gather_K, layer_reduce_K = np.zeros((4, plan.size))
-    for stage_K, per_block_BK, all_K, part_K in kinds:
+    for per_block_BK, all_K, part_K in kinds:
+        stage_K = (counts_BK * per_block_BK).sum(axis=0)
         layer_K = per_block_BK[1:-1].max(axis=0)
         edge_K = per_block_BK[0] + per_block_BK[-1]
         # what is reduced after the last layer
@@ -126,18 +163,7 @@ def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
         layer_reduce_K += exchange.reduce(
             layer_K * software.gradient_bytes, np.where(full, all_K, 1), split_K
         )
-
-    owned_K = dense_K / shard_K + expert_K / np.maximum(shard_K // plan.ep, 1)
-    return Groups(
-        reduce_K=reduce_K,
-        gather_K=gather_K,
-        layer_gather_K=layer_gather_K,
-        layer_reduce_K=layer_reduce_K,
-        stage_layers_K=layers_K,
-        embedding_K=_tied(model, cluster, plan, software, weights.dense_BK[0]),
-        optimizer_K=optimizer_seconds(cluster.gpu, owned_K, software.optimizer_traffic)
-        / software.memory_speed,
-    )
+    return Exchanges(reduce_K, gather_K, layer_gather_K, layer_reduce_K)
 
 
 @dataclass(frozen=True)
@@ -170,7 +196,7 @@ class _Exchange:
         return Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan).data(ranks_K)
 
 
-def _tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embedding_K: Array) -> Array:
+def tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embedding_K: Array) -> Array:
     """Seconds to add the tied embedding's gradients of the first and the last stage."""
     if not model.tied_embeddings:
         return np.zeros(plan.size)
@@ -187,12 +213,18 @@ def _tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embedd
     )
 
 
-def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
-    """Seconds to send one micro-batch's activations to the next pipeline stage (K,)."""
+def send_bytes(model: Model, plan: Plan, software: Software) -> tuple[Array, Array]:
+    """(B of one micro-batch's activations between two stages, B of it that one rank sends) (K,)."""
     whole_K = tokens(plan, plan.length(model)) * model.hidden * element_bytes(plan.precision)
     sequence = np.asarray(plan.sequence_parallel).astype(bool)
     tp_K = np.asarray(plan.tp, dtype=float)
-    split_K = np.where(sequence | software.scatter_gather, whole_K / tp_K, whole_K)
+    return whole_K, np.where(sequence | software.scatter_gather, whole_K / tp_K, whole_K)
+
+
+def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
+    """Seconds to send one micro-batch's activations to the next pipeline stage (K,)."""
+    whole_K, split_K = send_bytes(model, plan, software)
+    sequence = np.asarray(plan.sequence_parallel).astype(bool)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
     sharing = max(1.0, cluster.gpus_per_node / cluster.nics) if cluster.nics else 1.0
     seconds_K = send_seconds(split_K, cluster, crosses_node=grid.stage_crosses, sharing=sharing)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Block, Model
 
-__all__ = ["KEY", "PARTS", "Pass", "items_of", "layer_table", "op_times"]
+__all__ = ["KEY", "PARTS", "Pass", "items_of", "layer_table", "op_times", "syncs_of", "tp_sync_seconds", "unneeded"]
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
 KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")
@@ -106,7 +106,7 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     again_XBK, again_host_BK = busy_YXBK[0].copy(), host_YBK[0] - last_host_BK
     again_XBK[:2] -= last_XBK
     if software.early_stop:  # the last projection's sync is not repeated either
-        again_XBK[3] *= (1 - 1 / np.maximum([_syncs(model, block)[0] for block in blocks], 1))[:, None]
+        again_XBK[3] *= (1 - 1 / np.maximum([syncs_of(model, block)[0] for block in blocks], 1))[:, None]
     selective_XBK, selective_host_BK = np.zeros_like(again_XBK), core_host_BK
     selective_XBK[:2] = core_XBK
     if software.selective == "ops":
@@ -151,7 +151,7 @@ def _communicate(
     back_hidden_K = np.maximum(hidden_K, np.where(sequence_K, 0.0, software.tp_overlap))
     calls_K = np.where(sequence_K, 2.0, 1.0) * (tp_K > 1)
     for position, block in enumerate(model.kinds):
-        forward, backward = _syncs(model, block)
+        forward, backward = syncs_of(model, block)
         # what is hidden runs beside the pass's GEMMs: at most as long as they take (backward: the weights' half)
         gemms_K = busy_YXBK[0, 0, position] - core_XBK[0, position]
         busy_YXBK[0, 3, position] = forward * once_K - np.minimum(forward * once_K * hidden_K, gemms_K)
@@ -163,7 +163,7 @@ def _communicate(
             busy_YXBK[0, axis, position], busy_YXBK[1, axis, position] = pair
 
 
-def _syncs(model: Model, block: Block) -> tuple[int, int]:
+def syncs_of(model: Model, block: Block) -> tuple[int, int]:
     """Tensor-parallel syncs forward and backward: the embedding has none backward, the head none forward."""
     if block is model.embedding:
         return 1, 0

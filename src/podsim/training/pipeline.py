@@ -16,7 +16,7 @@ from podsim.training.plan import Array, Plan
 if TYPE_CHECKING:
     from podsim.workload.graph import Model
 
-__all__ = ["STAGE_KEY", "Stages", "chunk_sizes", "stages_table"]
+__all__ = ["STAGE_KEY", "Stages", "chunk_sizes", "part_blocks", "stages_table"]
 
 STAGE_KEY = ("pp", "virtual_stages")
 
@@ -46,6 +46,17 @@ def chunk_sizes(layers: int, chunks: int) -> list[int]:
     order = [*range(1, chunks - 1), 0, chunks - 1]
     larger = set(order[:extra])
     return [base + (chunk in larger) for chunk in range(chunks)]
+
+
+def part_blocks(model: Model, parts: int) -> list[tuple[int, ...]]:
+    """Positions in `model.kinds` of the blocks in each model part, in order: embedding first, head last."""
+    out, start = [], 0
+    for size in chunk_sizes(model.layer_count, parts):
+        out.append(model.order[start : start + size])
+        start += size
+    out[0] = (0, *out[0])
+    out[-1] = (*out[-1], len(model.kinds) - 1)
+    return out
 
 
 def _pipeline(

@@ -47,6 +47,8 @@ class OpTimes:
 
     forward_OK: Array
     backward_OK: Array
+    weight_OK: Array
+    """part of backward_OK that computes weight gradients, which no earlier layer waits for"""
     kernels_OK: Array
     """kernels launched forward (O, K) or (O, 1)"""
     kernels_back_OK: Array
@@ -101,7 +103,7 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
         moved = np.stack([*cast_elements(items, plan, software, m, n, k), np.zeros_like(m)]) * batch
         seconds_DOK += memory_seconds(gpu, moved * software.cast_bytes) / software.memory_speed * (moved > 0)
     ones = np.ones((len(items), 1))
-    return OpTimes(seconds_DOK[0], seconds_DOK[1] + seconds_DOK[2], ones, 2 * ones)
+    return OpTimes(seconds_DOK[0], seconds_DOK[1] + seconds_DOK[2], seconds_DOK[2], ones, 2 * ones)
 
 
 def cast_elements(
@@ -147,8 +149,9 @@ def attention_times(
         launched_back.append(np.where(flash_K, 3.0, 6.0 if software.fused_softmax else 9.0))
     ring = 1 + software.context_cost * (1 - 1 / np.asarray(plan.cp, dtype=float))
     speed = software.attention_speed / ring
+    none = np.zeros((len(items), 1))
     return OpTimes(
-        np.stack(forward) / speed, np.stack(backward) / speed, np.stack(launched), np.stack(launched_back)
+        np.stack(forward) / speed, np.stack(backward) / speed, none, np.stack(launched), np.stack(launched_back)
     )
 
 
@@ -192,7 +195,7 @@ def memory_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, sof
     seconds = memory_seconds(gpu, np.stack([np.stack(moved_OK), np.stack(moved_back_OK)]))
     seconds = seconds / software.memory_speed
     kernels = np.array([[max(1.0, round(traffic(item.op, software) * 1.5))] for item in items])
-    return OpTimes(seconds[0], seconds[1], kernels, 1.5 * kernels)
+    return OpTimes(seconds[0], seconds[1], np.zeros_like(kernels), kernels, 1.5 * kernels)
 
 
 def traffic(op: TensorOp, software: Software) -> float:

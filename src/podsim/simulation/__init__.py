@@ -1,0 +1,1 @@
+"""What happens when: ops on streams and links, played out."""

@@ -1,0 +1,250 @@
+"""The event kernel: ops on streams, after other ops, over links. It knows no GPU.
+
+    ops = Ops(stream=…, seconds=…, before=…, after=…)       # op after[i] waits for op before[i]
+    played = play(ops)                                       # start and end of every op, and why it started then
+
+Ops of one stream run in the order of their numbers, one at a time. The play is deterministic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import SimulationError
+from podsim.network.jit import njit
+from podsim.simulation.state import EVENTS, SOLVED, Floats, Ints, Program, Small, new_state
+
+__all__ = ["Ops", "Played", "Streams", "Transfers", "critical_path", "play"]
+
+
+def _none() -> Small:
+    return np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Transfers:
+    """Kinds of transfer: how fast each is alone, and which links it uses. L links, T kinds."""
+
+    peak: Floats
+    """[T] B/s at full speed"""
+    latency: Floats
+    """[T] s before its first byte moves"""
+    routes: tuple[Ints, Ints]
+    """(indptr [T + 1], links)"""
+    use: Floats
+    """B over each link of a route for each byte of the transfer"""
+    capacity: Floats
+    """[L] B/s"""
+
+
+NO_TRANSFERS = Transfers(
+    peak=np.empty(0), latency=np.empty(0), routes=(np.zeros(1, np.int64), np.empty(0, np.int64)), use=np.empty(0),
+    capacity=np.empty(0),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Streams:
+    """What streams do to each other: ops of one that `slows` take `share` of the speed of those that are `slowed`."""
+
+    domain: NDArray[np.int32]
+    """[S] streams of one number share processors"""
+    slows: NDArray[np.bool_]
+    slowed: NDArray[np.bool_]
+    share: float
+    """share of its speed that an op loses while another slows it"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ops:
+    """N ops, E edges: op after[e] starts when op before[e] has ended."""
+
+    stream: Small
+    """[N], from 0; ops of one stream run in the order of their numbers"""
+    seconds: Floats
+    """[N] work, s if nothing slows it; of a transfer: its bytes over its peak"""
+    before: Small
+    """[E]"""
+    after: Small
+    """[E]"""
+    join: Small = field(default_factory=_none)
+    """[N] ops with the same number start together (a collective), -1: alone; empty: all alone"""
+    transfer: Small = field(default_factory=_none)
+    """[N] kind of transfer, -1: none; empty: no op is one"""
+    transfers: Transfers = NO_TRANSFERS
+    streams: Streams | None = None
+    """None: no stream slows another"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Played:
+    """When each op ran."""
+
+    start: Floats
+    """[N] s"""
+    end: Floats
+    """[N] s"""
+    why: Small
+    """[N] the op whose end let it start; -1: it could start at once"""
+    seconds: float
+    """end of the last op, s"""
+    solved: int
+    """times that shares of links had to be worked out"""
+
+
+@njit
+def _successors(before: Small, after: Small, n: int) -> tuple[Ints, Small, Small]:
+    """(pointer, the ops after each op, how many ops each op waits for)."""
+    pointer = np.zeros(n + 1, np.int64)
+    need = np.zeros(n, np.int32)
+    for e in range(len(before)):
+        pointer[before[e] + 1] += 1
+        need[after[e]] += 1
+    for i in range(n):
+        pointer[i + 1] += pointer[i]
+    place = pointer[:-1].copy()
+    out = np.empty(len(before), np.int32)
+    for e in range(len(before)):
+        out[place[before[e]]] = after[e]
+        place[before[e]] += 1
+    return pointer, out, need
+
+
+@njit
+def _orders(stream: Small, streams: int) -> tuple[Ints, Small]:
+    """(pointer, the ops of each stream in order)."""
+    pointer = np.zeros(streams + 1, np.int64)
+    for i in range(len(stream)):
+        pointer[stream[i] + 1] += 1
+    for s in range(streams):
+        pointer[s + 1] += pointer[s]
+    place = pointer[:-1].copy()
+    order = np.empty(len(stream), np.int32)
+    for i in range(len(stream)):
+        order[place[stream[i]]] = i
+        place[stream[i]] += 1
+    return pointer, order
+
+
+def _problems(ops: Ops, n: int, join: Small, transfer: Small) -> list[str]:
+    """What is wrong with the ops, the first of each kind named."""
+    found = []
+    for name in ("seconds", "join", "transfer"):
+        size = len(getattr(ops, name))
+        if size != n and (size or name == "seconds"):
+            found.append(f"{size} {name} for {n} ops; give one of each an op")
+    if len(ops.before) != len(ops.after):
+        found.append(f"{len(ops.before)} ops before and {len(ops.after)} after; an edge has one of each")
+    if found:
+        return found
+    for name in ("before", "after"):
+        ends = getattr(ops, name)
+        for e in np.flatnonzero((ends < 0) | (ends >= n))[:1]:
+            found.append(f"edge {e}: op {ends[e]} does not exist; there are ops 0 to {n - 1}")
+    for i in np.flatnonzero(~((ops.seconds >= 0) & np.isfinite(ops.seconds)))[:1]:
+        found.append(f"op {i} takes {ops.seconds[i]:g} s; it must be finite and not negative")
+    if n and ops.stream.min() < 0:
+        found.append(f"op {int(ops.stream.argmin())} is on stream {ops.stream.min()}; streams count from 0")
+    kinds = len(ops.transfers.peak)
+    for i in np.flatnonzero(transfer >= kinds)[:1]:
+        found.append(f"op {i} is a transfer of kind {transfer[i]}; there are {kinds} kinds")
+    links, capacity = ops.transfers.routes[1], ops.transfers.capacity
+    for i in np.flatnonzero((links < 0) | (links >= len(capacity)))[:1]:
+        found.append(f"a route uses link {links[i]}; there are {len(capacity)} links")
+    if not found:
+        for link in np.unique(links[~(capacity[links] > 0)])[:1]:
+            found.append(f"link {link} has a capacity of {capacity[link]:g} B/s and is used; it must be positive")
+    for k in np.flatnonzero(~((ops.transfers.peak > 0) & np.isfinite(ops.transfers.peak)))[:1]:
+        found.append(f"transfer {k} has a peak of {ops.transfers.peak[k]:g} B/s; it must be positive and finite")
+    if ops.streams and not 0 <= ops.streams.share < 1:
+        found.append(f"share {ops.streams.share:g}: ops can lose 0 to (less than) 1 of their speed")
+    return found
+
+
+def _program(ops: Ops, join: Small, transfer: Small) -> tuple[Program, Small]:
+    """(what the kernel is given, how many ops each op waits for)."""
+    streams = int(ops.stream.max(initial=-1)) + 1
+    if ops.streams is not None:
+        streams = max(streams, len(ops.streams.domain))
+    pointer, after, need = _successors(ops.before, ops.after, len(ops.stream))
+    order_ptr, order = _orders(ops.stream, streams)
+    effect = ops.streams or Streams(
+        domain=np.zeros(streams, np.int32), slows=np.zeros(streams, bool), slowed=np.zeros(streams, bool), share=0.0
+    )
+    domains = int(effect.domain.max(initial=-1)) + 1
+    slowed = np.flatnonzero(effect.slowed)
+    slowed = slowed[np.argsort(effect.domain[slowed], kind="stable")]
+    bounds = np.searchsorted(effect.domain[slowed], np.arange(domains + 1))
+    t = ops.transfers
+    return Program(
+        stream=ops.stream, order_ptr=order_ptr, order=order, seconds=ops.seconds, next_ptr=pointer, after=after,
+        join=join, join_size=np.bincount(join[join >= 0]).astype(np.int32), transfer=transfer, peak=t.peak,
+        latency=t.latency, link_ptr=t.routes[0], link=t.routes[1], use=t.use, capacity=t.capacity,
+        domain=effect.domain, slows=effect.slows.astype(np.uint8), slowed=effect.slowed.astype(np.uint8),
+        domain_ptr=bounds.astype(np.int64), domain_stream=slowed.astype(np.int64), share=np.array([effect.share]),
+    ), need  # fmt: skip
+
+
+def play(ops: Ops) -> Played:
+    """When each op runs: as soon as its stream is free and all it waits for has ended.
+
+    Raises SimulationError for ops that cannot be (with what would be), and where ops wait for each other in a circle.
+    """
+    from podsim.simulation.kernel import run
+
+    n = len(ops.stream)
+    alone = np.broadcast_to(np.int32(-1), n)
+    join, transfer = (np.ascontiguousarray(a if len(a) else alone, np.int32) for a in (ops.join, ops.transfer))
+    if problems := _problems(ops, n, join, transfer):
+        raise SimulationError("; ".join(problems))
+    program, need = _program(ops, join, transfer)
+    state = new_state(program, need)
+    seconds = run(program, state)
+    if state.number[EVENTS] < n:
+        raise SimulationError(_stuck(ops, state.end, join))
+    return Played(
+        start=state.start, end=state.end, why=state.why, seconds=seconds, solved=int(state.number[SOLVED])
+    )
+
+
+def _stuck(ops: Ops, end: Floats, join: Small) -> str:
+    """A circle of ops that wait for each other."""
+    waits = np.isnan(end)
+    blocking: dict[int, int] = {}
+    edges = np.flatnonzero(waits[ops.before] & waits[ops.after])
+    for e in edges[::-1].tolist():
+        blocking[int(ops.after[e])] = int(ops.before[e])
+    last: dict[int, int] = {}
+    joined: dict[int, list[int]] = {}
+    for i in np.flatnonzero(waits).tolist():
+        s = int(ops.stream[i])
+        if s in last:
+            blocking.setdefault(i, last[s])
+        last[s] = i
+        if join[i] >= 0:
+            joined.setdefault(int(join[i]), []).append(i)
+    for members in joined.values():
+        held = [i for i in members if i in blocking]
+        for i in members:
+            if i not in blocking and held:
+                blocking[i] = held[0]
+    op, seen = int(np.flatnonzero(waits)[0]), []
+    while op not in seen and op in blocking:
+        seen.append(op)
+        op = blocking[op]
+    circle = seen[seen.index(op) :] if op in seen else [*seen, op]
+    text = " waits for ".join(f"op {i} (stream {ops.stream[i]})" for i in [*circle[:8], op])
+    return f"{int(waits.sum())} of {len(end)} ops never start: {text}{' …' if len(circle) > 8 else ''}"
+
+
+def critical_path(played: Played) -> Ints:
+    """Ops on the critical path, first to last: each started when the one before it ended."""
+    if not len(played.end):
+        return np.empty(0, np.int64)
+    path = [int(played.end.argmax())]
+    while (cause := int(played.why[path[-1]])) >= 0:
+        path.append(cause)
+    return np.array(path[::-1], np.int64)

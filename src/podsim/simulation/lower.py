@@ -1,0 +1,228 @@
+"""A plan as ops: every pass of every micro-batch on every class of ranks, with the collectives that join them.
+
+    schedule table ─┐
+    passes as pieces ┴─▶ one row for each pipeline rank ── classes of ranks ──▶ Ops
+
+Axes: R pipeline ranks, X data and context ranks, T tensor ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import SimulationError
+from podsim.simulation.classes import Classes, divide, rank_number
+from podsim.simulation.drafts import Catalog, Ints
+from podsim.simulation.events import Ops, Streams
+from podsim.simulation.lower_links import transfers_of
+from podsim.simulation.lower_stages import stages_of
+from podsim.simulation.passes import Writer
+from podsim.simulation.pieces import Piece, Stream, block_pieces
+from podsim.simulation.rows import Row, row_of
+from podsim.simulation.state import Small
+from podsim.training.plan import SCHEDULE_CODES, Schedule
+from podsim.training.schedules import ScheduleTable, build, needs
+from podsim.training.step import Prepared, prepare
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.training.plan import Plan
+    from podsim.workload.graph import Model
+
+__all__ = ["Lowered", "Trouble", "lower"]
+
+STREAMS = len(Stream)
+_JOINED = {"tp": "tp", "tp beside": "tp", "cp": "cp", "ep": "ep", "dp": "dp"}
+MOST_OPS = 120_000_000
+"""ops beyond which nothing is lowered: they would need more than 8 GiB"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """What is not as it should be: ranks whose GPU is slow, or whose adapter is; noise."""
+
+    slow: dict[int, float] = field(default_factory=dict)
+    """rank -> times as long as its kernels take"""
+    link: dict[int, float] = field(default_factory=dict)
+    """rank -> share of its network bandwidth that is left"""
+    jitter: float = 0.0
+    """standard deviation of the logarithm of each pass's duration, drawn anew for each rank and op"""
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lowered:
+    """A step, ready to be played."""
+
+    ops: Ops
+    what: Ints
+    """[N] number of the piece of each op"""
+    micro: Ints
+    """[N] micro-batch, -1 for none"""
+    pieces: list[Piece]
+    classes: Classes
+    base: Ints
+    """[C + 1] ops of class c are base[c] : base[c + 1]"""
+    rows: list[Row]
+    """of the pipeline ranks"""
+    table: ScheduleTable
+    ready: Prepared
+    link_names: tuple[str, ...]
+
+
+def schedule_table(plan: Plan) -> ScheduleTable:
+    """The plan's schedule; one stage runs each micro-batch forward and back."""
+    name = {code: text for text, code in SCHEDULE_CODES.items()}[Schedule(int(plan.schedule))]
+    name = name if int(plan.pp) > 1 else "1f1b"
+    return build(name, int(plan.pp), int(plan.virtual_stages), int(plan.micro_batches))
+
+
+def lower(
+    model: Model, cluster: Cluster, plan: Plan, *, kernels: bool = True, unfold: bool = False,
+    trouble: Trouble | None = None,
+) -> Lowered:  # fmt: skip
+    """The ops of one step under a scalar, legal plan.
+
+    `kernels` false: what lies between two collectives is one op, which changes no time. `unfold`: every rank by
+    itself, not classes of equal ranks. Raises SimulationError for a rank that does not exist, or too many ops.
+    """
+    trouble = trouble or Trouble()
+    ready = prepare(model, cluster, plan)
+    table = schedule_table(plan)
+    blocks = block_pieces(ready, cluster)
+    catalog = Catalog()
+    common: dict[str, Any] = {"software": ready.software, "table": table, "blocks": blocks, "kernels": kernels}
+    rows = [
+        row_of(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
+        for rank, stage in enumerate(stages_of(model, cluster, plan, ready, table))
+    ]
+    classes = divide(plan, _marks(plan, trouble), unfold=unfold or trouble.jitter > 0)
+    stage_of = classes.first[:, 0]
+    sizes = np.array([len(row.what) for row in rows])
+    base = np.concatenate([[0], np.cumsum(sizes[stage_of])])
+    if base[-1] > MOST_OPS:
+        raise SimulationError(
+            f"{base[-1]:,} ops to play, more than {MOST_OPS:,}: fold equal ranks (no ranks=all), or fewer micro-batches"
+        )
+    what = np.concatenate([rows[r].what for r in stage_of])
+    stream = np.concatenate([rows[r].stream + c * STREAMS for c, r in enumerate(stage_of)]).astype(np.int32)
+    before, after = _edges(rows, table, classes, base)
+    wired = transfers_of(cluster, plan, catalog.pieces, what, classes, base, trouble.link)
+    seconds = _seconds(catalog.pieces, what, classes, base, trouble) * wired.stretch
+    ops = Ops(
+        stream=stream, seconds=seconds, before=before, after=after, join=_joins(catalog.pieces, rows, classes, base),
+        transfer=wired.kind, transfers=wired.transfers, streams=_streams(classes.count, ready.software.contention),
+    )  # fmt: skip
+    return Lowered(
+        ops=ops, what=what, micro=np.concatenate([rows[r].micro for r in stage_of]), pieces=catalog.pieces,
+        classes=classes, base=base, rows=rows, table=table, ready=ready, link_names=wired.names,
+    )  # fmt: skip
+
+
+def _marks(plan: Plan, trouble: Trouble) -> Ints:
+    """A number for what makes each rank special, shape (R, X, T)."""
+    shape = (int(plan.pp), int(plan.dp) * int(plan.cp), int(plan.tp))
+    ranks = int(np.prod(shape))
+    wrong = sorted(r for r in {*trouble.slow, *trouble.link} if not 0 <= r < ranks)
+    if wrong:
+        raise SimulationError(f"rank {', '.join(map(str, wrong))} does not exist; this job has ranks 0 to {ranks - 1}")
+    flat = np.zeros(ranks, np.int64)
+    special = sorted({(trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0)) for r in {*trouble.slow, *trouble.link}})
+    for r in {*trouble.slow, *trouble.link}:
+        flat[r] = 1 + special.index((trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0)))
+    return flat.reshape(shape)
+
+
+def _edges(rows: list[Row], table: ScheduleTable, classes: Classes, base: Ints) -> tuple[Small, Small]:
+    """(before, after): edges inside each class, and from what one stage sends to what the next one does with it."""
+    stage_of = classes.first[:, 0]
+    need = needs(table)
+    owner = table.rank
+    before = [row_edges(rows[r])[0] + base[c] for c, r in enumerate(stage_of)]
+    after = [row_edges(rows[r])[1] + base[c] for c, r in enumerate(stage_of)]
+    sent = np.concatenate([row.sent for row in rows])
+    first = np.concatenate([row.first for row in rows])
+    for c, r in enumerate(stage_of.tolist()):
+        actions = np.arange(table.pointer[r], table.pointer[r + 1])
+        source = need[actions]
+        moved = (source >= 0) & (owner[np.maximum(source, 0)] != r)
+        source, actions = source[moved], actions[moved]
+        assert np.all(sent[source] >= 0)
+        before.append(base[classes.line_CR[c, owner[source]]] + sent[source])
+        after.append(base[c] + first[actions])
+    return np.concatenate(before).astype(np.int32), np.concatenate(after).astype(np.int32)
+
+
+def row_edges(row: Row) -> tuple[Ints, Ints]:
+    """Edges of a row between streams; a stream's own order needs none."""
+    apart = row.stream[row.before] != row.stream[row.after]
+    return row.before[apart], row.after[apart]
+
+
+def _seconds(
+    pieces: list[Piece], what: Ints, classes: Classes, base: Ints, trouble: Trouble
+) -> NDArray[np.float64]:
+    """Seconds of every op, slow GPUs and noise counted."""
+    table = np.array([piece.seconds for piece in pieces])
+    kernels = np.array([piece.stream == Stream.COMPUTE for piece in pieces])
+    seconds = table[what]
+    for rank, factor in trouble.slow.items():
+        c = int(classes.label_RXT.ravel()[rank])
+        part = slice(int(base[c]), int(base[c + 1]))
+        seconds[part] = np.where(kernels[what[part]], table[what[part]] * factor, seconds[part])
+    if trouble.jitter > 0:
+        rng = np.random.default_rng(trouble.seed)
+        noise = np.exp(rng.standard_normal(len(seconds)) * trouble.jitter - trouble.jitter**2 / 2)
+        seconds = np.where(kernels[what], seconds * noise, seconds)
+    return np.asarray(seconds)
+
+
+def _joins(pieces: list[Piece], rows: list[Row], classes: Classes, base: Ints) -> NDArray[np.int32]:
+    """Ops of different classes that are one collective, by number; -1 where a class meets only its like."""
+    stage_of = classes.first[:, 0]
+    join = np.full(int(base[-1]), -1, np.int32)
+    group_of = np.array([_group(piece) for piece in pieces])
+    taken = 0
+    for name in ("tp", "cp", "ep", "dp", "ends", "all"):
+        number = classes.groups[name]
+        places = [np.flatnonzero(group_of[row.what] == name) for row in rows]
+        for group in np.flatnonzero(np.bincount(number) > 1).tolist():
+            members = np.flatnonzero(number == group)
+            counts = {len(places[stage_of[c]]) for c in members}
+            meeting = [int(c) for c in members if len(places[stage_of[c]])]
+            if len(meeting) < 2:
+                continue
+            assert len(counts - {0}) == 1, (name, counts)
+            for c in meeting:
+                at = base[c] + places[stage_of[c]]
+                join[at] = taken + np.arange(len(at))
+            taken += max(counts)
+    return join
+
+
+def _group(piece: Piece) -> str:
+    """The group whose members do a piece together, "" for none."""
+    if piece.name in ("embedding gradients", "gradient norm"):
+        return "ends" if piece.name == "embedding gradients" else "all"
+    return _JOINED.get(piece.kind, "") if piece.stream in (Stream.GROUP, Stream.DATA) and piece.seconds > 0 else ""
+
+
+def _streams(count: int, share: float) -> Streams:
+    """Exchanges of data-parallel ranks take a share of the speed of what computes beside them."""
+    kind = np.tile(np.arange(STREAMS), count)
+    return Streams(
+        domain=np.repeat(np.arange(count), STREAMS).astype(np.int32), slows=kind == Stream.DATA,
+        slowed=(kind == Stream.COMPUTE) | (kind == Stream.GROUP), share=share,
+    )  # fmt: skip
+
+
+def ranks_text(classes: Classes, plan: Plan, c: int) -> str:
+    """Which ranks a class stands for: "rank 5", "8 ranks from 0"."""
+    pipeline, data, tensor = classes.first[c].tolist()
+    first = int(rank_number(plan, pipeline, data, tensor))
+    copies = int(classes.copies[c])
+    return f"rank {first}" if copies == 1 else f"{copies} ranks from {first}"

@@ -1,0 +1,101 @@
+"""What each pipeline rank holds and exchanges, as the lowering needs it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.simulation.passes import Stage
+from podsim.simulation.pieces import Piece, Stream
+from podsim.training.groups import exchanges, owned, send_bytes, tied
+from podsim.training.kernels import optimizer_seconds
+from podsim.training.memory import Weights, recomputed_share, weight_table
+from podsim.training.pipeline import part_blocks
+from podsim.training.plan import Array, Grid
+from podsim.training.schedules import ScheduleTable
+from podsim.training.shapes import element_bytes
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.training.plan import Plan
+    from podsim.training.software import Software
+    from podsim.training.step import Prepared
+    from podsim.workload.graph import Model
+
+__all__ = ["stages_of"]
+
+
+def stages_of(model: Model, cluster: Cluster, plan: Plan, ready: Prepared, table: ScheduleTable) -> list[Stage]:
+    """Each pipeline rank's stage."""
+    parts = part_blocks(model, table.parts)
+    held = [sorted({int(p) for p in table.stage_part[table.stage_rank == rank]}) for rank in range(table.ranks)]
+    made: dict[tuple[object, ...], Stage] = {}
+    out = []
+    for rank, own in enumerate(held):
+        ends = rank in (int(table.stage_rank[0]), int(table.stage_rank[table.stage_part == table.parts - 1][0]))
+        key = (tuple(parts[p] for p in own), ends)
+        if key not in made:
+            made[key] = _stage(model, cluster, plan, ready, [parts[p] for p in own], ends)
+        out.append(replace(made[key], parts={p: parts[p] for p in own}))
+    return out
+
+
+def _stage(
+    model: Model, cluster: Cluster, plan: Plan, ready: Prepared, parts: list[tuple[int, ...]], ends: bool
+) -> Stage:
+    """The stage of a rank that holds these parts; `ends`: one of those that share a tied embedding."""
+    software, wide = ready.software, plan.arrays().wide()
+    weights = weight_table(model, wide)
+    blocks = np.concatenate([np.array(part, np.int64) for part in parts])
+    counts_BK = np.bincount(blocks, minlength=len(model.kinds)).astype(float)[:, None]
+    found = exchanges(model, cluster, wide, software, weights, counts_BK)
+    reduce, gather, layer_gather, layer_reduce = (float(value[0]) for value in found)
+    update = optimizer_seconds(cluster.gpu, owned(wide, weights, counts_BK), software.optimizer_traffic)
+    zero, send = int(plan.zero), float(ready.sends.table[0])
+    closing = [Piece(name="gradients reduced", kind="dp", seconds=reduce if zero == 3 else 0.0, stream=Stream.DATA)]
+    both = float(tied(model, cluster, wide, software, weights.dense_BK[0])[0]) if int(plan.pp) > 1 and ends else 0.0
+    if both > 0.0:
+        closing.append(Piece(name="embedding gradients", kind="dp", seconds=both, stream=Stream.DATA))
+    closing.append(Piece(name="gradient norm", kind="optimizer", seconds=0.0))
+    closing.append(Piece(name="optimizer", kind="optimizer", seconds=float(update[0]) / software.memory_speed))
+    if zero in (1, 2) and not plan.overlap_param and gather > 0.0:
+        closing.append(Piece(name="weights", kind="dp", seconds=gather, stream=Stream.DATA))
+    closing.append(Piece(name="host", kind="host", seconds=software.host_step))
+    share = recomputed_share(wide, counts_BK[None])
+    sizes = _bytes(cluster, plan, software, counts_BK, weights)
+
+    def data(name: str, seconds: float, size: float) -> Piece:
+        return Piece(name=name, kind="dp", seconds=seconds, bytes=size, stream=Stream.DATA)
+
+    charge = send * software.pipeline_exposed + software.host_send
+    sent = float(send_bytes(model, wide, software)[1][0])
+    return Stage(
+        parts={}, edges=(0, len(model.kinds) - 1), again=1.0 if share is None else float(share[0, 0]),
+        reduce=data("gradients", reduce if zero < 3 else 0.0, sizes[0]),
+        gather=data("weights", gather if zero in (1, 2) else 0.0, sizes[1]),
+        layer_gather=data("layer weights", layer_gather, sizes[2]),
+        layer_reduce=data("layer gradients", layer_reduce, sizes[3]), ends=tuple(closing),
+        send=Piece(name="send", kind="send", seconds=send, bytes=sent, stream=Stream.AHEAD),
+        charge=Piece(name="send and receive", kind="pp", seconds=charge),
+    )  # fmt: skip
+
+
+def _bytes(
+    cluster: Cluster, plan: Plan, software: Software, counts_BK: Array, weights: Weights
+) -> tuple[float, float, float, float]:
+    """B that leave a rank's node: gradients and weights of the stage, then of one layer.
+
+    A ring over N nodes with g ranks on each takes (N - 1) / N of the bytes out of every node, over g adapters; an
+    all-reduce twice.
+    """
+    ranks = int(plan.dp) * int(plan.cp)
+    members = int(Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).data(ranks))
+    nodes = max(ranks // members, 1)
+    share = (nodes - 1) / nodes / members
+    per_block_B = (weights.dense_BK + weights.expert_BK)[:, 0]
+    whole, layer = float(counts_BK[:, 0] @ per_block_B) * share, float(per_block_B[1:-1].max()) * share
+    times = 1.0 if int(plan.zero) else 2.0
+    stored, gradient = element_bytes(plan.precision), software.gradient_bytes
+    return whole * gradient * times, whole * stored, layer * stored, layer * gradient

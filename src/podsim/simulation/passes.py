@@ -1,0 +1,192 @@
+"""What one action of a schedule is on its rank: the passes through its layers, and the exchanges beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from podsim.simulation.drafts import Draft
+from podsim.simulation.pieces import BlockPieces, Piece, Stream, merged
+from podsim.training.schedules import Work
+
+if TYPE_CHECKING:
+    from podsim.training.plan import Plan
+    from podsim.training.schedules import ScheduleTable
+    from podsim.training.software import Software
+
+__all__ = ["Stage", "Writer"]
+
+_FULL = 3
+"""ZeRO 3: weights are divided too"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What a pipeline rank holds, and what its exchanges take if nothing hides them."""
+
+    parts: dict[int, tuple[int, ...]]
+    """model part -> positions of the blocks in it, in order"""
+    edges: tuple[int, int]
+    """positions of embedding and head among the blocks"""
+    again: float
+    """share of each layer's recomputation that is done"""
+    reduce: Piece
+    """gradients of all of it"""
+    gather: Piece
+    """weights of all of it"""
+    layer_gather: Piece
+    layer_reduce: Piece
+    ends: tuple[Piece, ...]
+    """what ends its step, one after the other"""
+    send: Piece
+    """activations of a micro-batch to the next stage, or gradients back"""
+    charge: Piece
+    """what a send or receive takes of the compute stream"""
+
+    @property
+    def layers(self) -> int:
+        """Layers, embedding and head apart; 1 if there is none."""
+        return max(sum(len(self.inner(part)) for part in self.parts), 1)
+
+    def inner(self, part: int) -> list[int]:
+        """Places in a part that hold layers, not embedding or head."""
+        return [i for i, block in enumerate(self.parts[part]) if block not in self.edges]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writer:
+    """What is needed to write down the actions of one rank."""
+
+    plan: Plan
+    software: Software
+    table: ScheduleTable
+    rank: int
+    stage: Stage
+    blocks: list[BlockPieces]
+    kernels: bool
+    """kernels one by one, rather than what lies between two collectives as one op"""
+
+    @property
+    def zero(self) -> int:
+        """ZeRO level."""
+        return int(self.plan.zero)
+
+    def pieces(self, block: int, work: int) -> Iterable[Piece]:
+        """A pass through a block."""
+        found = self.blocks[block].of(work, self.stage.again)
+        return found if self.kernels else merged(found)
+
+    def abroad(self, stage: int) -> bool:
+        """Whether a stage is there and on another rank."""
+        return stage >= 0 and int(self.table.stage_rank[stage]) != self.rank
+
+    def action(self, action: int, opening: bool, closing: bool) -> Draft:
+        """One action; `opening`: the first pass of its stage in this step, `closing`: the last of that kind."""
+        work, stage = int(self.table.work[action]), int(self.table.stage[action])
+        ends = (int(self.table.stage_before[stage]), int(self.table.stage_after[stage]))
+        source, target = ends if work == Work.FORWARD else ends[::-1]
+        part = int(self.table.stage_part[stage])
+        draft, moves = Draft(), work != Work.WEIGHT
+        if moves and self.abroad(source) and not self.abroad(target):
+            draft.chain([self.stage.charge])
+        layers = self.stage.parts[part]
+        order = list(range(len(layers)))[:: 1 if work == Work.FORWARD else -1]
+        inner = self.stage.inner(part)
+        hooks = Hooks(self, work, part, opening, closing, [i for i in order if i in inner])
+        for i in order:
+            hooks.before(draft, i)
+            draft.chain(self.pieces(layers[i], work))
+            hooks.behind(draft, i)
+        hooks.end(draft)
+        sent = -1
+        if moves and self.abroad(target):
+            stream = Stream.AHEAD if work == Work.FORWARD else Stream.BACK
+            sent = draft.aside(replace(self.stage.send, stream=stream))
+            draft.chain([self.stage.charge])
+        draft.sent.append(sent)
+        draft.heads.append(draft.first)
+        return draft
+
+    def opening(self) -> Draft:
+        """Weights gathered at the start of the step, beside the first passes (ZeRO 1 and 2)."""
+        draft = Draft()
+        if self.zero in (1, 2) and self.plan.overlap_param and self.stage.gather.seconds > 0.0:
+            bucket = self.stage.gather.times(1 / self.stage.layers)
+            for part in self.stage.parts:
+                for place in range(len(self.stage.inner(part))):
+                    draft.tickets["weights", part, place] = len(draft.pieces)
+                    draft.pieces.append(bucket)
+        return draft
+
+    def closing(self) -> Draft:
+        """What is left when all passes are done: gradients not yet reduced, the optimizer, the host."""
+        draft = Draft()
+        if self.zero < 2 and not self.plan.overlap_grad:
+            draft.chain([self.stage.reduce])
+        draft.chain(self.stage.ends)
+        return draft
+
+
+class Hooks:
+    """The exchanges of data-parallel ranks beside one pass."""
+
+    def __init__(
+        self, writer: Writer, work: int, part: int, opening: bool, closing: bool, order: list[int]
+    ) -> None:
+        """`order`: places of layers (not embedding nor head) in the order of the pass."""
+        plan, stage, zero = writer.plan, writer.stage, writer.zero
+        forward, full = work == Work.FORWARD, zero == _FULL
+        every = full and (writer.software.regather or int(plan.pp) == 1)
+        gradient = work in (Work.BACKWARD, Work.WEIGHT)
+        late = 0.0 if forward else writer.software.late_gather
+        self.part, self.order, self.zero, self.backward = part, order, zero, not forward
+        self.gathers = full and work != Work.WEIGHT and (every or (opening if forward else closing))
+        self.reduces = gradient and (every or closing or zero == 2)
+        self.gated = forward and opening and zero in (1, 2) and bool(plan.overlap_param) and stage.gather.seconds > 0.0
+        self.beside = bool(plan.overlap_param if full else plan.overlap_grad)
+        self.late, self.early = stage.layer_gather.times(late), stage.layer_gather.times(1 - late)
+        self.bucket = stage.layer_reduce if full else stage.reduce.times(1 / stage.layers)
+        self.whole = stage.reduce.times(len(order) / stage.layers)
+        self.gathered: dict[int, int] = {}
+        self.reduced = -1
+
+    def _gather(self, draft: Draft, place: int) -> None:
+        if place < len(self.order) and self.early.seconds > 0.0:
+            self.gathered[place] = draft.aside(self.early)
+
+    def before(self, draft: Draft, layer: int) -> None:
+        """What stands before the pass through a layer: its weights, and those of the next one on their way."""
+        if layer not in self.order:
+            return
+        place = self.order.index(layer)
+        if self.gated:
+            draft.waits.append((len(draft.pieces), ("weights", self.part, place)))
+        if not self.gathers:
+            return
+        if (place == 0 and not self.backward) or (place > 0 and not self.beside):
+            self._gather(draft, place)  # backwards, the weights of the last layer are still there
+        if self.late.seconds > 0.0 and place > 0:
+            draft.pending.append(draft.aside(self.late))
+        if place in self.gathered:
+            draft.pending.append(self.gathered[place])
+        if self.beside:
+            self._gather(draft, place + 1)
+
+    def behind(self, draft: Draft, layer: int) -> None:
+        """What stands behind it: its gradients."""
+        if not self.reduces or layer not in self.order or self.bucket.seconds <= 0.0:
+            return
+        if self.beside or self.zero == _FULL:
+            self.reduced = draft.aside(self.bucket)
+            if not self.beside:
+                draft.pending.append(self.reduced)
+
+    def end(self, draft: Draft) -> None:
+        """The end of the pass: ZeRO 2 and 3 wait for the gradients of every micro-batch."""
+        if not self.reduces or self.zero < 2 or self.whole.seconds + self.bucket.seconds <= 0.0:
+            return
+        if self.zero == 2 and not self.beside:
+            self.reduced = draft.aside(self.whole)
+        if self.reduced >= 0 and self.reduced not in draft.pending:
+            draft.pending.append(self.reduced)

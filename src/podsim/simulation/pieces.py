@@ -1,0 +1,293 @@
+"""A pass of one micro-batch through one block, piece by piece: the kernels and exposed collectives in their order.
+
+The pieces of a pass add up, part by part, to what podsim.training.layers says of it: the closed form and the
+simulation cost a pass alike, and differ in what happens between passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.training.layers import PARTS, Pass, op_times, syncs_of, tp_sync_seconds, unneeded
+from podsim.training.plan import Array, Plan, Recompute
+from podsim.training.schedules import Work
+from podsim.training.step import SPLIT, Prepared
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.workload.graph import Block, Model, TensorOp
+
+__all__ = ["MIX", "BlockPieces", "Piece", "Stream", "block_pieces", "merged"]
+
+
+class Stream(IntEnum):
+    """Streams of a rank; ops of one run one after the other."""
+
+    COMPUTE = 0
+    GROUP = 1
+    """collectives of the tensor-, context- and expert-parallel groups"""
+    AHEAD = 2
+    """activations to the next stage"""
+    BACK = 3
+    """their gradients to the stage before"""
+    DATA = 4
+    """gradients and weights among data-parallel ranks"""
+
+
+MIX = dict(zip(SPLIT, np.eye(len(SPLIT)), strict=True))
+"""a part of the step as a vector over all parts"""
+_PART = dict(zip(PARTS, ("compute", "memory", "launch", "tp", "cp", "ep"), strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Work on one stream."""
+
+    name: str
+    kind: str
+    """a part of the step (SPLIT), or what is hidden behind others: "tp beside" """
+    seconds: float
+    stream: Stream = Stream.COMPUTE
+    beside: bool = False
+    """runs beside the pieces after it, which do not wait for it"""
+    bytes: float = 0.0
+    """B that leave the rank's node, if it is an exchange or a send"""
+    mix: Array | None = None
+    """s by part, if it is several pieces in one (SPLIT)"""
+
+    def times(self, factor: float) -> Piece:
+        """The same work, so many times as long."""
+        mix = None if self.mix is None else self.mix * factor
+        return replace(self, seconds=self.seconds * factor, bytes=self.bytes * factor, mix=mix)
+
+    @property
+    def parts(self) -> Array:
+        """Seconds by part of the step; work that hides behind others is in none."""
+        if self.mix is not None:
+            return self.mix
+        return MIX[self.kind] * self.seconds if self.kind in MIX else np.zeros(len(SPLIT))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockPieces:
+    """All passes through one block, for one micro-batch."""
+
+    forward: tuple[Piece, ...]
+    input: tuple[Piece, ...]
+    """gradient of the input"""
+    weight: tuple[Piece, ...]
+    """gradient of the weights"""
+    backward: tuple[Piece, ...]
+    """both, in the order in which autograd runs them"""
+    again: tuple[Piece, ...]
+    """what recomputation computes again before its backward pass"""
+
+    def of(self, work: int, again: float) -> Iterable[Piece]:
+        """The pieces of an action; `again` is the share of its recomputation that is done."""
+        if work == Work.FORWARD:
+            return self.forward
+        if work == Work.WEIGHT:
+            return self.weight
+        repeated = [piece.times(again) for piece in self.again] if again else []
+        return [*repeated, *(self.input if work == Work.INPUT else self.backward)]
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """An op of a block with its seconds."""
+
+    op: TensorOp
+    forward: float
+    backward: float
+    weight: float
+
+    @property
+    def kind(self) -> str:
+        return "compute" if self.op.kind in ("gemm", "attention") else "memory"
+
+
+def block_pieces(ready: Prepared, cluster: Cluster) -> list[BlockPieces]:
+    """Pieces of each distinct block of the model, for the one plan that was prepared."""
+    model, plan, software = ready.model, ready.plan, ready.software
+    timed: list[list[_Timed]] = [[] for _ in model.kinds]
+    found = {}
+    for items, _, times in op_times(model, cluster, plan.wide(), software):
+        weight_OK = np.broadcast_to(times.weight_OK, times.forward_OK.shape)
+        for i, item in enumerate(items):
+            found[id(item.op), id(item.block)] = _Timed(
+                item.op, float(times.forward_OK[i, 0]), float(times.backward_OK[i, 0]), float(weight_OK[i, 0])
+            )
+    for position, block in enumerate(model.kinds):
+        timed[position] = [found[id(op), id(block)] for op in block.ops]
+    once = float(tp_sync_seconds(model, cluster, plan.wide(), software)[0])
+    tail = unneeded(model) if software.early_stop else frozenset()
+    table_YXB = ready.layers.table[..., ready.layers.index[0]]
+    return [
+        _block(model, block, plan, software.selective, timed[b], table_YXB[:, :, b], once, tail)
+        for b, block in enumerate(model.kinds)
+    ]
+
+
+def _block(
+    model: Model, block: Block, plan: Plan, selective: str, timed: list[_Timed], table_YX: Array, once: float,
+    tail: frozenset[int],
+) -> BlockPieces:  # fmt: skip
+    ahead, behind = syncs_of(model, block)
+    parts = [dict(zip(PARTS, row.tolist(), strict=True)) for row in table_YX]
+    hidden = [n * once - parts[y]["tp"] for y, n in ((Pass.FORWARD, ahead), (Pass.BACKWARD, behind))]
+    forward = _forward(timed, parts[Pass.FORWARD], ahead, hidden[0])
+    inputs, weights, both = _backward(timed, parts[Pass.BACKWARD], behind, hidden[1])
+    mode = int(np.asarray(plan.recompute).item())
+    edge = block in (model.embedding, model.head)
+    if edge or mode == Recompute.NONE:
+        again: list[Piece] = []
+    elif mode == Recompute.SELECTIVE:
+        again = _selective(timed, selective)
+    else:
+        again = _full(forward, timed, tail)
+        scale = parts[Pass.BACKWARD_FULL]["tp"] - parts[Pass.BACKWARD]["tp"]
+        again = [p.times(scale / parts[Pass.FORWARD]["tp"]) if p.kind == "tp" else p for p in again]
+    level = Pass.BACKWARD + mode
+    more = parts[level]["launch"] - parts[Pass.BACKWARD]["launch"]
+    gap = parts[Pass.BACKWARD]["launch"] + (more if mode and not edge else 0.0)
+    if gap > 0.0:
+        whole = sum(p.seconds for p in both if not p.beside) or 1.0
+        late = sum(p.seconds for p in weights) / whole
+        inputs.append(_gap(gap * (1 - late)))
+        weights.append(_gap(gap * late))
+        both.append(_gap(gap))
+    if parts[Pass.FORWARD]["launch"] > 0.0:
+        forward.append(_gap(parts[Pass.FORWARD]["launch"]))
+    return BlockPieces(
+        forward=tuple(forward), input=tuple(inputs), weight=tuple(weights), backward=tuple(both), again=tuple(again)
+    )
+
+
+def _gap(seconds: float) -> Piece:
+    return Piece(name="launch gap", kind="launch", seconds=seconds)
+
+
+def _places(chosen: Sequence[int], wanted: int, last: int) -> list[int]:
+    """So many of the chosen positions, the last ones; the end of the pass for those that are too many."""
+    return [*[last] * max(wanted - len(chosen), 0), *(chosen[-wanted:] if wanted else [])]
+
+
+def _collective(name: str, kind: str, seconds: float) -> Piece:
+    return Piece(name=name, kind=kind, seconds=seconds, stream=Stream.GROUP)
+
+
+def _beside(timed: list[_Timed], hidden: float, weight: bool) -> dict[int, Piece]:
+    """What of the tensor-parallel collectives runs beside each GEMM, in proportion to its time."""
+    if hidden <= 0.0:
+        return {}
+    gemms = {i: t.weight if weight else t.forward for i, t in enumerate(timed) if t.op.kind == "gemm"}
+    total = sum(gemms.values())
+    return {
+        i: Piece(name="tp sync", kind="tp beside", seconds=hidden * s / total, stream=Stream.GROUP, beside=True)
+        for i, s in gemms.items()
+        if s > 0.0
+    }
+
+
+def _forward(timed: list[_Timed], parts: dict[str, float], syncs: int, hidden: float) -> list[Piece]:
+    """Kernels in order; a sync after each row-parallel product, keys before the core, all-to-alls around experts."""
+    rows = [i for i, t in enumerate(timed) if t.op.kind == "gemm" and t.op.split == "row"]
+    rows = rows or [i for i, t in enumerate(timed) if t.op.kind == "embedding"][:syncs]
+    after = _places(rows, syncs, len(timed) - 1)
+    cores = [i for i, t in enumerate(timed) if t.op.kind == "attention"]
+    experts = [i for i, t in enumerate(timed) if t.op.expert]
+    beside = _beside(timed, hidden, weight=False)
+    out: list[Piece] = []
+    for i, t in enumerate(timed):
+        if i in cores and parts["cp"] > 0.0:
+            out.append(_collective("cp gather", "cp", parts["cp"] / len(cores)))
+        if experts and i == experts[0] and parts["ep"] > 0.0:
+            out.append(_collective("ep dispatch", "ep", parts["ep"] / 2))
+        if i in beside:
+            out.append(beside[i])
+        out.append(Piece(name=t.op.name, kind=t.kind, seconds=t.forward))
+        if experts and i == experts[-1] and parts["ep"] > 0.0:
+            out.append(_collective("ep combine", "ep", parts["ep"] / 2))
+        if parts["tp"] > 0.0:
+            out += [_collective("tp sync", "tp", parts["tp"] / syncs)] * after.count(i)
+    return out
+
+
+def _backward(
+    timed: list[_Timed], parts: dict[str, float], syncs: int, hidden: float
+) -> tuple[list[Piece], list[Piece], list[Piece]]:
+    """(input gradients, weight gradients, both in turn), last op first; a sync follows each column-parallel product."""
+    columns = [
+        i for i, t in enumerate(timed) if t.op.kind == "gemm" and t.op.split in ("column", "vocab")
+    ]
+    after = _places(columns[::-1], syncs, 0)
+    cores = [i for i, t in enumerate(timed) if t.op.kind == "attention"]
+    experts = [i for i, t in enumerate(timed) if t.op.expert]
+    beside = _beside(timed, hidden, weight=True)
+    inputs: list[Piece] = []
+    weights: list[Piece] = []
+    both: list[Piece] = []
+
+    def add(piece: Piece, *lists: list[Piece]) -> None:
+        for pieces in (*lists, both):
+            pieces.append(piece)
+
+    for i in range(len(timed) - 1, -1, -1):
+        t = timed[i]
+        if experts and i == experts[-1] and parts["ep"] > 0.0:
+            add(_collective("ep dispatch, back", "ep", parts["ep"] / 2), inputs)
+        add(Piece(name=f"{t.op.name}, input gradient" if t.weight else f"{t.op.name}, back", kind=t.kind,
+                  seconds=t.backward - t.weight), inputs)  # fmt: skip
+        if i in beside:
+            add(beside[i], weights)
+        if t.weight:
+            add(Piece(name=f"{t.op.name}, weight gradient", kind=t.kind, seconds=t.weight), weights)
+        if parts["tp"] > 0.0:
+            for _ in range(after.count(i)):
+                add(_collective("tp sync, back", "tp", parts["tp"] / syncs), inputs)
+        if i in cores and parts["cp"] > 0.0:
+            add(_collective("cp gather, back", "cp", parts["cp"] / len(cores)), inputs)
+        if experts and i == experts[0] and parts["ep"] > 0.0:
+            add(_collective("ep combine, back", "ep", parts["ep"] / 2), inputs)
+    return inputs, weights, both
+
+
+def _full(forward: list[Piece], timed: list[_Timed], tail: frozenset[int]) -> list[Piece]:
+    """The forward pass again, less what no gradient needs."""
+    spare = {t.op.name for t in timed if id(t.op) in tail}
+    return [_again(p) for p in forward if p.name not in spare and p.kind != "launch" and not p.beside]
+
+
+def _selective(timed: list[_Timed], what: str) -> list[Piece]:
+    """The attention core again ("core"), or half of the products and all that is bound by memory ("ops")."""
+    core = [t for t in timed if t.op.core or t.op.kind == "attention"]
+    if what == "core":
+        return [_again(Piece(name=t.op.name, kind=t.kind, seconds=t.forward)) for t in core]
+    share = {"compute": 0.5, "memory": 1.0}
+    return [
+        _again(Piece(name=t.op.name, kind=t.kind, seconds=share[t.kind] * t.forward))
+        for t in timed
+        if t not in core
+    ]
+
+
+def _again(piece: Piece) -> Piece:
+    return replace(piece, name=f"{piece.name}, again")
+
+
+def merged(pieces: Iterable[Piece]) -> list[Piece]:
+    """The same pass with neighbours on one stream as one piece: exact, as nothing else waits for what is between."""
+    out: list[Piece] = []
+    for piece in pieces:
+        last = out[-1] if out else None
+        if last and last.stream == piece.stream and not last.beside and not piece.beside:
+            name = last.name if last.name.endswith("…") else f"{last.name} …"
+            out[-1] = replace(last, name=name, seconds=last.seconds + piece.seconds, mix=last.parts + piece.parts)
+        else:
+            out.append(piece)
+    return out
