@@ -74,6 +74,8 @@ class ScheduleError(PodsimError):
         """Keep the list, and make the message of all of it."""
         self.problems = tuple(problems)
         super().__init__("; ".join(self.problems))
+
+
 class SimulationError(PodsimError):
     """Ops that cannot be played: they wait for each other, or for what does not exist."""
 
