@@ -176,7 +176,7 @@ def predict(
     ep: Annotated[int, typer.Option(help="Expert-parallel degree.")] = 1,
     virtual_stages: Annotated[int, typer.Option(help="Model chunks per pipeline stage.")] = 1,
     micro_batch: Annotated[int, typer.Option(help="Sequences of a micro-batch.")] = 1,
-    schedule: Annotated[str | None, typer.Option(help="gpipe, 1f1b or interleaved.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="gpipe, 1f1b, interleaved, …: `podsim schedule`.")] = None,
     sequence_parallel: Annotated[
         bool, typer.Option(help="Divide norms and residuals over the TP group.")
     ] = False,

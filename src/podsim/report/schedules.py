@@ -120,7 +120,7 @@ def _ranks(sheet: ScheduleSheet) -> Table:
         table.add(
             str(rank),
             f"{sheet.idle[rank]:.4g}",
-            f"{sheet.activations[rank]:g}x",
+            f"{sheet.activations[rank]:.3g}x",
             f"{sheet.copies[rank]:g}x",
             *late,
         )
@@ -240,7 +240,7 @@ def print_schedules(comparison: ScheduleComparison) -> None:
             continue
         table.add(
             row.schedule, str(row.virtual_stages), f"{row.step_time:.4g}", percent(row.bubble),
-            percent(row.staggered_bubble), f"{row.activations:g}x", f"{row.copies:g}x", row.note,
+            percent(row.staggered_bubble), f"{row.activations:.3g}x", f"{row.copies:g}x", row.note,
         )  # fmt: skip
     out.print(Text(""))
     for line, rest in table.lines(out.width):
