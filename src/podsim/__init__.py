@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
     from podsim.verbs.predict import predict as predict
+    from podsim.verbs.schedule import schedule as schedule
     from podsim.verbs.show import clusters as clusters
     from podsim.verbs.show import models as models
     from podsim.verbs.show import show as show
@@ -54,6 +55,7 @@ _PUBLIC = {
     "plan": "verbs.plan",
     "predict": "verbs.predict",
     "replay": "verbs.plan",
+    "schedule": "verbs.schedule",
     "show": "verbs.show",
     "validate": "verbs.validate",
 }

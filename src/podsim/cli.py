@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from podsim import cli_network
+from podsim import cli_network, cli_simulate
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -176,7 +176,7 @@ def predict(
     ep: Annotated[int, typer.Option(help="Expert-parallel degree.")] = 1,
     virtual_stages: Annotated[int, typer.Option(help="Model chunks per pipeline stage.")] = 1,
     micro_batch: Annotated[int, typer.Option(help="Sequences of a micro-batch.")] = 1,
-    schedule: Annotated[str | None, typer.Option(help="gpipe, 1f1b or interleaved.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="gpipe, 1f1b, interleaved, …: `podsim schedule`.")] = None,
     sequence_parallel: Annotated[
         bool, typer.Option(help="Divide norms and residuals over the TP group.")
     ] = False,
@@ -277,6 +277,7 @@ def replay(
 
 register(_command)
 cli_network.register(_command)
+cli_simulate.register(_command)
 
 
 def main() -> None:

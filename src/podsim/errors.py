@@ -9,7 +9,6 @@
     │   └── NoFitError   legal plans, of which none fits the memory: an answer, so the command line exits with 1, not 2
     ├── ScheduleError    a pipeline schedule that cannot run, or that does not exist for these sizes: all at once
     ├── SimulationError  ops that cannot be played: a circle of waits, a link without capacity
-    └── TableError       a table of measurements that cannot be read
     ├── TableError       a table of measurements that cannot be read
     └── TimelineError    a timeline that cannot be written or drawn, a trace file that cannot be read
 
@@ -77,6 +76,8 @@ class ScheduleError(PodsimError):
         """Keep the list, and make the message of all of it."""
         self.problems = tuple(problems)
         super().__init__("; ".join(self.problems))
+
+
 class SimulationError(PodsimError):
     """Ops that cannot be played: they wait for each other, or for what does not exist."""
 

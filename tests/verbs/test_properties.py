@@ -35,7 +35,7 @@ def _answered(result: Result) -> None:
         assert result.stderr or result.stdout.startswith("Usage")
 
 
-verbs = st.sampled_from(["show", "models", "clusters", "predict", "plan", "replay", "spiral"])
+verbs = st.sampled_from(["show", "models", "clusters", "predict", "plan", "replay", "schedule", "spiral"])
 
 
 @slow

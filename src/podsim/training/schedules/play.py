@@ -53,13 +53,14 @@ class Played:
 
 
 def play_table(
-    table: ScheduleTable, seconds: Floats, send: float = 0.0, *, overlap: float = 1.0
+    table: ScheduleTable, seconds: Floats, send: float = 0.0, *, overlap: float = 0.0
 ) -> tuple[Floats, Floats]:
     """(start, end) of each action, s from the start of the step, [actions].
 
     `seconds` [4, stages] is the duration of each Work on each stage and `send` the latency from one rank to another.
-    Actions that run beside each other start and end together: after the longest of them (`overlap` 1), after their sum
-    (0), or between. Raises ScheduleError if ranks wait for each other, naming what each waits for.
+    Actions that run beside each other start and end together: after their sum (`overlap` 0: arithmetic adds up, and
+    what is gained is that sends hide), after the longest of them (1), or between. Raises ScheduleError if ranks wait
+    for each other, naming what each waits for.
     """
     found = played(table, seconds, send, overlap=overlap)
     if found.problems:
@@ -68,7 +69,7 @@ def play_table(
 
 
 def played(
-    table: ScheduleTable, seconds: Floats | None = None, send: float = 0.0, *, overlap: float = 1.0
+    table: ScheduleTable, seconds: Floats | None = None, send: float = 0.0, *, overlap: float = 0.0
 ) -> Played:
     """The same, with the deadlock as words instead of an error."""
     from podsim.training.schedules.engine import play_kernel
@@ -153,7 +154,7 @@ def _endless(table: ScheduleTable, start: Floats, end: Floats, seconds: Floats, 
 
 
 def bubble(
-    table: ScheduleTable, seconds: Floats, send: float = 0.0, *, overlap: float = 1.0, staggered: bool = False
+    table: ScheduleTable, seconds: Floats, send: float = 0.0, *, overlap: float = 0.0, staggered: bool = False
 ) -> float:
     """Time that ranks wait over the time that they work, all ranks together: (p - 1) / m for 1F1B with equal stages."""
     start, end = play_table(table, seconds, send, overlap=overlap)

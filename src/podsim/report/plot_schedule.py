@@ -1,0 +1,205 @@
+"""A pipeline schedule drawn: a row for each rank, a box for each pass, its micro-batch in it. Needs podsim[report]."""
+
+from __future__ import annotations
+
+import io
+import re
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from podsim.errors import PodsimError
+from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.schedules import bubble_text, groups, title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from podsim.scheduled import ScheduledAction, ScheduleSheet
+
+__all__ = ["schedule_image", "schedule_page"]
+
+_COLOURS = {"forward": "#0072b2", "backward": "#009e73", "input": "#d55e00", "weight": "#e6b000"}
+_NAMES = {
+    "forward": "forward",
+    "backward": "backward",
+    "input": "input gradient",
+    "weight": "weight gradient",
+}
+_IDLE = "#eceff2"
+_LIGHTEST = 0.55
+"""share of white in the colour of a rank's last chunk"""
+_MOST_BOXES = 40_000
+_LEFT, _RIGHT, _TOP, _NO_TITLE, _BOTTOM = 0.75, 1.75, 1.12, 0.53, 0.55
+"""inches around the chart"""
+_WIDE = (7.0, 22.0)
+"""inches: narrowest and widest chart"""
+_POINT = 1 / 72
+_LEGIBLE = 3.5
+"""points of the smallest number that is written"""
+_DIGIT = 0.62
+"""width of a digit over its height"""
+
+
+def schedule_image(sheet: ScheduleSheet, kind: str, *, dpi: int = 130, titled: bool = True) -> bytes:
+    """Bytes of the drawing: "svg", "png", or "html", a page of its own with the numbers of each rank.
+
+    The same bytes for the same schedule. Raises PodsimError without matplotlib, and for more passes than can be seen.
+    """
+    if kind == "html":
+        return schedule_page(sheet).encode("utf-8")
+    if len(sheet.actions) > _MOST_BOXES:
+        raise PodsimError(
+            f"{len(sheet.actions):,} passes are too many to draw; up to {_MOST_BOXES:,} can be: "
+            "fewer ranks or micro-batches show the same pattern"
+        )
+    matplotlib = load_matplotlib()
+    out = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
+        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
+        _figure(sheet, titled).savefig(out, format=kind, facecolor="white", **how)
+    return out.getvalue()
+
+
+def _figure(sheet: ScheduleSheet, titled: bool) -> Figure:
+    from matplotlib.figure import Figure
+
+    shortest = min((a.end - a.start for a in sheet.actions if a.end > a.start), default=1.0)
+    end = max((a.end for a in sheet.actions), default=1.0) or 1.0
+    digits = len(str(sheet.micro_batches - 1))
+    wide = min(max(end / shortest * (0.08 + 0.1 * digits), _WIDE[0]), _WIDE[1])
+    row = 0.36 if sheet.ranks <= 16 else max(0.16, 0.36 * 16 / sheet.ranks)
+    high = row * sheet.ranks
+    size = (_LEFT + wide + _RIGHT, (_TOP if titled else _NO_TITLE) + high + _BOTTOM)
+    figure = Figure(figsize=size)
+    axes = figure.add_axes((_LEFT / size[0], _BOTTOM / size[1], wide / size[0], high / size[1]))
+    _boxes(axes, sheet, wide / end, row)
+    _axes(axes, sheet, end)
+    _heading(figure, sheet, titled)
+    _margin(axes, sheet)
+    return figure
+
+
+def _colour(action: ScheduledAction, chunks: int) -> tuple[tuple[float, float, float], bool]:
+    """(colour, whether it is dark): the kind of work, lighter for a rank's later chunks."""
+    from matplotlib.colors import to_rgb
+
+    white = _LIGHTEST * action.chunk / max(chunks - 1, 1)
+    red, green, blue = (c + (1 - c) * white for c in to_rgb(_COLOURS[action.work]))
+    return (red, green, blue), 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
+
+
+def _boxes(axes: Axes, sheet: ScheduleSheet, inches: float, row: float) -> None:
+    """Every pass; those beside each other share the height. Numbers where there is room for them."""
+    from matplotlib.collections import PolyCollection
+
+    chunks = max((a.chunk for a in sheet.actions), default=0) + 1
+    corners, colours, numbers = [], [], []
+    for group in groups(sheet):
+        share = 0.88 / len(group)
+        for place, action in enumerate(group):
+            top = action.rank - 0.44 + place * share
+            left, right = action.start, action.end
+            corners.append([(left, top), (right, top), (right, top + share), (left, top + share)])
+            colour, dark = _colour(action, chunks)
+            colours.append(colour)
+            room = min(row * 72 * share * 0.72, (right - left) * inches / _POINT * 0.86 / _digits(sheet))
+            numbers.append(((left + right) / 2, top + share / 2, action.micro_batch, room, dark))
+    line = 0.7 if row > 0.3 else 0.2
+    axes.add_collection(PolyCollection(corners, facecolors=colours, edgecolors="white", linewidths=line))
+    largest = min(9.5, 1.4 * min((room for *_, room, _ in numbers if room >= _LEGIBLE), default=9.5))
+    for x, y, number, room, dark in numbers:
+        if room >= _LEGIBLE:
+            axes.text(
+                x, y, str(number), ha="center", va="center_baseline", fontsize=min(room, largest),
+                color="white" if dark else INK, clip_on=True,
+            )  # fmt: skip
+
+
+def _digits(sheet: ScheduleSheet) -> float:
+    """Width of the longest number of a micro-batch over its height."""
+    return _DIGIT * len(str(sheet.micro_batches - 1))
+
+
+def _axes(axes: Axes, sheet: ScheduleSheet, end: float) -> None:
+    from matplotlib.patches import Rectangle
+
+    for rank in range(sheet.ranks):
+        axes.add_patch(Rectangle((0, rank - 0.44), end, 0.88, facecolor=_IDLE, linewidth=0, zorder=0))
+    axes.set(xlim=(0, end), ylim=(sheet.ranks - 0.5, -0.5))
+    axes.set_xlabel("time", fontsize=9)
+    every = max(1, -(-sheet.ranks // 16))
+    axes.set_yticks(range(0, sheet.ranks, every), [f"rank {rank}" for rank in range(0, sheet.ranks, every)])
+    axes.tick_params(axis="y", length=0, labelsize=8.5)
+    axes.tick_params(axis="x", labelsize=8.5, color=MUTED)
+    axes.spines["left"].set_visible(False)
+    axes.spines["bottom"].set_color(MUTED)
+
+
+def _heading(figure: Figure, sheet: ScheduleSheet, titled: bool) -> None:
+    """Title, bubble, and which colour is what."""
+    from matplotlib.patches import Patch
+
+    wide, high = figure.get_size_inches()
+    left = 0.15 / wide
+    if titled:
+        figure.text(left, 1 - 0.26 / high, title(sheet), fontsize=11, fontweight="bold", va="center")
+        figure.text(left, 1 - 0.52 / high, bubble_text(sheet), fontsize=9, va="center")
+    used = [work for work in _COLOURS if any(a.work == work for a in sheet.actions)]
+    handles = [Patch(facecolor=_COLOURS[work], label=_NAMES[work]) for work in used]
+    handles.append(Patch(facecolor=_IDLE, label="waits"))
+    if any(a.chunk for a in sheet.actions):
+        way = "second direction" if sheet.placement == "two ways" else "later chunks"
+        handles.append(Patch(facecolor="white", edgecolor="white", label=f"lighter: {way}"))
+    figure.legend(
+        handles=handles, loc="center left", bbox_to_anchor=(left, 1 - (0.79 if titled else 0.2) / high),
+        ncols=len(handles), fontsize=8.5,
+        borderpad=0.0, borderaxespad=0.0, handlelength=1.1, handleheight=1.0, columnspacing=1.4, handletextpad=0.5,
+    )  # fmt: skip
+
+
+def _margin(axes: Axes, sheet: ScheduleSheet) -> None:
+    """Right of each rank: how long it waits, and what it keeps."""
+    if sheet.ranks > 32:
+        return
+    across = axes.get_yaxis_transform()
+    columns = [
+        ("waits", [f"{x:.4g}" for x in sheet.idle]),
+        ("held", [f"{x:.3g}x" for x in sheet.activations]),
+    ]
+    if max(sheet.copies) != 1:
+        columns.append(("weights", [f"{x:g}x" for x in sheet.copies]))
+    inch = 1 / (axes.get_position().width * axes.figure.get_figwidth())  # type: ignore[union-attr]
+    for place, (name, values) in enumerate(columns):
+        x = 1 + (0.5 + 0.55 * place) * inch
+        axes.text(x, -0.62, name, transform=across, ha="right", va="bottom", fontsize=8, color=INK)
+        for rank, value in enumerate(values):
+            axes.text(x, rank, value, transform=across, ha="right", va="center", fontsize=8, color=INK)
+
+
+def schedule_page(sheet: ScheduleSheet) -> str:
+    """HTML page with the drawing and the numbers of each rank; nothing is fetched."""
+    svg = schedule_image(sheet, "svg", titled=False).decode("utf-8")
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    label = escape(title(sheet), quote=True)
+    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1).rstrip()
+    style = files(__package__).joinpath("page.css").read_text("utf-8")
+    rows = "".join(
+        f'<tr><td class="n">{rank}</td><td class="n">{waits:.4g}</td><td class="n">{kept:g}</td>'
+        f'<td class="n">{copies:g}</td></tr>'
+        for rank, (waits, kept, copies) in enumerate(
+            zip(sheet.idle, sheet.activations, sheet.copies, strict=True)
+        )
+    )
+    source = f"<p>Source of the schedule: {escape(sheet.source)}</p>\n" if sheet.source else ""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title(sheet))}</title>\n<style>\n{style}.wide svg {{ width: auto; max-width: none; }}\n"
+        f"</style>\n</head>\n<body>\n<h1>{escape(title(sheet))}</h1>\n"
+        f'<p class="lead">The step takes {sheet.step_time:.4g}. {escape(bubble_text(sheet))}.</p>\n'
+        f'{source}<figure class="wide scroll">{svg}</figure>\n<div class="scroll"><table>\n<thead><tr><th>rank</th>'
+        "<th>waits</th><th>activations held, micro-batches</th><th>copies of its weights</th></tr></thead>\n"
+        f"<tbody>{rows}</tbody>\n</table></div>\n</body>\n</html>\n"
+    )

@@ -1,0 +1,250 @@
+"""Pipeline schedules for a terminal: a Gantt chart in text, one row a rank, and all schedules side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from podsim.report.figures import percent
+from podsim.report.table import Table, console, paragraph
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from podsim.scheduled import ScheduleComparison, ScheduledAction, ScheduleSheet
+
+__all__ = ["LETTERS", "bubble_text", "groups", "print_schedule", "print_schedules", "title"]
+
+LETTERS = {"forward": "F", "backward": "B", "input": "I", "weight": "W"}
+_STYLES = {
+    "forward": "white on blue",
+    "backward": "white on green",
+    "input": "black on cyan",
+    "weight": "black on yellow",
+}
+_MEANT = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
+_LINES = 150
+"""lines of a chart beyond which its middle is left out"""
+_WIDEST_CELL = 12
+"""columns that an action of middling length gets at most"""
+_EXPLAINED = (
+    "v: model chunks a rank; bubble: time that ranks wait over the time that they work; staggered: if none waits for the "
+    "others before its optimizer step; activations and weights: micro-batches held at once and copies kept by the "
+    "fullest rank, of its share of the model."
+)
+
+Cell = tuple[int, int, str, str]
+"""(first column, column after its last, text, style)"""
+
+
+def title(sheet: ScheduleSheet) -> str:
+    """ "zb-v: 4 ranks, 8 micro-batches, 2 chunks a rank"."""
+    chunks = f", {sheet.virtual_stages} chunks a rank" if sheet.virtual_stages > 1 else ""
+    return (
+        f"{sheet.schedule}: {_many(sheet.ranks, 'rank')}, {_many(sheet.micro_batches, 'micro-batch')}{chunks}"
+    )
+
+
+def _many(number: int, what: str) -> str:
+    plural = f"{what}es" if what.endswith("ch") else f"{what}s"
+    return f"{number} {what if number == 1 else plural}"
+
+
+def bubble_text(sheet: ScheduleSheet) -> str:
+    """The bubble in a sentence."""
+    if not sheet.flush:
+        return f"Asynchronous: once the pipeline is full, ranks wait {percent(sheet.bubble)} of their time at work"
+    text = f"Ranks wait {percent(sheet.bubble)} of their time at work"
+    if sheet.staggered_bubble < sheet.bubble - 1e-9:
+        text += f" ({percent(sheet.staggered_bubble)} if none waits for the others before its optimizer step)"
+    return text
+
+
+def groups(sheet: ScheduleSheet) -> Iterator[tuple[ScheduledAction, ...]]:
+    """Actions that run beside each other, together."""
+    held: list[ScheduledAction] = []
+    for action in sheet.actions:
+        if held and not action.beside:
+            yield tuple(held)
+            held = []
+        held.append(action)
+    if held:
+        yield tuple(held)
+
+
+def print_schedule(sheet: ScheduleSheet) -> None:
+    """Print one schedule: what it is, its chart, and what each rank waits and keeps."""
+    from rich.text import Text
+
+    out = console()
+    out.print(Text(title(sheet), style="bold"))
+    for sentence in _sentences(sheet):
+        for line in paragraph(sentence, out.width):
+            out.print(Text(line))
+    out.print(Text(""))
+    for row in _chart(sheet, out.width):
+        out.print(row)
+    out.print(Text(""))
+    for line, _ in _ranks(sheet).lines(out.width):
+        out.print(Text(line))
+
+
+def _sentences(sheet: ScheduleSheet) -> Iterator[str]:
+    if sheet.source:
+        yield f"Source: {sheet.source}"
+    of = ", ".join(
+        f"{name} {seconds:g}" for name, seconds in sheet.durations.items() if name != "send" or seconds
+    )
+    yield f"Durations of a rank's share of the model: {of}; the step takes {sheet.step_time:.4g}"
+    of_chunks = ", in passes of a chunk" if sheet.virtual_stages > 1 else ""
+    stated = sheet.published not in ("", "0")
+    published = f"; published wait of a rank{of_chunks}: {sheet.published}" if stated else ""
+    yield f"{bubble_text(sheet)}{published}"
+    used = sorted({action.work for action in sheet.actions}, key=list(LETTERS).index)
+    chunked = sheet.parts > sheet.ranks or sheet.placement == "two ways"
+    stage = "the number before it is the stage, " if chunked else ""
+    legend = ", ".join(f"{LETTERS[work]} {_MEANT[LETTERS[work]]}" for work in used)
+    beside = "; + joins passes beside each other" if any(action.beside for action in sheet.actions) else ""
+    yield f"{legend}; {stage}the number after it the micro-batch{beside}"
+
+
+def _ranks(sheet: ScheduleSheet) -> Table:
+    """A row for each rank."""
+    stale = bool(sheet.staleness)
+    table = Table(
+        "rrrr" + "r" * stale, header=("rank", "waits", "activations", "weights", *["updates late"] * stale)
+    )
+    for rank in range(sheet.ranks):
+        late = [str(sheet.staleness[rank])] if stale else []
+        table.add(
+            str(rank),
+            f"{sheet.idle[rank]:.4g}",
+            f"{sheet.activations[rank]:.3g}x",
+            f"{sheet.copies[rank]:g}x",
+            *late,
+        )
+    return table
+
+
+def _chart(sheet: ScheduleSheet, width: int) -> Iterator[Text]:
+    """Rows of ranks, in as many blocks of time as the width asks for."""
+    from rich.text import Text
+
+    scale = _scale(sheet)
+    rows = _cells(sheet, scale)
+    total = max((row[-1][1] for row in rows if row), default=0)
+    margin = len(f"rank {sheet.ranks - 1} ")
+    step = max(round(scale), 1)
+    room = max((width - margin) // step, 1) * step
+    blocks = list(range(0, total, room))
+    most = max(_LINES // (sheet.ranks + 2), 2)
+    for place, first in enumerate(blocks):
+        if len(blocks) > most and most - 1 <= place < len(blocks) - 1:
+            if place == most - 1:
+                yield Text(f"… {len(blocks) - most} more blocks; --plot and --json have all …", style="dim")
+            continue
+        last = min(first + room, total)
+        yield Text(_ruler(first, last, scale, margin), style="dim")
+        for rank, cells in enumerate(rows):
+            yield Text(f"rank {rank}".ljust(margin)) + _line(cells, first, last)
+
+
+def _scale(sheet: ScheduleSheet) -> float:
+    """Columns to a unit of time: room for the label of every action, unless some are far shorter than most."""
+    found = [(group[0].end - group[0].start, len(_label(sheet, group)) + 1) for group in groups(sheet)]
+    found = [(seconds, room) for seconds, room in found if seconds > 0]
+    if not found:
+        return 1.0
+    wanted = max(room / seconds for seconds, room in found)
+    middling = sorted(seconds for seconds, _ in found)[len(found) // 2]
+    scale = min(wanted, max(_WIDEST_CELL, *(room for _, room in found)) / middling)
+    return float(round(scale)) if scale >= 2 else scale
+
+
+def _label(sheet: ScheduleSheet, group: Sequence[ScheduledAction]) -> str:
+    """ "F0", "3B1", or both with a plus."""
+    chunked = sheet.parts > sheet.ranks or sheet.placement == "two ways"
+    return "+".join(f"{a.stage if chunked else ''}{LETTERS[a.work]}{a.micro_batch}" for a in group)
+
+
+def _cells(sheet: ScheduleSheet, scale: float) -> list[list[Cell]]:
+    """The cells of each rank, in order."""
+    rows: list[list[Cell]] = [[] for _ in range(sheet.ranks)]
+    for group in groups(sheet):
+        first, last = round(group[0].start * scale), round(group[0].end * scale)
+        style = _STYLES[group[0].work]
+        rows[group[0].rank].append((first, last, _filled(_label(sheet, group), last - first), style))
+    return rows
+
+
+def _filled(label: str, width: int) -> str:
+    """A label drawn out to the width of its action, with a space behind it."""
+    if len(label) >= width:
+        return label[:width]
+    return label + "─" * (width - len(label) - 1) + " "
+
+
+def _ruler(first: int, last: int, scale: float, margin: int) -> str:
+    """The time of the columns, every so often."""
+    every = next(
+        n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**6) if n * scale >= 12 or n == 10**6
+    )
+    line = "time".ljust(margin)
+    tick = math.ceil(first / (every * scale)) * every
+    while round(tick * scale) < last:
+        line = line.ljust(margin + round(tick * scale) - first) + f"{tick:g}"
+        tick += every
+    return line
+
+
+def _line(cells: Sequence[Cell], first: int, last: int) -> Text:
+    """The columns of a rank from `first` to `last`; dots where it waits."""
+    from rich.text import Text
+
+    out = Text()
+    at = first
+    for begin, end, text, style in cells:
+        if end <= first or begin >= last:
+            continue
+        low, high = max(begin, first), min(end, last)
+        out.append("·" * (low - at), style="dim")
+        shown = text[low - begin : high - begin]
+        coloured = shown.rstrip()
+        out.append(coloured, style=style)
+        out.append(" " * (len(shown) - len(coloured)))  # the gap that tells neighbours apart
+        at = high
+    out.append("·" * (last - at), style="dim")
+    return out
+
+
+def print_schedules(comparison: ScheduleComparison) -> None:
+    """Print all schedules side by side."""
+    from rich.text import Text
+
+    out = console()
+    out.print(
+        Text(
+            f"Schedules of {_many(comparison.ranks, 'rank')} and {_many(comparison.micro_batches, 'micro-batch')}",
+            "bold",
+        )
+    )
+    of = ", ".join(f"{name} {seconds:g}" for name, seconds in comparison.durations.items())
+    out.print(Text(f"Durations of a rank's share of the model: {of}; overlap {comparison.overlap:g}"))
+    table = Table(
+        "lrrrrrrw", header=("schedule", "v", "step", "bubble", "staggered", "activations", "weights", "")
+    )
+    for row in comparison.rows:
+        if row.step_time is None:
+            table.add(row.schedule, "", "", "", "", "", "", row.note)
+            continue
+        table.add(
+            row.schedule, str(row.virtual_stages), f"{row.step_time:.4g}", percent(row.bubble),
+            percent(row.staggered_bubble), f"{row.activations:.3g}x", f"{row.copies:g}x", row.note,
+        )  # fmt: skip
+    out.print(Text(""))
+    for line, rest in table.lines(out.width):
+        out.print(Text(line + rest))
+    out.print(Text(""))
+    for line in paragraph(_EXPLAINED, out.width):
+        out.print(Text(line, style="dim"))
