@@ -176,7 +176,9 @@ def predict(
     ep: Annotated[int, typer.Option(help="Expert-parallel degree.")] = 1,
     virtual_stages: Annotated[int, typer.Option(help="Model chunks per pipeline stage.")] = 1,
     micro_batch: Annotated[int, typer.Option(help="Sequences of a micro-batch.")] = 1,
-    schedule: Annotated[str | None, typer.Option(help="gpipe, 1f1b, interleaved, …: `podsim schedule`.")] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="gpipe, 1f1b, interleaved, …: `podsim schedule`.")
+    ] = None,
     sequence_parallel: Annotated[
         bool, typer.Option(help="Divide norms and residuals over the TP group.")
     ] = False,
@@ -277,7 +279,7 @@ def replay(
 
 register(_command)
 cli_network.register(_command)
-cli_simulate.register(_command)
+cli_simulate.register(_command, predict)
 
 
 def main() -> None:

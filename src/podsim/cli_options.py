@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from inspect import Parameter, signature
+from typing import Any, get_type_hints
+
 from podsim.errors import PodsimError
 
-__all__ = ["one_format", "overrides", "pairs"]
+__all__ = ["also_taking", "one_format", "overrides", "pairs"]
+
+
+def also_taking(
+    command: Callable[..., None], other: Callable[..., None], without: Iterable[str] = ()
+) -> Callable[..., None]:
+    """The command, with the options of another one in place of its `**options`."""
+    own, theirs = signature(command).parameters, signature(other).parameters
+    fixed = [p for p in own.values() if p.kind is not Parameter.VAR_KEYWORD]
+    taken = [p for name, p in theirs.items() if name not in own and name not in set(without)]
+    hints = get_type_hints(other, include_extras=True) | get_type_hints(command, include_extras=True)
+
+    def run(*arguments: Any, **named: Any) -> None:
+        command(*arguments, **named)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {p.name: hints[p.name] for p in (*fixed, *taken)}
+    parameters = [p.replace(annotation=hints[p.name]) for p in (*fixed, *taken)]
+    run.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
 
 
 def pairs(given: list[str] | None, option: str, example: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -78,6 +78,105 @@ def schedule(
         print_schedules(found)
 
 
-def register(command: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
-    """Make these commands, with the decorator that the application gives its own."""
+def simulate(
+    model: Annotated[
+        str, typer.Argument(help="A name that `podsim models` lists, a config.json, or the folder it is in.")
+    ],
+    on: Annotated[
+        str,
+        typer.Option("--on", help="Cluster: dgx-a100-80gb:64, selene, superpod-a100:2su, or a TOML file."),
+    ],
+    timeline: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Write the timeline: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable."
+        ),
+    ] = None,
+    links: Annotated[Path | None, typer.Option(help="Draw the busiest links: FILE.png or .svg.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="A PyTorch profile (Kineto JSON) of the real step, to lay beside it.")
+    ] = None,
+    chakra: Annotated[
+        Path | None, typer.Option(help="Write Chakra execution traces, one file a rank, to this directory.")
+    ] = None,
+    ranks: Annotated[str, typer.Option(help="folded (one of equal ranks), or all.")] = "folded",
+    kernels: Annotated[
+        bool | None, typer.Option(help="Kernels one by one, or what lies between collectives as one op.")
+    ] = None,
+    slow: Annotated[
+        list[str] | None,
+        typer.Option(help="A slow GPU, as RANK=1.2: its kernels take 1.2 times as long. Repeatable."),
+    ] = None,
+    slow_link: Annotated[
+        list[str] | None,
+        typer.Option(help="A slow adapter, as RANK=0.5: half its bandwidth is left. Repeatable."),
+    ] = None,
+    jitter: Annotated[
+        float, typer.Option(help="Noise of kernels: 0.05 is about 5 %. Every rank by itself.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
+    force: Annotated[bool, typer.Option(help="Play a plan that does not fit the memory.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Override, as network.bandwidth=100Gb/s. Repeatable.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV: the critical path.")] = False,
+    **options: Any,
+) -> None:
+    """Play one training step: timeline, critical path, links. Exit status 1: it does not fit."""
+    from podsim.cli_options import one_format, overrides
+    from podsim.report import plot_links, print_against, print_simulated, simulated_data, write_timeline
+    from podsim.report.data import to_csv, to_json
+    from podsim.verbs.simulate import simulate as verb
+
+    one_format(json, csv)
+    step = verb(
+        model, on=on, ranks=ranks, kernels=kernels, slow=_ranks(slow, "--slow", "5=1.2"),
+        slow_link=_ranks(slow_link, "--slow-link", "5=0.5"), jitter=jitter, seed=seed, force=force, chakra=chakra,
+        overrides=overrides(set_), **options,
+    )  # fmt: skip
+    for path in timeline or []:
+        write_timeline(step.timeline, path, title=f"{step.model} on {step.cluster}")
+    if links is not None:
+        plot_links(step, links)
+    if against is not None:
+        from podsim.verify import compare_steps, read_kineto
+
+        compared = compare_steps(read_kineto(against), step)
+        if json or csv:
+            sys.stdout.write(to_json(compared) + "\n" if json else to_csv(compared.rows))
+        else:
+            print_against(compared)
+    elif json or csv:
+        sys.stdout.write(to_json(simulated_data(step)) + "\n" if json else to_csv(step.critical))
+    else:
+        print_simulated(step)
+
+
+def _ranks(given: list[str] | None, option: str, example: str) -> dict[int, float]:
+    """Ranks and factors of a repeatable option."""
+    from podsim.cli_options import pairs
+    from podsim.errors import PodsimError
+
+    found = {}
+    for rank, factor in pairs(given, option, example).items():
+        try:
+            found[int(rank)] = float(factor)
+        except ValueError:
+            raise PodsimError(
+                f"{option} {rank[:40]}={factor[:40]}: expected RANK=NUMBER, such as {example}"
+            ) from None
+    return found
+
+
+def register(
+    command: Callable[[Callable[..., None]], Callable[..., None]], predict: Callable[..., None]
+) -> None:
+    """Make these commands, with the decorator that the application gives its own.
+
+    `simulate` takes the options of `predict` about the plan.
+    """
+    from podsim.cli_options import also_taking
+
     command(schedule)
+    command(also_taking(simulate, predict, without=("detail",)))

@@ -46,7 +46,8 @@ def outcome(
         model=model.name, cluster=cluster.name, plan=plan.describe(), gpus=int(plan.gpus), step_time=played.seconds,
         closed_form=closed_form, parts=dict(zip(SPLIT, parts_CX[busiest].tolist(), strict=True)),
         bubble=_bubble(lowered, played, parts_CX), ranks=lowered.classes.count, ops=len(lowered.what),
-        represented=int((np.diff(lowered.base) * copies).sum()), timeline=_timeline(lowered, played, plan, gaps, counters),
+        represented=int((np.diff(lowered.base) * copies).sum()),
+        timeline=_timeline(lowered, played, plan, gaps, counters),
         links=_links(lowered, played, plan), critical=_critical(lowered, played, plan), memory=memory,
         memory_limit=cluster.gpu.memory,
     )  # fmt: skip
@@ -75,11 +76,18 @@ def _gaps(lowered: Lowered, played: Played) -> Gaps:
     kinds = np.array([_cause(piece.kind) for piece in lowered.pieces])
     kind = np.where(cause >= 0, kinds[lowered.what[np.maximum(cause, 0)]], SPLIT.index("bubble"))
     sent = kind == SPLIT.index("pp")
-    left = np.where(sent, np.clip(played.start[np.maximum(cause, 0)], before[waits], start[waits]), before[waits])
+    left = np.where(
+        sent, np.clip(played.start[np.maximum(cause, 0)], before[waits], start[waits]), before[waits]
+    )
     last = np.concatenate([owner[1:] != owner[:-1], [True]])
     rest = np.full(int(last.sum()), SPLIT.index("bubble"))
     columns = (
-        (owner[waits][sent], before[waits][sent], left[sent], np.full(int(sent.sum()), SPLIT.index("bubble"))),
+        (
+            owner[waits][sent],
+            before[waits][sent],
+            left[sent],
+            np.full(int(sent.sum()), SPLIT.index("bubble")),
+        ),
         (owner[waits], left, start[waits], kind),
         (owner[last], end[last], np.full(len(rest), played.seconds), rest),
     )
@@ -97,10 +105,14 @@ def part_seconds(lowered: Lowered, played: Played, gaps: Gaps | None = None) -> 
     gaps = gaps or _gaps(lowered, played)
     compute = np.flatnonzero(lowered.ops.stream % STREAMS == Stream.COMPUTE)
     owner = np.searchsorted(lowered.base, compute, side="right") - 1
-    mixes = np.stack([piece.parts / piece.seconds if piece.seconds else piece.parts for piece in lowered.pieces])
+    mixes = np.stack(
+        [piece.parts / piece.seconds if piece.seconds else piece.parts for piece in lowered.pieces]
+    )
     what = lowered.what[compute]
     taken = np.bincount(
-        owner * len(mixes) + what, played.end[compute] - played.start[compute], lowered.classes.count * len(mixes)
+        owner * len(mixes) + what,
+        played.end[compute] - played.start[compute],
+        lowered.classes.count * len(mixes),
     )
     parts = taken.reshape(lowered.classes.count, len(mixes)) @ mixes
     np.add.at(parts, (gaps.owner, gaps.part), gaps.end - gaps.start)
@@ -132,7 +144,7 @@ def _timeline(lowered: Lowered, played: Played, plan: Plan, gaps: Gaps, counters
         )
         for s in used
     )  # fmt: skip
-    names = list(dict.fromkeys(piece.name for piece in lowered.pieces)) + ["wait"]
+    names = [*dict.fromkeys(piece.name for piece in lowered.pieces), "wait"]
     kinds = list(dict.fromkeys([*(piece.kind for piece in lowered.pieces), *SPLIT]))
     name_of = np.array([names.index(piece.name) for piece in lowered.pieces])
     kind_of = np.array([kinds.index(piece.kind) for piece in lowered.pieces])
@@ -164,7 +176,8 @@ def _critical(lowered: Lowered, played: Played, plan: Plan) -> tuple[CriticalOps
         count[key] += 1
     order = sorted((key for key in seconds if seconds[key] > 0), key=lambda key: -seconds[key])
     return tuple(
-        CriticalOps(name=key[0], kind=key[1], where=key[2], count=count[key], seconds=seconds[key]) for key in order
+        CriticalOps(name=key[0], kind=key[1], where=key[2], count=count[key], seconds=seconds[key])
+        for key in order
     )
 
 
@@ -193,7 +206,13 @@ def _links(lowered: Lowered, played: Played, plan: Plan) -> tuple[LinkUse, ...]:
 
 
 def _use(
-    name: str, copies: int, capacity: float, kind: NDArray[np.str_], amount: Floats, start: Floats, end: Floats
+    name: str,
+    copies: int,
+    capacity: float,
+    kind: NDArray[np.str_],
+    amount: Floats,
+    start: Floats,
+    end: Floats,
 ) -> LinkUse:
     """One link's load: each transfer's bytes spread evenly over its time."""
     time = np.unique(np.concatenate([start, end]))
@@ -202,7 +221,9 @@ def _use(
     rates = {}
     for one in np.unique(kind).tolist():
         mine = kind == one
-        change = np.bincount(first[mine], speed[mine], len(time)) - np.bincount(last[mine], speed[mine], len(time))
+        change = np.bincount(first[mine], speed[mine], len(time)) - np.bincount(
+            last[mine], speed[mine], len(time)
+        )
         rates[one] = np.maximum(np.cumsum(change), 0.0)
     total = np.sum(list(rates.values()), axis=0)
     busy = float(np.diff(time)[total[:-1] > 1e-6 * capacity].sum())

@@ -8,6 +8,7 @@ import numpy as np
 
 from podsim.simulation.events import Played
 from podsim.simulation.lower import Lowered, ranks_text
+from podsim.simulation.state import Floats, Ints
 from podsim.timeline import Counter
 from podsim.training.memory import KINDS
 from podsim.training.pipeline import part_blocks
@@ -35,9 +36,13 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
         actions = np.arange(table.pointer[rank], table.pointer[rank + 1])
         ops = lowered.base[c] + lowered.rows[rank].first
         work, part = table.work[actions], table.stage_part[table.stage[actions]]
-        change = np.where(work == Work.FORWARD, kept_P[part], np.where(work == Work.WEIGHT, 0.0, -kept_P[part]))
+        change = np.where(
+            work == Work.FORWARD, kept_P[part], np.where(work == Work.WEIGHT, 0.0, -kept_P[part])
+        )
         # a backward pass frees when the pass after it begins: its last op is not kept
-        time = np.where(work == Work.FORWARD, played.start[ops], np.append(played.start[ops][1:], played.seconds))
+        time = np.where(
+            work == Work.FORWARD, played.start[ops], np.append(played.start[ops][1:], played.seconds)
+        )
         order = np.argsort(time, kind="stable")
         stage = int(np.flatnonzero(first_S <= rank)[-1])
         value = static_S[stage] + np.cumsum(change[order])
@@ -51,7 +56,9 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
     return high, counters
 
 
-def _static(lowered: Lowered) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def _static(
+    lowered: Lowered,
+) -> tuple[Floats, Ints]:
     """(B of each class of stages without activations, its first stage), in the order of stages."""
     cost = combine(lowered.ready, slice(0, 1))
     stages = lowered.ready.stages.table
@@ -61,7 +68,7 @@ def _static(lowered: Lowered) -> tuple[np.ndarray[tuple[int], np.dtype[np.float6
     return whole, stages.first_SU[real, 0].astype(np.int64)
 
 
-def _kept(lowered: Lowered, plan: Plan) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _kept(lowered: Lowered, plan: Plan) -> Floats:
     """B that one micro-batch's forward pass leaves, of each model part."""
     model = lowered.ready.model
     kept_RB = lowered.ready.activations.table.kept_RBK[..., 0]

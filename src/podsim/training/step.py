@@ -162,15 +162,10 @@ def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None)
 def _chosen(plan: Plan, layers_YXBP: Array) -> Array:
     """Backward seconds of each block under the plan's recomputation, of all layers if of any (X, B, P)."""
     mode = np.asarray(plan.recompute)
-    return np.where(
-        mode == Recompute.NONE,
-        layers_YXBP[Pass.BACKWARD],
-        np.where(
-            mode == Recompute.SELECTIVE,
-            layers_YXBP[Pass.BACKWARD_SELECTIVE],
-            layers_YXBP[Pass.BACKWARD_FULL],
-        ),
+    some = np.where(
+        mode == Recompute.SELECTIVE, layers_YXBP[Pass.BACKWARD_SELECTIVE], layers_YXBP[Pass.BACKWARD_FULL]
     )
+    return np.asarray(np.where(mode == Recompute.NONE, layers_YXBP[Pass.BACKWARD], some))
 
 
 def _held(counts_SBP: Array, values_XBP: Array) -> Array:

@@ -6,85 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from podsim.errors import PlanError
+from podsim.verbs.plans import read_plan
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.prediction import Prediction
-    from podsim.training.plan import Plan
-    from podsim.workload.graph import Model
 
-__all__ = ["describe", "predict"]
-
-
-def predict(
-    model: str,
-    *,
-    on: str,
-    gpus: int | None = None,
-    batch: int | None = None,
-    tp: int = 1,
-    pp: int = 1,
-    dp: int | None = None,
-    cp: int = 1,
-    ep: int = 1,
-    virtual_stages: int = 1,
-    micro_batch: int = 1,
-    schedule: str | None = None,
-    sequence_parallel: bool = False,
-    zero: int = 0,
-    shard: int = 0,
-    recompute: str = "none",
-    recompute_layers: int = 0,
-    flash: bool | None = None,
-    overlap_grad: bool | None = None,
-    overlap_param: bool | None = None,
-    overlap_tp: bool = False,
-    precision: str | None = None,
-    optimizer_precision: str = "fp32",
-    software: str = "megatron-core",
-    sequence: int | None = None,
-    overrides: Mapping[str, str] | None = None,
-    detail: str = "",
-) -> Prediction:
-    """Predict one plan of a model on a cluster.
-
-    `model` is a catalog name, a config.json or its folder; `on` a cluster (`dgx-a100-80gb:64`, `selene`,
-    `superpod-a100:2su`, a TOML file).  `gpus` is the part of it that the job gets (default: what the degrees need
-    when dp is given, else all).  `batch` counts sequences of a step (default: about four million tokens).
-    `detail="ops"` adds every op with its share of the speed of light.  Raises PodsimError for anything unusable.
-    """
-    from podsim.training.plan import Plan
-    from podsim.training.software import load_software
-    from podsim.verbs.inputs import batch_of, precision_of, read_inputs
-
-    if dp is not None and gpus is None:
-        gpus = tp * pp * dp * cp
-    network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
-    sequences, default = batch_of(batch, network.sequence)
-    era = load_software(software, cluster.gpu)
-    degrees = tp * pp * cp
-    divided = degrees >= 1 and count % degrees == 0
-    left = (count // degrees if divided else 1) if dp is None else dp
-    plan = Plan(
-        tp=tp, pp=pp, virtual_stages=virtual_stages, dp=left, cp=cp, ep=ep, micro_batch=micro_batch,
-        global_batch=sequences, sequence_parallel=sequence_parallel, zero=zero, shard=shard, recompute=recompute,
-        recompute_layers=recompute_layers, schedule=schedule or ("interleaved" if virtual_stages > 1 else "1f1b"),
-        flash=cluster.gpu.compute_capability >= 7.5 if flash is None else flash,
-        overlap_grad="overlap_grad" in era.can_overlap if overlap_grad is None else overlap_grad,
-        overlap_param="overlap_param" in era.can_overlap if overlap_param is None else overlap_param,
-        overlap_tp=overlap_tp, precision=precision_of(precision, cluster), optimizer_precision=optimizer_precision,
-        software=software, sequence=network.sequence,
+    found = read_plan(
+        model, on=on, gpus=gpus, batch=batch, tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, virtual_stages=virtual_stages,
+        micro_batch=micro_batch, schedule=schedule, sequence_parallel=sequence_parallel, zero=zero, shard=shard,
+        recompute=recompute, recompute_layers=recompute_layers, flash=flash, overlap_grad=overlap_grad,
+        overlap_param=overlap_param, overlap_tp=overlap_tp, precision=precision,
+        optimizer_precision=optimizer_precision, software=software, sequence=sequence, overrides=overrides,
     )  # fmt: skip
-    problems = plan.problems(network, cluster)
-    if dp is None and not divided:
-        problems = [
-            f"tp x pp x cp = {tp} x {pp} x {cp} does not divide {count} GPUs; give dp, or degrees that do",
-            *(problem for problem in problems if "dp" not in problem),
-        ]
-    if problems:
-        raise PlanError(problems)
-    return describe(network, cluster, plan, detail=detail, default_batch=default)
+    return describe(found.model, found.cluster, found.plan, detail=detail, default_batch=found.default_batch)
 
 
 def describe(

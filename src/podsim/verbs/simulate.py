@@ -1,0 +1,112 @@
+"""`podsim simulate`: one training step, played out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from podsim.errors import NoFitError, PodsimError
+from podsim.verbs.plans import PlanOptions, Setting, read_plan
+
+if TYPE_CHECKING:
+    from podsim.simulated import SimulatedStep
+    from podsim.simulation.lower import Trouble
+
+__all__ = ["simulate"]
+
+RANKS = ("folded", "all")
+
+
+def simulate(
+    model: str,
+    *,
+    on: str,
+    ranks: str = "folded",
+    kernels: bool | None = None,
+    slow: Mapping[int, float] | None = None,
+    slow_link: Mapping[int, float] | None = None,
+    jitter: float = 0.0,
+    seed: int = 0,
+    force: bool = False,
+    chakra: Path | None = None,
+    **options: Unpack[PlanOptions],
+) -> SimulatedStep:
+    """Play one step of a plan: ops on every rank's streams and adapters, a timeline, the critical path.
+
+    The plan's options are those of `podsim.predict`. `ranks="folded"` plays one rank of each class of equal ones,
+    "all" each by itself. `kernels` lists them one by one, or what lies between two collectives as one op (which
+    changes no time); default: yes if folded. `slow` maps ranks to the times their kernels take longer (rank 5 at 1.2: 20 % slower),
+    `slow_link` to the share of their adapters' bandwidth that is left. `jitter` is the standard deviation of the logarithm of each op's
+    duration, drawn with `seed`; it makes every rank its own. `force` plays a plan that does not fit the memory.
+    `chakra`: a directory for Chakra execution traces, one file a rank (or class of ranks).
+    Raises NoFitError for such a plan without it, PodsimError for anything unusable.
+    """
+    from podsim.simulation.lower import Trouble
+
+    trouble = Trouble(slow=dict(slow or {}), link=dict(slow_link or {}), jitter=jitter, seed=seed)
+    if problems := [
+        *_problems(trouble),
+        *([] if ranks in RANKS else [f"ranks={ranks!r} may be folded or all"]),
+    ]:
+        raise PodsimError("; ".join(problems))
+    setting = read_plan(model, on=on, **options)
+    unfold = ranks == "all" or jitter > 0
+    return play_setting(
+        setting,
+        kernels=not unfold if kernels is None else kernels,
+        unfold=unfold,
+        trouble=trouble,
+        force=force,
+    )
+
+
+def _problems(trouble: Trouble) -> list[str]:
+    """What cannot be."""
+    found = [
+        f"slow rank {r}: {f:g} times as long; it must be above 0 and finite"
+        for r, f in trouble.slow.items()
+        if not 0 < f < 1e6
+    ]
+    found += [
+        f"slow link of rank {r}: {f:g} of its bandwidth; it must be above 0, up to 1"
+        for r, f in trouble.link.items()
+        if not 0 < f <= 1
+    ]
+    if not 0 <= trouble.jitter <= 1:
+        found.append(f"jitter={trouble.jitter:g}; it must be from 0 to 1 (0.05 is about 5 %)")
+    if trouble.seed < 0:
+        found.append(f"seed={trouble.seed}; it must not be negative")
+    return found
+
+
+def play_setting(
+    setting: Setting, *, kernels: bool, unfold: bool, trouble: Trouble, force: bool
+) -> SimulatedStep:
+    """The played step of a legal plan."""
+    from dataclasses import replace
+
+    from podsim.simulation.events import play
+    from podsim.simulation.lower import lower
+    from podsim.simulation.outcome import outcome
+    from podsim.training.predict import predict_plan
+
+    model, cluster, plan, default = setting
+    prediction = predict_plan(model, cluster, plan)
+    if not prediction.fits and not force:
+        need, room = prediction.memory / 1e9, prediction.memory_limit / 1e9
+        raise NoFitError(
+            [
+                f"the plan needs {need:.1f} GB on its fullest stage, a GPU has {room:.1f} GB; force plays it anyway"
+            ]
+        )
+    lowered = lower(model, cluster, plan, kernels=kernels, unfold=unfold, trouble=trouble)
+    step = outcome(model, cluster, plan, lowered, play(lowered.ops), prediction.step_time)
+    notes = [] if prediction.fits else ["the plan does not fit the memory: it could not be run"]
+    if default:
+        notes.append("the batch was not given: about four million tokens")
+    if not lowered.table.flush:
+        notes.append(
+            "an asynchronous schedule: the table is a window of an endless run, with its start and end"
+        )
+    return replace(step, warnings=tuple(notes))
