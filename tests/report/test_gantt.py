@@ -21,7 +21,7 @@ from matplotlib.text import Text
 
 from podsim.errors import PodsimError, TimelineError
 from podsim.report import write_timeline
-from podsim.report.gantt import gantt_figure, gantt_image, time_unit
+from podsim.report.gantt import gantt_figure, gantt_image, length_text, time_unit
 from podsim.report.gantt_counters import panels_of, stepped
 from podsim.report.gantt_page import gantt_page
 from podsim.report.gantt_raster import coverage, mixed
@@ -147,6 +147,13 @@ def test_panels_show_the_highest_of_many() -> None:
 )
 def test_time_units(seconds: float, unit: str) -> None:
     assert time_unit(seconds)[1] == unit
+
+
+def test_lengths_as_text() -> None:
+    made = many(1, 1)
+    ends = {34.45e-3: "34.45 ms", 12.5: "12.5 s", 7200.0: "120 min", 365 * 86400.0: "365 days"}
+    for seconds, said in ends.items():
+        assert length_text(replace(made, start=np.zeros(1), end=np.array([seconds]))) == said
 
 
 def test_what_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

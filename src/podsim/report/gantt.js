@@ -21,6 +21,8 @@ function quantity(value, unit, digits = 5) {
   if (!value) return `0 ${unit}`;
   const big = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "u"], [1e-9, "n"]];
   const found = big.find(([size]) => Math.abs(value) >= size * 0.9999995) || big[big.length - 1];
+  const long = unit === "s" && [[86400, "d"], [3600, "h"], [60, "min"]].find(([size]) => Math.abs(value) >= 3 * size);
+  if (long) return `${+(value / long[0]).toPrecision(digits)} ${long[1]}`;
   if (unit === "1" || unit === "") return String(+value.toPrecision(6));
   return `${+(value / found[0]).toPrecision(digits)} ${found[1]}${unit}`;
 }
@@ -103,8 +105,9 @@ function write(span, kind, left, top, room) {
 }
 
 function drawAxis() {
-  const room = Math.max(2, Math.floor((width() - LEFT) / 110)), raw = (high - low) / room;
-  const power = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= raw);
+  const room = Math.max(2, Math.floor((width() - LEFT) / 110)), base = [86400, 3600, 60].find((s) => high - low >= 3 * s) || 1;
+  const raw = (high - low) / room / base, power = 10 ** Math.floor(Math.log10(raw));
+  const step = base * [1, 2, 5, 10].map((k) => k * power).find((s) => s >= raw * 0.999999);
   pen.clearRect(0, 0, width(), AXIS);
   pen.fillStyle = pen.strokeStyle = colourOf("--muted");
   const digits = Math.max(5, Math.ceil(Math.log10(high / step)) + 2);

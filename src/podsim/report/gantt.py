@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["gantt_figure", "gantt_image", "time_unit"]
+__all__ = ["gantt_figure", "gantt_image", "length_text", "time_unit"]
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 12.2, 2.55, 1.75, 0.75, 0.5
 """inches: the figure and its margins; lanes are named left, kinds right"""
@@ -60,6 +60,13 @@ def time_unit(seconds: float) -> tuple[float, str]:
         if seconds >= 3 * size:
             return size, name
     return 1e-9, "ns"
+
+
+def length_text(timeline: Timeline) -> str:
+    """How long a timeline lasts, as text: "34.45 ms", "365 days"."""
+    seconds = timeline.seconds - float(timeline.start.min())
+    size, name = time_unit(seconds)
+    return f"{seconds / size:.4g} {name}" if size > 1 else format_quantity(seconds, "s")
 
 
 def gantt_image(timeline: Timeline, kind: str, *, title: str = "", dpi: int = 150) -> bytes:
@@ -254,8 +261,7 @@ def _percent(share: float) -> str:
 
 
 def _title(figure: Figure, timeline: Timeline, layout: _Layout, title: str, height: float) -> None:
-    length = format_quantity(timeline.seconds - float(timeline.start.min()), "s")
-    what = f"{len(timeline):,} spans on {len(timeline.lanes):,} lanes in {length}"
+    what = f"{len(timeline):,} spans on {len(timeline.lanes):,} lanes in {length_text(timeline)}"
     if layout.merged > 1:
         what += f"; each row is the mean of {layout.merged} lanes"
     left = 0.12 / _WIDTH

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import TimelineError
-from podsim.report.gantt import time_unit
+from podsim.report.gantt import length_text
 from podsim.report.kinds import colours
 from podsim.report.trace_rows import label, rows_of
 from podsim.timeline import Timeline
-from podsim.units import format_quantity
 
 __all__ = ["gantt_page"]
 
@@ -39,12 +38,11 @@ def gantt_page(timeline: Timeline, *, title: str = "") -> str:
         raise TimelineError("the timeline holds no span; there is nothing to draw")
     title = title or "Timeline"
     described, packed = _data(timeline)
-    described |= {"title": title, "unit": time_unit(timeline.seconds)[1]}
+    described["title"] = title
     here = files(__package__)
     style = here.joinpath("gantt.css").read_text("utf-8")
     script = here.joinpath("gantt.js").read_text("utf-8")
-    length = format_quantity(timeline.seconds - float(timeline.start.min()), "s")
-    said = f"{len(timeline):,} spans on {len(timeline.lanes):,} lanes in {length}"
+    said = f"{len(timeline):,} spans on {len(timeline.lanes):,} lanes in {length_text(timeline)}"
     held = json.dumps(described, separators=(",", ":")).replace("</", "<\\/")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
