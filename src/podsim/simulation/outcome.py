@@ -64,7 +64,8 @@ class Gaps:
 def _gaps(lowered: Lowered, played: Played) -> Gaps:
     """Waiting on each compute stream, to the end of the step, by what ended it.
 
-    A wait for what a neighbour sends counts as "pp" while that is on its way, and as bubble before.
+    A wait for what a neighbour sends counts as "pp" while that is on its way, and as bubble before; so does a wait for
+    an exchange that another rank comes late to.
     """
     compute = np.flatnonzero(lowered.ops.stream % STREAMS == Stream.COMPUTE)
     owner = np.searchsorted(lowered.base, compute, side="right") - 1
@@ -75,7 +76,9 @@ def _gaps(lowered: Lowered, played: Played) -> Gaps:
     cause = played.why[compute[waits]]
     kinds = np.array([_cause(piece.kind) for piece in lowered.pieces])
     kind = np.where(cause >= 0, kinds[lowered.what[np.maximum(cause, 0)]], SPLIT.index("bubble"))
-    sent = kind == SPLIT.index("pp")
+    first = np.maximum(played.why[np.maximum(cause, 0)], 0)
+    late = np.searchsorted(lowered.base, first, side="right") - 1 != owner[waits]
+    sent = (kind == SPLIT.index("pp")) | (kind == SPLIT.index("dp")) & late & (cause >= 0)
     left = np.where(
         sent, np.clip(played.start[np.maximum(cause, 0)], before[waits], start[waits]), before[waits]
     )
