@@ -9,7 +9,8 @@
     │   └── NoFitError   legal plans, of which none fits the memory: an answer, so the command line exits with 1, not 2
     ├── ScheduleError    a pipeline schedule that cannot run, or that does not exist for these sizes: all at once
     ├── SimulationError  ops that cannot be played: a circle of waits, a link without capacity
-    └── TableError       a table of measurements that cannot be read
+    ├── TableError       a table of measurements that cannot be read
+    └── TimelineError    a timeline that cannot be written or drawn, a trace file that cannot be read
 
 A message gives the value, the rule, and what would work.
 """
@@ -29,6 +30,7 @@ __all__ = [
     "ScheduleError",
     "SimulationError",
     "TableError",
+    "TimelineError",
     "UnitError",
     "unknown_name",
 ]
@@ -82,6 +84,10 @@ class SimulationError(PodsimError):
 
 class TableError(PodsimError):
     """A table of measurements with missing columns or unreadable cells."""
+
+
+class TimelineError(PodsimError):
+    """A timeline that cannot be written or drawn, or a trace file that cannot be read."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:

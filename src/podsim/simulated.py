@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ class LinkUse:
     """s, the times at which its rate changes"""
     rate: NDArray[np.float64]
     """B/s from each of those times to the next"""
+    rates: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    """B/s by kind of op from each of those times, whose sum is `rate`; empty if only the bytes are known by kind"""
 
 
 @dataclass(frozen=True, kw_only=True)

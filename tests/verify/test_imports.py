@@ -11,10 +11,13 @@ import podsim.report
 import podsim.verify
 
 ALLOWED = {
-    "verify": ("podsim.errors", "podsim.units", "podsim.results", "podsim.verify"),
+    "verify": (
+        "podsim.errors", "podsim.units", "podsim.results", "podsim.timeline", "podsim.trace_events", "podsim.measured",
+        "podsim.simulated", "podsim.verify",
+    ),
     "report": (
         "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.sweep", "podsim.hardware",
-        "podsim.report",
+        "podsim.timeline", "podsim.trace_events", "podsim.measured", "podsim.simulated", "podsim.report",
     ),
 }  # fmt: skip
 FILES = [

@@ -23,8 +23,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, (str, bool, int, float)) or value is None:
         return None if isinstance(value, float) and not math.isfinite(value) else value
-    if hasattr(value, "item"):  # a numpy scalar
-        return plain(value.item())
+    if hasattr(value, "tolist"):  # an array of numpy, or one number of it
+        return plain(value.tolist())
     return str(value)
 
 

@@ -69,7 +69,9 @@ def together(drafts: list[Draft]) -> Draft:
     if len(drafts) == 1:
         return drafts[0]
     places = sorted(
-        ((i + 0.5) / len(draft.pieces), d, i) for d, draft in enumerate(drafts) for i in range(len(draft.pieces))
+        ((i + 0.5) / len(draft.pieces), d, i)
+        for d, draft in enumerate(drafts)
+        for i in range(len(draft.pieces))
     )
     at = {(d, i): position for position, (_, d, i) in enumerate(places)}
     out = Draft(pieces=[drafts[d].pieces[i] for _, d, i in places])

@@ -8,6 +8,7 @@ Ops of one stream run in the order of their numbers, one at a time. The play is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -129,39 +130,57 @@ def _orders(stream: Small, streams: int) -> tuple[Ints, Small]:
     return pointer, order
 
 
+def _first(wrong: NDArray[np.bool_], said: Callable[[int], str]) -> list[str]:
+    """What is said of the first that is wrong."""
+    return [said(int(i)) for i in np.flatnonzero(wrong)[:1]]
+
+
 def _problems(ops: Ops, n: int, join: Small, transfer: Small) -> list[str]:
     """What is wrong with the ops, the first of each kind named."""
-    found = []
-    for name in ("seconds", "join", "transfer"):
-        size = len(getattr(ops, name))
-        if size != n and (size or name == "seconds"):
-            found.append(f"{size} {name} for {n} ops; give one of each an op")
+    sizes = [(name, len(getattr(ops, name))) for name in ("seconds", "join", "transfer")]
+    found = [
+        f"{size} {name} for {n} ops; give one of each an op"
+        for name, size in sizes
+        if size != n and (size or name == "seconds")
+    ]
     if len(ops.before) != len(ops.after):
         found.append(f"{len(ops.before)} ops before and {len(ops.after)} after; an edge has one of each")
     if found:
         return found
-    for name in ("before", "after"):
-        ends = getattr(ops, name)
-        for e in np.flatnonzero((ends < 0) | (ends >= n))[:1]:
-            found.append(f"edge {e}: op {ends[e]} does not exist; there are ops 0 to {n - 1}")
-    for i in np.flatnonzero(~((ops.seconds >= 0) & np.isfinite(ops.seconds)))[:1]:
-        found.append(f"op {i} takes {ops.seconds[i]:g} s; it must be finite and not negative")
-    if n and ops.stream.min() < 0:
-        found.append(f"op {int(ops.stream.argmin())} is on stream {ops.stream.min()}; streams count from 0")
-    kinds = len(ops.transfers.peak)
-    for i in np.flatnonzero(transfer >= kinds)[:1]:
-        found.append(f"op {i} is a transfer of kind {transfer[i]}; there are {kinds} kinds")
-    links, capacity = ops.transfers.routes[1], ops.transfers.capacity
-    for i in np.flatnonzero((links < 0) | (links >= len(capacity)))[:1]:
-        found.append(f"a route uses link {links[i]}; there are {len(capacity)} links")
-    if not found:
-        for link in np.unique(links[~(capacity[links] > 0)])[:1]:
-            found.append(f"link {link} has a capacity of {capacity[link]:g} B/s and is used; it must be positive")
-    for k in np.flatnonzero(~((ops.transfers.peak > 0) & np.isfinite(ops.transfers.peak)))[:1]:
-        found.append(f"transfer {k} has a peak of {ops.transfers.peak[k]:g} B/s; it must be positive and finite")
+    for ends in (ops.before, ops.after):
+        found += _first(
+            (ends < 0) | (ends >= n),
+            lambda e, ends=ends: f"edge {e}: op {ends[e]} does not exist; there are ops 0 to {n - 1}",  # type: ignore[misc]
+        )
+    seconds, stream, kinds = ops.seconds, ops.stream, len(ops.transfers.peak)
+    found += _first(
+        ~((seconds >= 0) & np.isfinite(seconds)),
+        lambda i: f"op {i} takes {seconds[i]:g} s; it must be finite and not negative",
+    )
+    found += _first(stream < 0, lambda i: f"op {i} is on stream {stream[i]}; streams count from 0")
+    found += _first(
+        transfer >= kinds, lambda i: f"op {i} is a transfer of kind {transfer[i]}; there are {kinds} kinds"
+    )
     if ops.streams and not 0 <= ops.streams.share < 1:
         found.append(f"share {ops.streams.share:g}: ops can lose 0 to (less than) 1 of their speed")
-    return found
+    return found + _link_problems(ops.transfers)
+
+
+def _link_problems(transfers: Transfers) -> list[str]:
+    links, capacity, peak = transfers.routes[1], transfers.capacity, transfers.peak
+    outside = (links < 0) | (links >= len(capacity))
+    found = _first(outside, lambda i: f"a route uses link {links[i]}; there are {len(capacity)} links")
+    if not found:
+        found = _first(
+            ~(capacity[links] > 0),
+            lambda i: (
+                f"link {links[i]} has a capacity of {capacity[links[i]]:g} B/s and is used; it must be positive"
+            ),
+        )
+    return found + _first(
+        ~((peak > 0) & np.isfinite(peak)),
+        lambda k: f"transfer {k} has a peak of {peak[k]:g} B/s; it must be positive and finite",
+    )
 
 
 def _program(ops: Ops, join: Small, transfer: Small) -> tuple[Program, Small]:
@@ -172,7 +191,10 @@ def _program(ops: Ops, join: Small, transfer: Small) -> tuple[Program, Small]:
     pointer, after, need = _successors(ops.before, ops.after, len(ops.stream))
     order_ptr, order = _orders(ops.stream, streams)
     effect = ops.streams or Streams(
-        domain=np.zeros(streams, np.int32), slows=np.zeros(streams, bool), slowed=np.zeros(streams, bool), share=0.0
+        domain=np.zeros(streams, np.int32),
+        slows=np.zeros(streams, bool),
+        slowed=np.zeros(streams, bool),
+        share=0.0,
     )
     domains = int(effect.domain.max(initial=-1)) + 1
     slowed = np.flatnonzero(effect.slowed)
@@ -197,7 +219,9 @@ def play(ops: Ops) -> Played:
 
     n = len(ops.stream)
     alone = np.broadcast_to(np.int32(-1), n)
-    join, transfer = (np.ascontiguousarray(a if len(a) else alone, np.int32) for a in (ops.join, ops.transfer))
+    join, transfer = (
+        np.ascontiguousarray(a if len(a) else alone, np.int32) for a in (ops.join, ops.transfer)
+    )
     if problems := _problems(ops, n, join, transfer):
         raise SimulationError("; ".join(problems))
     program, need = _program(ops, join, transfer)

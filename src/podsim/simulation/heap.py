@@ -48,7 +48,9 @@ def _down(at: int, n: int, time: float, stream: int, times: Floats, streams: Int
 
 
 @kernel
-def _settle_at(at: int, time: float, stream: int, times: Floats, streams: Ints, place: Ints, number: Ints) -> None:
+def _settle_at(
+    at: int, time: float, stream: int, times: Floats, streams: Ints, place: Ints, number: Ints
+) -> None:
     at = _up(at, time, stream, times, streams, place)
     at = _down(at, number[HEAP], time, stream, times, streams, place)
     times[at] = time

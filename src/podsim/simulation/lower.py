@@ -95,7 +95,12 @@ def lower(
     table = schedule_table(plan)
     blocks = block_pieces(ready, cluster)
     catalog = Catalog()
-    common: dict[str, Any] = {"software": ready.software, "table": table, "blocks": blocks, "kernels": kernels}
+    common: dict[str, Any] = {
+        "software": ready.software,
+        "table": table,
+        "blocks": blocks,
+        "kernels": kernels,
+    }
     rows = [
         row_of(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
         for rank, stage in enumerate(stages_of(model, cluster, plan, ready, table))
@@ -129,9 +134,13 @@ def _marks(plan: Plan, trouble: Trouble) -> Ints:
     ranks = int(np.prod(shape))
     wrong = sorted(r for r in {*trouble.slow, *trouble.link} if not 0 <= r < ranks)
     if wrong:
-        raise SimulationError(f"rank {', '.join(map(str, wrong))} does not exist; this job has ranks 0 to {ranks - 1}")
+        raise SimulationError(
+            f"rank {', '.join(map(str, wrong))} does not exist; this job has ranks 0 to {ranks - 1}"
+        )
     flat = np.zeros(ranks, np.int64)
-    special = sorted({(trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0)) for r in {*trouble.slow, *trouble.link}})
+    special = sorted(
+        {(trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0)) for r in {*trouble.slow, *trouble.link}}
+    )
     for r in {*trouble.slow, *trouble.link}:
         flat[r] = 1 + special.index((trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0)))
     return flat.reshape(shape)
@@ -208,7 +217,11 @@ def _group(piece: Piece) -> str:
     """The group whose members do a piece together, "" for none."""
     if piece.name in ("embedding gradients", "gradient norm"):
         return "ends" if piece.name == "embedding gradients" else "all"
-    return _JOINED.get(piece.kind, "") if piece.stream in (Stream.GROUP, Stream.DATA) and piece.seconds > 0 else ""
+    return (
+        _JOINED.get(piece.kind, "")
+        if piece.stream in (Stream.GROUP, Stream.DATA) and piece.seconds > 0
+        else ""
+    )
 
 
 def _streams(count: int, share: float) -> Streams:

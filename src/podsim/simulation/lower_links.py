@@ -39,7 +39,13 @@ class Wired(NamedTuple):
 
 
 def transfers_of(
-    cluster: Cluster, plan: Plan, pieces: list[Piece], what: Ints, classes: Classes, base: Ints, left: dict[int, float]
+    cluster: Cluster,
+    plan: Plan,
+    pieces: list[Piece],
+    what: Ints,
+    classes: Classes,
+    base: Ints,
+    left: dict[int, float],
 ) -> Wired:
     """What uses which link; `left`: share of its bandwidth that a rank still has.
 
@@ -52,7 +58,11 @@ def transfers_of(
     crosses = {Stream.AHEAD: bool(grid.stage_crosses), Stream.BACK: bool(grid.stage_crosses)}
     ranks = int(plan.dp) * int(plan.cp)
     crosses[Stream.DATA] = ranks > int(grid.data(ranks))
-    wide = [i for i, p in enumerate(pieces) if crosses.get(p.stream) and p.seconds > 0.0 and p.name != "gradient norm"]
+    wide = [
+        i
+        for i, p in enumerate(pieces)
+        if crosses.get(p.stream) and p.seconds > 0.0 and p.name != "gradient norm"
+    ]
     if not wide:
         return none
     whole = cluster.network.bandwidth * min(1.0, cluster.nics / cluster.gpus_per_node)
@@ -67,7 +77,9 @@ def transfers_of(
     np.minimum.at(worst_C, classes.groups["dp"], share_C)
     shared = np.array([pieces[i].stream == Stream.DATA for i in wide])
     peak_CW = np.broadcast_to(np.minimum(bytes_ / seconds, whole), (classes.count, len(wide)))
-    pace_CW = np.where(shared, np.maximum(peak_CW / (whole * worst_C[classes.groups["dp"]][:, None]), 1.0), 1.0)
+    pace_CW = np.where(
+        shared, np.maximum(peak_CW / (whole * worst_C[classes.groups["dp"]][:, None]), 1.0), 1.0
+    )
     peak_CW = peak_CW / pace_CW
     capacity = np.repeat(whole * share_C, 2)
     out_CW = np.broadcast_to(2 * np.arange(classes.count)[:, None], peak_CW.shape)

@@ -27,14 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["stages_of"]
 
 
-def stages_of(model: Model, cluster: Cluster, plan: Plan, ready: Prepared, table: ScheduleTable) -> list[Stage]:
+def stages_of(
+    model: Model, cluster: Cluster, plan: Plan, ready: Prepared, table: ScheduleTable
+) -> list[Stage]:
     """Each pipeline rank's stage."""
-    parts = part_blocks(model, table.parts)
-    held = [sorted({int(p) for p in table.stage_part[table.stage_rank == rank]}) for rank in range(table.ranks)]
+    parts = part_blocks(model.order, len(model.kinds), table.parts)
+    held = [
+        sorted({int(p) for p in table.stage_part[table.stage_rank == rank]}) for rank in range(table.ranks)
+    ]
     made: dict[tuple[object, ...], Stage] = {}
     out = []
     for rank, own in enumerate(held):
-        ends = rank in (int(table.stage_rank[0]), int(table.stage_rank[table.stage_part == table.parts - 1][0]))
+        ends = rank in (
+            int(table.stage_rank[0]),
+            int(table.stage_rank[table.stage_part == table.parts - 1][0]),
+        )
         key = (tuple(parts[p] for p in own), ends)
         if key not in made:
             made[key] = _stage(model, cluster, plan, ready, [parts[p] for p in own], ends)
@@ -54,12 +61,20 @@ def _stage(
     reduce, gather, layer_gather, layer_reduce = (float(value[0]) for value in found)
     update = optimizer_seconds(cluster.gpu, owned(wide, weights, counts_BK), software.optimizer_traffic)
     zero, send = int(plan.zero), float(ready.sends.table[0])
-    closing = [Piece(name="gradients reduced", kind="dp", seconds=reduce if zero == 3 else 0.0, stream=Stream.DATA)]
-    both = float(tied(model, cluster, wide, software, weights.dense_BK[0])[0]) if int(plan.pp) > 1 and ends else 0.0
+    closing = [
+        Piece(name="gradients reduced", kind="dp", seconds=reduce if zero == 3 else 0.0, stream=Stream.DATA)
+    ]
+    both = (
+        float(tied(model, cluster, wide, software, weights.dense_BK[0])[0])
+        if int(plan.pp) > 1 and ends
+        else 0.0
+    )
     if both > 0.0:
         closing.append(Piece(name="embedding gradients", kind="dp", seconds=both, stream=Stream.DATA))
     closing.append(Piece(name="gradient norm", kind="optimizer", seconds=0.0))
-    closing.append(Piece(name="optimizer", kind="optimizer", seconds=float(update[0]) / software.memory_speed))
+    closing.append(
+        Piece(name="optimizer", kind="optimizer", seconds=float(update[0]) / software.memory_speed)
+    )
     if zero in (1, 2) and not plan.overlap_param and gather > 0.0:
         closing.append(Piece(name="weights", kind="dp", seconds=gather, stream=Stream.DATA))
     closing.append(Piece(name="host", kind="host", seconds=software.host_step))

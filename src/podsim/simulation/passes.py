@@ -143,7 +143,9 @@ class Hooks:
         self.part, self.order, self.zero, self.backward = part, order, zero, not forward
         self.gathers = full and work != Work.WEIGHT and (every or (opening if forward else closing))
         self.reduces = gradient and (every or closing or zero == 2)
-        self.gated = forward and opening and zero in (1, 2) and bool(plan.overlap_param) and stage.gather.seconds > 0.0
+        self.gated = (
+            forward and opening and zero in (1, 2) and bool(plan.overlap_param) and stage.gather.seconds > 0.0
+        )
         self.beside = bool(plan.overlap_param if full else plan.overlap_grad)
         self.late, self.early = stage.layer_gather.times(late), stage.layer_gather.times(1 - late)
         self.bucket = stage.layer_reduce if full else stage.reduce.times(1 / stage.layers)
@@ -167,7 +169,7 @@ class Hooks:
         if (place == 0 and not self.backward) or (place > 0 and not self.beside):
             self._gather(draft, place)  # backwards, the weights of the last layer are still there
         if self.late.seconds > 0.0 and place > 0:
-            draft.pending.append(draft.aside(self.late))
+            draft.chain([replace(self.late, stream=Stream.GROUP)])
         if place in self.gathered:
             draft.pending.append(self.gathered[place])
         if self.beside:

@@ -156,15 +156,16 @@ def _block(
     more = parts[level]["launch"] - parts[Pass.BACKWARD]["launch"]
     gap = parts[Pass.BACKWARD]["launch"] + (more if mode and not edge else 0.0)
     if gap > 0.0:
-        whole = sum(p.seconds for p in both if not p.beside) or 1.0
-        late = sum(p.seconds for p in weights) / whole
-        inputs.append(_gap(gap * (1 - late)))
-        weights.append(_gap(gap * late))
+        inputs.append(_gap(gap))
         both.append(_gap(gap))
     if parts[Pass.FORWARD]["launch"] > 0.0:
         forward.append(_gap(parts[Pass.FORWARD]["launch"]))
     return BlockPieces(
-        forward=tuple(forward), input=tuple(inputs), weight=tuple(weights), backward=tuple(both), again=tuple(again)
+        forward=tuple(forward),
+        input=tuple(inputs),
+        weight=tuple(weights),
+        backward=tuple(both),
+        again=tuple(again),
     )
 
 
@@ -188,7 +189,9 @@ def _beside(timed: list[_Timed], hidden: float, weight: bool) -> dict[int, Piece
     gemms = {i: t.weight if weight else t.forward for i, t in enumerate(timed) if t.op.kind == "gemm"}
     total = sum(gemms.values())
     return {
-        i: Piece(name="tp sync", kind="tp beside", seconds=hidden * s / total, stream=Stream.GROUP, beside=True)
+        i: Piece(
+            name="tp sync", kind="tp beside", seconds=hidden * s / total, stream=Stream.GROUP, beside=True
+        )
         for i, s in gemms.items()
         if s > 0.0
     }
@@ -222,9 +225,7 @@ def _backward(
     timed: list[_Timed], parts: dict[str, float], syncs: int, hidden: float
 ) -> tuple[list[Piece], list[Piece], list[Piece]]:
     """(input gradients, weight gradients, both in turn), last op first; a sync follows each column-parallel product."""
-    columns = [
-        i for i, t in enumerate(timed) if t.op.kind == "gemm" and t.op.split in ("column", "vocab")
-    ]
+    columns = [i for i, t in enumerate(timed) if t.op.kind == "gemm" and t.op.split in ("column", "vocab")]
     after = _places(columns[::-1], syncs, 0)
     cores = [i for i, t in enumerate(timed) if t.op.kind == "attention"]
     experts = [i for i, t in enumerate(timed) if t.op.expert]
@@ -287,7 +288,9 @@ def merged(pieces: Iterable[Piece]) -> list[Piece]:
         last = out[-1] if out else None
         if last and last.stream == piece.stream and not last.beside and not piece.beside:
             name = last.name if last.name.endswith("…") else f"{last.name} …"
-            out[-1] = replace(last, name=name, seconds=last.seconds + piece.seconds, mix=last.parts + piece.parts)
+            out[-1] = replace(
+                last, name=name, seconds=last.seconds + piece.seconds, mix=last.parts + piece.parts
+            )
         else:
             out.append(piece)
     return out

@@ -64,7 +64,9 @@ def row_of(writer: Writer, catalog: Catalog) -> Row:
     script: list[tuple[list[int], Packed]] = [([], pack(writer.opening(), catalog))]
     table = writer.table
     for group in _passes(table, writer.rank):
-        key = tuple((int(table.work[a]), int(table.stage[a]), opening, closing) for a, opening, closing in group)
+        key = tuple(
+            (int(table.work[a]), int(table.stage[a]), opening, closing) for a, opening, closing in group
+        )
         if key not in drafts:
             drafts[key] = pack(together([writer.action(*one) for one in group]), catalog)
         script.append(([a for a, _, _ in group], drafts[key]))

@@ -53,7 +53,9 @@ class Groups:
     layer_reduce_K: Array
     """reduce-scatter of one layer's gradients (ZeRO 3)"""
     stage_layers_K: Array
-    """layers of the largest stage"""
+    """layers of the first stage"""
+    layer_share_K: Array
+    """share of the first stage's parameters that its layers hold"""
     embedding_K: Array
     """all-reduce of tied embedding gradients between first and last stage"""
     optimizer_K: Array
@@ -61,45 +63,6 @@ class Groups:
     def take(self, index: Array) -> Groups:
         """The plans at an index."""
         return Groups(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
-
-    def exposed_weights(self, plan: Plan, forward_SP: Array, backward_SP: Array, software: Software) -> Array:
-        """Seconds a micro-batch waits for ZeRO-3's weights and gradients in each class of stage (..., S, P).
-
-        Gathers run one layer ahead of the compute they feed, forward and backward; compute beside them slows down.
-        """
-        full = np.asarray(plan.zero) == 3
-        if not full.any():
-            return np.zeros_like(forward_SP)
-        n_P = self.stage_layers_K
-        ahead_P = n_P * self.layer_gather_K
-        late_P = n_P * self.layer_gather_K * software.late_gather
-        behind_P = n_P * (self.layer_gather_K + self.layer_reduce_K) - late_P
-        hides = np.asarray(plan.overlap_param).astype(bool)[..., None, :]
-        wait = _beside(ahead_P, forward_SP, self.layer_gather_K, software.contention)
-        wait_back = _beside(behind_P, backward_SP, self.layer_reduce_K, software.contention)
-        once = (np.asarray(plan.pp) > 1) & (not software.regather)
-        share = np.where(once, 1 / np.maximum(np.asarray(plan.micro_batches, dtype=float), 1), 1.0)
-        return np.where(full, (np.where(hides, wait + wait_back, ahead_P + behind_P) + late_P) * share, 0.0)
-
-    def exposed_gradients(
-        self, plan: Plan, backward_P: Array, forward_P: Array, m_P: Array, software: Software
-    ) -> Array:
-        """Seconds of a step that wait for gradients to be reduced and weights to be gathered (..., P)."""
-        zero = np.asarray(plan.zero)
-        last_bucket = 1 / np.maximum(self.stage_layers_K, 1)
-        times_P = np.where(zero == 2, m_P, 1.0)
-        slowed_P = np.minimum(self.reduce_K, backward_P) * software.contention
-        hidden_P = np.maximum(self.reduce_K - backward_P, self.reduce_K * last_bucket) + slowed_P
-        reduce_P = times_P * np.where(np.asarray(plan.overlap_grad).astype(bool), hidden_P, self.reduce_K)
-        ahead_P = np.maximum(self.gather_K - forward_P, self.gather_K * last_bucket)
-        gather_P = np.where(np.asarray(plan.overlap_param).astype(bool), ahead_P, self.gather_K)
-        return np.where(zero == 3, self.reduce_K, reduce_P + gather_P) + self.embedding_K
-
-
-def _beside(communication_P: Array, compute_SP: Array, first_P: Array, contention: float) -> Array:
-    """Waiting seconds when communication runs beside compute: the first piece, the excess, and the slow-down."""
-    slowed_SP = np.minimum(communication_P, compute_SP) * contention
-    return np.asarray(first_P + np.maximum(communication_P - compute_SP, 0.0) + slowed_SP)
 
 
 def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Groups:
@@ -110,9 +73,12 @@ def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     heaviest_K = np.zeros(plan.size)
     for counts_BK in stages.counts_SBU:
         heaviest_K = np.maximum(heaviest_K, owned(plan, weights, counts_BK))
+    counts_BK, each_BK = stages.counts_SBU[0], weights.dense_BK + weights.expert_BK
+    held_BK = counts_BK * each_BK
     return Groups(
         **found._asdict(),
-        stage_layers_K=stages.counts_SBU[:, 1:-1].sum(axis=1).max(axis=0),
+        layer_share_K=held_BK[1:-1].sum(axis=0) / held_BK.sum(axis=0),
+        stage_layers_K=stages.counts_SBU[0, 1:-1].sum(axis=0),
         embedding_K=tied(model, cluster, plan, software, weights.dense_BK[0]),
         optimizer_K=optimizer_seconds(cluster.gpu, heaviest_K, software.optimizer_traffic)
         / software.memory_speed,
@@ -131,7 +97,10 @@ class Exchanges(NamedTuple):
 def owned(plan: Plan, weights: Weights, counts_BK: Array) -> Array:
     """Parameters that one rank's optimizer updates, of a stage that holds so many of each block (K,)."""
     shard_K = np.where(np.asarray(plan.zero) > 0, plan.shard_ranks, 1)
-    dense_K, expert_K = (counts_BK * weights.dense_BK).sum(axis=0), (counts_BK * weights.expert_BK).sum(axis=0)
+    dense_K, expert_K = (
+        (counts_BK * weights.dense_BK).sum(axis=0),
+        (counts_BK * weights.expert_BK).sum(axis=0),
+    )
     return np.asarray(dense_K / shard_K + expert_K / np.maximum(shard_K // plan.ep, 1))
 
 

@@ -1,7 +1,7 @@
 """Seconds of one micro-batch through one layer, under every way of recomputing it.
 
-Axes: Y = 4 passes (forward, backward without recomputation, with selective, with full), X = 6 parts (PARTS),
-B blocks (embedding, kinds of layer, head), K plans (distinct keys), O ops of one kind.
+Axes: Y = 5 passes (forward, backward without recomputation, with selective, with full, its weight gradients), X = 6 parts
+(PARTS), B blocks (embedding, kinds of layer, head), K plans (distinct keys), O ops of one kind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Block, Model
 
-__all__ = ["KEY", "PARTS", "Pass", "items_of", "layer_table", "op_times", "syncs_of", "tp_sync_seconds", "unneeded"]
+__all__ = [
+    "KEY",
+    "PARTS",
+    "Pass",
+    "items_of",
+    "layer_table",
+    "op_times",
+    "syncs_of",
+    "tp_sync_seconds",
+    "unneeded",
+]
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
 KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")
@@ -44,6 +54,8 @@ class Pass(IntEnum):
     BACKWARD = 1
     BACKWARD_SELECTIVE = 2
     BACKWARD_FULL = 3
+    WEIGHT = 4
+    """the part of a backward pass that computes weight gradients: its kernels"""
 
 
 def items_of(model: Model) -> tuple[list[Item], list[int]]:
@@ -82,7 +94,7 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     """
     blocks = model.kinds
     shape = (len(blocks), plan.size)
-    busy_YXBK, host_YBK = np.zeros((4, len(PARTS), *shape)), np.zeros((4, *shape))
+    busy_YXBK, host_YBK = np.zeros((len(Pass), len(PARTS), *shape)), np.zeros((len(Pass), *shape))
     core_XBK, core_host_BK = np.zeros((2, *shape)), np.zeros(shape)
     last_XBK, last_host_BK = np.zeros((2, *shape)), np.zeros(shape)
     tail = unneeded(model) if software.early_stop else frozenset()
@@ -94,6 +106,7 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
         for total, seconds in (
             (busy_YXBK[0, part], times.forward_OK),
             (busy_YXBK[1, part], times.backward_OK),
+            (busy_YXBK[4, part], np.broadcast_to(times.weight_OK, times.backward_OK.shape)),
             (host_YBK[0], launch_OK),
             (host_YBK[1], np.broadcast_to(times.kernels_back_OK * software.host_kernel, launch_OK.shape)),
             (core_XBK[part], times.forward_OK * core),

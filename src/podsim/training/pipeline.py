@@ -48,14 +48,17 @@ def chunk_sizes(layers: int, chunks: int) -> list[int]:
     return [base + (chunk in larger) for chunk in range(chunks)]
 
 
-def part_blocks(model: Model, parts: int) -> list[tuple[int, ...]]:
-    """Positions in `model.kinds` of the blocks in each model part, in order: embedding first, head last."""
+def part_blocks(order: tuple[int, ...], width: int, parts: int) -> list[tuple[int, ...]]:
+    """Blocks of each model part, as positions among `width` kinds: embedding (0) first, head (the last) last.
+
+    `order` has the kind of each layer (Model.order).
+    """
     out, start = [], 0
-    for size in chunk_sizes(model.layer_count, parts):
-        out.append(model.order[start : start + size])
+    for size in chunk_sizes(len(order), parts):
+        out.append(order[start : start + size])
         start += size
     out[0] = (0, *out[0])
-    out[-1] = (*out[-1], len(model.kinds) - 1)
+    out[-1] = (*out[-1], width - 1)
     return out
 
 

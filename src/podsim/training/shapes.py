@@ -151,7 +151,11 @@ def attention_times(
     speed = software.attention_speed / ring
     none = np.zeros((len(items), 1))
     return OpTimes(
-        np.stack(forward) / speed, np.stack(backward) / speed, none, np.stack(launched), np.stack(launched_back)
+        np.stack(forward) / speed,
+        np.stack(backward) / speed,
+        none,
+        np.stack(launched),
+        np.stack(launched_back),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.training.exposed import Waits
 from podsim.training.groups import GROUP_KEY, SEND_KEY, Groups, group_table, send_table
 from podsim.training.layers import KEY, PARTS, Pass, layer_table
 from podsim.training.memory import (
@@ -25,8 +26,10 @@ from podsim.training.memory import (
     recomputed_share,
     weight_table,
 )
+from podsim.training.paths import PATH_KEY, Paths, paths_table
 from podsim.training.pipeline import STAGE_KEY, Stages, stages_table
 from podsim.training.plan import Array, Plan, Recompute
+from podsim.training.schedules.table import Work
 from podsim.training.software import Software, load_software
 from podsim.training.unique import Keyed, keyed
 
@@ -68,6 +71,7 @@ class Prepared:
     activations: Keyed[Activations]
     groups: Keyed[Groups]
     sends: Keyed[Array]
+    paths: Keyed[Paths]
 
 
 def prepare(
@@ -94,6 +98,7 @@ def prepare(
         activations=keyed(plan, ACTIVATION_KEY, lambda sub: activation_table(model, sub, software)),
         groups=keyed(plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software)),
         sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software)),
+        paths=keyed(plan, PATH_KEY, lambda sub: paths_table(model, sub)),
     )
 
 
@@ -130,9 +135,10 @@ def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None)
     groups = ready.groups.table.take(ready.groups.index[part])
     layers_YXBP = ready.layers.table[..., ready.layers.index[part]]
     sends_P = ready.sends.table[ready.sends.index[part]]
+    paths = ready.paths.table.take(ready.paths.index[part])
 
     timed = plan.having(flags) if flags else plan
-    seconds_P, parts_XP = _seconds(ready, timed, stages, groups, layers_YXBP, sends_P)
+    seconds_P, parts_XP = _seconds(ready, timed, stages, groups, paths, layers_YXBP, sends_P)
     kinds_MSP = memory_MSP(
         plan,
         ready.software,
@@ -153,10 +159,10 @@ def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None)
     )
 
 
-def _backward(plan: Plan, layers_YXBP: Array, counts_SBP: Array) -> Array:
-    """Backward seconds of one micro-batch through each class of stage (X, S, P), under the plan's recomputation."""
+def _chosen(plan: Plan, layers_YXBP: Array) -> Array:
+    """Backward seconds of each block under the plan's recomputation, of all layers if of any (X, B, P)."""
     mode = np.asarray(plan.recompute)
-    chosen_XBP = np.where(
+    return np.where(
         mode == Recompute.NONE,
         layers_YXBP[Pass.BACKWARD],
         np.where(
@@ -165,12 +171,6 @@ def _backward(plan: Plan, layers_YXBP: Array, counts_SBP: Array) -> Array:
             layers_YXBP[Pass.BACKWARD_FULL],
         ),
     )
-    back_XSP = _held(counts_SBP, chosen_XBP)
-    share_SP = recomputed_share(plan, counts_SBP)
-    if share_SP is not None:
-        plain_XSP = _held(counts_SBP, layers_YXBP[Pass.BACKWARD])
-        back_XSP = share_SP * back_XSP + (1 - share_SP) * plain_XSP
-    return back_XSP
 
 
 def _held(counts_SBP: Array, values_XBP: Array) -> Array:
@@ -190,35 +190,124 @@ def _at(stage_SP: Array, chosen_P: Array) -> Array:
     return np.asarray(np.take_along_axis(stage_SP, index, axis=-2)[..., 0, :])
 
 
+@dataclass(frozen=True)
+class _Passes:
+    """Seconds of one micro-batch through stages and blocks."""
+
+    forward_XSP: Array
+    backward_XSP: Array
+    layers_SP: Array
+    forward_BP: Array
+    """by block, all parts together"""
+    backward_BP: Array
+    """of the stage that recomputes least"""
+    weight_BP: Array
+
+
+def _passes(plan: Plan, stages: Stages, layers_YXBP: Array) -> _Passes:
+    chosen_XBP = _chosen(plan, layers_YXBP)
+    backward_XSP = _held(stages.counts_SBU, chosen_XBP)
+    backward_BP = chosen_XBP.sum(axis=0)
+    share_SP = recomputed_share(plan, stages.counts_SBU)
+    if share_SP is not None:
+        plain_XBP = layers_YXBP[Pass.BACKWARD]
+        backward_XSP = share_SP * backward_XSP + (1 - share_SP) * _held(stages.counts_SBU, plain_XBP)
+        least_P = np.where(stages.many_SU > 0, share_SP, 1.0).min(axis=0)
+        backward_BP = least_P * backward_BP + (1 - least_P) * plain_XBP.sum(axis=0)
+    return _Passes(
+        _held(stages.counts_SBU, layers_YXBP[Pass.FORWARD]),
+        backward_XSP,
+        stages.counts_SBU[:, 1:-1].sum(axis=1),
+        layers_YXBP[Pass.FORWARD].sum(axis=0),
+        backward_BP,
+        layers_YXBP[Pass.WEIGHT].sum(axis=0),
+    )
+
+
+def _along(paths: Paths, passes: _Passes, sends_P: Array, charge_P: Array) -> Array:
+    """Seconds of each path, exchanges apart (J, P)."""
+    works = paths.works_JWBK
+    total: Array = np.einsum("jbp,bp->jp", works[:, Work.FORWARD], passes.forward_BP)
+    total += np.einsum("jbp,bp->jp", works[:, Work.BACKWARD], passes.backward_BP)
+    if paths.actions_JWK[:, Work.INPUT :].any():
+        total += np.einsum("jbp,bp->jp", works[:, Work.INPUT], passes.backward_BP - passes.weight_BP)
+        total += np.einsum("jbp,bp->jp", works[:, Work.WEIGHT], passes.weight_BP)
+    return np.asarray(total + (paths.ahead_JK + paths.back_JK) * sends_P + paths.charges_JK * charge_P)
+
+
+def _waited(paths: Paths, waits: Waits, drained_P: Array, beside: bool) -> Array:
+    """Seconds that exchanges add along each path (J, P), or one for all paths."""
+    total = paths.closing_JK * drained_P if beside else np.zeros((1, drained_P.shape[-1]))
+    if not (np.asarray(waits.plan.zero) >= 2).any():
+        return np.asarray(total)
+    inner = paths.works_JWBK[:, :, 1:-1].sum(axis=2)
+    back = [Work.BACKWARD, Work.INPUT]
+    backwards, layers, edges = (
+        np.asarray(columns[:, back].sum(axis=1))
+        for columns in (paths.actions_JWK, inner, paths.works_JWBK[:, :, 0])
+    )
+    total = total + waits.forward(paths.actions_JWK[:, 0], inner[:, 0], beside, hidden=paths.ahead_JK)
+    return np.asarray(total + waits.backward(backwards, layers, beside, edges=edges, hidden=paths.back_JK))
+
+
 def _seconds(
-    ready: Prepared, plan: Plan, stages: Stages, groups: Groups, layers_YXBP: Array, sends_P: Array
+    ready: Prepared,
+    plan: Plan,
+    stages: Stages,
+    groups: Groups,
+    paths: Paths,
+    layers_YXBP: Array,
+    sends_P: Array,
 ) -> tuple[Array, Array]:
     """Step seconds (..., P) and, where the layer table is split, its parts (X, P)."""
     software = ready.software
     m_P = np.asarray(plan.micro_batches, dtype=float)
     v_P = np.asarray(plan.virtual_stages, dtype=float)
-    forward_XSP = _held(stages.counts_SBU, layers_YXBP[Pass.FORWARD])
-    backward_XSP = _backward(plan, layers_YXBP, stages.counts_SBU)
-    forward_SP, backward_SP = forward_XSP.sum(axis=0), backward_XSP.sum(axis=0)
-    gather_SP = groups.exposed_weights(plan, forward_SP, backward_SP, software)
-    stage_SP = np.where(stages.many_SU > 0, forward_SP + backward_SP + gather_SP, 0.0)
-    slowest_P = stage_SP.argmax(axis=-2)
-    longest_P = _at(stage_SP, slowest_P)
-    bubble_P = ((stage_SP * stages.many_SU).sum(axis=-2) - longest_P) / v_P
-    fill_P = 2 * (np.asarray(plan.pp) - 1) * sends_P
-    send_P = np.where(
-        np.asarray(plan.pp) > 1,
-        2 * m_P * v_P * (sends_P * software.pipeline_exposed + software.host_send) + fill_P,
-        0.0,
+    piped_P = np.asarray(plan.pp) > 1
+    charge_P = np.where(piped_P, sends_P * software.pipeline_exposed + software.host_send, 0.0)
+    passes = _passes(plan, stages, layers_YXBP)
+    count_B = np.array([block.count for block in ready.model.kinds[1:-1]], dtype=float)
+    count_B /= count_B.sum()
+    waits = Waits(
+        plan, software, groups, count_B @ passes.forward_BP[1:-1], count_B @ passes.backward_BP[1:-1],
+        passes.forward_BP[0], passes.backward_BP[0],
+    )  # fmt: skip
+    along_JP = _along(paths, passes, sends_P, charge_P)
+    stage_SP = np.where(stages.many_SU > 0, (passes.forward_XSP + passes.backward_XSP).sum(axis=0), 0.0)
+    part_layers = np.floor(groups.stage_layers_K / v_P)
+    drained_P = waits.drained(part_layers)
+    beside = np.where(np.asarray(plan.zero) == 3, plan.overlap_param, plan.overlap_grad).astype(bool)
+    path_P = np.where(
+        beside, *((along_JP + _waited(paths, waits, drained_P, on)).max(axis=0) for on in (True, False))
     )
-    reduce_P = groups.exposed_gradients(
-        plan, _at(backward_SP, slowest_P), _at(forward_SP, slowest_P), m_P, software
-    )
-    base_P = m_P * longest_P + software.host_step + send_P + bubble_P + groups.optimizer_K
-    seconds_P = base_P + reduce_P
+    own_SP = stage_SP
+    if (np.asarray(plan.zero) >= 2).any():
+        own = (stage_SP + _own(waits, stages.counts_SBU, passes.layers_SP, plan, on) for on in (True, False))
+        own_SP = np.where(beside[..., None, :], *own)
+    slowest_P = own_SP.argmax(axis=-2)
+    longest_P = m_P * _at(own_SP, slowest_P)
+    charged_P = 2 * m_P * v_P * charge_P
+    through_P = np.maximum(path_P, longest_P + charged_P)
+    once_P = waits.once(part_layers)
+    seconds_P = through_P + once_P + groups.optimizer_K + software.host_step
     if layers_YXBP.shape[1] != len(PARTS):
         return seconds_P, np.empty((0, seconds_P.shape[-1]))
-    busy_XP = m_P * _at(forward_XSP + backward_XSP, slowest_P[None])
+    busy_XP = m_P * _at(passes.forward_XSP + passes.backward_XSP, slowest_P[None])
     host_P = np.full_like(m_P, software.host_step)
-    waits_P = m_P * _at(gather_SP, slowest_P) + reduce_P
-    return seconds_P, np.stack([*busy_XP, send_P, waits_P, bubble_P, groups.optimizer_K, host_P])
+    sent_P = np.minimum((paths.ahead_JK + paths.back_JK)[0] * sends_P, through_P - longest_P - charged_P)
+    waits_P = longest_P - m_P * _at(stage_SP, slowest_P) + once_P
+    bubble_P = through_P - longest_P - charged_P - sent_P
+    return seconds_P, np.stack([*busy_XP, charged_P + sent_P, waits_P, bubble_P, groups.optimizer_K, host_P])
+
+
+def _own(waits: Waits, counts_SBP: Array, layers_SP: Array, plan: Plan, beside: bool) -> Array:
+    """Seconds that exchanges add to one micro-batch on each class of stages, whatever its rank waits for (S, P).
+
+    In a pipeline the first gather and the last reduction of a pass may hide behind waiting.
+    """
+    v_P = np.asarray(plan.virtual_stages, dtype=float)
+    hidden = np.where(np.asarray(plan.pp) > 1, v_P, 0.0)
+    ahead = waits.forward(v_P, layers_SP, beside, hidden=hidden)
+    return ahead + waits.backward(
+        v_P, layers_SP, beside, edges=counts_SBP[:, 0] * (hidden == 0), hidden=hidden
+    )

@@ -4,10 +4,14 @@
     comparison = compare(rows, {row.id: seconds_of(row) for row in rows})
     comparison.score("test").mae
 
+    compare_steps(read_kineto("trace.json.gz"), simulated)   a profile of a real step beside a simulated one
+
 Nothing here knows how a prediction is made.
 """
 
 from podsim.verify.compare import compare
+from podsim.verify.kineto import read_kineto
+from podsim.verify.kineto_compare import compare_steps
 from podsim.verify.measurements import measurement, quantities
 from podsim.verify.named import NAMED, NamedTable
 from podsim.verify.reading import read_rows
@@ -33,6 +37,7 @@ __all__ = [
     "assess",
     "best_constant",
     "compare",
+    "compare_steps",
     "kendall_tau",
     "load",
     "mean_absolute_error",
@@ -40,6 +45,7 @@ __all__ = [
     "named",
     "names",
     "quantities",
+    "read_kineto",
     "read_rows",
     "regrets",
     "relative_errors",

@@ -1,0 +1,213 @@
+"""What a played step says: when everything ran, where the time went, what was critical, what the links carried."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.simulated import CriticalOps, LinkUse, SimulatedStep
+from podsim.simulation.events import Played, critical_path
+from podsim.simulation.lower import STREAMS, Lowered, ranks_text
+from podsim.simulation.outcome_memory import memory_counters
+from podsim.simulation.pieces import Stream
+from podsim.timeline import Counter, Lane, Timeline
+from podsim.training.step import SPLIT
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.training.plan import Plan
+    from podsim.workload.graph import Model
+
+__all__ = ["outcome", "part_seconds"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+_NAMES = {
+    Stream.COMPUTE: "compute", Stream.GROUP: "tp, cp, ep", Stream.AHEAD: "send ahead", Stream.BACK: "send back",
+    Stream.DATA: "dp",
+}  # fmt: skip
+WAITS = {"tp": "tp", "tp beside": "tp", "cp": "cp", "ep": "ep", "dp": "dp"}
+"""what a rank that waits for an op of a kind waits for"""
+
+
+def outcome(
+    model: Model, cluster: Cluster, plan: Plan, lowered: Lowered, played: Played, closed_form: float
+) -> SimulatedStep:
+    """The result of one step. Spans of the compute lane fill it from start to end, waiting named by its cause."""
+    gaps = _gaps(lowered, played)
+    parts_CX = part_seconds(lowered, played, gaps)
+    busiest = int(np.argmax(parts_CX[:, : len(SPLIT)].sum(axis=1) - parts_CX[:, SPLIT.index("bubble")]))
+    memory, counters = memory_counters(lowered, played, plan)
+    copies = lowered.classes.copies
+    return SimulatedStep(
+        model=model.name, cluster=cluster.name, plan=plan.describe(), gpus=int(plan.gpus), step_time=played.seconds,
+        closed_form=closed_form, parts=dict(zip(SPLIT, parts_CX[busiest].tolist(), strict=True)),
+        bubble=_bubble(lowered, played, parts_CX), ranks=lowered.classes.count, ops=len(lowered.what),
+        represented=int((np.diff(lowered.base) * copies).sum()), timeline=_timeline(lowered, played, plan, gaps, counters),
+        links=_links(lowered, played, plan), critical=_critical(lowered, played, plan), memory=memory,
+        memory_limit=cluster.gpu.memory,
+    )  # fmt: skip
+
+
+class Gaps:
+    """Times in which compute streams wait: rows of (class, start, end, part of the step it is put down to)."""
+
+    def __init__(self, owner: Ints, start: Floats, end: Floats, part: Ints) -> None:
+        """Columns of one length."""
+        self.owner, self.start, self.end, self.part = owner, start, end, part
+
+
+def _gaps(lowered: Lowered, played: Played) -> Gaps:
+    """Waiting on each compute stream, to the end of the step, by what ended it.
+
+    A wait for what a neighbour sends counts as "pp" while that is on its way, and as bubble before.
+    """
+    compute = np.flatnonzero(lowered.ops.stream % STREAMS == Stream.COMPUTE)
+    owner = np.searchsorted(lowered.base, compute, side="right") - 1
+    start, end = played.start[compute], played.end[compute]
+    before = np.concatenate([[0.0], end[:-1]])
+    before[np.concatenate([[True], owner[1:] != owner[:-1]])] = 0.0
+    waits = np.flatnonzero(start > before)
+    cause = played.why[compute[waits]]
+    kinds = np.array([_cause(piece.kind) for piece in lowered.pieces])
+    kind = np.where(cause >= 0, kinds[lowered.what[np.maximum(cause, 0)]], SPLIT.index("bubble"))
+    sent = kind == SPLIT.index("pp")
+    left = np.where(sent, np.clip(played.start[np.maximum(cause, 0)], before[waits], start[waits]), before[waits])
+    last = np.concatenate([owner[1:] != owner[:-1], [True]])
+    rest = np.full(int(last.sum()), SPLIT.index("bubble"))
+    columns = (
+        (owner[waits][sent], before[waits][sent], left[sent], np.full(int(sent.sum()), SPLIT.index("bubble"))),
+        (owner[waits], left, start[waits], kind),
+        (owner[last], end[last], np.full(len(rest), played.seconds), rest),
+    )
+    joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
+    wide = joined[2] > joined[1]
+    return Gaps(*(column[wide] for column in joined))
+
+
+def _cause(kind: str) -> int:
+    return SPLIT.index("pp" if kind == "send" else WAITS.get(kind, "bubble"))
+
+
+def part_seconds(lowered: Lowered, played: Played, gaps: Gaps | None = None) -> Floats:
+    """Seconds of each class's compute stream by part of the step, shape (classes, parts); rows add up to the step."""
+    gaps = gaps or _gaps(lowered, played)
+    compute = np.flatnonzero(lowered.ops.stream % STREAMS == Stream.COMPUTE)
+    owner = np.searchsorted(lowered.base, compute, side="right") - 1
+    mixes = np.stack([piece.parts / piece.seconds if piece.seconds else piece.parts for piece in lowered.pieces])
+    what = lowered.what[compute]
+    taken = np.bincount(
+        owner * len(mixes) + what, played.end[compute] - played.start[compute], lowered.classes.count * len(mixes)
+    )
+    parts = taken.reshape(lowered.classes.count, len(mixes)) @ mixes
+    np.add.at(parts, (gaps.owner, gaps.part), gaps.end - gaps.start)
+    return np.asarray(parts)
+
+
+def _bubble(lowered: Lowered, played: Played, parts_CX: Floats) -> float:
+    """Share of the passes' time in which a rank waits for its neighbours, mean over ranks."""
+    weight = lowered.classes.copies / lowered.classes.copies.sum()
+    ends = [SPLIT.index(name) for name in ("optimizer", "host")]
+    passes = played.seconds - parts_CX[:, ends].sum(axis=1)
+    return float((weight * parts_CX[:, SPLIT.index("bubble")] / np.maximum(passes, 1e-30)).sum())
+
+
+def _process(lowered: Lowered, plan: Plan, c: int) -> str:
+    return f"stage {int(lowered.classes.first[c, 0])}: {ranks_text(lowered.classes, plan, c)}"
+
+
+def _timeline(lowered: Lowered, played: Played, plan: Plan, gaps: Gaps, counters: list[Counter]) -> Timeline:
+    """Spans of every op, and of the compute streams' waiting."""
+    stream = lowered.ops.stream
+    used = np.unique(stream)
+    place = np.full(int(stream.max()) + 1, -1)
+    place[used] = np.arange(len(used))
+    lanes = tuple(
+        Lane(
+            process=_process(lowered, plan, int(s) // STREAMS), name=_NAMES[Stream(int(s) % STREAMS)],
+            copies=int(lowered.classes.copies[int(s) // STREAMS]),
+        )
+        for s in used
+    )  # fmt: skip
+    names = list(dict.fromkeys(piece.name for piece in lowered.pieces)) + ["wait"]
+    kinds = list(dict.fromkeys([*(piece.kind for piece in lowered.pieces), *SPLIT]))
+    name_of = np.array([names.index(piece.name) for piece in lowered.pieces])
+    kind_of = np.array([kinds.index(piece.kind) for piece in lowered.pieces])
+    part_of = np.array([kinds.index(part) for part in SPLIT])
+    long = played.end > played.start
+    what = lowered.what[long]
+    waits = len(gaps.owner)
+    return Timeline(
+        lanes=lanes, names=tuple(names), kinds=tuple(kinds),
+        lane=np.concatenate([place[stream[long]], place[gaps.owner * STREAMS + Stream.COMPUTE]]),
+        name=np.concatenate([name_of[what], np.full(waits, len(names) - 1)]),
+        kind=np.concatenate([kind_of[what], part_of[gaps.part]]),
+        start=np.concatenate([played.start[long], gaps.start]), end=np.concatenate([played.end[long], gaps.end]),
+        arguments={"micro_batch": np.concatenate([lowered.micro[long], np.full(waits, -1)])}, counters=tuple(counters),
+    )  # fmt: skip
+
+
+def _critical(lowered: Lowered, played: Played, plan: Plan) -> tuple[CriticalOps, ...]:
+    """Ops of the critical path by name and place, longest first."""
+    path = critical_path(played)
+    seconds: dict[tuple[str, str, str], float] = defaultdict(float)
+    count: dict[tuple[str, str, str], int] = defaultdict(int)
+    owners = np.searchsorted(lowered.base, path, side="right") - 1
+    for op, c in zip(path.tolist(), owners.tolist(), strict=True):
+        piece = lowered.pieces[int(lowered.what[op])]
+        where = f"stage {int(lowered.classes.first[c, 0])}, {_NAMES[Stream(int(lowered.ops.stream[op]) % STREAMS)]}"
+        key = (piece.name, piece.kind, where)
+        seconds[key] += float(played.end[op] - played.start[op])
+        count[key] += 1
+    order = sorted((key for key in seconds if seconds[key] > 0), key=lambda key: -seconds[key])
+    return tuple(
+        CriticalOps(name=key[0], kind=key[1], where=key[2], count=count[key], seconds=seconds[key]) for key in order
+    )
+
+
+def _links(lowered: Lowered, played: Played, plan: Plan) -> tuple[LinkUse, ...]:
+    """What each class's adapters carried, busiest first."""
+    ops = lowered.ops
+    moved = np.flatnonzero(ops.transfer >= 0) if len(ops.transfer) else np.empty(0, np.int64)
+    if not len(moved):
+        return ()
+    transfers = ops.transfers
+    kind_of = np.array([{"send": "pp"}.get(piece.kind, piece.kind) for piece in lowered.pieces])
+    amount = ops.seconds[moved] * transfers.peak[ops.transfer[moved]]
+    start, end = played.start[moved], played.end[moved]
+    kind = kind_of[lowered.what[moved]]
+    ways = transfers.routes[1].reshape(-1, 2)[ops.transfer[moved]]
+    out = []
+    for way, text in ((0, "out"), (1, "in")):
+        link = ways[:, way]
+        for number in np.unique(link).tolist():
+            chosen = link == number
+            name = f"{_process(lowered, plan, number // 2)}: adapter {text}"
+            copies = int(lowered.classes.copies[number // 2])
+            capacity = float(transfers.capacity[number])
+            out.append(_use(name, copies, capacity, kind[chosen], amount[chosen], start[chosen], end[chosen]))
+    return tuple(sorted(out, key=lambda use: -use.bytes))
+
+
+def _use(
+    name: str, copies: int, capacity: float, kind: NDArray[np.str_], amount: Floats, start: Floats, end: Floats
+) -> LinkUse:
+    """One link's load: each transfer's bytes spread evenly over its time."""
+    time = np.unique(np.concatenate([start, end]))
+    first, last = np.searchsorted(time, start), np.searchsorted(time, end)
+    speed = amount / np.maximum(end - start, 1e-30)
+    rates = {}
+    for one in np.unique(kind).tolist():
+        mine = kind == one
+        change = np.bincount(first[mine], speed[mine], len(time)) - np.bincount(last[mine], speed[mine], len(time))
+        rates[one] = np.maximum(np.cumsum(change), 0.0)
+    total = np.sum(list(rates.values()), axis=0)
+    busy = float(np.diff(time)[total[:-1] > 1e-6 * capacity].sum())
+    carried = {one: float(amount[kind == one].sum()) for one in rates}
+    return LinkUse(
+        name=name, copies=copies, capacity=capacity, bytes=float(amount.sum()), busy=busy, carried=carried, time=time,
+        rate=total, rates=rates,
+    )  # fmt: skip

@@ -1,0 +1,133 @@
+"""What a step waits for of the exchanges among data-parallel ranks: closed forms of what the simulation plays.
+
+Exchanges go layer by layer on a stream of their own: the weights of a layer arrive while the layer before it is
+computed, its gradients leave while the next one is. Beside one layer's compute of b seconds an exchange of x seconds
+costs max(c x, x - b), where c is the share of its speed that compute loses meanwhile (Software.contention).
+
+Axes: J paths, S classes of stages, P plans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.training.plan import Array, Plan
+
+if TYPE_CHECKING:
+    from podsim.training.groups import Groups
+    from podsim.training.software import Software
+
+__all__ = ["Waits"]
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Seconds beyond the passes themselves."""
+
+    plan: Plan
+    software: Software
+    groups: Groups
+    layer_forward_P: Array
+    """seconds of one layer's forward pass"""
+    layer_backward_P: Array
+    edge_forward_P: Array
+    """of the embedding, which the first gather of a step runs beside"""
+    edge_backward_P: Array
+    """its backward pass, which the last reduction runs beside"""
+
+    def _step(self, exchange_P: Array, compute_P: Array) -> Array:
+        """Seconds an exchange beside the compute of a layer costs."""
+        return np.asarray(np.maximum(self.software.contention * exchange_P, exchange_P - compute_P))
+
+    def forward(self, actions: Array, layers: Array, beside: bool, *, hidden: Array | float = 0.0) -> Array:
+        """Waits of so many forward passes through so many layers in all; `beside`: exchanges run beside compute.
+
+        The first gathers of `hidden` passes arrive while their rank waits for something else.
+        """
+        full = np.asarray(self.plan.zero) == 3
+        gather_P = self.groups.layer_gather_K
+        if not beside:
+            return np.asarray(np.where(full, (layers - hidden) * gather_P, 0.0))
+        second = np.clip(layers / np.maximum(actions, 1e-9) - 1, 0.0, 1.0)
+        more = (layers - actions - hidden * second) * self._step(gather_P, self.layer_forward_P)
+        return np.asarray(np.where(full, (actions - hidden) * gather_P + more, 0.0))
+
+    def backward(
+        self, actions: Array, layers: Array, beside: bool, *, edges: Array, hidden: Array | float = 0.0
+    ) -> Array:
+        """The same of backward passes, `edges` of them through the embedding too.
+
+        Nobody waits for the last reduction of `hidden` ones, nor for the first gather beside them.
+        """
+        full = np.asarray(self.plan.zero) == 3
+        some = np.maximum(layers / np.maximum(actions, 1e-9), 1.0)
+        last_P = np.where(full, self.groups.layer_reduce_K, self._bucket(self.groups.reduce_K))
+        every = np.where(full, self._full(some, beside), self._each(some, beside))
+        if beside:
+            queued = np.where(full, np.minimum(some - 1, 1.0), some - 1)
+            free = last_P + queued * (self._step(last_P, self.layer_backward_P) - self._slowed(last_P))
+            early_P = self.groups.layer_gather_K * (1 - self.software.late_gather)
+            free = free + np.where(full, queued * self._step(early_P, self.layer_backward_P), 0.0)
+            saved = edges * (last_P - self._step(last_P, self.edge_backward_P))
+        else:
+            free, saved = np.where(full, last_P, some * last_P), np.zeros(1)
+        return np.asarray(
+            np.where(np.asarray(self.plan.zero) >= 2, actions * every - hidden * free - saved, 0.0)
+        )
+
+    def _slowed(self, exchange_P: Array) -> Array:
+        """Seconds by which an exchange slows the compute of a layer, if nobody waits for it."""
+        share = self.software.contention
+        return np.asarray(np.minimum(share * exchange_P, share / (1 - share) * self.layer_backward_P))
+
+    def _full(self, some: Array, beside: bool) -> Array:
+        """ZeRO 3: of one backward pass through `some` layers."""
+        gather_P, reduce_P = self.groups.layer_gather_K, self.groups.layer_reduce_K
+        late_P = gather_P * self.software.late_gather
+        early_P, compute_P = gather_P - late_P, self.layer_backward_P + late_P
+        ends_P = self._step(early_P, self.layer_backward_P) + self._step(reduce_P, compute_P)
+        between_P = self._step(early_P + reduce_P, compute_P)
+        more = (
+            np.minimum(some - 1, 1.0) * ends_P + np.maximum(some - 2, 0.0) * between_P + (some - 1) * late_P
+        )
+        return np.asarray(reduce_P + more if beside else (some - 1) * gather_P + some * reduce_P)
+
+    def _each(self, some: Array, beside: bool) -> Array:
+        """ZeRO 2: gradients of every micro-batch are reduced."""
+        bucket_P = self._bucket(self.groups.reduce_K)
+        apart = bucket_P + (some - 1) * self._step(bucket_P, self.layer_backward_P)
+        return np.asarray(apart if beside else some * bucket_P)
+
+    def _bucket(self, whole_P: Array) -> Array:
+        """Of one layer, of what the first stage exchanges."""
+        return np.asarray(whole_P / np.maximum(self.groups.stage_layers_K, 1))
+
+    def drained(self, part_layers: Array) -> Array:
+        """What a stage's own exchanges slow its last backward pass, through which the last gradients come back.
+
+        Of layers alone, without the embedding that the first stage reduces too.
+        """
+        share, each_P = (
+            self.software.contention,
+            self._bucket(self.groups.reduce_K) * self.groups.layer_share_K,
+        )
+        slowed_P = np.minimum(share * each_P, share / (1 - share) * self.layer_backward_P)
+        return np.where(np.asarray(self.plan.zero) < 2, np.maximum(part_layers - 1, 0.0) * slowed_P, 0.0)
+
+    def once(self, part_layers: Array) -> Array:
+        """Waits of a step's start and end; `part_layers`: layers in one model part of the first stage."""
+        plan, groups = self.plan, self.groups
+        zero = np.asarray(plan.zero)
+        gather_P, reduce_P = self._bucket(groups.gather_K), self._bucket(groups.reduce_K)
+        more = np.maximum(part_layers - 1, 0.0)
+        first_P = self._step(gather_P, self.edge_forward_P)
+        ahead = first_P + more * self._step(gather_P, self.layer_forward_P)
+        opening = np.where(plan.overlap_param, ahead, groups.gather_K)
+        last_P = self._step(reduce_P, self.edge_backward_P)
+        hidden = last_P + more * self._step(reduce_P, self.layer_backward_P)
+        closing = np.where(plan.overlap_grad, hidden, groups.reduce_K)
+        last = np.where(zero == 3, groups.reduce_K, np.where(zero == 2, 0.0, closing))
+        return np.asarray(np.where(np.isin(zero, (1, 2)), opening, 0.0) + last + groups.embedding_K)

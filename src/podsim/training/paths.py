@@ -1,0 +1,179 @@
+"""How long a pipeline takes: the longest paths through its schedule's table, as counts of what lies on them.
+
+A schedule takes as long as the longest path through order and dependencies. The table is played with durations that
+are typical of the model, and the path that turns out longest is kept as counts: so many passes of each kind through
+each block, so many sends. A path is as long as the sum of its counts times the durations of a plan, so the longest of
+a few paths bounds every play from below, and equals it where one of them is the critical one. The bubble is what a
+path has beyond the work of one rank: nothing about a bubble is put in.
+
+Axes: J paths, W kinds of work, B blocks, K plans (distinct keys), C columns (COLUMNS of B blocks).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from podsim.training.pipeline import part_blocks
+from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Schedule
+from podsim.training.schedules.table import Work
+
+if TYPE_CHECKING:
+    from podsim.training.schedules import ScheduleTable
+    from podsim.workload.graph import Model
+
+__all__ = ["PATH_KEY", "Paths", "paths_table"]
+
+PATH_KEY = ("schedule", "pp", "virtual_stages", "dp", "micro_batch", "global_batch")
+_NAMES = {code: name for name, code in SCHEDULE_CODES.items()}
+_TYPICAL = (
+    (1.0, 1.0, 1.0, 0.0, 0.01),
+    (2.0, 1.0, 1.0, 0.0, 0.01),
+    (1.0, 1.0, 0.3, 0.3, 0.0),
+    (1.2, 0.8, 2.5, 0.02, 0.02),
+)
+"""durations that paths are found with, relative to one layer's forward: (input gradient, weight gradient, how much the
+head's share of the arithmetic weighs, a send, what a send takes of the compute stream)"""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Counts along J paths of K pipelines; a path that a pipeline lacks repeats another."""
+
+    works_JWBK: Array
+    """passes of each Work through each block"""
+    actions_JWK: Array
+    """actions of each Work"""
+    ahead_JK: Array
+    """activations sent from rank to rank that are waited for"""
+    back_JK: Array
+    """gradients sent back that are waited for"""
+    charges_JK: Array
+    """sends and receives that take the compute stream of their rank on the path"""
+    closing_JK: Array
+    """last backward passes of stages on the path, the very last apart"""
+
+    def take(self, index: Array) -> Paths:
+        """The pipelines at an index."""
+        return Paths(*(getattr(self, name)[..., index] for name in self.__dataclass_fields__))
+
+
+class _Counts(NamedTuple):
+    """One path."""
+
+    works_WB: Array
+    actions_W: Array
+    ahead: Array
+    back: Array
+    charges: Array
+    closing: Array
+
+    def plus(self, other: _Counts, times: float) -> _Counts:
+        """This path and another so many times."""
+        pairs: list[tuple[Array, Array]] = list(zip(self, other, strict=True))
+        return _Counts(*(np.asarray(a + times * b) for a, b in pairs))
+
+
+def paths_table(model: Model, plan: Plan) -> Paths:
+    """Paths of K plans that differ in PATH_KEY."""
+    shares = _block_shares(model)
+    columns = (plan.schedule, plan.pp, plan.virtual_stages, plan.micro_batches)
+    keys = zip(*(np.broadcast_to(np.atleast_1d(c), plan.size).tolist() for c in columns), strict=True)
+    found = [_paths(model.order, len(model.kinds), shares, *map(int, key)) for key in keys]
+    depth = max(len(paths) for paths in found)
+    full = [paths + (paths[0],) * (depth - len(paths)) for paths in found]
+
+    def stacked(field: int) -> Array:
+        return np.moveaxis(np.array([[path[field] for path in paths] for paths in full], dtype=float), 0, -1)
+
+    return Paths(*(stacked(field) for field in range(len(_Counts._fields))))
+
+
+def _block_shares(model: Model) -> tuple[float, ...]:
+    """Arithmetic of each block's forward pass over that of the first kind of layer, in steps of a tenth."""
+    flops = []
+    for block in model.kinds:
+        gemms = sum(op.n * op.k * (block.top_k if op.expert else 1) for op in block.ops if op.kind == "gemm")
+        cores = sum(op.heads * op.head_dim * 2 * model.sequence for op in block.ops if op.kind == "attention")
+        flops.append(float(gemms + cores))
+    return tuple(round(f / max(flops[1], 1.0), 1) for f in flops)
+
+
+@lru_cache(maxsize=16384)
+def _paths(
+    order: tuple[int, ...], width: int, shares: tuple[float, ...], schedule: int, p: int, v: int, m: int
+) -> tuple[_Counts, ...]:
+    """Distinct paths of one pipeline; beyond a few rounds of micro-batches each grows by the same counts a round."""
+    if p == 1:
+        counts = np.bincount(np.array([0, *order, width - 1]), minlength=width).astype(float)
+        works = np.zeros((4, width))
+        works[:2] = m * counts
+        return (_Counts(works, np.array([m, m, 0.0, 0.0]), *np.zeros(4)),)
+    short = 3 * p + m % p
+    if m <= short + p:
+        return _distinct(list(_each(order, width, shares, schedule, p, v, m)))
+    few, more = (_each(order, width, shares, schedule, p, v, n) for n in (short, short + p))
+    rounds = (m - short) / p
+    grown = [a.plus(b.plus(a, -1.0), rounds) for a, b in zip(few, more, strict=True)]
+    return _distinct(grown)
+
+
+def _distinct(paths: list[_Counts]) -> tuple[_Counts, ...]:
+    known: dict[bytes, _Counts] = {}
+    for path in paths:
+        known.setdefault(np.concatenate([np.ravel(part) for part in path]).tobytes(), path)
+    return tuple(known.values())
+
+
+@lru_cache(maxsize=4096)
+def _each(
+    order: tuple[int, ...], width: int, shares: tuple[float, ...], schedule: int, p: int, v: int, m: int
+) -> tuple[_Counts, ...]:
+    """The longest path for each of the typical durations."""
+    from podsim.training.paths_engine import longest
+    from podsim.training.schedules import build, needs, play_table
+
+    table = build(_NAMES[Schedule(schedule)], p, v, m)
+    blocks = part_blocks(order, width, table.parts)
+    counts_SB = np.stack([np.bincount(np.array(blocks[part]), minlength=width) for part in table.stage_part])
+    abroad = _abroad(table)
+    need = needs(table)
+    out = []
+    for data, weight, head, send, charge in _TYPICAL:
+        layer_B = np.maximum(np.array(shares), 0.02)
+        layer_B[-1] *= head
+        whole_S = counts_SB @ layer_B
+        seconds_WS = np.stack([whole_S, (data + weight) * whole_S, data * whole_S, weight * whole_S])
+        seconds_WS[:3] += charge * abroad
+        # a send leaves when the pass is done, beside what it takes of the compute stream
+        start, end = play_table(table, seconds_WS, send - charge, overlap=0.0)
+        forward = table.work == Work.FORWARD
+        path, *sends = longest(
+            start, end, need, table.rank, table.pointer, table.beside, forward, send - charge
+        )
+        out.append(_counted(table, path, sends, counts_SB, abroad))
+    return tuple(out)
+
+
+def _abroad(table: ScheduleTable) -> Array:
+    """Whether a stage has a neighbour on another rank, as 0 or 1."""
+    out = np.zeros(table.stages)
+    for other in (table.stage_before, table.stage_after):
+        out = np.maximum(out, (other >= 0) & (table.stage_rank[other] != table.stage_rank))
+    return out
+
+
+def _counted(table: ScheduleTable, path: Array, sends: list[int], counts_SB: Array, abroad: Array) -> _Counts:
+    work, stage = table.work[path], table.stage[path]
+    works = np.zeros((4, counts_SB.shape[1]))
+    np.add.at(works, work, counts_SB[stage].astype(float))
+    ahead, back = (np.array(float(n)) for n in sends)
+    charged = np.array((abroad[stage] * (work != Work.WEIGHT)).sum()) - ahead - back
+    gradient = np.flatnonzero((table.work == Work.BACKWARD) | (table.work == Work.WEIGHT))
+    last = np.full(table.stages, -1)
+    last[table.stage[gradient]] = gradient
+    closing = np.array(float(max((last[stage] == path).sum() - 1, 0)))
+    return _Counts(works, np.bincount(work, minlength=4).astype(float), ahead, back, charged, closing)
