@@ -35,11 +35,31 @@ def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bo
         said.append(
             f"the busiest expert rank gets {software.expert_imbalance:g} times the mean number of tokens"
         )
+    said += _of_schedule(plan)
     if cluster.gpu.kernels == "":
         said.append(
             f"no kernel of {cluster.gpu.name} was measured: its speed is scaled from the nearest GPU with data"
         )
     return tuple(said)
+
+
+def _of_schedule(plan: Plan) -> list[str]:
+    """What a schedule brings that others do not."""
+    from podsim.training.schedules import SCHEDULES
+
+    name = str(plan.describe()["schedule"])
+    said = []
+    if not SCHEDULES[name].flush:
+        said.append(
+            f"{name} never drains the pipeline: gradients are applied to weights newer than made them"
+        )
+    if SCHEDULES[name].placement == "two ways":
+        said.append(f"{name} trains each part of the model on two ranks of a pipeline")
+    if name.startswith(("zb", "dualpipe")):
+        said.append(
+            "activations are kept until the gradient of the weights is made, not only that of the input"
+        )
+    return said
 
 
 def best_measured(architecture: str, precision: str) -> tuple[float, str] | None:

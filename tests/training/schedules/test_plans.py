@@ -15,6 +15,7 @@ from podsim.training.schedules import SCHEDULES, build, held
 from podsim.training.schedules import weight_copies as table_copies
 from podsim.training.search import Space, search
 from podsim.verbs.plan import plan as plan_verb
+from podsim.verbs.predict import predict as predict_verb
 from podsim.workload.graph import Model
 
 GRID = [(p, v, m) for p in (1, 2, 3, 4, 6, 8) for v in (1, 2, 3) for m in (1, 2, 3, 4, 6, 8, 12, 16, 24)]
@@ -129,3 +130,18 @@ def test_limits_name_schedules() -> None:
         PlanError, match=r"schedule may be gpipe, 1f1b, interleaved, zb-h1, .*, pipedream-2bw"
     ):
         plan_verb("gpt-22b", on="dgx-a100-80gb:1", limit={"schedule": "zb-x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("pipedream", "never drains"),
+        ("dualpipe", "on two ranks of a pipeline"),
+        ("zb-h1", "kept until the gradient"),
+    ],
+)
+def test_predictions_say_what_a_schedule_brings(name: str, said: str) -> None:
+    found = predict_verb("gpt-22b", on="dgx-a100-80gb:1", batch=16, tp=2, pp=4, schedule=name)
+    assert any(said in sentence for sentence in found.assumptions)
+    plain = predict_verb("gpt-22b", on="dgx-a100-80gb:1", batch=16, tp=2, pp=4)
+    assert not any(said in sentence for sentence in plain.assumptions)
