@@ -7,7 +7,8 @@
     ├── ClusterError     a cluster that cannot be built
     ├── PlanError        a plan that breaks its model's or its cluster's rules: all violations at once
     │   └── NoFitError   legal plans, of which none fits the memory: an answer, so the command line exits with 1, not 2
-    └── TableError       a table of measurements that cannot be read
+    ├── TableError       a table of measurements that cannot be read
+    └── TraceError       an execution trace that cannot be read or written
 
 A message gives the value, the rule, and what would work.
 """
@@ -25,6 +26,7 @@ __all__ = [
     "PlanError",
     "PodsimError",
     "TableError",
+    "TraceError",
     "UnitError",
     "unknown_name",
 ]
@@ -65,6 +67,10 @@ class NoFitError(PlanError):
 
 class TableError(PodsimError):
     """A table of measurements with missing columns or unreadable cells."""
+
+
+class TraceError(PodsimError):
+    """An execution trace that cannot be read, or written."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
