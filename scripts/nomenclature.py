@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "nomenclature.md"
 MODULES = (
     "prediction", "training/plan", "training/space", "training/software", "hardware/parts", "hardware/cluster",
-    "workload/graph", "results", "sweep", "timeline", "simulated",
+    "workload/graph", "workload/op_graph", "workload/trace_graph", "results", "sweep", "graphs", "timeline",
+    "simulated",
 )  # fmt: skip
 """where the public dataclasses live, in the order of the page"""
 UNITS = (

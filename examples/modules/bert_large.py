@@ -1,6 +1,7 @@
-"""BERT-large as it is pre-trained (Devlin et al. 2018): masked words and next sentence, for `podsim capture`.
+r"""BERT-large as it is pre-trained (Devlin et al. 2018): masked words and next sentence, for `podsim capture`.
 
-podsim capture examples/modules/bert_large.py:training --input 32x512:int64 --input 32x512:int64 --out bert.json
+podsim capture examples/modules/bert_large.py:training --input 32x512:int64 --input 32x512:int64 \
+    --input 32x80:int64 --out bert.json
 """
 
 import torch
@@ -43,7 +44,7 @@ class Layer(nn.Module):
 
 
 class BertLarge(nn.Module):
-    """Words and segments, both (batch, tokens), to word logits and sentence logits."""
+    """Words and segments, both (batch, tokens), and the places of masked words, to logits of words and sentences."""
 
     def __init__(self, fused: bool = False) -> None:
         super().__init__()
@@ -60,11 +61,12 @@ class BertLarge(nn.Module):
         self.decoder.weight = self.words.weight
         self.next_sentence = nn.Linear(HIDDEN, 2)
 
-    def forward(self, words: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, words: Tensor, segments: Tensor, masked: Tensor) -> tuple[Tensor, Tensor]:
         places = torch.arange(words.shape[1], device=words.device)
         x = self.words(words) + self.positions(places) + self.segments(segments)
         x = self.layers(self.dropout(self.norm(x)))
-        guess = self.decoder(self.transform_norm(functional.gelu(self.transform(x))))
+        chosen = x.gather(1, masked[:, :, None].expand(-1, -1, HIDDEN))
+        guess = self.decoder(self.transform_norm(functional.gelu(self.transform(chosen))))
         return guess, self.next_sentence(torch.tanh(self.pooler(x[:, 0])))
 
 

@@ -54,7 +54,10 @@ def graph(
     file: Annotated[str, typer.Argument(help="What `podsim capture --out` wrote, or FILE.py:FUNCTION.")],
     on: Annotated[str, typer.Option("--on", help="A GPU (a100-sxm4-80gb) or a cluster (dgx-a100-80gb:2).")],
     input: Inputs = None,
-    gpus: Annotated[int, typer.Option(help="Replicas on the cluster, gradients reduced in buckets.")] = 1,
+    gpus: Annotated[
+        int | None,
+        typer.Option(help="Replicas, their gradients reduced in buckets; default the whole cluster."),
+    ] = None,
     devices: Annotated[int, typer.Option(help="Divide the graph over so many devices.")] = 1,
     tolerance: Annotated[float, typer.Option(help="Share by which a device may exceed the mean work.")] = 0.1,
     precision: Annotated[
@@ -91,7 +94,7 @@ def graph(
 
 
 def chakra(
-    files: Annotated[list[Path], typer.Argument(help="Chakra traces, plain or gzip, one for each rank.")],
+    traces: Annotated[list[Path], typer.Argument(help="Chakra traces, plain or gzip, one for each rank.")],
     out: Annotated[Path | None, typer.Option(help="Write what is left: OUT.RANK.et for each file.")] = None,
     json: Json = False,
     csv: Csv = False,
@@ -102,7 +105,7 @@ def chakra(
     from podsim.verbs.chakra import chakra as verb
 
     one_format(json, csv)
-    found = verb(files, out=out)
+    found = verb(traces, out=out)
     _print(found, found.files, lambda: print_traces(found), json=json, csv=csv)
 
 

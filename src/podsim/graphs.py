@@ -145,7 +145,7 @@ class GraphCost:
     host: float
     """s of forward and backward in which the GPU waits for the host"""
     step_time: float
-    """s: forward, backward, update, and what the framework adds to each step"""
+    """s: forward, backward, update"""
     samples_per_second: float
     utilisation: float
     """share of the peak that the products' arithmetic makes of the step"""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["chakra"]
 
 
-def chakra(files: Sequence[Path], *, out: Path | None = None) -> Traces:
+def chakra(traces: Sequence[Path], *, out: Path | None = None) -> Traces:
     """Read Chakra traces, one file a rank, and say what they hold and what had to be mended.
 
     With `out`, what is left is written as `OUT.RANK.et` for each file: dependencies whole, streams in order, schema
@@ -27,9 +27,9 @@ def chakra(files: Sequence[Path], *, out: Path | None = None) -> Traces:
     from podsim.graphs import Traces
     from podsim.workload.chakra_mend import read_chakra, write_chakra
 
-    if not files:
+    if not traces:
         raise TraceError("no files: give one .et file for each rank")
-    read = [read_chakra(Path(one)) for one in files]
+    read = [read_chakra(Path(one)) for one in traces]
     written: tuple[Path, ...] = ()
     if out is not None:
         graphs = [one.graph for one in read]
@@ -37,7 +37,7 @@ def chakra(files: Sequence[Path], *, out: Path | None = None) -> Traces:
             graphs = [replace(graph, rank=rank) for rank, graph in enumerate(graphs)]
         written = write_chakra(graphs, out)
     return Traces(
-        files=tuple(_summary(str(path), one) for path, one in zip(files, read, strict=True)),
+        files=tuple(_summary(str(path), one) for path, one in zip(traces, read, strict=True)),
         written=tuple(str(path) for path in written),
     )
 

@@ -76,7 +76,7 @@ def graph(
     *,
     on: str,
     input: Sequence[str] | None = None,
-    gpus: int = 1,
+    gpus: int | None = None,
     devices: int = 1,
     tolerance: float = 0.1,
     precision: str | None = None,
@@ -90,7 +90,7 @@ def graph(
     """Cost one training step of a captured graph, op by op.
 
     `file` is what `podsim capture --out` wrote, or FILE.py:FUNCTION, which is captured first. `on` is a GPU of the
-    catalog, or a cluster. `gpus` are replicas with reduced gradients (on a cluster), `devices` divides the graph over
+    catalog, or a cluster. `gpus` are replicas whose gradients are reduced (default: the whole cluster), `devices` divides the graph over
     so many with little communication, none more than `tolerance` above the mean. `fuse` is none (as written, eager),
     attention, chains or all. `chakra` writes an execution trace of each replica, CHAKRA.RANK.et. `detail="ops"` prints
     every op. Raises PodsimError for anything unusable.
@@ -103,7 +103,7 @@ def graph(
         raise PodsimError(unknown_name("fusion", fuse, FUSIONS))
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
-    gpu, cluster = _machine(on, gpus, overrides)
+    gpu, cluster, count = _machine(on, gpus, overrides)
     found = fused(_graph(file, input or ()), FUSIONS[fuse])
     era = load_software(software, gpu)
     number = precision or ("bf16" if "bf16" in gpu.peaks else "fp16")
@@ -111,10 +111,10 @@ def graph(
     update = update_seconds(found, gpu, number, optimizer, era)
     cut, division = _cut(found, costs, devices, tolerance, number)
     forward, backward = costs.passes
-    step = forward + backward + update + era.host_step
-    replicas, reduction = _replicas(found, costs, cluster, era, gpus, step)
+    step = forward + backward + update
+    replicas, reduction = _replicas(found, costs, cluster, era, count, step)
     if chakra is not None:
-        _write_traces(found, costs, update, reduction, era, gpus, chakra)
+        _write_traces(found, costs, update, reduction, era, count, chakra)
     return _said(
         found, gpu, costs, era, division, cut, replicas, step, update, number, optimizer, FUSIONS[fuse]
     )
@@ -238,43 +238,45 @@ def _write_traces(
     prefix: Path,
 ) -> None:
     """One Chakra file for each replica: they are alike but for their rank."""
+    from dataclasses import replace
+
     import numpy as np
 
     from podsim.training.graph_trace import step_trace
     from podsim.workload.chakra_mend import write_chakra
 
     took = np.zeros(0) if reduction is None else reduction.took
-    traces = [
-        step_trace(
-            found, costs, update, rank=rank, ranks=gpus, gradient_bytes=era.gradient_bytes, reduce=took
-        )
-        for rank in range(gpus)
-    ]
-    write_chakra(traces, prefix)
+    trace = step_trace(found, costs, update, ranks=gpus, gradient_bytes=era.gradient_bytes, reduce=took)
+    write_chakra([replace(trace, rank=rank) for rank in range(gpus)], prefix)
 
 
-def _machine(on: str, gpus: int, overrides: Mapping[str, str] | None) -> tuple[Gpu, Cluster | None]:
-    """The GPU, and the cluster if one was named."""
+def _machine(
+    on: str, gpus: int | None, overrides: Mapping[str, str] | None
+) -> tuple[Gpu, Cluster | None, int]:
+    """The GPU, the part of the cluster that the job gets if one was named, and its GPUs."""
     from podsim.errors import ClusterError
     from podsim.hardware.catalog import find, load_gpu
     from podsim.hardware.cluster import load_cluster
 
-    if not isinstance(gpus, int) or isinstance(gpus, bool) or gpus < 1:
+    if gpus is not None and (not isinstance(gpus, int) or isinstance(gpus, bool) or gpus < 1):
         raise ClusterError(f"gpus={gpus!r}: a step runs on 1 or more")
     place = find(on)
-    if place is not None and place[0] == "gpu":
-        if gpus > 1:
-            raise ClusterError(f"{on} is one GPU; for {gpus} name a cluster, as --on dgx-a100-80gb:1")
-        wrong = [key for key in overrides or {} if not key.startswith("gpu.")]
-        if wrong:
-            raise ClusterError(f"--set {wrong[0]}: {on} is a GPU, of which only gpu.… can be set")
-        return load_gpu(
-            on, {key.removeprefix("gpu."): value for key, value in (overrides or {}).items()}
-        ), None
-    cluster = load_cluster(on, dict(overrides or {}))
-    if gpus > cluster.gpus:
-        raise ClusterError(f"gpus={gpus}: {cluster.name} has {cluster.gpus}")
-    return cluster.gpu, cluster.subset(gpus)
+    if place is None or place[0] != "gpu":
+        cluster = load_cluster(on, dict(overrides or {}))
+        count = cluster.gpus if gpus is None else gpus
+        if count > cluster.gpus:
+            raise ClusterError(f"gpus={gpus}: {cluster.name} has {cluster.gpus}")
+        return cluster.gpu, cluster.subset(count), count
+    if gpus is not None and gpus > 1:
+        raise ClusterError(f"{on} is one GPU; for {gpus} name a cluster, as --on dgx-a100-80gb:1")
+    wrong = [key for key in overrides or {} if not key.startswith("gpu.")]
+    if wrong:
+        raise ClusterError(f"--set {wrong[0]}: {on} is a GPU, of which only gpu.… can be set")
+    return (
+        load_gpu(on, {key.removeprefix("gpu."): value for key, value in (overrides or {}).items()}),
+        None,
+        1,
+    )
 
 
 def _graph(file: str, shapes: Sequence[str]) -> OpGraph:

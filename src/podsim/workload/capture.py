@@ -7,6 +7,7 @@ Source of the method: the documentation of torch.export and of torch.utils.flop_
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -142,17 +143,18 @@ def _leaves(torch: Any, value: Any) -> list[Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """PyTorch's own warnings are not the user's."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    """PyTorch's own warnings and logs, tracebacks among them, are not the user's."""
+    held = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(held)
 
 
 def _exported(torch: Any, module: Any, inputs: tuple[Any, ...], name: str) -> Any:
-    import logging
-
-    logger = logging.getLogger("torch.export")
-    level, logger.level = logger.level, logging.CRITICAL
     try:
         with _quiet():
             return torch.export.export(module, inputs, strict=False)
@@ -164,8 +166,6 @@ def _exported(torch: Any, module: Any, inputs: tuple[Any, ...], name: str) -> An
         raise ModelError(
             f"{name or type(module).__name__} cannot be exported: {type(error).__name__}: {_first(error)}; {advice}"
         ) from None
-    finally:
-        logger.level = level
 
 
 _ADVICE = (
@@ -174,7 +174,7 @@ _ADVICE = (
      "take the branch from a Python argument"),
     (("Long, Int", "scalar types", "integer tensor", "indices"),
      "an embedding wants whole numbers: give --input 8x128:int64"),
-    (("shape", "size mismatch", "Expected", "expected", "channels"),
+    (("shape", "size mismatch", "reduction dim", "must match", "Expected", "expected", "channels"),
      "the inputs do not fit the module: check --input, whose first size is the batch"),
     (("takes", "positional argument", "missing"),
      "give one --input for each argument of forward"),
@@ -232,7 +232,7 @@ class _Walk:
         """One node: a weight or input, a view, or an op."""
         if node.op == "placeholder":
             self._placeholder(node, signature)
-        elif node.op == "get_attr":
+        elif node.op == "get_attr" and isinstance(node.meta.get("val"), self.torch.Tensor):
             self.seen[node] = _Seen(self._operand(node.meta.get("val"), False))
         elif node.op == "call_function":
             self._call(node)
