@@ -90,10 +90,10 @@ def graph(
     """Cost one training step of a captured graph, op by op.
 
     `file` is what `podsim capture --out` wrote, or FILE.py:FUNCTION, which is captured first. `on` is a GPU of the
-    catalog, or a cluster. `gpus` are replicas whose gradients are reduced (default: the whole cluster), `devices` divides the graph over
-    so many with little communication, none more than `tolerance` above the mean. `fuse` is none (as written, eager),
-    attention, chains or all. `chakra` writes an execution trace of each replica, CHAKRA.RANK.et. `detail="ops"` prints
-    every op. Raises PodsimError for anything unusable.
+    catalog, or a cluster. `gpus` are replicas whose gradients are reduced (default: the whole cluster), `devices` divides
+    the graph over so many with little communication, none more than `tolerance` above the mean work. `fuse` is none (as
+    written, eager), attention, chains or all. `chakra` writes an execution trace of each replica, CHAKRA.RANK.et.
+    `detail="ops"` prints every op. Raises PodsimError for anything unusable.
     """
     from podsim.training.graph_cost import graph_costs, update_seconds
     from podsim.training.software import load_software
