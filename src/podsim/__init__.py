@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from podsim.prediction import Prediction as Prediction
     from podsim.training.plan import Plan as Plan
     from podsim.verbs.calibrate import calibrate as calibrate
+    from podsim.verbs.capture import capture as capture
     from podsim.verbs.chakra import chakra as chakra
     from podsim.verbs.collective import collective as collective
     from podsim.verbs.fabric import fabric as fabric
-    from podsim.verbs.graph import capture as capture
     from podsim.verbs.graph import graph as graph
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
@@ -47,7 +47,7 @@ _PUBLIC = {
     "PodsimError": "errors",
     "Prediction": "prediction",
     "calibrate": "verbs.calibrate",
-    "capture": "verbs.graph",
+    "capture": "verbs.capture",
     "chakra": "verbs.chakra",
     "clusters": "verbs.show",
     "collective": "verbs.collective",

@@ -43,7 +43,7 @@ def capture(
     """Capture a PyTorch module as a graph of ops, computing nothing."""
     from podsim.cli_options import one_format
     from podsim.report.graphs import print_captured
-    from podsim.verbs.graph import capture as verb
+    from podsim.verbs.capture import capture as verb
 
     one_format(json, csv)
     found = verb(module, input=input, out=out)

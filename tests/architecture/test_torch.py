@@ -21,6 +21,6 @@ def test_only_capture_and_the_lab_load_torch() -> None:
 
 
 def test_importing_capture_does_not_load_torch() -> None:
-    code = "import sys, podsim.workload.capture, podsim.verbs.graph; print('torch' in sys.modules)"
+    code = "import sys, podsim.workload.capture, podsim.verbs.capture; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -117,7 +117,8 @@ def test_capture_and_graph_of_a_file_of_ones_own(podsim: Run, tmp_path: Path) ->
     pytest.importorskip("torch")
     path = tmp_path / "net.py"
     path.write_text(
-        "import torch\nfrom torch import nn\n"
+        "from __future__ import annotations\nimport torch\nfrom dataclasses import dataclass\nfrom torch import nn\n"
+        "@dataclass\nclass Size:\n    width: int = 128\nprint('said on the way')\n"
         "def build():\n    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8)), torch.zeros(32, 64)\n"
         "def given():\n    return nn.Linear(4, 4)\n"
         "def breaks():\n    raise KeyError('x')\n"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from podsim.errors import ModelError, PodsimError
-from podsim.verbs.graph import _captured
+from podsim.verbs.capture import captured
 from podsim.workload.capture import capture_module, load_torch, module_of, torch_flops
 from podsim.workload.fusion import fuse
 from podsim.workload.op_graph_json import to_text
@@ -106,7 +106,7 @@ def test_attention_written_out_fuses_to_the_fused_one() -> None:
 
 
 def test_the_stored_resnet_is_what_is_captured() -> None:
-    graph, _ = _captured(RESNET, ("256x3x224x224",), count=False)
+    graph, _ = captured(RESNET, ("256x3x224x224",), count=False)
     assert to_text(graph) == (MODULES / "resnet50.json").read_text("utf-8")
 
 

@@ -125,7 +125,7 @@ def _print_cut(cut: Cut) -> None:
     _say(
         f"Cut over {cut.devices} devices: {format_quantity(cut.bytes, 'B')} sent forward in {cut.tensors} tensors "
         f"(as much comes back as gradients), the fullest device {cut.balance - 1:+.1%} over the mean "
-        f"({cut.tolerance:.0%} allowed)",
+        f"({cut.tolerance:.1%} allowed)",
         style="bold",
     )
     _say(

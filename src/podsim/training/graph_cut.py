@@ -8,8 +8,9 @@ whose nets are an op and its readers). Two steps:
 2. moves of single ops, the best first, each op once a pass, and back to the best state seen (Fiduccia and Mattheyses,
    A linear-time heuristic for improving network partitions, 1982), until a pass gains nothing; from several starts.
 
-No device gets more than (1 + tolerance) times the mean, or, where ops are too large for that, than the least that
-consecutive runs need. Small graphs are compared with all divisions in tests/training/test_graph_cut.py.
+No device gets more than (1 + tolerance) times the mean. Where consecutive runs cannot keep that, ops are moved off the
+fullest device first, those that cost least; where that does not help either, the limit is what it reached.
+Small graphs are compared with all divisions in tests/training/test_graph_cut.py.
 
 Axes: O ops, N nets, P devices.
 """
@@ -72,9 +73,12 @@ def divide(
     if problems:
         raise PlanError(problems)
     first, members, size = nets
-    limit = max((1 + tolerance) * work.sum() / devices, _least_bottleneck(work, devices)) * (1 + 1e-9)
+    asked = (1 + tolerance) * work.sum() / devices * (1 + 1e-9)
+    limit = max(asked, _least_bottleneck(work, devices) * (1 + 1e-9))
     begin, nets_at = _incidence(first, members, len(work))
     start = _consecutive(work, _crossing(first, members, size, len(work)), devices, limit)
+    if limit > asked:
+        limit = _balanced(start, work, first, members, size, begin, nets_at, devices, asked)
     random = np.random.default_rng(seed)
     best, best_cost = start, np.inf
     starts = int(np.clip(_TRIED // max(len(work), 1), _STARTS, _MOST_STARTS))
@@ -277,6 +281,34 @@ def _pass(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, be
     for at in range(moves - 1, best_moves - 1, -1):
         _move(moved_op[at], moved_from[at], part, work, load, count_NP, begin, nets_at)
     return best_cost
+
+
+@njit
+def _balanced(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
+              devices: int, limit: float) -> float:  # fmt: skip
+    """Move ops off the fullest device until none exceeds the limit, or no move helps; the limit that is kept then."""
+    count_NP = np.zeros((len(size), devices), np.int64)
+    load = np.zeros(devices)
+    for op in range(len(work)):
+        load[part[op]] += work[op]
+    for j in range(len(size)):
+        for at in range(first[j], first[j + 1]):
+            count_NP[j, part[members[at]]] += 1
+    while load.max() > limit:
+        full = load.argmax()
+        best_op, best_to, best = -1, -1, -np.inf
+        for op in range(len(work)):
+            if part[op] != full or work[op] <= 0:
+                continue
+            for p in range(devices):
+                if p != full and load[p] + work[op] <= max(limit, load[full] - work[op]):
+                    gain = _gain(op, p, part, count_NP, size, begin, nets_at)
+                    if gain > best:
+                        best_op, best_to, best = op, p, gain
+        if best_op < 0:
+            break
+        _move(best_op, best_to, part, work, load, count_NP, begin, nets_at)
+    return max(limit, float(load.max()) * (1 + 1e-9))
 
 
 @njit

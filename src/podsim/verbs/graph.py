@@ -1,18 +1,17 @@
-"""`podsim capture` and `podsim graph`: a user's own module as a graph, and what a step of it costs."""
+"""`podsim graph`: what a training step of a captured graph costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podsim.errors import ModelError, PodsimError, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from podsim.graphs import Captured, Cut, DataParallel, GraphCost, GraphOp
+    from podsim.graphs import Cut, DataParallel, GraphCost, GraphOp
     from podsim.hardware.cluster import Cluster
     from podsim.hardware.parts import Gpu
     from podsim.training.graph_cost import OpCosts
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from podsim.training.software import Software
     from podsim.workload.op_graph import OpGraph
 
-__all__ = ["FUSIONS", "capture", "graph"]
+__all__ = ["FUSIONS", "graph"]
 
 FUSIONS: dict[str, tuple[str, ...]] = {
     "none": (),
@@ -30,45 +29,6 @@ FUSIONS: dict[str, tuple[str, ...]] = {
     "all": ("attention", "chains"),
 }
 """what --fuse may say -> rules, in order"""
-_LARGEST = 1 << 20
-
-
-def capture(module: str, *, input: Sequence[str] | None = None, out: Path | None = None) -> Captured:
-    """Capture the graph of a PyTorch module, without computing anything.
-
-    `module` is FILE.py:FUNCTION: the function takes nothing and gives a torch.nn.Module, or a module and its inputs.
-    `input` gives the shapes of the inputs ("8x3x224x224", "8x128:int64"), one for each argument of forward; `out` is
-    a JSON file that `podsim graph` reads, also where PyTorch is missing. Arithmetic is held against PyTorch's own
-    counter. Raises PodsimError without PyTorch, ModelError for a module that cannot be exported.
-    """
-    from podsim.graphs import Captured
-    from podsim.workload.op_graph_json import write_graph
-
-    found, own = _captured(module, input or (), count=True)
-    if out is not None:
-        write_graph(found, out)
-    kinds: dict[str, int] = {}
-    for kind in found.kind_names:
-        kinds[kind] = kinds.get(kind, 0) + 1
-    flops, back = float(found.flops.sum()), float(found.flops_back.sum())
-    notes = found.notes
-    if own is None:
-        notes = (
-            *notes,
-            "PyTorch's own counter could not run this module on tensors without numbers: no comparison",
-        )
-    elif (own[0], own[1]) != (flops, flops + back):
-        notes = (
-            *notes,
-            f"PyTorch's own counter says {own[0]:.6g} FLOP forward and {own[1] - own[0]:.6g} backward",
-        )
-    return Captured(
-        model=found.name, source=found.source, batch=found.batch, ops=len(found),
-        kinds=dict(sorted(kinds.items(), key=lambda item: -item[1])), parameters=float(found.parameters.sum()),
-        flops=flops, flops_back=back, torch_flops=None if own is None else own[0],
-        torch_flops_back=None if own is None else own[1] - own[0], kept=float(found.kept.sum()),
-        file="" if out is None else str(out), notes=notes,
-    )  # fmt: skip
 
 
 def graph(
@@ -280,65 +240,13 @@ def _machine(
 
 
 def _graph(file: str, shapes: Sequence[str]) -> OpGraph:
+    from podsim.verbs.capture import captured
     from podsim.workload.op_graph_json import read_graph
 
     if ".py:" in file:
-        return _captured(file, shapes, count=False)[0]
+        return captured(file, shapes, count=False)[0]
     if shapes:
         raise ModelError(f"--input: the inputs of {file[-80:]} are in the graph; it is for FILE.py:FUNCTION")
     if file.endswith(".py"):
         raise ModelError(f"{file[-120:]}: name the function that gives the module: {file[-120:]}:FUNCTION")
     return read_graph(Path(file))
-
-
-def _captured(
-    place: str, shapes: Sequence[str], *, count: bool
-) -> tuple[OpGraph, tuple[float, float] | None]:
-    """The graph of FILE.py:FUNCTION, and what PyTorch's counter says of the module."""
-    from podsim.workload.capture import capture_module, module_of, torch_flops
-
-    path, _, function = place.rpartition(":")
-    if not path.endswith(".py") or not function.isidentifier():
-        raise ModelError(f"{place[-120:]!r}: expected FILE.py:FUNCTION, such as net.py:build")
-    module, inputs = module_of(_function(path, function), place[-120:], shapes)
-    found = capture_module(
-        module, inputs, source=f"captured from {Path(path).name}:{function}, {_shapes(inputs)}"
-    )
-    return found, torch_flops(module, inputs) if count else None
-
-
-def _shapes(inputs: tuple[Any, ...]) -> str:
-    return ", ".join(
-        "x".join(str(n) for n in one.shape) for one in inputs if hasattr(one, "shape") and prod(one.shape)
-    )
-
-
-def _function(path: str, name: str) -> Any:
-    """A function of a user's file."""
-    import sys
-
-    from podsim.workload.capture import load_torch
-
-    load_torch()  # before the file, whose own import would fail with a worse message
-    try:
-        if Path(path).stat().st_size > _LARGEST:
-            raise ModelError(f"{path[-120:]}: larger than 1 MiB")
-        source = Path(path).read_text("utf-8")
-    except (OSError, ValueError) as error:
-        raise ModelError(
-            f"{path[-120:]}: cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from None
-    names: dict[str, Any] = {"__name__": "podsim_user_module", "__file__": path}
-    folder = str(Path(path).resolve().parent)
-    sys.path.insert(0, folder)  # the file may import its neighbours
-    try:
-        exec(compile(source, path, "exec"), names)
-    except Exception as error:  # a user's file may raise anything; what it is goes into the message
-        raise ModelError(f"{path[-120:]}: {type(error).__name__}: {error}") from None
-    finally:
-        sys.path.remove(folder)
-    found = names.get(name)
-    if not callable(found):
-        own = [key for key, value in names.items() if callable(value) and not key.startswith("_")]
-        raise ModelError(f"{path[-120:]}: {unknown_name('function', name, own)}")
-    return found
