@@ -45,10 +45,9 @@ def capture(module: str, *, input: Sequence[str] | None = None, out: Path | None
             "PyTorch's own counter could not run this module on tensors without numbers: no comparison",
         )
     elif (own[0], own[1]) != (flops, flops + back):
-        notes = (
-            *notes,
-            f"PyTorch's own counter says {own[0]:.6g} FLOP forward and {own[1] - own[0]:.6g} backward",
-        )
+        said = f"PyTorch's own counter says {own[0]:.6g} FLOP forward and {own[1] - own[0]:.6g} backward"
+        why = "; it does not divide the weight gradients of grouped convolutions" if _grouped(found) else ""
+        notes = (*notes, said + why)
     return Captured(
         model=found.name, source=found.source, batch=found.batch, ops=len(found),
         kinds=dict(sorted(kinds.items(), key=lambda item: -item[1])), parameters=float(found.parameters.sum()),
@@ -70,6 +69,14 @@ def captured(place: str, shapes: Sequence[str], *, count: bool) -> tuple[OpGraph
         said = ", ".join("x".join(str(n) for n in one.shape) for one in inputs if hasattr(one, "shape"))
         found = capture_module(module, inputs, source=f"captured from {Path(path).name}:{function}, {said}")
         return found, torch_flops(module, inputs) if count else None
+
+
+def _grouped(graph: OpGraph) -> bool:
+    """Whether a convolution has groups."""
+    from podsim.workload.op_graph import DIMS, KINDS
+
+    rows = graph.kind == KINDS.index("conv")
+    return bool((graph.dims_OD[rows, DIMS["conv"].index("groups")] > 1).any())
 
 
 @contextmanager

@@ -97,6 +97,10 @@ def capture_module(module: Any, inputs: tuple[Any, ...], *, name: str = "", sour
     )
     for node in program.graph.nodes:
         walk.visit(node, program.graph_signature)
+    if not walk.names:
+        raise ModelError(
+            f"{name or type(module).__name__} holds no op: its outputs are its inputs, or views of them"
+        )
     used = sum(walk.parameters)
     total = sum(value.numel() for value in module.parameters())
     notes = list(walk.notes())

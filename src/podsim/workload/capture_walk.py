@@ -217,7 +217,7 @@ def _target(node: Any) -> str:
         name = getattr(target, "__name__", str(target))
     if name in _HIGHER or "higher_order" in type(target).__module__:
         raise ModelError(
-            f"the module holds {name}, a graph inside the graph: leave autocast, checkpointing and no_grad out of "
+            f"the module holds {name}, a graph inside the graph: leave autocast and no_grad out of "
             "forward (podsim has --precision), and take branches in Python"
         )
     return name[:-1] if name.endswith("_") and not name.endswith("__") else name
