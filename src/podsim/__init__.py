@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from podsim.prediction import Prediction as Prediction
     from podsim.training.plan import Plan as Plan
     from podsim.verbs.calibrate import calibrate as calibrate
+    from podsim.verbs.capture import capture as capture
+    from podsim.verbs.chakra import chakra as chakra
     from podsim.verbs.collective import collective as collective
     from podsim.verbs.fabric import fabric as fabric
+    from podsim.verbs.graph import graph as graph
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
     from podsim.verbs.predict import predict as predict
@@ -45,9 +48,12 @@ _PUBLIC = {
     "PodsimError": "errors",
     "Prediction": "prediction",
     "calibrate": "verbs.calibrate",
+    "capture": "verbs.capture",
+    "chakra": "verbs.chakra",
     "clusters": "verbs.show",
     "collective": "verbs.collective",
     "fabric": "verbs.fabric",
+    "graph": "verbs.graph",
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",
     "load_model": "workload.catalog",

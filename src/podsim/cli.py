@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from podsim import cli_network, cli_simulate
+from podsim import cli_graph, cli_network, cli_simulate
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -280,6 +280,7 @@ def replay(
 register(_command)
 cli_network.register(_command)
 cli_simulate.register(_command, predict)
+cli_graph.register(_command)
 
 
 def main() -> None:

@@ -10,7 +10,8 @@
     ├── ScheduleError    a pipeline schedule that cannot run, or that does not exist for these sizes: all at once
     ├── SimulationError  ops that cannot be played: a circle of waits, a link without capacity
     ├── TableError       a table of measurements that cannot be read
-    └── TimelineError    a timeline that cannot be written or drawn, a trace file that cannot be read
+    ├── TimelineError    a timeline that cannot be written or drawn, a trace file that cannot be read
+    └── TraceError       an execution trace that cannot be read or written
 
 A message gives the value, the rule, and what would work.
 """
@@ -31,6 +32,7 @@ __all__ = [
     "SimulationError",
     "TableError",
     "TimelineError",
+    "TraceError",
     "UnitError",
     "unknown_name",
 ]
@@ -88,6 +90,10 @@ class TableError(PodsimError):
 
 class TimelineError(PodsimError):
     """A timeline that cannot be written or drawn, or a trace file that cannot be read."""
+
+
+class TraceError(PodsimError):
+    """An execution trace that cannot be read, or written."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:

@@ -1,0 +1,168 @@
+"""Seconds of every op of a captured graph on one GPU: the same kernel laws as the built-in models.
+
+    gemm                   the law of products, forward and one more product for each gradient that is needed
+    conv                   the same on the product of an implicit GEMM      kernels_conv
+    attention              the law of attention, fused where the GPU and the precision allow it
+    all else               bytes, as many kernels as an eager framework launches
+
+Bytes were captured in one number format and scale to the one asked for. A pass lasts as long as the longer of GPU and
+host, which launches kernel after kernel. Axes: O ops, D numbers of a shape, A the two operands of a product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.errors import PlanError, unknown_name
+from podsim.hardware.precision import PRECISIONS
+from podsim.training.kernels import attention_seconds, gemm_seconds, memory_seconds, optimizer_seconds
+from podsim.training.kernels_conv import conv_seconds
+from podsim.training.kernels_gemm import peak_of
+from podsim.training.plan import Array
+from podsim.training.shapes import element_bytes
+from podsim.workload.op_graph import DIMS, KINDS, OpGraph
+
+if TYPE_CHECKING:
+    from podsim.hardware.parts import Gpu
+    from podsim.training.software import Software
+
+__all__ = ["OPTIMIZERS", "OpCosts", "graph_costs", "update_seconds"]
+
+OPTIMIZERS = {"none": 0.0, "sgd": 20.0, "adam": 28.0}
+"""B per parameter of an update in fp32: gradient, weight and states read; weight and states written"""
+_CAST = 6.0
+"""B per parameter to make a 16-bit copy of a weight in fp32, once a step"""
+_GEMM, _CONV, _ATTENTION = (KINDS.index(kind) for kind in ("gemm", "conv", "attention"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpCosts:
+    """Seconds and bytes of every op, [ops]."""
+
+    forward: Array
+    """s on the GPU"""
+    backward: Array
+    """s on the GPU"""
+    moved: Array
+    """B, forward"""
+    moved_back: Array
+    """B, backward"""
+    light: Array
+    """s at the data sheet's peaks, forward and backward"""
+    bound: tuple[str, ...]
+    """arithmetic or memory"""
+    host: float
+    """s of the host to launch the forward pass"""
+    host_back: float
+    """s, the backward pass"""
+
+    @property
+    def passes(self) -> tuple[float, float]:
+        """(forward, backward) s: of GPU and host the longer."""
+        return max(float(self.forward.sum()), self.host), max(float(self.backward.sum()), self.host_back)
+
+
+def graph_costs(graph: OpGraph, gpu: Gpu, precision: str, software: Software) -> OpCosts:
+    """Seconds of each op's forward and backward pass; PlanError for a precision that the GPU has not."""
+    if precision not in PRECISIONS:
+        raise PlanError([unknown_name("precision", precision, PRECISIONS)])
+    matmul = PRECISIONS[precision].matmul
+    scale = element_bytes(precision) / graph.element
+    forward = _memory(gpu, (graph.read + graph.written) * scale, graph.kernels) / software.memory_speed
+    spare = _memory(gpu, (graph.read_back + graph.written_back) * scale, np.minimum(graph.kernels_back, 1.0))
+    backward = (
+        _memory(gpu, (graph.read_back + graph.written_back) * scale, graph.kernels_back)
+        / software.memory_speed
+    )
+    for kind, law, speed in (
+        (_GEMM, _gemm, software.gemm_speed),
+        (_CONV, _conv, software.gemm_speed),
+        (_ATTENTION, _attention, software.attention_speed),
+    ):
+        where = np.flatnonzero(graph.kind == kind)
+        if len(where):
+            there, back = law(graph, where, gpu, matmul, software)
+            forward[where] = there / speed
+            backward[where] = back / speed + spare[where] / software.memory_speed
+    gradients = graph.gradient_OA.sum(axis=1)
+    products = np.isin(graph.kind, (_GEMM, _CONV, _ATTENTION))
+    moved = (graph.read + graph.written) * scale
+    moved_back = (graph.read_back + graph.written_back) * scale + np.where(products, gradients, 0) * moved
+    arithmetic = (graph.flops + graph.flops_back) / peak_of(gpu, matmul)
+    memory = (moved + moved_back) / gpu.memory_bandwidth
+    return OpCosts(
+        forward=forward, backward=backward, moved=moved, moved_back=moved_back, light=np.maximum(arithmetic, memory),
+        bound=tuple("arithmetic" if a > b else "memory" for a, b in zip(arithmetic, memory, strict=True)),
+        host=float(graph.kernels.sum() * software.host_kernel),
+        host_back=float(graph.kernels_back.sum() * software.host_kernel),
+    )  # fmt: skip
+
+
+def update_seconds(graph: OpGraph, gpu: Gpu, precision: str, optimizer: str, software: Software) -> float:
+    """Seconds of the optimizer and, in 16 bits, of casting the weights; PlanError for an unknown optimizer."""
+    if optimizer not in OPTIMIZERS:
+        raise PlanError([unknown_name("optimizer", optimizer, OPTIMIZERS)])
+    moved = OPTIMIZERS[optimizer]
+    if moved and element_bytes(precision) == 2.0:
+        moved += _CAST
+    return float(optimizer_seconds(gpu, graph.parameters.sum(), moved)) / software.memory_speed
+
+
+def _memory(gpu: Gpu, moved: Array, kernels: Array) -> Array:
+    """Seconds of ops bound by bytes, each divided over its kernels."""
+    count = np.maximum(kernels, 1.0)
+    return np.asarray(count * memory_seconds(gpu, moved / count))
+
+
+def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, software: Software) -> tuple[Array, Array]:
+    batch, m, n, k = (graph.dims_OD[where, d].astype(float) for d in range(4))
+    there = gemm_seconds(gpu, m, n, k, batch=batch, precision=precision)
+    left = gemm_seconds(gpu, m, k, n, batch=batch, precision=precision)
+    right = gemm_seconds(gpu, k, n, m, batch=batch, precision=precision)
+    wanted_OA = graph.gradient_OA[where]
+    return there, np.asarray(left * wanted_OA[:, 0] + right * wanted_OA[:, 1])
+
+
+def _conv(graph: OpGraph, where: Array, gpu: Gpu, precision: str, software: Software) -> tuple[Array, Array]:
+    there, back = np.zeros(len(where)), np.zeros(len(where))
+    for transposed in (False, True):
+        chosen = graph.dims_OD[where, 7] == transposed
+        if chosen.any():
+            rows_OD = graph.dims_OD[where[chosen]].astype(float)
+            sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["conv"][:7])}
+            part = {
+                which: conv_seconds(gpu, which, **sizes, transposed=transposed, precision=precision)
+                for which in ("forward", "input", "weight")
+            }
+            wanted_OA = graph.gradient_OA[where[chosen]]
+            there[chosen] = part["forward"]
+            back[chosen] = part["input"] * wanted_OA[:, 0] + part["weight"] * wanted_OA[:, 1]
+    return there, back
+
+
+def _attention(
+    graph: OpGraph, where: Array, gpu: Gpu, precision: str, software: Software
+) -> tuple[Array, Array]:
+    fused = precision in ("bf16", "fp16") and gpu.compute_capability >= 8.0
+    algorithm = software.flash if fused else "unfused"
+    there, back = np.zeros(len(where)), np.zeros(len(where))
+    for causal in (False, True):
+        chosen = graph.dims_OD[where, 7] == causal
+        if chosen.any():
+            rows_OD = graph.dims_OD[where[chosen]].astype(float)
+            sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["attention"][:7])}
+            seconds = partial(
+                attention_seconds,
+                gpu,
+                **sizes,
+                causal=causal,
+                algorithm=algorithm,  # type: ignore[arg-type]
+                precision=precision,
+            )
+            there[chosen] = seconds(direction="forward")
+            back[chosen] = seconds(direction="backward") * graph.gradient_OA[where[chosen]].any(axis=1)
+    return there, back

@@ -1,0 +1,86 @@
+"""A step of several replicas of a graph: gradients are reduced in buckets beside the backward pass.
+
+Buckets fill in the order in which the backward pass makes gradients; each is reduced, one after the other, as soon as
+it is full. What ends after the backward pass is exposed. Compute slows by the era's `contention` while it shares the GPU.
+Source: bucket sizes and order of PyTorch's DistributedDataParallel (Li et al. 2020, arxiv.org/abs/2006.15704).
+Known error: as the collective law's; stragglers and the input pipeline are not in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.training.exchange import group_seconds
+from podsim.training.plan import Array
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.training.software import Software
+
+__all__ = ["BUCKET", "Reduction", "bucket_sizes", "reduce_gradients"]
+
+BUCKET = 25 * 2.0**20
+"""B of a bucket; the first holds FIRST, so that reducing starts early"""
+FIRST = 2.0**20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reduction:
+    """What reducing gradients takes."""
+
+    buckets: int
+    bytes: float
+    """B of all gradients"""
+    seconds: float
+    """s that the network is busy"""
+    exposed: float
+    """s by which it lengthens the backward pass, the slowing of compute included"""
+    took: Array
+    """s of each bucket, [buckets]"""
+
+
+def bucket_sizes(gradients: Array) -> tuple[Array, Array]:
+    """(B of each bucket, position of the op that fills it) of gradients in the order in which they are made."""
+    sizes, last = [], []
+    held, room = 0.0, FIRST
+    for place, size in enumerate(gradients.tolist()):
+        held += size
+        if held >= room or (place == len(gradients) - 1 and held):
+            sizes.append(held)
+            last.append(place)
+            held, room = 0.0, BUCKET
+    return np.array(sizes), np.array(last, dtype=np.int64)
+
+
+def reduce_gradients(
+    parameters: Array, backward: Array, cluster: Cluster, software: Software, *, gpus: int
+) -> Reduction:
+    """Seconds of reducing the gradients of ops, in forward order, over `gpus` ranks.
+
+    `parameters` counts each op's weights, `backward` is each op's seconds of the backward pass, host included.
+    """
+    sizes, last = bucket_sizes(parameters[::-1] * software.gradient_bytes)
+    members = np.array(float(min(gpus, cluster.gpus_per_node)))
+    took = np.zeros(0)
+    if gpus > 1 and len(sizes):
+        took = group_seconds("all_reduce", sizes, cluster, software, ranks=np.array(gpus), members=members)
+        took = took + software.host_collective
+    exposed = float(took.sum())
+    if "overlap_grad" in software.can_overlap:
+        exposed = _exposed(np.cumsum(backward[::-1])[last], took, float(backward.sum()), software.contention)
+    return Reduction(
+        buckets=len(sizes), bytes=float(sizes.sum()), seconds=float(took.sum()), exposed=exposed, took=took
+    )
+
+
+def _exposed(ready: Array, took: Array, backward: float, contention: float) -> float:
+    """Seconds by which reducing outlasts the backward pass, or slows it, whichever is longer."""
+    done = 0.0
+    for at, seconds in zip(ready.tolist(), took.tolist(), strict=False):
+        done = max(done, at) + seconds
+    after = max(done - backward, 0.0)
+    beside = max(float(took.sum()) - after, 0.0)
+    return max(after, beside * contention)

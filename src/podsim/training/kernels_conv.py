@@ -1,0 +1,137 @@
+"""Seconds of convolutions: the matrix-product law on the product that an implicit-GEMM kernel computes.
+
+    forward          m = samples x positions   n = filters / groups    k = window x channels / groups
+    input gradient   m = samples x inputs      n = channels / groups   k = window x filters / groups x positions / inputs
+    weight gradient  m = window x channels / groups   n = filters / groups   k = samples x positions
+
+The arithmetic is that of the product; the bytes read are those of the tensors, not of the unfolded matrix, whose
+windows overlap on the chip. A window of one is a plain product, with its measured corrections. Where a stride passes
+over inputs, their gradient's depth counts only what is multiplied. A transposed convolution is the input gradient of
+another. Groups too narrow for tiles (depthwise) may run as a direct kernel: bytes, or arithmetic at the peak of the
+plain fp32 units, whichever is longer; the faster of the two counts, as a library would choose.
+
+Known error: no convolution kernel was measured alone; whole training steps of ResNet-50 stand in docs/graphs.md.
+Stops being true: Winograd and FFT kernels (fp32 windows of 3 x 3 can be up to twice as fast), layouts other than
+channels last, channels that are no multiples of 16 B (the first layer's three), which a library pads.
+Source: the implicit GEMM of cuDNN (Chetlur et al. 2014, arxiv.org/abs/1410.0759).
+
+All sizes broadcast; N convolutions are computed at once.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from podsim.errors import PlanError
+from podsim.hardware.parts import Gpu
+from podsim.training.kernel_constants import gemm_constants, kernel_constants
+from podsim.training.kernels_gemm import (
+    gemm_law,
+    gemm_seconds,
+    operand_bytes,
+    peak_of,
+    positive,
+    result_bytes,
+)
+from podsim.training.kernels_memory import memory_seconds
+
+__all__ = ["Part", "conv_product", "conv_seconds"]
+
+Floats = npt.NDArray[np.float64]
+Part = Literal["forward", "input", "weight"]
+PARTS = ("forward", "input", "weight")
+
+
+def conv_product(
+    part: str,
+    *,
+    batch: npt.ArrayLike,
+    channels: npt.ArrayLike,
+    filters: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    window: npt.ArrayLike,
+    positions: npt.ArrayLike,
+    inputs: npt.ArrayLike,
+) -> tuple[Floats, Floats, Floats]:
+    """(m, n, k) of one group of a convolution's forward pass, input gradient or weight gradient."""
+    b, c, f, g, w, out, source = positive(
+        batch=batch, channels=channels, filters=filters, groups=groups, window=window, positions=positions, inputs=inputs
+    )  # fmt: skip
+    if part == "forward":
+        return b * out, f / g, w * c / g
+    if part == "input":
+        # with a window of one and a stride, most inputs have no gradient: only those that were read are computed
+        at = np.minimum(source, out * w)
+        return b * at, c / g, w * f / g * out / at
+    if part == "weight":
+        return w * c / g, f / g, b * out
+    raise PlanError([f"part={part!r} of a convolution may be {', '.join(PARTS)}"])
+
+
+def conv_seconds(
+    gpu: Gpu,
+    part: str,
+    *,
+    batch: npt.ArrayLike,
+    channels: npt.ArrayLike,
+    filters: npt.ArrayLike,
+    groups: npt.ArrayLike = 1,
+    window: npt.ArrayLike,
+    positions: npt.ArrayLike,
+    inputs: npt.ArrayLike,
+    transposed: bool = False,
+    precision: str = "bf16",
+) -> Floats:
+    """Seconds on the GPU of a convolution's forward pass, input gradient ("input") or weight gradient ("weight").
+
+    `window` is the weights of one filter and channel (9 for 3 x 3), `positions` and `inputs` are those of one sample
+    after and before. Raises PlanError for sizes that are not positive, an unknown part, a precision the GPU has not.
+    """
+    shape = np.broadcast_shapes(
+        *(np.shape(one) for one in (batch, channels, filters, groups, window, positions, inputs))
+    )
+    b, c, f, g, w, out, source = (
+        np.broadcast_to(one, shape).astype(float).reshape(-1)
+        for one in positive(batch=batch, channels=channels, filters=filters, groups=groups, window=window,
+                            positions=positions, inputs=inputs)
+    )  # fmt: skip
+    if transposed:
+        part = {"forward": "input", "input": "forward"}.get(part, part)
+        c, f, out, source = f, c, source, out
+    m, n, k = conv_product(
+        part, batch=b, channels=c, filters=f, groups=g, window=w, positions=out, inputs=source
+    )
+    tensors = np.stack([b * c * source, b * f * out, w * c * f / g])
+    written = {"forward": 1, "input": 0, "weight": 2}[part]
+    read = operand_bytes(precision) * (tensors.sum(axis=0) - tensors[written])
+    moved = read + result_bytes(precision) * tensors[written]
+    flops = 2 * m * n * k * g
+    peak = peak_of(gpu, precision)
+    direct = np.maximum(memory_seconds(gpu, moved), flops / gpu.peaks.get("fp32", peak))
+    least = np.maximum(flops / peak, (moved - gpu.l2) / gpu.memory_bandwidth)
+    product = np.where(
+        w == 1, gemm_seconds(gpu, m, n, k, batch=g, precision=precision),
+        _implicit(gpu, (m, n, k, g), read, precision, c / g, f / g),
+    )  # fmt: skip
+    return np.asarray(np.maximum(np.minimum(product, direct), least).reshape(shape))
+
+
+def _implicit(
+    gpu: Gpu,
+    product: tuple[Floats, Floats, Floats, Floats],
+    read: Floats,
+    precision: str,
+    channels: Floats,
+    filters: Floats,
+) -> Floats:
+    """Seconds of products of shape (N,) that read `read` bytes in all."""
+    m, n, k, g = product
+    constants, _ = gemm_constants(kernel_constants(gpu), precision)
+    unit = 16 / operand_bytes(precision)
+    aligned = np.asarray((channels % unit == 0) & (filters % unit == 0))
+    machine = (gpu.sms, peak_of(gpu, precision), gpu.memory_bandwidth)
+    widths = (np.asarray(read / (g * k * (m + n))), result_bytes(precision))
+    return gemm_law(constants, machine, product, widths=widths, aligned=None if aligned.all() else aligned)

@@ -1,0 +1,118 @@
+"""`podsim capture`: a user's own module as a graph of ops."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from podsim.errors import ModelError, unknown_name
+
+if TYPE_CHECKING:
+    from podsim.graphs import Captured
+    from podsim.workload.op_graph import OpGraph
+
+__all__ = ["capture", "captured"]
+
+_LARGEST = 1 << 20
+
+
+def capture(module: str, *, input: Sequence[str] | None = None, out: Path | None = None) -> Captured:
+    """Capture the graph of a PyTorch module, without computing anything.
+
+    `module` is FILE.py:FUNCTION: the function takes nothing and gives a torch.nn.Module, or a module and its inputs.
+    `input` gives the shapes of the inputs ("8x3x224x224", "8x128:int64"), one for each argument of forward; `out` is
+    a JSON file that `podsim graph` reads, also where PyTorch is missing. Arithmetic is held against PyTorch's own
+    counter. Raises PodsimError without PyTorch, ModelError for a module that cannot be exported.
+    """
+    from podsim.graphs import Captured
+    from podsim.workload.op_graph_json import write_graph
+
+    found, own = captured(module, input or (), count=True)
+    if out is not None:
+        write_graph(found, out)
+    kinds: dict[str, int] = {}
+    for kind in found.kind_names:
+        kinds[kind] = kinds.get(kind, 0) + 1
+    flops, back = float(found.flops.sum()), float(found.flops_back.sum())
+    notes = found.notes
+    if own is None:
+        notes = (
+            *notes,
+            "PyTorch's own counter could not run this module on tensors without numbers: no comparison",
+        )
+    elif (own[0], own[1]) != (flops, flops + back):
+        said = f"PyTorch's own counter says {own[0]:.6g} FLOP forward and {own[1] - own[0]:.6g} backward"
+        why = "; it does not divide the weight gradients of grouped convolutions" if _grouped(found) else ""
+        notes = (*notes, said + why)
+    return Captured(
+        model=found.name, source=found.source, batch=found.batch, ops=len(found),
+        kinds=dict(sorted(kinds.items(), key=lambda item: -item[1])), parameters=float(found.parameters.sum()),
+        flops=flops, flops_back=back, torch_flops=None if own is None else own[0],
+        torch_flops_back=None if own is None else own[1] - own[0], kept=float(found.kept.sum()),
+        file="" if out is None else str(out), notes=notes,
+    )  # fmt: skip
+
+
+def captured(place: str, shapes: Sequence[str], *, count: bool) -> tuple[OpGraph, tuple[float, float] | None]:
+    """The graph of FILE.py:FUNCTION, and if it is to be counted what PyTorch's own counter says of the module."""
+    from podsim.workload.capture import capture_module, module_of, torch_flops
+
+    path, _, function = place.rpartition(":")
+    if not path.endswith(".py") or not function.isidentifier():
+        raise ModelError(f"{place[-120:]!r}: expected FILE.py:FUNCTION, such as net.py:build")
+    with _beside(path):
+        module, inputs = module_of(_function(path, function), place[-120:], shapes)
+        said = ", ".join("x".join(str(n) for n in one.shape) for one in inputs if hasattr(one, "shape"))
+        found = capture_module(module, inputs, source=f"captured from {Path(path).name}:{function}, {said}")
+        return found, torch_flops(module, inputs) if count else None
+
+
+def _grouped(graph: OpGraph) -> bool:
+    """Whether a convolution has groups."""
+    from podsim.workload.op_graph import DIMS, KINDS
+
+    rows = graph.kind == KINDS.index("conv")
+    return bool((graph.dims_OD[rows, DIMS["conv"].index("groups")] > 1).any())
+
+
+@contextmanager
+def _beside(path: str) -> Iterator[None]:
+    """A user's file may import its neighbours; what it prints is no result of ours."""
+    folder = str(Path(path).resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.path.remove(folder)
+
+
+def _function(path: str, name: str) -> Any:
+    """A function of a user's file, which is run as a module of its own."""
+    from podsim.workload.capture import load_torch
+
+    load_torch()  # before the file, whose own import would fail with a worse message
+    try:
+        if Path(path).stat().st_size > _LARGEST:
+            raise ModelError(f"{path[-120:]}: larger than 1 MiB")
+        source = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(
+            f"{path[-120:]}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    made = ModuleType("podsim_user_module")
+    made.__file__ = path
+    sys.modules[made.__name__] = made  # dataclasses of the file look themselves up there
+    try:
+        exec(compile(source, path, "exec"), made.__dict__)
+    except Exception as error:  # a user's file may raise anything; what it is goes into the message
+        raise ModelError(f"{path[-120:]}: {type(error).__name__}: {error}") from None
+    found = getattr(made, name, None)
+    if not callable(found):
+        own = [key for key, value in vars(made).items() if callable(value) and not key.startswith("_")]
+        raise ModelError(f"{path[-120:]}: {unknown_name('function', name, own)}")
+    return found

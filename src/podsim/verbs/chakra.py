@@ -1,0 +1,61 @@
+"""`podsim chakra`: MLCommons Chakra execution traces, read, mended and written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podsim.errors import TraceError
+
+if TYPE_CHECKING:
+    from podsim.graphs import TraceFile, Traces
+    from podsim.workload.chakra_mend import Mended
+
+__all__ = ["chakra"]
+
+
+def chakra(traces: Sequence[Path], *, out: Path | None = None) -> Traces:
+    """Read Chakra traces, one file a rank, and say what they hold and what had to be mended.
+
+    With `out`, what is left is written as `OUT.RANK.et` for each file: dependencies whole, streams in order, schema
+    0.0.4, as ASTRA-sim reads it. Files without a rank in their name are numbered in the order given. Raises TraceError
+    for a file that is no trace.
+    """
+    from dataclasses import replace
+
+    from podsim.graphs import Traces
+    from podsim.workload.chakra_mend import read_chakra, write_chakra
+
+    if not traces:
+        raise TraceError("no files: give one .et file for each rank")
+    read = [read_chakra(Path(one)) for one in traces]
+    written: tuple[Path, ...] = ()
+    if out is not None:
+        graphs = [one.graph for one in read]
+        if all(graph.rank < 0 for graph in graphs):
+            graphs = [replace(graph, rank=rank) for rank, graph in enumerate(graphs)]
+        written = write_chakra(graphs, out)
+    return Traces(
+        files=tuple(_summary(str(path), one) for path, one in zip(traces, read, strict=True)),
+        written=tuple(str(path) for path in written),
+    )
+
+
+def _summary(path: str, mended: Mended) -> TraceFile:
+    from podsim.graphs import TraceFile
+    from podsim.workload.trace_graph import COLLECTIVES, KINDS, critical_seconds
+
+    graph = mended.graph
+    kinds = {name: int((graph.kind == at).sum()) for at, name in enumerate(KINDS)}
+    collectives = {name: int((graph.collective == at).sum()) for at, name in enumerate(COLLECTIVES)}
+    moves = [KINDS.index(kind) for kind in ("collective", "send", "recv")]
+    messages = graph.bytes[[at for at, kind in enumerate(graph.kind.tolist()) if kind in moves]]
+    return TraceFile(
+        file=path, version=mended.version, rank=graph.rank, nodes=mended.nodes, ops=len(graph),
+        edges=len(graph.before), kinds={name: number for name, number in kinds.items() if number},
+        collectives={name: number for name, number in collectives.items() if number},
+        flops=float(graph.flops.sum()), communicated=float(messages.sum()), seconds=float(graph.seconds.sum()),
+        critical=critical_seconds(graph), dangling=mended.dangling, doubled=mended.doubled, ignored=mended.ignored,
+        cyclic=mended.cyclic, ordered=mended.ordered, truncated=mended.truncated,
+    )  # fmt: skip

@@ -1,0 +1,252 @@
+"""`podsim graph`: what a training step of a captured graph costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podsim.errors import ModelError, PodsimError, unknown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from podsim.graphs import Cut, DataParallel, GraphCost, GraphOp
+    from podsim.hardware.cluster import Cluster
+    from podsim.hardware.parts import Gpu
+    from podsim.training.graph_cost import OpCosts
+    from podsim.training.graph_cut import Division
+    from podsim.training.graph_step import Reduction
+    from podsim.training.software import Software
+    from podsim.workload.op_graph import OpGraph
+
+__all__ = ["FUSIONS", "graph"]
+
+FUSIONS: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "attention": ("attention",),
+    "chains": ("chains",),
+    "all": ("attention", "chains"),
+}
+"""what --fuse may say -> rules, in order"""
+
+
+def graph(
+    file: str,
+    *,
+    on: str,
+    input: Sequence[str] | None = None,
+    gpus: int | None = None,
+    devices: int = 1,
+    tolerance: float = 0.1,
+    precision: str | None = None,
+    optimizer: str = "sgd",
+    software: str = "megatron-core",
+    fuse: str = "none",
+    chakra: Path | None = None,
+    overrides: Mapping[str, str] | None = None,
+    detail: str = "",
+) -> GraphCost:
+    """Cost one training step of a captured graph, op by op.
+
+    `file` is what `podsim capture --out` wrote, or FILE.py:FUNCTION, which is captured first. `on` is a GPU of the
+    catalog, or a cluster. `gpus` are replicas whose gradients are reduced (default: the whole cluster), `devices` divides
+    the graph over so many with little communication, none more than `tolerance` above the mean work. `fuse` is none (as
+    written, eager), attention, chains or all. `chakra` writes an execution trace of each replica, CHAKRA.RANK.et.
+    `detail="ops"` prints every op. Raises PodsimError for anything unusable.
+    """
+    from podsim.training.graph_cost import graph_costs, update_seconds
+    from podsim.training.software import load_software
+    from podsim.workload.fusion import fuse as fused
+
+    if fuse not in FUSIONS:
+        raise PodsimError(unknown_name("fusion", fuse, FUSIONS))
+    if detail not in ("", "ops"):
+        raise PodsimError(f"detail={detail!r} may be ops")
+    gpu, cluster, count = _machine(on, gpus, overrides)
+    found = fused(_graph(file, input or ()), FUSIONS[fuse])
+    era = load_software(software, gpu)
+    number = precision or ("bf16" if "bf16" in gpu.peaks else "fp16")
+    costs = graph_costs(found, gpu, number, era)
+    update = update_seconds(found, gpu, number, optimizer, era)
+    cut, division = _cut(found, costs, devices, tolerance, number)
+    forward, backward = costs.passes
+    step = forward + backward + update
+    replicas, reduction = _replicas(found, costs, cluster, era, count, step)
+    if chakra is not None:
+        _write_traces(found, costs, update, reduction, era, count, chakra)
+    return _said(
+        found, gpu, costs, era, division, cut, replicas, step, update, number, optimizer, FUSIONS[fuse]
+    )
+
+
+def _said(
+    found: OpGraph, gpu: Gpu, costs: OpCosts, era: Software, division: Division | None, cut: Cut | None,
+    replicas: DataParallel | None, step: float, update: float, precision: str, optimizer: str, rules: tuple[str, ...],
+) -> GraphCost:  # fmt: skip
+    from podsim.graphs import GraphCost
+    from podsim.hardware.precision import PRECISIONS
+    from podsim.training.kernels_gemm import peak_of
+    from podsim.training.shapes import element_bytes
+
+    forward, backward = costs.passes
+    flops, back = float(found.flops.sum()), float(found.flops_back.sum())
+    kinds: dict[str, float] = {}
+    for kind, there, again in zip(
+        found.kind_names, costs.forward.tolist(), costs.backward.tolist(), strict=True
+    ):
+        kinds[kind] = kinds.get(kind, 0.0) + there + again
+    return GraphCost(
+        model=found.name, source=found.source, gpu=gpu.name, precision=precision, software=era.name,
+        optimizer=optimizer, fused=rules, batch=found.batch, parameters=float(found.parameters.sum()), flops=flops,
+        flops_back=back, forward=forward, backward=backward, update=update,
+        host=forward + backward - float(costs.forward.sum() + costs.backward.sum()), step_time=step,
+        samples_per_second=found.batch / step,
+        utilisation=(flops + back) / peak_of(gpu, PRECISIONS[precision].matmul) / step,
+        kept=float(found.kept.sum()) * element_bytes(precision) / found.element,
+        kinds=dict(sorted(kinds.items(), key=lambda item: -item[1])),
+        ops=_ops(found, costs, division), cut=cut, data_parallel=replicas,
+        notes=(*found.notes, *(() if rules else ("ops run one by one, as written (eager); --fuse merges them",))),
+    )  # fmt: skip
+
+
+def _ops(found: OpGraph, costs: OpCosts, division: Division | None) -> tuple[GraphOp, ...]:
+    from podsim.graphs import GraphOp
+
+    seconds = costs.forward + costs.backward
+    return tuple(
+        GraphOp(
+            name=found.names[i], op=found.targets[i], kind=kind, shape=" x ".join(str(n) for n in found.shapes[i]),
+            flops=float(found.flops[i]), flops_back=float(found.flops_back[i]), bytes=float(costs.moved[i]),
+            bytes_back=float(costs.moved_back[i]), forward=float(costs.forward[i]), backward=float(costs.backward[i]),
+            light=float(costs.light[i] / seconds[i]) if seconds[i] > 0 else 0.0, bound=costs.bound[i],
+            part=0 if division is None else int(division.part[i]),
+        )
+        for i, kind in enumerate(found.kind_names)
+    )  # fmt: skip
+
+
+def _cut(
+    found: OpGraph, costs: OpCosts, devices: int, tolerance: float, precision: str
+) -> tuple[Cut | None, Division | None]:
+    """The graph divided by seconds of both passes; None for one device."""
+    if devices == 1:
+        return None, None
+    import numpy as np
+
+    from podsim.graphs import Cut, CutPart
+    from podsim.training.graph_cut import divide
+    from podsim.training.shapes import element_bytes
+    from podsim.workload.op_graph import nets_of
+
+    scale = element_bytes(precision) / found.element
+    first, members, size = nets_of(found)
+    made = divide(
+        costs.forward + costs.backward, (first, members, size * scale), devices, tolerance=tolerance
+    )
+    parts = tuple(
+        CutPart(
+            ops=int((made.part == p).sum()), seconds=float(made.load[p]),
+            parameters=float(found.parameters[made.part == p].sum()),
+            kept=float(found.kept[made.part == p].sum()) * scale, sent=float(made.sent[p]),
+        )
+        for p in range(devices)
+    )  # fmt: skip
+    edges = set(zip(made.part[found.before].tolist(), made.part[found.after].tolist(), strict=True))
+    return Cut(
+        devices=devices, bytes=float(made.sent.sum()), tolerance=tolerance, tensors=made.tensors, parts=parts,
+        balance=float(made.load.max() / np.mean(made.load)), pipeline=_onward({e for e in edges if e[0] != e[1]}),
+    ), made  # fmt: skip
+
+
+def _onward(edges: set[tuple[int, int]]) -> bool:
+    """Whether the devices can be put in an order that every edge follows."""
+    nodes = {n for edge in edges for n in edge}
+    while nodes:
+        free = {n for n in nodes if not any(b == n and a in nodes for a, b in edges)}
+        if not free:
+            return False
+        nodes -= free
+    return True
+
+
+def _replicas(
+    found: OpGraph, costs: OpCosts, cluster: Cluster | None, era: Software, gpus: int, step: float
+) -> tuple[DataParallel | None, Reduction | None]:
+    if cluster is None or gpus == 1:
+        return None, None
+    from podsim.graphs import DataParallel
+    from podsim.training.graph_step import reduce_gradients
+
+    slowed = costs.passes[1] / max(float(costs.backward.sum()), 1e-30)
+    made = reduce_gradients(found.parameters, costs.backward * slowed, cluster, era, gpus=gpus)
+    total = step + made.exposed
+    said = DataParallel(
+        gpus=gpus, buckets=made.buckets, bytes=made.bytes, reduce=made.seconds, exposed=made.exposed, step_time=total,
+        samples_per_second=gpus * found.batch / total, efficiency=step / total,
+    )  # fmt: skip
+    return said, made
+
+
+def _write_traces(
+    found: OpGraph,
+    costs: OpCosts,
+    update: float,
+    reduction: Reduction | None,
+    era: Software,
+    gpus: int,
+    prefix: Path,
+) -> None:
+    """One Chakra file for each replica: they are alike but for their rank."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from podsim.training.graph_trace import step_trace
+    from podsim.workload.chakra_mend import write_chakra
+
+    took = np.zeros(0) if reduction is None else reduction.took
+    trace = step_trace(found, costs, update, ranks=gpus, gradient_bytes=era.gradient_bytes, reduce=took)
+    write_chakra([replace(trace, rank=rank) for rank in range(gpus)], prefix)
+
+
+def _machine(
+    on: str, gpus: int | None, overrides: Mapping[str, str] | None
+) -> tuple[Gpu, Cluster | None, int]:
+    """The GPU, the part of the cluster that the job gets if one was named, and its GPUs."""
+    from podsim.errors import ClusterError
+    from podsim.hardware.catalog import find, load_gpu
+    from podsim.hardware.cluster import load_cluster
+
+    if gpus is not None and (not isinstance(gpus, int) or isinstance(gpus, bool) or gpus < 1):
+        raise ClusterError(f"gpus={gpus!r}: a step runs on 1 or more")
+    place = find(on)
+    if place is None or place[0] != "gpu":
+        cluster = load_cluster(on, dict(overrides or {}))
+        count = cluster.gpus if gpus is None else gpus
+        if count > cluster.gpus:
+            raise ClusterError(f"gpus={gpus}: {cluster.name} has {cluster.gpus}")
+        return cluster.gpu, cluster.subset(count), count
+    if gpus is not None and gpus > 1:
+        raise ClusterError(f"{on} is one GPU; for {gpus} name a cluster, as --on dgx-a100-80gb:1")
+    wrong = [key for key in overrides or {} if not key.startswith("gpu.")]
+    if wrong:
+        raise ClusterError(f"--set {wrong[0]}: {on} is a GPU, of which only gpu.… can be set")
+    return (
+        load_gpu(on, {key.removeprefix("gpu."): value for key, value in (overrides or {}).items()}),
+        None,
+        1,
+    )
+
+
+def _graph(file: str, shapes: Sequence[str]) -> OpGraph:
+    from podsim.verbs.capture import captured
+    from podsim.workload.op_graph_json import read_graph
+
+    if ".py:" in file:
+        return captured(file, shapes, count=False)[0]
+    if shapes:
+        raise ModelError(f"--input: the inputs of {file[-80:]} are in the graph; it is for FILE.py:FUNCTION")
+    if file.endswith(".py"):
+        raise ModelError(f"{file[-120:]}: name the function that gives the module: {file[-120:]}:FUNCTION")
+    return read_graph(Path(file))

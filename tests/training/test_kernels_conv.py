@@ -1,0 +1,111 @@
+"""Convolutions by the law of products: sizes by hand, bounds, and what never may be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podsim.errors import PlanError
+from podsim.hardware.catalog import load_gpu
+from podsim.training.kernels import gemm_seconds, memory_seconds
+from podsim.training.kernels_conv import PARTS, conv_product, conv_seconds
+
+A100 = load_gpu("a100-sxm4-80gb")
+THREE = {
+    "batch": 256,
+    "channels": 64,
+    "filters": 128,
+    "groups": 1,
+    "window": 9,
+    "positions": 784,
+    "inputs": 3136,
+}
+
+
+def test_products_by_hand() -> None:
+    """3 x 3, 64 to 128 channels, stride 2, 56 x 56 to 28 x 28: each pass has the same arithmetic."""
+    m, n, k = (float(v) for v in conv_product("forward", **THREE))
+    assert (m, n, k) == (256 * 784, 128, 576)
+    assert [float(v) for v in conv_product("weight", **THREE)] == [576, 128, 256 * 784]
+    assert [float(v) for v in conv_product("input", **THREE)] == [256 * 3136, 64, 9 * 128 / 4]
+    # a 1 x 1 of stride 2 reads a quarter of its inputs: only those have a gradient
+    one = {**THREE, "window": 1}
+    assert [float(v) for v in conv_product("input", **one)] == [256 * 784, 64, 128]
+
+
+def test_a_window_of_one_is_a_plain_product() -> None:
+    one = {**THREE, "window": 1, "positions": 3136}
+    assert conv_seconds(A100, "forward", **one) == gemm_seconds(A100, 256 * 3136, 128, 64)
+
+
+def test_large_convolutions_run_near_the_peak() -> None:
+    large = {"batch": 128, "channels": 512, "filters": 512, "window": 9, "positions": 784, "inputs": 784}
+    flops = 2 * 128 * 784 * 512 * 512 * 9
+    for part in PARTS:
+        share = flops / float(conv_seconds(A100, part, **large)) / A100.peaks["bf16"]
+        assert 0.6 < share < 1.0, part
+
+
+def test_depthwise_is_bound_by_bytes() -> None:
+    """No tensor core helps a product one column wide: two bytes for each value read and written."""
+    depth = {
+        "batch": 64,
+        "channels": 384,
+        "filters": 384,
+        "groups": 384,
+        "window": 9,
+        "positions": 784,
+        "inputs": 784,
+    }
+    moved = 2 * (2 * 64 * 384 * 784 + 9 * 384)
+    assert conv_seconds(A100, "forward", **depth) == pytest.approx(memory_seconds(A100, moved))
+
+
+def test_a_transposed_convolution_is_the_input_gradient_of_another() -> None:
+    other = {**THREE, "channels": 128, "filters": 64, "positions": 3136, "inputs": 784}
+    assert conv_seconds(A100, "forward", **other, transposed=True) == conv_seconds(A100, "input", **THREE)
+    assert conv_seconds(A100, "input", **other, transposed=True) == conv_seconds(A100, "forward", **THREE)
+    assert conv_seconds(A100, "weight", **other, transposed=True) == conv_seconds(A100, "weight", **THREE)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(PARTS), st.integers(1, 256), st.integers(1, 64), st.integers(1, 64), st.sampled_from([1, 9, 25, 49]),
+    st.integers(1, 3000), st.sampled_from(["bf16", "tf32", "fp32"]),
+)  # fmt: skip
+def test_never_faster_than_light(
+    part: str, batch: int, channels: int, filters: int, window: int, places: int, precision: str
+) -> None:
+    sizes = {"batch": batch, "channels": channels, "filters": filters, "window": window, "positions": places}
+    seconds = float(conv_seconds(A100, part, **sizes, inputs=places, precision=precision))
+    flops = 2.0 * batch * places * channels * filters * window
+    assert seconds >= flops / A100.peaks[precision]
+    width = 2 if precision == "bf16" else 4
+    moved = width * (batch * places * (channels + filters) + window * channels * filters)
+    assert seconds >= (moved - A100.l2) / A100.memory_bandwidth
+
+
+def test_many_at_once_are_the_same_as_one_by_one() -> None:
+    channels = np.array([32.0, 64.0, 512.0])
+    together = conv_seconds(A100, "input", **{**THREE, "channels": channels})
+    assert together.shape == (3,)
+    for c, seconds in zip(channels, together, strict=True):
+        assert seconds == conv_seconds(A100, "input", **{**THREE, "channels": c})
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [({"channels": 0}, "channels=0"), ({"window": -1}, "window=-1"), ({"batch": np.inf}, "batch=inf")],
+)
+def test_wrong_sizes(change: dict[str, float], word: str) -> None:
+    with pytest.raises(PlanError, match=word):
+        conv_seconds(A100, "forward", **{**THREE, **change})
+
+
+def test_unknown_part_and_precision() -> None:
+    with pytest.raises(PlanError, match="forward, input, weight"):
+        conv_seconds(A100, "backward", **THREE)
+    with pytest.raises(PlanError, match="has no fp8"):
+        conv_seconds(A100, "forward", **THREE, precision="fp8")
