@@ -11,7 +11,49 @@ from podsim.verbs.plans import read_plan
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.prediction import Prediction
+    from podsim.training.plan import Plan
+    from podsim.workload.graph import Model
 
+__all__ = ["describe", "predict"]
+
+
+def predict(
+    model: str,
+    *,
+    on: str,
+    gpus: int | None = None,
+    batch: int | None = None,
+    tp: int = 1,
+    pp: int = 1,
+    dp: int | None = None,
+    cp: int = 1,
+    ep: int = 1,
+    virtual_stages: int = 1,
+    micro_batch: int = 1,
+    schedule: str | None = None,
+    sequence_parallel: bool = False,
+    zero: int = 0,
+    shard: int = 0,
+    recompute: str = "none",
+    recompute_layers: int = 0,
+    flash: bool | None = None,
+    overlap_grad: bool | None = None,
+    overlap_param: bool | None = None,
+    overlap_tp: bool = False,
+    precision: str | None = None,
+    optimizer_precision: str = "fp32",
+    software: str = "megatron-core",
+    sequence: int | None = None,
+    overrides: Mapping[str, str] | None = None,
+    detail: str = "",
+) -> Prediction:
+    """Predict one plan of a model on a cluster.
+
+    `model` is a catalog name, a config.json or its folder; `on` a cluster (`dgx-a100-80gb:64`, `selene`,
+    `superpod-a100:2su`, a TOML file).  `gpus` is the part of it that the job gets (default: what the degrees need
+    when dp is given, else all).  `batch` counts sequences of a step (default: about four million tokens).
+    `detail="ops"` adds every op with its share of the speed of light.  Raises PodsimError for anything unusable.
+    """
     found = read_plan(
         model, on=on, gpus=gpus, batch=batch, tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, virtual_stages=virtual_stages,
         micro_batch=micro_batch, schedule=schedule, sequence_parallel=sequence_parallel, zero=zero, shard=shard,

@@ -36,10 +36,10 @@ def simulate(
 
     The plan's options are those of `podsim.predict`. `ranks="folded"` plays one rank of each class of equal ones,
     "all" each by itself. `kernels` lists them one by one, or what lies between two collectives as one op (which
-    changes no time); default: yes if folded. `slow` maps ranks to the times their kernels take longer (rank 5 at 1.2: 20 % slower),
-    `slow_link` to the share of their adapters' bandwidth that is left. `jitter` is the standard deviation of the logarithm of each op's
-    duration, drawn with `seed`; it makes every rank its own. `force` plays a plan that does not fit the memory.
-    `chakra`: a directory for Chakra execution traces, one file a rank (or class of ranks).
+    changes no time); default: yes if folded. `slow` maps ranks to the times their kernels take longer (5 to 1.2: rank
+    5 is 20 % slower), `slow_link` to the share of their adapters' bandwidth that is left. `jitter` is the standard
+    deviation of the logarithm of each op's duration, drawn with `seed`; it makes every rank its own. `force` plays a
+    plan that does not fit the memory. `chakra`: a directory for Chakra execution traces, one file a rank.
     Raises NoFitError for such a plan without it, PodsimError for anything unusable.
     """
     from podsim.simulation.lower import Trouble
