@@ -7,6 +7,7 @@
     ├── ClusterError     a cluster that cannot be built
     ├── PlanError        a plan that breaks its model's or its cluster's rules: all violations at once
     │   └── NoFitError   legal plans, of which none fits the memory: an answer, so the command line exits with 1, not 2
+    ├── StorageError     a storage system, a dataset or a job on it that cannot be
     └── TableError       a table of measurements that cannot be read
 
 A message gives the value, the rule, and what would work.
@@ -24,6 +25,7 @@ __all__ = [
     "NoFitError",
     "PlanError",
     "PodsimError",
+    "StorageError",
     "TableError",
     "UnitError",
     "unknown_name",
@@ -61,6 +63,10 @@ class PlanError(PodsimError):
 
 class NoFitError(PlanError):
     """Every legal plan needs more memory than a GPU has."""
+
+
+class StorageError(PodsimError):
+    """A storage system, a dataset or a job on it that cannot be."""
 
 
 class TableError(PodsimError):

@@ -1,0 +1,36 @@
+"""Published rates of storage systems, to hold predictions against: catalog/published.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from podsim.storage_results import PublishedPoint
+from podsim.units import parse_quantity
+
+__all__ = ["published_points"]
+
+
+@cache
+def _points() -> dict[tuple[str, str], tuple[PublishedPoint, ...]]:
+    path = Path(__file__).with_name("catalog") / "published.toml"
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    found: dict[tuple[str, str], tuple[PublishedPoint, ...]] = {}
+    for row in tables["rate"]:
+        point = PublishedPoint(
+            clients=row["clients"],
+            bandwidth=parse_quantity(row.get("bandwidth", 0.0), "B/s"),
+            iops=parse_quantity(row.get("iops", 0.0), "1/s"),
+            what=row["what"],
+            source=tables["sources"][row["source"]],
+        )
+        key = (row["system"], row["rw"])
+        found[key] = (*found.get(key, ()), point)
+    return found
+
+
+def published_points(system: str, rw: str, block: float) -> tuple[PublishedPoint, ...]:
+    """Points of a system by name for a pattern of fio: bandwidths from 64 KiB accesses on, operations of 4 KiB."""
+    rows = _points().get((system, rw), ())
+    return tuple(row for row in rows if (block >= 1 << 16 if row.bandwidth else block == 4096))
