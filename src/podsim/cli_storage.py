@@ -138,6 +138,91 @@ def fail(
         raise typer.Exit(1)
 
 
+def input_(
+    workload: Annotated[
+        str, typer.Argument(help="resnet50, mlperf-unet3d, mlperf-resnet50, mlperf-cosmoflow, video-1080p.")
+    ],
+    on: On,
+    batch: Annotated[int | None, typer.Option(help="Samples of one accelerator's step.")] = None,
+    accelerator: Annotated[str, typer.Option(help="Emulated accelerator: a100 or h100.")] = "",
+    accelerators: Annotated[
+        int | None, typer.Option(help="Accelerators of a node; default its GPUs.")
+    ] = None,
+    era: Annotated[str, typer.Option(help="Software that was measured, as mlperf-v1.1.")] = "",
+    cache: Annotated[
+        str, typer.Option(help="page, nvme or none; default page, none for MLPerf Storage.")
+    ] = "",
+    cache_size: Annotated[str, typer.Option(help="Of one node, as 500GB.")] = "",
+    shuffle: Annotated[str, typer.Option(help="global or shard.")] = "global",
+    decode: Annotated[str, typer.Option(help="gpu or cpu.")] = "gpu",
+    readers: Annotated[int, typer.Option(help="Reading threads of an accelerator.")] = 4,
+    samples: Annotated[int | None, typer.Option(help="Samples of the training data.")] = None,
+    cold: Annotated[float, typer.Option(help="Share of the data on the object store only.")] = 0.0,
+    set_: Set = None,
+    client: Client = "",
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Predict the input pipeline: stages, epochs, what limits."""
+    from podsim.report.storage_input import print_input
+    from podsim.verbs.storage_input import storage_input as verb
+
+    found = verb(
+        workload, on=on, batch=batch, accelerator=accelerator, accelerators=accelerators, era=era, cache=cache,
+        cache_size=cache_size, shuffle=shuffle, decode=decode, readers=readers, samples=samples, cold=cold,
+        overrides=_overrides(set_), client=client,
+    )  # fmt: skip
+    _print(found, found.stages, json=json, csv=csv, text=print_input)
+
+
+def size(
+    model: Annotated[str, typer.Argument(help="A workload, or a model as podsim predict takes it.")],
+    on: Annotated[str, typer.Option("--on", help="Cluster: dgx-a100:32, superpod-a100:2su, selene.")],
+    batch: Annotated[int | None, typer.Option(help="Samples of one accelerator's step.")] = None,
+    accelerator: Annotated[str, typer.Option(help="Emulated accelerator: a100 or h100.")] = "",
+    era: Annotated[str, typer.Option(help="Software that was measured, as mlperf-v1.1.")] = "",
+    tokens: Annotated[float | None, typer.Option(help="Tokens of a language model's data.")] = None,
+    slower: Annotated[
+        float, typer.Option(help="Share by which waiting for storage may make the run longer.")
+    ] = 0.05,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override of the cluster, as gpus_per_node=4. Repeatable."),
+    ] = None,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Say how much storage a cluster needs for a job. Exit status 1: beyond the guidance."""
+    from podsim.report.storage_input import print_size
+    from podsim.verbs.storage_size import storage_size as verb
+
+    found = verb(
+        model, on=on, batch=batch, accelerator=accelerator, era=era, tokens=tokens, slower=slower,
+        overrides=_overrides(set_),
+    )  # fmt: skip
+    _print(found, found.needs, json=json, csv=csv, text=print_size)
+    if found.tier == "beyond":
+        raise typer.Exit(1)
+
+
+def validate(json: Json = False) -> None:
+    """Hold predictions of storage against published results. Exit status 1: a bar is not met."""
+    import shutil
+
+    from podsim.report import render
+    from podsim.report.data import to_json
+    from podsim.verbs.storage_validate import storage_validate as verb
+
+    found = verb()
+    if json:
+        sys.stdout.write(to_json(found) + "\n")
+    else:
+        width = max(shutil.get_terminal_size((170, 40)).columns, 140)
+        sys.stdout.write(render(found.comparisons, found.verdicts, width=width, detail=False))
+    if not found.met:
+        raise typer.Exit(1)
+
+
 def register(app: typer.Typer, guarded: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
     """Add `podsim storage` with its commands, each wrapped as the application wraps its own."""
     room = typer.Typer(
@@ -146,6 +231,6 @@ def register(app: typer.Typer, guarded: Callable[[Callable[..., None]], Callable
         add_completion=False,
         rich_markup_mode=None,
     )
-    for command in (show, fio, mdtest, fail):
-        room.command()(guarded(command))
+    for command in (show, fio, mdtest, fail, input_, size, validate):
+        room.command(command.__name__.rstrip("_"))(guarded(command))
     app.add_typer(room, name="storage")

@@ -4,8 +4,8 @@
               it, and it keeps what its cache can hold:  hits = min(cache / data, 1 - (1 - 1/N)^e)
     shard     a node reads the same N-th each epoch:     hits = min(cache / (data / N), 1) from the second epoch on
 
-Source: counting. Known error: none is measured. Stops being true: a cache that evicts what is read next (least recently used
-under one fixed order keeps nothing of what does not fit), memory that the job itself takes from the page cache.
+Source: counting. Known error: none is measured. Stops being true: a cache that evicts what is read next (least recently
+used under one fixed order keeps nothing of what does not fit), memory that the job itself takes from the page cache.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def cache_of(system: System, kind: str, size: float | None) -> Cache:
         raise StorageError(unknown_name("cache", kind, CACHES))
     if kind == "none":
         if size:
-            raise StorageError(f"cache size {format_quantity(size, 'B')} of no cache; give --cache page or nvme")
+            raise StorageError(
+                f"cache size {format_quantity(size, 'B')} of no cache; give --cache page or nvme"
+            )
         return Cache(kind=kind, size=0.0, read=0.0, write=0.0)
     ssd = system.ssd
     if kind == "nvme" and (ssd is None or not system.ssds):
@@ -67,7 +69,7 @@ def cache_of(system: System, kind: str, size: float | None) -> Cache:
 
 
 def hits(cache: Cache, data: float, nodes: int, epoch: int, shuffle: str) -> float:
-    """Share of the bytes of an epoch (from 0) that a node finds in its cache. Raises StorageError on an unknown shuffle."""
+    """Share of the bytes of an epoch (from 0) that a node finds in its cache. StorageError on an unknown shuffle."""
     if shuffle not in SHUFFLES:
         raise StorageError(unknown_name("shuffle", shuffle, SHUFFLES))
     if epoch == 0 or cache.size == 0.0:

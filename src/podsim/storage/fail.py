@@ -18,7 +18,7 @@ __all__ = ["fail_row"]
 
 
 def fail_row(system: StorageSystem, clients: int, failed: int, fill: float) -> FailRow:
-    """The system with `failed` servers lost and nothing rebuilt yet. Raises StorageError as podsim.storage.stripe.damage."""
+    """The system with `failed` servers lost and nothing rebuilt yet. Raises StorageError as `damage` does."""
     hurt = damage(system, failed, fill=fill)
     alive = system.servers - failed
     if alive == 0:
@@ -30,7 +30,8 @@ def fail_row(system: StorageSystem, clients: int, failed: int, fill: float) -> F
     written, _ = _rate(system, clients, alive, LARGE, 1.0, write=True)
     rebuild = _seconds(system, alive, hurt.moved)
     return FailRow(
-        failed=failed, reads=hurt.lost == 0.0, read=read, read_best=best, write=written if _writes(system, alive) else 0.0,
+        failed=failed, reads=hurt.lost == 0.0, read=read, read_best=best,
+        write=written if _writes(system, alive) else 0.0,
         iops=small / SMALL, limit=limit, lost=hurt.lost, exposed=hurt.exposed,
         exposed_seconds=_seconds(system, alive, _exposed_bytes(system, hurt, fill)), rebuild_seconds=rebuild,
         verdict=_verdict(system, hurt, alive),
@@ -91,4 +92,4 @@ def _verdict(system: StorageSystem, hurt: Damage, alive: int) -> str:
     if not hurt.restores:
         return f"reads go on; {alive} servers are too few to rebuild stripes of {stripe.width} blocks: replace one"
     more = stripe.survives - hurt.failed
-    return f"reads go on; {'no' if not more else more} further server may fail before the rebuild ends"
+    return f"reads go on; {more if more else 'no'} further server may fail before the rebuild ends"

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podsim.errors import StorageError, unknown_name
-from podsim.storage.links import Stream, access, share, storage_links
+from podsim.storage.links import Stream, access, link_of, share, storage_links
 from podsim.storage.parts import SMALL, StorageSystem
 from podsim.storage_results import FioRow
 
@@ -104,10 +104,10 @@ def _flow(
 ) -> tuple[float, str]:
     """(B/s of one client, the link that is full)."""
     links = storage_links(system, clients, parts_only=parts_only)
-    links["outstanding"] = float(clients * job.outstanding)
+    links["outstanding"] = link_of("outstanding", clients * job.outstanding)
     use = {"outstanding": alone / job.block}
     if system.client.stream < float("inf"):
-        links["threads"] = clients * job.numjobs * system.client.stream
+        links["threads"] = link_of("threads", clients * job.numjobs * system.client.stream)
         use["threads"] = 1.0
     sequential = not job.rw.startswith("rand")
     for write, part in ((False, job.read_share), (True, 1.0 - job.read_share)):

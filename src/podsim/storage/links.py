@@ -16,11 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.errors import StorageError
+from podsim.hardware.parts import Link
 from podsim.network.flow import max_min_rates
 from podsim.storage.parts import SMALL, Client, Software, StorageSystem
 from podsim.storage.stripe import write_work
 
-__all__ = ["Flow", "Stream", "access", "share", "storage_links"]
+__all__ = ["Flow", "Links", "Stream", "access", "link_of", "share", "storage_links"]
+
+Links = Mapping[str, Link]
+"""links by name; a link's bandwidth is in what it carries: B/s, operations a second, cores"""
 
 FULL = 1.0 - 1e-9
 
@@ -50,25 +54,26 @@ class Flow:
     """share of each of its links in use, by all streams"""
 
 
-def share(capacity: Mapping[str, float], streams: Sequence[Stream]) -> list[Flow]:
+def share(links: Links, streams: Sequence[Stream]) -> list[Flow]:
     """Rates of streams that share links, under the max-min law; what is full holds a stream back.
 
     Raises StorageError for a stream through a link of no capacity.
     """
-    names = list(capacity)
+    names = list(links)
     place = {name: k for k, name in enumerate(names)}
     taken = [{name: use for name, use in stream.use.items() if use > 0.0} for stream in streams]
-    if dead := sorted({name for use in taken for name in use if capacity[name] <= 0.0}):
+    if dead := sorted({name for use in taken for name in use if links[name].bandwidth <= 0.0}):
         raise StorageError(f"nothing goes through {', '.join(dead)}: it has no capacity")
     ends = np.cumsum([0, *(len(use) for use in taken)])
-    links = np.array([place[name] for use in taken for name in use], np.int64)
+    entries = np.array([place[name] for use in taken for name in use], np.int64)
+    capacity = np.array([link.bandwidth for link in links.values()])
     uses = np.array([value for use in taken for value in use.values()])
     copies = np.array([float(stream.copies) for stream in streams])
     weights = np.array([stream.weight for stream in streams])
-    rates = max_min_rates((ends, links), list(capacity.values()), weights, copies=copies, use=uses)
+    rates = max_min_rates((ends, entries), capacity, weights, copies=copies, use=uses)
     load = np.zeros(len(names))
-    np.add.at(load, links, uses * np.repeat(rates * copies, np.diff(ends)))
-    full = {name: float(load[k] / capacity[name]) for name, k in place.items() if np.isfinite(capacity[name])}
+    np.add.at(load, entries, uses * np.repeat(rates * copies, np.diff(ends)))
+    full = {name: float(load[k] / capacity[k]) for name, k in place.items() if 0.0 < capacity[k] < np.inf}
     return [
         Flow(
             rate=float(rate),
@@ -81,8 +86,8 @@ def share(capacity: Mapping[str, float], streams: Sequence[Stream]) -> list[Flow
 
 def storage_links(
     system: StorageSystem, clients: int, *, alive: int | None = None, parts_only: bool = False
-) -> dict[str, float]:
-    """Capacities by name of the links that `clients` nodes and the servers that are alive have together.
+) -> dict[str, Link]:
+    """The links that `clients` nodes and the servers that are alive have together.
 
     `parts_only` leaves out what servers were shown to do, and so gives the most that ports and drives allow.
     """
@@ -101,7 +106,12 @@ def storage_links(
                 found[name] = n * server.ssds * rate
     if system.range_requests:
         found["requests"] = system.range_requests
-    return found
+    return {name: link_of(name, capacity) for name, capacity in found.items()}
+
+
+def link_of(name: str, capacity: float) -> Link:
+    """A link by its name and what it carries in a second."""
+    return Link(name=name, bandwidth=float(capacity))
 
 
 def _client_links(client: Client, clients: int) -> dict[str, float]:
@@ -115,7 +125,7 @@ def _client_links(client: Client, clients: int) -> dict[str, float]:
 
 def access(
     system: StorageSystem,
-    links: Mapping[str, float],
+    links: Links,
     block: float,
     *,
     write: bool = False,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from podsim.errors import StorageError
 from podsim.storage.fio import idle_latency
-from podsim.storage.links import Stream, access, share, storage_links
+from podsim.storage.links import Stream, access, link_of, share, storage_links
 from podsim.storage.parts import SMALL, StorageSystem
 from podsim.storage_results import MdtestRow
 
@@ -56,7 +56,7 @@ def mdtest_rows(
 
 def _row(system: StorageSystem, clients: int, tasks: int, name: str, size: float) -> MdtestRow:
     links = storage_links(system, clients)
-    links["tasks"] = float(tasks)
+    links["tasks"] = link_of("tasks", tasks)
     reads, writes = OPERATIONS[name]
     blocks = [(False, float(SMALL))] * reads + [(True, float(SMALL))] * writes
     if size > SMALL and name in ("File creation", "File read"):

@@ -5,8 +5,8 @@ accelerator. Each is a link; the stage runs at the max-min rate (podsim.storage.
 says what limits it. Prefetching makes the stages of one sample overlap with those of others, so rates, not sums, count;
 readers x latency is the one place where waiting shows.
 
-Six stages, each alone: ingest (raw samples written), transform (read, packed, written), train (the first epoch), validate,
-inference, tiering (records copied to the object store). Epochs differ by what the caches hold (podsim.storage.cache).
+Six stages, each alone: ingest (raw samples written), transform (read, packed, written), train (the first epoch),
+validate, inference, tiering (records copied to the object store). Epochs differ by what the caches hold (podsim.storage.cache).
 
 Source: the stages are those of the reference architecture; the law is counting. Known error: MLPerf Storage v1.0, in
 podsim.storage.mlperf. Stops being true: readers that hold a lock (Python), network traffic of the training itself on the
@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 
 from podsim.errors import StorageError
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.parts import Link
 from podsim.storage.cache import Cache, hits
 from podsim.storage.fio import idle_latency
-from podsim.storage.links import Flow, Stream, access, share, storage_links
+from podsim.storage.links import Flow, Links, Stream, access, link_of, share, storage_links
 from podsim.storage.parts import StorageSystem
 from podsim.storage.speed import Step, evaluation_share
 from podsim.storage.workloads import Workload
@@ -64,7 +65,7 @@ class Setting:
 
 
 def samples_of(setting: Setting) -> int:
-    """Samples of the training data; without a number MLPerf Storage's rule: 500 steps, and five times the hosts' memory."""
+    """Samples of the training data; by default MLPerf Storage's rule: 500 steps, and five times the hosts' memory."""
     if setting.samples or setting.workload.samples:
         return setting.samples or setting.workload.samples
     steps = 500 * setting.step.batch * setting.accelerators * setting.nodes
@@ -81,36 +82,33 @@ def _cores(setting: Setting) -> int:
     return system.cpu.cores * system.cpus if system.cpu else 0
 
 
-def links_of(setting: Setting) -> dict[str, float]:
-    """Capacities of all links, nodes together."""
-    nodes = setting.nodes
-    links = {"accelerators": float(setting.accelerators * nodes)}
-    links["readers"] = float(setting.readers * setting.accelerators * nodes)
-    if _cores(setting):
-        links["processor"] = float(_cores(setting) * nodes)
+def links_of(setting: Setting) -> dict[str, Link]:
+    """All links, nodes together."""
+    nodes, kept = setting.nodes, setting.cache
+    own = {"accelerators": setting.accelerators, "readers": setting.readers * setting.accelerators}
+    own |= {"processor": _cores(setting)} if _cores(setting) else {}
+    speeds = {"cache read": kept.read, "cache write": kept.write} if kept.size else {}
+    links = {name: link_of(name, value * nodes) for name, value in (own | speeds).items()}
     links |= storage_links(setting.system, nodes)
-    if setting.cache.size:
-        links["cache read"], links["cache write"] = setting.cache.read * nodes, setting.cache.write * nodes
     if setting.tier is not None:
-        links |= {f"tier {name}": value for name, value in storage_links(setting.tier, nodes).items()
-                  if not name.startswith("client")}  # fmt: skip
+        far = storage_links(setting.tier, nodes)
+        links |= {f"tier {name}": link for name, link in far.items() if not name.startswith("client")}
     return links
 
 
 def _bytes_use(
-    setting: Setting, links: dict[str, float], bytes_: float, *, write: bool = False, tier: bool = False
+    setting: Setting, links: Links, bytes_: float, *, write: bool = False, tier: bool = False
 ) -> dict[str, float]:
     """What `bytes_` of a sample take of the storage, or of the object store behind it."""
     system = setting.tier if tier else setting.system
     if bytes_ == 0.0 or system is None:
         return {}
-    found = access(system, links if not tier else _untiered(links), setting.workload.read_block, write=write)
-    named = {f"tier {name}" if tier else name: use * bytes_ for name, use in found.items()}
-    return {name: use for name, use in named.items() if name in links}
+    found = access(system, _untiered(links) if tier else links, setting.workload.read_block, write=write)
+    return {f"tier {name}" if tier else name: use * bytes_ for name, use in found.items()}
 
 
-def _untiered(links: dict[str, float]) -> dict[str, float]:
-    return {name.removeprefix("tier "): value for name, value in links.items() if name.startswith("tier ")}
+def _untiered(links: Links) -> dict[str, Link]:
+    return {name.removeprefix("tier "): link for name, link in links.items() if name.startswith("tier ")}
 
 
 def _together(*parts: dict[str, float]) -> dict[str, float]:
@@ -121,8 +119,8 @@ def _together(*parts: dict[str, float]) -> dict[str, float]:
     return found
 
 
-def train_use(setting: Setting, links: dict[str, float], hit: float, cold: float = 0.0) -> dict[str, float]:
-    """What a training sample takes of each link when a share `hit` is cached and `cold` must come from the object store."""
+def train_use(setting: Setting, links: Links, hit: float, cold: float = 0.0) -> dict[str, float]:
+    """What a training sample takes of each link: a share `hit` is cached, `cold` comes from the object store."""
     work, record = setting.workload, setting.workload.record
     missed = (1.0 - hit) * record
     waiting = (1.0 - hit) * idle_latency(setting.system, record, write=False)
@@ -135,7 +133,8 @@ def train_use(setting: Setting, links: dict[str, float], hit: float, cold: float
         waiting += cold * idle_latency(setting.tier, record, write=False)
     own["readers"] = waiting
     far = _together(
-        _bytes_use(setting, links, cold * record, tier=True), _bytes_use(setting, links, cold * record, write=True)
+        _bytes_use(setting, links, cold * record, tier=True),
+        _bytes_use(setting, links, cold * record, write=True),
     )
     both = _together(own, _bytes_use(setting, links, missed), far)
     return {name: use for name, use in both.items() if name in links and use > 0.0}
@@ -160,7 +159,12 @@ def epoch_rows(setting: Setting) -> tuple[EpochRow, ...]:
                        read=(1.0 - hit) * rate * record, limit=flow.limit)  # fmt: skip
         before = rows[-1] if rows else None
         alike = before is not None and before.first > 0 and abs(row.hits - before.hits) < 0.005
-        if before is not None and alike and row.limit == before.limit and abs(row.rate / before.rate - 1.0) < 1e-3:
+        if (
+            before is not None
+            and alike
+            and row.limit == before.limit
+            and abs(row.rate / before.rate - 1.0) < 1e-3
+        ):
             rows[-1] = replace(before, last=epoch)
         else:
             rows.append(row)
@@ -181,9 +185,13 @@ def stage_rows(setting: Setting) -> tuple[StageRow, ...]:
         ),
         _stage(setting, links, "train", samples, work.record, cpu, train_use(setting, links, 0.0, setting.cold)),
     ]  # fmt: skip
+    if work.transform_cpu == 0.0:
+        del found[1]  # records are read as they arrive
     if held:
         each = setting.step.each * evaluation_share(work)
-        found.append(_stage(setting, links, "validate", held, work.record, cpu, read | {"accelerators": each}))
+        found.append(
+            _stage(setting, links, "validate", held, work.record, cpu, read | {"accelerators": each})
+        )
     if work.inference:
         use = read | {"accelerators": 1.0 / work.inference}
         found.append(_stage(setting, links, "inference", samples, work.record, cpu, use))
@@ -194,7 +202,7 @@ def stage_rows(setting: Setting) -> tuple[StageRow, ...]:
 
 
 def _stage(
-    setting: Setting, links: dict[str, float], name: str, samples: float, bytes_: float, cpu: float,
+    setting: Setting, links: Links, name: str, samples: float, bytes_: float, cpu: float,
     use: dict[str, float],
 ) -> StageRow:  # fmt: skip
     whole = use | ({"processor": cpu} if cpu and "processor" in links else {})
@@ -213,21 +221,29 @@ def shrink_rows(setting: Setting) -> tuple[ShrinkRow, ...]:
     links = links_of(setting)
     use = train_use(setting, links, 0.0, setting.cold)
     wanted = setting.accelerators * setting.nodes / setting.step.each
-    load = {name: value * wanted / links[name] for name, value in use.items()}
+    load = {name: value * wanted / links[name].bandwidth for name, value in use.items()}
     system, client = setting.system, setting.system.client
-    server = [load[name] for name in ("servers", "server ports out", "drives read", "drive reads") if name in load]
+    server = [
+        load[name] for name in ("servers", "server ports out", "drives read", "drive reads") if name in load
+    ]
     rows = []
     if server and not system.local:
         rows.append(_shrink("storage servers", system.servers, "count", max(server)))
     if system.server.ports and "server ports out" in load:
-        rows.append(_shrink("ports of a server", system.server.ports * system.server.port, "B/s", load["server ports out"]))
+        rows.append(
+            _shrink(
+                "ports of a server", system.server.ports * system.server.port, "B/s", load["server ports out"]
+            )
+        )
     if client.ports:
-        rows.append(_shrink("storage ports of a node", client.ports * client.port, "B/s", load["client ports in"]))
+        rows.append(
+            _shrink("storage ports of a node", client.ports * client.port, "B/s", load["client ports in"])
+        )
     if "client cores" in load and client.cores:
         rows.append(_shrink("client cores of a node", client.cores, "cores", load["client cores"]))
     if "drives read" in load:
-        whole = setting.nodes * system.server.ssds if system.local else system.servers * system.server.ssds
-        rows.append(_shrink("drives", whole, "count", load["drives read"]))
+        drives = system.server.ssds * (setting.nodes if system.local else system.servers)
+        rows.append(_shrink("drives", drives, "count", load["drives read"]))
     if "processor" in load:
         rows.append(_shrink("processor cores of a node", _cores(setting), "cores", load["processor"]))
     rows.append(_shrink("readers of an accelerator", setting.readers, "count", load["readers"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 from podsim.storage_results import PublishedPoint
 from podsim.units import parse_quantity
 
-__all__ = ["published_points"]
+__all__ = ["published_points", "published_systems"]
 
 
 @cache
@@ -34,3 +34,8 @@ def published_points(system: str, rw: str, block: float) -> tuple[PublishedPoint
     """Points of a system by name for a pattern of fio: bandwidths from 64 KiB accesses on, operations of 4 KiB."""
     rows = _points().get((system, rw), ())
     return tuple(row for row in rows if (block >= 1 << 16 if row.bandwidth else block == 4096))
+
+
+def published_systems() -> tuple[tuple[str, str, tuple[PublishedPoint, ...]], ...]:
+    """(system, pattern of fio, points) of everything published."""
+    return tuple((system, rw, points) for (system, rw), points in _points().items())

@@ -4,16 +4,16 @@ A step of b samples on every accelerator of N nodes, from a run measured with b0
 
     seconds(b, N) = seconds(b0, 1) x (b + half) / (b0 + half) + all-reduce(N) - all-reduce(1)
 
-`half` is the batch that takes as long as a step's fixed part, from the rate of inference over batches; the all-reduces are
-podsim.network.nccl's, taken to be exposed. An emulated accelerator (MLPerf Storage) sleeps for its step; the host adds
+`half` is the batch that takes as long as a step's fixed part, from the rate of inference over batches; the all-reduces
+are podsim.network.nccl's, taken to be exposed. An emulated accelerator (MLPerf Storage) sleeps for its step; the host adds
 
     host_step + batch x record / host_bandwidth.
 
 From start to target: (epochs + start) x epoch + evaluations. Epochs rise with the logarithm of the global batch, through
 the runs of one era; `start`, in epochs, and the cost of an evaluated sample, in trained ones, are means over the runs.
 
-Source: rows with role `calibrate` of the MLPerf Training logs (catalog/workloads.toml). Known error (rows with role `test`):
-docs/storage.md. Stops being true: MXNet's code of v0.7 on several nodes with less than its full batch was a tenth to a
+Source: rows with role `calibrate` of the MLPerf Training logs (catalog/workloads.toml). Known error (rows with role
+`test`): docs/storage.md. Stops being true: MXNet's code of v0.7 on several nodes with less than its full batch was a tenth to a
 quarter slower than this, which its code of v1.1 is not.
 """
 
@@ -69,10 +69,12 @@ def step_of(workload: Workload, cluster: Cluster, *, batch: int | None, accelera
 
 
 def _emulated(workload: Workload, gpu: str, batch: int | None, accelerator: str) -> Step:
-    kind = (accelerator or gpu.split("-")[0]).lower()
+    kind = (accelerator or gpu.split("-", maxsplit=1)[0]).lower()
     if kind not in workload.steps:
         known = ", ".join(workload.steps)
-        raise StorageError(f"{workload.name} lays down no step for {kind[:60]!r}; give --accelerator, one of {known}")
+        raise StorageError(
+            f"{workload.name} lays down no step for {kind[:60]!r}; give --accelerator, one of {known}"
+        )
     count = batch or workload.batch
     compute = workload.steps[kind] * count / workload.batch
     host = workload.host_step + count * workload.record / workload.host_bandwidth
@@ -89,7 +91,9 @@ def measured_step(workload: Workload, cluster: Cluster, batch: int | None, era: 
     Raises StorageError where no run was measured.
     """
     gpu = cluster.gpu.name
-    runs = [run for run in workload.runs if run.gpu.split("-")[0] == gpu.split("-")[0] and era in ("", run.era)]
+    runs = [
+        run for run in workload.runs if run.gpu.split("-")[0] == gpu.split("-")[0] and era in ("", run.era)
+    ]
     if not runs:
         known = ", ".join(f"{run.gpu} ({run.era})" for run in workload.runs) or "none"
         asked = f" of {era[:60]}" if era else ""
@@ -110,7 +114,12 @@ def _exposed(workload: Workload, cluster: Cluster) -> float:
     """Seconds that the all-reduce of the gradients takes longer than within one node."""
     per = cluster.gpus_per_node
     both = collective_seconds(
-        "all_reduce", workload.gradient, cluster, ranks=np.array([cluster.gpus, per]), ranks_per_node=per, sharing=1
+        "all_reduce",
+        workload.gradient,
+        cluster,
+        ranks=np.array([cluster.gpus, per]),
+        ranks_per_node=per,
+        sharing=1,
     )
     return max(float(both[0] - both[1]), 0.0)
 

@@ -84,7 +84,7 @@ class Damage:
 def damage(system: StorageSystem, failed: int, *, fill: float = FILL) -> Damage:
     """What `failed` servers leave, of drives filled to a share `fill`.
 
-    Raises StorageError for more servers than there are, a fill outside 0 to 1, and a system whose protection is not known.
+    Raises StorageError for more servers than there are, a fill outside 0 to 1, a system of unknown protection.
     """
     stripe = system.stripe
     problems = []

@@ -51,7 +51,13 @@ def training_time(setting: Setting) -> TrainingTime | None:
 def _published(setting: Setting) -> dict[str, object] | None:
     """The published time of the same workload, storage, era, nodes and batch."""
     run = setting.step.run
-    key = (setting.workload.name, setting.system.name, run.era if run else "", setting.nodes, setting.step.batch)
+    key = (
+        setting.workload.name,
+        setting.system.name,
+        run.era if run else "",
+        setting.nodes,
+        setting.step.batch,
+    )
     for row in published_times():
         if (row["workload"], row["system"], row["era"], row["nodes"], row["batch"]) == key:
             return row

@@ -1,6 +1,6 @@
 """What training reads, and how fast an accelerator takes it: catalog/workloads.toml.
 
-    load_workload("resnet50")
+load_workload("resnet50")
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ from podsim.units import parse_quantity
 
 __all__ = ["Run", "Workload", "load_workload", "workload_names"]
 
-Amount = Annotated[float, BeforeValidator(lambda value: parse_quantity(value, "B", what="value")), Field(gt=0.0)]
-Duration = Annotated[float, BeforeValidator(lambda value: parse_quantity(value, "s", what="value")), Field(gt=0.0)]
+Amount = Annotated[
+    float, BeforeValidator(lambda value: parse_quantity(value, "B", what="value")), Field(gt=0.0)
+]
+Duration = Annotated[
+    float, BeforeValidator(lambda value: parse_quantity(value, "s", what="value")), Field(gt=0.0)
+]
 Number = Annotated[float, Field(gt=0.0)]
 
 
@@ -119,7 +123,7 @@ class _Entry(Entry):
     cpu: Seconds = 0.0
     cpu_gpu_decode: Seconds = 0.0
     batch: Count = 0
-    steps: dict[str, Seconds] = {}
+    steps: dict[str, Seconds] = Field(default_factory=dict)
     host_step: Seconds = 0.0
     host_bandwidth: Rate | None = None
     threshold: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0

@@ -96,12 +96,19 @@ def _setting(
             ("readers", readers, 1 <= readers <= 4096, "1 to 4096 threads for an accelerator"),
             ("samples", samples, samples is None or 1 <= samples <= 10**15, "1 or more"),
             ("cold", cold, 0.0 <= cold <= 1.0, "a share of the data, 0 to 1"),
-            ("accelerators", accelerators, accelerators is None or 1 <= accelerators <= 10_000, "1 to 10,000 for a node"),
+            (
+                "accelerators",
+                accelerators,
+                accelerators is None or 1 <= accelerators <= 10_000,
+                "1 to 10,000 for a node",
+            ),
         )
         if not good
     ]
     if accelerators is not None and not work.steps and accelerators != cluster.gpus_per_node:
-        problems.append(f"accelerators={accelerators}: {work.name} runs on the {cluster.gpus_per_node} GPUs of each node")
+        problems.append(
+            f"accelerators={accelerators}: {work.name} runs on the {cluster.gpus_per_node} GPUs of each node"
+        )
     if cold and not system.tier:
         problems.append(f"cold={cold:g}: {system.name} has no object store behind it")
     try:
@@ -136,9 +143,13 @@ def _notes(
 ) -> tuple[str, ...]:
     first, later = epochs[0], epochs[-1]
     slow = min(stages, key=lambda row: row.rate)
-    found = [f"of its stages, {slow.stage} is the slowest: {slow.rate:,.0f} samples/s, held back by {slow.limit}"]
+    found = [
+        f"of its stages, {slow.stage} is the slowest: {slow.rate:,.0f} samples/s, held back by {slow.limit}"
+    ]
     if first.rate < later.rate * (1 - 1e-6):
-        found.append(f"the first epoch is {1 - first.rate / later.rate:.1%} slower than later ones: {first.limit}")
+        found.append(
+            f"the first epoch is {1 - first.rate / later.rate:.1%} slower than later ones: {first.limit}"
+        )
     else:
         found.append("the first epoch is not slower than later ones")
     kept = setting.cache
@@ -147,9 +158,15 @@ def _notes(
             f"a node caches {kept.size / 1e9:,.0f} GB ({kept.kind}) of {data / 1e9:,.0f} GB; the rest is read each epoch"
         )
     if kept.kind == "nvme" and setting.system.kind in ("wekafs", "lustre"):
-        found.append(f"cachefilesd does not cache {setting.system.kind}: the job must copy its data to the drives itself")
+        found.append(
+            f"cachefilesd does not cache {setting.system.kind}: the job must copy its data to the drives itself"
+        )
     limit = setting.workload.threshold
     if limit:
-        share = later.rate * setting.step.compute / setting.step.batch / (setting.accelerators * setting.nodes)
-        found.append(f"accelerator utilisation {share:.1%}; a result of MLPerf Storage must reach {limit:.0%}")
+        share = (
+            later.rate * setting.step.compute / setting.step.batch / (setting.accelerators * setting.nodes)
+        )
+        found.append(
+            f"accelerator utilisation {share:.1%}; a result of MLPerf Storage must reach {limit:.0%}"
+        )
     return tuple(found)
