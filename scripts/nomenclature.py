@@ -21,6 +21,7 @@ PAGE = ROOT / "docs" / "nomenclature.md"
 MODULES = (
     "prediction", "training/plan", "training/space", "training/software", "hardware/parts", "hardware/cluster",
     "workload/graph", "results", "sweep", "timeline", "simulated",
+    "storage_results", "storage/parts", "storage/workloads",
 )  # fmt: skip
 """where the public dataclasses live, in the order of the page"""
 UNITS = (

@@ -5,8 +5,8 @@ An emulated accelerator sleeps for its step, so a system that keeps up gives
     samples/s of one accelerator = batch / (step + host),    host = host_step + batch x record / host_bandwidth
 
 and a result whose utilisation AU is known gives AU x batch / step, by the benchmark's definition. `fit_host` gives the
-two constants: the least mean |error| over the results on one accelerator (six, three workloads), on a grid. All other results
-are only reported on.
+two constants: the least mean |error| over the results on one accelerator (six, three workloads), on a grid. All other
+results are only reported on.
 
 Source: github.com/mlcommons/storage_results_v1.0. Known error: `podsim storage validate`. Stops being true: results close
 to the utilisation that must be reached (0.9, CosmoFlow 0.7): submitters add accelerators until the system is the limit.

@@ -6,7 +6,8 @@ says what limits it. Prefetching makes the stages of one sample overlap with tho
 readers x latency is the one place where waiting shows.
 
 Six stages, each alone: ingest (raw samples written), transform (read, packed, written), train (the first epoch),
-validate, inference, tiering (records copied to the object store). Epochs differ by what the caches hold (podsim.storage.cache).
+validate, inference, tiering (records copied to the object store). Epochs differ by what the caches
+hold (podsim.storage.cache).
 
 Source: the stages are those of the reference architecture; the law is counting. Known error: MLPerf Storage v1.0, in
 podsim.storage.mlperf. Stops being true: readers that hold a lock (Python), network traffic of the training itself on the

@@ -5,7 +5,8 @@ A step of b samples on every accelerator of N nodes, from a run measured with b0
     seconds(b, N) = seconds(b0, 1) x (b + half) / (b0 + half) + all-reduce(N) - all-reduce(1)
 
 `half` is the batch that takes as long as a step's fixed part, from the rate of inference over batches; the all-reduces
-are podsim.network.nccl's, taken to be exposed. An emulated accelerator (MLPerf Storage) sleeps for its step; the host adds
+are podsim.network.nccl's, taken to be exposed. An emulated accelerator (MLPerf Storage) sleeps for its step; the host
+adds
 
     host_step + batch x record / host_bandwidth.
 
@@ -13,8 +14,8 @@ From start to target: (epochs + start) x epoch + evaluations. Epochs rise with t
 the runs of one era; `start`, in epochs, and the cost of an evaluated sample, in trained ones, are means over the runs.
 
 Source: rows with role `calibrate` of the MLPerf Training logs (catalog/workloads.toml). Known error (rows with role
-`test`): docs/storage.md. Stops being true: MXNet's code of v0.7 on several nodes with less than its full batch was a tenth to a
-quarter slower than this, which its code of v1.1 is not.
+`test`): docs/storage.md. Stops being true: MXNet's code of v0.7 on several nodes with less than its full batch was a
+tenth to a quarter slower than this, which its code of v1.1 is not.
 """
 
 from __future__ import annotations

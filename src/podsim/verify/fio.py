@@ -1,7 +1,8 @@
 """Reads what fio wrote with --output-format=json (or json+): its jobs and clients added up.
 
 Bandwidth is `bw_bytes` (B/s); older releases give `bw` in KiB/s only. Jobs of one file run at once, as fio runs them:
-their rates add up, their mean latencies are weighted by the accesses they finished. Options of a job stand before global ones.
+their rates add up, their mean latencies are weighted by the accesses they finished. Options of a job stand
+before global ones.
 """
 
 from __future__ import annotations
