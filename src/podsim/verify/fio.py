@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, TableError, UnitError
 from podsim.storage_results import FioMeasured
-from podsim.units import parse_quantity
 
 __all__ = ["read_block", "read_fio"]
 
 _LIMIT = 64_000_000
+_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,6})?)([kmg]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
 _LATENCIES = (("lat_ns", 1e-9), ("lat", 1e-6), ("clat_ns", 1e-9), ("clat", 1e-6))
 
 
@@ -59,17 +60,11 @@ def read_block(text: str, what: str = "bs") -> float:
 
     Raises UnitError for anything else.
     """
-    one = str(text).split(",", maxsplit=1)[0].split("-", maxsplit=1)[0].strip().rstrip("bB")
-    factor = {"k": 10, "m": 20, "g": 30}
-    plain = one.lower().removesuffix("i")
-    if plain and plain[-1] in factor and plain[:-1].isdigit():
-        return float(int(plain[:-1]) << factor[plain[-1]])
-    try:
-        return parse_quantity(one, "", what=what)
-    except UnitError:
-        raise UnitError(
-            f"{what}: cannot read {str(text)[:60]!r}; expected bytes, as 4k, 128k or 1M"
-        ) from None
+    one = str(text).split(",", maxsplit=1)[0].split("-", maxsplit=1)[0].strip()
+    match = _SIZE.fullmatch(one)
+    if match is None:
+        raise UnitError(f"{what}: cannot read {str(text)[:60]!r}; expected bytes, as 4k, 128k or 1M")
+    return float(match[1]) * 2.0 ** {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
 
 
 def _document(path: Path) -> dict[str, Any]:
