@@ -131,6 +131,16 @@ def test_cold_data_comes_from_the_object_store_once() -> None:
     assert cold.epochs[-1].rate == pytest.approx(warm.epochs[-1].rate)
 
 
+def test_data_beyond_the_flash_come_from_the_object_store_each_epoch() -> None:
+    small = {"capacity": "0.5 TB", "stripe.spares": "0"}  # 0.321 TB net for 1.47 TB
+    run = storage_input("resnet50", on="weka-ra:4", cache="none", samples=10 * 1281167, overrides=small)
+    assert run.epochs[-1].limit.startswith(("tier", "readers"))
+    assert any("no room on flash" in note for note in run.notes)
+    with pytest.raises(StorageError, match="do not fit local-nvme"):
+        storage_input("resnet50", on="local-nvme:2", samples=10**9)
+    assert storage_input("resnet50", on="local-nvme:16", samples=10**9, shuffle="shard").epochs[0].rate > 0
+
+
 def test_six_stages_and_what_limits_each() -> None:
     run = storage_input("resnet50", on="weka-ra:4")
     assert [row.stage for row in run.stages] == [

@@ -11,9 +11,9 @@ import podsim.report
 import podsim.verify
 
 ALLOWED = {
-    "verify": ("podsim.errors", "podsim.units", "podsim.results", "podsim.verify"),
+    "verify": ("podsim.errors", "podsim.units", "podsim.results", "podsim.storage_results", "podsim.verify"),
     "report": (
-        "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.sweep", "podsim.hardware",
+        "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.storage_results", "podsim.sweep", "podsim.hardware",
         "podsim.report",
     ),
 }  # fmt: skip

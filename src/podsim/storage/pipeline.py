@@ -3,7 +3,8 @@
 A sample takes bytes of ports, servers and drives, seconds of processor cores, of a reader that waits for it, and of an
 accelerator. Each is a link; the stage runs at the max-min rate (podsim.storage.links.share), and the link that is full
 says what limits it. Prefetching makes the stages of one sample overlap with those of others, so rates, not sums, count;
-readers x latency is the one place where waiting shows.
+readers x latency is the one place where waiting shows. Data beyond the room of the storage stay on the object store (the
+least used leave first) and come back each epoch.
 
 Six stages, each alone: ingest (raw samples written), transform (read, packed, written), train (the first epoch),
 validate, inference, tiering (records copied to the object store). Epochs differ by what the caches
@@ -26,6 +27,7 @@ from podsim.storage.fio import idle_latency
 from podsim.storage.links import Flow, Links, Stream, access, link_of, share, storage_links
 from podsim.storage.parts import StorageSystem
 from podsim.storage.speed import Step, evaluation_share
+from podsim.storage.stripe import net_capacity
 from podsim.storage.workloads import Workload
 from podsim.storage_results import EpochRow, ShrinkRow, StageRow
 
@@ -58,6 +60,13 @@ class Setting:
     """of the training data; 0: the workload's own"""
     cold: float = 0.0
     """share of the data that lies on the object store only when training starts"""
+
+    @property
+    def overflow(self) -> float:
+        """Share of the data that the storage has no room for, and reads from the object store each epoch."""
+        room = net_capacity(self.system)
+        data = data_bytes(self) / (self.nodes if self.system.local and self.shuffle == "shard" else 1)
+        return max(0.0, 1.0 - room / data) if room else 0.0
 
     @property
     def nodes(self) -> int:
@@ -130,6 +139,7 @@ def train_use(setting: Setting, links: Links, hit: float, cold: float = 0.0) -> 
     own["processor"] = cpu
     if setting.cache.size:
         own |= {"cache read": hit * record, "cache write": missed if hit < 1.0 else 0.0}
+    cold *= 1.0 - hit
     if cold and setting.tier is not None:
         waiting += cold * idle_latency(setting.tier, record, write=False)
     own["readers"] = waiting
@@ -141,11 +151,16 @@ def train_use(setting: Setting, links: Links, hit: float, cold: float = 0.0) -> 
     return {name: use for name, use in both.items() if name in links and use > 0.0}
 
 
+def _cold(setting: Setting, epoch: int) -> float:
+    """Share of the data that an epoch finds on the object store only: of the first also what was never brought in."""
+    return max(setting.overflow, setting.cold if epoch == 0 else 0.0)
+
+
 def epoch_flow(setting: Setting, epoch: int) -> tuple[Flow, float]:
     """(flow of one node in an epoch from 0 on, share of the bytes that its cache gives)."""
     links = links_of(setting)
     hit = hits(setting.cache, data_bytes(setting), setting.nodes, epoch, setting.shuffle)
-    use = train_use(setting, links, hit, setting.cold if epoch == 0 else 0.0)
+    use = train_use(setting, links, hit, _cold(setting, epoch))
     return share(links, [Stream(name="train", use=use, copies=setting.nodes)])[0], hit
 
 
@@ -184,7 +199,7 @@ def stage_rows(setting: Setting) -> tuple[StageRow, ...]:
             setting, links, "transform", samples, work.raw + work.record, work.transform_cpu,
             _together(_bytes_use(setting, links, work.raw), _bytes_use(setting, links, work.record, write=True)),
         ),
-        _stage(setting, links, "train", samples, work.record, cpu, train_use(setting, links, 0.0, setting.cold)),
+        _stage(setting, links, "train", samples, work.record, cpu, train_use(setting, links, 0.0, _cold(setting, 0))),
     ]  # fmt: skip
     if work.transform_cpu == 0.0:
         del found[1]  # records are read as they arrive
@@ -220,7 +235,7 @@ def _stage(
 def shrink_rows(setting: Setting) -> tuple[ShrinkRow, ...]:
     """How far each resource may shrink, alone, before the first epoch is slower than the accelerators would be."""
     links = links_of(setting)
-    use = train_use(setting, links, 0.0, setting.cold)
+    use = train_use(setting, links, 0.0, _cold(setting, 0))
     wanted = setting.accelerators * setting.nodes / setting.step.each
     load = {name: value * wanted / links[name].bandwidth for name, value in use.items()}
     system, client = setting.system, setting.system.client

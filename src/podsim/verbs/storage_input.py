@@ -81,8 +81,9 @@ def _setting(
 ) -> Setting:  # fmt: skip
     from podsim.storage.cache import SHUFFLES, cache_of
     from podsim.storage.catalog import load_storage
-    from podsim.storage.pipeline import Setting
+    from podsim.storage.pipeline import Setting, data_bytes
     from podsim.storage.speed import step_of
+    from podsim.storage.stripe import net_capacity
     from podsim.storage.workloads import load_workload
 
     work = load_workload(workload)
@@ -117,12 +118,18 @@ def _setting(
         problems.append(str(error))
     if problems:
         raise StorageError("; ".join(problems))
-    return Setting(
+    made = Setting(
         workload=work, cluster=cluster, accelerators=accelerators or cluster.gpus_per_node,
         step=step_of(work, cluster, batch=batch, accelerator=accelerator, era=era), system=system,
         tier=load_storage(system.tier)[0] if system.tier else None, cache=kept, shuffle=shuffle, decode=decode,
         readers=readers, samples=samples or 0, cold=cold,
     )  # fmt: skip
+    if made.overflow and made.tier is None:
+        raise StorageError(
+            f"{data_bytes(made) / 1e12:,.4g} TB of data do not fit {system.name}, which holds"
+            f" {net_capacity(system) / 1e12:,.4g} TB: give fewer --samples, more servers, or a system with a tier behind it"
+        )
+    return made
 
 
 def _size(text: str) -> float | None:
@@ -152,6 +159,10 @@ def _notes(
         )
     else:
         found.append("the first epoch is not slower than later ones")
+    if setting.overflow:
+        found.append(
+            f"{setting.overflow:.1%} of the data have no room on flash and come from {setting.system.tier} each epoch"
+        )
     kept = setting.cache
     if kept.size and kept.size < data:
         found.append(
