@@ -81,7 +81,8 @@ def test_names_numbers_and_aliases() -> None:
     ("spec", "overrides", "error", "says"),
     [
         ("wekka", {}, CatalogError, "did you mean"),
-        ("dgx-a100-40gb", {}, CatalogError, "is a system of the hardware catalog"),
+        ("dgx-a100-40gb", {}, CatalogError, "is a node; name its storage"),
+        ("micron-9300-pro", {}, CatalogError, "is a ssd of the hardware catalog"),
         ("weka-ra:0", {}, StorageError, "clients"),
         ("weka-ra:-1", {}, StorageError, "clients"),
         ("weka-ra:many", {}, StorageError, "clients"),

@@ -13,7 +13,8 @@ import podsim.verify
 ALLOWED = {
     "verify": ("podsim.errors", "podsim.units", "podsim.results", "podsim.storage_results", "podsim.verify"),
     "report": (
-        "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.storage_results", "podsim.sweep", "podsim.hardware",
+        "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.storage_results",
+        "podsim.sweep", "podsim.hardware",
         "podsim.report",
     ),
 }  # fmt: skip

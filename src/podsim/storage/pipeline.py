@@ -193,6 +193,7 @@ def stage_rows(setting: Setting) -> tuple[StageRow, ...]:
     samples, held = samples_of(setting), max(work.validation, 0)
     cpu = work.cpu if setting.decode == "cpu" else work.cpu_gpu_decode
     read = _bytes_use(setting, links, work.record)
+    waited = read | {"readers": idle_latency(setting.system, work.record, write=False)}
     found = [
         _stage(setting, links, "ingest", samples, work.raw, 0.0, _bytes_use(setting, links, work.raw, write=True)),
         _stage(
@@ -209,7 +210,7 @@ def stage_rows(setting: Setting) -> tuple[StageRow, ...]:
             _stage(setting, links, "validate", held, work.record, cpu, read | {"accelerators": each})
         )
     if work.inference:
-        use = read | {"accelerators": 1.0 / work.inference}
+        use = waited | {"accelerators": 1.0 / work.inference}
         found.append(_stage(setting, links, "inference", samples, work.record, cpu, use))
     if setting.tier is not None:
         use = _together(read, _bytes_use(setting, links, work.record, write=True, tier=True))

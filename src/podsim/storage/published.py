@@ -31,9 +31,9 @@ def _points() -> dict[tuple[str, str], tuple[PublishedPoint, ...]]:
 
 
 def published_points(system: str, rw: str, block: float) -> tuple[PublishedPoint, ...]:
-    """Points of a system by name for a pattern of fio: bandwidths from 64 KiB accesses on, operations of 4 KiB."""
+    """Points of a system by name for a pattern of fio: bandwidths for accesses near 1 MiB, operations for 4 KiB."""
     rows = _points().get((system, rw), ())
-    return tuple(row for row in rows if (block >= 1 << 16 if row.bandwidth else block == 4096))
+    return tuple(row for row in rows if (1 << 18 <= block <= 1 << 22 if row.bandwidth else block == 4096))
 
 
 def published_systems() -> tuple[tuple[str, str, tuple[PublishedPoint, ...]], ...]:

@@ -127,7 +127,7 @@ def _setting(
     if made.overflow and made.tier is None:
         raise StorageError(
             f"{data_bytes(made) / 1e12:,.4g} TB of data do not fit {system.name}, which holds"
-            f" {net_capacity(system) / 1e12:,.4g} TB: give fewer --samples, more servers, or a system with a tier behind it"
+            f" {net_capacity(system) / 1e12:,.4g} TB: give fewer --samples, more servers, or a system with a tier"
         )
     return made
 

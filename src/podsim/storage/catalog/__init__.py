@@ -106,6 +106,8 @@ def _parse(spec: str) -> tuple[str, int | None]:
     if key not in entries:
         part = find(key)
         hint = f"{part[1]} is a {part[0]} of the hardware catalog; " if part else ""
+        if part and part[0] == "system":
+            hint = f"{part[1]} is a node; name its storage, as weka-ra:4 with --client {part[1]}; "
         raise CatalogError(hint + unknown_name("storage system", match[1].strip(), [*entries, *others]))
     if match[2] is None:
         return key, None
