@@ -158,6 +158,7 @@ def input_(
     readers: Annotated[int, typer.Option(help="Reading threads of an accelerator.")] = 4,
     samples: Annotated[int | None, typer.Option(help="Samples of the training data.")] = None,
     cold: Annotated[float, typer.Option(help="Share of the data on the object store only.")] = 0.0,
+    lost: Annotated[int, typer.Option(help="Servers of the storage that have failed.")] = 0,
     set_: Set = None,
     client: Client = "",
     json: Json = False,
@@ -169,7 +170,7 @@ def input_(
 
     found = verb(
         workload, on=on, batch=batch, accelerator=accelerator, accelerators=accelerators, era=era, cache=cache,
-        cache_size=cache_size, shuffle=shuffle, decode=decode, readers=readers, samples=samples, cold=cold,
+        cache_size=cache_size, shuffle=shuffle, decode=decode, readers=readers, samples=samples, cold=cold, lost=lost,
         overrides=_overrides(set_), client=client,
     )  # fmt: skip
     _print(found, found.stages, json=json, csv=csv, text=print_input)

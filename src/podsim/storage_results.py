@@ -178,6 +178,8 @@ class StageRow:
     """s of one pass"""
     limit: str
     """the link that is full"""
+    together: float
+    """1/s, samples, when all stages run at once"""
 
 
 @dataclass(frozen=True, kw_only=True)

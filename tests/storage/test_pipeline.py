@@ -141,6 +141,23 @@ def test_data_beyond_the_flash_come_from_the_object_store_each_epoch() -> None:
     assert storage_input("resnet50", on="local-nvme:16", samples=10**9, shuffle="shard").epochs[0].rate > 0
 
 
+def test_two_lost_servers_do_not_slow_resnet_50_and_three_end_it() -> None:
+    whole, hurt = (storage_input("resnet50", on="weka-ra:4", lost=lost) for lost in (0, 2))
+    assert hurt.epochs[0].rate == pytest.approx(whole.epochs[0].rate)
+    loads = [
+        next(row.load for row in run.shrink if row.resource == "storage servers") for run in (whole, hurt)
+    ]
+    assert loads[1] / loads[0] == pytest.approx(8 / 6 * 2, rel=1e-6)
+    with pytest.raises(StorageError, match=r"62\.5% of the stripes are gone"):
+        storage_input("resnet50", on="weka-ra:4", lost=3)
+
+
+def test_all_stages_at_once_are_slower_than_each_alone() -> None:
+    run = storage_input("resnet50", on="weka-ra:4")
+    assert all(0 < row.together <= row.rate * (1 + 1e-9) for row in run.stages)
+    assert min(row.together for row in run.stages) < min(row.rate for row in run.stages)
+
+
 def test_six_stages_and_what_limits_each() -> None:
     run = storage_input("resnet50", on="weka-ra:4")
     assert [row.stage for row in run.stages] == [

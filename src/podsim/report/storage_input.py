@@ -51,12 +51,12 @@ def input_lines(run: InputRun, width: int) -> Iterator[str]:
 
 
 def _stages(run: InputRun, width: int) -> Iterator[str]:
-    header = ("stage", "samples/s", "bytes/s", "cores", "one pass", "limit")
-    table = Table("lrrrrl", header=header, indent=0)
+    header = ("stage", "samples/s", "bytes/s", "cores", "one pass", "limit", "all at once")
+    table = Table("lrrrrlr", header=header, indent=0)
     for row in run.stages:
         table.add(
             row.stage, f"{row.rate:,.0f}", format_quantity(row.rate * row.bytes_per_sample, "B/s"),
-            f"{row.rate * row.cpu:,.1f}", _duration(row.seconds), row.limit,
+            f"{row.rate * row.cpu:,.1f}", _duration(row.seconds), row.limit, f"{row.together:,.0f}/s",
         )  # fmt: skip
     yield from (line for line, _ in table.lines(width))
 

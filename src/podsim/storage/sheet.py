@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from podsim.storage.catalog import load_storage
+from podsim.storage.links import Stream, access, share, storage_links
+from podsim.storage.mdtest import mdtest_rows
 from podsim.storage.parts import LARGE, SMALL, Software, StorageSystem
 from podsim.storage.stripe import net_capacity
 from podsim.storage_results import StorageSheet
@@ -37,16 +40,38 @@ def storage_sheet(system: StorageSystem, clients: int) -> StorageSheet:
         figures["stripes"] = f"{stripe.data}+{stripe.parity}, space of {stripe.spares} server(s) kept free"
         figures["net capacity"] = format_quantity(net_capacity(system), "B")
         figures["servers that may fail at once"] = str(stripe.survives)
+    figures["metadata, by the law"] = _metadata(system, clients)
     if system.kind == "wekafs":
         figures["snapshots"] = _SNAPSHOTS
     if system.tier:
         figures["tier behind it"] = f"{system.tier}: {_TIER}"
+        figures["copied to the tier"] = _copied(system, clients)
     if system.range_requests:
         figures["requests"] = format_quantity(system.range_requests, "/s")
     return StorageSheet(
         name=system.name, kind=system.kind, clients=clients, figures=figures, notes=dict(system.notes),
         source=system.source, confirmed=system.confirmed,
     )  # fmt: skip
+
+
+def _metadata(system: StorageSystem, clients: int) -> str:
+    """Most operations on names that the system does for its clients, as text."""
+    rows = {row.operation: row.rate for row in mdtest_rows(system, clients, 4096 * clients)}
+    shown = {"files created": "File creation", "looked at": "File stat", "removed": "File removal"}
+    return ", ".join(f"{what} {format_quantity(rows[key], '/s', digits=3)}" for what, key in shown.items())
+
+
+def _copied(system: StorageSystem, clients: int) -> str:
+    """How fast, and how long for half its net space: a snapshot of all data, or what leaves flash."""
+    tier, _ = load_storage(system.tier)
+    links = storage_links(system, clients)
+    links |= {f"tier {name}": link for name, link in storage_links(tier, clients).items()}
+    use = access(system, links, float(LARGE))
+    far = access(tier, storage_links(tier, clients), float(LARGE), write=True)
+    use |= {f"tier {name}": value for name, value in far.items() if not name.startswith("client")}
+    rate = share(links, [Stream(name="copy", use=use, copies=clients)])[0].rate * clients
+    hours = net_capacity(system) / 2 / rate / 3600
+    return f"at {format_quantity(rate, 'B/s')}, half its space in {hours:,.0f} h, as a snapshot of all data would"
 
 
 def _software(whose: str, read: Software | None, write: Software | None) -> dict[str, str]:

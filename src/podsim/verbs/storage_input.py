@@ -34,6 +34,7 @@ def storage_input(
     readers: int = 4,
     samples: int | None = None,
     cold: float = 0.0,
+    lost: int = 0,
     overrides: Mapping[str, str] | None = None,
     client: str = "",
 ) -> InputRun:
@@ -47,22 +48,24 @@ def storage_input(
     shuffle    global (each node draws from all the data) or shard; decode: gpu or cpu
     readers    reading threads of one accelerator; samples: of the training data
     cold       share of the data that is on the object store only when training starts
+    lost       servers of the storage that have failed, with nothing rebuilt; a published time is then not shown
 
     Raises StorageError or CatalogError with what is wrong.
     """
-    from podsim.storage.pipeline import data_bytes, epoch_rows, shrink_rows, stage_rows
+    from podsim.storage.pipeline import data_bytes, epoch_rows
+    from podsim.storage.stages import shrink_rows, stage_rows
     from podsim.storage.training import training_time
 
     setting = _setting(
         workload, on=on, batch=batch, accelerator=accelerator, accelerators=accelerators, era=era, cache=cache,
-        cache_size=cache_size, shuffle=shuffle, decode=decode, readers=readers, samples=samples, cold=cold,
+        cache_size=cache_size, shuffle=shuffle, decode=decode, readers=readers, samples=samples, cold=cold, lost=lost,
         overrides=overrides, client=client,
     )  # fmt: skip
     stages, epochs = stage_rows(setting), epoch_rows(setting)
     step, each = setting.step, setting.accelerators * setting.nodes
     later = epochs[-1]
     time = training_time(setting)
-    if overrides or client:
+    if overrides or client or lost:
         time = replace(time, published=None, error=None, source="") if time else None
     return InputRun(
         workload=setting.workload.name, title=setting.workload.title, system=setting.system.name,
@@ -76,14 +79,14 @@ def storage_input(
 
 def _setting(
     workload: str, *, on: str, batch: int | None, accelerator: str, accelerators: int | None, era: str, cache: str,
-    cache_size: str, shuffle: str, decode: str, readers: int, samples: int | None, cold: float,
+    cache_size: str, shuffle: str, decode: str, readers: int, samples: int | None, cold: float, lost: int,
     overrides: Mapping[str, str] | None, client: str,
 ) -> Setting:  # fmt: skip
     from podsim.storage.cache import SHUFFLES, cache_of
     from podsim.storage.catalog import load_storage
     from podsim.storage.pipeline import Setting, data_bytes
     from podsim.storage.speed import step_of
-    from podsim.storage.stripe import net_capacity
+    from podsim.storage.stripe import damage, net_capacity
     from podsim.storage.workloads import load_workload
 
     work = load_workload(workload)
@@ -110,6 +113,12 @@ def _setting(
         problems.append(
             f"accelerators={accelerators}: {work.name} runs on the {cluster.gpus_per_node} GPUs of each node"
         )
+    if lost:
+        hurt = damage(system, lost)
+        if hurt.lost:
+            problems.append(
+                f"lost={lost}: {hurt.lost:.1%} of the stripes are gone, so nothing can train on the data"
+            )
     if cold and not system.tier:
         problems.append(f"cold={cold:g}: {system.name} has no object store behind it")
     try:
@@ -122,7 +131,7 @@ def _setting(
         workload=work, cluster=cluster, accelerators=accelerators or cluster.gpus_per_node,
         step=step_of(work, cluster, batch=batch, accelerator=accelerator, era=era), system=system,
         tier=load_storage(system.tier)[0] if system.tier else None, cache=kept, shuffle=shuffle, decode=decode,
-        readers=readers, samples=samples or 0, cold=cold,
+        readers=readers, samples=samples or 0, cold=cold, lost=lost,
     )  # fmt: skip
     if made.overflow and made.tier is None:
         raise StorageError(
@@ -159,6 +168,11 @@ def _notes(
         )
     else:
         found.append("the first epoch is not slower than later ones")
+    if setting.lost:
+        whole = setting.system.servers
+        found.append(
+            f"{setting.lost} of {whole} servers lost: their blocks are read as the rest of their stripes"
+        )
     if setting.overflow:
         found.append(
             f"{setting.overflow:.1%} of the data have no room on flash and come from {setting.system.tier} each epoch"
