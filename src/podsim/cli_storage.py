@@ -76,7 +76,7 @@ def fio(
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Predict fio for one to so many clients, or lay a real run beside it."""
+    """Predict fio for some clients, or check a real run."""
     from podsim.errors import PodsimError
     from podsim.report.storage import print_fio
     from podsim.verbs.storage import storage_fio as verb
@@ -227,7 +227,7 @@ def validate(json: Json = False) -> None:
 def register(app: typer.Typer, guarded: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
     """Add `podsim storage` with its commands, each wrapped as the application wraps its own."""
     room = typer.Typer(
-        help="Storage systems and the input pipeline: fio, mdtest, stages, sizing, lost servers.",
+        help="Predict storage systems and the input pipeline.",
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
