@@ -206,22 +206,24 @@ def size(
         raise typer.Exit(1)
 
 
-def validate(json: Json = False) -> None:
+def validate(json: Json = False, csv: Csv = False) -> None:
     """Hold predictions of storage against published results. Exit status 1: a bar is not met."""
-    import shutil
-
-    from podsim.report import render
-    from podsim.report.data import to_json
     from podsim.verbs.storage_validate import storage_validate as verb
 
     found = verb()
-    if json:
-        sys.stdout.write(to_json(found) + "\n")
-    else:
-        width = max(shutil.get_terminal_size((170, 40)).columns, 140)
-        sys.stdout.write(render(found.comparisons, found.verdicts, width=width, detail=False))
+    rows = [row for comparison in found.comparisons for row in comparison.rows]
+    _print(found, rows, json=json, csv=csv, text=_print_validation)
     if not found.met:
         raise typer.Exit(1)
+
+
+def _print_validation(found: Any) -> None:
+    import shutil
+
+    from podsim.report import render
+
+    width = max(shutil.get_terminal_size((170, 40)).columns, 140)
+    sys.stdout.write(render(found.comparisons, found.verdicts, width=width, detail=False))
 
 
 def register(app: typer.Typer, guarded: Callable[[Callable[..., None]], Callable[..., None]]) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from podsim.errors import StorageError
 from podsim.hardware.parts import Link
+from podsim.network.flow import max_min_rates
 from podsim.storage.catalog import load_storage, storage_names
 from podsim.storage.links import Stream, access, link_of, share, storage_links
 from podsim.storage.parts import LARGE, SMALL, Software
@@ -32,6 +33,25 @@ def test_two_streams_share_by_hand() -> None:
     assert (a.rate, b.rate) == pytest.approx((3.5, 3.0))
     assert (a.limit, b.limit) == ("wide", "wide")
     assert b.loads == pytest.approx({"wide": 1.0, "narrow": 1.0})
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    capacities=st.lists(st.floats(1e-3, 1e12), min_size=1, max_size=6),
+    uses=st.lists(st.floats(1e-6, 1e3), min_size=6, max_size=6),
+    copies=st.integers(1, 1000),
+)
+def test_one_stream_alone_gets_what_the_law_gives(
+    capacities: list[float], uses: list[float], copies: int
+) -> None:
+    links = {str(k): link_of(str(k), value) for k, value in enumerate(capacities)}
+    use = dict(zip(links, uses, strict=False))
+    found = share(links, [Stream(name="a", use=use, copies=copies)])[0]
+    law = max_min_rates(
+        ([0, len(use)], list(range(len(use)))), capacities, copies=[copies], use=list(use.values())
+    )
+    assert found.rate == pytest.approx(float(law[0]))
+    assert found.limit
 
 
 def test_a_stream_through_nothing_is_refused() -> None:

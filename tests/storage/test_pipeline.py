@@ -191,6 +191,17 @@ def test_a_store_that_keeps_up_gives_the_law_of_the_results() -> None:
             assert run.epochs[0].rate / row.accelerators == pytest.approx(unhindered(row))
 
 
+@pytest.mark.parametrize("kind", ["a100", "h100"])
+def test_as_many_accelerators_as_are_said_reach_the_threshold_and_one_more_does_not(kind: str) -> None:
+    given: dict[str, Any] = {"accelerator": kind, "readers": 64}
+    notes = storage_input("unet3d", on="weka-ra:2", **given).notes
+    many = int(next(note for note in notes if "would feed" in note).split("at most ")[1].split()[0])
+    reached = [
+        storage_input("unet3d", on="weka-ra:2", accelerators=n, **given).utilisation for n in (many, many + 1)
+    ]
+    assert reached[0] >= 0.9 > reached[1]
+
+
 def test_median_error_of_the_results_is_below_a_tenth() -> None:
     rows = [row for row in results() if row.role == "test"]
     for law in (unhindered, by_utilisation):

@@ -13,15 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from podsim.errors import StorageError
 from podsim.hardware.parts import Link
-from podsim.network.flow import max_min_rates
 from podsim.storage.parts import SMALL, Client, Software, StorageSystem
 from podsim.storage.stripe import write_work
 
-__all__ = ["Flow", "Links", "Stream", "access", "link_of", "share", "storage_links"]
+__all__ = ["Flow", "Links", "Stream", "access", "bottleneck", "link_of", "share", "storage_links"]
 
 Links = Mapping[str, Link]
 """links by name; a link's bandwidth is in what it carries: B/s, operations a second, cores"""
@@ -57,31 +54,49 @@ class Flow:
 def share(links: Links, streams: Sequence[Stream]) -> list[Flow]:
     """Rates of streams that share links, under the max-min law; what is full holds a stream back.
 
+    One stream alone gets its bottleneck, which is the same and needs no filling (a test holds the two together).
     Raises StorageError for a stream through a link of no capacity.
     """
-    names = list(links)
-    place = {name: k for k, name in enumerate(names)}
     taken = [{name: use for name, use in stream.use.items() if use > 0.0} for stream in streams]
     if dead := sorted({name for use in taken for name in use if links[name].bandwidth <= 0.0}):
         raise StorageError(f"nothing goes through {', '.join(dead)}: it has no capacity")
-    ends = np.cumsum([0, *(len(use) for use in taken)])
-    entries = np.array([place[name] for use in taken for name in use], np.int64)
-    capacity = np.array([link.bandwidth for link in links.values()])
-    uses = np.array([value for use in taken for value in use.values()])
-    copies = np.array([float(stream.copies) for stream in streams])
-    weights = np.array([stream.weight for stream in streams])
-    rates = max_min_rates((ends, entries), capacity, weights, copies=copies, use=uses)
-    load = np.zeros(len(names))
-    np.add.at(load, entries, uses * np.repeat(rates * copies, np.diff(ends)))
-    full = {name: float(load[k] / capacity[k]) for name, k in place.items() if 0.0 < capacity[k] < np.inf}
+    rates = [bottleneck(links, streams[0])] if len(streams) == 1 else _shared(links, streams, taken)
+    load = dict.fromkeys(links, 0.0)
+    for stream, use, rate in zip(streams, taken, rates, strict=True):
+        for name, value in use.items():
+            load[name] += value * rate * stream.copies / links[name].bandwidth
     return [
         Flow(
-            rate=float(rate),
-            limit=next((name for name in use if full.get(name, 0.0) >= FULL), ""),
-            loads={name: full.get(name, 0.0) for name in use},
+            rate=rate,
+            limit=next((name for name in use if load[name] >= FULL), ""),
+            loads={name: load[name] for name in use},
         )
         for rate, use in zip(rates, taken, strict=True)
     ]
+
+
+def bottleneck(links: Links, stream: Stream) -> float:
+    """Rate of one copy of a stream that has the links to itself."""
+    return min(links[name].bandwidth / (use * stream.copies) for name, use in stream.use.items() if use > 0.0)
+
+
+def _shared(links: Links, streams: Sequence[Stream], taken: Sequence[Mapping[str, float]]) -> list[float]:
+    """Rates of one copy of each stream, by podsim.network.flow."""
+    import numpy as np
+
+    from podsim.network.flow import max_min_rates
+
+    place = {name: k for k, name in enumerate(links)}
+    ends = np.cumsum([0, *(len(use) for use in taken)])
+    entries = [place[name] for use in taken for name in use]
+    rates = max_min_rates(
+        (ends, entries),
+        [link.bandwidth for link in links.values()],
+        [stream.weight for stream in streams],
+        copies=[stream.copies for stream in streams],
+        use=[value for use in taken for value in use.values()],
+    )
+    return [float(rate) for rate in rates]
 
 
 def storage_links(

@@ -37,6 +37,7 @@ __all__ = [
     "epoch_flow",
     "epoch_rows",
     "links_of",
+    "most_accelerators",
     "samples_of",
     "together",
     "train_use",
@@ -178,6 +179,20 @@ def epoch_flow(setting: Setting, epoch: int) -> tuple[Flow, float]:
     hit = hits(setting.cache, data_bytes(setting), setting.nodes, epoch, setting.shuffle)
     use = train_use(setting, links, hit, cold_share(setting, epoch))
     return share(links, [Stream(name="train", use=use, copies=setting.nodes)])[0], hit
+
+
+def most_accelerators(setting: Setting, utilisation: float) -> int:
+    """Accelerators of one node that the links feed so that each computes a share `utilisation` of the time; 0 for none.
+
+    The accelerators themselves, and readers, which come with them, are no limit here.
+    """
+    links, step = links_of(setting), setting.step
+    if step.compute < utilisation * step.seconds:
+        return 0
+    use = train_use(setting, links, 0.0, cold_share(setting, 0))
+    fed = {name: value for name, value in use.items() if name not in ("accelerators", "readers")}
+    rate = share(links, [Stream(name="train", use=fed, copies=setting.nodes)])[0].rate
+    return int(rate * step.compute / step.batch / utilisation * (1 + 1e-12))
 
 
 def epoch_rows(setting: Setting) -> tuple[EpochRow, ...]:

@@ -157,6 +157,9 @@ def _cluster(system: StorageSystem, nodes: int) -> Cluster:
 def _notes(
     setting: Setting, stages: tuple[StageRow, ...], epochs: tuple[EpochRow, ...], data: float
 ) -> tuple[str, ...]:
+
+    from podsim.storage.pipeline import most_accelerators
+
     first, later = epochs[0], epochs[-1]
     slow = min(stages, key=lambda row: row.rate)
     found = [
@@ -194,4 +197,6 @@ def _notes(
         found.append(
             f"accelerator utilisation {share:.1%}; a result of MLPerf Storage must reach {limit:.0%}"
         )
+        most = most_accelerators(setting, limit)
+        found.append(f"at {limit:.0%} the storage would feed at most {most:,} accelerators on each node")
     return tuple(found)
