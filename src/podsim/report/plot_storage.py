@@ -58,7 +58,7 @@ def _rates(axes: Axes, run: FioRun) -> None:
     axes.plot(clients, rates, color=BLUE, lw=2.2, marker="o", ms=4, label="predicted")
     for measured, face, label in (
         (True, _ORANGE, "published, measured"),
-        (False, "white", "published, derived"),
+        (False, "none", "published, derived"),
     ):
         points = [
             p for p in run.published if p.what.startswith("measured") is measured and p.clients <= clients[-1]
@@ -67,11 +67,9 @@ def _rates(axes: Axes, run: FioRun) -> None:
             axes.scatter([p.clients for p in points], [p.bandwidth or p.iops for p in points], s=62, zorder=4,
                          facecolors=face, edgecolors=_ORANGE, linewidths=1.6, label=label)  # fmt: skip
     _axes(axes, clients, "read and written" if 0 < run.read_share < 1 else "", _unit(run))
-    axes.set_ylim(
-        0.0,
-        max(*rates, *(p.bandwidth or p.iops for p in run.published), min(max(most), 2.2 * max(rates))) * 1.08,
-    )
-    axes.legend(loc="upper left", fontsize=8.5)
+    told = [p.bandwidth or p.iops for p in run.published if p.clients <= clients[-1]]
+    axes.set_ylim(0.0, max(*rates, *told, min(max(most), 2.2 * max(rates))) * 1.08)
+    axes.legend(loc="lower right", fontsize=8.5)
 
 
 def _latency(axes: Axes, run: FioRun) -> None:
@@ -85,6 +83,8 @@ def _latency(axes: Axes, run: FioRun) -> None:
         color=MUTED,
         lw=1.4,
         ls=(0, (4, 2)),
+        marker="o" if len(clients) == 1 else "",
+        ms=4,
         label="one access alone",
     )
     _axes(axes, clients, "latency of an access", "s")
@@ -93,11 +93,11 @@ def _latency(axes: Axes, run: FioRun) -> None:
 
 
 def _axes(axes: Axes, clients: list[int], what: str, unit: str) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
     axes.set_xlabel("clients")
     axes.set_title(what or ("bandwidth" if unit == "B/s" else "operations"), fontsize=9.5, loc="left")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8) if clients[-1] > 1 else FixedLocator([1]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_quantity(value, unit)))
     axes.set_xlim(0 if clients[-1] > 1 else 0.5, clients[-1] * 1.04 if clients[-1] > 1 else 1.5)
     axes.tick_params(labelsize=8.5)
