@@ -95,6 +95,11 @@ def test_names_numbers_and_aliases() -> None:
         ("weka-ra", {"client.ports": "0"}, StorageError, "nothing reaches it"),
         ("weka-ra", {"stripe.spares": "9"}, StorageError, "spare"),
         ("nfs-a400", {"stripe.data": "3"}, StorageError, "not known"),
+        ("weka-ra", {"server.ssds": "0"}, StorageError, "server.ssds"),
+        ("nfs-a400", {"server.ssds": "5"}, StorageError, "drives of its servers are not known"),
+        ("nfs-a400", {"client.cores": "5"}, StorageError, "says nothing without client.read"),
+        ("nfs-a400", {"client.iops": "5 kIOPS"}, StorageError, "says nothing without client.read"),
+        ("local-nvme", {"server.iops": "5 kIOPS"}, StorageError, "says nothing without server.read"),
         ("local-nvme", {"servers": "2"}, StorageError, "servers is 1"),
     ],
 )

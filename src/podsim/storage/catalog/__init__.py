@@ -43,7 +43,7 @@ KEYS: dict[str, Callable[[object, str], object]] = {
     "read_latency": _quantity("s"),
     "write_latency": _quantity("s"),
     "range_requests": _quantity("1/s"),
-    "server.ssds": _count(0),
+    "server.ssds": _count(1),
     "server.ports": _count(0),
     "server.port": _quantity("B/s"),
     "server.read": _quantity("B/s"),
@@ -152,11 +152,17 @@ def _problems(entry: StorageEntry, name: str) -> list[str]:
         found.append(f"stripe.spares={stripe.spares}: fewer than the {entry.servers} servers must be spare")
     if entry.kind == "local" and entry.servers > 1:
         found.append(f"servers={entry.servers}: local drives are a node's own; servers is 1")
+    if entry.server.ssds and not entry.server.ssd and entry.kind != "local":
+        found.append(f"server.ssds={entry.server.ssds}: the drives of its servers are not known")
     for what, part in (("server", entry.server), ("client", entry.client)):
         if part.ports and part.port is None:
             found.append(f"{what}.ports={part.ports} but no {what}.port: give its speed, such as 200Gb/s")
         if entry.kind != "local" and not part.ports:
             found.append(f"{what}.ports=0: without ports nothing reaches it; give at least 1")
+        if part.read is None:
+            idle = [key for key in ("write", "iops", "cores") if getattr(part, key, None)]
+            idle = [key for key in idle if (what, key) != ("server", "write")]
+            found += [f"{what}.{key} says nothing without {what}.read: give that, too" for key in idle]
         if part.read is not None and part.iops is not None and part.iops * 4096 > part.read * 1.0001:
             found.append(
                 f"{what}.iops={part.iops:g} of 4 KiB would be {part.iops * 4096 / 1e9:.3g} GB/s, more than"
