@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from podsim.verbs.show import clusters as clusters
     from podsim.verbs.show import models as models
     from podsim.verbs.show import show as show
+    from podsim.verbs.storage import storage_fail as storage_fail
+    from podsim.verbs.storage import storage_fio as storage_fio
+    from podsim.verbs.storage import storage_mdtest as storage_mdtest
+    from podsim.verbs.storage import storage_show as storage_show
+    from podsim.verbs.storage_input import storage_input as storage_input
+    from podsim.verbs.storage_size import storage_size as storage_size
+    from podsim.verbs.storage_validate import storage_validate as storage_validate
     from podsim.verbs.validate import validate as validate
     from podsim.workload.catalog import load_model as load_model
     from podsim.workload.graph import Model as Model
@@ -63,6 +70,13 @@ _PUBLIC = {
     "replay": "verbs.plan",
     "schedule": "verbs.schedule",
     "show": "verbs.show",
+    "storage_fail": "verbs.storage",
+    "storage_fio": "verbs.storage",
+    "storage_input": "verbs.storage_input",
+    "storage_mdtest": "verbs.storage",
+    "storage_show": "verbs.storage",
+    "storage_size": "verbs.storage_size",
+    "storage_validate": "verbs.storage_validate",
     "validate": "verbs.validate",
 }
 

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from podsim import cli_graph, cli_network, cli_simulate
+from podsim import cli_graph, cli_network, cli_simulate, cli_storage
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -68,8 +68,8 @@ Save = Annotated[
 ]
 
 
-def _command(verb: Verb) -> Verb:
-    """A command of the application whose mistakes and interruptions end on one screen, without a traceback."""
+def _guarded(verb: Verb) -> Verb:
+    """A command whose mistakes and interruptions end on one screen, without a traceback."""
 
     @wraps(verb)
     def run(*arguments: Any, **named: Any) -> None:
@@ -88,7 +88,12 @@ def _command(verb: Verb) -> Verb:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(2) from None
 
-    app.command()(run)
+    return cast("Verb", run)
+
+
+def _command(verb: Verb) -> Verb:
+    """A guarded command of the application."""
+    app.command()(_guarded(verb))
     return verb
 
 
@@ -281,6 +286,7 @@ register(_command)
 cli_network.register(_command)
 cli_simulate.register(_command, predict)
 cli_graph.register(_command)
+cli_storage.register(app, _guarded)
 
 
 def main() -> None:

@@ -11,7 +11,8 @@
     ├── SimulationError  ops that cannot be played: a circle of waits, a link without capacity
     ├── TableError       a table of measurements that cannot be read
     ├── TimelineError    a timeline that cannot be written or drawn, a trace file that cannot be read
-    └── TraceError       an execution trace that cannot be read or written
+    ├── TraceError       an execution trace that cannot be read or written
+    └── StorageError     a storage system, a dataset or a job on it that cannot be
 
 A message gives the value, the rule, and what would work.
 """
@@ -30,6 +31,7 @@ __all__ = [
     "PodsimError",
     "ScheduleError",
     "SimulationError",
+    "StorageError",
     "TableError",
     "TimelineError",
     "TraceError",
@@ -82,6 +84,10 @@ class ScheduleError(PodsimError):
 
 class SimulationError(PodsimError):
     """Ops that cannot be played: they wait for each other, or for what does not exist."""
+
+
+class StorageError(PodsimError):
+    """A storage system, a dataset or a job on it that cannot be."""
 
 
 class TableError(PodsimError):

@@ -180,3 +180,20 @@ def test_a_permutation_of_flows_permutes_rates():
     straight = max_min_rates(routes(*rows), capacities)
     shuffled = max_min_rates(routes(*[rows[i] for i in order]), capacities)
     assert shuffled == pytest.approx(straight[order], rel=NEAR)
+
+
+def test_use_counts_a_link_more_than_once_or_in_part() -> None:
+    """A flow striped over four links of 1 has 4; one that takes two of a link of 1 a unit has a half."""
+    striped = max_min_rates(([0, 4], [0, 1, 2, 3]), [1.0] * 4, use=[0.25] * 4)
+    assert striped == pytest.approx([4.0])
+    assert max_min_rates(([0, 1], [0]), [1.0], use=[2.0]) == pytest.approx([0.5])
+    listed, counted = ([0, 2], [0, 0]), ([0, 1], [0])
+    assert max_min_rates(listed, [3.0]) == pytest.approx(max_min_rates(counted, [3.0], use=[2.0]))
+
+
+@pytest.mark.parametrize(
+    ("use", "says"), [([1.0], "1 values of use"), ([1.0, 0.0], "use 0"), ([1.0, np.nan], "use nan")]
+)
+def test_use_that_is_none(use: list[float], says: str) -> None:
+    with pytest.raises(ClusterError, match=says):
+        max_min_rates(([0, 1, 2], [0, 0]), [1.0], use=use)

@@ -13,11 +13,12 @@ import podsim.verify
 ALLOWED = {
     "verify": (
         "podsim.errors", "podsim.units", "podsim.results", "podsim.timeline", "podsim.trace_events", "podsim.measured",
-        "podsim.simulated", "podsim.verify",
+        "podsim.simulated", "podsim.storage_results", "podsim.verify",
     ),
     "report": (
-        "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.sweep", "podsim.hardware",
-        "podsim.timeline", "podsim.trace_events", "podsim.measured", "podsim.simulated", "podsim.report",
+        "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.sweep", "podsim.scheduled",
+        "podsim.graphs", "podsim.storage_results", "podsim.hardware", "podsim.timeline", "podsim.trace_events",
+        "podsim.measured", "podsim.simulated", "podsim.report",
     ),
 }  # fmt: skip
 FILES = [

@@ -125,18 +125,32 @@ def _problems(indptr: Ints, links: Ints, copies: Floats, weights: Floats, capaci
     return found
 
 
+def _use_problems(indptr: Ints, use: Floats) -> list[str]:
+    """What is wrong with the use of the links."""
+    if len(use) != indptr[-1]:
+        return [f"{len(use)} values of use for {indptr[-1]} route entries; give one each"]
+    wrong = np.flatnonzero(~((use > 0.0) & np.isfinite(use)))[:1]
+    rule = "it must be positive and finite"
+    return [
+        f"flow {int(np.searchsorted(indptr, i, side='right')) - 1} has use {use[i]:g}; {rule}" for i in wrong
+    ]
+
+
 def max_min_rates(
     routes: tuple[ArrayLike, ArrayLike],
     capacities: ArrayLike,
     weights: ArrayLike | None = None,
     *,
     copies: ArrayLike | None = None,
+    use: ArrayLike | None = None,
 ) -> Floats:
     """Rate of every flow (B/s), shape [flows]; infinite for a flow without links.
 
     routes: (indptr [flows + 1], links [entries]). capacities: B/s, [links]; an infinite link never binds.
     weights: share of a flow against others on a full link, [flows], default 1 (of like size: within a factor of 1e9).
     copies: how many equal flows a row stands for, [flows], default 1; the rate returned is that of one copy.
+    use: how much of the link a unit of a flow's rate takes, [entries], default 1: a flow striped over four links uses a
+    quarter of each, and a link may count something else than bytes (processor seconds a byte).
     Raises ClusterError (a ValueError) naming the row: index out of range, zero or negative capacity, NaN.
     """
     indptr, links = (np.ascontiguousarray(part, np.int64) for part in routes)
@@ -144,10 +158,12 @@ def max_min_rates(
     flows = max(len(indptr) - 1, 0)
     weight = np.ones(flows) if weights is None else np.ascontiguousarray(weights, np.float64)
     copy = np.ones(flows) if copies is None else np.ascontiguousarray(copies, np.float64)
-    if problems := _problems(indptr, links, copy, weight, capacity):
+    taken = np.ones(len(links)) if use is None else np.ascontiguousarray(use, np.float64)
+    problems = _problems(indptr, links, copy, weight, capacity)
+    if problems or (problems := _use_problems(indptr, taken)):
         raise ClusterError("; ".join(problems))
     rates = np.empty(flows)
-    use = np.repeat(copy, np.diff(indptr))
+    taken = np.repeat(copy, np.diff(indptr)) * taken
     left, load, users, busy = (np.zeros(len(capacity), kind) for kind in (float, float, np.int64, np.int64))
     fill(
         np.arange(flows),
@@ -155,7 +171,7 @@ def max_min_rates(
         indptr[:-1],
         indptr[1:],
         links,
-        use,
+        taken,
         weight,
         capacity,
         rates,

@@ -22,8 +22,8 @@ _OWN = ("aliases", "source", "confirmed", "inherits")
 """keys that an entry never inherits"""
 
 
-def parse_catalog(kind: str, text: str, file: str) -> dict[str, Entry]:
-    """Entries of a catalog file by name, their sources spelt out.
+def parse_catalog(kind: str, text: str, file: str, schema: type[Entry] | None = None) -> dict[str, Entry]:
+    """Entries of a catalog file by name, their sources spelt out; `schema` is that of a kind which is no part.
 
     Raises CatalogError that names the file, the entry, the key and the rule of everything found wrong.
     """
@@ -31,16 +31,17 @@ def parse_catalog(kind: str, text: str, file: str) -> dict[str, Entry]:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise CatalogError(f"{file} is not TOML: {error}") from None
+    shape = schema or SCHEMAS[kind]
     sources = tables.pop("sources", {})
     problems = list(_table_problems(tables, sources))
     entries: dict[str, Entry] = {}
     for name in () if problems else tables:
         try:
             raw = _with_inherited(name, tables, ())
-            entries[name] = SCHEMAS[kind].model_validate(raw)
+            entries[name] = shape.model_validate(raw)
             problems += [f"[{name}] {problem}" for problem in _entry_problems(entries[name], sources)]
         except ValidationError as error:
-            problems += [f"[{name}] {problem}" for problem in _readable(error, SCHEMAS[kind])]
+            problems += [f"[{name}] {problem}" for problem in _readable(error, shape)]
         except CatalogError as error:
             problems.append(f"[{name}] {error}")
     problems += _alias_problems(entries)

@@ -1,0 +1,1 @@
+"""Storage systems, the data that training reads from them, and what limits it."""

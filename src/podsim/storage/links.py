@@ -1,0 +1,195 @@
+"""A storage system as links, and streams of bytes, operations and processor time through them.
+
+Every limit is one link with a capacity: ports in B/s, software in cores (seconds of work a second), drives in B/s and in
+operations a second. A stream takes so much of each link for a unit of its rate. Who gets what is podsim.network.flow's
+max-min law, and what holds a stream back is the link that it shares and that is full.
+
+Files are striped over all servers, so equal servers are one link of their sum; equal clients are one stream with as many
+copies. A link that nothing is known of is left out: the answer is then that of the parts that are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from podsim.errors import StorageError
+from podsim.hardware.parts import Link
+from podsim.storage.parts import SMALL, Client, Software, StorageSystem
+from podsim.storage.stripe import write_work
+
+__all__ = ["Flow", "Links", "Stream", "access", "bottleneck", "link_of", "share", "storage_links"]
+
+Links = Mapping[str, Link]
+"""links by name; a link's bandwidth is in what it carries: B/s, operations a second, cores"""
+
+FULL = 1.0 - 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """Something that flows: bytes, operations, samples."""
+
+    name: str
+    use: Mapping[str, float]
+    """how much of each link, by name, a unit of its rate takes"""
+    copies: int = 1
+    """equal streams, one for each client"""
+    weight: float = 1.0
+    """its share against others on a full link"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """What one of the copies of a stream gets."""
+
+    rate: float
+    """units a second"""
+    limit: str
+    """the full link that holds it back; the first of them in its order"""
+    loads: Mapping[str, float]
+    """share of each of its links in use, by all streams"""
+
+
+def share(links: Links, streams: Sequence[Stream]) -> list[Flow]:
+    """Rates of streams that share links, under the max-min law; what is full holds a stream back.
+
+    One stream alone gets its bottleneck, which is the same and needs no filling (a test holds the two together).
+    Raises StorageError for a stream through a link of no capacity.
+    """
+    taken = [{name: use for name, use in stream.use.items() if use > 0.0} for stream in streams]
+    if dead := sorted({name for use in taken for name in use if links[name].bandwidth <= 0.0}):
+        raise StorageError(f"nothing goes through {', '.join(dead)}: it has no capacity")
+    rates = [bottleneck(links, streams[0])] if len(streams) == 1 else _shared(links, streams, taken)
+    load = dict.fromkeys(links, 0.0)
+    for stream, use, rate in zip(streams, taken, rates, strict=True):
+        for name, value in use.items():
+            load[name] += value * rate * stream.copies / links[name].bandwidth
+    return [
+        Flow(
+            rate=rate,
+            limit=next((name for name in use if load[name] >= FULL), ""),
+            loads={name: load[name] for name in use},
+        )
+        for rate, use in zip(rates, taken, strict=True)
+    ]
+
+
+def bottleneck(links: Links, stream: Stream) -> float:
+    """Rate of one copy of a stream that has the links to itself."""
+    return min(links[name].bandwidth / (use * stream.copies) for name, use in stream.use.items() if use > 0.0)
+
+
+def _shared(links: Links, streams: Sequence[Stream], taken: Sequence[Mapping[str, float]]) -> list[float]:
+    """Rates of one copy of each stream, by podsim.network.flow."""
+    import numpy as np
+
+    from podsim.network.flow import max_min_rates
+
+    place = {name: k for k, name in enumerate(links)}
+    ends = np.cumsum([0, *(len(use) for use in taken)])
+    entries = [place[name] for use in taken for name in use]
+    rates = max_min_rates(
+        (ends, entries),
+        [link.bandwidth for link in links.values()],
+        [stream.weight for stream in streams],
+        copies=[stream.copies for stream in streams],
+        use=[value for use in taken for value in use.values()],
+    )
+    return [float(rate) for rate in rates]
+
+
+def storage_links(
+    system: StorageSystem, clients: int, *, alive: int | None = None, parts_only: bool = False
+) -> dict[str, Link]:
+    """The links that `clients` nodes and the servers that are alive have together.
+
+    `parts_only` leaves out what servers were shown to do, and so gives the most that ports and drives allow.
+    """
+    client, server = system.client, system.server
+    n = clients if system.local else system.servers if alive is None else alive
+    found = _client_links(client, clients)
+    if server.ports:
+        found["server ports in"] = found["server ports out"] = n * server.ports * server.port
+    if server.read is not None and not parts_only:
+        found["servers"] = float(n)
+    if server.ssd is not None:
+        found["drives read"] = n * server.ssds * server.ssd.read_bandwidth
+        found["drives write"] = n * server.ssds * server.ssd.write_bandwidth
+        for name, rate in (("drive reads", server.ssd.read_iops), ("drive writes", server.ssd.write_iops)):
+            if rate is not None:
+                found[name] = n * server.ssds * rate
+    if system.range_requests:
+        found["requests"] = system.range_requests
+    return {name: link_of(name, capacity) for name, capacity in found.items()}
+
+
+def link_of(name: str, capacity: float) -> Link:
+    """A link by its name and what it carries in a second."""
+    return Link(name=name, bandwidth=float(capacity))
+
+
+def _client_links(client: Client, clients: int) -> dict[str, float]:
+    found = {}
+    if client.ports:
+        found["client ports in"] = found["client ports out"] = clients * client.ports * client.port
+    if client.read is not None:
+        found["client cores"] = float(clients * max(client.cores, 1))
+    return found
+
+
+def access(
+    system: StorageSystem,
+    links: Links,
+    block: float,
+    *,
+    write: bool = False,
+    sequential: bool = True,
+    read_factor: float = 1.0,
+) -> dict[str, float]:
+    """What a byte of an access of `block` bytes takes of each link, in the order from client to drive.
+
+    `read_factor`: bytes read from servers for one asked for (podsim.storage.stripe.read_work). Sequential accesses are
+    gathered before they reach the drives, random ones are operations of at least 4 KiB there.
+    """
+    client, server, stripe = system.client, system.server, system.stripe
+    side = "out" if write else "in"
+    found: dict[str, float] = {f"client ports {side}": 1.0}
+    software = client.write if write else client.read
+    if software is not None:
+        found["client cores"] = software.seconds(block) / block
+    bytes_, operations = write_work(stripe) if write else (read_factor, read_factor)
+    own = server.write if write else None
+    if own is None and server.read is not None:
+        found["servers"] = _worked(server.read, block, bytes_, operations)
+    elif own is not None:
+        found["servers"] = own.seconds(block) / block
+    found |= _server_use(block, write, sequential, bytes_, stripe.width / stripe.data if stripe else 1.0)
+    return {name: use for name, use in found.items() if name in links}
+
+
+def _worked(software: Software, block: float, bytes_: float, operations: float) -> float:
+    """Seconds of a server for a byte."""
+    return software.per_byte * bytes_ + software.per_operation * operations / block
+
+
+def _server_use(
+    block: float, write: bool, sequential: bool, bytes_: float, stored: float
+) -> dict[str, float]:
+    """What a byte takes of the ports and drives of the servers; `stored`: bytes kept for a byte written."""
+    operations = 0.0 if sequential else 1.0 / max(min(block, float(1 << 17)), 1.0)
+    if write:
+        return {
+            "server ports in": 1.0 + (bytes_ - 1.0) / 2.0,
+            "server ports out": (bytes_ - 1.0) / 2.0,
+            "drives write": stored,
+            "drive writes": stored * operations,
+            "requests": 1.0 / block,
+        }
+    return {
+        "server ports out": bytes_,
+        "server ports in": bytes_ - 1.0,
+        "drives read": bytes_ * max(1.0, SMALL / block),
+        "drive reads": bytes_ * operations,
+        "requests": 1.0 / block,
+    }

@@ -1,0 +1,96 @@
+"""The results of MLPerf Storage v1.0, and what is predicted of them where the storage is not the limit.
+
+An emulated accelerator sleeps for its step, so a system that keeps up gives
+
+    samples/s of one accelerator = batch / (step + host),    host = host_step + batch x record / host_bandwidth
+
+and a result whose utilisation AU is known gives AU x batch / step, by the benchmark's definition. `fit_host` gives the
+two constants: the least mean |error| over the results on one accelerator (six, three workloads), on a grid. All other
+results are only reported on.
+
+Source: github.com/mlcommons/storage_results_v1.0. Known error: `podsim storage validate`. Stops being true: results close
+to the utilisation that must be reached (0.9, CosmoFlow 0.7): submitters add accelerators until the system is the limit.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from podsim.storage.workloads import Workload, load_workload
+
+__all__ = ["Result", "by_utilisation", "fit_host", "results", "unhindered"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One published result."""
+
+    id: str
+    role: str
+    submitter: str
+    system: str
+    workload: str
+    """name in the workload catalog"""
+    accelerator: str
+    accelerators: int
+    hosts: int
+    rate: float
+    """1/s, samples of one accelerator"""
+    utilisation: float
+    source: str
+
+
+@cache
+def results() -> tuple[Result, ...]:
+    """All 132 results."""
+    packed = (Path(__file__).with_name("catalog") / "mlperf_storage.csv.gz").read_bytes()
+    return tuple(
+        Result(
+            id=row["id"], role=row["role"], submitter=row["submitter"], system=row["system_run"],
+            workload=f"mlperf-{row['model']}", accelerator=row["accelerator"], accelerators=int(row["n_accelerators"]),
+            hosts=int(row["client_hosts"]), rate=float(row["samples_per_s_per_accelerator"]),
+            utilisation=float(row["au_pct"]) / 100.0, source=row["source"],
+        )
+        for row in csv.DictReader(io.StringIO(gzip.decompress(packed).decode()))
+    )  # fmt: skip
+
+
+def _peak(work: Workload, result: Result) -> tuple[float, float]:
+    """(s of a step, B of a batch)."""
+    return work.steps[result.accelerator], work.batch * work.record
+
+
+def unhindered(result: Result) -> float:
+    """Samples/s of one accelerator on a system that keeps up."""
+    work = load_workload(result.workload)
+    step, batch = _peak(work, result)
+    return work.batch / (step + work.host_step + batch / work.host_bandwidth)
+
+
+def by_utilisation(result: Result) -> float:
+    """Samples/s of one accelerator at the result's own utilisation."""
+    work = load_workload(result.workload)
+    return result.utilisation * work.batch / work.steps[result.accelerator]
+
+
+def fit_host(rows: Sequence[Result]) -> tuple[float, float]:
+    """(host_step in s, host_bandwidth in B/s) with the least mean |predicted / measured - 1| over some results."""
+    works = [load_workload(row.workload) for row in rows]
+    parts = [_peak(work, row) for work, row in zip(works, rows, strict=True)]
+    step, bytes_ = (np.array(column) for column in zip(*parts, strict=True))
+    batch = np.array([work.batch for work in works])
+    rate = np.array([row.rate for row in rows])
+    steps_S = np.linspace(0.0, 2e-3, 81)
+    speeds_B = np.geomspace(5e9, 1e12, 120)
+    host_SBR = steps_S[:, None, None] + bytes_ / speeds_B[:, None]  # S fixed times, B bandwidths, R results
+    error_SB = np.abs(batch / (step + host_SBR) / rate - 1.0).mean(axis=2)
+    best = np.unravel_index(int(error_SB.argmin()), error_SB.shape)
+    return float(steps_S[best[0]]), float(speeds_B[best[1]])

@@ -1,0 +1,41 @@
+"""Published rates of storage systems, to hold predictions against: catalog/published.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from podsim.storage_results import PublishedPoint
+from podsim.units import parse_quantity
+
+__all__ = ["published_points", "published_systems"]
+
+
+@cache
+def _points() -> dict[tuple[str, str], tuple[PublishedPoint, ...]]:
+    path = Path(__file__).with_name("catalog") / "published.toml"
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    found: dict[tuple[str, str], tuple[PublishedPoint, ...]] = {}
+    for row in tables["rate"]:
+        point = PublishedPoint(
+            clients=row["clients"],
+            bandwidth=parse_quantity(row.get("bandwidth", 0.0), "B/s"),
+            iops=parse_quantity(row.get("iops", 0.0), "1/s"),
+            what=row["what"],
+            source=tables["sources"][row["source"]],
+        )
+        key = (row["system"], row["rw"])
+        found[key] = (*found.get(key, ()), point)
+    return found
+
+
+def published_points(system: str, rw: str, block: float) -> tuple[PublishedPoint, ...]:
+    """Points of a system by name for a pattern of fio: bandwidths for accesses near 1 MiB, operations for 4 KiB."""
+    rows = _points().get((system, rw), ())
+    return tuple(row for row in rows if (1 << 18 <= block <= 1 << 22 if row.bandwidth else block == 4096))
+
+
+def published_systems() -> tuple[tuple[str, str, tuple[PublishedPoint, ...]], ...]:
+    """(system, pattern of fio, points) of everything published."""
+    return tuple((system, rw, points) for (system, rw), points in _points().items())

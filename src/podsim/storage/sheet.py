@@ -1,0 +1,86 @@
+"""A storage system on one page: what it has, what it was shown to do, and what follows."""
+
+from __future__ import annotations
+
+from podsim.storage.catalog import load_storage
+from podsim.storage.links import Stream, access, share, storage_links
+from podsim.storage.mdtest import mdtest_rows
+from podsim.storage.parts import LARGE, SMALL, Software, StorageSystem
+from podsim.storage.stripe import net_capacity
+from podsim.storage_results import StorageSheet
+from podsim.units import format_quantity
+
+__all__ = ["storage_sheet"]
+
+_TIER = "writes land on flash; a block is on flash only, on both, or on the object store only; the least used leave first"
+_SNAPSHOTS = "at no cost when taken; then each 4 KiB block that is overwritten is kept, too"
+
+
+def storage_sheet(system: StorageSystem, clients: int) -> StorageSheet:
+    """The sheet of a system with so many clients."""
+    server, client, stripe = system.server, system.client, system.stripe
+    figures = {"servers": "the node itself" if system.local else str(system.servers)}
+    if server.ssd is not None:
+        figures["drives of a server"] = f"{server.ssds} x {server.ssd.name}"
+    if server.ports:
+        figures["ports of a server"] = f"{server.ports} x {format_quantity(server.port * 8, 'b/s')}"
+    figures |= _software("a server", server.read, server.write)
+    figures["client"] = client.system.name
+    if client.ports:
+        figures["ports of a client"] = f"{client.ports} x {format_quantity(client.port * 8, 'b/s')}"
+    if client.cores:
+        figures["cores of a client for it"] = str(client.cores)
+        figures |= _software("one such core", client.read, client.write)
+    figures["small read, small write"] = ", ".join(
+        format_quantity(value, "s") for value in (system.read_latency, system.write_latency)
+    )
+    if system.capacity:
+        figures["raw capacity"] = format_quantity(system.capacity, "B")
+    if stripe is not None:
+        figures["stripes"] = f"{stripe.data}+{stripe.parity}, space of {stripe.spares} server(s) kept free"
+        figures["net capacity"] = format_quantity(net_capacity(system), "B")
+        figures["servers that may fail at once"] = str(stripe.survives)
+    figures["metadata, by the law"] = _metadata(system, clients)
+    if system.kind == "wekafs":
+        figures["snapshots"] = _SNAPSHOTS
+    if system.tier:
+        figures["tier behind it"] = f"{system.tier}: {_TIER}"
+        figures["copied to the tier"] = _copied(system, clients)
+    if system.range_requests:
+        figures["requests"] = format_quantity(system.range_requests, "/s")
+    return StorageSheet(
+        name=system.name, kind=system.kind, clients=clients, figures=figures, notes=dict(system.notes),
+        source=system.source, confirmed=system.confirmed,
+    )  # fmt: skip
+
+
+def _metadata(system: StorageSystem, clients: int) -> str:
+    """Most operations on names that the system does for its clients, as text."""
+    rows = {row.operation: row.rate for row in mdtest_rows(system, clients, 4096 * clients)}
+    shown = {"files created": "File creation", "looked at": "File stat", "removed": "File removal"}
+    return ", ".join(f"{what} {format_quantity(rows[key], '/s', digits=3)}" for what, key in shown.items())
+
+
+def _copied(system: StorageSystem, clients: int) -> str:
+    """How fast, and how long for half its net space: a snapshot of all data, or what leaves flash."""
+    tier, _ = load_storage(system.tier)
+    links = storage_links(system, clients)
+    links |= {f"tier {name}": link for name, link in storage_links(tier, clients).items()}
+    use = access(system, links, float(LARGE))
+    far = access(tier, storage_links(tier, clients), float(LARGE), write=True)
+    use |= {f"tier {name}": value for name, value in far.items() if not name.startswith("client")}
+    rate = share(links, [Stream(name="copy", use=use, copies=clients)])[0].rate * clients
+    hours = net_capacity(system) / 2 / rate / 3600
+    return f"at {format_quantity(rate, 'B/s')}, half its space in {hours:,.0f} h, as a snapshot of all data would"
+
+
+def _software(whose: str, read: Software | None, write: Software | None) -> dict[str, str]:
+    """What software does at 1 MiB and at 4 KiB, as text."""
+    found = {}
+    for what, one in (("reads", read), ("writes", write if write != read else None)):
+        if one is not None:
+            text = format_quantity(LARGE / one.seconds(LARGE), "B/s")
+            if one.per_operation:
+                text += f", {format_quantity(1.0 / one.seconds(SMALL), 'IOPS')} of 4 KiB"
+            found[f"{whose} {what}"] = text
+    return found

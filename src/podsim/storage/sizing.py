@@ -1,0 +1,106 @@
+"""How much storage a job needs, against the guidance for a SuperPOD, and how many servers of each system would do.
+
+    read      samples/s of all accelerators x bytes of a sample / (1 + slower x epochs): the run may be longer by a share
+              `slower`, and waits in every epoch, or in the first only if half a node's memory holds the data (epochs = 1,
+              or those of the run)
+    write     checkpoints: bytes a parameter (MLPerf Storage v2.0: 13.1) within a twentieth of the time between two
+    capacity  the data, raw and as records, and ten checkpoints
+    tokens    at most peak arithmetic / (6 x active parameters): a bound, not a prediction, and still little to read
+
+Between the guidance's 1, 32 and 127 nodes its figures are interpolated over nodes, beyond them kept in proportion.
+Source: DGX SuperPOD H100 reference architecture, table 6; github.com/mlcommons/storage v2.0 for checkpoints. Known error:
+none measured, as the guidance is advice.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from podsim.storage.fio import Job, fio_row
+from podsim.storage.parts import StorageSystem
+from podsim.storage.stripe import net_capacity
+from podsim.units import parse_quantity
+
+__all__ = ["CHECKPOINT", "TOKEN", "checkpoint_write", "guidance", "servers_needed", "tier_of"]
+
+CHECKPOINT = 13.1
+"""B a parameter of a whole checkpoint (MLPerf Storage v2.0: 105 GB for 8 billion, 5.29 TB for 405 billion)"""
+TOKEN = 4.0
+"""B of a token on disk"""
+INTERVAL = 3600.0
+"""s between checkpoints"""
+PART = 0.05
+"""share of that time that writing one may take"""
+MOST = 4096
+"""servers that are tried"""
+
+
+@cache
+def _table() -> dict[str, dict[str, list[float]]]:
+    tables = tomllib.loads(
+        (Path(__file__).with_name("catalog") / "guidance.toml").read_text(encoding="utf-8")
+    )
+    found = {"nodes": {"nodes": [float(n) for n in tables["nodes"]]}}
+    for name in ("good", "better", "best"):
+        found[name] = {
+            side: [parse_quantity(v, "B/s") for v in tables[name][side]] for side in ("read", "write")
+        }
+    return found
+
+
+def guidance(nodes: int) -> dict[str, tuple[float, float]]:
+    """good, better, best -> (B/s read, B/s written) for so many nodes."""
+    table = _table()
+    at = table["nodes"]["nodes"]
+
+    def value(given: list[float]) -> float:
+        return float(np.interp(nodes, at, given)) if nodes <= at[-1] else given[-1] * nodes / at[-1]
+
+    return {
+        name: (value(table[name]["read"]), value(table[name]["write"])) for name in ("good", "better", "best")
+    }
+
+
+def tier_of(read: float, write: float, nodes: int) -> str:
+    """The least row of the guidance that covers a need; "beyond" above all."""
+    fits = (name for name, (r, w) in guidance(nodes).items() if r >= read and w >= write)
+    return next(fits, "beyond")
+
+
+def checkpoint_write(parameters: float, interval: float = INTERVAL) -> float:
+    """B/s at which a checkpoint is written within a twentieth of the time between two."""
+    return CHECKPOINT * parameters / (PART * interval)
+
+
+def servers_needed(
+    build: Callable[[int], StorageSystem],
+    nodes: int,
+    *,
+    read: float,
+    write: float,
+    capacity: float,
+    least: int = 1,
+) -> int:
+    """Servers that read, write and hold enough for so many nodes; 0 if more do not help (the nodes are the limit)."""
+
+    def enough(servers: int) -> bool:
+        system = build(servers)
+        reads = fio_row(system, Job.of("read", 1 << 20), nodes).bandwidth
+        writes = fio_row(system, Job.of("write", 1 << 20), nodes).bandwidth
+        room = net_capacity(system)
+        return (
+            reads >= read * (1 - 1e-9) and writes >= write * (1 - 1e-9) and (room >= capacity or room == 0.0)
+        )
+
+    low, high = least, max(least, MOST)
+    if not enough(high):
+        return 0
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return low

@@ -1,0 +1,64 @@
+"""From start to target: the epochs of the pipeline, evaluations and start-up of a workload whose runs are known."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from podsim.storage.pipeline import Setting, epoch_flow, samples_of
+from podsim.storage.speed import epochs_to_target, evaluation_share, evaluations, start_epochs
+from podsim.storage_results import TrainingTime
+from podsim.units import parse_quantity
+
+__all__ = ["published_times", "training_time"]
+
+
+@cache
+def published_times() -> tuple[dict[str, object], ...]:
+    """Rows of catalog/times.toml, seconds in SI and sources spelt out: times that others published."""
+    tables = tomllib.loads((Path(__file__).with_name("catalog") / "times.toml").read_text(encoding="utf-8"))
+    return tuple(
+        {**row, "seconds": parse_quantity(row["seconds"], "s"), "source": tables["sources"][row["source"]]}
+        for row in tables["time"]
+    )
+
+
+def training_time(setting: Setting) -> TrainingTime | None:
+    """Seconds from start to target; None for a workload without measured runs. Laws: podsim.storage.speed."""
+    run, work = setting.step.run, setting.workload
+    if run is None:
+        return None
+    batch = setting.step.batch * setting.accelerators * setting.nodes
+    epochs = epochs_to_target(work, run, batch)
+    samples = samples_of(setting)
+    whole = int(epochs)
+    seconds = [samples / (epoch_flow(setting, epoch)[0].rate * setting.nodes) for epoch in range(whole + 1)]
+    later = seconds[-1]
+    trained = sum(seconds[:whole]) + (epochs - whole) * later
+    start = start_epochs(work) * later
+    checks = evaluations(work, epochs) * work.validation * evaluation_share(work) / samples * later
+    found = _published(setting)
+    total = trained + start + checks
+    told = float(str(found["seconds"])) if found else None
+    return TrainingTime(
+        seconds=total, epochs=epochs, epoch_seconds=later, evaluation=checks, start=start, batch=batch,
+        published=told, error=total / told - 1.0 if told else None,
+        source=str(found["source"]) if found else "",
+    )  # fmt: skip
+
+
+def _published(setting: Setting) -> dict[str, object] | None:
+    """The published time of the same workload, storage, era, nodes and batch."""
+    run = setting.step.run
+    key = (
+        setting.workload.name,
+        setting.system.name,
+        run.era if run else "",
+        setting.nodes,
+        setting.step.batch,
+    )
+    for row in published_times():
+        if (row["workload"], row["system"], row["era"], row["nodes"], row["batch"]) == key:
+            return row
+    return None

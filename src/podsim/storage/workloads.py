@@ -1,0 +1,164 @@
+"""What training reads, and how fast an accelerator takes it: catalog/workloads.toml.
+
+load_workload("resnet50")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Annotated, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from podsim.errors import CatalogError, unknown_name
+from podsim.hardware.catalog.read import parse_catalog
+from podsim.hardware.catalog.schema import Count, Entry, Positive, Rate, Seconds
+from podsim.units import parse_quantity
+
+__all__ = ["Run", "Workload", "load_workload", "workload_names"]
+
+Amount = Annotated[
+    float, BeforeValidator(lambda value: parse_quantity(value, "B", what="value")), Field(gt=0.0)
+]
+Duration = Annotated[
+    float, BeforeValidator(lambda value: parse_quantity(value, "s", what="value")), Field(gt=0.0)
+]
+Number = Annotated[float, Field(gt=0.0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run that somebody measured on one node."""
+
+    era: str
+    row: str
+    """its id in the reference tables"""
+    gpu: str
+    accelerators: int
+    batch: int
+    """samples of one accelerator's step"""
+    rate: float
+    """1/s, samples of all accelerators, in the later epochs"""
+    seconds: float
+    """s from start to target"""
+    epochs: float
+    epoch_seconds: float
+    """s of a later epoch"""
+    evaluation_seconds: float
+    """s of all evaluations"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """Samples that are read, decoded and trained on."""
+
+    name: str
+    title: str
+    samples: int
+    """of the training data; 0: as many as MLPerf Storage asks for"""
+    validation: int
+    raw: float
+    """B of a sample as it arrives"""
+    record: float
+    """B of a sample as training reads it"""
+    read_block: float
+    """B that a reader asks for at once"""
+    transform_cpu: float
+    """s of a core to turn a raw sample into a record"""
+    cpu: float
+    """s of a core to decode and augment a sample there"""
+    cpu_gpu_decode: float
+    """s of a core for a sample that the GPU decodes"""
+    batch: int
+    """samples of one accelerator's step"""
+    steps: Mapping[str, float]
+    """accelerator -> s of a step of the batch, where the benchmark lays it down"""
+    host_step: float
+    """s of a step beside the accelerator's own"""
+    host_bandwidth: float
+    """B/s at which a host hands a batch over"""
+    threshold: float
+    """accelerator utilisation that a result must reach; 0 where there is none"""
+    parameters: float
+    gradient: float
+    """B that a step reduces over all accelerators"""
+    half_batch: float
+    """samples that take as long as a step's fixed part"""
+    evaluate_every: int
+    """epochs between evaluations; 0: no evaluation"""
+    inference: float
+    """1/s of one accelerator; 0 where it is not known"""
+    runs: tuple[Run, ...]
+    source: str
+    confirmed: str
+    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+class _Run(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    era: str
+    row: str
+    gpu: str
+    accelerators: Positive
+    batch: Positive
+    rate: Number
+    seconds: Duration
+    epochs: Number
+    epoch_seconds: Number
+    evaluation_seconds: Annotated[float, Field(ge=0.0)]
+
+
+class _Entry(Entry):
+    title: str
+    samples: Annotated[int, Field(ge=0)] = 0
+    validation: Annotated[int, Field(ge=0)] = 0
+    raw: Amount
+    record: Amount
+    read_block: Amount
+    transform_cpu: Seconds = 0.0
+    cpu: Seconds = 0.0
+    cpu_gpu_decode: Seconds = 0.0
+    batch: Count = 0
+    steps: dict[str, Seconds] = Field(default_factory=dict)
+    host_step: Seconds = 0.0
+    host_bandwidth: Rate | None = None
+    threshold: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    parameters: Annotated[float, Field(ge=0.0)] = 0.0
+    gradient: Amount | None = None
+    half_batch: Annotated[float, Field(ge=0.0)] = 0.0
+    evaluate_every: Count = 0
+    inference: Annotated[float, Field(ge=0.0)] = 0.0
+    runs: tuple[_Run, ...] = ()
+
+
+@cache
+def _entries() -> dict[str, _Entry]:
+    file = "workloads.toml"
+    text = (Path(__file__).with_name("catalog") / file).read_text(encoding="utf-8")
+    return cast("dict[str, _Entry]", parse_catalog("workload", text, file, _Entry))
+
+
+def workload_names() -> tuple[str, ...]:
+    """Names of the workloads, in the order of their file."""
+    return tuple(_entries())
+
+
+def load_workload(name: str) -> Workload:
+    """The workload of that name or alias. Raises CatalogError for another."""
+    entries = _entries()
+    others = {alias: key for key, entry in entries.items() for alias in entry.aliases}
+    key = name.strip().lower()
+    key = others.get(key, key)
+    if key not in entries:
+        raise CatalogError(unknown_name("workload", name, [*entries, *others]))
+    entry = entries[key]
+    skipped = {"aliases", "source", "runs", "host_bandwidth", "gradient", "notes"}
+    values = {field: getattr(entry, field) for field in type(entry).model_fields if field not in skipped}
+    return Workload(
+        **values, name=key, source="; ".join(entry.source), notes=dict(entry.notes), gradient=entry.gradient or 0.0,
+        host_bandwidth=entry.host_bandwidth or float("inf"), runs=tuple(Run(**run.model_dump()) for run in entry.runs),
+    )  # fmt: skip

@@ -1,0 +1,174 @@
+"""`podsim storage show`, `fio`, `mdtest` and `fail`: what a storage system is and does for so many clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from podsim.errors import StorageError
+from podsim.storage_results import FailRun, FioMeasured, FioRow, FioRun, MdtestRun, StorageSheet
+
+__all__ = ["storage_fail", "storage_fio", "storage_mdtest", "storage_show"]
+
+Overrides = Mapping[str, str] | None
+
+
+def storage_show(
+    name: str = "", *, overrides: Overrides = None, client: str = ""
+) -> StorageSheet | list[StorageSheet]:
+    """The sheet of a storage system (weka-ra, weka-ra:4), or of all of them."""
+    from podsim.storage.catalog import load_storage, storage_names
+    from podsim.storage.sheet import storage_sheet
+
+    if not name:
+        return [storage_sheet(*load_storage(each)) for each in storage_names()]
+    return storage_sheet(*load_storage(name, overrides, client=client))
+
+
+def storage_fio(
+    on: str,
+    *,
+    rw: str = "",
+    bs: str = "",
+    numjobs: int | None = None,
+    iodepth: int | None = None,
+    rwmixread: int = 50,
+    runtime: float = 30.0,
+    against: Path | None = None,
+    overrides: Overrides = None,
+    client: str = "",
+) -> FioRun:
+    """What fio would find on a storage system with one to so many clients at once.
+
+    on        a storage system and clients: weka-ra:4
+    rw, bs    read (default), write, randread, randwrite, rw, randrw; 4k, 128k, 1M as fio counts them (default 1M, and 4k
+              for random accesses)
+    numjobs, iodepth   of one client; default 32 x 1 from 64k on, 64 x 8 below, as wekatester runs fio
+    against   a JSON file of fio: its pattern, block, jobs and depth are taken, and what it measured laid beside
+
+    Raises StorageError, CatalogError or TableError for what makes no sense.
+    """
+    from podsim.storage.catalog import load_storage
+    from podsim.storage.fio import Job, fio_rows
+    from podsim.storage.published import published_points
+    from podsim.verify.fio import read_block, read_fio
+
+    measured = None
+    if against is not None:
+        given = {"--rw": rw, "--bs": bs, "--numjobs": numjobs, "--iodepth": iodepth}
+        if said := [key for key, value in given.items() if value not in (None, "")]:
+            raise StorageError(
+                f"--against takes the job from the file; {', '.join(said)} cannot be given with it"
+            )
+        measured = read_fio(against)
+        rw, block, numjobs, iodepth = measured.rw, measured.block, measured.numjobs, measured.iodepth
+        rwmixread = round(100 * measured.read_iops / (measured.read_iops + measured.write_iops))
+    else:
+        rw = rw or "read"
+        block = read_block(bs or ("4k" if rw.startswith("rand") else "1M"))
+    if not 0.001 <= runtime <= 1e7:
+        raise StorageError(f"runtime={runtime:g} s: 0.001 to 10,000,000 will do")
+    system, clients = load_storage(on, overrides, client=client)
+    if measured is not None and ":" not in on:
+        clients = measured.clients
+    job = Job.of(rw, block, numjobs, iodepth, rwmixread / 100.0)
+    points = () if overrides or client else published_points(system.name, rw, job.block)
+    rows = _beside(
+        fio_rows(system, job, clients), {p.clients: p.bandwidth or p.iops for p in points}, job.block
+    )
+    return FioRun(
+        system=system.name, rw=rw, block=job.block, numjobs=job.numjobs, iodepth=job.iodepth, read_share=job.read_share,
+        seconds=runtime, rows=rows, notes=_notes(system.measured_clients, clients, rows, measured),
+        published=points, measured=measured,
+    )  # fmt: skip
+
+
+def _beside(rows: tuple[FioRow, ...], published: Mapping[int, float], block: float) -> tuple[FioRow, ...]:
+    """Rows with what was published for them."""
+    found = []
+    for row in rows:
+        value = published.get(row.clients)
+        ours = row.bandwidth if block >= 1 << 16 else row.iops
+        found.append(
+            replace(row, published=value, error=round(ours / value - 1.0, 9) + 0.0) if value else row
+        )
+    return tuple(found)
+
+
+def _notes(
+    measured_with: int, clients: int, rows: tuple[FioRow, ...], measured: FioMeasured | None
+) -> tuple[str, ...]:
+    last, found = rows[-1], []
+    if any(row.published for row in rows):
+        found.append(
+            "clients and servers have their speed from what was published; how it scales was not put in"
+        )
+    if measured_with and clients > measured_with:
+        found.append(
+            f"its figures were measured with {measured_with} clients; past them the servers are taken to do what they "
+            f"were shown to, and no more. Ports and drives would allow {last.most / 1e9:.4g} GB/s"
+        )
+    if not measured_with:
+        found.append("its figures are data sheet values or assumptions; `podsim storage show` tells which")
+    if last.limit == "outstanding" and last.iops > 1e6:
+        found.append(
+            "no rate of operations of its servers is known; latency and ports alone give these: at most"
+        )
+    if measured is not None and measured.clients != clients:
+        found.append(f"the run was of {measured.clients} client(s), the prediction is for {clients}")
+    return tuple(found)
+
+
+def storage_mdtest(
+    on: str,
+    *,
+    tasks: int | None = None,
+    items: int = 1000,
+    write: str = "0",
+    overrides: Overrides = None,
+    client: str = "",
+) -> MdtestRun:
+    """What mdtest would find on a storage system: operations on names a second.
+
+    tasks     of all clients; default 16 a client. items: files and directories of each task; write: bytes of a file
+    """
+    from podsim.storage.catalog import load_storage
+    from podsim.storage.mdtest import mdtest_rows
+    from podsim.verify.fio import read_block
+
+    system, clients = load_storage(on, overrides, client=client)
+    many = 16 * clients if tasks is None else tasks
+    if items < 1:
+        raise StorageError(f"items={items}: each task makes at least one")
+    size = read_block(write, "write")
+    rows = mdtest_rows(system, clients, many, size=size)
+    return MdtestRun(
+        system=system.name, clients=clients, tasks=many, files=many * items, bytes_per_file=size, rows=rows,
+        notes=("no mdtest rate of an all-flash cluster of this kind was published: nothing to hold this against",),
+    )  # fmt: skip
+
+
+def storage_fail(
+    on: str, *, servers: int = 3, fill: float = 0.5, overrides: Overrides = None, client: str = ""
+) -> FailRun:
+    """Reads, writes and danger with none to `servers` servers lost at once, of drives filled to a share `fill`.
+
+    Raises StorageError for more servers than there are, and for a system whose protection is not known.
+    """
+    from podsim.storage.catalog import load_storage
+    from podsim.storage.fail import fail_row
+    from podsim.storage.stripe import damage, net_capacity
+
+    system, clients = load_storage(on, overrides, client=client)
+    damage(system, servers, fill=fill)
+    rows = tuple(fail_row(system, clients, failed, fill) for failed in range(servers + 1))
+    stripe = system.stripe
+    return FailRun(
+        system=system.name, clients=clients, stripe=f"{stripe.data}+{stripe.parity}" if stripe else "",
+        net=net_capacity(system), fill=fill, rows=rows,
+        notes=(
+            "not measured anywhere: the law of podsim.storage.stripe, on what the servers were shown to do",
+            "rebuilding takes the bandwidth that clients leave; its times are those of an otherwise idle system",
+        ),
+    )  # fmt: skip

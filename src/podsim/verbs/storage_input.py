@@ -1,0 +1,202 @@
+"""`podsim storage input`: the input pipeline of a workload on nodes and their storage, and what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from podsim.errors import PodsimError, StorageError
+from podsim.storage_results import EpochRow, InputRun, StageRow
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.storage.parts import StorageSystem
+    from podsim.storage.pipeline import Setting
+
+__all__ = ["storage_input"]
+
+_DECODE = ("gpu", "cpu")
+
+
+def storage_input(
+    workload: str,
+    *,
+    on: str,
+    batch: int | None = None,
+    accelerator: str = "",
+    accelerators: int | None = None,
+    era: str = "",
+    cache: str = "",
+    cache_size: str = "",
+    shuffle: str = "global",
+    decode: str = "gpu",
+    readers: int = 4,
+    samples: int | None = None,
+    cold: float = 0.0,
+    lost: int = 0,
+    overrides: Mapping[str, str] | None = None,
+    client: str = "",
+) -> InputRun:
+    """Stages, epochs and time to target of a workload on the nodes that mount a storage system.
+
+    workload   resnet50, mlperf-unet3d, mlperf-resnet50, mlperf-cosmoflow, video-1080p
+    on         a storage system and nodes: weka-ra:4, local-nvme:2
+    batch      samples of one accelerator's step; accelerator: of MLPerf Storage, a100 or h100; accelerators: of one node,
+               emulated ones as many as wanted; era: of the software that was measured
+    cache      page (half the memory), nvme (the data drives) or none; cache_size: of one node, as 500GB
+    shuffle    global (each node draws from all the data) or shard; decode: gpu or cpu
+    readers    reading threads of one accelerator; samples: of the training data
+    cold       share of the data that is on the object store only when training starts
+    lost       servers of the storage that have failed, with nothing rebuilt; a published time is then not shown
+
+    Raises StorageError or CatalogError with what is wrong.
+    """
+    from podsim.storage.pipeline import data_bytes, epoch_rows
+    from podsim.storage.stages import shrink_rows, stage_rows
+    from podsim.storage.training import training_time
+
+    setting = _setting(
+        workload, on=on, batch=batch, accelerator=accelerator, accelerators=accelerators, era=era, cache=cache,
+        cache_size=cache_size, shuffle=shuffle, decode=decode, readers=readers, samples=samples, cold=cold, lost=lost,
+        overrides=overrides, client=client,
+    )  # fmt: skip
+    stages, epochs = stage_rows(setting), epoch_rows(setting)
+    step, each = setting.step, setting.accelerators * setting.nodes
+    later = epochs[-1]
+    time = training_time(setting)
+    if overrides or client or lost:
+        time = replace(time, published=None, error=None, source="") if time else None
+    return InputRun(
+        workload=setting.workload.name, title=setting.workload.title, system=setting.system.name,
+        clients=setting.nodes, accelerators=each, accelerator=step.accelerator, batch=step.batch,
+        utilisation=later.rate / each * step.compute / step.batch,
+        demand=each / (step.compute / step.batch) * setting.workload.record, shuffle=shuffle, stages=stages,
+        epochs=epochs, shrink=shrink_rows(setting), training=time,
+        notes=(*_notes(setting, stages, epochs, data_bytes(setting)), f"step: {step.origin}"),
+    )  # fmt: skip
+
+
+def _setting(
+    workload: str, *, on: str, batch: int | None, accelerator: str, accelerators: int | None, era: str, cache: str,
+    cache_size: str, shuffle: str, decode: str, readers: int, samples: int | None, cold: float, lost: int,
+    overrides: Mapping[str, str] | None, client: str,
+) -> Setting:  # fmt: skip
+    from podsim.storage.cache import SHUFFLES, cache_of
+    from podsim.storage.catalog import load_storage
+    from podsim.storage.pipeline import Setting, data_bytes
+    from podsim.storage.speed import step_of
+    from podsim.storage.stripe import damage, net_capacity
+    from podsim.storage.workloads import load_workload
+
+    work = load_workload(workload)
+    system, nodes = load_storage(on, overrides, client=client)
+    cluster = _cluster(system, nodes)
+    problems = [
+        f"{name}={value}: {rule}"
+        for name, value, good, rule in (
+            ("decode", decode, decode in _DECODE, f"one of {', '.join(_DECODE)}"),
+            ("shuffle", shuffle, shuffle in SHUFFLES, f"one of {', '.join(SHUFFLES)}"),
+            ("readers", readers, 1 <= readers <= 4096, "1 to 4096 threads for an accelerator"),
+            ("samples", samples, samples is None or 1 <= samples <= 10**15, "1 or more"),
+            ("cold", cold, 0.0 <= cold <= 1.0, "a share of the data, 0 to 1"),
+            (
+                "accelerators",
+                accelerators,
+                accelerators is None or 1 <= accelerators <= 10_000,
+                "1 to 10,000 for a node",
+            ),
+        )
+        if not good
+    ]
+    if accelerators is not None and not work.steps and accelerators != cluster.gpus_per_node:
+        problems.append(
+            f"accelerators={accelerators}: {work.name} runs on the {cluster.gpus_per_node} GPUs of each node"
+        )
+    if lost:
+        hurt = damage(system, lost)
+        if hurt.lost:
+            problems.append(
+                f"lost={lost}: {hurt.lost:.1%} of the stripes are gone, so nothing can train on the data"
+            )
+    if cold and not system.tier:
+        problems.append(f"cold={cold:g}: {system.name} has no object store behind it")
+    try:
+        kept = cache_of(cluster.system, cache or ("none" if work.threshold else "page"), _size(cache_size))
+    except PodsimError as error:
+        problems.append(str(error))
+    if problems:
+        raise StorageError("; ".join(problems))
+    made = Setting(
+        workload=work, cluster=cluster, accelerators=accelerators or cluster.gpus_per_node,
+        step=step_of(work, cluster, batch=batch, accelerator=accelerator, era=era), system=system,
+        tier=load_storage(system.tier)[0] if system.tier else None, cache=kept, shuffle=shuffle, decode=decode,
+        readers=readers, samples=samples or 0, cold=cold, lost=lost,
+    )  # fmt: skip
+    if made.overflow and made.tier is None:
+        raise StorageError(
+            f"{data_bytes(made) / 1e12:,.4g} TB of data do not fit {system.name}, which holds"
+            f" {net_capacity(system) / 1e12:,.4g} TB: give fewer --samples, more servers, or a system with a tier"
+        )
+    return made
+
+
+def _size(text: str) -> float | None:
+    from podsim.units import parse_quantity
+
+    return parse_quantity(text, "B", what="cache size") if text else None
+
+
+def _cluster(system: StorageSystem, nodes: int) -> Cluster:
+    """The clients as a cluster: so many nodes of their kind."""
+    from podsim.hardware.cluster import load_cluster
+
+    return load_cluster(f"{system.client.system.name}:{nodes}")
+
+
+def _notes(
+    setting: Setting, stages: tuple[StageRow, ...], epochs: tuple[EpochRow, ...], data: float
+) -> tuple[str, ...]:
+
+    from podsim.storage.pipeline import most_accelerators
+
+    first, later = epochs[0], epochs[-1]
+    slow = min(stages, key=lambda row: row.rate)
+    found = [
+        f"of its stages, {slow.stage} is the slowest: {slow.rate:,.0f} samples/s, held back by {slow.limit}"
+    ]
+    if first.rate < later.rate * (1 - 1e-6):
+        found.append(
+            f"the first epoch is {1 - first.rate / later.rate:.1%} slower than later ones: {first.limit}"
+        )
+    else:
+        found.append("the first epoch is not slower than later ones")
+    if setting.lost:
+        whole = setting.system.servers
+        found.append(
+            f"{setting.lost} of {whole} servers lost: their blocks are read as the rest of their stripes"
+        )
+    if setting.overflow:
+        found.append(
+            f"{setting.overflow:.1%} of the data have no room on flash and come from {setting.system.tier} each epoch"
+        )
+    kept = setting.cache
+    if kept.size and kept.size < data:
+        found.append(
+            f"a node caches {kept.size / 1e9:,.0f} GB ({kept.kind}) of {data / 1e9:,.0f} GB; the rest is read each epoch"
+        )
+    if kept.kind == "nvme" and setting.system.kind in ("wekafs", "lustre"):
+        found.append(
+            f"cachefilesd does not cache {setting.system.kind}: the job must copy its data to the drives itself"
+        )
+    limit = setting.workload.threshold
+    if limit:
+        share = (
+            later.rate * setting.step.compute / setting.step.batch / (setting.accelerators * setting.nodes)
+        )
+        found.append(
+            f"accelerator utilisation {share:.1%}; a result of MLPerf Storage must reach {limit:.0%}"
+        )
+        most = most_accelerators(setting, limit)
+        found.append(f"at {limit:.0%} the storage would feed at most {most:,} accelerators on each node")
+    return tuple(found)

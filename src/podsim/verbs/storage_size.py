@@ -1,0 +1,167 @@
+"""`podsim storage size`: how much storage a cluster needs for a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from podsim.errors import CatalogError, PodsimError, StorageError
+from podsim.storage_results import Need, SizeRun
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.storage.parts import StorageSystem
+
+__all__ = ["storage_size"]
+
+
+def storage_size(
+    model: str,
+    *,
+    on: str,
+    batch: int | None = None,
+    accelerator: str = "",
+    era: str = "",
+    tokens: float | None = None,
+    slower: float = 0.05,
+    overrides: Mapping[str, str] | None = None,
+) -> SizeRun:
+    """What a job asks of storage on a cluster, and which systems would do.
+
+    model    a workload (resnet50, mlperf-unet3d, video-1080p, …), or a language model as podsim predict takes it
+    on       a cluster: dgx-a100:32, superpod-a100:2su, selene
+    tokens   of a language model's training data; default twenty for each parameter
+    slower   share by which waiting for storage may make a run longer
+    Raises PodsimError with what is wrong.
+    """
+    from podsim.hardware.cluster import load_cluster
+    from podsim.storage.sizing import guidance, tier_of
+    from podsim.storage.workloads import load_workload
+
+    if not 0.0 <= slower <= 10.0:
+        raise StorageError(f"slower={slower:g}: a share of the run, 0 to 10")
+    cluster = load_cluster(on, overrides)
+    try:
+        work = load_workload(model)
+    except CatalogError:
+        name, needs, notes = _language(model, cluster, tokens, (batch, accelerator, era))
+    else:
+        if tokens is not None:
+            raise StorageError(f"--tokens: {work.name} reads samples; tokens are a language model's")
+        name, needs, notes = _samples(work.name, cluster, batch, accelerator, era, slower)
+    read = max((need.value for need in needs if need.what.startswith("read")), default=0.0)
+    write = sum(need.value for need in needs if need.what.startswith("write"))
+    capacity = sum(need.value for need in needs if need.unit == "B" and need.what.startswith("room"))
+    systems, unable = _systems(cluster, read, write, capacity)
+    return SizeRun(
+        workload=name, cluster=cluster.name, nodes=cluster.nodes, accelerators=cluster.gpus, needs=needs, read=read,
+        write=write, capacity=capacity, tier=tier_of(read, write, cluster.nodes), guidance=guidance(cluster.nodes),
+        systems=systems, notes=(*notes, *unable),
+    )  # fmt: skip
+
+
+def _samples(
+    name: str, cluster: Cluster, batch: int | None, accelerator: str, era: str, slower: float
+) -> tuple[str, tuple[Need, ...], tuple[str, ...]]:
+    from podsim.storage.cache import PAGE
+    from podsim.storage.sizing import checkpoint_write
+    from podsim.storage.speed import step_of
+    from podsim.storage.workloads import load_workload
+
+    work = load_workload(name)
+    step = step_of(work, cluster, batch=batch, accelerator=accelerator, era=era)
+    rate = cluster.gpus / step.each
+    data = work.samples * work.record
+    room = PAGE * cluster.system.memory
+    cached = 0.0 < data <= room
+    epochs = step.run.epochs if cached and step.run else 1.0
+    full = rate * work.record
+    because = f"{rate:,.0f} samples/s of {work.record:,.0f} B: {step.origin}"
+    needs = [Need(what="at full speed, read", value=full, unit="B/s", why=because)]
+    why = (
+        f"{slower:.0%} of {epochs:g} epochs may be spent waiting in the first"
+        if cached
+        else f"a run {slower:.0%} longer"
+    )
+    needs.append(Need(what="read", value=full / (1.0 + slower * epochs), unit="B/s", why=why))
+    if work.parameters:
+        needs.append(Need(what="write, checkpoints", value=checkpoint_write(work.parameters), unit="B/s",
+                          why="13.1 B a parameter in 5 % of an hour"))  # fmt: skip
+    if data:
+        needs.append(Need(what="room for data", value=work.samples * (work.raw + work.record), unit="B",
+                          why="raw and as records"))  # fmt: skip
+    fits = "The data fit half a node's memory, so a slower store costs the first epoch only"
+    return (
+        name,
+        tuple(needs),
+        (fits if cached else "The data do not fit the nodes' memory: every epoch reads the store",),
+    )
+
+
+def _language(
+    name: str, cluster: Cluster, tokens: float | None, unused: tuple[int | None, str, str]
+) -> tuple[str, tuple[Need, ...], tuple[str, ...]]:
+    from podsim.storage.sizing import CHECKPOINT, TOKEN, checkpoint_write
+    from podsim.storage.workloads import workload_names
+    from podsim.workload.catalog import load_model
+
+    if any(unused):
+        raise StorageError(
+            f"--batch, --accelerator and --era are of workloads ({', '.join(workload_names())}), not of models"
+        )
+    try:
+        model = load_model(name)
+    except PodsimError as error:
+        raise CatalogError(f"{error}; workloads: {', '.join(workload_names())}") from None
+    if tokens is not None and not 1.0 <= tokens <= 1e18:
+        raise StorageError(f"tokens={tokens:g}: 1 to 1e18 will do")
+    peak = max(cluster.gpu.peaks.get(kind, 0.0) for kind in ("bf16", "fp16", "fp8")) * cluster.gpus
+    rate = peak / (6.0 * model.active_parameters)
+    many = 20.0 * model.parameters if tokens is None else tokens
+    needs = (
+        Need(what="read, tokens", value=rate * TOKEN, unit="B/s", why=f"at most {rate:,.0f} tokens/s of 4 B, at peak"),
+        Need(what="read, a checkpoint", value=checkpoint_write(model.parameters), unit="B/s",
+             why="to start again as fast as it is written"),
+        Need(what="write, checkpoints", value=checkpoint_write(model.parameters), unit="B/s",
+             why="13.1 B a parameter in 5 % of an hour"),
+        Need(what="room for data", value=many * TOKEN, unit="B", why=f"{many:.3g} tokens of 4 B"),
+        Need(what="room for checkpoints", value=10 * CHECKPOINT * model.parameters, unit="B", why="ten of them"),
+    )  # fmt: skip
+    return model.name, needs, ("Tokens ask for next to nothing; checkpoints decide",)
+
+
+def _systems(
+    cluster: Cluster, read: float, write: float, capacity: float
+) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Servers of each shared storage system that would do, and those that cannot, with the reason."""
+    from podsim.storage.catalog import load_storage, storage_names
+    from podsim.storage.sizing import servers_needed
+
+    found, unable = {}, []
+    for name in storage_names():
+        system, _ = load_storage(name)
+        if system.local or system.kind == "object":
+            continue
+        try:
+            here, _ = load_storage(name, client=cluster.system.name)
+        except PodsimError as error:
+            unable.append(f"Not {name}: {error}")
+            continue
+        least = here.stripe.width if here.stripe else 1
+        needed = servers_needed(
+            partial(_resized, here), cluster.nodes, read=read, write=write, capacity=capacity, least=least
+        )
+        if needed:
+            found[name] = needed
+        else:
+            unable.append(
+                f"Not {name}: {here.client.ports} port(s) and the client software of each node are the limit"
+            )
+    return found, tuple(unable)
+
+
+def _resized(system: StorageSystem, servers: int) -> StorageSystem:
+    """The system with another number of servers, its space in proportion."""
+    return replace(system, servers=servers, capacity=system.capacity * servers / system.servers)

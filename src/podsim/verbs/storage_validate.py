@@ -1,0 +1,137 @@
+"""`podsim storage validate`: what is predicted of storage against what others published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from podsim.results import ComparedRow, Comparison, Verdict
+
+if TYPE_CHECKING:
+    from podsim.storage.mlperf import Result
+
+__all__ = ["StorageValidation", "storage_validate"]
+
+_MARGIN = 0.05
+"""utilisation above what a result must reach from which on its system was clearly not the limit"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageValidation:
+    """Predictions against published results, and the bars they are meant to meet."""
+
+    comparisons: tuple[Comparison, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def met(self) -> bool:
+        """Whether every bar is met."""
+        return all(verdict.met for verdict in self.verdicts)
+
+
+def storage_validate() -> StorageValidation:
+    """MLPerf Storage v1.0, times of ResNet-50, and published rates, each against its prediction."""
+    blind, defined = _mlperf("mlperf-storage"), _mlperf("mlperf-storage-au")
+    times, rates = _times(), _rates()
+    bars = (
+        _median_bar(blind, 0.10, "a system that keeps up, its utilisation not known"),
+        _median_bar(defined, 0.10, "at the utilisation that was measured"),
+        _worst_bar(times, "weka-ra", 0.08),
+    )
+    return StorageValidation(comparisons=(blind, defined, times, rates), verdicts=bars)
+
+
+def _mlperf(table: str) -> Comparison:
+    from podsim.storage.mlperf import by_utilisation, results, unhindered
+    from podsim.verify import assess
+
+    known = table.endswith("-au")
+    how = "given its utilisation" if known else "were the storage no limit"
+    law = by_utilisation if known else unhindered
+    rows = tuple(
+        ComparedRow(
+            id=row.id, role=row.role, table=table, predicted=law(row), measured=row.rate, group=_group(row),
+            note=f"{row.submitter}, {row.accelerators} {row.accelerator}, AU {row.utilisation:.1%}",
+        )
+        for row in results()
+    )  # fmt: skip
+    return assess(
+        Comparison(
+            table=table, title=f"MLPerf Storage v1.0, samples/s of an accelerator, {how}", what="samples/s", rows=rows,
+            sources=("github:mlcommons/storage_results_v1.0",),
+        )
+    )  # fmt: skip
+
+
+def _group(row: Result) -> str:
+    from podsim.storage.workloads import load_workload
+
+    clear = row.utilisation >= load_workload(row.workload).threshold + _MARGIN
+    return f"{row.workload.removeprefix('mlperf-')}, {'clear of' if clear else 'near'} the threshold"
+
+
+def _times() -> Comparison:
+    from podsim.storage.training import published_times
+    from podsim.verbs.storage_input import storage_input
+    from podsim.verify import assess
+
+    rows = []
+    for row in published_times():
+        nodes, batch, era = int(str(row["nodes"])), int(str(row["batch"])), str(row["era"])
+        found = storage_input(
+            str(row["workload"]), on=f"{row['system']}:{nodes}", batch=batch, era=era
+        ).training
+        assert found is not None
+        rows.append(ComparedRow(
+            id=f"{row['system']}/{era}/{nodes}", role=str(row["role"]), table="resnet50-times", predicted=found.seconds,
+            measured=float(str(row["seconds"])), note=f"{nodes} nodes, {batch} a GPU; {row['source']}",
+            group=str(row["system"]),
+        ))  # fmt: skip
+    return assess(
+        Comparison(
+            table="resnet50-times", title="ResNet-50 on DGX A100, from start to target", what="seconds to train",
+            rows=tuple(rows), sources=tuple(dict.fromkeys(str(row["source"]) for row in published_times())),
+        )
+    )  # fmt: skip
+
+
+def _rates() -> Comparison:
+    from podsim.storage.published import published_systems
+    from podsim.verbs.storage import storage_fio
+    from podsim.verify import assess
+
+    rows = []
+    for system, rw, points in published_systems():
+        for point in points:
+            run = storage_fio(f"{system}:{point.clients}", rw=rw)
+            last = run.rows[-1]
+            predicted = last.bandwidth if point.bandwidth else last.iops * run.block
+            measured = point.bandwidth or point.iops * run.block
+            rows.append(ComparedRow(
+                id=f"{system}/{rw}/{point.clients}", role="calibrate", table="storage-rates", predicted=predicted,
+                measured=measured, note=point.what, group=system,
+            ))  # fmt: skip
+    return assess(
+        Comparison(
+            table="storage-rates", title="Rates of storage systems; their speeds were taken from these",
+            what="B/s", rows=tuple(rows),
+        )
+    )  # fmt: skip
+
+
+def _median_bar(comparison: Comparison, limit: float, note: str) -> Verdict:
+    errors = [abs(row.error) for row in comparison.rows if row.role == "test"]
+    value = median(errors)
+    return Verdict(
+        table=comparison.table, role="test", of="all", rows=len(errors), metric="median", value=value, limit=limit,
+        met=value <= limit, note=note,
+    )  # fmt: skip
+
+
+def _worst_bar(comparison: Comparison, group: str, limit: float) -> Verdict:
+    errors = [abs(row.error) for row in comparison.rows if row.group == group]
+    return Verdict(
+        table=comparison.table, role="test", of=group, rows=len(errors), metric="worst", value=max(errors), limit=limit,
+        met=max(errors) <= limit, note="the reference architecture's 41, 22 and 12 minutes",
+    )  # fmt: skip
