@@ -76,8 +76,9 @@ class Lowered:
 
 def schedule_table(plan: Plan) -> ScheduleTable:
     """The plan's schedule; one stage runs each micro-batch forward and back."""
+    if int(plan.pp) == 1:
+        return build("1f1b", 1, 1, int(plan.micro_batches))
     name = {code: text for text, code in SCHEDULE_CODES.items()}[Schedule(int(plan.schedule))]
-    name = name if int(plan.pp) > 1 else "1f1b"
     return build(name, int(plan.pp), int(plan.virtual_stages), int(plan.micro_batches))
 
 

@@ -36,7 +36,7 @@ __all__ = [
     "tied",
 ]
 
-GROUP_KEY = ("tp", "pp", "virtual_stages", "dp", "cp", "ep", "zero", "shard")
+GROUP_KEY = ("tp", "pp", "virtual_stages", "schedule", "dp", "cp", "ep", "zero", "shard")
 SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")
 
 
