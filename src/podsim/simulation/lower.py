@@ -195,11 +195,11 @@ def _joins(pieces: list[Piece], rows: list[Row], classes: Classes, base: Ints) -
     """Ops of different classes that are one collective, by number; -1 where a class meets only its like."""
     stage_of = classes.first[:, 0]
     join = np.full(int(base[-1]), -1, np.int32)
-    group_of = np.array([_group(piece) for piece in pieces])
+    named = np.array([group_of(piece) for piece in pieces])
     taken = 0
     for name in ("tp", "cp", "ep", "dp", "ends", "all"):
         number = classes.groups[name]
-        places = [np.flatnonzero(group_of[row.what] == name) for row in rows]
+        places = [np.flatnonzero(named[row.what] == name) for row in rows]
         for group in np.flatnonzero(np.bincount(number) > 1).tolist():
             members = np.flatnonzero(number == group)
             counts = {len(places[stage_of[c]]) for c in members}
@@ -214,7 +214,7 @@ def _joins(pieces: list[Piece], rows: list[Row], classes: Classes, base: Ints) -
     return join
 
 
-def _group(piece: Piece) -> str:
+def group_of(piece: Piece) -> str:
     """The group whose members do a piece together, "" for none."""
     if piece.name in ("embedding gradients", "gradient norm"):
         return "ends" if piece.name == "embedding gradients" else "all"

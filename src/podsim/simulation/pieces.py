@@ -57,13 +57,21 @@ class Piece:
     """runs beside the pieces after it, which do not wait for it"""
     bytes: float = 0.0
     """B that leave the rank's node, if it is an exchange or a send"""
+    message: float = 0.0
+    """B that a collective is asked to reduce, gather or exchange, or that a send carries"""
     mix: Array | None = None
     """s by part, if it is several pieces in one (SPLIT)"""
 
     def times(self, factor: float) -> Piece:
         """The same work, so many times as long."""
         mix = None if self.mix is None else self.mix * factor
-        return replace(self, seconds=self.seconds * factor, bytes=self.bytes * factor, mix=mix)
+        return replace(
+            self,
+            seconds=self.seconds * factor,
+            bytes=self.bytes * factor,
+            message=self.message * factor,
+            mix=mix,
+        )
 
     @property
     def parts(self) -> Array:
