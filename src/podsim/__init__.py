@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from podsim.prediction import Prediction as Prediction
     from podsim.training.plan import Plan as Plan
     from podsim.verbs.calibrate import calibrate as calibrate
+    from podsim.verbs.checkpoint import checkpoint as checkpoint
     from podsim.verbs.collective import collective as collective
     from podsim.verbs.fabric import fabric as fabric
+    from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
     from podsim.verbs.predict import predict as predict
@@ -44,9 +46,11 @@ _PUBLIC = {
     "PodsimError": "errors",
     "Prediction": "prediction",
     "calibrate": "verbs.calibrate",
+    "checkpoint": "verbs.checkpoint",
     "clusters": "verbs.show",
     "collective": "verbs.collective",
     "fabric": "verbs.fabric",
+    "goodput": "verbs.goodput",
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",
     "load_model": "workload.catalog",

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from podsim import cli_network
+from podsim import cli_goodput, cli_network
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -63,6 +63,7 @@ Moments = Annotated[
 Detail = Annotated[
     str, typer.Option(help="`ops` lists each op, its share of the speed of light, and its source.")
 ]
+Tokens = Annotated[str | None, typer.Option(help="Tokens to train, as 300G: days with and without failures.")]
 Save = Annotated[
     Path | None, typer.Option(help="Directory for the plans, the Pareto front and a replay file.")
 ]
@@ -196,6 +197,7 @@ def predict(
     optimizer_precision: Moments = "fp32",
     software: Software = "megatron-core",
     sequence: Sequence = None,
+    tokens: Tokens = None,
     set_: Set = None,
     detail: Detail = "",
     json: Json = False,
@@ -212,7 +214,7 @@ def predict(
         recompute=recompute, recompute_layers=recompute_layers, flash=flash, overlap_grad=overlap_grad,
         overlap_param=overlap_param, overlap_tp=overlap_tp, precision=precision,
         optimizer_precision=optimizer_precision, software=software, sequence=sequence,
-        overrides=overrides(set_), detail=detail,
+        tokens=tokens, overrides=overrides(set_), detail=detail,
     )  # fmt: skip
     _print(result, json=json, csv=csv, text=print_prediction)
     if not result.fits:
@@ -235,6 +237,7 @@ def plan(
         list[str] | None, typer.Option(help="Restrict a field, as tp=4,8 or zero=1. Repeatable.")
     ] = None,
     save: Save = None,
+    tokens: Tokens = None,
     set_: Set = None,
     detail: Detail = "",
     json: Json = False,
@@ -250,8 +253,8 @@ def plan(
         result = verb(
             model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
             optimizer_precision=optimizer_precision, software=software, objective=objective, top=top,
-            limit=pairs(limit, "--limit", "tp=4,8"), save=save, overrides=overrides(set_), detail=detail,
-            progress=progress,
+            limit=pairs(limit, "--limit", "tp=4,8"), save=save, tokens=tokens,
+            overrides=overrides(set_), detail=detail, progress=progress,
         )  # fmt: skip
     _print(result, json=json, csv=csv, text=print_plans)
 
@@ -277,6 +280,7 @@ def replay(
 
 register(_command)
 cli_network.register(_command)
+cli_goodput.register(_command)
 
 
 def main() -> None:

@@ -44,6 +44,7 @@ def predict(
     optimizer_precision: str = "fp32",
     software: str = "megatron-core",
     sequence: int | None = None,
+    tokens: str | float | None = None,
     overrides: Mapping[str, str] | None = None,
     detail: str = "",
 ) -> Prediction:
@@ -52,12 +53,15 @@ def predict(
     `model` is a catalog name, a config.json or its folder; `on` a cluster (`dgx-a100-80gb:64`, `selene`,
     `superpod-a100:2su`, a TOML file).  `gpus` is the part of it that the job gets (default: what the degrees need
     when dp is given, else all).  `batch` counts sequences of a step (default: about four million tokens).
+    `tokens` ("300G") adds the days to train so many, with and without failures (`podsim goodput` says more of them).
     `detail="ops"` adds every op with its share of the speed of light.  Raises PodsimError for anything unusable.
     """
     from podsim.training.plan import Plan
     from podsim.training.software import load_software
     from podsim.verbs.inputs import batch_of, precision_of, read_inputs
+    from podsim.verbs.long_runs import read_tokens
 
+    wanted = None if tokens is None else read_tokens(tokens)
     if dp is not None and gpus is None:
         gpus = tp * pp * dp * cp
     network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
@@ -84,23 +88,34 @@ def predict(
         ]
     if problems:
         raise PlanError(problems)
-    return describe(network, cluster, plan, detail=detail, default_batch=default)
+    return describe(network, cluster, plan, detail=detail, default_batch=default, tokens=wanted)
 
 
 def describe(
-    model: Model, cluster: Cluster, plan: Plan, *, detail: str = "", default_batch: bool = False
+    model: Model,
+    cluster: Cluster,
+    plan: Plan,
+    *,
+    detail: str = "",
+    default_batch: bool = False,
+    tokens: float | None = None,
 ) -> Prediction:
-    """The prediction of a legal plan with what makes it believable: error band, gains, assumptions, warnings, ops."""
+    """The prediction of a legal plan with what makes it believable: error band, gains, assumptions, warnings, ops.
+
+    With a number of tokens, also the days to train them, where the plan fits.
+    """
     from podsim.errors import PodsimError
     from podsim.training.predict import gains, predict_plan
     from podsim.verbs.assumptions import assumptions, warnings
     from podsim.verbs.bands import band_of
+    from podsim.verbs.long_runs import Job, training_time
     from podsim.verbs.ops import op_reports
 
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
     prediction = predict_plan(model, cluster, plan)
     band, no_band = band_of(model, cluster, plan, prediction)
+    job = Job(model=model, cluster=cluster, plan=plan, prediction=prediction)
     return replace(
         prediction,
         band=band,
@@ -109,4 +124,5 @@ def describe(
         assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
         warnings=warnings(prediction, cluster, plan),
         ops=op_reports(model, cluster, plan) if detail == "ops" else (),
+        training=training_time(job, tokens) if tokens is not None and prediction.fits else None,
     )
