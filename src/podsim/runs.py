@@ -13,7 +13,7 @@ LOSSES = {
     "repeated": "work done again after failures",
     "restarting": "noticing failures and restarting",
     "waiting": "waiting for a node to be repaired",
-    "slow": "steps slowed by a slow node, and their repeats",
+    "slow": "steps slowed by a slow node",
 }
 """where the time of a run goes, worded"""
 
@@ -161,7 +161,7 @@ class Goodput:
     curve: tuple[IntervalPoint, ...]
     """long-run efficiency over the interval"""
     edges: tuple[float, ...]
-    """s, edges of the histogram"""
+    """s, edges of the histogram; the longest hundredth of the runs is beyond"""
     counts: tuple[int, ...]
     """simulated runs that end between two edges"""
     runs: int

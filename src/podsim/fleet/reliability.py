@@ -129,7 +129,7 @@ def daly_interval(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
     """s of training between checkpoints by Daly's series; M where d is 2 M or more.
 
     Source: J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, FGCS 22 (2006).
-    Within 0.3 % of the optimum for d up to M / 2.
+    Within 0.6 % of the optimum for d up to M / 2.
     """
     d, m = _stall_and_mtbf(stall, mtbf)
     x = np.sqrt(d / (2.0 * m))

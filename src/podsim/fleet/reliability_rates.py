@@ -1,4 +1,4 @@
-"""Failure rates of nodes and parts, and what a failure costs: the catalog `reliability.toml`, each figure with its source."""
+"""Failure rates of nodes and parts, and what a failure costs: `reliability.toml`, each figure with its source."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def node_rate(name: str, cluster: Cluster) -> tuple[float, str]:
 
 
 def site_spread(without: str = "") -> tuple[float, float]:
-    """(median of a node's failure rate over the confirmed studies, 1/s, standard deviation of its logarithm at a new site).
+    """(median of a node's failure rate over the confirmed studies, 1/s, deviation of its logarithm at a new site).
 
     One study a site. Geometric: mean and deviation of logarithms, the deviation sqrt(1 + 1 / n) larger, as the mean is
     of n sites only. `without` leaves a study out, to be predicted from the others.

@@ -35,6 +35,8 @@ class RunSamples:
     """s from failures to the next step, or to the next failure"""
     waiting: Floats
     """s without enough nodes"""
+    slowed: Floats
+    """s that a slow node added to steps"""
 
     @property
     def unfinished(self) -> float:
@@ -45,7 +47,18 @@ class RunSamples:
 class _State:
     """The runs still going on; every array is [R of them]."""
 
-    arrays = ("number", "mtbf", "clock", "left", "failures", "restarting", "waiting", "slow", "ready_RS")
+    arrays = (
+        "number",
+        "mtbf",
+        "clock",
+        "left",
+        "failures",
+        "restarting",
+        "waiting",
+        "slowed",
+        "slow",
+        "ready_RS",
+    )
 
     def __init__(self, run: LongRun, runs: int, rng: np.random.Generator) -> None:
         full, last = segments(run)
@@ -53,7 +66,7 @@ class _State:
         self.mtbf = run.mtbf * np.exp(
             run.spread * rng.standard_normal(runs) if run.spread else np.zeros(runs)
         )
-        self.clock, self.restarting, self.waiting = np.zeros((3, runs))
+        self.clock, self.restarting, self.waiting, self.slowed = np.zeros((4, runs))
         self.left = np.full(runs, full * (run.interval + run.stall) + (last + run.stall if last else 0.0))
         self.failures = np.zeros(runs, np.int64)
         beside = rng.random(runs) < 1.0 - (1.0 - run.slow) ** run.nodes
@@ -86,7 +99,8 @@ def simulate_runs(run: LongRun, runs: int, rng: np.random.Generator) -> RunSampl
     if problems or runs > MOST_RUNS:
         raise PodsimError("; ".join(problems) or f"runs={runs:,}: at most {MOST_RUNS:,} can be drawn")
     out = RunSamples(
-        seconds=np.full(runs, np.inf), failures=np.zeros(runs, np.int64), restarting=np.zeros(runs), waiting=np.zeros(runs)
+        seconds=np.full(runs, np.inf), failures=np.zeros(runs, np.int64), restarting=np.zeros(runs),
+        waiting=np.zeros(runs), slowed=np.zeros(runs),
     )  # fmt: skip
     horizon = HORIZON * failure_free_seconds(run)
     state = _State(run, runs, rng)
@@ -94,9 +108,8 @@ def simulate_runs(run: LongRun, runs: int, rng: np.random.Generator) -> RunSampl
     while state.number.size:
         over = _to_next_failure(run, state, out, rng, first=first) | (state.clock > horizon)
         if over.any():
-            for total, mine in ((out.failures, state.failures), (out.restarting, state.restarting),
-                                (out.waiting, state.waiting)):  # fmt: skip
-                total[state.number[over]] = mine[over]
+            for name in ("failures", "restarting", "waiting", "slowed"):
+                getattr(out, name)[state.number[over]] = getattr(state, name)[over]
             state.keep(~over)
         _replace(run, state, rng)
         first = False
@@ -131,7 +144,9 @@ def _to_next_failure(
     whole = run.interval + run.stall
     state.left -= np.where(ended, 0.0, np.floor(kept / whole) * whole)
     if run.slow and run.slowdown:
-        state.slow = np.maximum(state.slow - np.maximum(trained, 0.0), 0.0)
+        went = np.minimum(np.maximum(trained, 0.0), state.slow)
+        state.slowed += np.where(ended, behind, went * (1.0 - 1.0 / factor))
+        state.slow = np.maximum(state.slow - went, 0.0)
     return ended
 
 

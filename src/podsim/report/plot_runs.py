@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from podsim.report.figures import duration
@@ -19,6 +21,7 @@ __all__ = ["goodput_image"]
 _DAY = 86400.0
 _ORANGE, _GREEN, _PINK = "#D55E00", "#009E73", "#CC79A7"
 _WIDTH, _HEIGHT = 10.4, 4.9
+_ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "fontsize": 8.5, "ncols": 2}
 _TICKS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 10 * 86400)
 
 
@@ -29,8 +32,8 @@ def goodput_image(found: Goodput, kind: str, *, dpi: int = 150) -> bytes:
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(_WIDTH, _HEIGHT))
-        _intervals(figure.add_axes((0.075, 0.13, 0.395, 0.68)), found)
-        _days(figure.add_axes((0.555, 0.13, 0.425, 0.68)), found)
+        _intervals(figure.add_axes((0.075, 0.12, 0.395, 0.64)), found)
+        _days(figure.add_axes((0.555, 0.12, 0.425, 0.64)), found)
         tokens = format_quantity(found.tokens, "")
         title = f"{found.model}, {tokens} tokens on {found.gpus:,} GPUs of {found.cluster.partition(' (')[0]}"
         figure.text(0.012, 0.955, title[:110], fontsize=11, fontweight="bold", va="center")
@@ -77,16 +80,14 @@ def _intervals(axes: Axes, found: Goodput) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
     axes.set(xlabel="training between checkpoints", ylabel="effective share of the time")
     axes.grid(color=MUTED, alpha=0.25, lw=0.6)
-    axes.legend(loc="lower center", fontsize=8.5)
+    axes.legend(**_ABOVE)
     axes.tick_params(labelsize=8.5)
 
 
 def _height(found: Goodput, at: float) -> float:
     """Efficiency at an interval, between the points of the curve."""
-    import math
-
     points = found.curve
-    for left, right in zip(points, points[1:], strict=False):
+    for left, right in pairwise(points):
         if left.interval <= at <= right.interval:
             part = math.log(at / left.interval) / math.log(right.interval / left.interval)
             return left.efficiency + part * (right.efficiency - left.efficiency)
@@ -113,7 +114,8 @@ def _days(axes: Axes, found: Goodput) -> None:
     for name, at, colour, dashes in lines:
         if at < float("inf"):
             axes.axvline(at / _DAY, color=colour, lw=1.6, ls=dashes, label=f"{name}: {at / _DAY:,.1f} d")
-    axes.set(xlabel="days to finish", ylabel="simulated runs")
-    axes.set_ylim(0, max(found.counts, default=1) * 1.45)
-    axes.legend(loc="upper left", fontsize=8.5, ncols=2)
+    beyond = found.runs - sum(found.counts)
+    axes.set(xlabel=f"days to finish ({beyond:,} runs lie beyond)", ylabel="simulated runs")
+    axes.set_ylim(0, max(found.counts, default=1) * 1.05)
+    axes.legend(**_ABOVE)
     axes.tick_params(labelsize=8.5)

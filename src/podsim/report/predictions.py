@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from podsim.prediction import PARTS
-from podsim.report.table import Table, console, paragraph
 from podsim.report.figures import duration
+from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def _print_rates(one: Prediction) -> None:
 
 def _print_training(run: TrainingTime) -> None:
     _say(
-        f"{format_quantity(run.tokens, '')} tokens in {run.steps:,} steps: {run.seconds / _DAY:,.2f} days without failures, "
-        f"{run.expected / _DAY:,.2f} days with them",
+        f"{format_quantity(run.tokens, '')} tokens in {run.steps:,} steps: {run.seconds / _DAY:,.2f} days without "
+        f"failures, {run.expected / _DAY:,.2f} days with them",
         style="bold",
     )
     _say(

@@ -57,8 +57,8 @@ def checkpoint_text(found: CheckpointTime, width: int) -> list[str]:
     lines += paragraph(layout(found.plan), width)
     lines += ["", *_table(_checkpoint_rows(found, place), width), ""]
     lines += paragraph(
-        f"A checkpoint every {duration(found.interval)} ({found.interval_steps} steps) takes {found.share:.2%} of the time; "
-        f"a failure is expected every {duration(found.mtbf)}.",
+        f"A checkpoint every {duration(found.interval)} ({found.interval_steps} steps) takes {found.share:.2%} of the "
+        f"time; a failure is expected every {duration(found.mtbf)}.",
         width,
     )
     return [*lines, *_assumptions(found.assumptions, width)]
@@ -144,6 +144,7 @@ def _cause_rows(found: Goodput) -> list[tuple[str, str, str]]:
     checkpoint = found.checkpoint
     where = checkpoint.store or checkpoint.to
     hangs = f"; {found.hang:.1%} of failures show after {duration(found.timeout)} only" if found.hang else ""
+    slow = ", slow nodes apart" if found.losses.get("slow") else ""
     marks = f"Young {duration(found.young)}, Daly {duration(found.daly)}, exact {duration(found.best)}"
     return [
         ("a failure every", duration(found.mtbf), f"{each}{found.rate_source}"),
@@ -162,7 +163,7 @@ def _cause_rows(found: Goodput) -> list[tuple[str, str, str]]:
         (
             "effective share",
             f"{found.efficiency:.1%}",
-            f"in closed form; to first order {found.first_order:.1%}",
+            f"in closed form{slow}; to first order {found.first_order:.1%}",
         ),
     ]
 

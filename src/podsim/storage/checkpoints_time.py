@@ -107,7 +107,8 @@ def _check_room(cluster: Cluster, state: State, saving: Saving) -> None:
     room = system.ssds * system.ssd.capacity if system.ssd else 0.0
     if saving.to == "local" and room and 2 * most > room:
         problems.append(
-            f"2 checkpoints of {format_quantity(most, 'B')} do not fit the {format_quantity(room, 'B')} of a server's drives"
+            f"2 checkpoints of {format_quantity(most, 'B')} do not fit the {format_quantity(room, 'B')} "
+            "of a server's drives"
         )
     if problems:
         raise NoFitError(problems)

@@ -79,7 +79,7 @@ def goodput(
     _check(saving.to, spares, slow, found, spread, runs, seed)
     load_store(store)
     measured = read.pop("step")
-    asked = Asked(failures=failures, spares=spares, slow=slow, spread=spread, **read)  # type: ignore[arg-type]
+    asked = Asked(failures=failures, spares=spares, slow=slow, spread=spread, **read)
     job = best_job(
         model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
         optimizer_precision=optimizer_precision, software=software, limit=limit, overrides=overrides,
@@ -202,11 +202,11 @@ def _shares(run: LongRun, samples: RunSamples) -> Quantiles:
 
 
 def _histogram(samples: RunSamples) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Edges and counts of the runs that end; one bin where all take the same time."""
+    """Edges and counts of the runs that end, but for the longest hundredth; one bin where all take the same time."""
     ended = samples.seconds[np.isfinite(samples.seconds)]
     if not ended.size:
         return (), ()
-    low, high = float(ended.min()), float(ended.max())
+    low, high = float(ended.min()), float(np.quantile(ended, 0.99, method="inverted_cdf"))
     if high <= low * (1.0 + 1e-9):
         return (low, low), (int(ended.size),)
     counts, edges = np.histogram(ended, bins=_BINS, range=(low, high))
@@ -226,10 +226,10 @@ def _losses(run: LongRun, samples: RunSamples) -> dict[str, float]:
         "checkpoints": failure_free_seconds(run) - run.work,
         "restarting": float(samples.restarting[ended].mean()),
         "waiting": float(samples.waiting[ended].mean()),
+        "slow": float(samples.slowed[ended].mean()),
     }
-    left = max(mean - sum(found.values()), 0.0)
-    found["slow" if run.slow else "repeated"] = left
-    return {name: found[name] for name in LOSSES if name in found}
+    found["repeated"] = max(mean - sum(found.values()), 0.0)
+    return {name: found[name] for name in LOSSES}
 
 
 def _warnings(run: LongRun, samples: RunSamples) -> tuple[str, ...]:

@@ -142,7 +142,7 @@ def interval_of(asked: Asked, times: Times, mtbf: float, step: float) -> float:
         if asked.interval < times.persist:
             raise PodsimError(
                 f"interval={format_quantity(asked.interval, 's')}: a checkpoint is complete only "
-                f"{format_quantity(times.persist, 's')} after training goes on, before the next may start; give a longer one"
+                f"{format_quantity(times.persist, 's')} after training goes on, and then the next may start; give more"
             )
         return asked.interval
     best = max(float(best_interval(times.stall, mtbf)), times.persist)
@@ -227,9 +227,9 @@ def check_ends(run: LongRun, expected: float) -> float:
         lost = run.restart + run.persist + run.interval + run.stall
         raise NoFitError(
             [
-                f"the run does not get ahead: the job fails every {format_quantity(run.mtbf, 's')} on average, and needs "
-                f"{format_quantity(lost, 's')} without a failure to keep one more checkpoint; fewer or more reliable nodes, "
-                "faster checkpoints or restarts would help"
+                f"the run does not get ahead: the job fails every {format_quantity(run.mtbf, 's')} on average, "
+                f"and needs {format_quantity(lost, 's')} without a failure to keep one more checkpoint; fewer or more "
+                "reliable nodes, faster checkpoints or restarts would help"
             ]
         )
     return expected
