@@ -183,10 +183,11 @@ def _run(
             fullest = int(
                 np.flatnonzero(share >= share.max() * (1.0 - 1e-9))[-1]
             )  # the store, if it is full, too
-        step = float((left_F[running] / rates).min())
+        needs = left_F[running] / rates
+        step = float(needs.min())
         seconds += step
         left_F[running] -= rates * step
-        running = running[left_F[running] > 1e-9 * sizes_F[running]]
+        running = running[needs > step * (1.0 + 1e-9)]
     whole = float(sizes_F @ copies_F) if len(sizes_F) else 0.0
     if fullest < 0:
         return Transfer(seconds=0.0, link="nothing to move", capacity=float("inf"), size=0.0)
