@@ -49,7 +49,9 @@ def test_published_vectors(
     assert float(daly_interval(stall, mtbf)) == pytest.approx(daly, abs=0.051)
     exact = float(best_interval(stall, mtbf))
     assert exact == pytest.approx(best, abs=0.051)
-    assert 1 / float(overhead(exact, stall=stall, mtbf=mtbf, restart=restart)) == pytest.approx(efficiency, abs=6e-6)
+    assert 1 / float(overhead(exact, stall=stall, mtbf=mtbf, restart=restart)) == pytest.approx(
+        efficiency, abs=6e-6
+    )
 
 
 @QUICK
@@ -145,8 +147,9 @@ def test_failures_only_cost(mtbf: float, restart: float, persist: float, hang: f
     run = replace(RUN, mtbf=mtbf, restart=restart, persist=persist, hang=hang, timeout=timeout)
     assert expected_seconds(run) >= failure_free_seconds(run) * (1 - 1e-9)
     assert expected_seconds(replace(run, restart=restart + 10)) >= expected_seconds(run)
-    assert restart <= steady_restart(run) * (1 + 1e-9) + 1e-9
-    assert steady_restart(run) <= restart + timeout + 1e-6
+    steady = float(steady_restart(run, mtbf))
+    assert restart <= steady * (1 + 1e-9) + 1e-9
+    assert steady <= restart + timeout + 1e-6
 
 
 def test_rare_failures_cost_nothing() -> None:
@@ -164,7 +167,11 @@ def test_slow_nodes_that_stay() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"spread": 0.5}, {"slow": 0.1, "slowdown": 0.1, "found": 1e4}, {"slow": 0.1, "slowdown": 0.1, "drain": 0.3}],
+    [
+        {"spread": 0.5},
+        {"slow": 0.1, "slowdown": 0.1, "found": 1e4},
+        {"slow": 0.1, "slowdown": 0.1, "drain": 0.3},
+    ],
 )
 def test_what_has_no_closed_form(changes: dict[str, float]) -> None:
     with pytest.raises(PodsimError, match="no closed form"):
@@ -186,6 +193,17 @@ def test_erlang() -> None:
 
 def test_all_mistakes_at_once() -> None:
     with pytest.raises(PodsimError) as caught:
-        LongRun(work=-1.0, mtbf=math.nan, interval=0.0, stall=-2.0, hang=1.5, nodes=0, spares=-1, spread=math.inf)
-    for word in ("work=-1", "mtbf=nan", "interval=0", "stall=-2", "hang=1.5", "nodes=0", "spares=-1", "spread=inf"):
+        LongRun(
+            work=-1.0, mtbf=math.nan, interval=0.0, stall=-2.0, hang=1.5, nodes=0, spares=-1, spread=math.inf
+        )
+    for word in (
+        "work=-1",
+        "mtbf=nan",
+        "interval=0",
+        "stall=-2",
+        "hang=1.5",
+        "nodes=0",
+        "spares=-1",
+        "spread=inf",
+    ):
         assert word in str(caught.value)

@@ -31,7 +31,13 @@ def raw() -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("name", "daily"),
-    [("rsc-1", 6.5e-3), ("llama-3", 3.789e-3), ("bloom", 4.464e-3), ("opt-175b", 1.613e-2), ("rsc-2", 2.34e-3)],
+    [
+        ("rsc-1", 6.5e-3),
+        ("llama-3", 3.789e-3),
+        ("bloom", 4.464e-3),
+        ("opt-175b", 1.613e-2),
+        ("rsc-2", 2.34e-3),
+    ],
 )
 def test_published_rates(name: str, daily: float) -> None:
     assert load_study(name).rate * DAY == pytest.approx(daily, rel=2e-4)

@@ -107,6 +107,18 @@ def test_a_slow_node_that_is_found_slows_less() -> None:
     assert soon.mean() - drawn(RUN, 2000).mean() < 1.2 * 10 * HOUR * 0.3
 
 
+def test_runs_are_given_up_at_the_horizon() -> None:
+    run = replace(RUN, mtbf=1.35 * HOUR)
+    found = simulate_runs(run, 300, np.random.default_rng(0))
+    assert 3 < expected_seconds(run) / RUN.work < HORIZON
+    assert (found.seconds[np.isfinite(found.seconds)] <= (HORIZON + 1) * failure_free_seconds(run)).all()
+
+
+def test_a_wide_spread_ends_in_time() -> None:
+    found = simulate_runs(replace(RUN, spread=3.0), 2000, np.random.default_rng(0))
+    assert 0.05 < found.unfinished < 0.5
+
+
 def test_hopeless_runs_are_given_up() -> None:
     found = simulate_runs(replace(RUN, mtbf=300.0), 20, np.random.default_rng(0))
     assert found.unfinished == 1.0
@@ -122,55 +134,71 @@ def test_numbers_of_runs(runs: int) -> None:
 # ------------------------------------------------------------------------ the same process, one event after the other
 
 
-def loop(run: LongRun, dice: random.Random) -> tuple[float, int]:
-    """One run, second by second as it happens: (s, failures). Knows nothing of the vectorised draw."""
-    clock, failures, kept = 0.0, 0, 0.0
-    slow_left = run.found if dice.random() < 1 - (1 - run.slow) ** run.nodes else 0.0
-    repairs: list[float] = []
-    spares = run.spares if run.spares is not None else 10**9
-    fails_at = clock + dice.expovariate(1 / run.mtbf)
-    while True:
-        at, done = clock, kept
-        pending: list[tuple[float, float]] = []  # (complete at, work in it)
-        while True:  # until a failure, or the end
-            piece = min(run.interval, run.work - done)
-            if piece > 1e-6:
-                need = piece + run.stall  # at full pace
-                slowed = min(need * (1 + run.slowdown), slow_left)
-                took = slowed + need - slowed / (1 + run.slowdown)
-                if at + took > fails_at:
-                    slow_left = max(0.0, slow_left - (fails_at - at))
-                    break
-                at += took
-                slow_left -= slowed
-                done += piece
-                pending.append((at + run.persist, done))
-            elif pending and pending[-1][0] <= fails_at:
-                return pending[-1][0], failures
-            elif not pending:
-                return at, failures
-            else:
+class Events:
+    """One run as it happens, event after event. Knows nothing of the vectorised draw."""
+
+    def __init__(self, run: LongRun, dice: random.Random) -> None:
+        self.run, self.dice = run, dice
+        self.clock, self.failures, self.kept = 0.0, 0, 0.0
+        self.slow_left = run.found if dice.random() < 1 - (1 - run.slow) ** run.nodes else 0.0
+        self.repairs: list[float] = []
+        self.spares = run.spares if run.spares is not None else 10**9
+        self.fails_at = self._next_failure()
+
+    def _next_failure(self) -> float:
+        return self.clock + self.dice.expovariate(1 / self.run.mtbf)
+
+    def play(self) -> tuple[float, int]:
+        """(s, failures) of the whole run."""
+        while (end := self._train()) is None:
+            self.clock, self.failures = self.fails_at, self.failures + 1
+            while not self._restart():
+                self.clock, self.failures = self.fails_at, self.failures + 1
+        return end, self.failures
+
+    def _train(self) -> float | None:
+        """Work and checkpoints until the end of the run, which is returned, or until the failure."""
+        run, at, done = self.run, self.clock, self.kept
+        saved: list[tuple[float, float]] = []  # (complete at, work in it)
+        while (piece := min(run.interval, run.work - done)) > 1e-6:
+            need = piece + run.stall  # at full pace
+            slowed = min(need * (1 + run.slowdown), self.slow_left)
+            took = slowed + need - slowed / (1 + run.slowdown)
+            if at + took > self.fails_at:
+                self.slow_left = max(0.0, self.slow_left - (self.fails_at - at))
                 break
-        kept = max([work for complete, work in pending if complete <= fails_at], default=kept)
-        clock, failures = fails_at, failures + 1
-        while True:  # back to work, which may fail, too
-            if dice.random() < run.drain:
-                if dice.random() < run.slow:
-                    slow_left = run.found
-                while repairs and repairs[0] <= clock:
-                    heapq.heappop(repairs)
-                    spares += 1
-                heapq.heappush(repairs, clock + dice.expovariate(1 / run.repair))
-                if spares:
-                    spares -= 1
-                else:
-                    clock = heapq.heappop(repairs)
-            needs = run.restart + (run.timeout if dice.random() < run.hang else 0.0)
-            fails_at = clock + dice.expovariate(1 / run.mtbf)
-            if clock + needs <= fails_at:
-                clock += needs
-                break
-            clock, failures = fails_at, failures + 1
+            at, done = at + took, done + piece
+            self.slow_left -= slowed
+            saved.append((at + run.persist, done))
+        else:
+            if saved and saved[-1][0] <= self.fails_at:
+                return saved[-1][0]
+        self.kept = max([work for complete, work in saved if complete <= self.fails_at], default=self.kept)
+        return None
+
+    def _restart(self) -> bool:
+        """Swap a node, wait for one, come back to work: False if it fails before."""
+        run = self.run
+        if self.dice.random() < run.drain:
+            self._swap()
+        needs = run.restart + (run.timeout if self.dice.random() < run.hang else 0.0)
+        self.fails_at = self._next_failure()
+        if self.clock + needs > self.fails_at:
+            return False
+        self.clock += needs
+        return True
+
+    def _swap(self) -> None:
+        if self.dice.random() < self.run.slow:
+            self.slow_left = self.run.found
+        while self.repairs and self.repairs[0] <= self.clock:
+            heapq.heappop(self.repairs)
+            self.spares += 1
+        heapq.heappush(self.repairs, self.clock + self.dice.expovariate(1 / self.run.repair))
+        if self.spares:
+            self.spares -= 1
+        else:
+            self.clock = heapq.heappop(self.repairs)
 
 
 EVENTS = {
@@ -187,7 +215,7 @@ EVENTS = {
 @pytest.mark.parametrize("name", EVENTS)
 def test_an_event_loop_gives_the_same_distribution(name: str) -> None:
     run, dice = EVENTS[name], random.Random(7)
-    plain = [loop(run, dice) for _ in range(1500)]
+    plain = [Events(run, dice).play() for _ in range(1500)]
     found = simulate_runs(run, 15_000, np.random.default_rng(7))
     assert ks_2samp([seconds for seconds, _ in plain], found.seconds).pvalue > 1e-3
     assert ks_2samp([failures for _, failures in plain], found.failures).pvalue > 1e-3
@@ -196,7 +224,7 @@ def test_an_event_loop_gives_the_same_distribution(name: str) -> None:
 # ------------------------------------------------------------------------------------------------- Llama 3, 54 days
 
 CHECKPOINT, READ = 4.44, 42.5
-"""s to write and read 405 B parameters at the advised store of 2,048 nodes (tests of storage/ hold the law that says so)"""
+"""s to write and read the state of 405 B parameters, at the store that is advised for 2,048 nodes"""
 
 
 def llama(rate: float, spread: float) -> LongRun:

@@ -72,7 +72,9 @@ def test_every_way_of_writing_keeps_every_byte_once(plan: Plan) -> None:
 def test_experts_are_kept_once_too(ep: int, dp: int, zero: int) -> None:
     plan = Plan(dp=dp, ep=ep, zero=zero, global_batch=dp)
     for writers in ("all", "replica"):
-        assert state_of(MIXTURE, plan, writers=writers).size == pytest.approx(MIXTURE.parameters * 14, rel=1e-3)
+        assert state_of(MIXTURE, plan, writers=writers).size == pytest.approx(
+            MIXTURE.parameters * 14, rel=1e-3
+        )
 
 
 def test_who_writes_what() -> None:

@@ -161,9 +161,9 @@ def test_every_place(to: str, mode: str) -> None:
 
 def test_what_does_not_fit() -> None:
     plan = Plan(dp=16, zero=1, global_batch=16)
-    with pytest.raises(NoFitError, match="3 copies of .* do not fit the 2.048 TB"):
+    with pytest.raises(NoFitError, match=r"3 copies of .* do not fit the 2\.048 TB"):
         checkpoint_times(load_model("gpt-1t"), TWO, plan, Saving(to="neighbour", mode="async"))
-    with pytest.raises(NoFitError, match="2 checkpoints of .* drives"):
+    with pytest.raises(NoFitError, match=r"2 checkpoints of .* drives"):
         checkpoint_times(load_model("gpt4-1.8t"), NODE, Plan(dp=8, global_batch=8), Saving(to="local"))
 
 
@@ -173,7 +173,9 @@ def test_ways_that_are_not_there() -> None:
 
 
 def test_words_all_at_once() -> None:
-    with pytest.raises(PodsimError, match=r"to='moon' may be store.*mode='now' may be sync.*writers='me' may be all"):
+    with pytest.raises(
+        PodsimError, match=r"to='moon' may be store.*mode='now' may be sync.*writers='me' may be all"
+    ):
         Saving(to="moon", mode="now", writers="me")
 
 
@@ -205,7 +207,10 @@ def test_unknown_stores(name: str, words: str) -> None:
 
 
 def test_a_wrong_file_of_stores() -> None:
-    raw = {"sources": {"a": "b"}, "stores": {"x": {"title": "t", "source": "c", "read": "-1 B/s", "colour": 3}}}
+    raw = {
+        "sources": {"a": "b"},
+        "stores": {"x": {"title": "t", "source": "c", "read": "-1 B/s", "colour": 3}},
+    }
     with pytest.raises(CatalogError) as caught:
         read_stores(raw)
     for word in ("colour", "write is missing", "unknown source", "read must be positive"):

@@ -215,9 +215,10 @@ def expected_seconds(run: LongRun) -> float:
     return mean + beside * _expected(run, 1.0 + run.slowdown) if beside else mean
 
 
-def steady_restart(run: LongRun) -> float:
+def steady_restart(run: LongRun, mtbf: ArrayLike) -> Floats:
     """s of the one restart time that costs as much in the long run as restarts with and without a time-out do."""
-    return run.restart - run.mtbf * math.log1p(run.hang * math.expm1(-run.timeout / run.mtbf))
+    m = np.asarray(mtbf, np.float64)
+    return np.asarray(run.restart - m * np.log1p(run.hang * np.expm1(-run.timeout / m)))
 
 
 def _expected(run: LongRun, pace: float) -> float:
@@ -227,7 +228,11 @@ def _expected(run: LongRun, pace: float) -> float:
     try:
         kept = full * math.expm1(pace * (run.interval + run.stall) / m)
         kept += math.expm1(pace * (last + run.stall) / m) if last else 0.0
-        return m * (kept - math.expm1(-run.persist / m)) * math.exp((steady_restart(run) + run.persist) / m)
+        return (
+            m
+            * (kept - math.expm1(-run.persist / m))
+            * math.exp((float(steady_restart(run, m)) + run.persist) / m)
+        )
     except OverflowError:
         return math.inf
 

@@ -12,13 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
-from podsim.fleet.reliability import LongRun, blocked_share, check_counts, failure_free_seconds, segments
+from podsim.fleet.reliability import (
+    LongRun,
+    blocked_share,
+    check_counts,
+    failure_free_seconds,
+    overhead,
+    segments,
+    steady_restart,
+)
 
 __all__ = ["HORIZON", "MOST_RUNS", "RunSamples", "simulate_runs"]
 
 Floats = NDArray[np.float64]
-HORIZON = 20.0
-"""a run is given up after so many times the seconds it would take without failures"""
+HORIZON = 10.0
+"""a run is given up after so many times the seconds it would take without failures, or at once if it is expected to"""
 MOST_RUNS = 1_000_000
 _NEVER = 1e-9
 """a chance of an empty shelf of spares below which the shelf need not be watched"""
@@ -31,6 +39,7 @@ class RunSamples:
     seconds: Floats
     """s from the first step to the last checkpoint; infinite for a run given up"""
     failures: NDArray[np.int64]
+    """until the end, or until it was given up"""
     restarting: Floats
     """s from failures to the next step, or to the next failure"""
     waiting: Floats
@@ -104,6 +113,7 @@ def simulate_runs(run: LongRun, runs: int, rng: np.random.Generator) -> RunSampl
     )  # fmt: skip
     horizon = HORIZON * failure_free_seconds(run)
     state = _State(run, runs, rng)
+    _drop_hopeless(run, state, out, horizon)
     first = True
     while state.number.size:
         over = _to_next_failure(run, state, out, rng, first=first) | (state.clock > horizon)
@@ -114,6 +124,15 @@ def simulate_runs(run: LongRun, runs: int, rng: np.random.Generator) -> RunSampl
         _replace(run, state, rng)
         first = False
     return out
+
+
+def _drop_hopeless(run: LongRun, state: _State, out: RunSamples, horizon: float) -> None:
+    """Give up the runs whose expected seconds are beyond the horizon: they would fail a million times before it."""
+    restart = steady_restart(run, state.mtbf)
+    pays = overhead(run.interval, stall=run.stall, mtbf=state.mtbf, restart=restart, persist=run.persist)
+    hopeless = pays * run.work > horizon
+    out.failures[hopeless] = np.rint(np.minimum(horizon / state.mtbf[hopeless], 1e18)).astype(np.int64)
+    state.keep(~hopeless)
 
 
 def _to_next_failure(

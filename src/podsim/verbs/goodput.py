@@ -172,7 +172,7 @@ def _efficiency(run: LongRun, interval: float, blocked: float) -> float:
     from podsim.fleet.reliability import overhead, steady_restart
 
     pays = overhead(
-        interval, stall=run.stall, mtbf=run.mtbf, restart=steady_restart(run), persist=run.persist
+        interval, stall=run.stall, mtbf=run.mtbf, restart=steady_restart(run, run.mtbf), persist=run.persist
     )
     return (1.0 - blocked) / float(pays)
 
@@ -233,10 +233,12 @@ def _losses(run: LongRun, samples: RunSamples) -> dict[str, float]:
 
 
 def _warnings(run: LongRun, samples: RunSamples) -> tuple[str, ...]:
+    from podsim.fleet.reliability_runs import HORIZON
+
     said = []
     if samples.unfinished:
         said.append(
-            f"{samples.unfinished:.1%} of the simulated runs were given up after twenty times their length"
+            f"{samples.unfinished:.1%} of the simulated runs were given up after {HORIZON:g} times their length"
         )
     if run.mtbf > run.work:
         said.append("fewer than one failure is expected: the best interval is longer than is prudent")
