@@ -101,7 +101,8 @@ def test_intervals_refuse(law: object, bad: tuple[float, float]) -> None:
 
 @pytest.mark.parametrize(
     ("nodes", "start", "interval", "write", "share"),
-    [(128, 300, 3600, 30, 0.9717), (2048, 300, 3600, 30, 0.6709), (2048, 300, 600, 30, 0.8643), (2048, 60, 600, 6, 0.9352)],
+    [(128, 300, 3600, 30, 0.9717), (2048, 300, 3600, 30, 0.6709), (2048, 300, 600, 30, 0.8643),
+     (2048, 60, 600, 6, 0.9352)],
 )  # fmt: skip
 def test_first_order_vectors(nodes: int, start: float, interval: float, write: float, share: float) -> None:
     found = first_order_efficiency(nodes, 6.5e-3 / DAY, start, interval, write)

@@ -95,9 +95,12 @@ def test_more_spares_wait_less() -> None:
 
 
 def test_a_spread_of_rates_keeps_the_median_and_widens_the_rest() -> None:
-    narrow, wide = drawn(RUN, 5000), drawn(replace(RUN, spread=0.7), 5000)
-    assert np.median(wide) == pytest.approx(np.median(narrow), rel=0.02)
-    assert wide.std() > 2 * narrow.std()
+    narrow, wide = (
+        np.quantile(drawn(run, 5000), (0.1, 0.5, 0.9), method="inverted_cdf")
+        for run in (RUN, replace(RUN, spread=0.7))
+    )
+    assert wide[1] == pytest.approx(narrow[1], rel=0.02)
+    assert wide[2] - wide[0] > 2 * (narrow[2] - narrow[0])
 
 
 def test_a_slow_node_that_is_found_slows_less() -> None:
@@ -108,10 +111,11 @@ def test_a_slow_node_that_is_found_slows_less() -> None:
 
 
 def test_runs_are_given_up_at_the_horizon() -> None:
-    run = replace(RUN, mtbf=1.35 * HOUR)
-    found = simulate_runs(run, 300, np.random.default_rng(0))
-    assert 3 < expected_seconds(run) / RUN.work < HORIZON
-    assert (found.seconds[np.isfinite(found.seconds)] <= (HORIZON + 1) * failure_free_seconds(run)).all()
+    run = replace(RUN, work=5 * HOUR, mtbf=0.52 * HOUR)
+    found = simulate_runs(run, 2000, np.random.default_rng(0))
+    assert 0.8 * HORIZON < expected_seconds(run) / failure_free_seconds(run) < HORIZON
+    assert 0 < found.unfinished < 0.5
+    assert (found.seconds[np.isfinite(found.seconds)] <= (HORIZON + 0.5) * failure_free_seconds(run)).all()
 
 
 def test_a_wide_spread_ends_in_time() -> None:
@@ -253,7 +257,7 @@ def test_llama_3_from_other_sites() -> None:
     rate, spread = site_spread(without="llama-3")
     assert rate * DAY == pytest.approx((6.5e-3 * 1.5 / 48 / 7 * 2 / 124) ** (1 / 3))
     run = llama(rate, spread)
-    found = simulate_runs(run, 1000, np.random.default_rng(0))
+    found = simulate_runs(run, 400, np.random.default_rng(0))
     low, high = np.quantile(found.failures * 54 * DAY / found.seconds, (0.05, 0.95))
     assert low < 419 < high
     share = np.quantile(run.work / found.seconds, (0.05, 0.95))

@@ -25,7 +25,7 @@ from podsim.fleet.reliability import (
 __all__ = ["HORIZON", "MOST_RUNS", "RunSamples", "simulate_runs"]
 
 Floats = NDArray[np.float64]
-HORIZON = 10.0
+HORIZON = 5.0
 """a run is given up after so many times the seconds it would take without failures, or at once if it is expected to"""
 MOST_RUNS = 1_000_000
 _NEVER = 1e-9
