@@ -6,7 +6,8 @@
     ├── ModelError       a config.json that cannot become a Model
     ├── ClusterError     a cluster that cannot be built
     ├── PlanError        a plan that breaks its model's or its cluster's rules: all violations at once
-    │   └── NoFitError   legal plans, of which none fits the memory: an answer, so the command line exits with 1, not 2
+    │   └── NoFitError   legal plans, of which none fits the memory; a checkpoint that fits nowhere; a run that failures
+    │                    never let finish: an answer, so the command line exits with 1, not 2
     └── TableError       a table of measurements that cannot be read
 
 A message gives the value, the rule, and what would work.
@@ -60,7 +61,7 @@ class PlanError(PodsimError):
 
 
 class NoFitError(PlanError):
-    """Every legal plan needs more memory than a GPU has."""
+    """Every legal plan needs more memory than a GPU has, or a run cannot end: no is the answer."""
 
 
 class TableError(PodsimError):
