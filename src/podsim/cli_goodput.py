@@ -120,7 +120,7 @@ def goodput(
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Days to train with checkpoints and failures, and where they go."""
+    """Days of a run with failures, and where they go."""
     from podsim.cli_options import one_format, overrides, pairs
     from podsim.errors import PodsimError
     from podsim.report.runs import print_goodput

@@ -58,7 +58,7 @@ class CheckpointTime:
     bottleneck: str
     """the fullest link of the write"""
     bottleneck_bandwidth: float
-    """B/s of that link, of all servers together"""
+    """B/s of that link, one of all that are like it"""
     read_bottleneck: str
     """the fullest link of the read"""
     interval: float

@@ -62,7 +62,7 @@ def test_parts_are_the_419_failures() -> None:
     assert by_gpu / 419 == pytest.approx(0.64, abs=0.01)
     rate, source = node_rate("parts", load_cluster("dgx-h100:1"))
     assert rate == pytest.approx(load_study("llama-3").rate)
-    assert "8 gpu, 8 nic, 2 cpu a node" in source
+    assert "8 GPUs, 8 adapters and 2 processors a node" in source
 
 
 def test_parts_scale_with_what_a_node_has() -> None:

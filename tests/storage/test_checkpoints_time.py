@@ -31,7 +31,7 @@ def test_to_the_servers_memory() -> None:
     """Two GPUs of a DGX A100 share the way from their PCIe switch to the processor."""
     found = transfer(wires_of(NODE), even(NODE, 12.2e9), to="host")
     assert found.seconds == pytest.approx(2 * 12.2e9 / SLOT)
-    assert (found.link, found.size) == ("pcie to cpu", 8 * 12.2e9)
+    assert (found.link, found.size) == ("PCIe switch to processor", 8 * 12.2e9)
 
 
 def test_one_gpu_has_the_slot_for_itself() -> None:
@@ -50,10 +50,10 @@ def test_the_rest_speeds_up_when_one_is_through() -> None:
 def test_to_drives_and_to_a_neighbour() -> None:
     drives = transfer(wires_of(NODE), even(NODE, 3.5e9), to="local")
     assert drives.seconds == pytest.approx(8 * 3.5e9 / (8 * 3.5e9))
-    assert drives.link == "cpu to drive"
+    assert drives.link == "processor to drive"
     back = transfer(wires_of(NODE), even(NODE, 3.5e9), to="local", back=True)
     assert back.seconds == pytest.approx(3.5 / 6.5)
-    assert back.link == "drive to cpu"
+    assert back.link == "drive to processor"
     wire = transfer(wires_of(TWO), even(TWO, 24.4e9), to="neighbour")
     assert wire.seconds == pytest.approx(1.0)  # 24.4 GB/s through the slot, 25 on the wire
 

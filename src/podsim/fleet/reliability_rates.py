@@ -127,7 +127,7 @@ def node_rate(name: str, cluster: Cluster) -> tuple[float, str]:
     if name.strip().lower() == PARTS:
         many = {"gpu": system.gpus, "nic": cluster.nics, "cpu": system.cpus, "node": 1}
         rate = sum(part.rate * many[part.of] for part in parts())
-        counted = ", ".join(f"{count} {what}" for what, count in many.items() if what != "node")
+        counted = f"{system.gpus} GPUs, {cluster.nics} adapters and {system.cpus} processors"
         return rate, f"rates of parts, with {counted} a node; source: {parts()[0].source}"
     study = load_study(name) if name.strip() else default_study(system.gpu.architecture)
     doubt = "" if study.confirmed else ", unconfirmed"

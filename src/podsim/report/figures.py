@@ -11,6 +11,7 @@ from podsim.units import format_quantity
 __all__ = [
     "SUMMARY_COLUMNS",
     "by_reason",
+    "days",
     "duration",
     "percent",
     "ratio",
@@ -61,6 +62,11 @@ def duration(seconds: float) -> str:
                 f"{seconds / size:,.3g} {unit}" if seconds < 1000 * size else f"{seconds / size:,.0f} {unit}"
             )
     return format_quantity(seconds, "s", digits=3)
+
+
+def days(seconds: float) -> str:
+    """Seconds as "21.92 days" from two days on, else as `duration`."""
+    return f"{seconds / 86400.0:,.2f} days" if 2 * 86400.0 <= seconds < math.inf else duration(seconds)
 
 
 def by_reason(not_expressed: Sequence[tuple[str, str]]) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from podsim.prediction import PARTS
-from podsim.report.figures import duration
+from podsim.report.figures import days, duration
 from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
 
@@ -122,8 +122,8 @@ def _print_rates(one: Prediction) -> None:
 
 def _print_training(run: TrainingTime) -> None:
     _say(
-        f"{format_quantity(run.tokens, '')} tokens in {run.steps:,} steps: {run.seconds / _DAY:,.2f} days without "
-        f"failures, {run.expected / _DAY:,.2f} days with them",
+        f"{format_quantity(run.tokens, '')} tokens in {run.steps:,} steps: {days(run.seconds)} without failures, "
+        f"{days(run.expected)} with them",
         style="bold",
     )
     _say(
@@ -201,9 +201,9 @@ def _print_ranking(result: PlanResult) -> None:
     table = Table("rrrrrrl", header=("", "step", "tokens/s", "days", "MFU", "memory", "layout"), indent=0)
     for ranked in result.ranked:
         one = ranked.prediction
-        days = f"{one.training.expected / _DAY:,.2f}" if one.training else ""
+        told = f"{one.training.expected / _DAY:,.2f}" if one.training else ""
         table.add(
-            str(ranked.rank), format_quantity(one.step_time, "s"), f"{one.tokens_per_second:,.0f}", days,
+            str(ranked.rank), format_quantity(one.step_time, "s"), f"{one.tokens_per_second:,.0f}", told,
             f"{one.mfu:.1%}", f"{one.memory / 1e9:.1f} GB", layout(one.plan).partition(", ")[0],
         )  # fmt: skip
     if not any(ranked.prediction.training for ranked in result.ranked):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from podsim.report.figures import duration
+from podsim.report.figures import days, duration
 from podsim.report.predictions import layout
 from podsim.report.table import Table, console, paragraph
 from podsim.runs import LOSSES
@@ -57,7 +56,7 @@ def checkpoint_text(found: CheckpointTime, width: int) -> list[str]:
     lines += paragraph(layout(found.plan), width)
     lines += ["", *_table(_checkpoint_rows(found, place), width), ""]
     lines += paragraph(
-        f"A checkpoint every {duration(found.interval)} ({found.interval_steps} steps) takes {found.share:.2%} of the "
+        f"A checkpoint every {duration(found.interval)} ({found.interval_steps:,} steps) takes {found.share:.2%} of the "
         f"time; a failure is expected every {duration(found.mtbf)}.",
         width,
     )
@@ -74,7 +73,7 @@ def _checkpoint_rows(found: CheckpointTime, place: str) -> list[tuple[str, str, 
             f"{who}; at most {format_quantity(found.largest, 'B', digits=3)} each",
         ),
     ]
-    fullest = f"{found.bottleneck} is full at {format_quantity(found.bottleneck_bandwidth, 'B/s', digits=3)}"
+    fullest = f"{found.bottleneck} is full ({format_quantity(found.bottleneck_bandwidth, 'B/s', digits=3)})"
     speed = f"to {place} at {format_quantity(found.write_speed, 'B/s', digits=3)}: {fullest}"
     if found.mode == "sync":
         rows.append(("training waits", duration(found.stall), speed))
@@ -104,25 +103,17 @@ def goodput_text(found: Goodput, width: int) -> list[str]:
 
 
 def _day_rows(found: Goodput) -> list[tuple[str, str, str]]:
-    days = found.seconds
-    exact = "" if found.expected is None else f"; in closed form {found.expected / _DAY:,.2f}"
-    band = f"90 % of {found.runs:,} simulated runs: {_range(days, _DAY)}; median {_plain(days.median / _DAY)}"
+    ends = found.seconds
+    exact = "" if found.expected is None else f"; in closed form {days(found.expected)}"
+    band = f"90 % of {found.runs:,} simulated runs: {days(ends.low)} to {days(ends.high)}; median {days(ends.median)}"
     failures = found.interruptions
     return [
-        ("without failures", f"{found.work / _DAY:,.2f} days", "training alone"),
-        ("with checkpoints", f"{found.failure_free / _DAY:,.2f} days", "and no failure"),
-        ("with failures", f"{days.mean / _DAY:,.2f} days", f"mean{exact}. {band}"),
+        ("without failures", days(found.work), "training alone"),
+        ("with checkpoints", days(found.failure_free), "and no failure"),
+        ("with failures", days(ends.mean), f"mean{exact}. {band}"),
         ("effective time", f"{found.effective.mean:.1%}", f"90 %: {_percents(found.effective)}"),
         ("interruptions", f"{failures.mean:,.1f}", f"90 %: {failures.low:,.0f} to {failures.high:,.0f}"),
     ]
-
-
-def _plain(number: float) -> str:
-    return f"{number:,.2f}" if math.isfinite(number) else "no end"
-
-
-def _range(found: Quantiles, unit: float) -> str:
-    return f"{_plain(found.low / unit)} to {_plain(found.high / unit)}"
 
 
 def _percents(found: Quantiles) -> str:
@@ -135,7 +126,7 @@ def _loss_rows(found: Goodput) -> list[str]:
     for name, seconds in sorted(found.losses.items(), key=lambda item: -item[1]):
         share = seconds / whole
         if share >= 5e-5:
-            table.add(LOSSES[name], f"{seconds / _DAY:,.2f} d", f"{share:.2%}", "▇" * round(_BAR * share))
+            table.add(LOSSES[name], days(seconds), f"{share:.2%}", "▇" * round(_BAR * share))
     return [columns for columns, _ in table.lines(console().width)]
 
 

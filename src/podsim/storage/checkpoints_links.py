@@ -32,6 +32,9 @@ Floats = NDArray[np.float64]
 BUS_SHARE = {3: 12.0 / 15.75, 4: 24.4 / 31.5, 5: 55.1 / 63.0}
 """share of a PCI Express slot's bandwidth that copies from a GPU reach: NCCL's figure, then measured (catalog, pcie)"""
 
+_WORDS = {"gpu": "GPU", "pcie": "PCIe switch", "cpu": "processor", "nic": "adapter", "storage": "storage adapter",
+          "drive": "drive", "nvswitch": "NVSwitch"}  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Wires:
@@ -56,7 +59,7 @@ class Transfer:
     link: str
     """the fullest link while all flows run"""
     capacity: float
-    """B/s of that link, of all servers together"""
+    """B/s of one such link"""
     size: float
     """B in all"""
 
@@ -72,7 +75,7 @@ def wires_of(cluster: Cluster) -> Wires:
     for place, cable in enumerate(node.cables):
         if {kinds[cable.one], kinds[cable.other]} <= {"gpu", "pcie", "cpu"} and cable.kind == "pcie":
             capacity[2 * place : 2 * place + 2] *= share
-    names = [f"{kinds[one]} to {kinds[other]}" for one, other in _ends(node)]
+    names = [f"{_WORDS[kinds[one]]} to {_WORDS[kinds[other]]}" for one, other in _ends(node)]
     wires = {fabric.end("nic", n): len(names) + n for n in range(cluster.nics)}
     return Wires(
         fabric=fabric,
@@ -107,13 +110,14 @@ def transfer(
     rows, many = np.unique(bytes_R.reshape(-1, gpus), axis=0, return_counts=True)
     ends = [_targets(wires.fabric, gpu, gpus, wires.homes[gpu], to) for gpu in range(gpus)]
     links: list[NDArray[np.int64]] = []
-    sizes, copies, capacities, names = [], [], [], []
+    sizes, copies, capacities, names, equal = [], [], [], [], []
     local = len(wires.capacity)
     for c, (row_G, count) in enumerate(zip(rows, many, strict=True)):
         offset = c * (local + 1)
         client = _client(store, back)
         capacities += [*(wires.capacity * count), client * count]
         names += [*wires.names, "one server's share of the store"]
+        equal += [float(count)] * (local + 1)
         for gpu in np.flatnonzero(row_G > 0):
             start = wires.homes[gpu] if staged else wires.fabric.end("gpu", int(gpu))
             for target in ends[gpu]:
@@ -124,8 +128,15 @@ def transfer(
     if store is not None:
         capacities.append(store.read if back else store.write)
         names.append("the store")
+        equal.append(1.0)
         links = [np.append(way, len(capacities) - 1) for way in links]
-    return _run(links, np.array(sizes), np.array(copies), np.array(capacities), names)
+    found, fullest = _run(links, np.array(sizes), np.array(copies), np.array(capacities))
+    whole = float(np.array(sizes) @ np.array(copies)) if sizes else 0.0
+    if fullest < 0:
+        return Transfer(seconds=0.0, link="nothing to move", capacity=float("inf"), size=0.0)
+    return Transfer(
+        seconds=found, link=names[fullest], capacity=capacities[fullest] / equal[fullest], size=whole
+    )
 
 
 def _client(store: Store | None, back: bool) -> float:
@@ -166,9 +177,9 @@ def _way(wires: Wires, start: int, target: int, back: bool) -> NDArray[np.int64]
 
 
 def _run(
-    links: list[NDArray[np.int64]], sizes_F: Floats, copies_F: Floats, capacity: Floats, names: list[str]
-) -> Transfer:
-    """Let the flows run to the end, re-sharing whenever one is through."""
+    links: list[NDArray[np.int64]], sizes_F: Floats, copies_F: Floats, capacity: Floats
+) -> tuple[float, int]:
+    """(s until the flows are through, re-sharing whenever one is, the link that is fullest while all run or -1)."""
     left_F, seconds, fullest = sizes_F.copy(), 0.0, -1
     running = np.flatnonzero(left_F > 0)
     while running.size:
@@ -188,7 +199,4 @@ def _run(
         seconds += step
         left_F[running] -= rates * step
         running = running[needs > step * (1.0 + 1e-9)]
-    whole = float(sizes_F @ copies_F) if len(sizes_F) else 0.0
-    if fullest < 0:
-        return Transfer(seconds=0.0, link="nothing to move", capacity=float("inf"), size=0.0)
-    return Transfer(seconds=seconds, link=names[fullest], capacity=float(capacity[fullest]), size=whole)
+    return seconds, fullest

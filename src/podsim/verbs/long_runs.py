@@ -73,7 +73,10 @@ def read_with(given: Mapping[str, str | float | None], unit: str) -> dict[str, f
 
 def read_tokens(tokens: str | float) -> float:
     """Tokens to train from text such as 300G; PodsimError for what is no positive number."""
-    found = read_with({"tokens": tokens}, "")["tokens"]
+    try:
+        found = read_with({"tokens": tokens}, "")["tokens"]
+    except PodsimError as error:
+        raise PodsimError(f"{error}; such as 300G, with G for a billion and T for a trillion") from None
     assert found is not None
     return found
 
