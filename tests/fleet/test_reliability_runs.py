@@ -257,7 +257,7 @@ def test_llama_3_from_other_sites() -> None:
     rate, spread = site_spread(without="llama-3")
     assert rate * DAY == pytest.approx((6.5e-3 * 1.5 / 48 / 7 * 2 / 124) ** (1 / 3))
     run = llama(rate, spread)
-    found = simulate_runs(run, 400, np.random.default_rng(0))
+    found = simulate_runs(run, 200, np.random.default_rng(0))
     low, high = np.quantile(found.failures * 54 * DAY / found.seconds, (0.05, 0.95))
     assert low < 419 < high
     share = np.quantile(run.work / found.seconds, (0.05, 0.95))

@@ -34,6 +34,17 @@ def test_to_the_servers_memory() -> None:
     assert (found.link, found.size) == ("PCIe switch to processor", 8 * 12.2e9)
 
 
+@pytest.mark.parametrize("sizes", [[-1.0] * 8, [math.nan] * 8, [math.inf] * 8, [1.0] * 7, []])
+def test_sizes_that_are_none(sizes: list[float]) -> None:
+    with pytest.raises(PodsimError, match="0 B or more for each GPU of whole servers of 8"):
+        transfer(wires_of(NODE), np.array(sizes), to="host")
+
+
+def test_nothing_takes_no_time() -> None:
+    found = transfer(wires_of(NODE), np.zeros(8), to="host")
+    assert (found.seconds, found.link) == (0.0, "nothing to move")
+
+
 def test_one_gpu_has_the_slot_for_itself() -> None:
     alone = np.zeros(8)
     alone[3] = 12.2e9

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.errors import ClusterError
+from podsim.errors import ClusterError, PodsimError
 from podsim.hardware.fabrics import Node, node_fabric, node_of
 from podsim.network.flow import max_min_rates
 
@@ -104,9 +104,16 @@ def transfer(
 ) -> Transfer:
     """Seconds until every rank's bytes are at `to`: host, local (drives), neighbour, store; back=True: are read back.
 
-    staged: they start from the server's memory (or end there), not from the GPU.
+    staged: they start from the server's memory (or end there), not from the GPU. Raises PodsimError for sizes that
+    are none, ClusterError where there is no way.
     """
     gpus = len(wires.homes)
+    wrong = bytes_R[~(np.isfinite(bytes_R) & (bytes_R >= 0))]
+    if wrong.size or bytes_R.size % gpus or not bytes_R.size:
+        given = f"{wrong[0]:g} B" if wrong.size else f"{bytes_R.size} ranks"
+        raise PodsimError(
+            f"{given}: a transfer has 0 B or more for each GPU of whole servers of {gpus}, at least one"
+        )
     rows, many = np.unique(bytes_R.reshape(-1, gpus), axis=0, return_counts=True)
     ends = [_targets(wires.fabric, gpu, gpus, wires.homes[gpu], to) for gpu in range(gpus)]
     links: list[NDArray[np.int64]] = []

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from podsim.verbs.limits import Limit
     from podsim.workload.graph import Model
 
-__all__ = ["Asked", "Job", "best_job", "checkpoint_time", "read_tokens", "read_with", "training_time"]
+__all__ = ["Asked", "Job", "best_job", "check_ends", "checkpoint_time", "long_run", "mtbf_of", "read_tokens",
+           "read_with", "steps_of", "training_time"]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,12 +141,17 @@ def long_run(job: Job, asked: Asked, times: Times, *, work: float, step: float) 
 def interval_of(asked: Asked, times: Times, mtbf: float, step: float) -> float:
     """s of training between checkpoints: as asked, else the best whole number of steps that the write leaves time for."""
     from podsim.fleet.reliability import best_interval
+    from podsim.report.figures import duration
 
     if asked.interval is not None:
+        given = f"interval={duration(asked.interval)}"
+        if asked.interval < step * (1.0 - 1e-9):
+            raise PodsimError(
+                f"{given}: shorter than a step of {duration(step)}; a checkpoint holds what a step has left"
+            )
         if asked.interval < times.persist:
             raise PodsimError(
-                f"interval={format_quantity(asked.interval, 's')}: a checkpoint is complete only "
-                f"{format_quantity(times.persist, 's')} after training goes on, and then the next may start; give more"
+                f"{given}: a checkpoint is complete only {duration(times.persist)} after training goes on, and then the next may start; give more"
             )
         return asked.interval
     best = max(float(best_interval(times.stall, mtbf)), times.persist)
@@ -175,7 +181,9 @@ def checkpoint_time(job: Job, saving: Saving, times: Times, asked: Asked) -> Che
         said.append(
             "a server's own drives do not outlive the server: a failed node takes its share of the checkpoint along"
         )
-    elif not job.cluster.system.storage_nics or saving.to == "neighbour":
+    if saving.to == "neighbour":
+        said.append("two neighbours that fail together take a checkpoint along: not counted")
+    if saving.to == "neighbour" or (saving.to == "store" and not job.cluster.system.storage_nics):
         said.append(
             "checkpoints and training share the compute adapters; what they cost each other is not counted"
         )
@@ -225,14 +233,16 @@ def steps_of(job: Job, tokens: float) -> int:
 def check_ends(run: LongRun, expected: float) -> float:
     """The expected s of a run; NoFitError, an answer, if it is so long that the run never ends in practice."""
     from podsim.fleet.reliability_runs import HORIZON
+    from podsim.report.figures import duration
 
     if expected > HORIZON * run.work:
-        lost = run.restart + run.persist + run.interval + run.stall
+        needs = run.restart + run.persist + run.interval + run.stall
         raise NoFitError(
             [
-                f"the run does not get ahead: the job fails every {format_quantity(run.mtbf, 's')} on average, "
-                f"and needs {format_quantity(lost, 's')} without a failure to keep one more checkpoint; fewer or more "
-                "reliable nodes, faster checkpoints or restarts would help"
+                f"the run does not get ahead: {expected / run.work:.3g} times the time of its training is expected, "
+                f"as the job fails every {duration(run.mtbf)} on average, needs {duration(needs)} without a failure to "
+                f"keep one more checkpoint, and stops {duration(run.stall)} for it; "
+                "fewer or more reliable nodes, a better interval, faster checkpoints or restarts would help"
             ]
         )
     return expected
