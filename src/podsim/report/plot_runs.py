@@ -32,7 +32,7 @@ def goodput_image(found: Goodput, kind: str, *, dpi: int = 150) -> bytes:
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(_WIDTH, _HEIGHT))
-        _intervals(figure.add_axes((0.075, 0.12, 0.395, 0.64)), found)
+        _intervals(figure.add_axes((0.092, 0.12, 0.378, 0.64)), found)
         _days(figure.add_axes((0.555, 0.12, 0.425, 0.64)), found)
         tokens = format_quantity(found.tokens, "")
         title = f"{found.model}, {tokens} tokens on {found.gpus:,} GPUs of {found.cluster.partition(' (')[0]}"
@@ -53,7 +53,7 @@ def _subtitle(found: Goodput) -> str:
 
 def _intervals(axes: Axes, found: Goodput) -> None:
     """The efficiency as a curve, with the three optima and the interval in use."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     times = [point.interval for point in found.curve]
     shares = [point.efficiency for point in found.curve]
@@ -77,7 +77,7 @@ def _intervals(axes: Axes, found: Goodput) -> None:
     axes.xaxis.set_major_locator(FixedLocator(ticks if len(ticks) > 1 else [times[0], times[-1]]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share * 100:.6g} %"))
     axes.set(xlabel="training between checkpoints", ylabel="effective share of the time")
     axes.grid(color=MUTED, alpha=0.25, lw=0.6)
     axes.legend(**_ABOVE)
@@ -105,7 +105,7 @@ def _days(axes: Axes, found: Goodput) -> None:
     seconds = found.seconds
     low, high = seconds.low / _DAY, seconds.high / _DAY
     if high < float("inf"):
-        axes.axvspan(low, high, color=MUTED, alpha=0.18, lw=0, label=f"90 %: {low:,.1f} to {high:,.1f} d")
+        axes.axvspan(low, high, color=MUTED, alpha=0.18, lw=0, label=f"90 %: {low:,.4g} to {high:,.4g} d")
     lines = (
         ("training alone", found.work, _GREEN, ":"),
         ("with checkpoints, no failure", found.failure_free, _ORANGE, (0, (4, 2))),
@@ -113,7 +113,7 @@ def _days(axes: Axes, found: Goodput) -> None:
     )
     for name, at, colour, dashes in lines:
         if at < float("inf"):
-            axes.axvline(at / _DAY, color=colour, lw=1.6, ls=dashes, label=f"{name}: {at / _DAY:,.1f} d")
+            axes.axvline(at / _DAY, color=colour, lw=1.6, ls=dashes, label=f"{name}: {at / _DAY:,.4g} d")
     beyond = found.runs - sum(found.counts)
     axes.set(xlabel=f"days to finish ({beyond:,} runs lie beyond)", ylabel="simulated runs")
     axes.set_ylim(0, max(found.counts, default=1) * 1.05)

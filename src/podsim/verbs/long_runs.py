@@ -151,7 +151,8 @@ def interval_of(asked: Asked, times: Times, mtbf: float, step: float) -> float:
             )
         if asked.interval < times.persist:
             raise PodsimError(
-                f"{given}: a checkpoint is complete only {duration(times.persist)} after training goes on, and then the next may start; give more"
+                f"{given}: a checkpoint is complete only {duration(times.persist)} after training goes on, and "
+                "then the next may start; give more"
             )
         return asked.interval
     best = max(float(best_interval(times.stall, mtbf)), times.persist)
