@@ -209,6 +209,7 @@ EVENTS = {
     **VARIANTS,
     "spares": replace(SHORT, drain=0.5, repair=10 * HOUR, spares=1),
     "slow until found": replace(SHORT, slow=0.02, nodes=40, slowdown=0.4, found=6 * HOUR, drain=0.4, repair=HOUR),
+    "slow replacements": replace(SHORT, slow=0.4, slowdown=0.5, found=6 * HOUR, drain=0.9, repair=HOUR),
     "all at once": replace(
         SHORT, stall=20.0, persist=900.0, hang=0.2, timeout=1800.0, drain=0.5, repair=8 * HOUR, spares=0, slow=0.03,
         nodes=20, slowdown=0.25, found=4 * HOUR,
