@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from podsim.verbs.calibrate import calibrate as calibrate
     from podsim.verbs.capture import capture as capture
     from podsim.verbs.chakra import chakra as chakra
+    from podsim.verbs.checkpoint import checkpoint as checkpoint
     from podsim.verbs.collective import collective as collective
     from podsim.verbs.fabric import fabric as fabric
+    from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
@@ -61,6 +63,8 @@ _PUBLIC = {
     "collective": "verbs.collective",
     "fabric": "verbs.fabric",
     "graph": "verbs.graph",
+    "checkpoint": "verbs.checkpoint",
+    "goodput": "verbs.goodput",
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",
     "load_model": "workload.catalog",

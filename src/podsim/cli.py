@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from podsim import cli_graph, cli_network, cli_simulate, cli_storage
+from podsim import cli_goodput, cli_graph, cli_network, cli_simulate, cli_storage
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -63,6 +63,7 @@ Moments = Annotated[
 Detail = Annotated[
     str, typer.Option(help="`ops` lists each op, its share of the speed of light, and its source.")
 ]
+Tokens = Annotated[str | None, typer.Option(help="Tokens to train, as 300G: days with and without failures.")]
 Save = Annotated[
     Path | None, typer.Option(help="Directory for the plans, the Pareto front and a replay file.")
 ]
@@ -203,6 +204,7 @@ def predict(
     optimizer_precision: Moments = "fp32",
     software: Software = "megatron-core",
     sequence: Sequence = None,
+    tokens: Tokens = None,
     set_: Set = None,
     detail: Detail = "",
     json: Json = False,
@@ -219,7 +221,7 @@ def predict(
         recompute=recompute, recompute_layers=recompute_layers, flash=flash, overlap_grad=overlap_grad,
         overlap_param=overlap_param, overlap_tp=overlap_tp, precision=precision,
         optimizer_precision=optimizer_precision, software=software, sequence=sequence,
-        overrides=overrides(set_), detail=detail,
+        tokens=tokens, overrides=overrides(set_), detail=detail,
     )  # fmt: skip
     _print(result, json=json, csv=csv, text=print_prediction)
     if not result.fits:
@@ -242,6 +244,7 @@ def plan(
         list[str] | None, typer.Option(help="Restrict a field, as tp=4,8 or zero=1. Repeatable.")
     ] = None,
     save: Save = None,
+    tokens: Tokens = None,
     set_: Set = None,
     detail: Detail = "",
     json: Json = False,
@@ -257,8 +260,8 @@ def plan(
         result = verb(
             model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
             optimizer_precision=optimizer_precision, software=software, objective=objective, top=top,
-            limit=pairs(limit, "--limit", "tp=4,8"), save=save, overrides=overrides(set_), detail=detail,
-            progress=progress,
+            limit=pairs(limit, "--limit", "tp=4,8"), save=save, tokens=tokens,
+            overrides=overrides(set_), detail=detail, progress=progress,
         )  # fmt: skip
     _print(result, json=json, csv=csv, text=print_plans)
 
@@ -287,6 +290,7 @@ cli_network.register(_command)
 cli_simulate.register(_command, predict)
 cli_graph.register(_command)
 cli_storage.register(app, _guarded)
+cli_goodput.register(_command)
 
 
 def main() -> None:

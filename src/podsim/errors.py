@@ -13,6 +13,8 @@
     ├── TimelineError    a timeline that cannot be written or drawn, a trace file that cannot be read
     ├── TraceError       an execution trace that cannot be read or written
     └── StorageError     a storage system, a dataset or a job on it that cannot be
+    │   └── NoFitError   legal plans, of which none fits the memory; a checkpoint that fits nowhere; a run that failures
+    │                    never let finish: an answer, so the command line exits with 1, not 2
 
 A message gives the value, the rule, and what would work.
 """
@@ -70,7 +72,7 @@ class PlanError(PodsimError):
 
 
 class NoFitError(PlanError):
-    """Every legal plan needs more memory than a GPU has."""
+    """Every legal plan needs more memory than a GPU has, or a run cannot end: no is the answer."""
 
 
 class ScheduleError(PodsimError):

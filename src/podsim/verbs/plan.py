@@ -41,6 +41,7 @@ def plan(
     top: int = 5,
     limit: Limit | None = None,
     save: str | Path | None = None,
+    tokens: str | float | None = None,
     overrides: Mapping[str, str] | None = None,
     detail: str = "",
     progress: Callable[[int, int], None] | None = None,
@@ -50,6 +51,7 @@ def plan(
     The ranking shows one plan for each layout (tp, pp, cp, ep, dp): the fastest, or with objective="memory" the one
     that needs least memory.  `limit` restricts fields to values, as {"tp": (4, 8), "recompute": "full,selective"};
     everything else is searched.  `save` names a directory for the results and an experiment file that `replay` runs.
+    `tokens` ("300G") adds the days to train so many to each plan shown, with and without failures.
     `progress` is called with (evaluated, all) combinations; Ctrl-C gives the best so far.  The other arguments are
     those of `predict`.  Raises NoFitError when no plan fits, saying by how much, PlanError when none is legal, and
     PodsimError for anything unusable.
@@ -58,8 +60,10 @@ def plan(
     from podsim.training.search import search
     from podsim.verbs.inputs import batch_of, precision_of, read_inputs
     from podsim.verbs.limits import read_limits, spelled
+    from podsim.verbs.long_runs import read_tokens
     from podsim.verbs.save import check_directory, save_plans
 
+    wanted = None if tokens is None else read_tokens(tokens)
     _check(objective, top, detail)
     if save is not None:
         check_directory(Path(save))
@@ -80,7 +84,7 @@ def plan(
         gpus=count,
         batch=sequences,
         sequence=network.sequence,
-        ranked=_ranking(network, cluster, found, objective, top, detail, default),
+        ranked=_ranking(network, cluster, found, objective, top, detail, default, wanted),
         pareto=tuple(
             ParetoPoint(step_time=found.seconds(i), memory=found.memory(i), plan=found.plan(i).describe())
             for i in found.pareto.tolist()
@@ -94,6 +98,7 @@ def plan(
             "model": model, "on": on, "gpus": count, "batch": sequences, "sequence": network.sequence,
             "precision": fixed.precision, "optimizer_precision": optimizer_precision, "software": software,
             "objective": objective, "top": top, "limit": spelled(limit), "overrides": dict(overrides or {}),
+            **({} if wanted is None else {"tokens": wanted}),
         },
     )  # fmt: skip
     if save is not None:
@@ -143,7 +148,14 @@ def _does_not_fit(found: Found, cluster: Cluster, gpus: int) -> str:
 
 
 def _ranking(
-    model: Model, cluster: Cluster, found: Found, objective: str, top: int, detail: str, default: bool
+    model: Model,
+    cluster: Cluster,
+    found: Found,
+    objective: str,
+    top: int,
+    detail: str,
+    default: bool,
+    tokens: float | None,
 ) -> tuple[Ranked, ...]:
     """The best plan of each layout, in order, predicted in full; the prediction must say what the search said."""
     from podsim.verbs.predict import describe
@@ -152,8 +164,9 @@ def _ranking(
     predictions: list[Prediction] = []
     for position in _first_of_each_layout(found, order.tolist(), top):
         one = describe(
-            model, cluster, found.plan(position), detail="" if predictions else detail, default_batch=default
-        )
+            model, cluster, found.plan(position), detail="" if predictions else detail, default_batch=default,
+            tokens=tokens,
+        )  # fmt: skip
         assert isclose(one.step_time, found.seconds(position), rel_tol=1e-6), (
             one.plan,
             found.seconds(position),

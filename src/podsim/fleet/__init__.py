@@ -1,0 +1,1 @@
+"""Whole machines over days and months: what fails, and what that leaves of the time."""
