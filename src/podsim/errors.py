@@ -7,6 +7,7 @@
     ├── ClusterError     a cluster that cannot be built
     ├── PlanError        a plan that breaks its model's or its cluster's rules: all violations at once
     │   └── NoFitError   legal plans, of which none fits the memory: an answer, so the command line exits with 1, not 2
+    ├── MigError         MIG instances that cannot stand together, or nvidia-smi text that cannot be read: all problems
     └── TableError       a table of measurements that cannot be read
 
 A message gives the value, the rule, and what would work.
@@ -20,6 +21,7 @@ from difflib import get_close_matches
 __all__ = [
     "CatalogError",
     "ClusterError",
+    "MigError",
     "ModelError",
     "NoFitError",
     "PlanError",
@@ -61,6 +63,10 @@ class PlanError(PodsimError):
 
 class NoFitError(PlanError):
     """Every legal plan needs more memory than a GPU has."""
+
+
+class MigError(PlanError):
+    """Instances of a GPU that cannot stand together, or a state that cannot be read; `problems` holds everything."""
 
 
 class TableError(PodsimError):
