@@ -215,12 +215,15 @@ def kernel_constants(gpu: Gpu) -> KernelConstants:
     measured.
     """
     whole = gpu.name.lower().partition("/")[0]
-    found = _resolve(gpu.kernels, whole, gpu.architecture.lower())
-    return found if gpu.fraction == 1 else _sliced(found, gpu.fraction)
+    return _sliced(gpu.kernels, whole, gpu.architecture.lower(), gpu.fraction)
 
 
 @lru_cache(maxsize=256)
-def _sliced(found: KernelConstants, fraction: float) -> KernelConstants:
+def _sliced(kernels: str, name: str, architecture: str, fraction: float) -> KernelConstants:
+    """The constants of a whole GPU, or of an instance with a fraction of its memory system."""
+    found = _resolve(kernels, name, architecture)
+    if fraction == 1:
+        return found
     return replace(
         found,
         gemm={key: replace(one, startup=one.startup * fraction) for key, one in found.gemm.items()},

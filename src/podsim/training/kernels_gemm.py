@@ -99,7 +99,7 @@ def gemm_law(
     machine: tuple[float, float, float],
     shapes: tuple[Floats, Floats, Floats, Floats],
     *,
-    widths: tuple[float, float | Floats] = (2.0, 2.0),
+    widths: tuple[float | Floats, float | Floats] = (2.0, 2.0),
     aligned: npt.NDArray[np.bool_] | None = None,
 ) -> Floats:
     """Seconds of products by the law alone.

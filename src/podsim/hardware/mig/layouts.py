@@ -156,8 +156,19 @@ def _counts_hold(slicing: Slicing, instances: tuple[Instance, ...]) -> bool:
 @cache
 def maximal(slicing: Slicing, *, every: bool = False) -> tuple[Layout, ...]:
     """The layouts to which no instance can be added: 19 of the A100 with its basic profiles."""
-    sets = [(one, frozenset(one.instances)) for one in layouts(slicing, every=every)]
-    return tuple(one for one, own in sets if not any(own < other for _, other in sets))
+    profiles = slicing.profiles if every else slicing.basic
+    return tuple(one for one in layouts(slicing, every=every) if not _can_grow(slicing, profiles, one.instances))
+
+
+def _can_grow(slicing: Slicing, profiles: tuple[Profile, ...], instances: tuple[Instance, ...]) -> bool:
+    """Whether one more instance of some profile has a place."""
+    taken = {at for one in instances for at in one.slices}
+    return any(
+        taken.isdisjoint(range(start, start + profile.size))
+        and _counts_hold(slicing, (*instances, instance(profile, start)))
+        for profile in profiles
+        for start in profile.starts
+    )
 
 
 def extensions(slicing: Slicing, layout: Layout) -> int:
@@ -179,8 +190,11 @@ def place(slicing: Slicing, wanted: Iterable[Profile], *, fixed: Iterable[Instan
         if not left:
             found.add(tuple(sorted(taken)))
             return
+        alike = taken[-1] if len(taken) > len(stays) and taken[-1].profile == left[0].name else None
         for start in left[0].starts:
             one = instance(left[0], start)
+            if alike is not None and start < alike.start:
+                continue  # equal ones in order, or seven would be tried in 5,040
             if not any(set(one.slices) & set(other.slices) for other in taken):
                 walk(left[1:], (*taken, one))
 
