@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import ceil, inf
+from typing import TypeAlias
 
 from podsim.errors import MigError, NoFitError
 from podsim.hardware.mig.layouts import Layout, maximal, place
@@ -23,6 +24,7 @@ __all__ = ["OBJECTIVES", "Assignment", "Wish", "best_fleet", "best_layout", "few
 OBJECTIVES = ("throughput", "slowest")
 """what is made large: the sum of the jobs' relative speeds, or the least of them"""
 
+_ROUNDS = 2_000
 _STATES = 20_000
 """combinations of what is left up to which `fewest` searches all of them"""
 
@@ -207,19 +209,35 @@ def best_fleet(
     least number of GPUs that the profiles asked for need.
     """
     kinds = _kinds(slicing, wishes, objective)
-    held = [[0] * len(kinds) for _ in range(gpus)]
+    held = Counter({(0,) * len(kinds): gpus})
     for kind in sorted(range(len(kinds)), key=lambda k: _need(slicing, kinds[k])):
         for _ in range(kinds[kind].count):
             at = _where(slicing, kinds, held, kind, objective)
             if at is None:
                 raise NoFitError([_too_many(slicing, gpus, kinds, kinds[kind])])
-            held[at][kind] += 1
+            _move(held, at, _changed(at, -1, kind))
     _improve(slicing, kinds, held, objective)
     made: list[Assignment | None] = []
-    for counts in held:
-        found = _solve(slicing, kinds, tuple(counts), objective) if any(counts) else None
-        made.append(None if found is None else _assignment(slicing, kinds, found))
+    for counts, number in sorted(held.items(), key=lambda item: (-sum(item[0]), [-n for n in item[0]])):
+        found = _solve(slicing, kinds, counts, objective) if any(counts) else None
+        made += [None if found is None else _assignment(slicing, kinds, found)] * number
     return tuple(made)
+
+
+State: TypeAlias = tuple[int, ...]
+"""jobs of each kind on one GPU; a fleet is a count of GPUs for each"""
+
+
+def _changed(counts: State, out: int, back: int) -> State:
+    """One job of kind `out` less, one of kind `back` more; -1 for none."""
+    return tuple(n - (k == out) + (k == back) for k, n in enumerate(counts))
+
+
+def _move(held: Counter[State], old: State, new: State) -> None:
+    held[old] -= 1
+    held[new] += 1
+    if not held[old]:
+        del held[old]
 
 
 def _need(slicing: Slicing, wish: Wish) -> tuple[bool, int, int]:
@@ -228,70 +246,63 @@ def _need(slicing: Slicing, wish: Wish) -> tuple[bool, int, int]:
     return not wish.profile, -least.size, -least.compute
 
 
-def _value(
-    slicing: Slicing, kinds: tuple[Wish, ...], counts: Sequence[int], objective: str
-) -> float | None:
+def _value(slicing: Slicing, kinds: tuple[Wish, ...], counts: State, objective: str) -> float | None:
     if not any(counts):
         return 0.0 if objective == "throughput" else inf
-    found = _solve(slicing, kinds, tuple(counts), objective)
+    found = _solve(slicing, kinds, counts, objective)
     return None if found is None else found[0]
 
 
 def _where(
-    slicing: Slicing, kinds: tuple[Wish, ...], held: list[list[int]], kind: int, objective: str
-) -> int | None:
-    """The GPU on which one more job of a kind gains most; of equals the fullest, then the first."""
-    best: tuple[float, int, int] | None = None
-    seen: set[tuple[int, ...]] = set()
-    for at, counts in enumerate(held):
-        if tuple(counts) in seen:
-            continue
-        seen.add(tuple(counts))
+    slicing: Slicing, kinds: tuple[Wish, ...], held: Counter[State], kind: int, objective: str
+) -> State | None:
+    """The GPU on which one more job of a kind gains most; of equals the fullest, then the one with the first jobs."""
+    best: tuple[float, int, State] | None = None
+    for counts in held:
         before = _value(slicing, kinds, counts, objective)
-        after = _value(slicing, kinds, [n + (k == kind) for k, n in enumerate(counts)], objective)
+        after = _value(slicing, kinds, _changed(counts, -1, kind), objective)
         if after is None or before is None:
             continue
-        gain = after - before if objective == "throughput" else after
-        rank = (round(gain, 9), sum(counts), -at)
+        rank = (round(after - before if objective == "throughput" else after, 9), sum(counts), counts)
         if best is None or rank > best:
             best = rank
-    return None if best is None else -best[2]
+    return None if best is None else best[2]
 
 
-def _improve(slicing: Slicing, kinds: tuple[Wish, ...], held: list[list[int]], objective: str) -> None:
-    """Moves and swaps between two GPUs while they help; at most some hundred rounds."""
-
-    def joint(a: Sequence[int], b: Sequence[int]) -> tuple[float, ...] | None:
-        one, two = (_value(slicing, kinds, counts, objective) for counts in (a, b))
-        if one is None or two is None:
-            return None
-        return (one + two,) if objective == "throughput" else (min(one, two), max(one, two))
-
-    def changed(counts: Sequence[int], out: int, back: int) -> list[int]:
-        return [n - (k == out) + (k == back) for k, n in enumerate(counts)]
-
-    for _ in range(200):
-        better = False
-        for a in range(len(held)):
-            for b in range(len(held)):
-                if a == b or held[a] == held[b]:
-                    continue
-                now = joint(held[a], held[b])
-                for out in (k for k, n in enumerate(held[a]) if n):
-                    for back in (-1, *(k for k, n in enumerate(held[b]) if n and k != out)):
-                        first, second = changed(held[a], out, back), changed(held[b], back, out)
-                        then = joint(first, second)
-                        if now is not None and then is not None and then > tuple(v + 1e-9 for v in now):
-                            held[a], held[b], now, better = first, second, then, True
-                            break
-                    if better:
-                        break
-                if better:
-                    break
-            if better:
-                break
-        if not better:
+def _improve(slicing: Slicing, kinds: tuple[Wish, ...], held: Counter[State], objective: str) -> None:
+    """Moves and swaps between two GPUs while they help; at most some thousand."""
+    for _ in range(_ROUNDS):
+        found = _step(slicing, kinds, held, objective)
+        if found is None:
             return
+        for old, new in found:
+            _move(held, old, new)
+
+
+def _step(
+    slicing: Slicing, kinds: tuple[Wish, ...], held: Counter[State], objective: str
+) -> tuple[tuple[State, State], tuple[State, State]] | None:
+    """The first move or swap that helps, as (before, after) of two GPUs; None if none does."""
+    for a in sorted(held):
+        for b in sorted(held):
+            now = None if a == b else _joint(slicing, kinds, a, b, objective)
+            for out in (k for k, n in enumerate(a) if n and now is not None):
+                for back in (-1, *(k for k, n in enumerate(b) if n and k != out)):
+                    first, second = _changed(a, out, back), _changed(b, back, out)
+                    then = _joint(slicing, kinds, first, second, objective)
+                    if now is not None and then is not None and then > tuple(v + 1e-9 for v in now):
+                        return (a, first), (b, second)
+    return None
+
+
+def _joint(
+    slicing: Slicing, kinds: tuple[Wish, ...], a: State, b: State, objective: str
+) -> tuple[float, ...] | None:
+    """What two GPUs are worth together; None where one cannot hold its jobs."""
+    one, two = (_value(slicing, kinds, counts, objective) for counts in (a, b))
+    if one is None or two is None:
+        return None
+    return (one + two,) if objective == "throughput" else (min(one, two), max(one, two))
 
 
 def _too_many(slicing: Slicing, gpus: int, kinds: tuple[Wish, ...], failed: Wish) -> str:

@@ -172,16 +172,16 @@ def resource_name(profile: str, strategy: str) -> str:
     return f"nvidia.com/mig-{profile.replace('+', '.')}"
 
 
-def kubernetes_text(jobs: Sequence[tuple[str, str, int]], *, strategy: str, config: str) -> str:
-    """Deployments that ask for (name, profile or "" for a whole GPU, number): one device each.
+def kubernetes_text(jobs: Sequence[tuple[str, str, int, int]], *, strategy: str, config: str) -> str:
+    """Deployments that ask for (name, profile or "" for whole GPUs, pods, devices of each).
 
     `config` is the mig-parted configuration that the MIG manager applies to nodes with the label below.
     """
     documents = []
-    for name, profile, number in jobs:
+    for name, profile, number, devices in jobs:
         documents.append(
             f"""\
-# {number} x {profile or "whole GPU"}; device plugin with MIG_STRATEGY={strategy}
+# {number} x {devices} x {profile or "GPU"}; device plugin with MIG_STRATEGY={strategy}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -201,7 +201,7 @@ spec:
           image: {name}
           resources:
             limits:
-              {resource_name(profile, strategy)}: 1
+              {resource_name(profile, strategy)}: {devices}
 """
         )
     return "---\n".join(documents)
