@@ -20,9 +20,15 @@ if TYPE_CHECKING:
     from podsim.verbs.calibrate import calibrate as calibrate
     from podsim.verbs.collective import collective as collective
     from podsim.verbs.fabric import fabric as fabric
+    from podsim.verbs.mig import mig_law as mig_law
+    from podsim.verbs.mig import mig_layouts as mig_layouts
+    from podsim.verbs.mig import mig_show as mig_show
+    from podsim.verbs.mig import mig_state as mig_state
+    from podsim.verbs.mig_plan import mig_plan as mig_plan
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
     from podsim.verbs.predict import predict as predict
+    from podsim.verbs.serve import serve as serve
     from podsim.verbs.show import clusters as clusters
     from podsim.verbs.show import models as models
     from podsim.verbs.show import show as show
@@ -50,10 +56,16 @@ _PUBLIC = {
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",
     "load_model": "workload.catalog",
+    "mig_law": "verbs.mig",
+    "mig_layouts": "verbs.mig",
+    "mig_plan": "verbs.mig_plan",
+    "mig_show": "verbs.mig",
+    "mig_state": "verbs.mig",
     "models": "verbs.show",
     "plan": "verbs.plan",
     "predict": "verbs.predict",
     "replay": "verbs.plan",
+    "serve": "verbs.serve",
     "show": "verbs.show",
     "validate": "verbs.validate",
 }

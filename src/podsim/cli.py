@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from podsim import cli_network
+from podsim import cli_mig, cli_network
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -68,7 +68,7 @@ Save = Annotated[
 ]
 
 
-def _command(verb: Verb) -> Verb:
+def _command(verb: Verb, group: typer.Typer = app) -> Verb:
     """A command of the application whose mistakes and interruptions end on one screen, without a traceback."""
 
     @wraps(verb)
@@ -88,7 +88,7 @@ def _command(verb: Verb) -> Verb:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(2) from None
 
-    app.command()(run)
+    group.command()(run)
     return verb
 
 
@@ -277,6 +277,7 @@ def replay(
 
 register(_command)
 cli_network.register(_command)
+cli_mig.register(_command, app)
 
 
 def main() -> None:

@@ -30,6 +30,7 @@ class Engine:
     int8_speed: float = 1.0
     """the same, for 8 bits"""
     attention_speed: float = 1.0
+    """share of an SM's peak that the attention kernel for whole sequences reaches"""
     kernel: float = 0.0
     """s that each kernel of a pass takes beside what its law says"""
     sparse_speed: float = 1.0

@@ -113,9 +113,12 @@ def fit_engine(engine: Engine, architecture: str = "ampere") -> Engine:
         for rows in latency_rows(REVISIONS[engine.name])
         if _fits(rows) and load_gpu(rows.gpu).architecture == architecture
     ]
-    sparse, whole = any(rows.sparse for rows, _ in kinds), any(rows.precision == "int8" for rows, _ in kinds)
-    left = {"sparse_speed": not sparse, "int8_speed": not whole}
-    names = [name for name in FITTED if not left.get(name)]
+    there = {
+        "sparse_speed": any(rows.sparse for rows, _ in kinds),
+        "int8_speed": any(rows.precision == "int8" for rows, _ in kinds),
+        "attention_speed": any(done.whole for _, done in kinds),
+    }
+    names = [name for name in FITTED if there.get(name, True)]
 
     def made(x: Sequence[float]) -> Engine:
         return replace(

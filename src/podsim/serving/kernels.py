@@ -83,6 +83,11 @@ def product_seconds(
     )
 
 
+def holds_whole(gpu: Gpu, tokens: float) -> bool:
+    """Whether an encoder's attention runs in one thread block for each head of a sequence."""
+    return tokens <= _WHOLE and gpu.compute_capability >= 7.5
+
+
 def core_seconds(
     gpu: Gpu, *, batch: Floats, heads: int, kv_heads: int, tokens: float, head_dim: int, value_dim: int, causal: bool,
     window: int, precision: str,
@@ -96,7 +101,7 @@ def core_seconds(
     which the engine's `attention_speed` divides (it is the share of an SM's peak that the block reaches).  All others
     run in the fused kernel that the GPU has, before compute capability 7.5 in batched products.
     """
-    if not causal and tokens <= _WHOLE and gpu.compute_capability >= 7.5:
+    if not causal and holds_whole(gpu, tokens):
         work = 2.0 * tokens**2 * (head_dim + value_dim)
         return np.maximum(batch * heads, gpu.sms) * work / peak_of(gpu, precision)
     fused = gpu.compute_capability >= 7.5

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from podsim.errors import ModelError
-from podsim.serving.kernels import Floats, core_seconds, moved_seconds, product_seconds, weight_bytes
+from podsim.serving.kernels import (
+    Floats,
+    core_seconds,
+    holds_whole,
+    moved_seconds,
+    product_seconds,
+    weight_bytes,
+)
 
 if TYPE_CHECKING:
     from podsim.hardware.parts import Gpu
@@ -39,12 +46,14 @@ class Pass:
     """s of kernels that only move bytes: norms, embeddings, pooling"""
     kernels: int
     """launched"""
+    whole: bool = False
+    """whether attention ran in the engine's kernel for whole sequences, of which a speed is fitted"""
 
     def seconds(self, engine: Engine, precision: str, sparse: bool) -> dict[str, Floats]:
         """s of each part under an engine, [B]: products, attention, memory, kernels."""
         return {
             "products": self.products_B / engine.product_speed(precision, sparse),
-            "attention": self.attention_B / engine.attention_speed,
+            "attention": self.attention_B / (engine.attention_speed if self.whole else 1.0),
             "memory": self.memory_B,
             "kernels": np.full_like(self.products_B, self.kernels * engine.kernel),
         }
@@ -84,7 +93,10 @@ def prompt_pass(
                 memory = memory + block.count * moved_seconds(gpu, _traffic(op, precision) * batch_B * tokens)
             kernels += block.count * _is_kernel(op)
     head, launched = _head(model, gpu, batch_B, precision)
-    return Pass(products_B=products + head, attention_B=attention, memory_B=memory, kernels=kernels + launched)
+    return Pass(
+        products_B=products + head, attention_B=attention, memory_B=memory, kernels=kernels + launched,
+        whole=encodes(model) and holds_whole(gpu, tokens),
+    )  # fmt: skip
 
 
 def token_pass(

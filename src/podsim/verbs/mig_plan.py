@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podsim.errors import MigError, NoFitError, UnitError
+from podsim.errors import MigError, NoFitError, PodsimError, UnitError
 
 if TYPE_CHECKING:
     from podsim.hardware.mig.best import Wish
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from podsim.hardware.mig.results import GpuPlan, MigPlan
     from podsim.hardware.parts import Gpu
 
-__all__ = ["mig_plan"]
+__all__ = ["mig_plan", "save_plan"]
 
 _JOB = re.compile(r"([^:=]+)[:=]\s*(\d{1,6})\s*[x*]\s*([^@]+?)(?:@([0-9.eE+-]+))?")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -219,3 +220,19 @@ def _notes(chip: Gpu, slicing: Slicing, gpus: tuple[GpuPlan, ...]) -> tuple[str,
         notes.append(f"profiles of {slicing.name}: " + "; ".join(f"{k} {v}" for k, v in slicing.notes.items()))
     return tuple(notes)
 
+
+
+def save_plan(plan: MigPlan, directory: Path) -> None:
+    """Write commands.sh, mig-parted.yaml and kubernetes.yaml. Raises PodsimError where nothing can be written."""
+    script = "".join(
+        f"# {nodes}\n" + "\n".join(commands) + "\n" for nodes, commands in plan.commands
+    )
+    files = {
+        "commands.sh": f"#!/bin/sh\nset -e\n{script}", "mig-parted.yaml": plan.parted, "kubernetes.yaml": plan.kubernetes
+    }  # fmt: skip
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (directory / name).write_text(text, "utf-8")
+    except OSError as error:
+        raise PodsimError(f"{directory}: cannot be written: {error.strerror}") from None
