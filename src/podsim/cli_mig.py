@@ -17,14 +17,20 @@ Gpu = Annotated[str, typer.Argument(help="A GPU with MIG: a100-40gb, a100-80gb, 
 Draw = Annotated[Path | None, typer.Option(help="Draw the slices: FILE.svg or .png.")]
 On = Annotated[
     str,
-    typer.Option("--on", help="GPU or instances: a100-40gb, a100-40gb/1g.5gb, a100-40gb/7x1g.5gb, dgx-a100-40gb/7x1g."),
+    typer.Option(
+        "--on", help="GPU or instances: a100-40gb, a100-40gb/1g.5gb, a100-40gb/7x1g.5gb, dgx-a100-40gb/7x1g."
+    ),
 ]
 
 
 def layouts(
     gpu: Gpu,
-    every: Annotated[bool, typer.Option("--every", help="All profiles, 1g with more memory and +me, too.")] = False,
-    partial: Annotated[bool, typer.Option("--partial", help="Layouts to which something can be added, too.")] = False,
+    every: Annotated[
+        bool, typer.Option("--every", help="All profiles, 1g with more memory and +me, too.")
+    ] = False,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Layouts to which something can be added, too.")
+    ] = False,
     json: Json = False,
     csv: Csv = False,
 ) -> None:
@@ -43,7 +49,9 @@ def layouts(
 
 def show(
     gpu: Gpu,
-    layout: Annotated[str, typer.Argument(help="Instances: 4g,2g,1g or 7x1g.5gb, with places 3g.20gb@4,1g.5gb@0.")],
+    layout: Annotated[
+        str, typer.Argument(help="Instances: 4g,2g,1g or 7x1g.5gb, with places 3g.20gb@4,1g.5gb@0.")
+    ],
     draw: Draw = None,
     json: Json = False,
     csv: Csv = False,
@@ -65,15 +73,20 @@ def show(
 
 
 def plan(
-    on: Annotated[str, typer.Argument(help="Node, cluster or GPU: dgx-a100-40gb, dgx-a100-40gb:4, a100-40gb.")],
+    on: Annotated[
+        str, typer.Argument(help="Node, cluster or GPU: dgx-a100-40gb, dgx-a100-40gb:4, a100-40gb.")
+    ],
     job: Annotated[
         list[str] | None,
         typer.Option(
-            "--job", help="NAME:4xgpu, NAME:14x1g.5gb, NAME:5x8GB, NAME:5x8GB@0.4 (share no slice shrinks). Repeatable."
+            "--job",
+            help="NAME:4xgpu, NAME:14x1g.5gb, NAME:5x8GB, NAME:5x8GB@0.4 (share no slice shrinks). Repeatable.",
         ),
     ] = None,
     objective: Annotated[str, typer.Option(help="throughput or slowest: what is made large.")] = "throughput",
-    save: Annotated[Path | None, typer.Option(help="Directory for commands.sh, mig-parted.yaml, kubernetes.yaml.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Directory for commands.sh, mig-parted.yaml, kubernetes.yaml.")
+    ] = None,
     draw: Draw = None,
     json: Json = False,
     csv: Csv = False,
@@ -99,12 +112,15 @@ def plan(
 
 
 def state(
-    file: Annotated[Path, typer.Argument(help="Output of nvidia-smi -L, mig -lgi, mig -lgipp, or several in one.")],
+    file: Annotated[
+        Path, typer.Argument(help="Output of nvidia-smi -L, mig -lgi, mig -lgipp, or several in one.")
+    ],
     gpu: Annotated[str, typer.Option(help="The GPU, where the text does not name it.")] = "",
     want: Annotated[str, typer.Option(help="A layout that each GPU shall have, as 3g,2g,2g.")] = "",
     add: Annotated[str, typer.Option(help="Instances to create beside those that are there.")] = "",
     busy: Annotated[
-        list[str] | None, typer.Option(help="Instance that may not be destroyed (its number), or all. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Instance that may not be destroyed (its number), or all. Repeatable."),
     ] = None,
     draw: Draw = None,
     json: Json = False,
@@ -139,19 +155,26 @@ def law(json: Json = False, csv: Csv = False) -> None:
 
 
 def serve(
-    model: Annotated[str, typer.Argument(help="A model that `podsim models` lists, a config.json, or resnet-50.")] = "",
+    model: Annotated[
+        str, typer.Argument(help="A model that `podsim models` lists, a config.json, or resnet-50.")
+    ] = "",
     on: On = "",
     batch: Annotated[str, typer.Option(help="Batch sizes, as 8 or 1,8,94.")] = "",
-    precision: Annotated[str | None, typer.Option(help="fp16, bf16, tf32, fp32, fp8, int8; default fp16.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="fp16, bf16, tf32, fp32, fp8, int8; default fp16.")
+    ] = None,
     sparse: Annotated[bool, typer.Option("--sparse", help="Weights pruned 2:4.")] = False,
     tokens: Annotated[int | None, typer.Option(help="Of a sequence or prompt; of an image its side.")] = None,
     output: Annotated[int | None, typer.Option(help="Tokens that a language model produces.")] = None,
     latency: Annotated[str, typer.Option(help="Answer each request within this, as 10ms.")] = "",
     engine: Annotated[str, typer.Option(help="tensorrt-2026 or tensorrt-2021.")] = "",
     triton: Annotated[Path | None, typer.Option(help="Model repository for Triton's config.pbtxt.")] = None,
-    figure: Annotated[int | None, typer.Option(help="Make figure 7 or 12 of the DGX A100 white paper.")] = None,
+    figure: Annotated[
+        int | None, typer.Option(help="Make figure 7 or 12 of the DGX A100 white paper.")
+    ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Override, as gpu.memory=64GB, model.layers=12. Repeatable.")
+        list[str] | None,
+        typer.Option("--set", help="Override, as gpu.memory=64GB, model.layers=12. Repeatable."),
     ] = None,
     json: Json = False,
     csv: Csv = False,

@@ -39,10 +39,10 @@ def _raw(text: str) -> None:
     console().print(Text(text.rstrip("\n")))
 
 
-def bar(slicing: Slicing, layout: Layout | None) -> str:
-    """The memory slices of a GPU in a line: "[3g·······][2g·][1][·]", a dot for each further slice of an instance."""
+def bar(slicing: Slicing, layout: Layout | None, mode: str = "whole") -> str:
+    """The memory slices of a GPU in a line, three columns each: "[    3g    ][ 2g ][1g] · "; a dot is a free one."""
     if layout is None:
-        return "[" + "whole".center(3 * slicing.memory_slices - 2) + "]"
+        return "[" + mode.center(3 * slicing.memory_slices - 2) + "]"
     made, at = "", 0
     for one in layout.instances:
         made += " · " * (one.start - at)
@@ -54,8 +54,13 @@ def bar(slicing: Slicing, layout: Layout | None) -> str:
 def print_layouts(table: LayoutTable) -> None:
     """Print the layouts of a GPU, one line each."""
     slicing = table.slicing
-    _say(f"{table.gpu}: {slicing.compute_slices} compute slices, {slicing.memory_slices} memory slices", style="bold")
-    profiles = Table("lrrrrw", header=("profile", "number", "SMs", "memory", "at most", "starts at memory slice"))
+    _say(
+        f"{table.gpu}: {slicing.compute_slices} compute slices, {slicing.memory_slices} memory slices",
+        style="bold",
+    )
+    profiles = Table(
+        "lrrrrw", header=("profile", "number", "SMs", "memory", "at most", "starts at memory slice")
+    )
     for one in slicing.profiles:
         profiles.add(
             one.name, str(one.id), str(one.sms), f"{one.memory / 2**30:.2f} GiB", str(one.most),
@@ -64,8 +69,8 @@ def print_layouts(table: LayoutTable) -> None:
     _lines(profiles)
     print()
     _say(
-        f"{table.total} layouts of {table.distinct} sets of profiles; {table.maximal} of them are maximal: nothing can be "
-        "added",
+        f"{table.total} layouts of {table.distinct} sets of profiles; {table.maximal} of them are maximal: nothing can"
+        " be added",
         style="bold",
     )
     rows = Table("rlrrrl", header=("", "memory slices", "instances", "compute", "memory", "profile@slice"))
@@ -91,7 +96,7 @@ def print_sheet(sheet: LayoutSheet) -> None:
     print()
     table = Table("lrrrrrr", header=("instance", "SMs", "memory", "bandwidth", "L2", "fp16", "int8"))
     for place, one in zip(sheet.layout.instances, sheet.slices, strict=True):
-        peaks = [format_quantity(one.peaks[key], "FLOP/s", digits=3) if key in one.peaks else "-" for key in ("fp16", "int8")]
+        peaks = [format_quantity(one.peaks[key], "FLOP/s", digits=3) for key in ("fp16", "int8")]
         table.add(
             str(place), str(one.sms), format_quantity(one.memory, "B"), format_quantity(one.memory_bandwidth, "B/s"),
             format_quantity(one.l2, "B"), *peaks,
@@ -121,11 +126,12 @@ def print_plan(plan: MigPlan) -> None:
     print()
     table = Table("llw", header=("GPU", "memory slices", "jobs"))
     for label, one in _grouped(plan):
-        jobs = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in Counter(one.jobs).items())
+        jobs = ", ".join(
+            f"{count} x {name}" if count > 1 else name for name, count in Counter(one.jobs).items()
+        )
         slow = sorted({round(speed, 3) for speed in one.speeds if speed < 1})
         speeds = f" ({', '.join(f'{speed:.2f}' for speed in slow)} of a whole GPU's speed)" if slow else ""
-        picture = bar(plan.slicing, one.layout) if one.mode != "idle" else "[" + "idle".center(3 * plan.slicing.memory_slices - 2) + "]"
-        table.add(label, picture, (jobs or "-") + speeds)
+        table.add(label, bar(plan.slicing, one.layout, one.mode), (jobs or "-") + speeds)
     _lines(table)
     if plan.value:
         what = "Sum of relative speeds" if plan.objective == "throughput" else "Least relative speed"
@@ -166,7 +172,8 @@ def _grouped(plan: MigPlan) -> list[tuple[str, GpuPlan]]:
         return f"{one.node}.{one.index}" if plan.nodes > 1 else str(one.index)
 
     return [
-        (name(same[0]) if len(same) == 1 else f"{name(same[0])} to {name(same[-1])}", same[0]) for same in groups
+        (name(same[0]) if len(same) == 1 else f"{name(same[0])} to {name(same[-1])}", same[0])
+        for same in groups
     ]
 
 
@@ -178,7 +185,7 @@ def print_states(states: Sequence[GpuState]) -> None:
         _say(f"GPU {one.index}: {one.name}", style="bold")
         _raw("  " + bar(one.slicing, one.layout))
         for instance, uuid in zip(one.layout.instances, one.uuids, strict=True):
-            _raw(f"  {str(instance):<14}{uuid}".rstrip())
+            _raw(f"  {instance!s:<14}{uuid}".rstrip())
         free = ", ".join(f"{count} x {name}" for name, count in one.more.items())
         _say(f"Could be added, each alone: {free}." if free else "Nothing can be added.")
         _say(f"{one.open} layouts can be reached without destroying an instance.")
@@ -199,14 +206,17 @@ def _change(one: GpuState) -> None:
         return
     gone = ", ".join(str(each) for each in change.destroy)
     kept = ", ".join(str(each) for each in change.keep) or "nothing"
-    _say(f"Reached by destroying {gone}; {kept} stays." if gone else f"Reached without destroying anything; {kept} stays.")
+    _say(f"Reached {f'by destroying {gone}' if gone else 'without destroying anything'}; {kept} stays.")
     if one.commands:
         _commands("Commands", one.commands)
 
 
 def print_law(report: LawReport) -> None:
     """Print how right the laws of slices are."""
-    _say("relative speed = 1 / (f + (1 - f) / share), share = the larger of compute and memory share", style="bold")
+    _say(
+        "relative speed = 1 / (f + (1 - f) / share), share = the larger of compute and memory share",
+        style="bold",
+    )
     table = Table("lrrrrrw", header=("f known by", "jobs", "speeds", "mean", "median", "worst", "how"))
     for score in report.scores:
         table.add(
@@ -216,7 +226,9 @@ def print_law(report: LawReport) -> None:
     _lines(table)
     print()
     names = list(report.scores[0].by_model)
-    by_model = Table("l" + "r" * len(report.scores), header=("mean error of", *(s.name for s in report.scores)))
+    by_model = Table(
+        "l" + "r" * len(report.scores), header=("mean error of", *(s.name for s in report.scores))
+    )
     for name in names:
         by_model.add(name, *(f"{score.by_model[name]:.1%}" for score in report.scores))
     _lines(by_model)
@@ -225,7 +237,10 @@ def print_law(report: LawReport) -> None:
     for model, share in report.busy.items():
         _raw(f"  {model:<14}{share:.1%}")
     print()
-    _say("One smallest instance, in sevenths of the whole GPU (MLPerf Inference offline; none is fitted)", style="bold")
+    _say(
+        "One smallest instance, in sevenths of the whole GPU (MLPerf Inference offline; none is fitted)",
+        style="bold",
+    )
     rows = Table("llrrw", header=("network", "GPU", "predicted", "measured", "by"))
     for one in report.sevenths:
         rows.add(one.model, one.gpu, f"{one.predicted:.3f}", f"{one.measured:.3f}", one.how)

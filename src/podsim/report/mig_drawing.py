@@ -26,7 +26,12 @@ _MOST = 24
 
 
 def mig_image(
-    slicing: Slicing, gpus: Sequence[tuple[str, Layout | None, Sequence[str]]], *, title: str, kind: str, dpi: int = 130
+    slicing: Slicing,
+    gpus: Sequence[tuple[str, Layout | None, Sequence[str]]],
+    *,
+    title: str,
+    kind: str,
+    dpi: int = 130,
 ) -> bytes:
     """Bytes of a figure, "svg" or "png", of (label, layout or None for a whole GPU, jobs of its instances).
 
@@ -63,7 +68,15 @@ def _gpu(axes: Axes, slicing: Slicing, label: str, layout: Layout | None, jobs: 
     axes.text(-0.08, 0.35, "compute", fontsize=8, va="center", ha="right", color=MUTED)
     if layout is None:
         name = jobs[0] if jobs else "idle"
-        _box(axes, 0.0, 0.82, 8.0, 1.1, _FREE if not jobs else "#d9d9d9", f"whole GPU: {name}" if jobs else "idle")
+        _box(
+            axes,
+            0.0,
+            0.82,
+            8.0,
+            1.1,
+            _FREE if not jobs else "#d9d9d9",
+            f"whole GPU: {name}" if jobs else "idle",
+        )
         _box(axes, 0.0, 0.05, 8.0, 0.62, _FREE if not jobs else "#d9d9d9", "")
         return
     for at in range(slicing.memory_slices):
@@ -78,10 +91,14 @@ def _gpu(axes: Axes, slicing: Slicing, label: str, layout: Layout | None, jobs: 
         _box(axes, one.start * wide_m, 0.82, one.size * wide_m, 1.1, colour, text)
         _box(axes, compute * wide_c, 0.05, one.compute * wide_c, 0.62, colour, one.profile.partition(".")[0])
         compute += one.compute
+    for at in range(slicing.memory_slices):
+        axes.text(at * wide_m + 0.07, 1.8, str(at), fontsize=6, va="center", color=MUTED)
 
 
 def _box(axes: Axes, x: float, y: float, width: float, height: float, colour: str, text: str) -> None:
     from matplotlib.patches import Rectangle
 
     axes.add_patch(Rectangle((x + 0.02, y), width - 0.04, height, facecolor=colour, edgecolor=INK, lw=0.7))
-    axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=7.6, color=INK, clip_on=True)
+    axes.text(
+        x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=7.6, color=INK, clip_on=True
+    )

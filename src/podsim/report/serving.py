@@ -42,8 +42,8 @@ def print_served(served: Served) -> None:
     _say(f"{served.model} on {count}{served.gpu}: {served.precision}{sparse}, {length}", style="bold")
     cache = f", {format_quantity(served.cache, 'B')} of keys and values a sequence" if served.cache else ""
     _say(
-        f"Weights {format_quantity(served.weights, 'B')}{cache}; {format_quantity(served.memory_limit, 'B')} hold a batch "
-        f"of {served.largest:,}"
+        f"Weights {format_quantity(served.weights, 'B')}{cache}; {format_quantity(served.memory_limit, 'B')} hold a"
+        f" batch of {served.largest:,}"
     )
     print()
     _rows(served)
@@ -66,7 +66,11 @@ def _rows(served: Served) -> None:
     )
     for row in served.rows:
         tokens = (
-            (format_quantity(row.first_token, "s"), format_quantity(row.token, "s"), f"{row.tokens_per_second:,.0f}")
+            (
+                format_quantity(row.first_token, "s"),
+                format_quantity(row.token, "s"),
+                f"{row.tokens_per_second:,.0f}",
+            )
             if generator
             else ()
         )
@@ -105,8 +109,12 @@ def print_figure(figure: Figure) -> None:
     _say(figure.title, style="bold")
     table = Table("lrrrw", header=("", "predicted", "relative", "printed", "setup"))
     for row in figure.rows:
-        printed = "-" if row.printed is None else f"{row.printed:g}" + ("" if row.confirmed == "yes" else " (?)")
-        number = format_quantity(row.predicted, figure.unit) if figure.unit != "1/s" else f"{row.predicted:,.0f}"
+        printed = (
+            "-" if row.printed is None else f"{row.printed:g}" + ("" if row.confirmed == "yes" else " (?)")
+        )
+        number = (
+            format_quantity(row.predicted, figure.unit) if figure.unit != "1/s" else f"{row.predicted:,.0f}"
+        )
         table.add(row.name, number, f"{row.relative:.2f}", printed, row.how)
     _lines(table)
     if any(row.printed is not None and row.confirmed != "yes" for row in figure.rows):

@@ -7,8 +7,8 @@ length 128 are only scored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -78,9 +78,13 @@ def latency_rows(revision: str) -> tuple[LatencyRows, ...]:
             "bert-base" if "base" in named else "bert-large", _GPUS[row.text("gpu")],
             row.text("precision").split()[0].lower(), sparse, row.integer("seq_len") or 0,
         )  # fmt: skip
-        found.setdefault(key, []).append((row.number("batch_per_gpu") or 0.0, (row.number("latency_ms") or 0.0) * 1e-3))
+        found.setdefault(key, []).append(
+            (row.number("batch_per_gpu") or 0.0, (row.number("latency_ms") or 0.0) * 1e-3)
+        )
     if not found:
-        raise TableError(f"no latencies of revision {revision[:40]!r}; known are {', '.join(REVISIONS.values())}")
+        raise TableError(
+            f"no latencies of revision {revision[:40]!r}; known are {', '.join(REVISIONS.values())}"
+        )
     return tuple(
         LatencyRows(
             model=model, gpu=gpu, precision=precision, sparse=sparse, tokens=tokens,
@@ -120,15 +124,20 @@ def fit_engine(engine: Engine, architecture: str = "ampere") -> Engine:
     }
     names = [name for name in FITTED if there.get(name, True)]
 
-    def made(x: Sequence[float]) -> Engine:
-        return replace(
-            engine, **{n: float(v) * (1e-6 if n == "kernel" else 1.0) for n, v in zip(names, x, strict=True)}
-        )
+    def made(x: Floats) -> Engine:
+        values: dict[str, Any] = {
+            name: float(value) * (1e-6 if name == "kernel" else 1.0)
+            for name, value in zip(names, x, strict=True)
+        }
+        return replace(engine, **values)
 
-    def loss(x: Sequence[float]) -> Floats:
+    def loss(x: Floats, /) -> Floats:
         return np.concatenate([_logs(made(x), rows, done) for rows, done in kinds])
 
-    low, high = [-4.0 if n == "kernel" else 0.2 for n in names], [20.0 if n == "kernel" else 1.15 for n in names]
+    low, high = (
+        [-4.0 if n == "kernel" else 0.2 for n in names],
+        [20.0 if n == "kernel" else 1.15 for n in names],
+    )
     found = least_squares(loss, [1.0] * len(names), bounds=(low, high), loss="soft_l1", f_scale=0.1)
     return made(found.x)
 

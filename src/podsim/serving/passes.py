@@ -62,7 +62,9 @@ class Pass:
 def check(model: Model) -> None:
     """Raise ModelError for a network that cannot be served so."""
     if any(block.encoder for block in model.layers):
-        raise ModelError(f"{model.name} has an encoder and a decoder; served are decoders, encoders and ResNet-50")
+        raise ModelError(
+            f"{model.name} has an encoder and a decoder; served are decoders, encoders and ResNet-50"
+        )
 
 
 def encodes(model: Model) -> bool:
@@ -82,7 +84,9 @@ def prompt_pass(
     for block in model.layers:
         for op in block.ops:
             if op.kind == "gemm":
-                products = products + block.count * _product(gpu, op, block, batch_B * tokens, precision, sparse)
+                products = products + block.count * _product(
+                    gpu, op, block, batch_B * tokens, precision, sparse
+                )
             elif op.kind == "attention":
                 attention = attention + block.count * core_seconds(
                     gpu, batch=batch_B, heads=op.heads, kv_heads=op.kv_heads or op.heads, tokens=tokens,
@@ -119,7 +123,9 @@ def token_pass(
                 memory = memory + block.count * moved_seconds(gpu, _traffic(op, precision) * batch_B)
             kernels += block.count * _is_kernel(op)
     head, launched = _head(model, gpu, batch_B, precision)
-    return Pass(products_B=products + head, attention_B=attention, memory_B=memory, kernels=kernels + launched)
+    return Pass(
+        products_B=products + head, attention_B=attention, memory_B=memory, kernels=kernels + launched
+    )
 
 
 def image_pass(net: ConvNet, gpu: Gpu, batch_B: Floats, *, precision: str, sparse: bool) -> Pass:
@@ -136,7 +142,9 @@ def image_pass(net: ConvNet, gpu: Gpu, batch_B: Floats, *, precision: str, spars
         memory = memory + moved_seconds(gpu, width * (read + written) * batch_B)
     last = product_seconds(gpu, batch_B, net.classes, net.features, precision=precision, sparse=sparse)
     kernels = len(net.convolutions) + len(net.pooled) + 1
-    return Pass(products_B=products + last, attention_B=np.zeros_like(batch_B), memory_B=memory, kernels=kernels)
+    return Pass(
+        products_B=products + last, attention_B=np.zeros_like(batch_B), memory_B=memory, kernels=kernels
+    )
 
 
 def _embedding(model: Model, gpu: Gpu, tokens_B: Floats) -> tuple[Floats, Floats, Floats, int]:
@@ -206,6 +214,6 @@ def weights_of(model: Model, precision: str, sparse: bool) -> float:
     for block in model.blocks:
         inner = block is not model.embedding and block is not model.head
         for op in block.ops:
-            quantised = inner and op.kind == "gemm"
-            total += block.count * (op.weight * (weight_bytes(precision, sparse) if quantised else plain) + op.bias * plain)
+            width = weight_bytes(precision, sparse) if inner and op.kind == "gemm" else plain
+            total += block.count * (op.weight * width + op.bias * plain)
     return total

@@ -58,7 +58,9 @@ class Task:
     @property
     def cache(self) -> float:
         """B of keys and values of one sequence when its last token is there."""
-        return 0.0 if isinstance(self.network, ConvNet) else cache_bytes(self.network, self.tokens + self.output)
+        return (
+            0.0 if isinstance(self.network, ConvNet) else cache_bytes(self.network, self.tokens + self.output)
+        )
 
     @property
     def activations(self) -> float:
@@ -67,7 +69,9 @@ class Task:
             widest = max(one.read + 2 * one.outputs * one.size**2 for one in self.network.convolutions)
             return widest * weight_bytes(self.precision, False)
         ops = [(op, block) for block in self.network.layers for op in block.ops if op.kind == "gemm"]
-        widest = max((op.n + op.k + self.network.hidden) * (block.top_k if op.expert else 1) for op, block in ops)
+        widest = max(
+            (op.n + op.k + self.network.hidden) * (block.top_k if op.expert else 1) for op, block in ops
+        )
         return float(self.tokens * widest * max(weight_bytes(self.precision, False), 2.0))
 
     @property
@@ -139,7 +143,13 @@ def largest_batch(task: Task, gpu: Gpu) -> int:
 
 
 def serve_on(
-    task: Task, gpu: Gpu, *, batches: Sequence[int], limit: float | None, instances: int = 1, neighbours: float = 0.0
+    task: Task,
+    gpu: Gpu,
+    *,
+    batches: Sequence[int],
+    limit: float | None,
+    instances: int = 1,
+    neighbours: float = 0.0,
 ) -> Served:
     """What serving the task on `instances` GPUs like this one gives; `neighbours` is the share that busy ones cost.
 
@@ -147,7 +157,9 @@ def serve_on(
     largest batch in time is looked for between the rows, too.
     """
     if task.output and task.kind != "generator":
-        raise ModelError(f"{task.network.name} produces no tokens; leave the number of tokens to produce away")
+        raise ModelError(
+            f"{task.network.name} produces no tokens; leave the number of tokens to produce away"
+        )
     rows = rows_of(task, gpu, batches, limit)
     largest = largest_batch(task, gpu)
     usable = [row for row in rows if row.fits and row.in_time]

@@ -7,6 +7,7 @@ one instance group on its GPU 0; whole GPUs are one server with an instance grou
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def config_text(served: Served, *, classes: int = 1000, delay: float | None = No
     note = f"# one server for each of {served.instances} instances of {served.gpu}\n" if slice_ else ""
     return (
         f'{note}name: "{model_name(served)}"\n'
-        f'{_backend(served)}\n'
+        f"{_backend(served)}\n"
         f"max_batch_size: {batch}\n"
         f"{_tensors(served, classes)}"
         "instance_group [\n"
@@ -68,7 +69,7 @@ def _tensors(served: Served, classes: int) -> str:
     return _list("input", inputs) + _list("output", [("output_ids", "TYPE_INT32", (-1, -1))])
 
 
-def _list(name: str, tensors: list[tuple[str, str, tuple[int, ...]]]) -> str:
+def _list(name: str, tensors: Sequence[tuple[str, str, tuple[int, ...]]]) -> str:
     rows = [
         f'  {{ name: "{tensor}" data_type: {kind} dims: [ {", ".join(map(str, dims))} ] }}'
         for tensor, kind, dims in tensors

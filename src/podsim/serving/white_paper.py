@@ -30,7 +30,9 @@ def _printed() -> dict[str, dict[str, Any]]:
 def figure(number: int) -> Figure:
     """One figure of the white paper. Raises CatalogError for another number than 7 and 12."""
     if number not in FIGURES:
-        raise CatalogError(f"figure {number}: made again are figures {' and '.join(map(str, FIGURES))} of the white paper")
+        raise CatalogError(
+            f"figure {number}: made again are {' and '.join(map(str, FIGURES))} of the white paper"
+        )
     return _figure_7() if number == 7 else _figure_12()
 
 
@@ -62,7 +64,9 @@ def _figure_7() -> Figure:
     rows = []
     for name, key, gpu, precision, sparse, count, engine in bars:
         batch = int(told[key or "slices"]["batch"])
-        rates[name] = _rate(gpu, precision, sparse, batch, tokens, engine) * count * (busy if count > 1 else 1.0)
+        rates[name] = (
+            _rate(gpu, precision, sparse, batch, tokens, engine) * count * (busy if count > 1 else 1.0)
+        )
         entry = told.get(key, {}) if key else {}
         how = f"{gpu}, {precision}{', 2:4 sparse' if sparse else ''}, batch {batch}, {engine}"
         rows.append(
@@ -97,7 +101,10 @@ def _measured() -> float:
         float((rows.batch_B / rows.seconds_B)[rows.batch_B == 128][0])
         for name, gpu, sparse in (("tensorrt-2026", "a100", True), ("tensorrt-2021", "v100", False))
         for rows in latency_rows(REVISIONS[name])
-        if rows.gpu.startswith(gpu) and rows.sparse == sparse and rows.tokens == 128 and rows.model == "bert-large"
+        if rows.gpu.startswith(gpu)
+        and rows.sparse == sparse
+        and rows.tokens == 128
+        and rows.model == "bert-large"
     ]
     assert len(found) == 2, found
     return found[0] / found[1]

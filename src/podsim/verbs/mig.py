@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podsim.errors import MigError, PodsimError
+from podsim.errors import MigError, NoFitError, PodsimError
 
 if TYPE_CHECKING:
+    from podsim.hardware.mig.layouts import Layout
+    from podsim.hardware.mig.profiles import Slicing
     from podsim.hardware.mig.results import GpuState, LawReport, LayoutSheet, LayoutTable
+    from podsim.hardware.mig.smi import SeenGpu
 
 __all__ = ["mig_law", "mig_layouts", "mig_show", "mig_state", "read_text"]
 
@@ -31,7 +35,9 @@ def mig_layouts(gpu: str, *, every: bool = False, partial: bool = False) -> Layo
     chip = load_gpu(gpu)
     slicing = slicing_of(chip)
     all_, full = layouts(slicing, every=every), maximal(slicing, every=every)
-    shown = sorted(all_ if partial else full, key=lambda one: tuple((i.start, -i.size, i.profile) for i in one.instances))
+    shown = sorted(
+        all_ if partial else full, key=lambda one: tuple((i.start, -i.size, i.profile) for i in one.instances)
+    )
     own = set(full)
     return LayoutTable(
         gpu=chip.name, slicing=slicing, total=len(all_), maximal=len(full),
@@ -47,7 +53,7 @@ def mig_layouts(gpu: str, *, every: bool = False, partial: bool = False) -> Layo
 
 
 def mig_show(gpu: str, layout: str) -> LayoutSheet:
-    """One layout ("4g,2g,1g", "3g.20gb@4 7x…"): its instances as GPUs, what could be added, what makes it.
+    """One layout ("4g,2g,1g", "7x1g.5gb", "3g.20gb@4 1g.5gb@0"): its instances as GPUs, what could be added, what makes it.
 
     Raises PodsimError for a GPU without MIG, and for a layout that cannot be, with all that stands in its way.
     """
@@ -74,7 +80,9 @@ def read_text(path: Path) -> str:
     """The text of a file. Raises PodsimError where it cannot be read."""
     try:
         if path.stat().st_size > _LARGEST:
-            raise PodsimError(f"{str(path)[-200:]}: larger than {_LARGEST:,} bytes; no output of nvidia-smi is")
+            raise PodsimError(
+                f"{str(path)[-200:]}: larger than {_LARGEST:,} bytes; no output of nvidia-smi is"
+            )
         return path.read_text("utf-8", errors="replace")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -93,58 +101,61 @@ def mig_state(
     from podsim.hardware.mig.smi import read_smi
 
     if want and add:
-        raise PodsimError("want and add: give one of them: a whole layout, or what to create beside what is there")
+        raise PodsimError(
+            "want and add: give one of them: a whole layout, or what to create beside what is there"
+        )
     seen = read_smi(read_text(Path(file)))
     ids = {one.instance_id for each in seen for one in each.instances}
     wrong = [text for text in busy if text != "all" and not (text.isdigit() and int(text) in ids)]
     if wrong:
         known = ", ".join(str(one) for one in sorted(i for i in ids if i is not None)) or "none"
-        raise MigError([f"busy {text[:20]!r}: no instance of that number; there are {known}, or all" for text in wrong])
+        raise MigError(
+            [f"busy {text[:20]!r}: no instance of that number; there are {known}, or all" for text in wrong]
+        )
     return tuple(_state(one, gpu, want, add, set(busy)) for one in seen)
 
 
-def _state(seen: object, gpu: str, want: str, add: str, busy: set[str]) -> GpuState:
+def _state(seen: SeenGpu, gpu: str, want: str, add: str, busy: set[str]) -> GpuState:
     from podsim.hardware.catalog import load_gpu
     from podsim.hardware.mig.change import additions, change_to
     from podsim.hardware.mig.commands import change_commands
-    from podsim.hardware.mig.layouts import check, extensions, place, read_layout
-    from podsim.hardware.mig.profiles import find_profile, slicing_of
+    from podsim.hardware.mig.layouts import extensions
+    from podsim.hardware.mig.profiles import slicing_of
     from podsim.hardware.mig.results import GpuState
-    from podsim.hardware.mig.smi import SeenGpu, differences, layout_of, slicing_seen
+    from podsim.hardware.mig.smi import differences, layout_of, slicing_seen
 
-    assert isinstance(seen, SeenGpu)
     slicing = slicing_of(load_gpu(gpu)) if gpu else slicing_seen(seen)
     now = layout_of(slicing, seen)
-    number = {one.start: one.instance_id for one in seen.instances if one.start is not None}
+    numbers = {one.start: one.instance_id for one in seen.instances if one.start is not None}
+    uuids = {one.start: one.uuid for one in seen.instances if one.start is not None}
+    ids = {start: number for start, number in numbers.items() if number is not None}
     change = None
     if want or add:
-        stays = [one for one in now.instances if "all" in busy or str(number[one.start]) in busy]
-        if add:
-            profiles = [find_profile(slicing, one.profile) for one in read_layout(slicing, add).instances]
-            wanted = [find_profile(slicing, one.profile) for one in now.instances] + profiles
-            target = place(slicing, wanted)
-        else:
-            target = read_layout(slicing, want)
-        change = change_to(slicing, now.instances, target, free="@" not in want, busy=stays)
-        check(slicing, change.target.instances)
-    by_start = {one.start: one.uuid for one in seen.instances if one.start is not None}
-    ids = {start: one for start, one in number.items() if one is not None}
+        stays = [one for one in now.instances if "all" in busy or str(numbers[one.start]) in busy]
+        target, free = _target(slicing, now, want, add)
+        change = change_to(slicing, now.instances, target, free=free, busy=stays)
+    reached = change is not None and change.reachable
     return GpuState(
         index=seen.index, name=seen.name or slicing.name, slicing=slicing, layout=now,
-        uuids=tuple(by_start[one.start] for one in now.instances),
+        uuids=tuple(uuids[one.start] for one in now.instances),
         more={name: count for name, count in additions(slicing, now).items() if count},
-        open=extensions(slicing, now) if now.instances else _all(slicing), differences=differences(slicing, seen),
-        change=change,
-        commands=() if change is None or change.stopped else change_commands(slicing, seen.index, change, ids),
+        open=extensions(slicing, now), differences=differences(slicing, seen), change=change,
+        commands=change_commands(slicing, seen.index, change, ids) if change is not None and reached else (),
     )  # fmt: skip
 
 
-def _all(slicing: object) -> int:
-    from podsim.hardware.mig.layouts import layouts
-    from podsim.hardware.mig.profiles import Slicing
+def _target(slicing: Slicing, now: Layout, want: str, add: str) -> tuple[Layout, bool]:
+    """(layout that is wanted, whether its instances may stand elsewhere). Raises NoFitError for too much to add."""
+    from podsim.hardware.mig.layouts import place, read_layout
+    from podsim.hardware.mig.profiles import find_profile
 
-    assert isinstance(slicing, Slicing)
-    return len(layouts(slicing))
+    if want:
+        return read_layout(slicing, want), not re.search(r"[@:]", want)
+    more = read_layout(slicing, add).instances
+    try:
+        return place(slicing, [find_profile(slicing, one.profile) for one in (*now.instances, *more)]), True
+    except MigError as error:
+        raise NoFitError([f"beside {now} no {add[:60]}: {problem}" for problem in error.problems]) from None
 
 
 def mig_law() -> LawReport:
@@ -158,4 +169,3 @@ def mig_law() -> LawReport:
         scores=slice_scores(), cases=cases(), busy=interference(), sevenths=rows,
         seventh_error=sum(abs(one.predicted / one.measured - 1) for one in rows) / len(rows),
     )  # fmt: skip
-

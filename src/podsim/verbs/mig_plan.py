@@ -47,7 +47,9 @@ def mig_plan(on: str, *, jobs: Sequence[str], objective: str = "throughput") -> 
     taken = sum(one.count for one in whole)
     if taken > total:
         raise NoFitError([f"{taken} whole GPUs asked for; {on} has {total}"])
-    divided = best_fleet(slicing, total - taken, rest, objective=objective) if rest else (None,) * (total - taken)
+    divided = (
+        best_fleet(slicing, total - taken, rest, objective=objective) if rest else (None,) * (total - taken)
+    )
     gpus = _gpus(nodes, per_node, [one.name for one in whole for _ in range(one.count)], divided)
     flexible = {one.name for one in rest if not one.profile}
     speeds = [s for one in gpus for job, s in zip(one.jobs, one.speeds, strict=True) if job in flexible]
@@ -91,7 +93,9 @@ def _wish(slicing: Slicing, text: str) -> Wish:
 
     match = _JOB.fullmatch(text.strip())
     if match is None:
-        raise MigError(["expected NAME:NUMBERxWHAT, such as training:4xgpu, inference:14x1g.5gb, bert:5x8GB@0.4"])
+        raise MigError(
+            ["expected NAME:NUMBERxWHAT, such as training:4xgpu, inference:14x1g.5gb, bert:5x8GB@0.4"]
+        )
     name, number, what, fixed = (part.strip() if part else "" for part in match.groups())
     problems = []
     if not _NAME.fullmatch(name):
@@ -123,9 +127,7 @@ def _wish(slicing: Slicing, text: str) -> Wish:
     return wish
 
 
-def _gpus(
-    nodes: int, per_node: int, whole: Sequence[str], divided: Sequence[object]
-) -> tuple[GpuPlan, ...]:
+def _gpus(nodes: int, per_node: int, whole: Sequence[str], divided: Sequence[object]) -> tuple[GpuPlan, ...]:
     """A plan for each GPU: whole ones first, then the divided ones, then the idle ones."""
     from podsim.hardware.mig.best import Assignment
     from podsim.hardware.mig.results import GpuPlan
@@ -158,7 +160,9 @@ def _written(
         kinds.setdefault(tuple(one.layout for one in gpus if one.node == node), []).append(node)
     named = {f"podsim-{place}" if len(kinds) > 1 else "podsim": kind for place, kind in enumerate(kinds)}
     strategy = _strategy([one.layout for one in gpus])
-    profiles = Counter(one.profile for one in wishes if one.profile not in ("", WHOLE) for _ in range(one.count))
+    profiles = Counter(
+        one.profile for one in wishes if one.profile not in ("", WHOLE) for _ in range(one.count)
+    )
     placed: dict[str, Counter[str]] = {}
     for one in gpus:
         held = [""] * len(one.jobs) if one.layout is None else [i.profile for i in one.layout.instances]
@@ -166,7 +170,11 @@ def _written(
             placed.setdefault(job, Counter())[profile] += 1
     per_node = len(gpus) // nodes
     jobs = [
-        (f"{job}-{profile.split('.')[0]}" if len(counts) > 1 else job, profile, *_pods(profile, count, per_node))
+        (
+            f"{job}-{profile.split('.')[0]}" if len(counts) > 1 else job,
+            profile,
+            *_pods(profile, count, per_node),
+        )
         for job, counts in placed.items()
         for profile, count in sorted(counts.items())
     ]
@@ -208,7 +216,9 @@ def _notes(chip: Gpu, slicing: Slicing, gpus: tuple[GpuPlan, ...]) -> tuple[str,
         notes.append("instances of one GPU neither copy to each other nor join one NCCL communicator")
         if chip.architecture == "ampere":
             notes.append("MIG mode is switched on by a reset of the GPU: no process may use it")
-        notes.append("mig-parted chooses places itself: the file says which instances, the commands also where")
+        notes.append(
+            "mig-parted chooses places itself: the file says which instances, the commands also where"
+        )
         notes.append("how long the driver takes to create instances is in no published measurement")
     idle = sum(one.mode == "idle" for one in gpus)
     if idle:
@@ -217,16 +227,15 @@ def _notes(chip: Gpu, slicing: Slicing, gpus: tuple[GpuPlan, ...]) -> tuple[str,
     if left:
         notes.append(f"{left} compute slice{'s' * (left > 1)} of divided GPUs stay unused")
     if slicing.confirmed != "yes":
-        notes.append(f"profiles of {slicing.name}: " + "; ".join(f"{k} {v}" for k, v in slicing.notes.items()))
+        notes.append(
+            f"profiles of {slicing.name}: " + "; ".join(f"{k} {v}" for k, v in slicing.notes.items())
+        )
     return tuple(notes)
-
 
 
 def save_plan(plan: MigPlan, directory: Path) -> None:
     """Write commands.sh, mig-parted.yaml and kubernetes.yaml. Raises PodsimError where nothing can be written."""
-    script = "".join(
-        f"# {nodes}\n" + "\n".join(commands) + "\n" for nodes, commands in plan.commands
-    )
+    script = "".join(f"# {nodes}\n" + "\n".join(commands) + "\n" for nodes, commands in plan.commands)
     files = {
         "commands.sh": f"#!/bin/sh\nset -e\n{script}", "mig-parted.yaml": plan.parted, "kubernetes.yaml": plan.kubernetes
     }  # fmt: skip

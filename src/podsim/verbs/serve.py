@@ -8,12 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podsim.errors import CatalogError, ModelError, NoFitError, PlanError, PodsimError, UnitError
+from podsim.errors import (
+    CatalogError,
+    ModelError,
+    NoFitError,
+    PlanError,
+    PodsimError,
+    UnitError,
+    unknown_name,
+)
 
 if TYPE_CHECKING:
     from podsim.hardware.parts import Gpu
     from podsim.served import Figure, Served
     from podsim.serving.predict import Task
+    from podsim.workload.convolution import ConvNet
+    from podsim.workload.graph import Model
 
 __all__ = ["serve"]
 
@@ -63,24 +73,24 @@ def serve(
     task = _task(model, chip, precision, sparse, tokens, output, engine, overrides)
     limit = _limit(latency)
     cost = _neighbours(chip, each)
-    found = serve_on(
-        task, chip, batches=_batches(batch), limit=limit, instances=each * gpus, neighbours=cost
-    )
+    found = serve_on(task, chip, batches=_batches(batch), limit=limit, instances=each * gpus, neighbours=cost)
     found = replace(found, assumptions=_assumptions(task, chip, cost), warnings=_warnings(task, chip))
-    if found.best is None and not any(row.fits for row in found.rows):
-        if found.largest == 0:
-            need = f"{(found.weights + task.engine.memory_floor) / 1e9:.2f} GB before any sequence"
-            raise NoFitError([f"{found.model} needs {need}; {found.gpu} has {found.memory_limit / 1e9:.2f} GB"])
-        least = found.rows[0]
-        raise NoFitError(
-            [
-                f"batch {least.batch} needs {least.memory / 1e9:.2f} GB; {found.gpu} has {found.memory_limit / 1e9:.2f} GB,"
-                f" room for a batch of {found.largest}"
-            ]
-        )
+    if not any(row.fits for row in found.rows):
+        raise NoFitError([_too_large(found, task.engine.memory_floor)])
     if triton is not None:
         _write(found, triton)
     return found
+
+
+def _too_large(found: Served, floor: float) -> str:
+    """Why no batch fits, and what would."""
+    has = f"{found.gpu} has {found.memory_limit / 1e9:.2f} GB"
+    if found.largest == 0:
+        return f"{found.model} needs {(found.weights + floor) / 1e9:.2f} GB before any sequence; {has}"
+    least = found.rows[0]
+    return (
+        f"batch {least.batch} needs {least.memory / 1e9:.2f} GB; {has}, room for a batch of {found.largest}"
+    )
 
 
 _PLACE = re.compile(r"(?:(\d{1,6})\s*[x*]\s*)?([^/]+?)(?:/(.+))?")
@@ -94,7 +104,9 @@ def _place(on: str, overrides: Mapping[str, str] | None) -> tuple[Gpu, int, int]
 
     match = _PLACE.fullmatch(on.strip())
     if match is None:
-        raise PodsimError(f"on={on[:60]!r}: expected a GPU, such as a100-40gb, a100-40gb/1g.5gb or 8xa100-40gb/7x1g.5gb")
+        raise PodsimError(
+            f"on={on[:60]!r}: expected a GPU, such as a100-40gb, a100-40gb/1g.5gb or 8xa100-40gb/7x1g.5gb"
+        )
     number, name, profile = match.groups()
     keys = {key: value for key, value in (overrides or {}).items() if not key.startswith("model.")}
     count = int(number or 1)
@@ -109,9 +121,8 @@ def _place(on: str, overrides: Mapping[str, str] | None) -> tuple[Gpu, int, int]
         cluster = load_cluster(name, keys)
         chip, count = cluster.gpu, count * cluster.gpus
     else:
-        from podsim.errors import unknown_name
-
-        raise CatalogError(unknown_name("GPU, system or cluster", name, [*names("gpu"), *aliases("gpu"), *names("system")]))
+        known = [*names("gpu"), *aliases("gpu"), *names("system")]
+        raise CatalogError(unknown_name("GPU, system or cluster", name, known))
     if profile is None:
         return chip, 1, count
     return *_slices(chip, profile), count
@@ -125,7 +136,9 @@ def _slices(chip: Gpu, text: str) -> tuple[Gpu, int]:
 
     match = _SLICES.fullmatch(text.strip())
     if match is None:
-        raise PodsimError(f"{text[:60]!r}: expected equal instances, such as 1g.5gb or 7x1g.5gb; serve each kind alone")
+        raise PodsimError(
+            f"{text[:60]!r}: expected equal instances, such as 1g.5gb or 7x1g.5gb; serve each kind alone"
+        )
     number = int(match[1] or 1)
     slicing = slicing_of(chip)
     made = read_layout(slicing, f"{number}x{match[2]}")
@@ -140,6 +153,7 @@ def _task(
     from podsim.serving.kernels import runs_on
     from podsim.serving.passes import check
     from podsim.serving.predict import Task
+    from podsim.workload.convolution import ConvNet
 
     problems = [
         f"{name}={value}: 1 to {_LONGEST:,}"
@@ -163,19 +177,26 @@ def _task(
         if output:
             raise ModelError(f"{model} produces no tokens; leave output away")
         return replace(made, tokens=tokens or 224)
-    check(network)  # type: ignore[arg-type]
+    assert not isinstance(network, ConvNet)
+    check(network)
     if made.kind == "encoder" and output:
         raise ModelError(f"{model} produces no tokens; leave output away")
     return replace(
-        made, tokens=tokens or _TOKENS[made.kind], output=(output or _OUTPUT) if made.kind == "generator" else 0
+        made,
+        tokens=tokens or _TOKENS[made.kind],
+        output=(output or _OUTPUT) if made.kind == "generator" else 0,
     )
 
 
-def _network(model: str, tokens: int | None, overrides: Mapping[str, str] | None):  # type: ignore[no-untyped-def]
+def _network(model: str, tokens: int | None, overrides: Mapping[str, str] | None) -> Model | ConvNet:
     from podsim.workload.catalog import load_model
     from podsim.workload.convolution import CONVOLUTIONAL
 
-    keys = {key.removeprefix("model."): value for key, value in (overrides or {}).items() if key.startswith("model.")}
+    keys = {
+        key.removeprefix("model."): value
+        for key, value in (overrides or {}).items()
+        if key.startswith("model.")
+    }
     if model.lower() not in CONVOLUTIONAL:
         return load_model(model, keys)
     if keys:
@@ -194,7 +215,9 @@ def _batches(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in str(text).split(",") if part.strip()]
     bad = [part for part in parts if not (part.isdigit() and 1 <= int(part[:9]) <= LARGEST_BATCH)]
     if bad or not parts or len(parts) > 200:
-        raise PodsimError(f"batch={str(text)[:60]!r}: expected sizes from 1 to {LARGEST_BATCH:,}, such as 8 or 1,8,94")
+        raise PodsimError(
+            f"batch={str(text)[:60]!r}: expected sizes from 1 to {LARGEST_BATCH:,}, such as 8 or 1,8,94"
+        )
     return tuple(sorted({int(part) for part in parts}))
 
 
@@ -225,16 +248,22 @@ def _assumptions(task: Task, chip: Gpu, cost: float) -> tuple[str, ...]:
         told.append(f"every sequence has {task.tokens} tokens, none of them padding")
     if task.kind == "generator":
         told.append(
-            f"{task.tokens} tokens of prompt, {task.output} produced by every sequence of a batch together (no continuous "
-            "batching); keys and values in 16 bits"
+            f"{task.tokens} tokens of prompt, {task.output} produced by every sequence of a batch together (no"
+            " continuous batching); keys and values in 16 bits"
         )
     if task.kind == "images":
-        told.append("batch norms, ReLU and residual sums are folded into convolutions; decoding of images is not counted")
+        told.append(
+            "batch norms, ReLU and residual sums are folded into convolutions; decoding of images is not counted"
+        )
     if task.sparse:
-        told.append("the weights of the products are pruned 2:4; what that does to the answers is not modelled")
+        told.append(
+            "the weights of the products are pruned 2:4; what that does to the answers is not modelled"
+        )
     told.append("a request in time may wait for one whole batch before its own")
     if cost:
-        told.append(f"busy neighbours on the GPU cost {cost:.1%} (MLPerf Inference 1.1: 0.6 to 2.4 % with six)")
+        told.append(
+            f"busy neighbours on the GPU cost {cost:.1%} (MLPerf Inference 1.1: 0.6 to 2.4 % with six)"
+        )
     return tuple(told)
 
 

@@ -80,7 +80,7 @@ class ConvNet:
 def resnet50(image: int = 224, classes: int = 1000) -> ConvNet:
     """ResNet-50 v1.5 (He et al. 2015, arXiv 1512.03385, table 1; the stride of a block stands in its 3 x 3 window)."""
     side = image // 2
-    layers = [Convolution(name="stem", inputs=3, outputs=64, kernel=7, stride=2, size=side)]
+    layers = [_layer("stem", 3, 64, 7, 2, side)]
     pooled = [(64 * side**2, 64 * (side // 2) ** 2)]
     side //= 2
     channels = 64
@@ -89,25 +89,25 @@ def resnet50(image: int = 224, classes: int = 1000) -> ConvNet:
             stride = 2 if block == 0 and stage > 2 else 1
             after = side // stride
             name = f"{stage}.{block}"
-            layers.append(Convolution(name=f"{name}.reduce", inputs=channels, outputs=width, kernel=1, stride=1, size=side))
-            layers.append(Convolution(name=f"{name}.window", inputs=width, outputs=width, kernel=3, stride=stride, size=after))
+            layers.append(_layer(f"{name}.reduce", channels, width, 1, 1, side))
+            layers.append(_layer(f"{name}.window", width, width, 3, stride, after))
             if block == 0:
-                layers.append(
-                    Convolution(
-                        name=f"{name}.project", inputs=channels, outputs=4 * width, kernel=1, stride=stride, size=after
-                    )
-                )  # fmt: skip
-            layers.append(
-                Convolution(
-                    name=f"{name}.expand", inputs=width, outputs=4 * width, kernel=1, stride=1, size=after, residual=True
-                )
-            )  # fmt: skip
+                layers.append(_layer(f"{name}.project", channels, 4 * width, 1, stride, after))
+            layers.append(_layer(f"{name}.expand", width, 4 * width, 1, 1, after, residual=True))
             channels, side = 4 * width, after
     pooled.append((channels * side**2, channels))
     return ConvNet(
         name="resnet-50", image=image, convolutions=tuple(layers), pooled=tuple(pooled), features=channels,
         classes=classes, source="arXiv 1512.03385, table 1",
     )  # fmt: skip
+
+
+def _layer(
+    name: str, inputs: int, outputs: int, kernel: int, stride: int, size: int, *, residual: bool = False
+) -> Convolution:
+    return Convolution(
+        name=name, inputs=inputs, outputs=outputs, kernel=kernel, stride=stride, size=size, residual=residual
+    )
 
 
 CONVOLUTIONAL = {"resnet-50": resnet50, "resnet50": resnet50}

@@ -71,7 +71,8 @@ def patterns(slicing: Slicing, media: bool) -> tuple[tuple[Profile, ...], ...]:
     sets = {layout.profiles for layout in maximal(slicing, every=True)}
     kept = [one for one in sets if media or not any(by_name[name].media for name in one)]
     return tuple(
-        tuple(sorted((by_name[n] for n in names), key=lambda p: (-p.compute, -p.size))) for names in sorted(kept)
+        tuple(sorted((by_name[n] for n in names), key=lambda p: (-p.compute, -p.size)))
+        for names in sorted(kept)
     )
 
 
@@ -79,7 +80,7 @@ def patterns(slicing: Slicing, media: bool) -> tuple[tuple[Profile, ...], ...]:
 def _solve(
     slicing: Slicing, kinds: tuple[Wish, ...], counts: tuple[int, ...], objective: str
 ) -> tuple[float, tuple[tuple[str, int], ...]] | None:
-    """(value, ((profile, kind), …)) of the best way to run so many jobs of each kind on one GPU; None if there is none."""
+    """(value, ((profile, kind), …)) of the best way to run so many jobs of each kind on one GPU; None for none."""
     media = any(one.profile.endswith("+me") for one in kinds)
     best: tuple[float, int, tuple[tuple[str, int], ...]] | None = None
     for pattern in patterns(slicing, media):
@@ -93,7 +94,11 @@ def _solve(
 
 
 def _fill(
-    slicing: Slicing, kinds: tuple[Wish, ...], counts: tuple[int, ...], pattern: tuple[Profile, ...], objective: str
+    slicing: Slicing,
+    kinds: tuple[Wish, ...],
+    counts: tuple[int, ...],
+    pattern: tuple[Profile, ...],
+    objective: str,
 ) -> tuple[float, tuple[tuple[str, int], ...]] | None:
     """The best assignment to the instances of one pattern, all jobs placed; None if they cannot be."""
     if sum(counts) > len(pattern):
@@ -145,7 +150,9 @@ def _kinds(slicing: Slicing, wishes: Sequence[Wish], objective: str) -> tuple[Wi
             problems.append(f"{one.name}: a fixed share of {one.fixed:g}; it must be from 0 to 1")
         elif not any(one.speed(slicing, profile) for profile in slicing.profiles):
             most = max(profile.memory for profile in slicing.profiles)
-            problems.append(f"{one.name}: needs {one.memory / 1e9:.3g} GB; the largest instance has {most / 1e9:.3g} GB")
+            problems.append(
+                f"{one.name}: needs {one.memory / 1e9:.3g} GB; the largest instance has {most / 1e9:.3g} GB"
+            )
     if problems:
         raise MigError(problems)
     return tuple(wishes)
@@ -188,9 +195,15 @@ def fewest(slicing: Slicing, counts: dict[str, int]) -> int:
         return bound
     media = any(one.media for one in profiles)
     have = {tuple(pattern.count(one) for one in profiles) for pattern in patterns(slicing, media)}
-    useful = [one for one in have if not any(one != o and all(a <= b for a, b in zip(one, o, strict=True)) for o in have)]
+    useful = [
+        one
+        for one in have
+        if not any(one != o and all(a <= b for a, b in zip(one, o, strict=True)) for o in have)
+    ]
     reached, gpus = {numbers}, 0
-    while not any(not any(left) for left in reached):  # breadth first: all that can be left after so many GPUs
+    while not any(
+        not any(left) for left in reached
+    ):  # breadth first: all that can be left after so many GPUs
         reached = {
             tuple(max(a - b, 0) for a, b in zip(left, one, strict=True)) for left in reached for one in useful
         }

@@ -35,7 +35,12 @@ class Change:
 
 
 def change_to(
-    slicing: Slicing, now: Iterable[Instance], target: Layout, *, free: bool = True, busy: Iterable[Instance] = ()
+    slicing: Slicing,
+    now: Iterable[Instance],
+    target: Layout,
+    *,
+    free: bool = True,
+    busy: Iterable[Instance] = (),
 ) -> Change:
     """How to reach the instances of `target` from those there are now.
 

@@ -65,11 +65,17 @@ def make_commands(slicing: Slicing, gpus: Sequence[Layout | None]) -> tuple[str,
 
 
 def change_commands(slicing: Slicing, index: int, change: Change, ids: Mapping[int, int]) -> tuple[str, ...]:
-    """Commands that carry out a change on one GPU; `ids` gives the GPU instance number of each first slice."""
-    made = []
+    """Commands that carry out a change on one GPU; `ids` gives the GPU instance number of each first slice.
+
+    A GPU without instances may not be in MIG mode yet, so that is switched on first.
+    """
+    made = [] if change.keep or change.destroy else [f"nvidia-smi -i {index} -mig 1"]
     for one in change.destroy:
         number = ids[one.start]
-        made += [f"nvidia-smi mig -i {index} -dci -gi {number}", f"nvidia-smi mig -i {index} -dgi -gi {number}"]
+        made += [
+            f"nvidia-smi mig -i {index} -dci -gi {number}",
+            f"nvidia-smi mig -i {index} -dgi -gi {number}",
+        ]
     if change.create:
         new = Layout(slicing=slicing.name, instances=change.create)
         made.append(f"nvidia-smi mig -i {index} -cgi {_numbers(slicing, new)} -C")
@@ -120,7 +126,9 @@ def read_parted(text: str) -> dict[str, tuple[Devices, ...]]:
         raise MigError([f"not YAML: {' '.join(str(error).split())[:200]}"]) from None
     named = table.get("mig-configs") if isinstance(table, dict) else None
     if not isinstance(named, dict) or not named:
-        raise MigError(["a mig-parted file has `version: v1` and a table `mig-configs` of named lists; found neither"])
+        raise MigError(
+            ["a mig-parted file has `version: v1` and a table `mig-configs` of named lists; found neither"]
+        )
     problems: list[str] = []
     if table.get("version") != "v1":
         problems.append(f"version {str(table.get('version'))[:40]!r}; known is v1")
@@ -157,7 +165,7 @@ def _entries(name: str, entries: Any, problems: list[str]) -> tuple[Devices, ...
         if not problems:
             made.append(
                 Devices(
-                    devices=None if devices == "all" else tuple(devices), enabled=bool(enabled),
+                    devices=tuple(devices) if isinstance(devices, list) else None, enabled=bool(enabled),
                     instances={str(key): int(n) for key, n in counts.items()},
                     device_filter=(only,) if isinstance(only, str) else tuple(str(one) for one in only),
                 )

@@ -89,7 +89,9 @@ def problems_of(slicing: Slicing, instances: Iterable[Instance]) -> list[str]:
         for other in given[place + 1 :]:
             both = sorted(set(one.slices) & set(other.slices))
             if both:
-                problems.append(f"{_where(one)} and {_where(other)} both need memory slice {', '.join(map(str, both))}")
+                problems.append(
+                    f"{_where(one)} and {_where(other)} both need memory slice {', '.join(map(str, both))}"
+                )
     compute = sum(one.compute for one in given)
     if compute > slicing.compute_slices:
         needs = _sum((one.compute, one.profile) for one in given)
@@ -157,7 +159,9 @@ def _counts_hold(slicing: Slicing, instances: tuple[Instance, ...]) -> bool:
 def maximal(slicing: Slicing, *, every: bool = False) -> tuple[Layout, ...]:
     """The layouts to which no instance can be added: 19 of the A100 with its basic profiles."""
     profiles = slicing.profiles if every else slicing.basic
-    return tuple(one for one in layouts(slicing, every=every) if not _can_grow(slicing, profiles, one.instances))
+    return tuple(
+        one for one in layouts(slicing, every=every) if not _can_grow(slicing, profiles, one.instances)
+    )
 
 
 def _can_grow(slicing: Slicing, profiles: tuple[Profile, ...], instances: tuple[Instance, ...]) -> bool:
@@ -172,9 +176,13 @@ def _can_grow(slicing: Slicing, profiles: tuple[Profile, ...], instances: tuple[
 
 
 def extensions(slicing: Slicing, layout: Layout) -> int:
-    """Layouts that hold all these instances where they are, this one included: what can still become of the GPU."""
+    """Layouts that hold all these instances where they are, this one included: what can still become of the GPU.
+
+    Of the basic profiles, unless one of these instances has another.
+    """
     own = set(layout.instances)
-    return sum(own <= set(one.instances) for one in layouts(slicing))
+    every = not {one.profile for one in own} <= {one.name for one in slicing.basic}
+    return sum(own <= set(one.instances) for one in layouts(slicing, every=every))
 
 
 def place(slicing: Slicing, wanted: Iterable[Profile], *, fixed: Iterable[Instance] = ()) -> Layout:
@@ -221,7 +229,9 @@ def _totals(slicing: Slicing, instances: list[Instance]) -> list[str]:
 def _sum(needs: Iterable[tuple[int, str]]) -> str:
     """ "4 (3g.20gb) + 2 x 1 (1g.5gb)", the largest first."""
     counted = sorted(Counter(needs).items(), reverse=True)
-    return " + ".join(f"{f'{count} x ' if count > 1 else ''}{need} ({name})" for (need, name), count in counted)
+    return " + ".join(
+        f"{f'{count} x ' if count > 1 else ''}{need} ({name})" for (need, name), count in counted
+    )
 
 
 def _no_room(slicing: Slicing, rest: list[Profile], stays: tuple[Instance, ...]) -> str:
@@ -260,7 +270,9 @@ def read_layout(slicing: Slicing, text: str) -> Layout:
     for item in items:
         match = _ITEM.fullmatch(item)
         if match is None:
-            problems.append(f"cannot read {item[:40]!r}; expected a profile such as 3g.20gb, 3g.20gb@4, 2x1g.5gb")
+            problems.append(
+                f"cannot read {item[:40]!r}; expected a profile such as 3g.20gb, 3g.20gb@4, 2x1g.5gb"
+            )
             continue
         number, name, start = match.groups()
         count = int(number or 1)
@@ -276,7 +288,8 @@ def read_layout(slicing: Slicing, text: str) -> Layout:
         else:
             fixed.append(instance(profile, int(start)))
     if not items:
-        problems.append(f"no instances in {text[:40]!r}; name some, such as {slicing.basic[-2].name},{slicing.basic[0].name}")
+        example = f"{slicing.basic[-2].name},{slicing.basic[0].name}"
+        problems.append(f"no instances in {text[:40]!r}; name some, such as {example}")
     problems += problems_of(slicing, fixed)
     if problems:
         raise MigError(problems)

@@ -25,7 +25,16 @@ from podsim.hardware.mig.scaling import (
     share_of,
 )
 
-__all__ = ["ERRATIC", "MigRow", "SliceCase", "SliceScore", "cases", "interference", "mig_rows", "slice_scores"]
+__all__ = [
+    "ERRATIC",
+    "MigRow",
+    "SliceCase",
+    "SliceScore",
+    "cases",
+    "interference",
+    "mig_rows",
+    "slice_scores",
+]
 
 ERRATIC = ("deepspeech2",)
 """models of MISO whose times jump between batches and slices without order; in no fit and in no score"""
@@ -91,7 +100,19 @@ def mig_rows() -> tuple[MigRow, ...]:
     """All published rows, in the order of their file."""
     text = files("podsim.hardware.mig").joinpath("measured.csv").read_text("utf-8")
     return tuple(
-        MigRow(**{**row, "instances": int(row["instances"]), "value": float(row["value"])})
+        MigRow(
+            id=row["id"],
+            role=row["role"],
+            source=row["source"],
+            gpu=row["gpu"],
+            model=row["model"],
+            scenario=row["scenario"],
+            slice=row["slice"],
+            instances=int(row["instances"]),
+            value=float(row["value"]),
+            unit=row["unit"],
+            confirmed=row["confirmed"],
+        )
         for row in csv.DictReader(io.StringIO(text))
     )
 
@@ -203,7 +224,9 @@ def interference() -> dict[str, float]:
     The stricter variant of 3D-UNet is the same run, and left out.
     """
     busy = " (other six instances busy)"
-    rows = {(r.gpu, r.model, r.slice): r.value for r in mig_rows() if r.scenario == "Offline" and r.instances == 1}
+    rows = {
+        (r.gpu, r.model, r.slice): r.value for r in mig_rows() if r.scenario == "Offline" and r.instances == 1
+    }
     return {
         model: 1 - value / rows[gpu, model, name.removesuffix(busy)]
         for (gpu, model, name), value in rows.items()

@@ -97,9 +97,17 @@ def slicings() -> dict[str, Slicing]:
 def _slicing(name: str, table: Mapping[str, Any], sources: Mapping[str, str]) -> Slicing:
     wrong = sorted(set(table) ^ _KEYS)
     if wrong or not table["source"] or set(table["source"]) - set(sources):
-        raise CatalogError(f"profiles.toml: [{name}] needs {', '.join(sorted(_KEYS))}, with known sources; see {wrong}")
+        raise CatalogError(
+            f"profiles.toml: [{name}] needs {', '.join(sorted(_KEYS))}, with known sources; see {wrong}"
+        )
     profiles = tuple(
-        Profile(**{**row, "memory": read_quantity(row["memory"], "B", what=row["name"]), "starts": tuple(row["starts"])})
+        Profile(
+            **{
+                **row,
+                "memory": read_quantity(row["memory"], "B", what=row["name"]),
+                "starts": tuple(row["starts"]),
+            }
+        )
         for row in table["profiles"]
     )
     return Slicing(
@@ -121,7 +129,9 @@ def slicing_of(gpu: Gpu) -> Slicing:
             return one
     known = ", ".join(slicing_names())
     if gpu.fraction < 1:
-        raise MigError([f"{gpu.name} is an instance already; divide the whole GPU: {gpu.name.partition('/')[0]}"])
+        raise MigError(
+            [f"{gpu.name} is an instance already; divide the whole GPU: {gpu.name.partition('/')[0]}"]
+        )
     if not gpu.mig:
         raise MigError([f"{gpu.name} has no MIG; GPUs that can be divided: {known}"])
     raise MigError([f"{gpu.name} has MIG, but its profiles are in no table; known are those of {known}"])

@@ -11,7 +11,16 @@ from podsim.hardware.mig.measured import SliceCase, SliceScore
 from podsim.hardware.mig.profiles import Slicing
 from podsim.hardware.parts import Gpu
 
-__all__ = ["GpuPlan", "GpuState", "LawReport", "LayoutRow", "LayoutSheet", "LayoutTable", "MigPlan", "SeventhRow"]
+__all__ = [
+    "GpuPlan",
+    "GpuState",
+    "LawReport",
+    "LayoutRow",
+    "LayoutSheet",
+    "LayoutTable",
+    "MigPlan",
+    "SeventhRow",
+]
 
 
 @dataclass(frozen=True, kw_only=True)

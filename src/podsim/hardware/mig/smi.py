@@ -76,19 +76,28 @@ def read_smi(text: str) -> tuple[SeenGpu, ...]:
                         size=int(match[6]))  # fmt: skip
             gpus[index] = _with_instance(_gpu(gpus, index), seen)
         elif match := _PLACES.match(line):
-            index, starts = int(match[1]), tuple(int(one) for one in match[3].replace(" ", "").split(",") if one)
+            index, starts = (
+                int(match[1]),
+                tuple(int(one) for one in match[3].replace(" ", "").split(",") if one),
+            )
             gpu = _gpu(gpus, index)
             gpus[index] = replace(gpu, places=(*gpu.places, (int(match[2]), starts, int(match[4]))))
         elif not _QUIET.search(line):
-            problems.append(f"line {number}: {line[:80]!r} is no line of nvidia-smi -L, mig -lgi or mig -lgipp")
+            problems.append(
+                f"line {number}: {line[:80]!r} is no line of nvidia-smi -L, mig -lgi or mig -lgipp"
+            )
             continue
         known += 1
     if problems and (not gpus or len(problems) * 4 > known):
-        raise MigError([*problems[:5], *([f"… and {len(problems) - 5} lines more"] if len(problems) > 5 else [])])
+        raise MigError(
+            [*problems[:5], *([f"… and {len(problems) - 5} lines more"] if len(problems) > 5 else [])]
+        )
     if not gpus:
         raise MigError(["the text names no GPU; give the output of nvidia-smi -L, mig -lgi or mig -lgipp"])
     if subdivided and any(one.start is None for gpu in gpus.values() for one in gpu.instances):
-        problems.append("instances are shared by several compute instances (1c.…); add the output of nvidia-smi mig -lgi")
+        problems.append(
+            "instances are shared by several compute instances (1c.…); add the output of nvidia-smi mig -lgi"
+        )
     if problems:
         raise MigError(problems[:5])
     return tuple(gpus[index] for index in sorted(gpus))
@@ -132,7 +141,9 @@ def slicing_seen(gpu: SeenGpu) -> Slicing:
         if gpu.name and re.search(pattern, gpu.name.lower()):
             return slicings()[name]
     if gpu.name:
-        raise MigError([f"GPU {gpu.index}: {gpu.name} is in no table of profiles; known are {', '.join(slicings())}"])
+        raise MigError(
+            [f"GPU {gpu.index}: {gpu.name} is in no table of profiles; known are {', '.join(slicings())}"]
+        )
     fitting = [one for one in slicings().values() if _matches(one, gpu)]
     if len(fitting) == 1:
         return fitting[0]
@@ -140,7 +151,9 @@ def slicing_seen(gpu: SeenGpu) -> Slicing:
     if not fitting:
         raise MigError([f"GPU {gpu.index}: no known GPU has profiles {shown} with these numbers and sizes"])
     names = ", ".join(one.name for one in fitting)
-    raise MigError([f"GPU {gpu.index}: {shown} may be of {names}; name the GPU, or add the output of nvidia-smi -L"])
+    raise MigError(
+        [f"GPU {gpu.index}: {shown} may be of {names}; name the GPU, or add the output of nvidia-smi -L"]
+    )
 
 
 def _matches(slicing: Slicing, gpu: SeenGpu) -> bool:
@@ -166,11 +179,14 @@ def differences(slicing: Slicing, gpu: SeenGpu) -> tuple[str, ...]:
             told.append(f"profile {number} is in no table of {slicing.name}")
         elif (starts, size) != (one.starts, one.size):
             told.append(
-                f"{one.name}: this driver starts it at {', '.join(map(str, starts)) or 'none'} with {size} memory slices; "
-                f"the table at {', '.join(map(str, one.starts))} with {one.size}"
+                f"{one.name}: this driver starts it at {', '.join(map(str, starts)) or 'none'} with {size} memory slices;"
+                f" the table at {', '.join(map(str, one.starts))} with {one.size}"
             )
     listed = {number for number, _, _ in gpu.places}
-    return (*told, *(f"{one.name} is not offered by this driver" for one in slicing.profiles if one.id not in listed))
+    return (
+        *told,
+        *(f"{one.name} is not offered by this driver" for one in slicing.profiles if one.id not in listed),
+    )
 
 
 def layout_of(slicing: Slicing, gpu: SeenGpu) -> Layout:
@@ -187,7 +203,9 @@ def layout_of(slicing: Slicing, gpu: SeenGpu) -> Layout:
                 f"GPU {gpu.index}: nvidia-smi -L does not say where {one.profile} stands; add nvidia-smi mig -lgi"
             )
         else:
-            made.append(Instance(profile=profile.name, start=one.start, size=profile.size, compute=profile.compute))
+            made.append(
+                Instance(profile=profile.name, start=one.start, size=profile.size, compute=profile.compute)
+            )
     problems += [] if problems else [f"GPU {gpu.index}: {text}" for text in problems_of(slicing, made)]
     if problems:
         raise MigError(list(dict.fromkeys(problems)))

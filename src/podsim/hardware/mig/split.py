@@ -1,9 +1,9 @@
 """An instance as a Gpu: everything that works on a GPU works on a slice of one.
 
-    SMs          as the profile lists them; peaks in proportion to the SMs
-    memory       as listed; bandwidth and L2 cache in proportion to the memory slices
-    power        in proportion to the SMs: no figure of one instance is published
-    NVLink       none: instances of one GPU neither copy to each other nor join one NCCL communicator
+SMs          as the profile lists them; peaks in proportion to the SMs
+memory       as listed; bandwidth and L2 cache in proportion to the memory slices
+power        in proportion to the SMs: no figure of one instance is published
+NVLink       none: instances of one GPU neither copy to each other nor join one NCCL communicator
 """
 
 from __future__ import annotations
