@@ -20,7 +20,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "nomenclature.md"
 MODULES = (
     "prediction", "training/plan", "training/space", "training/software", "hardware/parts", "hardware/cluster",
-    "workload/graph", "results", "sweep", "timeline", "simulated",
+    "workload/graph", "results", "sweep", "timeline", "simulated", "served", "hardware/mig/profiles",
+    "hardware/mig/layouts", "hardware/mig/best", "hardware/mig/change", "hardware/mig/measured", "hardware/mig/results",
+    "serving/engine", "workload/convolution",
 )  # fmt: skip
 """where the public dataclasses live, in the order of the page"""
 UNITS = (

@@ -35,7 +35,11 @@ def _brute(wishes: list[Wish], objective: str) -> float | None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 2), st.sampled_from([0.0, 5e9, 1e10]), st.floats(0, 1)), min_size=1, max_size=3),
+    st.lists(
+        st.tuples(st.integers(1, 2), st.sampled_from([0.0, 5e9, 1e10]), st.floats(0, 1)),
+        min_size=1,
+        max_size=3,
+    ),
     st.sampled_from(["throughput", "slowest"]),
 )
 @settings(max_examples=40, deadline=None)
@@ -58,7 +62,9 @@ def test_the_white_papers_node() -> None:
     assert [None if one is None else len(one.jobs) for one in two] == [7, 7]
     eight = best_fleet(A100, 8, [Wish(name="user", count=56, profile="1g")])
     assert sum(len(one.jobs) for one in eight if one) == 56
-    with pytest.raises(NoFitError, match="57 x 1g.5gb do not fit on 8 GPUs of a100-40gb; they need 9 at least"):
+    with pytest.raises(
+        NoFitError, match="57 x 1g.5gb do not fit on 8 GPUs of a100-40gb; they need 9 at least"
+    ):
         best_fleet(A100, 8, [Wish(name="user", count=57, profile="1g")])
 
 

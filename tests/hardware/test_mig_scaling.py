@@ -35,7 +35,9 @@ def test_by_hand() -> None:
 
 @given(Fixed, Shares, Shares)
 @settings(max_examples=50, deadline=None)
-def test_a_slice_is_slower_than_the_gpu_and_faster_than_its_share(fixed: float, one: float, two: float) -> None:
+def test_a_slice_is_slower_than_the_gpu_and_faster_than_its_share(
+    fixed: float, one: float, two: float
+) -> None:
     speed = float(relative_speed(fixed, one))
     assert one - 1e-12 <= speed <= 1 + 1e-12
     low, high = sorted((one, two))

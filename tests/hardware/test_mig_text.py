@@ -78,7 +78,9 @@ def test_the_gpu_is_known_by_its_profiles() -> None:
 
 
 def test_an_older_driver_lists_less() -> None:
-    (gpu,) = read_smi(LGIPP.replace("{0,4}:4", "{0}:4").replace("GPU  0 Profile ID 15 Placements: {0,2,4,6}:2\n", ""))
+    (gpu,) = read_smi(
+        LGIPP.replace("{0,4}:4", "{0}:4").replace("GPU  0 Profile ID 15 Placements: {0,2,4,6}:2\n", "")
+    )
     told = differences(A100, gpu)
     assert len(told) == 2
     assert "3g.20gb: this driver starts it at 0 with 4 memory slices; the table at 0, 4 with 4" in told
@@ -182,8 +184,14 @@ mig-configs:
         ("- 1", "has `version: v1` and a table"),
         ("version: v2\nmig-configs: {a: []}", "version 'v2'; known is v1"),
         ("version: v1\nmig-configs: {a: 3}", "a: expected a list"),
-        ("version: v1\nmig-configs: {a: [{devices: 3, mig-enabled: 1, mig-devices: [1], x: 1}]}", "unknown key 'x'"),
-        ("version: v1\nmig-configs: {a: [{devices: all, mig-enabled: true, mig-devices: {1g: 0}}]}", "a count"),
+        (
+            "version: v1\nmig-configs: {a: [{devices: 3, mig-enabled: 1, mig-devices: [1], x: 1}]}",
+            "unknown key 'x'",
+        ),
+        (
+            "version: v1\nmig-configs: {a: [{devices: all, mig-enabled: true, mig-devices: {1g: 0}}]}",
+            "a count",
+        ),
     ],
 )
 def test_files_that_are_not_mig_parted(text: str, said: str) -> None:
@@ -193,7 +201,9 @@ def test_files_that_are_not_mig_parted(text: str, said: str) -> None:
 
 
 def test_kubernetes_documents_parse() -> None:
-    text = kubernetes_text([("train", "", 1, 4), ("serve", "1g.5gb", 14, 1)], strategy="mixed", config="podsim")
+    text = kubernetes_text(
+        [("train", "", 1, 4), ("serve", "1g.5gb", 14, 1)], strategy="mixed", config="podsim"
+    )
     train, serve = yaml.safe_load_all(text)
     limits = [d["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] for d in (train, serve)]
     assert limits == [{"nvidia.com/gpu": 4}, {"nvidia.com/mig-1g.5gb": 1}]

@@ -21,8 +21,11 @@ class Engine:
     """One inference engine in one era."""
 
     name: str
+    """of the engine and its era"""
     title: str
+    """what it is"""
     source: str
+    """where the measurements stand"""
     evidence: str
     """rows the constants are fitted to, and what they leave"""
     half_speed: float = 1.0

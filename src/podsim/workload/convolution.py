@@ -16,6 +16,7 @@ class Convolution:
     """One convolution, with what is folded into it."""
 
     name: str
+    """stage, block and place in it"""
     inputs: int
     """channels in"""
     outputs: int
@@ -23,6 +24,7 @@ class Convolution:
     kernel: int
     """side of its window"""
     stride: int
+    """of its window"""
     size: int
     """side of its output"""
     residual: bool = False
@@ -55,15 +57,19 @@ class ConvNet:
     """A convolutional network for images of one size."""
 
     name: str
+    """of the network"""
     image: int
     """side of the image, pixels"""
     convolutions: tuple[Convolution, ...]
+    """in order"""
     pooled: tuple[tuple[int, int], ...]
     """elements read and written by each pooling"""
     features: int
     """width of the last linear layer"""
     classes: int
+    """of the images"""
     source: str
+    """where it was published"""
 
     @property
     def parameters(self) -> int:

@@ -34,7 +34,9 @@ class Wish:
     """A kind of job, and what it needs of an instance."""
 
     name: str
+    """of the job"""
     count: int = 1
+    """jobs of this kind"""
     profile: str = ""
     """the instance it must have; "" for any that holds it"""
     memory: float = 0.0
@@ -56,6 +58,7 @@ class Assignment:
     """A layout, and which job runs on which of its instances."""
 
     layout: Layout
+    """instances with a job"""
     jobs: tuple[str, ...]
     """name of the job on each instance, "" for none"""
     speeds: tuple[float, ...]

@@ -21,10 +21,13 @@ class Change:
     """What must be done to one GPU."""
 
     target: Layout
+    """what is reached"""
     keep: tuple[Instance, ...]
+    """instances that stay"""
     destroy: tuple[Instance, ...]
     """in this order, before anything is created"""
     create: tuple[Instance, ...]
+    """what is created after that"""
     stopped: tuple[Instance, ...]
     """instances that are busy and would have to be destroyed: empty where the state can be reached"""
 

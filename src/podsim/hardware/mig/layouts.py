@@ -27,7 +27,7 @@ class Instance:
     start: int
     """first memory slice"""
     profile: str
-    """name"""
+    """name of its profile"""
     size: int
     """memory slices"""
     compute: int
@@ -50,6 +50,7 @@ class Layout:
     slicing: str
     """name of the table of profiles"""
     instances: tuple[Instance, ...]
+    """by first memory slice"""
 
     def __str__(self) -> str:
         """As podsim reads it: 2g.10gb@0 3g.20gb@4."""

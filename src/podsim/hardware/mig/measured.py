@@ -45,18 +45,27 @@ class MigRow:
     """One published figure."""
 
     id: str
+    """unique in the table"""
     role: str
+    """calibrate, or test: never fitted"""
     source: str
+    """where it was published"""
     gpu: str
+    """as published"""
     model: str
+    """network that ran"""
     scenario: str
     """batch of a training job; Offline, Server, SingleStream of an inference"""
     slice: str
+    """profile of the instances, or full"""
     instances: int
+    """that ran together"""
     value: float
-    """in `unit`"""
+    """as published, in `unit`"""
     unit: str
+    """of the value: samples/s, ms p90, s per iteration, …"""
     confirmed: str
+    """whether it was read in the source"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +73,13 @@ class SliceCase:
     """One training job, measured on several instances."""
 
     model: str
+    """network that was trained"""
     batch: int
+    """samples of an iteration"""
     seconds: float
     """s of an iteration on the instance that is the whole GPU"""
     slices: tuple[str, ...]
+    """profiles it ran on"""
     shares: tuple[float, ...]
     """share of the GPU that each slice is"""
     relative: tuple[float, ...]
@@ -81,12 +93,15 @@ class SliceScore:
     """How far the law is from measured speeds, one way to know f."""
 
     name: str
+    """of the way to know f"""
     how: str
+    """what f comes from"""
     cases: int
+    """training jobs"""
     points: int
     """predicted speeds that were held against measured ones"""
     mean: float
-    """share, mean of |predicted / measured - 1|"""
+    """share, mean of the relative errors, signs left out"""
     median: float
     """share, median of the same"""
     worst: float

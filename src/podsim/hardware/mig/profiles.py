@@ -29,13 +29,15 @@ class Profile:
     size: int
     """memory slices"""
     memory: float
-    """B"""
+    """B that an instance has"""
     sms: int
+    """streaming multiprocessors"""
     most: int
     """instances of it that one GPU can hold"""
     starts: tuple[int, ...]
     """memory slices at which it may start"""
     copy_engines: int
+    """engines that copy to and from the host"""
     nvdec: int
     """video decoders"""
     jpeg: int
@@ -59,14 +61,21 @@ class Slicing:
     """How one GPU is divided: its slices, and the profiles over them."""
 
     name: str
+    """of the chip and its memory: a100-40gb"""
     gpus: tuple[str, ...]
     """names in the catalog of the GPUs that are divided so"""
     compute_slices: int
+    """of the whole GPU"""
     memory_slices: int
+    """of the whole GPU"""
     profiles: tuple[Profile, ...]
+    """every kind of instance"""
     source: str
+    """where the profiles were read"""
     confirmed: str
+    """yes, or partial: all but what the notes name"""
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """what was not read in the source, or differs between listings"""
 
     @property
     def basic(self) -> tuple[Profile, ...]:

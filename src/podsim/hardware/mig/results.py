@@ -28,8 +28,11 @@ class LayoutRow:
     """One layout of a table."""
 
     number: int
+    """place in the table"""
     layout: Layout
+    """the instances at their places"""
     instances: int
+    """how many"""
     compute: int
     """compute slices in use"""
     memory: int
@@ -43,8 +46,11 @@ class LayoutTable:
     """Layouts of one GPU."""
 
     gpu: str
+    """name of the GPU"""
     slicing: Slicing
+    """its profiles"""
     rows: tuple[LayoutRow, ...]
+    """the layouts shown"""
     total: int
     """layouts of these profiles, the empty one left out"""
     maximal: int
@@ -58,14 +64,19 @@ class LayoutSheet:
     """One layout, with its instances as GPUs and what an operator runs for it."""
 
     gpu: str
+    """name of the GPU"""
     slicing: Slicing
+    """its profiles"""
     layout: Layout
+    """the instances at their places"""
     slices: tuple[Gpu, ...]
+    """each instance as a GPU"""
     more: dict[str, int]
     """count of each profile that could be added, alone"""
     open: int
     """count of layouts that the GPU can still become, this one included"""
     commands: tuple[str, ...]
+    """that make it"""
     parted: str
     """text of a mig-parted file"""
 
@@ -75,11 +86,13 @@ class GpuPlan:
     """What becomes of one GPU of a node."""
 
     node: int
+    """number of the node"""
     index: int
     """in its node"""
     mode: str
     """whole, mig, idle"""
     layout: Layout | None
+    """instances, None of a whole or idle GPU"""
     jobs: tuple[str, ...]
     """name of the job on each instance (or on the whole GPU)"""
     speeds: tuple[float, ...]
@@ -91,15 +104,21 @@ class MigPlan:
     """A node, or several, divided for a mix of jobs."""
 
     on: str
+    """node, cluster or GPU as asked for"""
     gpu: str
+    """name of its GPUs"""
     slicing: Slicing
+    """their profiles"""
     nodes: int
+    """how many"""
     wishes: tuple[Wish, ...]
     """what was asked for, whole GPUs as profile "gpu" """
     gpus: tuple[GpuPlan, ...]
+    """each GPU, node by node"""
     devices: int
     """count of GPUs and instances that are given out"""
     objective: str
+    """throughput, slowest"""
     value: float
     """factor: sum of the relative speeds of jobs without a profile of their own, or the least of them"""
     least: int
@@ -113,6 +132,7 @@ class MigPlan:
     kubernetes: str
     """text of the deployments"""
     notes: tuple[str, ...]
+    """what to know before it is run"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +140,13 @@ class GpuState:
     """One GPU as nvidia-smi shows it."""
 
     index: int
+    """number of the GPU"""
     name: str
+    """as nvidia-smi has it"""
     slicing: Slicing
+    """its profiles"""
     layout: Layout
+    """the instances that are there"""
     uuids: tuple[str, ...]
     """of each instance, "" where none was printed"""
     more: dict[str, int]
@@ -142,12 +166,15 @@ class SeventhRow:
     """One smallest instance against a seventh of the whole GPU, MLPerf Inference offline."""
 
     model: str
+    """network, as MLPerf names it"""
     gpu: str
+    """name of the whole GPU"""
     predicted: float
     """share of a seventh"""
     measured: float
     """share of a seventh"""
     how: str
+    """laws of its kernels, or SMs alone"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,9 +182,12 @@ class LawReport:
     """How right the laws of slices are."""
 
     scores: tuple[SliceScore, ...]
+    """one for each way to know f"""
     cases: tuple[SliceCase, ...]
+    """the training jobs"""
     busy: dict[str, float]
     """share of throughput that six busy neighbours cost, by model"""
     sevenths: tuple[SeventhRow, ...]
+    """MLPerf's pairs of an instance and its GPU"""
     seventh_error: float
-    """share, mean of |predicted / measured - 1|"""
+    """share, mean of their relative errors, signs left out"""
