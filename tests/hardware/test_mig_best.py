@@ -63,7 +63,7 @@ def test_the_white_papers_node() -> None:
     eight = best_fleet(A100, 8, [Wish(name="user", count=56, profile="1g")])
     assert sum(len(one.jobs) for one in eight if one) == 56
     with pytest.raises(
-        NoFitError, match="57 x 1g.5gb do not fit on 8 GPUs of a100-40gb; they need 9 at least"
+        NoFitError, match=r"57 x 1g\.5gb do not fit on 8 GPUs of a100-40gb; they need 9 at least"
     ):
         best_fleet(A100, 8, [Wish(name="user", count=57, profile="1g")])
 

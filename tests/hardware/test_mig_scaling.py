@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ def test_saturated_jobs_scale_with_their_share_and_small_ones_do_not() -> None:
     assert by_job["mobilenet", 64] > 0.9
     for model in ("gnn", "resnet", "mobilenet", "transformer", "cyclegan"):
         fixed = [one.fixed for one in cases() if one.model == model]
-        assert all(a >= b - 0.02 for a, b in zip(fixed, fixed[1:], strict=False)), model
+        assert all(a >= b - 0.02 for a, b in pairwise(fixed)), model
 
 
 def test_the_shape_is_its_fit() -> None:

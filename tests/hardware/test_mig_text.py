@@ -107,7 +107,7 @@ def test_text_that_is_not_understood(text: str, said: str) -> None:
 
 def test_states_that_break_the_rules_or_have_no_place() -> None:
     (gpu, _) = read_smi(LIST)
-    with pytest.raises(MigError, match="does not say where 3g.20gb stands; add nvidia-smi mig -lgi"):
+    with pytest.raises(MigError, match=r"does not say where 3g\.20gb stands; add nvidia-smi mig -lgi"):
         layout_of(A100, gpu)
     (gpu,) = read_smi(LGI.replace("4:4", "0:4"))
     with pytest.raises(MigError, match="both need memory slice 2"):

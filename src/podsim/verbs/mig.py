@@ -35,9 +35,11 @@ def mig_layouts(gpu: str, *, every: bool = False, partial: bool = False) -> Layo
     chip = load_gpu(gpu)
     slicing = slicing_of(chip)
     all_, full = layouts(slicing, every=every), maximal(slicing, every=every)
-    shown = sorted(
-        all_ if partial else full, key=lambda one: tuple((i.start, -i.size, i.profile) for i in one.instances)
-    )
+
+    def order(layout: Layout) -> tuple[tuple[int, int, str], ...]:
+        return tuple((one.start, -one.size, one.profile) for one in layout.instances)
+
+    shown = sorted(all_ if partial else full, key=order)
     own = set(full)
     return LayoutTable(
         gpu=chip.name, slicing=slicing, total=len(all_), maximal=len(full),
