@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from podsim.hardware.parts import Link as Link
     from podsim.prediction import PlanResult as PlanResult
     from podsim.prediction import Prediction as Prediction
+    from podsim.served import Figure as Figure
+    from podsim.served import Served as Served
     from podsim.training.plan import Plan as Plan
     from podsim.verbs.calibrate import calibrate as calibrate
     from podsim.verbs.collective import collective as collective
     from podsim.verbs.fabric import fabric as fabric
+    from podsim.verbs.mig import mig_check as mig_check
     from podsim.verbs.mig import mig_law as mig_law
     from podsim.verbs.mig import mig_layouts as mig_layouts
     from podsim.verbs.mig import mig_show as mig_show
@@ -40,6 +43,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Cluster": "hardware.cluster",
+    "Figure": "served",
     "Gpu": "hardware.parts",
     "Link": "hardware.parts",
     "Model": "workload.graph",
@@ -49,6 +53,7 @@ _PUBLIC = {
     "PlanResult": "prediction",
     "PodsimError": "errors",
     "Prediction": "prediction",
+    "Served": "served",
     "calibrate": "verbs.calibrate",
     "clusters": "verbs.show",
     "collective": "verbs.collective",
@@ -56,6 +61,7 @@ _PUBLIC = {
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",
     "load_model": "workload.catalog",
+    "mig_check": "verbs.mig",
     "mig_law": "verbs.mig",
     "mig_layouts": "verbs.mig",
     "mig_plan": "verbs.mig_plan",

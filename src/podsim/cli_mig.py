@@ -145,6 +145,27 @@ def state(
         raise typer.Exit(1)
 
 
+def check(
+    file: Annotated[Path, typer.Argument(help="A mig-parted file.")],
+    gpu: Annotated[str, typer.Option(help="The GPU it is for: a100-40gb, a100-80gb, a30, h100, h200.")],
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Check that a mig-parted file's configurations can stand on a GPU."""
+    from podsim.hardware.catalog import load_gpu
+    from podsim.hardware.mig.profiles import slicing_of
+    from podsim.report.mig import print_configs
+    from podsim.verbs.mig import mig_check
+
+    found = mig_check(file, gpu=gpu)
+    rows = [
+        {"configuration": one.name, "devices": "all" if one.devices is None else ",".join(map(str, one.devices)),
+         "enabled": one.enabled, "layout": "" if one.layout is None else str(one.layout)}
+        for one in found
+    ]  # fmt: skip
+    _print(list(found), rows, lambda made: print_configs(made, slicing_of(load_gpu(gpu))), json=json, csv=csv)
+
+
 def law(json: Json = False, csv: Csv = False) -> None:
     """Hold the laws of slices against what was measured."""
     from podsim.report.mig import print_law
@@ -231,7 +252,7 @@ def register(command: Callable[..., Callable[..., None]], app: typer.Typer) -> N
         help="Divide GPUs into MIG instances.", no_args_is_help=True, add_completion=False, rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )  # fmt: skip
-    for verb in (layouts, show, plan, state, law):
+    for verb in (layouts, show, plan, state, check, law):
         command(verb, group)
     app.add_typer(group, name="mig")
     command(serve)

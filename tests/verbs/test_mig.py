@@ -122,6 +122,21 @@ def test_states(podsim: Podsim, listing: Path, tmp_path: Path) -> None:
     assert no.exit_code == 1
 
 
+def test_a_mig_parted_file_is_checked(podsim: Podsim, tmp_path: Path) -> None:
+    podsim("mig", "plan", "dgx-a100-40gb", "--job", "a:3x3g", "--job", "b:2xgpu", "--save", tmp_path)
+    path = tmp_path / "mig-parted.yaml"
+    told = podsim("mig", "check", path, "--gpu", "a100-40gb")
+    assert told.exit_code == 0
+    assert "Every entry can stand on a GPU of a100-40gb" in told.stdout
+    wrong = podsim("mig", "check", path, "--gpu", "a100-80gb")
+    assert wrong.exit_code == 2
+    assert "podsim: a100-80gb: 3g.20gb is a profile of a100-40gb" in wrong.stderr
+    path.write_text(
+        'version: v1\nmig-configs: {x: [{devices: all, mig-enabled: false, mig-devices: {"1g": 9}}]}'
+    )
+    assert "1 to 4 instances" in podsim("mig", "check", path, "--gpu", "a30").stderr
+
+
 def test_law(podsim: Podsim) -> None:
     assert "model left out" in podsim("mig", "law").stdout
     report = json.loads(podsim("mig", "law", "--json").stdout)
@@ -198,7 +213,7 @@ def test_too_many_whole_gpus_is_an_answer(podsim: Podsim) -> None:
 
 def test_commands_are_functions_with_the_same_arguments() -> None:
     renamed = {"job": "jobs"}
-    for name in ("layouts", "show", "plan", "state", "law"):
+    for name in ("layouts", "show", "plan", "state", "check", "law"):
         command = inspect.signature(getattr(cli_mig, name)).parameters
         function = inspect.signature(getattr(library, f"mig_{name}")).parameters
         shown = {renamed.get(key, key) for key in command if key not in ("json", "csv", "draw", "save")}

@@ -12,9 +12,17 @@ from podsim.units import format_quantity
 if TYPE_CHECKING:
     from podsim.hardware.mig.layouts import Layout
     from podsim.hardware.mig.profiles import Slicing
-    from podsim.hardware.mig.results import GpuPlan, GpuState, LawReport, LayoutSheet, LayoutTable, MigPlan
+    from podsim.hardware.mig.results import (
+        ConfigRow,
+        GpuPlan,
+        GpuState,
+        LawReport,
+        LayoutSheet,
+        LayoutTable,
+        MigPlan,
+    )
 
-__all__ = ["bar", "print_law", "print_layouts", "print_plan", "print_sheet", "print_states"]
+__all__ = ["bar", "print_configs", "print_law", "print_layouts", "print_plan", "print_sheet", "print_states"]
 
 
 def _say(text: str, *, style: str = "", first: str | None = None, indent: str = "") -> None:
@@ -209,6 +217,21 @@ def _change(one: GpuState) -> None:
     _say(f"Reached {f'by destroying {gone}' if gone else 'without destroying anything'}; {kept} stays.")
     if one.commands:
         _commands("Commands", one.commands)
+
+
+def print_configs(rows: Sequence[ConfigRow], slicing: Slicing) -> None:
+    """Print the entries of a mig-parted file, each placed on a GPU."""
+    table = Table("llll", header=("configuration", "GPUs", "memory slices", "profile@slice"))
+    for one in rows:
+        devices = "all" if one.devices is None else ",".join(map(str, one.devices))
+        if one.enabled and one.layout is None:
+            table.add(one.name, devices, bar(slicing, None, "MIG, empty"), "")
+        else:
+            table.add(
+                one.name, devices, bar(slicing, one.layout), "" if one.layout is None else str(one.layout)
+            )
+    _lines(table if table.fits(console().width) else table.without(3))
+    _say(f"Every entry can stand on a GPU of {slicing.name}.")
 
 
 def print_law(report: LawReport) -> None:

@@ -12,10 +12,10 @@ from podsim.errors import MigError, NoFitError, PodsimError
 if TYPE_CHECKING:
     from podsim.hardware.mig.layouts import Layout
     from podsim.hardware.mig.profiles import Slicing
-    from podsim.hardware.mig.results import GpuState, LawReport, LayoutSheet, LayoutTable
+    from podsim.hardware.mig.results import ConfigRow, GpuState, LawReport, LayoutSheet, LayoutTable
     from podsim.hardware.mig.smi import SeenGpu
 
-__all__ = ["mig_law", "mig_layouts", "mig_show", "mig_state", "read_text"]
+__all__ = ["mig_check", "mig_law", "mig_layouts", "mig_show", "mig_state", "read_text"]
 
 _LARGEST = 4_000_000
 """characters of a text that is read"""
@@ -55,7 +55,7 @@ def mig_layouts(gpu: str, *, every: bool = False, partial: bool = False) -> Layo
 
 
 def mig_show(gpu: str, layout: str) -> LayoutSheet:
-    """One layout ("4g,2g,1g", "7x1g.5gb", "3g.20gb@4 1g.5gb@0"): its instances as GPUs, what could be added, what makes it.
+    """One layout ("4g,2g,1g", "7x1g.5gb", "3g.20gb@4"): its instances as GPUs, what could be added, what makes it.
 
     Raises PodsimError for a GPU without MIG, and for a layout that cannot be, with all that stands in its way.
     """
@@ -158,6 +158,38 @@ def _target(slicing: Slicing, now: Layout, want: str, add: str) -> tuple[Layout,
         return place(slicing, [find_profile(slicing, one.profile) for one in (*now.instances, *more)]), True
     except MigError as error:
         raise NoFitError([f"beside {now} no {add[:60]}: {problem}" for problem in error.problems]) from None
+
+
+def mig_check(file: Path | str, *, gpu: str) -> tuple[ConfigRow, ...]:
+    """The configurations of a mig-parted file, each of its entries placed on a GPU of this name.
+
+    Raises MigError with every entry that cannot stand on it, and with what breaks the format.
+    """
+    from podsim.hardware.catalog import load_gpu
+    from podsim.hardware.mig.commands import read_parted
+    from podsim.hardware.mig.layouts import read_layout
+    from podsim.hardware.mig.profiles import slicing_of
+    from podsim.hardware.mig.results import ConfigRow
+
+    slicing = slicing_of(load_gpu(gpu))
+    problems: list[str] = []
+    made = []
+    for name, entries in read_parted(read_text(Path(file))).items():
+        for one in entries:
+            layout = None
+            try:
+                if one.instances:
+                    layout = read_layout(
+                        slicing, " ".join(f"{n}x{profile}" for profile, n in one.instances.items())
+                    )
+                    if not one.enabled:
+                        problems.append(f"{name}: mig-devices are named, but mig-enabled is false")
+            except MigError as error:
+                problems += [f"{name}: {problem}" for problem in error.problems]
+            made.append(ConfigRow(name=name, devices=one.devices, enabled=one.enabled, layout=layout))
+    if problems:
+        raise MigError(problems)
+    return tuple(made)
 
 
 def mig_law() -> LawReport:

@@ -12,6 +12,7 @@ from podsim.hardware.mig.profiles import Slicing
 from podsim.hardware.parts import Gpu
 
 __all__ = [
+    "ConfigRow",
     "GpuPlan",
     "GpuState",
     "LawReport",
@@ -79,6 +80,20 @@ class LayoutSheet:
     """that make it"""
     parted: str
     """text of a mig-parted file"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigRow:
+    """One entry of a mig-parted file."""
+
+    name: str
+    """of its configuration"""
+    devices: tuple[int, ...] | None
+    """numbers of the GPUs, None for all"""
+    enabled: bool
+    """whether MIG mode is on"""
+    layout: Layout | None
+    """one way to place its instances, None for none"""
 
 
 @dataclass(frozen=True, kw_only=True)
