@@ -31,7 +31,7 @@ class ServedBatch:
     in_time: bool
     """whether a request that just missed a batch is answered within the limit: two latencies; true without a limit"""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """s of the latency by part: products, attention, memory, kernels"""
+    """s of the latency by part: products, attention, memory, kernels (negative where launches overlap)"""
     utilisation: float
     """share of the arithmetic peak in this precision"""
 

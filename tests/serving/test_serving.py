@@ -198,6 +198,15 @@ def test_single_stream_is_no_constant_factor() -> None:
     assert 1.2 < resnet < 2.5
 
 
+def test_resnet_50_offline_is_told_somewhat_too_slow() -> None:
+    """MLPerf: images/s of a whole A100 and of one slice, int8; constants are BERT's."""
+    for name, measured in (
+        ("a100-40gb", 37479.5), ("a100-80gb", 39830.1), ("a100-40gb/1g.5gb", 4966.44), ("a100-80gb/1g.10gb", 5316.2),
+    ):  # fmt: skip
+        predicted = rows_of(_task("resnet-50", "int8"), load_gpu(name), [1024], None)[0].throughput
+        assert -0.14 < predicted / measured - 1 < 0, name
+
+
 def test_figures_of_the_white_paper() -> None:
     seven = figure(7)
     by_name = {row.name: row for row in seven.rows}

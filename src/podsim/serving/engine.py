@@ -35,7 +35,7 @@ class Engine:
     attention_speed: float = 1.0
     """share of an SM's peak that the attention kernel for whole sequences reaches"""
     kernel: float = 0.0
-    """s that each kernel of a pass takes beside what its law says"""
+    """s that each kernel of a pass takes beside what its law says; negative where launches overlap"""
     sparse_speed: float = 1.0
     """speed of 2:4 sparse products relative to the law at the sparse peak"""
     memory_floor: float = 5.0e8

@@ -65,7 +65,7 @@ def _predicted(gpu: str, model: str, profile: str) -> tuple[float, str]:
     task = Task(
         network=load_model("bert-large") if model == "bert-99" else resnet50(), precision="int8", sparse=False,
         tokens=_TOKENS if model == "bert-99" else 224, output=0,
-        engine=load_engine("tensorrt-2021", whole.architecture),
+        engine=load_engine("tensorrt-2026", whole.architecture),
     )  # fmt: skip
     one, all_ = (rows_of(task, chip, [_BATCH], None)[0].throughput for chip in (part, whole))
     return 7 * one / all_, f"kernels, int8, batch {_BATCH}"
