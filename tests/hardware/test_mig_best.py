@@ -95,6 +95,26 @@ def test_fewest_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
+    "counts",
+    [
+        {"3g.20gb": 3, "2g.10gb": 5, "1g.5gb": 2},
+        {"4g.20gb": 1, "3g.20gb": 3, "2g.10gb": 2, "1g.5gb": 4},
+        {"1g.5gb": 9, "2g.10gb": 1},
+    ],
+)
+def test_what_fits_is_found_where_packing_by_size_fails(counts: dict[str, int]) -> None:
+    wishes = [Wish(name=name.replace(".", "-"), count=n, profile=name) for name, n in counts.items()]
+    twice = [Wish(name="first", count=1, profile=wishes[0].profile), *wishes]
+    twice[1] = Wish(name=wishes[0].name, count=wishes[0].count - 1, profile=wishes[0].profile)
+    for asked in (wishes, twice):
+        fleet = best_fleet(A100, fewest(A100, counts), asked)
+        held = sorted(name for one in fleet if one for name in one.layout.profiles)
+        assert held == sorted(name for name, n in counts.items() for _ in range(n))
+        with pytest.raises(NoFitError):
+            best_fleet(A100, fewest(A100, counts) - 1, asked)
+
+
+@pytest.mark.parametrize(
     ("wish", "said"),
     [
         (Wish(name="x", memory=50e9), "needs 50 GB; the largest instance has 42.4 GB"),

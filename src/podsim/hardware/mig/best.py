@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from math import ceil, inf
+from math import ceil, inf, prod
 from typing import TypeAlias
 
 from podsim.errors import MigError, NoFitError
@@ -191,27 +191,37 @@ def fewest(slicing: Slicing, counts: dict[str, int]) -> int:
         ceil(compute / slicing.compute_slices), ceil(memory / slicing.memory_slices),
         *(ceil(n / p.most) for p, n in zip(profiles, numbers, strict=True)),
     )  # fmt: skip
-    states = 1
-    for number in numbers:
-        states *= number + 1
-    if states > _STATES:
-        return bound
+    packed = packing(slicing, counts)
+    return bound if packed is None else len(packed)
+
+
+def packing(slicing: Slicing, counts: dict[str, int]) -> tuple[tuple[int, ...], ...] | None:
+    """How many of each profile (in the order of `counts`) go on each GPU, on the fewest GPUs; None for too many ways.
+
+    Breadth first: after each GPU, everything that can be left.
+    """
+    profiles = [find_profile(slicing, name) for name in counts]
+    numbers = tuple(counts.values())
+    if prod(number + 1 for number in numbers) > _STATES:
+        return None
     media = any(one.media for one in profiles)
     have = {tuple(pattern.count(one) for one in profiles) for pattern in patterns(slicing, media)}
-    useful = [
+    useful = sorted(
         one
         for one in have
         if not any(one != o and all(a <= b for a, b in zip(one, o, strict=True)) for o in have)
-    ]
-    reached, gpus = {numbers}, 0
-    while not any(
-        not any(left) for left in reached
-    ):  # breadth first: all that can be left after so many GPUs
-        reached = {
-            tuple(max(a - b, 0) for a, b in zip(left, one, strict=True)) for left in reached for one in useful
-        }
-        gpus += 1
-    return gpus
+    )
+    paths: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = {numbers: ()}
+    while not any(not any(left) for left in paths):
+        following: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = {}
+        for left, path in paths.items():
+            for one in useful:
+                used = tuple(min(a, b) for a, b in zip(left, one, strict=True))
+                rest = tuple(a - b for a, b in zip(left, used, strict=True))
+                if any(used) and rest not in following:
+                    following[rest] = (*path, used)
+        paths = following
+    return next(path for left, path in paths.items() if not any(left))
 
 
 def best_fleet(
@@ -219,25 +229,67 @@ def best_fleet(
 ) -> tuple[Assignment | None, ...]:
     """An assignment for each of so many equal GPUs; None for one that is left whole.
 
-    Jobs that asked for a profile are packed first, largest first, each on the fullest GPU that takes it; others go where
-    the objective gains most; then single jobs are moved and pairs swapped while that improves the sum.  The fleet's
-    objective is the sum over GPUs (throughput) or the least (slowest).  Raises NoFitError if they do not fit, with the
-    least number of GPUs that the profiles asked for need.
+    Jobs that asked for a profile are packed first, largest first, each on the fullest GPU that takes it (where that
+    fails, by trying all ways); others go where the objective gains most; then single jobs are moved and pairs swapped
+    while that improves the sum.  The fleet's objective is the sum over GPUs (throughput) or the least (slowest).  Raises
+    NoFitError if they do not fit, with the least number of GPUs that the profiles asked for need.
     """
     kinds = _kinds(slicing, wishes, objective)
-    held = Counter({(0,) * len(kinds): gpus})
-    for kind in sorted(range(len(kinds)), key=lambda k: _need(slicing, kinds[k])):
-        for _ in range(kinds[kind].count):
-            at = _where(slicing, kinds, held, kind, objective)
-            if at is None:
-                raise NoFitError([_too_many(slicing, gpus, kinds, kinds[kind])])
-            _move(held, at, _changed(at, -1, kind))
+    held = _dealt(slicing, kinds, gpus, objective)
     _improve(slicing, kinds, held, objective)
     made: list[Assignment | None] = []
     for counts, number in sorted(held.items(), key=lambda item: (-sum(item[0]), [-n for n in item[0]])):
         found = _solve(slicing, kinds, counts, objective) if any(counts) else None
         made += [None if found is None else _assignment(slicing, kinds, found)] * number
     return tuple(made)
+
+
+def _dealt(slicing: Slicing, kinds: tuple[Wish, ...], gpus: int, objective: str) -> Counter[State]:
+    """Every job on a GPU. Raises NoFitError where that cannot be."""
+    held: Counter[State] = Counter({(0,) * len(kinds): gpus})
+    failed = _deal(slicing, kinds, held, objective)
+    if failed is None:
+        return held
+    packed = _packed(slicing, kinds, gpus)
+    if packed is None or _deal(slicing, kinds, packed, objective) is not None:
+        raise NoFitError([_too_many(slicing, gpus, kinds, kinds[failed])])
+    return packed
+
+
+def _deal(slicing: Slicing, kinds: tuple[Wish, ...], held: Counter[State], objective: str) -> int | None:
+    """Give every job that has no GPU yet one; the kind of the first that finds none, None if all do."""
+    for kind in sorted(range(len(kinds)), key=lambda k: _need(slicing, kinds[k])):
+        there = sum(counts[kind] * number for counts, number in held.items())
+        for _ in range(kinds[kind].count - there):
+            at = _where(slicing, kinds, held, kind, objective)
+            if at is None:
+                return kind
+            _move(held, at, _changed(at, -1, kind))
+    return None
+
+
+def _packed(slicing: Slicing, kinds: tuple[Wish, ...], gpus: int) -> Counter[State] | None:
+    """The jobs that asked for a profile on the fewest GPUs, the others on none; None where they cannot be, or for
+    too many ways to try."""
+    own = [find_profile(slicing, one.profile).name if one.profile else "" for one in kinds]
+    counts: Counter[str] = Counter()
+    for name, one in zip(own, kinds, strict=True):
+        counts[name] += one.count if name else 0
+    found = packing(slicing, {name: number for name, number in counts.items() if number})
+    if found is None or len(found) > gpus:
+        return None
+    left = [one.count if name else 0 for name, one in zip(own, kinds, strict=True)]
+    held: Counter[State] = Counter({(0,) * len(kinds): gpus - len(found)})
+    for used in found:
+        state = [0] * len(kinds)
+        for name, number in zip((name for name in counts if counts[name]), used, strict=True):
+            rest = number
+            for kind in (k for k, other in enumerate(own) if other == name):
+                state[kind] = min(rest, left[kind])
+                left[kind] -= state[kind]
+                rest -= state[kind]
+        held[tuple(state)] += 1
+    return +held
 
 
 State: TypeAlias = tuple[int, ...]
