@@ -51,6 +51,7 @@ def test_generators_images_and_overrides(podsim: Podsim) -> None:
         "serve", "llama-2-7b", "--on", "a100-80gb", "--set", "model.layers=4", "--set", "gpu.memory=10GB"
     )
     assert "10 GB hold" in small.stdout
+    assert "more than the 512" in podsim("serve", "bert-base", "--on", "a100", "--tokens", "1024").stdout
     images = podsim("serve", "resnet-50", "--on", "t4", "--precision", "int8").stdout
     assert "224 x 224 pixels" in images
     assert "no kernel was measured on it" in images

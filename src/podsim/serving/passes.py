@@ -184,7 +184,8 @@ def _traffic(op: TensorOp, precision: str) -> float:
 
 
 def _core_precision(precision: str) -> str:
-    return {"int4": "int8", "tf32": "tf32"}.get(precision, precision)
+    """What attention computes in: no kernel of it has 4 bits."""
+    return "int8" if precision == "int4" else precision
 
 
 def _cache(model: Model, op: TensorOp) -> float:

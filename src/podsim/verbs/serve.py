@@ -268,11 +268,16 @@ def _assumptions(task: Task, chip: Gpu, cost: float) -> tuple[str, ...]:
 
 
 def _warnings(task: Task, chip: Gpu) -> tuple[str, ...]:
-    from podsim.training.kernel_constants import gemm_constants, kernel_constants
+    from podsim.training.kernel_constants import kernel_constants
+    from podsim.workload.convolution import ConvNet
 
     told = []
+    length = task.tokens + task.output
+    if not isinstance(task.network, ConvNet) and length > task.network.sequence:
+        told.append(
+            f"{length:,} tokens are more than the {task.network.sequence:,} the network was trained with"
+        )
     found = kernel_constants(chip)
-    gemm_constants(found, task.precision)
     if found.extrapolated:
         told.append(f"{chip.name}: no kernel was measured on it; shares of peak are those of {found.base}")
     if task.kind == "generator":
