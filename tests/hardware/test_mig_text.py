@@ -208,5 +208,8 @@ def test_kubernetes_documents_parse() -> None:
     limits = [d["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] for d in (train, serve)]
     assert limits == [{"nvidia.com/gpu": 4}, {"nvidia.com/mig-1g.5gb": 1}]
     assert serve["spec"]["replicas"] == 14
+    assert serve["spec"]["template"]["spec"]["nodeSelector"] == {"nvidia.com/mig.config": "podsim"}
+    (several,) = yaml.safe_load_all(kubernetes_text([("a", "", 1, 1)], strategy="none", config=""))
+    assert set(several["spec"]["template"]["spec"]) == {"containers"}
     assert resource_name("1g.5gb+me", "mixed") == "nvidia.com/mig-1g.5gb.me"
     assert resource_name("1g.5gb", "single") == "nvidia.com/gpu"

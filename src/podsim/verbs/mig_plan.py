@@ -187,7 +187,8 @@ def _written(
             (_spans(kinds[kind]), make_commands(slicing, kind)) for kind in named.values() if any(kind)
         ),
         parted=parted_text({name: parted_of(kind) for name, kind in named.items()}),
-        kubernetes=kubernetes_text(jobs, strategy=strategy, config="podsim"), notes=_notes(chip, slicing, gpus),
+        kubernetes=kubernetes_text(jobs, strategy=strategy, config="podsim" if len(kinds) == 1 else ""),
+        notes=_notes(chip, slicing, gpus),
     )  # fmt: skip
 
 

@@ -183,13 +183,15 @@ def resource_name(profile: str, strategy: str) -> str:
 def kubernetes_text(jobs: Sequence[tuple[str, str, int, int]], *, strategy: str, config: str) -> str:
     """Deployments that ask for (name, profile or "" for whole GPUs, pods, devices of each).
 
-    `config` is the mig-parted configuration that the MIG manager applies to nodes with the label below.
+    `config` is the mig-parted configuration that the MIG manager applies to nodes with the label below; "" where nodes
+    have several, and the resource alone chooses among them.
     """
+    selector = f"      nodeSelector:\n        nvidia.com/mig.config: {config}\n" if config else ""
     documents = []
     for name, profile, number, devices in jobs:
         documents.append(
             f"""\
-# {number} x {devices} x {profile or "GPU"}; device plugin with MIG_STRATEGY={strategy}
+# pods: {number}, each with {devices} x {profile or "GPU"}; device plugin with MIG_STRATEGY={strategy}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -202,9 +204,7 @@ spec:
     metadata:
       labels: {{app: {name}}}
     spec:
-      nodeSelector:
-        nvidia.com/mig.config: {config}
-      containers:
+{selector}      containers:
         - name: {name}
           image: {name}
           resources:
