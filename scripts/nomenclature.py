@@ -21,7 +21,9 @@ PAGE = ROOT / "docs" / "nomenclature.md"
 MODULES = (
     "prediction", "training/plan", "training/space", "training/software", "hardware/parts", "hardware/cluster",
     "workload/graph", "results", "scheduled", "sweep", "timeline", "simulated", "measured", "workload/op_graph",
-    "workload/trace_graph", "graphs", "storage_results", "storage/parts", "storage/workloads", "runs",
+    "workload/trace_graph", "graphs", "storage_results", "storage/parts", "storage/workloads", "runs", "served",
+    "hardware/mig/profiles", "hardware/mig/layouts", "hardware/mig/best", "hardware/mig/change",
+    "hardware/mig/measured", "hardware/mig/results", "serving/engine", "workload/convolution",
 )  # fmt: skip
 """where the public dataclasses live, in the order of the page"""
 UNITS = (

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from podsim import cli_goodput, cli_graph, cli_network, cli_simulate, cli_storage
+from podsim import cli_goodput, cli_graph, cli_mig, cli_network, cli_simulate, cli_storage
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -92,9 +92,9 @@ def _guarded(verb: Verb) -> Verb:
     return cast("Verb", run)
 
 
-def _command(verb: Verb) -> Verb:
-    """A guarded command of the application."""
-    app.command()(_guarded(verb))
+def _command(verb: Verb, group: typer.Typer = app) -> Verb:
+    """A guarded command of the application, or of a group of its commands."""
+    group.command()(_guarded(verb))
     return verb
 
 
@@ -291,6 +291,7 @@ cli_simulate.register(_command, predict)
 cli_graph.register(_command)
 cli_storage.register(app, _guarded)
 cli_goodput.register(_command)
+cli_mig.register(_command, app)
 
 
 def main() -> None:
