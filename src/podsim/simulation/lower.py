@@ -25,7 +25,7 @@ from podsim.simulation.pieces import Piece, Stream, block_pieces
 from podsim.simulation.rows import Row, row_of
 from podsim.simulation.state import Small
 from podsim.training.plan import SCHEDULE_CODES, Schedule
-from podsim.training.schedules import ScheduleTable, build, needs
+from podsim.training.schedules import ScheduleTable, build
 from podsim.training.step import Prepared, prepare
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _marks(plan: Plan, trouble: Trouble) -> Ints:
 def _edges(rows: list[Row], table: ScheduleTable, classes: Classes, base: Ints) -> tuple[Small, Small]:
     """(before, after): edges inside each class, and from what one stage sends to what the next one does with it."""
     stage_of = classes.first[:, 0]
-    need = needs(table)
+    need = table.need
     owner = table.rank
     before = [row_edges(rows[r])[0] + base[c] for c, r in enumerate(stage_of)]
     after = [row_edges(rows[r])[1] + base[c] for c, r in enumerate(stage_of)]

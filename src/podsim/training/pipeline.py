@@ -84,7 +84,8 @@ _cached_pipeline = lru_cache(maxsize=4096)(_pipeline)
 
 def placed(plan: Plan) -> Plan:
     """The plan with its schedule replaced by one that places model parts alike: down the ranks, or down and up again."""
-    vee = np.isin(plan.schedule, _VEE)
+    schedule = np.asarray(plan.schedule)
+    vee = (schedule == _VEE[0]) | (schedule == _VEE[1])
     return plan.having({"schedule": np.where(vee, Schedule.ZB_V, Schedule.ONE_F_ONE_B)})
 
 
