@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from podsim.verbs.calibrate import calibrate as calibrate
     from podsim.verbs.collective import collective as collective
     from podsim.verbs.fabric import fabric as fabric
+    from podsim.verbs.launch import launch as launch
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
     from podsim.verbs.predict import predict as predict
@@ -47,6 +48,7 @@ _PUBLIC = {
     "clusters": "verbs.show",
     "collective": "verbs.collective",
     "fabric": "verbs.fabric",
+    "launch": "verbs.launch",
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",
     "load_model": "workload.catalog",

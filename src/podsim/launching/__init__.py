@@ -1,1 +1,1 @@
-"""What a cluster needs to start a plan, and plans read back from it: torchrun, Megatron-LM, torchtitan, DeepSpeed, Slurm."""
+"""What starts a plan (torchrun, Megatron-LM, torchtitan, DeepSpeed, Slurm, Kubernetes), and plans read back from it."""

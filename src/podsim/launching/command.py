@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from podsim.launching import megatron, titan
 from podsim.launching.flags import Flags, flags_of
-from podsim.launching.job import Job, Reading, refuse
+from podsim.launching.job import GIVE_GPUS, Job, Reading, refuse
 from podsim.launching.megatron_model import model_notes, read_model
 from podsim.launching.shell import commands
 
@@ -59,7 +59,9 @@ def torchrun(job: Job, *, rendezvous: Sequence[str]) -> list[list[str]]:
 
 def wrapped(groups: Sequence[Sequence[str]], *, indent: str = "    ", raw: Sequence[str] = ()) -> str:
     """Groups of words as lines of one shell command; words of `raw` are left to the shell as they are."""
-    lines = [" ".join(word if word in raw else shlex.quote(word) for word in group) for group in groups if group]
+    lines = [
+        " ".join(word if word in raw else shlex.quote(word) for word in group) for group in groups if group
+    ]
     return f" \\\n{indent}".join(lines)
 
 
@@ -82,7 +84,10 @@ def read_script(text: str, known: Mapping[str, str] | None = None) -> Command | 
         for place, word in enumerate(words[:-1]):
             if word in ("-c", "-lc") and (deep := read_script(words[place + 1], known)):
                 return Command(
-                    scheduler=tuple(words[:place]), launcher=deep.launcher, script=deep.script, arguments=deep.arguments
+                    scheduler=tuple(words[:place]),
+                    launcher=deep.launcher,
+                    script=deep.script,
+                    arguments=deep.arguments,
                 )
     if any(word.startswith(_MARKS) for word in bare):
         return Command(scheduler=(), launcher=None, script="", arguments=tuple(bare))
@@ -97,14 +102,19 @@ def find_command(words: Sequence[str]) -> Command | None:
         (
             i
             for i in range(after, len(words))
-            if words[i].endswith(".py") or (i > after and words[i - 1] in ("-m", "--module") and words[i] not in _LAUNCHERS)
+            if words[i].endswith(".py")
+            or (i > after and words[i - 1] in ("-m", "--module") and words[i] not in _LAUNCHERS)
         ),
         None,
     )
     if script is None or (start is None and not any(word.startswith(_MARKS) for word in words)):
         return None
     before = words[:script] if start is None else words[:start]
-    options = None if start is None else tuple(word for word in words[after:script] if word not in ("-m", "--module"))
+    options = (
+        None
+        if start is None
+        else tuple(word for word in words[after:script] if word not in ("-m", "--module"))
+    )
     return Command(
         scheduler=tuple(before), launcher=options, script=words[script], arguments=tuple(words[script + 1 :])
     )
@@ -144,17 +154,23 @@ def read_command(
     """
     started = world(command, problems)
     if started and gpus and started != gpus:
-        problems.append(f"torchrun starts {started} ranks, but {gpus} GPUs are given around it; make them equal")
+        problems.append(
+            f"torchrun starts {started} ranks, but {gpus} GPUs are given around it; make them equal"
+        )
     count = started or gpus
     if count is None:
-        problems.append("it does not say how many GPUs it runs on; give --gpus")
-    if command.script.startswith("torchtitan") or any(w.startswith("--parallelism.") for w in command.arguments):
+        problems.append(f"it does not say how many GPUs it runs on; {GIVE_GPUS}")
+    if command.script.startswith("torchtitan") or any(
+        w.startswith("--parallelism.") for w in command.arguments
+    ):
         return titan.read_overrides(command.arguments, problems, tool=tool, gpus=count, layers=layers)
     flags = flags_of(command.arguments)
     assumed: list[str] = []
     shape = read_model(flags, assumed)
     plan, more = megatron.read_plan(flags, count or 1, layers or int(str(shape.get("layers", 0))))
-    problems += flags.problems if count else [p for p in flags.problems if "does not divide the world" not in p]
+    problems += (
+        flags.problems if count else [p for p in flags.problems if "does not divide the world" not in p]
+    )
     if count is None:
         return None
     return Reading(

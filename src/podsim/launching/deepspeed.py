@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from podsim.errors import PodsimError
-from podsim.launching.job import Job, Reading, effective, era_problem
+from podsim.launching.job import GIVE_GPUS, Job, Reading, effective, era_problem
 from podsim.training.plan import Plan, Recompute, Schedule
 
 __all__ = ["ERAS", "cannot", "config", "notes", "read_json", "text"]
@@ -25,7 +25,7 @@ _MODELLED = (
 def cannot(job: Job) -> list[str]:
     """What of a legal plan its JSON cannot say."""
     plan = effective(job.plan, job.model)
-    pp, zero = int(plan.pp), int(plan.zero)
+    pp, zero, named = int(plan.pp), int(plan.zero), plan.describe()
     moved = int(plan.dp) * int(plan.cp) > 1
     rules = (
         (int(plan.cp) > 1, f"cp={plan.cp}: it divides sequences by all-to-all (Ulysses), a plan by a ring; cp may be 1"),
@@ -33,12 +33,12 @@ def cannot(job: Job) -> list[str]:
         (plan.sequence_parallel, "sequence_parallel: its tensor parallelism has none"),
         (plan.overlap_tp, "overlap_tp: its tensor parallelism overlaps nothing"),
         (pp > 1 and zero > 1, f"zero={zero} with pp={pp}: its pipeline takes zero 0 or 1"),
-        (pp > 1 and plan.schedule != Schedule.ONE_F_ONE_B, f"schedule={plan.describe()['schedule']}: its pipeline runs 1f1b"),
+        (plan.schedule != Schedule.ONE_F_ONE_B, f"schedule={named['schedule']}: it runs 1f1b"),
         (int(plan.shard) > 0, f"shard={plan.shard}: it divides over all data-parallel ranks; shard may be 0"),
         (moved and zero in (1, 2) and plan.overlap_param,
          f"overlap_param with zero={zero}: it gathers weights after the step; overlap_param needs zero=3"),
         (plan.recompute == Recompute.SELECTIVE or plan.recompute_layers > 0,
-         f"recompute={plan.describe()['recompute']} of {plan.recompute_layers or 'all'} layers: recompute may be none or full"),
+         f"recompute={named['recompute']} of {plan.recompute_layers or 'all'} layers: it has none and full of all"),
         (plan.precision not in ("bf16", "fp16", "fp32"), f"precision={plan.precision}: it trains in bf16, fp16, fp32"),
         (plan.optimizer_precision != "fp32", f"optimizer_precision={plan.optimizer_precision}: its moments are in fp32"),
     )  # fmt: skip
@@ -65,7 +65,10 @@ def config(job: Job) -> dict[str, Any]:
     if int(plan.pp) > 1:
         found["pipeline"] = {"stages": int(plan.pp)}
     if plan.recompute == Recompute.FULL:
-        found["activation_checkpointing"] = {"partition_activations": False, "number_checkpoints": job.model.layer_count}
+        found["activation_checkpointing"] = {
+            "partition_activations": False,
+            "number_checkpoints": job.model.layer_count,
+        }
     return found
 
 
@@ -96,7 +99,9 @@ def read_json(
     zero = _zero(raw, problems)
     tp = _size(raw, "tensor_parallel", "autotp_size", problems)
     pp = _size(raw, "pipeline", "stages", problems)
-    micro, steps, batch, dp = _batches(raw, problems, gpus // (tp * pp) if gpus and gpus % (tp * pp) == 0 else None)
+    micro, steps, batch, dp = _batches(
+        raw, problems, gpus // (tp * pp) if gpus and gpus % (tp * pp) == 0 else None
+    )
     if gpus and gpus % (tp * pp):
         problems.append(f"tp x pp = {tp} x {pp} does not divide the world of {gpus} GPUs")
     elif gpus and dp and tp * pp * dp != gpus:
@@ -108,7 +113,9 @@ def read_json(
     settings = raw.get("zero_optimization", {}) if isinstance(raw.get("zero_optimization", {}), dict) else {}
     grad = settings.get("overlap_comm", zero == 3)
     param = zero == 3 and settings.get("stage3_prefetch_bucket_size", 1) != 0
-    offload = [key for key in ("offload_optimizer", "offload_param", "cpu_offload") if _offloads(settings.get(key))]
+    offload = [
+        key for key in ("offload_optimizer", "offload_param", "cpu_offload") if _offloads(settings.get(key))
+    ]
     problems += [f"zero_optimization.{key}: a plan keeps everything in the GPUs' memory" for key in offload]
     if len(problems) > known or not dp or not micro or not batch:
         return None
@@ -122,7 +129,11 @@ def read_json(
     assumed = ["the file names no sequence and no attention kernel: the model's sequence, fused attention"]
     if "activation_checkpointing" in raw:
         assumed.append("activation_checkpointing: every layer is recomputed")
-    extra = [f"zero_optimization.{k}" for k in settings if k not in ("stage", "overlap_comm", "stage3_prefetch_bucket_size")]
+    extra = [
+        f"zero_optimization.{k}"
+        for k in settings
+        if k not in ("stage", "overlap_comm", "stage3_prefetch_bucket_size")
+    ]
     return Reading(
         tool=tool, plan=plan, gpus=tp * pp * dp, assumptions=tuple(assumed),
         ignored=(*(str(key) for key in raw if key not in _MODELLED), *extra),
@@ -167,14 +178,16 @@ def _batches(raw: dict[str, Any], problems: list[str], ranks: int | None) -> tup
     if ranks is None:
         problems.append(
             "train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps are not all given, and "
-            "so do not say how many GPUs there are; give --gpus"
+            f"so do not say how many GPUs there are; {GIVE_GPUS}"
         )
         return micro, steps, batch, 0
     if not batch:
         return micro, steps or 1, micro * (steps or 1) * ranks, ranks
     each = micro or steps
     if not each or batch % (each * ranks):
-        problems.append(f"train_batch_size = {batch} is no multiple of {each or 'nothing'} x {ranks} data-parallel ranks")
+        problems.append(
+            f"train_batch_size = {batch} is no multiple of {each or 'nothing'} x {ranks} data-parallel ranks"
+        )
         return micro or 1, steps or 1, batch, ranks
     other = batch // (each * ranks)
     return (micro, other, batch, ranks) if micro else (other, steps, batch, ranks)
@@ -190,7 +203,9 @@ def _zero(raw: dict[str, Any], problems: list[str]) -> int:
         problems.append(f"zero_optimization.stage = {str(stage)[:40]!r} may be 0, 1, 2, 3")
         return 0
     if not isinstance(settings.get("overlap_comm", True), bool) and settings.get("overlap_comm") != "auto":
-        problems.append(f"zero_optimization.overlap_comm = {str(settings['overlap_comm'])[:40]!r} must be true or false")
+        problems.append(
+            f"zero_optimization.overlap_comm = {str(settings['overlap_comm'])[:40]!r} must be true or false"
+        )
     return stage
 
 

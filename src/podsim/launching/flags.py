@@ -86,7 +86,9 @@ def flags_of(words: Sequence[str], known: Mapping[str, str] | None = None) -> Fl
     for word in words:
         short = word[1:2] if word.startswith("-") and not word.startswith("--") else ""
         if word.startswith("--") or short in (known or {}):
-            text = word[2:] if word.startswith("--") else (known or {})[short] + "=" * (len(word) > 2) + word[2:]
+            text = (
+                word[2:] if word.startswith("--") else (known or {})[short] + "=" * (len(word) > 2) + word[2:]
+            )
             name, equals, value = text.partition("=")
             name = name.replace("_", "-")
             values = [value] if equals else []

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Model
 
-__all__ = ["IMAGE", "Job", "Reading", "Recipe", "effective", "era_problem", "refuse"]
+__all__ = ["GIVE_GPUS", "IMAGE", "Job", "Reading", "effective", "era_problem", "refuse"]
 
 IMAGE = "nvcr.io#nvidia/pytorch:25.04-py3"
 """container image as enroot writes it: REGISTRY#IMAGE:TAG"""
+
+GIVE_GPUS = "give --gpus"
+"""what a problem says that more knowledge of the machine would solve"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,18 +61,6 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """What one runs."""
-
-    tool: str
-    file: str
-    """a name for the text"""
-    text: str
-    notes: tuple[str, ...] = ()
-    """what it does not say, and what to look over before it is run"""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Reading:
     """What a launch file or command says."""
 
@@ -86,23 +77,21 @@ class Reading:
 
 
 def effective(plan: Plan, model: Model) -> Plan:
-    """The scalar plan with every field that makes no difference set to its plainest value: equal runs are equal plans.
+    """The scalar plan with every field that makes no difference at its plainest value: equal runs are equal plans.
 
-    Sharding over every rank is shard=0, over one rank zero=0, recomputing every layer of a stage is recompute_layers=0, overlap of what does
-    not happen is off, and one stage has one schedule.
+    Sharding over every rank is shard=0, recomputing every layer of a stage is
+    recompute_layers=0, and overlap of what does not happen is off.
     """
     alone = int(plan.dp) * int(plan.cp) == 1
-    zero = 0 if alone or int(plan.shard) == 1 else int(plan.zero)
     stage = -(-model.layer_count // int(plan.pp))
     every = Recompute(int(plan.recompute)) == Recompute.FULL and int(plan.recompute_layers) == stage
     return plan.having({
-        "zero": zero,
-        "shard": 0 if not zero or int(plan.shard) >= int(plan.dp) * int(plan.cp) else int(plan.shard),
+        "shard": 0 if int(plan.shard) >= int(plan.dp) * int(plan.cp) else int(plan.shard),
         "recompute_layers": 0 if every else int(plan.recompute_layers),
         "overlap_grad": bool(plan.overlap_grad) and not alone,
-        "overlap_param": bool(plan.overlap_param) and zero > 0,
+        "overlap_param": bool(plan.overlap_param) and not alone and int(plan.zero) > 0,
         "overlap_tp": bool(plan.overlap_tp) and int(plan.tp) > 1,
-        "schedule": Schedule.ONE_F_ONE_B if int(plan.pp) == 1 else Schedule(int(plan.schedule)),
+        "schedule": Schedule(int(plan.schedule)),
         "recompute": Recompute(int(plan.recompute)),
         "sequence": plan.length(model),
     })  # fmt: skip

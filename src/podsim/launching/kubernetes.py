@@ -36,7 +36,9 @@ def manifest(job: Job) -> dict[str, Any]:
 
 
 def _replica(job: Job, count: int) -> dict[str, Any]:
-    adapters = {_RESOURCES[job.cluster.fabric]: job.cluster.nics} if job.nodes > 1 and job.cluster.nics else {}
+    adapters = (
+        {_RESOURCES[job.cluster.fabric]: job.cluster.nics} if job.nodes > 1 and job.cluster.nics else {}
+    )
     limits = {"nvidia.com/gpu": job.per_node, **adapters}
     volumes = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
@@ -44,7 +46,14 @@ def _replica(job: Job, count: int) -> dict[str, Any]:
         source, _, target = mount.partition(":")
         volumes.append({"name": f"data-{place}", "hostPath": {"path": source}})
         mounts.append({"name": f"data-{place}", "mountPath": target.partition(":")[0] or source})
-    meet = ["--rdzv-backend", "c10d", "--rdzv-id", job.name, "--rdzv-endpoint", "$(MASTER_ADDR):$(MASTER_PORT)"]
+    meet = [
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-id",
+        job.name,
+        "--rdzv-endpoint",
+        "$(MASTER_ADDR):$(MASTER_PORT)",
+    ]
     words = [word for group in torchrun(job, rendezvous=meet) for word in group]
     container = {
         "name": "pytorch", "image": (job.image or "pytorch/pytorch").replace("#", "/"), "command": words[:1],
@@ -82,8 +91,12 @@ def read_yaml(
     each = spec.get("nprocPerNode")
     limits = {_limit(one) for one in replicas.values()} - {None}
     if len(limits) > 1:
-        problems.append(f"replicas ask for different numbers of GPUs: {', '.join(map(str, sorted(limits, key=str)))}")
-    number = int(each) if isinstance(each, (int, str)) and str(each).isdigit() and len(str(each)) < 6 else None
+        problems.append(
+            f"replicas ask for different numbers of GPUs: {', '.join(map(str, sorted(limits, key=str)))}"
+        )
+    number = (
+        int(each) if isinstance(each, (int, str)) and str(each).isdigit() and len(str(each)) < 6 else None
+    )
     per_node = number or next(iter(limits), None)
     if number and limits and limits != {number}:
         problems.append(f"nprocPerNode = {number}, but a replica asks for {', '.join(map(str, limits))} GPUs")

@@ -16,6 +16,9 @@ __all__ = ["ERAS", "cannot", "layout", "options", "read_plan"]
 
 ERAS = ("megatron-core", "megatron-2020", "megatron-2021", "megatron-2022", "nemo-2022")
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
+_CHUNKS = (
+    "num-virtual-stages-per-pipeline-rank", "num-layers-per-virtual-pipeline-stage", "pipeline-model-parallel-layout",
+)  # fmt: skip
 _DTYPES = ("fp32", "bf16", "fp16", "fp8")
 _DEGREES = {
     "tp": "tensor-model-parallel-size", "pp": "pipeline-model-parallel-size", "cp": "context-parallel-size",
@@ -129,10 +132,19 @@ def _overlap(plan: Plan) -> list[str]:
 
 
 def _precision(plan: Plan) -> list[str]:
-    out = {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp32": [], "fp8": ["--bf16", "--fp8-format", "hybrid"]}[plan.precision]
+    out = {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp32": [], "fp8": ["--bf16", "--fp8-format", "hybrid"]}[
+        plan.precision
+    ]
     if plan.optimizer_precision != "fp32":
         moments = plan.optimizer_precision
-        out = [*out, "--use-precision-aware-optimizer", "--exp-avg-dtype", moments, "--exp-avg-sq-dtype", moments]
+        out = [
+            *out,
+            "--use-precision-aware-optimizer",
+            "--exp-avg-dtype",
+            moments,
+            "--exp-avg-sq-dtype",
+            moments,
+        ]
     return out
 
 
@@ -155,14 +167,19 @@ def read_plan(flags: Flags, gpus: int, layers: int) -> tuple[Plan, list[str]]:
     if micro is None and "micro-batch-size" not in flags.given:
         flags.problems.append("--micro-batch-size is missing")
     if batch is None and "global-batch-size" not in flags.given:
-        assumed.append("no --global-batch-size: one micro-batch for each data-parallel rank, as Megatron-LM takes it")
+        assumed.append(
+            "no --global-batch-size: one micro-batch for each data-parallel rank, as Megatron-LM takes it"
+        )
     chunks = _read_chunks(flags, degree["pp"], layers)
     recompute, some = _read_recompute(flags, chunks)
     fsdp, shards = _read_zero(flags), flags.number("num-distributed-optimizer-instances") or 1
     if dp * degree["cp"] % shards:
-        flags.problems.append(f"--num-distributed-optimizer-instances {shards} does not divide dp x cp = {dp * degree['cp']}")
+        flags.problems.append(
+            f"--num-distributed-optimizer-instances {shards} does not divide dp x cp = {dp} x {degree['cp']}"
+        )
     return Plan(
-        **degree, dp=dp, virtual_stages=chunks, micro_batch=micro or 1, global_batch=batch or dp * (micro or 1),
+        tp=degree["tp"], pp=degree["pp"], cp=degree["cp"], ep=degree["ep"], dp=dp, virtual_stages=chunks,
+        micro_batch=micro or 1, global_batch=batch or dp * (micro or 1),
         sequence_parallel=flags.has("sequence-parallel") and degree["tp"] > 1, zero=fsdp,
         shard=dp * degree["cp"] // shards if shards > 1 else 0, recompute=recompute, recompute_layers=some,
         schedule=Schedule.INTERLEAVED if chunks > 1 else Schedule.ONE_F_ONE_B, flash=_read_flash(flags, assumed),
@@ -174,7 +191,11 @@ def read_plan(flags: Flags, gpus: int, layers: int) -> tuple[Plan, list[str]]:
 
 def _read_chunks(flags: Flags, pp: int, layers: int) -> int:
     """Model chunks of a stage, from any of the three ways to give them."""
-    ways = ("num-virtual-stages-per-pipeline-rank", "num-layers-per-virtual-pipeline-stage", "pipeline-model-parallel-layout")
+    ways = (
+        "num-virtual-stages-per-pipeline-rank",
+        "num-layers-per-virtual-pipeline-stage",
+        "pipeline-model-parallel-layout",
+    )
     given = [way for way in ways if way in flags.given]
     if len(given) > 1:
         flags.problems.append(f"{' and '.join('--' + way for way in given)} exclude each other; keep one")
@@ -199,10 +220,12 @@ def _read_layout(flags: Flags, text: str, pp: int, layers: int) -> int:
 
     spelt = text.replace(",", "")
     for pattern in (r"\(([^()]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
-        spelt = re.sub(pattern, lambda m: m[1] * int(m[2]) if len(spelt) < 1 << 16 else m[0], spelt)
+        spelt = re.sub(pattern, lambda m: m[1] * int(m[2]), spelt[: 1 << 12])
     stages = spelt.split("|")
     if set(spelt) - set("EtmL|"):
-        flags.problems.append(f"--pipeline-model-parallel-layout {text[:60]!r} may hold E, t, m, L, |, ( ) and *N only")
+        flags.problems.append(
+            f"--pipeline-model-parallel-layout {text[:60]!r} may hold E, t, m, L, |, ( ) and *N only"
+        )
     elif len(stages) % pp:
         flags.problems.append(
             f"--pipeline-model-parallel-layout has {len(stages)} stages, which is no multiple of pp={pp}"
@@ -224,7 +247,9 @@ def _read_recompute(flags: Flags, chunks: int) -> tuple[Recompute, int]:
     method = flags.word("recompute-method", choices=("uniform", "block"))
     count = flags.number("recompute-num-layers")
     if flags.has("recompute-activations") and kind == "full":
-        flags.problems.append("--recompute-activations is selective, but --recompute-granularity says full; keep one")
+        flags.problems.append(
+            "--recompute-activations is selective, but --recompute-granularity says full; keep one"
+        )
     if kind == "full" and method is None and "recompute-method" not in flags.given:
         flags.problems.append("--recompute-granularity full needs --recompute-method uniform or block")
     if method and kind != "full":
@@ -277,7 +302,9 @@ def _read_moments(flags: Flags) -> str:
     first = flags.word("exp-avg-dtype", choices=_DTYPES)
     second = flags.word("exp-avg-sq-dtype", choices=_DTYPES)
     if (first or "fp32") != (second or "fp32"):
-        flags.problems.append(f"--exp-avg-dtype {first} and --exp-avg-sq-dtype {second}: a plan has both moments alike")
+        flags.problems.append(
+            f"--exp-avg-dtype {first} and --exp-avg-sq-dtype {second}: a plan has both moments alike"
+        )
     if first not in (None, "fp32") and not aware:
         flags.problems.append(f"--exp-avg-dtype {first} needs --use-precision-aware-optimizer")
     return first or "fp32"

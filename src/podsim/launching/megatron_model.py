@@ -92,8 +92,14 @@ def read_model(flags: Flags, assumed: list[str]) -> dict[str, object]:
     grouped, groups = flags.has("group-query-attention"), number("num-query-groups")
     found["kv_heads"] = (groups or 1) if grouped else 0
     plain = flags.has("disable-bias-linear")
-    found |= {"proj_bias": not plain, "mlp_bias": not plain, "qkv_bias": flags.has("add-qkv-bias") or not plain}
-    kind = flags.word("position-embedding-type", choices=("learned_absolute", "rope", "none", "mrope", "yarn"))
+    found |= {
+        "proj_bias": not plain,
+        "mlp_bias": not plain,
+        "qkv_bias": flags.has("add-qkv-bias") or not plain,
+    }
+    kind = flags.word(
+        "position-embedding-type", choices=("learned_absolute", "rope", "none", "mrope", "yarn")
+    )
     rotary = kind in ("rope", "mrope", "yarn") or flags.has("use-rotary-position-embeddings")
     found["position"] = "rope" if rotary else "none" if kind == "none" else "learned"
     found["positions"] = (number("max-position-embeddings") or 0) if found["position"] == "learned" else 0
@@ -138,11 +144,15 @@ def _dense(flags: Flags, text: str, layers: int) -> tuple[int, ...]:
     if text.isascii() and text.isdigit() and len(text) < 5 and int(text):
         return tuple(layer for layer in range(layers) if layer % int(text))
     spelt = re.sub(
-        r"\[([01,]{1,999})\]\*(\d{1,4})", lambda m: f"[{','.join([m[1]] * int(m[2]))}]", text.strip("()'\" ").replace(" ", "")
+        r"\[([01,]{1,999})\]\*(\d{1,4})",
+        lambda m: f"[{','.join([m[1]] * int(m[2]))}]",
+        text.strip("()'\" ").replace(" ", ""),
     )
     pattern = [c for c in spelt if c in "01"]
     if set(spelt) - set("[],+01") or len(pattern) != layers:
-        flags.problems.append(f"--moe-layer-freq {text[:60]!r} must be a number, or a list of {layers} zeros and ones")
+        flags.problems.append(
+            f"--moe-layer-freq {text[:60]!r} must be a number, or a list of {layers} zeros and ones"
+        )
         return ()
     return tuple(layer for layer, kind in enumerate(pattern) if kind == "0")
 

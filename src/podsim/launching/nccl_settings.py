@@ -24,7 +24,9 @@ def settings(job: Job) -> dict[str, str]:
         return found
     fabric = job.cluster.fabric
     if fabric in ("infiniband", "roce"):
-        rails = next((names for key, names in _RAILS.items() if job.cluster.system.name.startswith(key)), "mlx5")
+        rails = next(
+            (names for key, names in _RAILS.items() if job.cluster.system.name.startswith(key)), "mlx5"
+        )
         found |= {"NCCL_IB_HCA": rails, "NCCL_IB_TIMEOUT": "22"}
     if fabric == "roce":
         found |= {"NCCL_IB_GID_INDEX": "3", "NCCL_IB_TC": "106"}

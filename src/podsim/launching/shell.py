@@ -157,7 +157,9 @@ class _Reader:
             self.words.append(self.word)
             self.count += 1
             if self.count > _MOST_WORDS:
-                raise PodsimError(f"the script comes to more than {_MOST_WORDS:,} words; nothing is started like that")
+                raise PodsimError(
+                    f"the script comes to more than {_MOST_WORDS:,} words; nothing is started like that"
+                )
         self.word = None
 
     def end_command(self) -> None:

@@ -53,9 +53,7 @@ def _container(job: Job) -> list[str]:
     return [f"--container-image={job.image}", *mounts, "--no-container-mount-home", f"--container-env={kept}"]
 
 
-def read_slurm(
-    text: str, problems: list[str], *, tool: str, gpus: int | None, layers: int
-) -> Reading | None:
+def read_slurm(text: str, problems: list[str], *, tool: str, gpus: int | None, layers: int) -> Reading | None:
     """The plan of an sbatch script; what is wrong is added to `problems`."""
     words: list[str] = []
     for line in text.splitlines():
@@ -75,7 +73,9 @@ def read_slurm(
     }
     command = read_script(text, known)
     if command is None:
-        problems.append("the script starts no training that is known: torchrun or a script of Megatron-LM or torchtitan")
+        problems.append(
+            "the script starts no training that is known: torchrun or a script of Megatron-LM or torchtitan"
+        )
         return None
     around = nodes * (each or tasks or 1) if nodes and (each or tasks) else None
     if around and gpus and around != gpus:
@@ -89,7 +89,7 @@ def _gpus_of_node(flags: Flags) -> int | None:
         text = flags.word(name)
         if text and (name == "gpus-per-node" or text.startswith("gpu")):
             last = text.split("(")[0].rpartition(":")[2]
-            if last.isascii() and last.isdigit() and 0 < int(last[:6]):
+            if last.isascii() and last.isdigit() and int(last[:6]) > 0:
                 return int(last[:6])
             flags.problems.append(f"--{name} {text[:60]!r} names no number of GPUs")
     return None

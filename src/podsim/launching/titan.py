@@ -48,6 +48,14 @@ def cannot(job: Job) -> list[str]:
             int(plan.tp) > 1 and not plan.sequence_parallel,
             f"tp={plan.tp} without sequence_parallel: its tensor parallelism always has both",
         ),
+        (
+            plan.schedule == Schedule.GPIPE and int(plan.pp) == 1,
+            "schedule=gpipe with pp=1: without a pipeline it runs micro-batches one by one; schedule may be 1f1b",
+        ),
+        (
+            zero > 0 and (shard or dp * cp) == 1,
+            f"zero={zero} over one rank: it shards over two or more; zero may be 0",
+        ),
         (zero == 1, "zero=1: it shards gradients and weights as well; zero may be 0, 2, 3"),
         (zero == 0 and cp > 1, f"zero=0 with cp={cp}: context-parallel ranks shard weights; zero may be 2, 3"),
         (
@@ -86,10 +94,16 @@ def tables(job: Job) -> dict[str, dict[str, Any]]:
     plan = effective(job.plan, job.model)
     name, flavor = FLAVORS[job.model.name]
     local = int(plan.micro_batch) * (int(plan.micro_batches) if int(plan.pp) > 1 else 1)
-    model: dict[str, Any] = {"name": name, "flavor": flavor, "hf_assets_path": f"./assets/hf/{job.model.name}"}
+    model: dict[str, Any] = {
+        "name": name,
+        "flavor": flavor,
+        "hf_assets_path": f"./assets/hf/{job.model.name}",
+    }
     if plan.precision == "fp8":
         model["converters"] = ["quantize.linear.float8"]
-    mode = {Recompute.NONE: "none", Recompute.SELECTIVE: "selective", Recompute.FULL: "full"}[Recompute(int(plan.recompute))]
+    mode = {Recompute.NONE: "none", Recompute.SELECTIVE: "selective", Recompute.FULL: "full"}[
+        Recompute(int(plan.recompute))
+    ]
     found: dict[str, dict[str, Any]] = {
         "job": {"dump_folder": "./outputs", "description": f"{job.model.name} on {job.cluster.gpus} GPUs"},
         "model": model,

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podsim.launching.job import Reading
+from podsim.launching.job import GIVE_GPUS, Reading
 from podsim.training.plan import Plan, Recompute, Schedule
 
 __all__ = ["read_tables"]
 
 _SCHEDULES = {"GPipe": Schedule.GPIPE, "1F1B": Schedule.ONE_F_ONE_B, "Interleaved1F1B": Schedule.INTERLEAVED}
 _MODES = {"none": Recompute.NONE, "selective": Recompute.SELECTIVE, "full": Recompute.FULL}
-_SAYS_NOTHING = ("job.", "metrics.", "profiling.", "checkpoint.", "optimizer.", "lr_scheduler.", "validation.", "comm.")
+_SAYS_NOTHING = (
+    "job.",
+    "metrics.",
+    "profiling.",
+    "checkpoint.",
+    "optimizer.",
+    "lr_scheduler.",
+    "validation.",
+    "comm.",
+)
 
 
 class _Keys:
@@ -47,7 +56,9 @@ class _Keys:
         return value is True
 
     def rest(self) -> tuple[str, ...]:
-        return tuple(f"{key} = {str(value)[:60]}" for key, value in self.given.items() if key not in self.taken)
+        return tuple(
+            f"{key} = {str(value)[:60]}" for key, value in self.given.items() if key not in self.taken
+        )
 
 
 def read_tables(
@@ -75,7 +86,9 @@ def read_tables(
             f"training.global_batch_size = {batch} is no multiple of local_batch_size x dp = {local} x {dp}"
         )
     if pp > 1 and local % micro:
-        problems.append(f"pipeline_parallel_microbatch_size = {micro} does not divide local_batch_size = {local}")
+        problems.append(
+            f"pipeline_parallel_microbatch_size = {micro} does not divide local_batch_size = {local}"
+        )
     count = tp * pp * cp * dp
     if gpus and degrees["stated"] and count != gpus:
         problems.append(f"its degrees need {count} GPUs, but it is started on {gpus}")
@@ -93,10 +106,14 @@ def read_tables(
 
 
 def _assumed(keys: _Keys, given: Mapping[str, Any], wanted: int, batch: int) -> list[str]:
-    keys.taken.update(key for key in given if key.startswith(_SAYS_NOTHING) or key in ("model.hf_assets_path",))
+    keys.taken.update(
+        key for key in given if key.startswith(_SAYS_NOTHING) or key in ("model.hf_assets_path",)
+    )
     name, flavor = given.get("model.name", "llama3"), given.get("model.flavor", "debugmodel")
     keys.taken.update(("model.name", "model.flavor"))
-    told = [f"the model is torchtitan's {str(name)[:40]} {str(flavor)[:40]}, whose shape the file does not give"]
+    told = [
+        f"the model is torchtitan's {str(name)[:40]} {str(flavor)[:40]}, whose shape the file does not give"
+    ]
     return told + ([] if wanted > 0 else [f"no global_batch_size: one step of every rank, {batch} sequences"])
 
 
@@ -112,7 +129,7 @@ def _degrees(keys: _Keys, gpus: int | None) -> dict[str, int]:
     inside = keys.number(at + "data_parallel_shard_degree", -1, least=-1)
     stated = inside != -1
     if not stated and gpus is None:
-        keys.problems.append("data_parallel_shard_degree = -1 is all GPUs that are left; give --gpus")
+        keys.problems.append(f"data_parallel_shard_degree = -1 is all GPUs that are left; {GIVE_GPUS}")
         inside = 1
     elif not stated and gpus is not None:
         if gpus % (tp * pp * cp * copies):
@@ -136,7 +153,10 @@ def _degrees(keys: _Keys, gpus: int | None) -> dict[str, int]:
 def _pipeline(keys: _Keys, pp: int, layers: int) -> tuple[Schedule, int]:
     name = keys.word("parallelism.pipeline_parallel_schedule", "1F1B", tuple(_SCHEDULES))
     each = keys.number("parallelism.pipeline_parallel_layers_per_stage", 0, least=0)
-    less = [keys.number(f"parallelism.pipeline_parallel_{end}_stage_less_layers", 1, least=0) for end in ("first", "last")]
+    less = [
+        keys.number(f"parallelism.pipeline_parallel_{end}_stage_less_layers", 1, least=0)
+        for end in ("first", "last")
+    ]
     schedule = _SCHEDULES[name] if pp > 1 else Schedule.ONE_F_ONE_B
     if schedule != Schedule.INTERLEAVED:
         return schedule, 1
@@ -157,7 +177,9 @@ def _pipeline(keys: _Keys, pp: int, layers: int) -> tuple[Schedule, int]:
 def _precision(keys: _Keys) -> tuple[str, str]:
     keys.taken.add("model.converters")
     converters = keys.given.get("model.converters", [])
-    eight = "quantize.linear.float8" in (converters if isinstance(converters, list) else str(converters).split(","))
+    eight = "quantize.linear.float8" in (
+        converters if isinstance(converters, list) else str(converters).split(",")
+    )
     recipe = keys.given.get("quantize.linear.float8.recipe_name")
     keys.taken.update(("quantize.linear.float8.recipe_name", "quantize.linear.float8.filter_fqns"))
     half = keys.word("training.mixed_precision_param", "bfloat16", ("bfloat16", "float32"))

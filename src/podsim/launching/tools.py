@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from podsim.errors import PlanError, PodsimError, unknown_name
+from podsim.launched import Recipe
 from podsim.launching import command, deepspeed, kubernetes, megatron, slurm, titan
-from podsim.launching.job import Job, Reading, Recipe, refuse
+from podsim.launching.job import Job, Reading, refuse
 from podsim.launching.megatron_model import model_notes
 
 __all__ = ["LARGEST", "TOOLS", "Tool", "emit", "guess", "read"]
@@ -73,7 +74,13 @@ def emit(job: Job, tool: str) -> Recipe:
     if tool not in TOOLS:
         raise PodsimError(unknown_name("tool", tool, TOOLS))
     made = TOOLS[tool]
-    return Recipe(tool=tool, file=made.file, text=made.write(job), notes=tuple(made.notes(job)))
+    return Recipe(
+        tool=tool,
+        file=made.file,
+        text=made.write(job),
+        plan=job.plan.describe(),
+        notes=tuple(made.notes(job)),
+    )
 
 
 def guess(text: str) -> str:
@@ -91,7 +98,9 @@ def guess(text: str) -> str:
     return "torchrun" if "torchrun" in text or "torch.distributed" in text or ".py" in text else "megatron"
 
 
-def read(text: str, *, tool: str = "", gpus: int | None = None, layers: int = 0, sequence: int = 0) -> Reading:
+def read(
+    text: str, *, tool: str = "", gpus: int | None = None, layers: int = 0, sequence: int = 0
+) -> Reading:
     """The plan that a file or command starts.
 
     `tool` is one of TOOLS (default: by its looks); `gpus`, `layers` and `sequence` are what the text leaves unsaid.

@@ -51,7 +51,7 @@ def _rows(value: Any) -> list[dict[str, Any]]:
         return [
             {"rank": r["rank"], **_scalars(r["prediction"]), "reason": r["reason"]} for r in value["ranked"]
         ]
-    if "plan" in value:
+    if "plan" in value and "model" in value:
         return [_scalars(value)]
     if "sections" in value:
         return [{"section": s["title"], **row} for s in value["sections"] for row in s["rows"]]
