@@ -37,9 +37,9 @@ def manifest(job: Job) -> dict[str, Any]:
 
 def _replica(job: Job, count: int) -> dict[str, Any]:
     adapters = (
-        {_RESOURCES[job.cluster.fabric]: job.cluster.nics} if job.nodes > 1 and job.cluster.nics else {}
+        {_RESOURCES[job.cluster.fabric]: str(job.cluster.nics)} if job.nodes > 1 and job.cluster.nics else {}
     )
-    limits = {"nvidia.com/gpu": job.per_node, **adapters}
+    limits = {"nvidia.com/gpu": str(job.per_node), **adapters}
     volumes = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
     for place, mount in enumerate(job.mounts):
