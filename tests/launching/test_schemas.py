@@ -99,7 +99,7 @@ def _answer(value: object) -> Any:
     return type("Answer", (), {"data": json.dumps(value)})()
 
 
-def test_the_json_is_what_deepspeed_takes() -> None:
+def test_the_json_is_what_deepspeed_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         config = pytest.importorskip("deepspeed.runtime.zero.config", exc_type=ImportError)
@@ -107,6 +107,7 @@ def test_the_json_is_what_deepspeed_takes() -> None:
     made = deepspeed.config(_job("deepspeed"))
     zero = config.DeepSpeedZeroConfig(**made["zero_optimization"])
     assert (zero.stage, zero.overlap_comm) == (3, True)
+    monkeypatch.setattr(runtime.dist, "get_rank", lambda: 0)
     ranks = SimpleNamespace(get_data_parallel_world_size=lambda: 16)
     whole = runtime.DeepSpeedConfig(made, mpu=ranks)  # which asserts batch = micro x steps x ranks
     assert (whole.train_batch_size, whole.gradient_accumulation_steps) == (64, 2)
