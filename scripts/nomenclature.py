@@ -20,13 +20,14 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "nomenclature.md"
 MODULES = (
     "prediction", "training/plan", "training/space", "training/software", "hardware/parts", "hardware/cluster",
-    "workload/graph", "results", "sweep", "timeline", "simulated",
+    "workload/graph", "results", "sweep", "timeline", "simulated", "expense", "launched",
 )  # fmt: skip
 """where the public dataclasses live, in the order of the page"""
 UNITS = (
     "s", "B", "B/s", "FLOP", "FLOP/s", "OP/s", "W", "Hz", "1/s", "share", "count", "factor", "text", "yes/no", "SI", "-",
+    "J", "kg", "USD", "USD/s",
 )  # fmt: skip
-_WRITTEN = re.compile(r"(1/s|B/s|FLOP/s|FLOP|B|s|W|Hz)(?=$|[\s,;:])")
+_WRITTEN = re.compile(r"(1/s|B/s|FLOP/s|FLOP|B|s|W|Hz|J|kg|USD/s|USD)(?=$|[\s,;:])")
 _HEAD = """\
 # Nomenclature
 

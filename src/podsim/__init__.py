@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from podsim.verbs.launch import launch as launch
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
+    from podsim.verbs.power import cost as cost
+    from podsim.verbs.power import power as power
     from podsim.verbs.predict import predict as predict
     from podsim.verbs.show import clusters as clusters
     from podsim.verbs.show import models as models
@@ -47,6 +49,7 @@ _PUBLIC = {
     "calibrate": "verbs.calibrate",
     "clusters": "verbs.show",
     "collective": "verbs.collective",
+    "cost": "verbs.power",
     "fabric": "verbs.fabric",
     "launch": "verbs.launch",
     "load_cluster": "hardware.cluster",
@@ -54,6 +57,7 @@ _PUBLIC = {
     "load_model": "workload.catalog",
     "models": "verbs.show",
     "plan": "verbs.plan",
+    "power": "verbs.power",
     "predict": "verbs.predict",
     "replay": "verbs.plan",
     "show": "verbs.show",

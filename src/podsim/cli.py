@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from podsim import cli_launch, cli_network
+from podsim import cli_launch, cli_network, cli_power
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -62,6 +62,9 @@ Moments = Annotated[
 ]
 Detail = Annotated[
     str, typer.Option(help="`ops` lists each op, its share of the speed of light, and its source.")
+]
+Price = Annotated[
+    str, typer.Option(help="What a GPU hour costs: a name that `podsim cost` lists, or USD, as 2.10.")
 ]
 Save = Annotated[
     Path | None, typer.Option(help="Directory for the plans, the Pareto front and a replay file.")
@@ -198,6 +201,10 @@ def predict(
     sequence: Sequence = None,
     set_: Set = None,
     detail: Detail = "",
+    price: Price = "",
+    tokens: Annotated[float | None, typer.Option(help="Tokens of the run, as 300e9.")] = None,
+    pue: Annotated[float | None, typer.Option(help="Power of the site over that of the machine.")] = None,
+    carbon: Annotated[float | None, typer.Option(help="Carbon dioxide of electricity, kg for a kWh.")] = None,
     json: Json = False,
     csv: Csv = False,
 ) -> None:
@@ -212,7 +219,7 @@ def predict(
         recompute=recompute, recompute_layers=recompute_layers, flash=flash, overlap_grad=overlap_grad,
         overlap_param=overlap_param, overlap_tp=overlap_tp, precision=precision,
         optimizer_precision=optimizer_precision, software=software, sequence=sequence,
-        overrides=overrides(set_), detail=detail,
+        overrides=overrides(set_), detail=detail, price=price, tokens=tokens, pue=pue, carbon=carbon,
     )  # fmt: skip
     _print(result, json=json, csv=csv, text=print_prediction)
     if not result.fits:
@@ -229,7 +236,7 @@ def plan(
     precision: Precision = None,
     optimizer_precision: Moments = "fp32",
     software: Software = "megatron-core",
-    objective: Annotated[str, typer.Option(help="time or memory.")] = "time",
+    objective: Annotated[str, typer.Option(help="time, memory, cost or energy.")] = "time",
     top: Annotated[int, typer.Option(help="Layouts to show.")] = 5,
     limit: Annotated[
         list[str] | None, typer.Option(help="Restrict a field, as tp=4,8 or zero=1. Repeatable.")
@@ -237,6 +244,8 @@ def plan(
     save: Save = None,
     set_: Set = None,
     detail: Detail = "",
+    price: Price = "",
+    pue: Annotated[float | None, typer.Option(help="Power of the site over that of the machine.")] = None,
     json: Json = False,
     csv: Csv = False,
 ) -> None:
@@ -251,7 +260,7 @@ def plan(
             model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
             optimizer_precision=optimizer_precision, software=software, objective=objective, top=top,
             limit=pairs(limit, "--limit", "tp=4,8"), save=save, overrides=overrides(set_), detail=detail,
-            progress=progress,
+            price=price, pue=pue, progress=progress,
         )  # fmt: skip
     _print(result, json=json, csv=csv, text=print_plans)
 
@@ -278,6 +287,7 @@ def replay(
 register(_command)
 cli_network.register(_command)
 cli_launch.register(_command)
+cli_power.register(_command)
 
 
 def main() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from podsim.expense import Expense, Trade
+
 __all__ = ["PARTS", "Band", "OpReport", "ParetoPoint", "PlanResult", "Prediction", "Ranked", "StageMemory"]
 
 PARTS = {
@@ -115,6 +117,8 @@ class Prediction:
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     ops: tuple[OpReport, ...] = ()
+    expense: Expense | None = field(default=None, metadata={"asked": True})
+    """None: neither a price nor tokens of a run were given"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,3 +160,5 @@ class PlanResult:
     complete: bool
     arguments: Mapping[str, object]
     """what replays the experiment"""
+    trade: Trade | None = field(default=None, metadata={"asked": True})
+    """None: cost and energy were not asked for"""

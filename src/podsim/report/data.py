@@ -14,9 +14,15 @@ __all__ = ["plain", "to_csv", "to_json"]
 
 
 def plain(value: Any) -> Any:
-    """The value as dicts, lists, numbers and text; a number that is not finite becomes None."""
+    """The value as dicts, lists, numbers and text; a number that is not finite becomes None.
+
+    A field marked `asked` answers a question that not every user asks; while it is None it is left out.
+    """
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        shown = (
+            f for f in fields(value) if not f.metadata.get("asked") or getattr(value, f.name) is not None
+        )
+        return {field.name: plain(getattr(value, field.name)) for field in shown}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):

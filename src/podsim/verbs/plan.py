@@ -17,13 +17,15 @@ from podsim.prediction import PARTS, ParetoPoint, PlanResult, Ranked
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.prediction import Prediction
+    from podsim.training.plan import Plan
     from podsim.training.search import Found
     from podsim.verbs.limits import Limit
     from podsim.workload.graph import Model
 
 __all__ = ["OBJECTIVES", "plan", "replay"]
 
-OBJECTIVES = ("time", "memory")
+OBJECTIVES = ("time", "memory", "cost", "energy")
+_TRADES = ("cost", "energy")
 _LAYOUT = ("tp", "pp", "cp", "ep", "dp")
 
 
@@ -43,12 +45,16 @@ def plan(
     save: str | Path | None = None,
     overrides: Mapping[str, str] | None = None,
     detail: str = "",
+    price: str = "",
+    pue: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PlanResult:
     """Search every legal plan of a model on a cluster; rank the best layouts, each with its reason.
 
     The ranking shows one plan for each layout (tp, pp, cp, ep, dp): the fastest, or with objective="memory" the one
-    that needs least memory.  `limit` restricts fields to values, as {"tp": (4, 8), "recompute": "full,selective"};
+    that needs least memory.  With "cost" (of a step, at a `price`: a name that `podsim cost` lists, or USD for a GPU and
+    an hour) and "energy", `gpus` and its halves are searched, and fronts of time against cost and energy are told.
+    `limit` restricts fields to values, as {"tp": (4, 8), "recompute": "full,selective"};
     everything else is searched.  `save` names a directory for the results and an experiment file that `replay` runs.
     `progress` is called with (evaluated, all) combinations; Ctrl-C gives the best so far.  The other arguments are
     those of `predict`.  Raises NoFitError when no plan fits, saying by how much, PlanError when none is legal, and
@@ -60,7 +66,7 @@ def plan(
     from podsim.verbs.limits import read_limits, spelled
     from podsim.verbs.save import check_directory, save_plans
 
-    _check(objective, top, detail)
+    _check(objective, top, detail, price, pue)
     if save is not None:
         check_directory(Path(save))
     network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
@@ -70,6 +76,19 @@ def plan(
         software=software, sequence=network.sequence, flash=cluster.gpu.compute_capability >= 7.5,
     ).check(network, cluster)  # fmt: skip
     started = time.perf_counter()
+    arguments: dict[str, object] = {
+        "model": model, "on": on, "gpus": count, "batch": sequences, "sequence": network.sequence,
+        "precision": fixed.precision, "optimizer_precision": optimizer_precision, "software": software,
+        "objective": objective, "top": top, "limit": spelled(limit), "overrides": dict(overrides or {}),
+    }  # fmt: skip
+    if objective in _TRADES:
+        result = _weighed(
+            network, cluster, fixed, count, limit, objective, top, price, pue, default, detail, progress,
+            started, arguments,
+        )  # fmt: skip
+        if save is not None:
+            save_plans(result, Path(save))
+        return result
     found = search(network, cluster, fixed, gpus=count, wanted=read_limits(limit, count), progress=progress)
     taken = time.perf_counter() - started
     if found.order.size == 0:
@@ -90,11 +109,7 @@ def plan(
         cut=found.cut,
         seconds=taken,
         complete=found.complete,
-        arguments={
-            "model": model, "on": on, "gpus": count, "batch": sequences, "sequence": network.sequence,
-            "precision": fixed.precision, "optimizer_precision": optimizer_precision, "software": software,
-            "objective": objective, "top": top, "limit": spelled(limit), "overrides": dict(overrides or {}),
-        },
+        arguments=arguments,
     )  # fmt: skip
     if save is not None:
         save_plans(result, Path(save))
@@ -114,7 +129,28 @@ def replay(
     return plan(**read_experiment(Path(experiment)), save=save, detail=detail, progress=progress)
 
 
-def _check(objective: str, top: int, detail: str) -> None:
+def _weighed(
+    model: Model, cluster: Cluster, fixed: Plan, gpus: int, limit: Limit | None, objective: str, top: int, price: str,
+    pue: float | None, default: bool, detail: str, progress: Callable[[int, int], None] | None, started: float,
+    arguments: dict[str, object],
+) -> PlanResult:  # fmt: skip
+    """The result of a search by cost or energy."""
+    from podsim.verbs.plan_trade import weigh
+
+    found = weigh(
+        model, cluster, fixed, gpus=gpus, limit=limit, objective=objective, top=top, price=price, pue=pue,
+        default_batch=default, detail=detail, progress=progress,
+    )  # fmt: skip
+    asked = {"price": price} if price else {}
+    return PlanResult(
+        model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
+        ranked=found.ranked, pareto=(), evaluated=found.evaluated, fitting=found.fitting, cut=found.cut,
+        seconds=time.perf_counter() - started, complete=found.complete,
+        arguments={**arguments, **asked, **({"pue": pue} if pue is not None else {})}, trade=found.trade,
+    )  # fmt: skip
+
+
+def _check(objective: str, top: int, detail: str, price: str, pue: float | None) -> None:
     """Raise PlanError with all that is wrong of the arguments that name no model and no cluster."""
     problems = []
     if objective not in OBJECTIVES:
@@ -123,6 +159,12 @@ def _check(objective: str, top: int, detail: str) -> None:
         problems.append(f"top={top}: between 1 and 1000 plans can be shown")
     if detail not in ("", "ops"):
         problems.append(f"detail={detail!r} may be ops")
+    if objective == "cost" and not price:
+        problems.append(
+            "objective=cost needs a price: a name that `podsim cost` lists, or USD for a GPU and an hour"
+        )
+    if objective not in _TRADES and (price or pue is not None):
+        problems.append(f"price and pue go with objective {' or '.join(_TRADES)}, not with {objective}")
     if problems:
         raise PlanError(problems)
 

@@ -46,13 +46,19 @@ def predict(
     sequence: int | None = None,
     overrides: Mapping[str, str] | None = None,
     detail: str = "",
+    price: str = "",
+    tokens: float | None = None,
+    pue: float | None = None,
+    carbon: float | None = None,
 ) -> Prediction:
     """Predict one plan of a model on a cluster.
 
     `model` is a catalog name, a config.json or its folder; `on` a cluster (`dgx-a100-80gb:64`, `selene`,
     `superpod-a100:2su`, a TOML file).  `gpus` is the part of it that the job gets (default: what the degrees need
     when dp is given, else all).  `batch` counts sequences of a step (default: about four million tokens).
-    `detail="ops"` adds every op with its share of the speed of light.  Raises PodsimError for anything unusable.
+    `detail="ops"` adds every op with its share of the speed of light.  With a `price` (a name that `podsim cost` lists,
+    or USD for a GPU and an hour) or the `tokens` of a run come energy, carbon dioxide and money.
+    Raises PodsimError for anything unusable.
     """
     from podsim.verbs.inputs import batch_of, read_inputs
 
@@ -67,7 +73,13 @@ def predict(
         overlap_param=overlap_param, overlap_tp=overlap_tp, precision=precision,
         optimizer_precision=optimizer_precision, software=software,
     )  # fmt: skip
-    return describe(network, cluster, plan, detail=detail, default_batch=default)
+    found = describe(network, cluster, plan, detail=detail, default_batch=default)
+    if not price and tokens is None and pue is None and carbon is None:
+        return found
+    from podsim.verbs.power import expense_of
+
+    part = cluster.subset(found.gpus)
+    return replace(found, expense=expense_of(found, part, price=price, tokens=tokens, pue=pue, carbon=carbon))
 
 
 def arrange(

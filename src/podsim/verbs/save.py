@@ -22,6 +22,7 @@ _LARGEST = 1 << 20
 _TYPES: dict[str, type] = {
     "model": str, "on": str, "gpus": int, "batch": int, "sequence": int, "precision": str,
     "optimizer_precision": str, "software": str, "objective": str, "top": int, "limit": dict, "overrides": dict,
+    "price": str, "pue": float,
 }  # fmt: skip
 _FILES = ("plans.csv", "pareto.csv", "plans.json", "experiment.toml")
 
@@ -105,7 +106,7 @@ def read_experiment(path: Path) -> dict[str, Any]:
 
 
 def _worded(kind: type) -> str:
-    return {str: "text", int: "a whole number", dict: "a table"}[kind]
+    return {str: "text", int: "a whole number", float: "a number", dict: "a table"}[kind]
 
 
 def _read(path: Path) -> dict[str, Any]:

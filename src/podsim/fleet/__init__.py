@@ -1,0 +1,1 @@
+"""Many jobs on one machine, and what it draws and costs."""
