@@ -35,7 +35,7 @@ Every field of every public dataclass, with its unit. Inside podsim all quantiti
 unit: a bandwidth is in B/s, a memory in B, a time in s. Text with a unit ("200 Gb/s") is read once, at the edge.
 
 Units: `share` is a number from 0 to 1 (or a relative difference), `count` a whole number, `factor` a plain number,
-`text` a name or a sentence, `SI` a quantity whose unit stands beside it, `-` a value with fields of its own.
+`text` a name or a sentence, `USD` money, `SI` a quantity whose unit stands beside it, `-` a value with fields of its own.
 """
 
 

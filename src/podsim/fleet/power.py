@@ -2,7 +2,7 @@
 
     watts of a server = GPUs x (idle + (limit - idle) x busy) + the rest, which is either idle or in use
 
-Source: percentiles of a fleet of A100 servers (power.toml names it). Known error: mean of that fleet 4 % low, an 8-GPU
+Source: percentiles of a fleet of A100 servers (power.toml names it). Known error: mean of that fleet 2 % low, an 8-GPU
 H100 server in training 4 % low; see docs/power.md. Stops being true: GPUs that only communicate draw more than idle
 ones, and are counted as idle; other servers' rest is taken in proportion to what their maximum leaves beside the GPUs.
 """

@@ -81,6 +81,11 @@ def print_power(report: PowerReport) -> None:
         table.add(load.load, _watts(load.gpus), _watts(load.servers), _watts(load.switches), _watts(load.total), of,
                   _watts(load.site))  # fmt: skip
     _show(table if table.fits(console().width) else table.without(2, 3))
+    if any(load.node > report.limit for load in report.loads):
+        _say(
+            "Over 100 % the server's own limit holds its GPUs back; peaks are of single samples, all GPUs at once",
+            "dim",
+        )
     if report.benchmark is not None:
         b = report.benchmark
         print()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,9 +61,8 @@ def plan(
     PodsimError for anything unusable.
     """
     from podsim.training.plan import Plan
-    from podsim.training.search import search
     from podsim.verbs.inputs import batch_of, precision_of, read_inputs
-    from podsim.verbs.limits import read_limits, spelled
+    from podsim.verbs.limits import spelled
     from podsim.verbs.save import check_directory, save_plans
 
     _check(objective, top, detail, price, pue)
@@ -75,42 +74,15 @@ def plan(
         global_batch=sequences, precision=precision_of(precision, cluster), optimizer_precision=optimizer_precision,
         software=software, sequence=network.sequence, flash=cluster.gpu.compute_capability >= 7.5,
     ).check(network, cluster)  # fmt: skip
-    started = time.perf_counter()
     arguments: dict[str, object] = {
         "model": model, "on": on, "gpus": count, "batch": sequences, "sequence": network.sequence,
         "precision": fixed.precision, "optimizer_precision": optimizer_precision, "software": software,
         "objective": objective, "top": top, "limit": spelled(limit), "overrides": dict(overrides or {}),
     }  # fmt: skip
     if objective in _TRADES:
-        result = _weighed(
-            network, cluster, fixed, count, limit, objective, top, price, pue, default, detail, progress,
-            started, arguments,
-        )  # fmt: skip
-        if save is not None:
-            save_plans(result, Path(save))
-        return result
-    found = search(network, cluster, fixed, gpus=count, wanted=read_limits(limit, count), progress=progress)
-    taken = time.perf_counter() - started
-    if found.order.size == 0:
-        raise NoFitError([_does_not_fit(found, cluster, count)])
-    result = PlanResult(
-        model=network.name,
-        cluster=cluster.name,
-        gpus=count,
-        batch=sequences,
-        sequence=network.sequence,
-        ranked=_ranking(network, cluster, found, objective, top, detail, default),
-        pareto=tuple(
-            ParetoPoint(step_time=found.seconds(i), memory=found.memory(i), plan=found.plan(i).describe())
-            for i in found.pareto.tolist()
-        ),
-        evaluated=found.evaluated,
-        fitting=int(found.order.size),
-        cut=found.cut,
-        seconds=taken,
-        complete=found.complete,
-        arguments=arguments,
-    )  # fmt: skip
+        result = _weighed(network, cluster, fixed, limit, price, pue, default, detail, progress, arguments)
+    else:
+        result = _searched(network, cluster, fixed, limit, default, detail, progress, arguments)
     if save is not None:
         save_plans(result, Path(save))
     return result
@@ -129,24 +101,51 @@ def replay(
     return plan(**read_experiment(Path(experiment)), save=save, detail=detail, progress=progress)
 
 
+def _searched(
+    model: Model, cluster: Cluster, fixed: Plan, limit: Limit | None, default: bool, detail: str,
+    progress: Callable[[int, int], None] | None, arguments: dict[str, Any],
+) -> PlanResult:  # fmt: skip
+    """The result of a search by time or memory."""
+    from podsim.training.search import search
+    from podsim.verbs.limits import read_limits
+
+    gpus = cluster.gpus
+    started = time.perf_counter()
+    found = search(model, cluster, fixed, gpus=gpus, wanted=read_limits(limit, gpus), progress=progress)
+    taken = time.perf_counter() - started
+    if found.order.size == 0:
+        raise NoFitError([_does_not_fit(found, cluster, gpus)])
+    return PlanResult(
+        model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
+        ranked=_ranking(model, cluster, found, arguments["objective"], arguments["top"], detail, default),
+        pareto=tuple(
+            ParetoPoint(step_time=found.seconds(i), memory=found.memory(i), plan=found.plan(i).describe())
+            for i in found.pareto.tolist()
+        ),
+        evaluated=found.evaluated, fitting=int(found.order.size), cut=found.cut, seconds=taken,
+        complete=found.complete, arguments=arguments,
+    )  # fmt: skip
+
+
 def _weighed(
-    model: Model, cluster: Cluster, fixed: Plan, gpus: int, limit: Limit | None, objective: str, top: int, price: str,
-    pue: float | None, default: bool, detail: str, progress: Callable[[int, int], None] | None, started: float,
-    arguments: dict[str, object],
+    model: Model, cluster: Cluster, fixed: Plan, limit: Limit | None, price: str, pue: float | None, default: bool,
+    detail: str, progress: Callable[[int, int], None] | None, arguments: dict[str, Any],
 ) -> PlanResult:  # fmt: skip
     """The result of a search by cost or energy."""
     from podsim.verbs.plan_trade import weigh
 
+    gpus = cluster.gpus
+    started = time.perf_counter()
     found = weigh(
-        model, cluster, fixed, gpus=gpus, limit=limit, objective=objective, top=top, price=price, pue=pue,
-        default_batch=default, detail=detail, progress=progress,
+        model, cluster, fixed, gpus=gpus, limit=limit, objective=arguments["objective"], top=arguments["top"],
+        price=price, pue=pue, default_batch=default, detail=detail, progress=progress,
     )  # fmt: skip
-    asked = {"price": price} if price else {}
+    asked = ({"price": price} if price else {}) | ({"pue": pue} if pue is not None else {})
     return PlanResult(
         model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
         ranked=found.ranked, pareto=(), evaluated=found.evaluated, fitting=found.fitting, cut=found.cut,
-        seconds=time.perf_counter() - started, complete=found.complete,
-        arguments={**arguments, **asked, **({"pue": pue} if pue is not None else {})}, trade=found.trade,
+        seconds=time.perf_counter() - started, complete=found.complete, arguments={**arguments, **asked},
+        trade=found.trade,
     )  # fmt: skip
 
 
