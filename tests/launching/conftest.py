@@ -76,6 +76,7 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
     made = Slurm(tmp_path, root)
     try:
         if linked:
+            STEPD.unlink(missing_ok=True)  # what an interrupted run may have left
             STEPD.symlink_to(root / "usr/sbin/slurmstepd")
         _configure(made)
         _start(made)

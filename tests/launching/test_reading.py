@@ -144,6 +144,20 @@ def test_deepspeed_finds_the_third_of_its_batches(
     assert (plan.dp, plan.micro_batch, plan.micro_batches) == shape
 
 
+def test_options_of_older_releases_and_of_megatron_deepspeed() -> None:
+    text = (
+        "deepspeed --num_gpus 8 --num_nodes=2 pretrain_gpt.py --model-parallel-size 4 --num-layers 24 --hidden-size 2048"
+        " --num-attention-heads 16 --seq-length 1024 --batch-size 4 --checkpoint-activations --fp16"
+    )
+    plan = read(text).plan
+    assert (plan.tp, plan.dp, plan.micro_batch, plan.zero) == (4, 4, 4, 0)
+    assert plan.describe()["recompute"] == "full"
+    assert read(text).model["ffn"] == 8192
+    sharded = read(text + " --zero-stage 1 --deepspeed_config ds.json")
+    assert sharded.plan.zero == 1
+    assert any("was not read" in told for told in sharded.assumptions)
+
+
 def test_an_sbatch_script_as_people_write_it() -> None:
     text = """#!/bin/bash
 #SBATCH -N 4 --ntasks-per-node=1   # nodes

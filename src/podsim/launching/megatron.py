@@ -15,6 +15,8 @@ from podsim.training.plan import Plan, Recompute, Schedule
 __all__ = ["ERAS", "cannot", "layout", "options", "read_plan"]
 
 ERAS = ("megatron-core", "megatron-2020", "megatron-2021", "megatron-2022", "nemo-2022")
+_OLD = {"tp": ("model-parallel-size",)}
+"""names that options had in releases before 2021, which are read and not written"""
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 _CHUNKS = (
     "num-virtual-stages-per-pipeline-rank", "num-layers-per-virtual-pipeline-stage", "pipeline-model-parallel-layout",
@@ -154,7 +156,9 @@ def read_plan(flags: Flags, gpus: int, layers: int) -> tuple[Plan, list[str]]:
     `layers` are the model's, 0 where they are not known.
     """
     assumed: list[str] = []
-    degree = {name: flags.number(option) or 1 for name, option in _DEGREES.items()}
+    if "deepspeed-config" in flags.given:
+        assumed.append("the file of --deepspeed-config was not read: the command's own options hold")
+    degree = {name: flags.number(option, *_OLD.get(name, ())) or 1 for name, option in _DEGREES.items()}
     ranks = degree["tp"] * degree["pp"] * degree["cp"]
     if gpus % ranks:
         flags.problems.append(
@@ -162,9 +166,9 @@ def read_plan(flags: Flags, gpus: int, layers: int) -> tuple[Plan, list[str]]:
             f"{gpus} GPUs; degrees that do, or another number of GPUs, would work"
         )
     dp = max(gpus // ranks, 1)
-    micro = flags.number("micro-batch-size")
+    micro = flags.number("micro-batch-size", "batch-size")
     batch = flags.number("global-batch-size")
-    if micro is None and "micro-batch-size" not in flags.given:
+    if micro is None and not flags.given.keys() & {"micro-batch-size", "batch-size"}:
         flags.problems.append("--micro-batch-size is missing")
     if batch is None and "global-batch-size" not in flags.given:
         assumed.append(
@@ -256,6 +260,12 @@ def _read_recompute(flags: Flags, chunks: int) -> tuple[Recompute, int]:
         flags.problems.append(f"--recompute-method {method} goes with --recompute-granularity full")
     if kind == "full":
         return Recompute.FULL, (count or 1) * chunks if method == "block" else 0
+    if flags.has("checkpoint-activations", "deepspeed-activation-checkpointing"):
+        if kind == "selective":
+            flags.problems.append(
+                "--checkpoint-activations is full, but --recompute-granularity says selective"
+            )
+        return Recompute.FULL, 0
     selective = kind == "selective" or flags.has("recompute-activations")
     return (Recompute.SELECTIVE if selective else Recompute.NONE), 0
 
@@ -266,6 +276,13 @@ def _read_zero(flags: Flags) -> int:
     strategy = flags.word(
         "data-parallel-sharding-strategy", choices=("no_shard", "optim", "optim_grads", "optim_grads_params")
     )
+    stage = flags.number("zero-stage", least=0)
+    if stage is not None:
+        if stage > 3 or distributed or full:
+            flags.problems.append(
+                f"--zero-stage {stage} may be 0, 1, 2, 3, without another sharded optimizer beside it"
+            )
+        return min(stage, 3)
     if flags.has("use-torch-fsdp2"):
         if full:
             flags.problems.append("--use-torch-fsdp2 and --use-megatron-fsdp exclude each other; keep one")

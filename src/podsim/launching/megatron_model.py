@@ -114,8 +114,8 @@ def read_model(flags: Flags, assumed: list[str]) -> dict[str, object]:
         assumed.append(f"no --vocab-size: {GPT2_VOCABULARY}, GPT-2's, as in Megatron-LM's examples")
     given = {"layers": layers, "hidden": hidden, "heads": heads, "vocab": vocabulary or GPT2_VOCABULARY}
     found["sequence"] = flags.number("seq-length", "encoder-seq-length") or 1024
-    if not found["ffn"] and found["gated"]:
-        found["ffn"] = int(4 * hidden * 2 / 3) // 64 * 64  # as Megatron-LM rounds it
+    if not found["ffn"]:  # as Megatron-LM takes it
+        found["ffn"] = int(4 * hidden * 2 / 3) // 64 * 64 if found["gated"] else 4 * hidden
     return {**given, **found}
 
 
