@@ -112,6 +112,16 @@ def test_a_torchtitan_file_with_all_gpus_that_are_left() -> None:
         read(TITAN)
 
 
+def test_a_torchtitan_file_brings_its_model_along(podsim: Run, tmp_path: Path) -> None:
+    (tmp_path / "train.toml").write_text(TITAN)
+    told = podsim("launch", "--read", tmp_path / "train.toml", "--on", "dgx-a100-80gb:8")
+    assert "llama-3.1-70b on 64 GPUs of dgx-a100-80gb:8" in told.stdout, told.stderr
+    (tmp_path / "train.toml").write_text(TITAN.replace("70B", "mine"))
+    assert (
+        "give MODEL" in podsim("launch", "--read", tmp_path / "train.toml", "--on", "dgx-a100-80gb:8").stderr
+    )
+
+
 def test_a_deepspeed_file(podsim: Run, tmp_path: Path) -> None:
     text = json.dumps(ZERO)
     found = read(text, gpus=64)

@@ -70,6 +70,8 @@ class Reading:
     """ranks that it starts"""
     model: Mapping[str, object] = field(default_factory=dict)
     """fields of podsim.workload.specification.Transformer that it gives; empty if it names no shapes"""
+    named: str = ""
+    """the catalog's name of the model, where the text names one that the catalog has"""
     ignored: tuple[str, ...] = ()
     """options that no law here depends on"""
     assumptions: tuple[str, ...] = ()

@@ -12,18 +12,12 @@ from typing import Any
 
 from podsim.errors import PodsimError
 from podsim.launching.job import Job, Reading, effective, era_problem
-from podsim.launching.titan_read import read_tables
+from podsim.launching.titan_read import FLAVORS, read_tables
 from podsim.training.plan import Plan, Recompute, Schedule
 
 __all__ = ["ERAS", "FLAVORS", "cannot", "notes", "overrides", "read_overrides", "read_toml", "tables", "toml"]
 
 ERAS = ("torchtitan-2024-compile", "torchtitan-2024", "torchtitan-2024-rowwise")
-FLAVORS = {
-    "llama-3.1-8b": ("llama3", "8B"), "llama-3.1-70b": ("llama3", "70B"), "llama-3.1-405b": ("llama3", "405B"),
-    "llama-3-8b": ("llama3", "8B"), "llama-3-70b": ("llama3", "70B"), "deepseek-v3": ("deepseek_v3", "671B"),
-    "qwen3-32b": ("qwen3", "32B"), "qwen3-30b-a3b": ("qwen3", "30B-A3B"),
-}  # fmt: skip
-"""models that both sides know"""
 _SCHEDULES = {
     Schedule.GPIPE: "GPipe",
     Schedule.ONE_F_ONE_B: "1F1B",

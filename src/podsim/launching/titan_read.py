@@ -8,8 +8,14 @@ from typing import Any
 from podsim.launching.job import GIVE_GPUS, Reading
 from podsim.training.plan import Plan, Recompute, Schedule
 
-__all__ = ["read_tables"]
+__all__ = ["FLAVORS", "read_tables"]
 
+FLAVORS = {
+    "llama-3.1-8b": ("llama3", "8B"), "llama-3.1-70b": ("llama3", "70B"), "llama-3.1-405b": ("llama3", "405B"),
+    "llama-3-8b": ("llama3", "8B"), "llama-3-70b": ("llama3", "70B"), "deepseek-v3": ("deepseek_v3", "671B"),
+    "qwen3-32b": ("qwen3", "32B"), "qwen3-30b-a3b": ("qwen3", "30B-A3B"),
+}  # fmt: skip
+"""models that both sides know"""
 _SCHEDULES = {"GPipe": Schedule.GPIPE, "1F1B": Schedule.ONE_F_ONE_B, "Interleaved1F1B": Schedule.INTERLEAVED}
 _MODES = {"none": Recompute.NONE, "selective": Recompute.SELECTIVE, "full": Recompute.FULL}
 _SAYS_NOTHING = (
@@ -102,7 +108,15 @@ def read_tables(
     _option(keys)
     if len(problems) > known:
         return None
-    return Reading(tool=tool, plan=plan, gpus=count, ignored=keys.rest(), assumptions=tuple(assumed))
+    return Reading(
+        tool=tool, plan=plan, gpus=count, named=_named(given), ignored=keys.rest(), assumptions=tuple(assumed)
+    )  # fmt: skip
+
+
+def _named(given: Mapping[str, Any]) -> str:
+    """The catalog's name of the model that a file names; empty if the catalog has none."""
+    wanted = (given.get("model.name", "llama3"), given.get("model.flavor", "debugmodel"))
+    return next((name for name, flavor in FLAVORS.items() if flavor == wanted), "")
 
 
 def _assumed(keys: _Keys, given: Mapping[str, Any], wanted: int, batch: int) -> list[str]:
@@ -111,9 +125,9 @@ def _assumed(keys: _Keys, given: Mapping[str, Any], wanted: int, batch: int) -> 
     )
     name, flavor = given.get("model.name", "llama3"), given.get("model.flavor", "debugmodel")
     keys.taken.update(("model.name", "model.flavor"))
-    told = [
-        f"the model is torchtitan's {str(name)[:40]} {str(flavor)[:40]}, whose shape the file does not give"
-    ]
+    ours = _named(given)
+    model = f"{ours} of the catalog" if ours else "whose shape the file does not give"
+    told = [f"the model is torchtitan's {str(name)[:40]} {str(flavor)[:40]}, {model}"]
     return told + ([] if wanted > 0 else [f"no global_batch_size: one step of every rank, {batch} sequences"])
 
 

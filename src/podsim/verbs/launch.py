@@ -183,7 +183,9 @@ def _predicted(
             raise
         reading = _reading(text, path, tool, cluster.gpus, network, sequence)
     _agree(reading, network)
-    network = network or _built(reading, path)
+    network = network or (
+        _named(reading.named, sequence, overrides) if reading.named else _built(reading, path)
+    )
     plan = _plan(reading, network, software)
     part = cluster.subset(reading.gpus)
     problems = plan.problems(network, part)
