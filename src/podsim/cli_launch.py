@@ -70,7 +70,7 @@ def launch(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")] = False,
 ) -> None:
-    """Write what starts a plan, or read the plan of what others start. Exit status 1: it does not fit."""
+    """Write what starts a plan, or read what others start. Exit status 1: the plan that was read does not fit."""
     from podsim.cli_options import one_format, overrides
     from podsim.launched import PlanRead
     from podsim.report.data import to_csv, to_json

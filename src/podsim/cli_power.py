@@ -26,7 +26,7 @@ def power(
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Show what a cluster draws: idle, in training, at its highest, in Linpack."""
+    """Show what a cluster draws, by load and component."""
     from podsim.cli_options import one_format, overrides
     from podsim.report.expenses import print_power
     from podsim.verbs.power import power as verb
@@ -54,7 +54,7 @@ def cost(
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Show the energy and the money that GPU hours take, with dated prices."""
+    """Price GPU hours: energy, carbon dioxide, money."""
     from podsim.cli_options import one_format, overrides
     from podsim.report.expenses import print_bill
     from podsim.verbs.power import cost as verb

@@ -14,7 +14,7 @@ ALLOWED = {
     "verify": ("podsim.errors", "podsim.units", "podsim.results", "podsim.verify"),
     "report": (
         "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.sweep", "podsim.hardware",
-        "podsim.report",
+        "podsim.expense", "podsim.launched", "podsim.report",
     ),
 }  # fmt: skip
 FILES = [

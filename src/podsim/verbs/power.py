@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from podsim.errors import PlanError, PodsimError, unknown_name
@@ -87,11 +88,8 @@ def cost(
         problems.append(f"gpu_hours={gpu_hours:g}: a run takes more than 0 GPU hours")
     if load not in LOADS:
         problems.append(unknown_name("load", load, LOADS))
-    for check in (
-        lambda: read_site(pue, carbon, electricity),
-        lambda: _watts(cap),
-        *_price_checks(cluster, price, overrides),
-    ):
+    checks: list[Callable[[], object]] = [partial(read_site, pue, carbon, electricity), partial(_watts, cap)]
+    for check in checks + _price_checks(cluster, price, overrides):
         try:
             check()
         except PlanError as error:
@@ -161,9 +159,11 @@ def _watts(cap: str) -> float | None:
     return parse_quantity(cap, "W", what="cap") if cap else None
 
 
-def _price_checks(cluster: str, price: Sequence[str], overrides: Mapping[str, str] | None):  # type: ignore[no-untyped-def]
+def _price_checks(
+    cluster: str, price: Sequence[str], overrides: Mapping[str, str] | None
+) -> list[Callable[[], object]]:
     """Calls that raise where a price cannot be read, one for each."""
     from podsim.fleet.power_cost import offer_of, read_site
 
-    site = read_site(None, None, None)
-    return [lambda text=text: offer_of(text, _part(cluster, None, overrides), site) for text in price]
+    part, site = _part(cluster, None, overrides), read_site(None, None, None)
+    return [partial(offer_of, text, part, site) for text in price]
