@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from podsim.errors import PlanError, PodsimError, unknown_name
 
 if TYPE_CHECKING:
-    from podsim.expense import Bill, Expense, PowerReport
+    from podsim.expense import Bill, Expense, Offer, PowerReport
+    from podsim.fleet.power_cost import Site
     from podsim.hardware.cluster import Cluster
     from podsim.prediction import Prediction
 
 __all__ = ["LOADS", "cost", "expense_of", "power"]
 
 LOADS = ("idle", "training", "peak")
-LIMIT = "limit"
 
 
 def power(
@@ -105,7 +105,7 @@ def cost(
     energy, plain = drawn.site / part.gpus * seconds, part.gpu.power * seconds
     return Bill(
         cluster=part.name, gpu_time=seconds, plain_energy=plain, plain_carbon=plain * site.carbon, energy=energy,
-        carbon=energy * site.carbon, load=load, assumptions=site.assumptions,
+        carbon=energy * site.carbon, load=load, assumptions=_told(site, offers),
         rows=tuple(BillRow(offer=o, low=o.low * seconds, high=o.high * seconds) for o in offers),
     )  # fmt: skip
 
@@ -137,13 +137,18 @@ def expense_of(
     offer = offer_of(price, cluster, site) if price else None
     hours = duration * prediction.gpus
     energy = watts * duration * site.pue
-    owned = offer is not None and offer.kind.startswith("owned")
     return Expense(
         duration=duration, gpus=prediction.gpus, power=watts, energy=energy, carbon=energy * site.carbon, offer=offer,
         low=offer.low * hours if offer else 0.0, high=offer.high * hours if offer else 0.0,
         tokens=step if tokens is None else tokens,
-        assumptions=tuple(text for text in site.assumptions if owned or not text.startswith("electricity")),
+        assumptions=_told(site, [offer] if offer else []),
     )  # fmt: skip
+
+
+def _told(site: Site, offers: Sequence[Offer]) -> tuple[str, ...]:
+    """What was assumed of a site, of its electricity only where an owned machine pays for it."""
+    owned = any(offer.kind.startswith("owned") for offer in offers)
+    return tuple(text for text in site.assumptions if owned or not text.startswith("electricity"))
 
 
 def _part(cluster: str, gpus: int | None, overrides: Mapping[str, str] | None) -> Cluster:
