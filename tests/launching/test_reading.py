@@ -190,6 +190,7 @@ BASE = "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length
         ("", None, ["empty"]),
         ("hello", None, ["starts no training"]),
         ("echo 'never ends", None, ["never ends", "line 1"]),
+        ("\n" + "A=(" * 5000, None, ["line 2", "an array inside an array"]),
         (BASE, None, ["give --gpus"]),
         (BASE + "--tensor-model-parallel-size 3", 16, ["3 x 1 x 1 = 3 does not divide the world of 16 GPUs"]),
         (BASE + "--tensor-model-parallel-size eight --bf16 --fp16", 8,
@@ -221,14 +222,14 @@ BASE = "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length
         ("[{}]", None, ["no object"]),
         ("{}", None, ["has none of"]),
         ('{"train_batch_size": 0, "zero_optimization": {"stage": 4}, "bf16": {"enabled": 1}}', 8,
-         ["train_batch_size = '0'", "may be 0, 1, 2, 3", "true or false"]),
+         ["train_batch_size = 0", "may be 0, 1, 2, 3", "true or false"]),
         (json.dumps(ZERO | {"gradient_accumulation_steps": 3}), 8, ["no multiple of 4 x 3"]),
         (json.dumps(ZERO), 7, ["no multiple of 4 x 7"]),
         (json.dumps(ZERO | {"fp16": {"enabled": True}}), 8, ["both enabled"]),
         (json.dumps(ZERO | {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}), 8, ["in the GPUs' memory"]),
         ("[training]\nseq_len = ", 8, ["not TOML"]),
         (TITAN.replace("= 8\nseq", "= 0\nseq").replace('"full"', '"some"'), 64,
-         ["training.local_batch_size = '0'", "may be none, selective, full"]),
+         ["training.local_batch_size = 0", "may be none, selective, full"]),
         (TITAN, 60, ["does not divide the world of 60"]),
         (TITAN.replace("-1", "16"), 64, ["need 128 GPUs, but it is started on 64"]),
         ("kind: PyTorchJob\nspec: [", None, ["not YAML"]),
@@ -290,6 +291,8 @@ def test_a_binary_file_and_a_huge_one(podsim: Run, tmp_path: Path) -> None:
     assert "larger than 1 MiB" in podsim("launch", "--read", tmp_path / "huge").stderr
     bomb = "A=xxxxxxxx\n" + "A=($A $A)\n" * 64 + "torchrun $A train.py"
     (tmp_path / "bomb").write_text(bomb.replace("($A $A)", '("${A[@]}" "${A[@]}")'))
+    (tmp_path / "long").write_text("A=xxxxxxxx\n" + 'A="$A$A"\n' * 64)
+    assert "a word of more than" in podsim("launch", "--read", tmp_path / "long").stderr
     assert "more than 200,000 words" in podsim("launch", "--read", tmp_path / "bomb").stderr
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from podsim.errors import PodsimError
 from podsim.launching.job import GIVE_GPUS, Job, Reading, effective, era_problem
 from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.workload.specification import shown
 
 __all__ = ["ERAS", "cannot", "config", "notes", "read_json", "text"]
 
@@ -162,7 +163,7 @@ def _batches(raw: dict[str, Any], problems: list[str], ranks: int | None) -> tup
     for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"):
         value = raw.get(key, "auto")
         if value != "auto" and not _whole(value):
-            problems.append(f"{key} = {str(value)[:40]!r} must be a whole number from 1, or auto")
+            problems.append(f"{key} = {shown(value)} must be a whole number from 1, or auto")
         values.append(value if _whole(value) else 0)
     micro, steps, batch = values
     if micro and not steps and not batch:
@@ -200,11 +201,11 @@ def _zero(raw: dict[str, Any], problems: list[str]) -> int:
         return 0
     stage = settings.get("stage", 0)
     if type(stage) is not int or not 0 <= stage <= 3:
-        problems.append(f"zero_optimization.stage = {str(stage)[:40]!r} may be 0, 1, 2, 3")
+        problems.append(f"zero_optimization.stage = {shown(stage)} may be 0, 1, 2, 3")
         return 0
     if not isinstance(settings.get("overlap_comm", True), bool) and settings.get("overlap_comm") != "auto":
         problems.append(
-            f"zero_optimization.overlap_comm = {str(settings['overlap_comm'])[:40]!r} must be true or false"
+            f"zero_optimization.overlap_comm = {shown(settings['overlap_comm'])} must be true or false"
         )
     return stage
 
@@ -216,7 +217,7 @@ def _size(raw: dict[str, Any], table: str, key: str, problems: list[str]) -> int
         return 1
     if _whole(value):
         return int(value)
-    problems.append(f"{table}.{key} = {str(value)[:40]!r} must be a whole number from 1")
+    problems.append(f"{table}.{key} = {shown(value)} must be a whole number from 1")
     return 1
 
 
@@ -226,7 +227,7 @@ def _precision(raw: dict[str, Any], problems: list[str]) -> str:
         settings = raw.get(key, {})
         value = settings.get("enabled", False) if isinstance(settings, dict) else settings
         if not isinstance(value, bool) and value != "auto":
-            problems.append(f"{key}.enabled = {str(value)[:40]!r} must be true or false")
+            problems.append(f"{key}.enabled = {shown(value)} must be true or false")
         if value is True or (value == "auto" and name == "bf16"):
             on.append(name)
     if len(set(on)) > 1:

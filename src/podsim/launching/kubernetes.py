@@ -11,6 +11,7 @@ from podsim.errors import PodsimError
 from podsim.launching.command import find_command, read_command, read_script, torchrun
 from podsim.launching.job import Job, Reading
 from podsim.launching.nccl_settings import settings
+from podsim.workload.specification import shown
 
 __all__ = ["manifest", "read_yaml", "text"]
 
@@ -132,7 +133,7 @@ def _count(name: object, one: object, problems: list[str]) -> int:
     value = one.get("replicas", 1) if isinstance(one, dict) else None
     if type(value) is int and 0 <= value < 1 << 24:
         return value
-    problems.append(f"{str(name)[:40]}.replicas = {str(value)[:40]!r} must be a whole number")
+    problems.append(f"{str(name)[:40]}.replicas = {shown(value)} must be a whole number")
     return 0
 
 

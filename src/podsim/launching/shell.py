@@ -17,6 +17,8 @@ __all__ = ["LARGEST", "commands"]
 
 LARGEST = 1 << 20
 """characters of the longest script read"""
+_LONGEST = 1 << 16
+"""characters of a word, variables filled in"""
 _MOST_WORDS = 200_000
 """words of a script, variables filled in: a variable that doubles itself line by line must end somewhere"""
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -49,6 +51,7 @@ class _Reader:
         self.words: list[str] = []
         self.word: str | None = None
         self.count = 0
+        self.inside = False
 
     def run(self) -> list[list[str]]:
         while self.at < len(self.text):
@@ -82,8 +85,14 @@ class _Reader:
         else:
             self.add(c)
 
+    @property
+    def line(self) -> int:
+        return self.text.count("\n", 0, self.at) + 1
+
     def add(self, text: str) -> None:
         self.word = (self.word or "") + text
+        if len(self.word) > _LONGEST:
+            raise PodsimError(f"a word of more than {_LONGEST:,} characters; nothing is started like that")
 
     def find(self, what: str, *, missing: int = -1) -> int:
         place = self.text.find(what, self.at)
@@ -93,8 +102,7 @@ class _Reader:
         """Text up to a mark, which is passed."""
         place = self.find(what)
         if place < 0:
-            line = self.text.count("\n", 0, self.at) + 1
-            raise PodsimError(f"line {line}: {what} is missing; what was opened there never ends")
+            raise PodsimError(f"line {self.line}: {what} is missing; what was opened there never ends")
         start, self.at = self.at, place + len(what)
         return self.text[start:place]
 
@@ -134,6 +142,9 @@ class _Reader:
     def array(self) -> None:
         """The inside of NAME=( … )."""
         assert self.word is not None
+        if self.inside:
+            raise PodsimError(f"line {self.line}: an array inside an array, which a shell does not have")
+        self.inside = True
         name = self.word.rstrip("+=")
         more = self.word.endswith("+=")
         outer, self.words, self.word = self.words, [], None
@@ -148,6 +159,7 @@ class _Reader:
             else:
                 self.step()
         self.at += 1
+        self.inside = False
         self.end_word()
         self.variables[name] = (self.variables.get(name, []) if more else []) + self.words
         self.words = outer
@@ -180,21 +192,20 @@ class _Reader:
 
     def expand(self, mark: str, *, split: bool) -> None:
         """A variable, arithmetic, or a command whose result is not known."""
-        rest = self.text[self.at :]
         if mark == "`":
             self.add(f"`{self.until('`')}`")
-        elif rest.startswith("(("):
+        elif self.text.startswith("((", self.at):
             self.at += 2
             inside = self.until("))")
             value = _arithmetic(inside, self.variables)
             self.add(f"$(({inside}))" if value is None else str(value))
-        elif rest.startswith("("):
+        elif self.text.startswith("(", self.at):
             self.add("$" + self.balanced())
-        elif rest.startswith("{"):
+        elif self.text.startswith("{", self.at):
             self.at += 1
             self.fill(self.until("}"), split=split)
-        elif name := _NAME.match(rest):
-            self.at += name.end()
+        elif name := _NAME.match(self.text, self.at):
+            self.at = name.end()
             self.fill(name[0], split=split)
         else:
             self.add("$")

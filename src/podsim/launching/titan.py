@@ -18,6 +18,8 @@ from podsim.training.plan import Plan, Recompute, Schedule
 __all__ = ["ERAS", "FLAVORS", "cannot", "notes", "overrides", "read_overrides", "read_toml", "tables", "toml"]
 
 ERAS = ("torchtitan-2024-compile", "torchtitan-2024", "torchtitan-2024-rowwise")
+_LONGEST = 4_000
+"""characters of a line: the parser needs time as the square of the parts of a dotted key"""
 _SCHEDULES = {
     Schedule.GPIPE: "GPipe",
     Schedule.ONE_F_ONE_B: "1F1B",
@@ -171,6 +173,9 @@ def overrides(job: Job) -> list[str]:
 
 def read_toml(text: str, problems: list[str], *, tool: str, gpus: int | None, layers: int) -> Reading | None:
     """The plan of a TOML file; PodsimError if it is none."""
+    longest = max(map(len, text.splitlines()), default=0)
+    if longest > _LONGEST:
+        raise PodsimError(f"a line of {longest:,} characters; a configuration has at most {_LONGEST:,}")
     try:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 from podsim.launching.job import GIVE_GPUS, Reading
 from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.workload.specification import shown
 
 __all__ = ["FLAVORS", "read_tables"]
 
@@ -43,7 +44,7 @@ class _Keys:
         value = self.given.get(key, default)
         if isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 40:
             return value
-        self.problems.append(f"{key} = {str(value)[:60]!r} must be a whole number from {least}")
+        self.problems.append(f"{key} = {shown(value)} must be a whole number from {least}")
         return default
 
     def word(self, key: str, default: str, choices: Sequence[str]) -> str:
@@ -51,20 +52,18 @@ class _Keys:
         value = self.given.get(key, default)
         if value in choices:
             return str(value)
-        self.problems.append(f"{key} = {str(value)[:60]!r} may be {', '.join(choices)}")
+        self.problems.append(f"{key} = {shown(value)} may be {', '.join(choices)}")
         return default
 
     def flag(self, key: str) -> bool:
         self.taken.add(key)
         value = self.given.get(key, False)
         if not isinstance(value, bool):
-            self.problems.append(f"{key} = {str(value)[:60]!r} must be true or false")
+            self.problems.append(f"{key} = {shown(value)} must be true or false")
         return value is True
 
     def rest(self) -> tuple[str, ...]:
-        return tuple(
-            f"{key} = {str(value)[:60]}" for key, value in self.given.items() if key not in self.taken
-        )
+        return tuple(f"{key} = {shown(value)}" for key, value in self.given.items() if key not in self.taken)
 
 
 def read_tables(
@@ -127,7 +126,7 @@ def _assumed(keys: _Keys, given: Mapping[str, Any], wanted: int, batch: int) -> 
     keys.taken.update(("model.name", "model.flavor"))
     ours = _named(given)
     model = f"{ours} of the catalog" if ours else "whose shape the file does not give"
-    told = [f"the model is torchtitan's {str(name)[:40]} {str(flavor)[:40]}, {model}"]
+    told = [f"the model is torchtitan's {shown(name)} {shown(flavor)}, {model}"]
     return told + ([] if wanted > 0 else [f"no global_batch_size: one step of every rank, {batch} sequences"])
 
 
@@ -211,5 +210,5 @@ def _option(keys: _Keys) -> None:
     mode = keys.given.get("activation_checkpoint.mode", "selective")
     if mode == "selective" and option not in ("op", "2", 2):
         keys.problems.append(
-            f"activation_checkpoint.selective_ac_option = {str(option)[:40]!r}: a plan knows op only"
+            f"activation_checkpoint.selective_ac_option = {shown(option)}: a plan knows op only"
         )
