@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from podsim.verbs.fabric import fabric as fabric
     from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
+    from podsim.verbs.launch import launch as launch
     from podsim.verbs.mig import mig_check as mig_check
     from podsim.verbs.mig import mig_law as mig_law
     from podsim.verbs.mig import mig_layouts as mig_layouts
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from podsim.verbs.mig_plan import mig_plan as mig_plan
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
+    from podsim.verbs.power import cost as cost
+    from podsim.verbs.power import power as power
     from podsim.verbs.predict import predict as predict
     from podsim.verbs.schedule import schedule as schedule
     from podsim.verbs.serve import serve as serve
@@ -72,10 +75,12 @@ _PUBLIC = {
     "chakra": "verbs.chakra",
     "clusters": "verbs.show",
     "collective": "verbs.collective",
+    "cost": "verbs.power",
     "fabric": "verbs.fabric",
     "graph": "verbs.graph",
     "checkpoint": "verbs.checkpoint",
     "goodput": "verbs.goodput",
+    "launch": "verbs.launch",
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",
     "load_model": "workload.catalog",
@@ -87,6 +92,7 @@ _PUBLIC = {
     "mig_state": "verbs.mig",
     "models": "verbs.show",
     "plan": "verbs.plan",
+    "power": "verbs.power",
     "predict": "verbs.predict",
     "replay": "verbs.plan",
     "schedule": "verbs.schedule",

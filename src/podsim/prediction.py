@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from podsim.expense import Expense, Trade
+
 __all__ = [
     "PARTS",
     "Band",
@@ -150,6 +152,8 @@ class Prediction:
     ops: tuple[OpReport, ...] = ()
     training: TrainingTime | None = field(default=None, metadata={"optional": True})
     """days for a number of tokens, where one was asked about"""
+    expense: Expense | None = field(default=None, metadata={"optional": True})
+    """None: neither a price nor tokens of a run were given"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +163,8 @@ class Ranked:
     rank: int
     prediction: Prediction
     reason: str
+    simulated: float | None = field(default=None, metadata={"optional": True})
+    """s that the simulation takes for the step; None: it was not played"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,3 +197,5 @@ class PlanResult:
     complete: bool
     arguments: Mapping[str, object]
     """what replays the experiment"""
+    trade: Trade | None = field(default=None, metadata={"optional": True})
+    """None: cost and energy were not asked for"""

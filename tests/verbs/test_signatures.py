@@ -15,7 +15,13 @@ ONLY_PYTHON = {"progress", "cross_validate"}
 """a function that draws: the terminal has its own; and what a terminal always does"""
 RENAMED = {"set_": "overrides", "table": "tables", "gpu": "gpus"}
 """a repeated option, named for one of its values, is a mapping or a list"""
-DEFAULTS = {"tables": {None, ()}, "files": {None, ()}, "gpus": {None, ()}}
+DEFAULTS = {
+    "tables": {None, ()},
+    "files": {None, ()},
+    "gpus": {None, ()},
+    "mount": {None, ()},
+    "price": {None, (), ""},
+}
 """a terminal has no empty tuple"""
 COMMANDS = {
     callback.__name__: callback

@@ -1,1 +1,1 @@
-"""Whole machines over days and months: what fails, and what that leaves of the time."""
+"""Whole machines over days and months: jobs in queues, what fails, what it draws and costs."""

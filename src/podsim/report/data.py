@@ -14,7 +14,10 @@ __all__ = ["plain", "to_csv", "to_json"]
 
 
 def plain(value: Any) -> Any:
-    """The value as dicts, lists, numbers and text; a number that is not finite becomes None."""
+    """The value as dicts, lists, numbers and text; a number that is not finite becomes None.
+
+    A field marked `optional` answers a question that not every user asks; while it is None it is left out.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         shown = (field for field in fields(value) if not _left_out(field, getattr(value, field.name)))
         return {field.name: plain(getattr(value, field.name)) for field in shown}
@@ -57,7 +60,7 @@ def _rows(value: Any) -> list[dict[str, Any]]:
         return [
             {"rank": r["rank"], **_scalars(r["prediction"]), "reason": r["reason"]} for r in value["ranked"]
         ]
-    if "plan" in value:
+    if "plan" in value and "model" in value:
         return [_scalars(value)]
     if "sections" in value:
         return [{"section": s["title"], **row} for s in value["sections"] for row in s["rows"]]

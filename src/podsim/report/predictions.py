@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from podsim.prediction import PARTS
+from podsim.report.expenses import print_expense, print_trade
 from podsim.report.figures import days, duration
 from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
@@ -88,6 +89,8 @@ def _print_body(one: Prediction) -> None:
         _say(f"Throughput gained by 10 % more of a resource: {told}")
     for warning in one.warnings:
         _say(f"Warning: {warning}", style="yellow")
+    if one.expense is not None:
+        print_expense(one.expense)
     if one.ops:
         print()
         _print_ops(one.ops)
@@ -232,6 +235,8 @@ def print_plans(result: PlanResult) -> None:
             f"{format_quantity(fast.step_time, 's')} at {fast.memory / 1e9:.1f} GB to "
             f"{format_quantity(small.step_time, 's')} at {small.memory / 1e9:.1f} GB"
         )
+    if result.trade is not None:
+        print_trade(result.trade)
     if result.cut:
         worst = sorted(result.cut.items(), key=lambda item: -item[1])[:6]
         told = "; ".join(f"{reason} {number:,}" for reason, number in worst)

@@ -71,7 +71,6 @@ class _Counts(NamedTuple):
         pairs: list[tuple[Array, Array]] = list(zip(self, other, strict=True))
         return _Counts(*(np.asarray(a + times * b) for a, b in pairs))
 
-
     def equals(self, other: _Counts) -> bool:
         """Whether both count the same."""
         pairs: list[tuple[Array, Array]] = list(zip(self, other, strict=True))

@@ -47,6 +47,9 @@ def predict(
     tokens: str | float | None = None,
     overrides: Mapping[str, str] | None = None,
     detail: str = "",
+    price: str = "",
+    pue: float | None = None,
+    carbon: float | None = None,
 ) -> Prediction:
     """Predict one plan of a model on a cluster.
 
@@ -54,7 +57,9 @@ def predict(
     `superpod-a100:2su`, a TOML file).  `gpus` is the part of it that the job gets (default: what the degrees need
     when dp is given, else all).  `batch` counts sequences of a step (default: about four million tokens).
     `tokens` ("300G") adds the days to train so many, with and without failures (`podsim goodput` says more of them).
-    `detail="ops"` adds every op with its share of the speed of light.  Raises PodsimError for anything unusable.
+    `detail="ops"` adds every op with its share of the speed of light.  A `price` (a name that `podsim cost` lists, or
+    USD for a GPU and an hour), the `pue` of the site or the `carbon` of its electricity (kg for a kWh) add energy,
+    carbon dioxide and money, of a step or of the tokens' run.  Raises PodsimError for anything unusable.
     """
     from podsim.verbs.long_runs import read_tokens
 
@@ -66,7 +71,7 @@ def predict(
         optimizer_precision=optimizer_precision, software=software, sequence=sequence, overrides=overrides,
     )  # fmt: skip
     wanted = None if tokens is None else read_tokens(tokens)
-    return describe(
+    told = describe(
         found.model,
         found.cluster,
         found.plan,
@@ -74,6 +79,12 @@ def predict(
         default_batch=found.default_batch,
         tokens=wanted,
     )
+    if not price and pue is None and carbon is None:
+        return told
+    from podsim.verbs.power import expense_of
+
+    part = found.cluster.subset(told.gpus)
+    return replace(told, expense=expense_of(told, part, price=price, tokens=wanted, pue=pue, carbon=carbon))
 
 
 def describe(
