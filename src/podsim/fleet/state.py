@@ -1,0 +1,216 @@
+"""What a simulated queue is given (Work, Plant, Rules), and where it stands (State): arrays for the kernels.
+
+J jobs in order of submission, N nodes, U users.  Times are s, sizes are GPUs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Floats", "Ints", "Plant", "Rules", "State", "Work", "more_spans", "new_state"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+HELD, WAITING, RUNNING, DONE = range(4)
+"""status of a job: not submitted or its dependencies run, in the queue, on GPUs, ended"""
+(QUEUE, BUSY, NEXT, SPANS, PIECE, FREE, ENDED, DIRTY, DECISIONS, STEPS, STARTED, LATE, COUNTERS) = range(13)
+"""places in State.number: jobs in the queue, running, next to be submitted, spans written, head of the free pieces,
+free GPUs, jobs ended, whether something changed since the last decision, decisions, steps of the profile, jobs that
+the last decision started, jobs whose reservation passed by"""
+CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, TIMES = range(8)
+"""places in State.time: now, last decision, the next that is foreseen, last time usage was charged, usage of all users, GPU seconds free while
+the first of the queue asks for no more but they are too scattered, GPUs that are so now"""
+STRICT, SKIP, EASY, CONSERVATIVE = range(4)
+"""what those behind a job that does not fit may do: wait, start, start if it is not delayed (none is: conservative)"""
+FIRST_FIT, BEST_FIT, SPREAD = range(3)
+
+
+class Work(NamedTuple):
+    """The jobs, [J]."""
+
+    submit: Floats
+    gpus: Ints
+    seconds: Floats
+    """s at full speed"""
+    guess: Floats
+    """s at full speed that the scheduler believes it to run"""
+    limit: Floats
+    """s that the scheduler must expect it to run"""
+    user: Ints
+    shares: Floats
+    """share of the machine promised to each user, [U]"""
+    rank: Floats
+    """0 to 1, what the site gives a job of its own (quality of service)"""
+    parents: Ints
+    """jobs that must end first"""
+    child_ptr: Ints
+    """children of j are child[child_ptr[j] : child_ptr[j + 1]]"""
+    child: Ints
+    slow_JS: Floats
+    """speed of a job within one node, on more nodes, on more leaves: 1, and less"""
+
+
+class Plant(NamedTuple):
+    """The machine: equal nodes on leaf switches."""
+
+    size: int
+    """GPUs of a node"""
+    leaf: Ints
+    """leaf switch of each node, [N]"""
+    rule: int
+    """FIRST_FIT, BEST_FIT or SPREAD"""
+
+
+class Rules(NamedTuple):
+    """A policy, in numbers."""
+
+    total: float
+    """GPUs of the machine"""
+    order: int
+    """position in podsim.fleet.orders.ORDERS"""
+    preempt: bool
+    backfill: int
+    interval: float
+    """s between decisions; 0: at every arrival and end"""
+    refresh: float
+    """s after which the order is looked at again while jobs wait; 0 never"""
+    depth: int
+    """jobs behind the first that backfill looks at; 0 all"""
+    checkpoint: float
+    """s on its GPUs that a preempted job needs to save, charged when it goes on"""
+    restart: float
+    """s on its GPUs that a job needs to start again"""
+    start: float
+    """s on its GPUs before a job first does anything"""
+    moves: bool
+    """running jobs may be placed anew, free of charge, at every decision"""
+    levels: Floats
+    """GPU seconds of attained service at which a job falls a level"""
+    age: float
+    """weight of age, multifactor, as those that follow"""
+    max_age: float
+    """s of waiting from which on age counts no more"""
+    fair: float
+    """weight of fair share"""
+    half_life: float
+    """s in which past usage halves"""
+    big: float
+    """weight of the size of a job"""
+    site: float
+    """weight of Work.rank"""
+
+
+class State(NamedTuple):
+    """Where it stands."""
+
+    number: Ints
+    time: Floats
+    status: Ints
+    """[J], as what follows"""
+    waits_for: Ints
+    """jobs that must end before it is released"""
+    released: Floats
+    """s, when it could first start"""
+    remaining: Floats
+    """s at full speed, when it last stopped"""
+    attained: Floats
+    """GPU seconds held until it last stopped"""
+    begun: Floats
+    """s, when it last started"""
+    extra: Floats
+    """s of its present run in which it does nothing useful: start, restart"""
+    speed: Floats
+    end: Floats
+    """s, when it ends if nothing stops it"""
+    due: Floats
+    """s, when the scheduler must expect it to end"""
+    level: Ints
+    entered: Floats
+    """s, when it came to its level"""
+    runs: Ints
+    """times it was started"""
+    key: Floats
+    span: Ints
+    """where the span of its present run is"""
+    plan: Floats
+    """s, its reservation (conservative backfill)"""
+    held_for: Floats
+    """s that are reserved"""
+    piece: Ints
+    """its first piece of the machine, -1 for none"""
+    queue: Ints
+    """jobs by order; those running too where the policy preempts"""
+    spare: Ints
+    """[J], for sorting"""
+    busy: Ints
+    """running jobs by due, [GPUs]"""
+    free: Ints
+    """free GPUs of each node, [N]"""
+    trial: Ints
+    """the same as it would be, [N]"""
+    picked: Ints
+    """nodes chosen for a job, [N + 1]"""
+    taken: Ints
+    """GPUs on each of them, [N + 1]"""
+    leaf_idle: Ints
+    """[leaves], for placement"""
+    piece_node: Ints
+    """pieces: chains of (node, GPUs, next), [2 GPUs + 1]"""
+    piece_gpus: Ints
+    piece_next: Ints
+    usage: Floats
+    """GPU seconds of each user, decayed, [U]"""
+    rate: Floats
+    """GPUs each user holds, [U]"""
+    step_time: Floats
+    """profile of free GPUs ahead (conservative backfill): from each time on, so many"""
+    step_free: Ints
+    span_job: Ints
+    span_start: Floats
+    span_end: Floats
+    span_node: Ints
+    """first node"""
+    span_reach: Ints
+    """0 within a node, 1 on more nodes, 2 on more leaves"""
+
+
+def new_state(work: Work, plant: Plant, rules: Rules) -> State:
+    """A queue in which nothing has been submitted."""
+    jobs, nodes, users = len(work.submit), len(plant.leaf), len(work.shares)
+    gpus = nodes * plant.size
+    floats = lambda n: np.zeros(n)  # noqa: E731
+    ints = lambda n: np.zeros(n, np.int64)  # noqa: E731
+    links = np.arange(1, 2 * gpus + 2)
+    links[-1] = -1
+    number = ints(COUNTERS)
+    number[FREE] = gpus
+    number[STEPS] = 1
+    room = jobs + 2 * gpus + 64
+    ahead = 2 * (jobs + gpus) + 64 if rules.backfill == CONSERVATIVE else 1
+    time = floats(TIMES)
+    time[PLANNED] = np.inf
+    return State(
+        number=number, time=time, status=ints(jobs), waits_for=work.parents.copy(),
+        released=floats(jobs), remaining=work.seconds.copy(), attained=floats(jobs), begun=floats(jobs),
+        extra=floats(jobs), speed=np.ones(jobs), end=floats(jobs), due=floats(jobs), level=ints(jobs),
+        entered=floats(jobs), runs=ints(jobs), key=floats(jobs), span=ints(jobs),
+        plan=np.full(jobs, np.inf), held_for=floats(jobs),
+        piece=np.full(jobs, -1), queue=ints(jobs), spare=ints(jobs), busy=ints(2 * gpus + 1),
+        free=np.full(nodes, plant.size), trial=ints(nodes), picked=ints(nodes + 1), taken=ints(nodes + 1),
+        leaf_idle=ints(int(plant.leaf.max()) + 1), piece_node=ints(len(links)), piece_gpus=ints(len(links)),
+        piece_next=links, usage=floats(users), rate=floats(users), step_time=floats(ahead),
+        step_free=np.full(ahead, gpus), span_job=ints(room), span_start=floats(room), span_end=floats(room),
+        span_node=ints(room), span_reach=ints(room),
+    )  # fmt: skip
+
+
+def more_spans(state: State) -> State:
+    """The same state with room for twice the spans."""
+    names = ("span_job", "span_start", "span_end", "span_node", "span_reach")
+    return state._replace(
+        **{name: np.concatenate([(old := getattr(state, name)), np.zeros_like(old)]) for name in names}
+    )
