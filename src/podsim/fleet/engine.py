@@ -10,10 +10,10 @@ from podsim.fleet.reserve import give_up_rest, serve_reserved
 from podsim.fleet.run import end, release, tidy
 from podsim.fleet.serve import serve
 from podsim.fleet.state import (
-    BUSY, CHARGED, CLOCK, CONSERVATIVE, DECISIONS, DIRTY, ENDED, LOOKED, NEXT, PLANNED, QUEUE, SCATTERED, SPANS, SPLIT,
+    BUSY, CHARGED, CLOCK, CONSERVATIVE, DECISIONS, DIRTY, ENDED, FREE, LOOKED, NEXT, PLANNED, QUEUE, SCATTERED, SPANS, SPLIT,
     STARTED, Plant, Rules, State, Work,
 )  # fmt: skip
-from podsim.network.jit import kernel, njit
+from podsim.network.jit import kernel, njit, part
 
 __all__ = ["ALL_ENDED", "ROOM", "STUCK", "advance"]
 
@@ -53,14 +53,14 @@ def _decision_time(rules: Rules, state: State) -> float:
     when = state.time[CLOCK]
     if not state.number[DIRTY]:
         when = state.time[PLANNED]
-        if rules.refresh > 0.0 and _waiting(rules, state) > 0:
+        if rules.refresh > 0.0 and _waiting(rules, state) > 0 and (rules.preempt or state.number[FREE] > 0):
             when = min(when, state.time[LOOKED] + rules.refresh)
     if rules.interval > 0.0 and when < inf:
         when = ceil(when / rules.interval - 1e-9) * rules.interval
     return when
 
 
-@kernel
+@part
 def _next_time(work: Work, rules: Rules, state: State) -> float:
     """Time of the next arrival, end or decision."""
     when = _decision_time(rules, state)
@@ -71,7 +71,7 @@ def _next_time(work: Work, rules: Rules, state: State) -> float:
     return when
 
 
-@kernel
+@part
 def _happen(work: Work, rules: Rules, state: State, now: float) -> bool:
     """Jobs end, then jobs arrive; whether one ended before it was due."""
     early, place = False, 0
@@ -93,11 +93,15 @@ def _happen(work: Work, rules: Rules, state: State, now: float) -> bool:
     return early
 
 
-@kernel
+@part
 def _decide(work: Work, plant: Plant, rules: Rules, state: State, early: bool, now: float) -> None:
     state.number[DECISIONS] += 1
     state.number[STARTED] = 0
     state.time[PLANNED] = inf
+    state.number[DIRTY] = 0
+    state.time[LOOKED] = now
+    if state.number[FREE] == 0 and not rules.preempt and rules.backfill != CONSERVATIVE:
+        return
     if rules.order != 0:
         sort_queue(work, state, rules, now)
     if rules.preempt:
@@ -111,7 +115,6 @@ def _decide(work: Work, plant: Plant, rules: Rules, state: State, early: bool, n
     if rules.order == LEAST_ATTAINED and len(rules.levels) and _waiting(rules, state) > 0:
         state.time[PLANNED] = _next_fall(work, rules, state, now)
     state.number[DIRTY] = 0
-    state.time[LOOKED] = now
 
 
 @kernel

@@ -1,102 +1,97 @@
-"""Who is served first: each order is a small function of a job, smaller first; and the sorting of the queue by it.
+"""Who is served first: each order is a small function of what is known of a job, smaller first; and sorting by it.
 
-A new order is one function and one line of ORDERS. Equal keys are served in order of submission.
+A new order is one function, one line of ORDERS and one of `_ordered`. Equal keys are served in order of submission.
 """
 
 from __future__ import annotations
 
-from podsim.fleet.state import CHARGED, QUEUE, RUNNING, USED, Rules, State, Work
-from podsim.network.jit import kernel
+from typing import NamedTuple
 
-__all__ = ["ORDERS", "charge", "comes_before", "key_of", "left", "sort_queue"]
+from podsim.fleet.state import CHARGED, QUEUE, RUNNING, USED, Rules, State, Work
+from podsim.network.jit import kernel, part
+
+__all__ = ["ORDERS", "Seen", "charge", "comes_before", "key_of", "sort_queue"]
 
 _LEVEL = 1e10
 """s by which a level outweighs any time in a queue: 317 years"""
 
 
-@kernel
-def left(work: Work, state: State, j: int, now: float) -> float:
-    """Seconds at full speed that a job still needs."""
-    if state.status[j] != RUNNING:
-        return state.remaining[j]
-    useful = max(now - state.begun[j] - state.extra[j], 0.0)
-    return max(state.remaining[j] - useful * state.speed[j], 0.0)
+class Seen(NamedTuple):
+    """What the scheduler knows of a job when it looks at the queue."""
+
+    waited: float
+    """s since it could first start"""
+    age: float
+    """s since it was submitted"""
+    released: float
+    """s, when it could first start"""
+    gpus: float
+    length: float
+    """s at full speed, as believed"""
+    left: float
+    """s of it that are left, as believed"""
+    held: float
+    """GPU seconds that it has had"""
+    level: float
+    """level of attained service, 0 the first"""
+    entered: float
+    """s, when it came to that level"""
+    usage: float
+    """its user's share of what all users used of late"""
+    share: float
+    """share that its user was promised"""
+    rank: float
+    """0 to 1, what the site gives it"""
 
 
 @kernel
-def believed_left(work: Work, state: State, j: int, now: float) -> float:
-    """The same as the scheduler believes: what was predicted, less what is done."""
-    return max(left(work, state, j, now) + (work.guess[j] - work.seconds[j]), 0.0)
-
-
-@kernel
-def held(work: Work, state: State, j: int, now: float) -> float:
-    """GPU seconds that a job has held so far."""
-    if state.status[j] != RUNNING:
-        return state.attained[j]
-    return state.attained[j] + (now - state.begun[j]) * work.gpus[j]
-
-
-@kernel
-def first_come(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
+def first_come(job: Seen, rules: Rules) -> float:
     """FIFO: the time of release."""
-    return state.released[j]
+    return job.released
 
 
 @kernel
-def shortest(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
+def shortest(job: Seen, rules: Rules) -> float:
     """SJF: the whole length."""
-    return work.guess[j]
+    return job.length
 
 
 @kernel
-def smallest(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
+def smallest(job: Seen, rules: Rules) -> float:
     """Shortest service first: whole length times GPUs; with predicted lengths this is QSSF."""
-    return work.guess[j] * work.gpus[j]
+    return job.length * job.gpus
 
 
 @kernel
-def shortest_remaining(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
+def shortest_remaining(job: Seen, rules: Rules) -> float:
     """SRTF: the time that is left."""
-    return believed_left(work, state, j, now)
+    return job.left
 
 
 @kernel
-def smallest_remaining(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
+def smallest_remaining(job: Seen, rules: Rules) -> float:
     """SRSF: the time that is left, times GPUs."""
-    return believed_left(work, state, j, now) * work.gpus[j]
+    return job.left * job.gpus
 
 
 @kernel
-def least_attained(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
+def least_attained(job: Seen, rules: Rules) -> float:
     """Least attained service in GPU seconds; with levels (Tiresias): by level, first come first served within one."""
-    service = held(work, state, j, now)
-    if len(rules.levels) == 0:
-        return service
-    level = 0
-    while level < len(rules.levels) and service >= rules.levels[level] * (1.0 - 1e-12):
-        level += 1
-    if level != state.level[j]:
-        state.level[j] = level
-        state.entered[j] = now
-    return level * _LEVEL + state.entered[j]
+    return job.held if len(rules.levels) == 0 else job.level * _LEVEL + job.entered
 
 
 @kernel
-def worst_off(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
+def worst_off(job: Seen, rules: Rules) -> float:
     """Finish-time fairness (Themis): the job whose end, were it to run from now on, is latest for its length."""
-    return -(now - work.submit[j] + believed_left(work, state, j, now)) / max(work.guess[j], 1e-9)
+    return -(job.age + job.left) / max(job.length, 1e-9)
 
 
 @kernel
-def multifactor(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
+def multifactor(job: Seen, rules: Rules) -> float:
     """Slurm's multifactor priority: age, classic fair share 2^(-usage/share), size and what the site adds."""
-    age = min(max(now - state.released[j], 0.0) / rules.max_age, 1.0)
-    fair = 1.0
-    if state.time[USED] > 0.0:
-        fair = 2.0 ** (-state.usage[work.user[j]] / state.time[USED] / work.shares[work.user[j]])
-    size = work.gpus[j] / rules.total
-    return -(rules.age * age + rules.fair * fair + rules.big * size + rules.site * work.rank[j])
+    age = min(job.waited / rules.max_age, 1.0)
+    fair = 2.0 ** (-job.usage / job.share)
+    return -(rules.age * age + rules.fair * fair + rules.big * job.gpus / rules.total + rules.site * job.rank)
 
 
 ORDERS = {
@@ -112,26 +107,48 @@ ORDERS = {
 
 
 @kernel
-def key_of(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
+def _ordered(job: Seen, rules: Rules) -> float:
     """Key of a job by the order of the rules: ORDERS, by position."""
     if rules.order == 0:
-        return first_come(work, state, rules, j, now)
+        return first_come(job, rules)
     if rules.order == 1:
-        return shortest(work, state, rules, j, now)
+        return shortest(job, rules)
     if rules.order == 2:
-        return smallest(work, state, rules, j, now)
+        return smallest(job, rules)
     if rules.order == 3:
-        return shortest_remaining(work, state, rules, j, now)
+        return shortest_remaining(job, rules)
     if rules.order == 4:
-        return smallest_remaining(work, state, rules, j, now)
+        return smallest_remaining(job, rules)
     if rules.order == 5:
-        return least_attained(work, state, rules, j, now)
+        return least_attained(job, rules)
     if rules.order == 6:
-        return worst_off(work, state, rules, j, now)
-    return multifactor(work, state, rules, j, now)
+        return worst_off(job, rules)
+    return multifactor(job, rules)
 
 
 @kernel
+def key_of(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
+    """Key of a job as things stand; a job that has had its service falls a level."""
+    remaining, service = state.remaining[j], state.attained[j]
+    if state.status[j] == RUNNING:
+        useful = max(now - state.begun[j] - state.extra[j], 0.0)
+        remaining = max(remaining - useful * state.speed[j], 0.0)
+        service += (now - state.begun[j]) * work.gpus[j]
+    level = 0
+    while level < len(rules.levels) and service >= rules.levels[level] * (1.0 - 1e-12):
+        level += 1
+    if level != state.level[j]:
+        state.level[j], state.entered[j] = level, now
+    usage = state.usage[work.user[j]] / state.time[USED] if state.time[USED] > 0.0 else 0.0
+    job = Seen(
+        now - state.released[j], now - work.submit[j], state.released[j], float(work.gpus[j]), work.guess[j],
+        max(remaining + (work.guess[j] - work.seconds[j]), 0.0), service, float(level), state.entered[j], usage,
+        work.shares[work.user[j]], work.rank[j],
+    )  # fmt: skip
+    return _ordered(job, rules)
+
+
+@part
 def charge(work: Work, state: State, rules: Rules, now: float) -> None:
     """Bring the usage of every user up to date: past usage decays, GPUs held are added."""
     passed = now - state.time[CHARGED]
@@ -153,7 +170,7 @@ def comes_before(state: State, a: int, b: int) -> bool:
     return state.key[a] < state.key[b] or (state.key[a] == state.key[b] and a < b)
 
 
-@kernel
+@part
 def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
     """Give every job of the queue its key, and sort: runs that are in order already are merged, pair by pair."""
     n = state.number[QUEUE]
@@ -177,7 +194,7 @@ def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
             runs += 1
 
 
-@kernel
+@part
 def _merge(state: State, start: int, middle: int, stop: int) -> None:
     """Merge two sorted stretches of the queue."""
     while start < middle and not comes_before(state, state.queue[middle], state.queue[start]):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from podsim.fleet.state import BEST_FIT, FREE, PIECE, SPREAD, Ints, Plant, State
-from podsim.network.jit import kernel
+from podsim.network.jit import kernel, part
 
 __all__ = ["fits", "give_back", "reach", "spot", "take"]
 
 
-@kernel
+@part
 def spot(plant: Plant, state: State, free: Ints, gpus: int) -> int:
     """Choose nodes for a job among those with `free` GPUs: how many, 0 if it does not fit; into picked and taken.
 
@@ -26,7 +26,7 @@ def spot(plant: Plant, state: State, free: Ints, gpus: int) -> int:
     return _whole_nodes(plant, state, free, gpus)
 
 
-@kernel
+@part
 def fits(plant: Plant, free: Ints, gpus: int) -> bool:
     """Whether a job would find its GPUs among those that are `free`."""
     if plant.rule == SPREAD:
@@ -45,7 +45,7 @@ def fits(plant: Plant, free: Ints, gpus: int) -> bool:
     return whole <= 0 and (parts > 0 or whole < 0)
 
 
-@kernel
+@part
 def _one_node(plant: Plant, free: Ints, gpus: int, best: bool, leaf: int) -> int:
     """First node with so many GPUs, or the one with fewest (best; on `leaf` if there is one); -1 for none."""
     found = -1
@@ -60,7 +60,7 @@ def _one_node(plant: Plant, free: Ints, gpus: int, best: bool, leaf: int) -> int
     return found
 
 
-@kernel
+@part
 def _whole_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int:
     """Idle nodes, and a part of one: under one leaf if there is one with enough of them, else on few leaves."""
     whole, rest = gpus // plant.size, gpus % plant.size
@@ -149,7 +149,7 @@ def take(state: State, j: int, count: int) -> None:
         state.number[FREE] -= state.taken[place]
 
 
-@kernel
+@part
 def give_back(state: State, j: int) -> None:
     """Take a job's GPUs from it."""
     piece = state.piece[j]

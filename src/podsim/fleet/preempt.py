@@ -7,14 +7,14 @@ from podsim.fleet.run import begin, stop
 from podsim.fleet.state import (
     BUSY, FREE, QUEUE, RUNNING, SCATTERED, STRICT, Plant, Rules, State, Work,
 )  # fmt: skip
-from podsim.network.jit import kernel
+from podsim.network.jit import kernel, part
 
 __all__ = ["serve_anew"]
 
 _NONE = 1 << 60
 
 
-@kernel
+@part
 def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
     """Give the machine to the first of the queue that fit; a job that runs keeps its place if nobody before took it.
 

@@ -14,12 +14,12 @@ from podsim.fleet.run import begin, expected
 from podsim.fleet.state import (
     FREE, LATE, PLANNED, QUEUE, SCATTERED, STEPS, WAITING, Plant, Rules, State, Work,
 )  # fmt: skip
-from podsim.network.jit import kernel
+from podsim.network.jit import kernel, part
 
 __all__ = ["give_up_rest", "serve_reserved"]
 
 
-@kernel
+@part
 def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: bool, now: float) -> None:
     """Reserve for those without a reservation (for all, if `anew`), and start those whose time has come."""
     _forget(state, now)
@@ -40,7 +40,7 @@ def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: b
             state.time[PLANNED] = state.plan[j]
 
 
-@kernel
+@part
 def _start(work: Work, plant: Plant, rules: Rules, state: State, j: int, now: float) -> None:
     """Start a job whose time has come, or reserve anew if its GPUs are too scattered."""
     count = spot(plant, state, state.free, work.gpus[j]) if work.gpus[j] <= state.number[FREE] else 0
@@ -57,7 +57,7 @@ def _start(work: Work, plant: Plant, rules: Rules, state: State, j: int, now: fl
     _reserve(work, state, j, later)
 
 
-@kernel
+@part
 def _reserve(work: Work, state: State, j: int, earliest: float) -> None:
     """Find the first stretch of the profile with room for a job, and take it."""
     gpus, length, begin_, place = work.gpus[j], state.held_for[j], earliest, 0
@@ -94,7 +94,7 @@ def _forget(state: State, now: float) -> None:
     state.step_time[0] = now
 
 
-@kernel
+@part
 def change(state: State, start: float, stop: float, gpus: int) -> None:
     """Add so many free GPUs to the profile from start to stop."""
     first = _step_at(state, start)

@@ -6,12 +6,12 @@ from podsim.fleet.place import give_back, reach, take
 from podsim.fleet.state import (
     BUSY, DIRTY, DONE, ENDED, HELD, QUEUE, RUNNING, SPANS, STARTED, WAITING, Plant, Rules, State, Work,
 )  # fmt: skip
-from podsim.network.jit import kernel
+from podsim.network.jit import kernel, part
 
 __all__ = ["begin", "end", "expected", "release", "stop", "tidy"]
 
 
-@kernel
+@part
 def begin(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int, now: float) -> None:
     """Start a job on the nodes that were chosen for it."""
     far = reach(plant, state, count)
@@ -68,7 +68,7 @@ def _leave(work: Work, state: State, j: int, now: float) -> None:
     state.number[DIRTY] = 1
 
 
-@kernel
+@part
 def stop(work: Work, state: State, j: int, now: float) -> None:
     """Preempt a job: what it has done is kept."""
     useful = max(now - state.begun[j] - state.extra[j], 0.0)
@@ -77,7 +77,7 @@ def stop(work: Work, state: State, j: int, now: float) -> None:
     state.status[j] = WAITING
 
 
-@kernel
+@part
 def end(work: Work, rules: Rules, state: State, j: int, now: float) -> None:
     """A job is done; jobs that waited for it alone are released."""
     _leave(work, state, j, now)
@@ -104,7 +104,7 @@ def release(state: State, j: int, now: float) -> None:
     state.number[DIRTY] = 1
 
 
-@kernel
+@part
 def tidy(state: State, running_too: bool) -> None:
     """Close the gaps in the queue: it holds those that wait, and those that run where they can be preempted."""
     kept = 0

@@ -7,14 +7,14 @@ from podsim.fleet.run import begin, expected
 from podsim.fleet.state import (
     BUSY, EASY, FREE, QUEUE, SCATTERED, SPREAD, STRICT, Plant, Rules, State, Work,
 )  # fmt: skip
-from podsim.network.jit import kernel
+from podsim.network.jit import kernel, part
 
 __all__ = ["serve"]
 
 _NONE = 1 << 60
 
 
-@kernel
+@part
 def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
     """Start what may start, in the order of the queue."""
     head, shadow, looked, small, large = -1, now, 0, _NONE, _NONE
@@ -46,7 +46,7 @@ def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> N
     state.time[SCATTERED] = state.number[FREE] if scattered else 0.0
 
 
-@kernel
+@part
 def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
     """When the blocked job can start at the latest; `trial` becomes what is free then, before it takes its part."""
     whole, idle, total = gpus // plant.size, 0, 0
