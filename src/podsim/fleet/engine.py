@@ -26,7 +26,7 @@ LEAST_ATTAINED = 5
 def advance(work: Work, plant: Plant, rules: Rules, state: State) -> int:
     """Go on until all jobs have ended, or there is no room for more spans, or nothing can ever happen."""
     most = 2 * len(state.free) * plant.size
-    while state.number[ENDED] < len(work.submit):
+    while state.number[ENDED] < len(work.job):
         if state.number[SPANS] + most > len(state.span_job):
             return ROOM
         now = _next_time(work, rules, state)
@@ -64,10 +64,10 @@ def _decision_time(rules: Rules, state: State) -> float:
 def _next_time(work: Work, rules: Rules, state: State) -> float:
     """Time of the next arrival, end or decision."""
     when = _decision_time(rules, state)
-    if state.number[NEXT] < len(work.submit):
-        when = min(when, work.submit[state.number[NEXT]])
+    if state.number[NEXT] < len(work.job):
+        when = min(when, work.job[state.number[NEXT]].submit)
     for place in range(state.number[BUSY]):
-        when = min(when, state.end[state.busy[place]])
+        when = min(when, state.job[state.busy[place]].end)
     return when
 
 
@@ -77,7 +77,7 @@ def _happen(work: Work, rules: Rules, state: State, now: float) -> bool:
     early, place = False, 0
     while place < state.number[BUSY]:
         j = state.busy[place]
-        if state.end[j] <= now:
+        if state.job[j].end <= now:
             if rules.backfill == CONSERVATIVE and give_up_rest(work, state, j, now):
                 early = True
             end(work, rules, state, j, now)
@@ -85,9 +85,9 @@ def _happen(work: Work, rules: Rules, state: State, now: float) -> bool:
             place += 1
     if rules.preempt:
         tidy(state, True)
-    while state.number[NEXT] < len(work.submit) and work.submit[state.number[NEXT]] <= now:
+    while state.number[NEXT] < len(work.job) and work.job[state.number[NEXT]].submit <= now:
         j = state.number[NEXT]
-        if state.waits_for[j] == 0:
+        if state.job[j].waits_for == 0:
             release(state, j, now)
         state.number[NEXT] += 1
     return early
@@ -123,7 +123,7 @@ def _next_fall(work: Work, rules: Rules, state: State, now: float) -> float:
     when = inf
     for place in range(state.number[BUSY]):
         j = state.busy[place]
-        if state.level[j] < len(rules.levels):
-            service = rules.levels[state.level[j]] - state.attained[j]
-            when = min(when, state.begun[j] + service / work.gpus[j])
+        if state.job[j].level < len(rules.levels):
+            service = rules.levels[state.job[j].level] - state.job[j].attained
+            when = min(when, state.job[j].begun + service / work.job[j].gpus)
     return max(when, now + 1e-6)

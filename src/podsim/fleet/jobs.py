@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from podsim.errors import TableError
-from podsim.fleet.state import Floats, Ints, Work
+from podsim.fleet.state import JOB, Floats, Ints, Work
 
 __all__ = ["Job", "Jobs", "jobs_of"]
 
@@ -82,10 +82,13 @@ class Jobs:
         pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
         ptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=n))]).astype(np.int64)
         equal = np.full(max(len(self.users), 1), 1.0 / max(len(self.users), 1))
+        job = np.zeros(n, JOB)
+        for name in ("submit", "seconds", "guess", "limit", "gpus", "user", "rank"):
+            job[name] = getattr(self, name)
+        job["parents"] = parents
         return Work(
-            submit=self.submit, gpus=self.gpus, seconds=self.seconds, guess=self.guess, limit=self.limit,
-            user=self.user, shares=equal if shares is None else shares, rank=self.rank, parents=parents,
-            child_ptr=ptr, child=np.ascontiguousarray(pairs[:, 1]), slow_JS=self.slow_JS,
+            job=job, shares=equal if shares is None else shares, child_ptr=ptr,
+            child=np.ascontiguousarray(pairs[:, 1]), slow_JS=self.slow_JS,
         )  # fmt: skip
 
 

@@ -129,21 +129,21 @@ def _ordered(job: Seen, rules: Rules) -> float:
 @kernel
 def key_of(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
     """Key of a job as things stand; a job that has had its service falls a level."""
-    remaining, service = state.remaining[j], state.attained[j]
-    if state.status[j] == RUNNING:
-        useful = max(now - state.begun[j] - state.extra[j], 0.0)
-        remaining = max(remaining - useful * state.speed[j], 0.0)
-        service += (now - state.begun[j]) * work.gpus[j]
+    remaining, service = state.job[j].remaining, state.job[j].attained
+    if state.job[j].status == RUNNING:
+        useful = max(now - state.job[j].begun - state.job[j].extra, 0.0)
+        remaining = max(remaining - useful * state.job[j].speed, 0.0)
+        service += (now - state.job[j].begun) * work.job[j].gpus
     level = 0
     while level < len(rules.levels) and service >= rules.levels[level] * (1.0 - 1e-12):
         level += 1
-    if level != state.level[j]:
-        state.level[j], state.entered[j] = level, now
-    usage = state.usage[work.user[j]] / state.time[USED] if state.time[USED] > 0.0 else 0.0
+    if level != state.job[j].level:
+        state.job[j].level, state.job[j].entered = level, now
+    usage = state.usage[work.job[j].user] / state.time[USED] if state.time[USED] > 0.0 else 0.0
     job = Seen(
-        now - state.released[j], now - work.submit[j], state.released[j], float(work.gpus[j]), work.guess[j],
-        max(remaining + (work.guess[j] - work.seconds[j]), 0.0), service, float(level), state.entered[j], usage,
-        work.shares[work.user[j]], work.rank[j],
+        now - state.job[j].released, now - work.job[j].submit, state.job[j].released, float(work.job[j].gpus), work.job[j].guess,
+        max(remaining + (work.job[j].guess - work.job[j].seconds), 0.0), service, float(level), state.job[j].entered, usage,
+        work.shares[work.job[j].user], work.job[j].rank,
     )  # fmt: skip
     return _ordered(job, rules)
 
@@ -167,7 +167,7 @@ def charge(work: Work, state: State, rules: Rules, now: float) -> None:
 @kernel
 def comes_before(state: State, a: int, b: int) -> bool:
     """Whether job a is served before job b."""
-    return state.key[a] < state.key[b] or (state.key[a] == state.key[b] and a < b)
+    return state.job[a].key < state.job[b].key or (state.job[a].key == state.job[b].key and a < b)
 
 
 @part
@@ -176,7 +176,7 @@ def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
     n = state.number[QUEUE]
     for place in range(n):
         j = state.queue[place]
-        state.key[j] = key_of(work, state, rules, j, now)
+        state.job[j].key = key_of(work, state, rules, j, now)
     runs = 2
     while runs > 1:
         runs, start = 0, 0

@@ -143,8 +143,8 @@ def take(state: State, j: int, count: int) -> None:
         piece = state.number[PIECE]
         state.number[PIECE] = state.piece_next[piece]
         state.piece_node[piece], state.piece_gpus[piece] = state.picked[place], state.taken[place]
-        state.piece_next[piece] = state.piece[j]
-        state.piece[j] = piece
+        state.piece_next[piece] = state.job[j].piece
+        state.job[j].piece = piece
         state.free[state.picked[place]] -= state.taken[place]
         state.number[FREE] -= state.taken[place]
 
@@ -152,7 +152,7 @@ def take(state: State, j: int, count: int) -> None:
 @part
 def give_back(state: State, j: int) -> None:
     """Take a job's GPUs from it."""
-    piece = state.piece[j]
+    piece = state.job[j].piece
     while piece >= 0:
         after = state.piece_next[piece]
         state.free[state.piece_node[piece]] += state.piece_gpus[piece]
@@ -160,4 +160,4 @@ def give_back(state: State, j: int) -> None:
         state.piece_next[piece] = state.number[PIECE]
         state.number[PIECE] = piece
         piece = after
-    state.piece[j] = -1
+    state.job[j].piece = -1

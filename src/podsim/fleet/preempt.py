@@ -28,7 +28,7 @@ def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float)
         if seen == running and (room == 0 or (blocked and rules.backfill == STRICT)):
             break
         j = state.queue[place]
-        gpus, runs = work.gpus[j], state.status[j] == RUNNING
+        gpus, runs = work.job[j].gpus, state.job[j].status == RUNNING
         seen += runs
         may = gpus <= room and gpus < (small if gpus <= plant.size else large)
         may = may and not (blocked and rules.backfill == STRICT)
@@ -58,12 +58,12 @@ def _stays(rules: Rules, state: State, j: int) -> bool:
     """Whether a running job's own GPUs are still there for it; then they are taken from `trial`."""
     if rules.moves:
         return False
-    piece = state.piece[j]
+    piece = state.job[j].piece
     while piece >= 0:
         if state.trial[state.piece_node[piece]] < state.piece_gpus[piece]:
             return False
         piece = state.piece_next[piece]
-    piece = state.piece[j]
+    piece = state.job[j].piece
     while piece >= 0:
         state.trial[state.piece_node[piece]] -= state.piece_gpus[piece]
         piece = state.piece_next[piece]
@@ -85,7 +85,7 @@ def _put(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: in
     """Start a job on the chosen nodes, or move it there."""
     for place in range(count):
         state.trial[state.picked[place]] -= state.taken[place]
-    if state.status[j] == RUNNING:
+    if state.job[j].status == RUNNING:
         take(state, j, count)
     else:
         begin(work, plant, rules, state, j, count, now)

@@ -119,7 +119,7 @@ def run_queue(jobs: Jobs, machine: Machine, policy: Policy, shares: Mapping[str,
     start = np.full(len(jobs), np.inf)
     np.minimum.at(start, spans, state.span_start[:count])
     return Schedule(
-        jobs=jobs, machine=machine, policy=policy, start=start, end=state.end.copy(), runs=state.runs.copy(),
+        jobs=jobs, machine=machine, policy=policy, start=start, end=state.job["end"].copy(), runs=state.job["runs"].copy(),
         span_job=spans.copy(), span_start=state.span_start[:count].copy(), span_end=state.span_end[:count].copy(),
         span_node=state.span_node[:count].copy(), span_reach=state.span_reach[:count].copy(),
         scattered=float(state.time[SPLIT]), decisions=int(state.number[DECISIONS]), late=int(state.number[LATE]),

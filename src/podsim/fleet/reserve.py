@@ -25,31 +25,31 @@ def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: b
     _forget(state, now)
     for place in range(state.number[QUEUE]):
         j = state.queue[place]
-        if state.plan[j] < inf:
+        if state.job[j].plan < inf:
             if not anew:
                 continue
-            change(state, state.plan[j], state.plan[j] + state.held_for[j], work.gpus[j])
-        state.held_for[j] = expected(work, rules, state, j, work.slow_JS[j, 0])
+            change(state, state.job[j].plan, state.job[j].plan + state.job[j].held_for, work.job[j].gpus)
+        state.job[j].held_for = expected(work, rules, state, j, work.slow_JS[j, 0])
         _reserve(work, state, j, now)
     state.time[PLANNED], state.time[SCATTERED] = inf, 0.0
     for place in range(state.number[QUEUE]):
         j = state.queue[place]
-        if state.plan[j] <= now:
+        if state.job[j].plan <= now:
             _start(work, plant, rules, state, j, now)
-        if state.status[j] == WAITING and state.plan[j] < state.time[PLANNED]:
-            state.time[PLANNED] = state.plan[j]
+        if state.job[j].status == WAITING and state.job[j].plan < state.time[PLANNED]:
+            state.time[PLANNED] = state.job[j].plan
 
 
 @part
 def _start(work: Work, plant: Plant, rules: Rules, state: State, j: int, now: float) -> None:
     """Start a job whose time has come, or reserve anew if its GPUs are too scattered."""
-    count = spot(plant, state, state.free, work.gpus[j]) if work.gpus[j] <= state.number[FREE] else 0
-    change(state, state.plan[j], state.plan[j] + state.held_for[j], work.gpus[j])
+    count = spot(plant, state, state.free, work.job[j].gpus) if work.job[j].gpus <= state.number[FREE] else 0
+    change(state, state.job[j].plan, state.job[j].plan + state.job[j].held_for, work.job[j].gpus)
     if count:
         speed = work.slow_JS[j, reach(plant, state, count)]
-        state.held_for[j] = expected(work, rules, state, j, speed)
+        state.job[j].held_for = expected(work, rules, state, j, speed)
         begin(work, plant, rules, state, j, count, now)
-        change(state, now, state.due[j], -work.gpus[j])
+        change(state, now, state.job[j].due, -work.job[j].gpus)
         return
     state.time[SCATTERED] = state.number[FREE]
     state.number[LATE] += 1
@@ -60,7 +60,7 @@ def _start(work: Work, plant: Plant, rules: Rules, state: State, j: int, now: fl
 @part
 def _reserve(work: Work, state: State, j: int, earliest: float) -> None:
     """Find the first stretch of the profile with room for a job, and take it."""
-    gpus, length, begin_, place = work.gpus[j], state.held_for[j], earliest, 0
+    gpus, length, begin_, place = work.job[j].gpus, state.job[j].held_for, earliest, 0
     while place < state.number[STEPS]:
         if state.step_free[place] < gpus:
             begin_ = state.step_time[place + 1]  # the last step has the whole machine free
@@ -68,16 +68,16 @@ def _reserve(work: Work, state: State, j: int, earliest: float) -> None:
         if state.step_free[place] >= gpus and (last or state.step_time[place + 1] >= begin_ + length):
             break
         place += 1
-    state.plan[j] = begin_
+    state.job[j].plan = begin_
     change(state, begin_, begin_ + length, -gpus)
 
 
 @kernel
 def give_up_rest(work: Work, state: State, j: int, now: float) -> bool:
     """Free what a job that ends had reserved beyond now; whether it ends before it was due."""
-    if state.due[j] <= now:
+    if state.job[j].due <= now:
         return False
-    change(state, now, state.due[j], work.gpus[j])
+    change(state, now, state.job[j].due, work.job[j].gpus)
     return True
 
 

@@ -16,22 +16,22 @@ def begin(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: i
     """Start a job on the nodes that were chosen for it."""
     far = reach(plant, state, count)
     take(state, j, count)
-    state.status[j] = RUNNING
-    state.begun[j] = now
-    state.speed[j] = work.slow_JS[j, far]
-    state.extra[j] = lead(rules, state, j)
-    state.end[j] = now + state.extra[j] + state.remaining[j] / state.speed[j]
-    state.due[j] = now + expected(work, rules, state, j, state.speed[j])
-    state.runs[j] += 1
-    state.rate[work.user[j]] += work.gpus[j]
+    state.job[j].status = RUNNING
+    state.job[j].begun = now
+    state.job[j].speed = work.slow_JS[j, far]
+    state.job[j].extra = lead(rules, state, j)
+    state.job[j].end = now + state.job[j].extra + state.job[j].remaining / state.job[j].speed
+    state.job[j].due = now + expected(work, rules, state, j, state.job[j].speed)
+    state.job[j].runs += 1
+    state.rate[work.job[j].user] += work.job[j].gpus
     state.number[STARTED] += 1
     span = state.number[SPANS]
     state.span_job[span], state.span_start[span], state.span_reach[span] = j, now, far
     state.span_node[span] = state.picked[0]
     state.number[SPANS] += 1
-    state.span[j] = span
+    state.job[j].span = span
     place = state.number[BUSY]
-    while place > 0 and state.due[state.busy[place - 1]] > state.due[j]:
+    while place > 0 and state.job[state.busy[place - 1]].due > state.job[j].due:
         state.busy[place] = state.busy[place - 1]
         place -= 1
     state.busy[place] = j
@@ -41,23 +41,23 @@ def begin(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: i
 @kernel
 def lead(rules: Rules, state: State, j: int) -> float:
     """Seconds on its GPUs before a job that is started does anything useful."""
-    return rules.start if state.runs[j] == 0 else rules.checkpoint + rules.restart
+    return rules.start if state.job[j].runs == 0 else rules.checkpoint + rules.restart
 
 
 @kernel
 def expected(work: Work, rules: Rules, state: State, j: int, speed: float) -> float:
     """Seconds that a job must be expected to hold its GPUs if it is started: its limit, or longer if it is slow."""
-    done = work.seconds[j] - state.remaining[j]
-    return lead(rules, state, j) + max(work.limit[j] - done, state.remaining[j] / speed)
+    done = work.job[j].seconds - state.job[j].remaining
+    return lead(rules, state, j) + max(work.job[j].limit - done, state.job[j].remaining / speed)
 
 
 @kernel
 def _leave(work: Work, state: State, j: int, now: float) -> None:
     """What ending and stopping have in common: the span is closed, the GPUs are free."""
-    span = state.span[j]
+    span = state.job[j].span
     state.span_end[span] = now
-    state.attained[j] += (now - state.begun[j]) * work.gpus[j]
-    state.rate[work.user[j]] -= work.gpus[j]
+    state.job[j].attained += (now - state.job[j].begun) * work.job[j].gpus
+    state.rate[work.job[j].user] -= work.job[j].gpus
     give_back(state, j)
     place = 0
     while state.busy[place] != j:
@@ -71,34 +71,34 @@ def _leave(work: Work, state: State, j: int, now: float) -> None:
 @part
 def stop(work: Work, state: State, j: int, now: float) -> None:
     """Preempt a job: what it has done is kept."""
-    useful = max(now - state.begun[j] - state.extra[j], 0.0)
-    state.remaining[j] = max(state.remaining[j] - useful * state.speed[j], 0.0)
+    useful = max(now - state.job[j].begun - state.job[j].extra, 0.0)
+    state.job[j].remaining = max(state.job[j].remaining - useful * state.job[j].speed, 0.0)
     _leave(work, state, j, now)
-    state.status[j] = WAITING
+    state.job[j].status = WAITING
 
 
 @part
 def end(work: Work, rules: Rules, state: State, j: int, now: float) -> None:
     """A job is done; jobs that waited for it alone are released."""
     _leave(work, state, j, now)
-    state.status[j] = DONE
-    state.remaining[j] = 0.0
+    state.job[j].status = DONE
+    state.job[j].remaining = 0.0
     state.number[ENDED] += 1
     for place in range(work.child_ptr[j], work.child_ptr[j + 1]):
         child = work.child[place]
-        state.waits_for[child] -= 1
-        if state.waits_for[child] == 0 and work.submit[child] <= now:
+        state.job[child].waits_for -= 1
+        if state.job[child].waits_for == 0 and work.job[child].submit <= now:
             release(state, child, now)
 
 
 @kernel
 def release(state: State, j: int, now: float) -> None:
     """Put a job into the queue, last."""
-    if state.status[j] != HELD:
+    if state.job[j].status != HELD:
         return
-    state.status[j] = WAITING
-    state.released[j] = now
-    state.entered[j] = now
+    state.job[j].status = WAITING
+    state.job[j].released = now
+    state.job[j].entered = now
     state.queue[state.number[QUEUE]] = j
     state.number[QUEUE] += 1
     state.number[DIRTY] = 1
@@ -110,7 +110,7 @@ def tidy(state: State, running_too: bool) -> None:
     kept = 0
     for place in range(state.number[QUEUE]):
         j = state.queue[place]
-        if state.status[j] == WAITING or (running_too and state.status[j] == RUNNING):
+        if state.job[j].status == WAITING or (running_too and state.job[j].status == RUNNING):
             state.queue[kept] = j
             kept += 1
     state.number[QUEUE] = kept

@@ -20,7 +20,7 @@ def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> N
     head, shadow, looked, small, large = -1, now, 0, _NONE, _NONE
     for place in range(state.number[QUEUE]):
         j = state.queue[place]
-        gpus = work.gpus[j]
+        gpus = work.job[j].gpus
         if state.number[FREE] == 0 or (rules.depth and looked > rules.depth):
             break
         count = 0
@@ -42,7 +42,7 @@ def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> N
                 break
             if rules.backfill == EASY:
                 shadow = _shadow(plant, state, gpus, now)
-    scattered = head >= 0 and work.gpus[head] <= state.number[FREE]
+    scattered = head >= 0 and work.job[head].gpus <= state.number[FREE]
     state.time[SCATTERED] = state.number[FREE] if scattered else 0.0
 
 
@@ -57,9 +57,9 @@ def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
     found, when = False, now
     for place in range(state.number[BUSY]):
         j = state.busy[place]
-        if found and state.due[j] > when:
+        if found and state.job[j].due > when:
             break
-        piece, enough = state.piece[j], False
+        piece, enough = state.job[j].piece, False
         while piece >= 0:
             node = state.piece_node[piece]
             state.trial[node] += state.piece_gpus[piece]
@@ -74,7 +74,7 @@ def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
         elif gpus > plant.size:
             enough = idle >= whole and fits(plant, state.trial, gpus)
         if enough:
-            found, when = True, max(state.due[j], now)
+            found, when = True, max(state.job[j].due, now)
     return when
 
 
@@ -88,7 +88,7 @@ def _harmless(
         return True
     for place in range(count):
         state.trial[state.picked[place]] -= state.taken[place]
-    if fits(plant, state.trial, work.gpus[head]):
+    if fits(plant, state.trial, work.job[head].gpus):
         return True
     for place in range(count):
         state.trial[state.picked[place]] += state.taken[place]

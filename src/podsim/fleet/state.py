@@ -5,15 +5,16 @@ J jobs in order of submission, N nodes, U users.  Times are s, sizes are GPUs.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Floats", "Ints", "Plant", "Rules", "State", "Work", "more_spans", "new_state"]
+__all__ = ["JOB", "Floats", "Ints", "Plant", "Rules", "State", "Work", "more_spans", "new_state"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
+Records: TypeAlias = Any  # an array of records; its type has no fields for mypy
 
 HELD, WAITING, RUNNING, DONE = range(4)
 """status of a job: not submitted or its dependencies run, in the queue, on GPUs, ended"""
@@ -29,24 +30,48 @@ STRICT, SKIP, EASY, CONSERVATIVE = range(4)
 FIRST_FIT, BEST_FIT, SPREAD = range(3)
 
 
-class Work(NamedTuple):
-    """The jobs, [J]."""
+JOB = np.dtype([
+    ("submit", np.float64),  # s, as what follows
+    ("seconds", np.float64),  # at full speed
+    ("guess", np.float64),  # at full speed, as the scheduler believes
+    ("limit", np.float64),  # that the scheduler must expect it to run
+    ("gpus", np.int64),
+    ("user", np.int64),
+    ("rank", np.float64),  # 0 to 1, what the site gives a job of its own (quality of service)
+    ("parents", np.int64),  # jobs that must end first
+])  # fmt: skip
+"""what is known of a job"""
 
-    submit: Floats
-    gpus: Ints
-    seconds: Floats
-    """s at full speed"""
-    guess: Floats
-    """s at full speed that the scheduler believes it to run"""
-    limit: Floats
-    """s that the scheduler must expect it to run"""
-    user: Ints
+STANDING = np.dtype([
+    ("status", np.int64),
+    ("waits_for", np.int64),  # jobs that must end before it is released
+    ("released", np.float64),  # s, when it could first start
+    ("remaining", np.float64),  # s at full speed, when it last stopped
+    ("attained", np.float64),  # GPU seconds held until it last stopped
+    ("begun", np.float64),  # s, when it last started
+    ("extra", np.float64),  # s of its present run in which it does nothing useful: start, restart
+    ("speed", np.float64),
+    ("end", np.float64),  # s, when it ends if nothing stops it
+    ("due", np.float64),  # s, when the scheduler must expect it to end
+    ("level", np.int64),  # of attained service
+    ("entered", np.float64),  # s, when it came to its level
+    ("runs", np.int64),  # times it was started
+    ("key", np.float64),
+    ("span", np.int64),  # where the span of its present run is
+    ("plan", np.float64),  # s, its reservation (conservative backfill)
+    ("held_for", np.float64),  # s that are reserved
+    ("piece", np.int64),  # its first piece of the machine, -1 for none
+])  # fmt: skip
+"""where a job stands"""
+
+
+class Work(NamedTuple):
+    """The jobs."""
+
+    job: Records
+    """[J] of JOB"""
     shares: Floats
     """share of the machine promised to each user, [U]"""
-    rank: Floats
-    """0 to 1, what the site gives a job of its own (quality of service)"""
-    parents: Ints
-    """jobs that must end first"""
     child_ptr: Ints
     """children of j are child[child_ptr[j] : child_ptr[j + 1]]"""
     child: Ints
@@ -109,39 +134,8 @@ class State(NamedTuple):
 
     number: Ints
     time: Floats
-    status: Ints
-    """[J], as what follows"""
-    waits_for: Ints
-    """jobs that must end before it is released"""
-    released: Floats
-    """s, when it could first start"""
-    remaining: Floats
-    """s at full speed, when it last stopped"""
-    attained: Floats
-    """GPU seconds held until it last stopped"""
-    begun: Floats
-    """s, when it last started"""
-    extra: Floats
-    """s of its present run in which it does nothing useful: start, restart"""
-    speed: Floats
-    end: Floats
-    """s, when it ends if nothing stops it"""
-    due: Floats
-    """s, when the scheduler must expect it to end"""
-    level: Ints
-    entered: Floats
-    """s, when it came to its level"""
-    runs: Ints
-    """times it was started"""
-    key: Floats
-    span: Ints
-    """where the span of its present run is"""
-    plan: Floats
-    """s, its reservation (conservative backfill)"""
-    held_for: Floats
-    """s that are reserved"""
-    piece: Ints
-    """its first piece of the machine, -1 for none"""
+    job: Records
+    """[J] of STANDING"""
     queue: Ints
     """jobs by order; those running too where the policy preempts"""
     spare: Ints
@@ -180,26 +174,21 @@ class State(NamedTuple):
 
 def new_state(work: Work, plant: Plant, rules: Rules) -> State:
     """A queue in which nothing has been submitted."""
-    jobs, nodes, users = len(work.submit), len(plant.leaf), len(work.shares)
+    jobs, nodes, users = len(work.job), len(plant.leaf), len(work.shares)
     gpus = nodes * plant.size
     floats = lambda n: np.zeros(n)  # noqa: E731
     ints = lambda n: np.zeros(n, np.int64)  # noqa: E731
     links = np.arange(1, 2 * gpus + 2)
     links[-1] = -1
-    number = ints(COUNTERS)
-    number[FREE] = gpus
-    number[STEPS] = 1
+    number, time = ints(COUNTERS), floats(TIMES)
+    number[FREE], number[STEPS], time[PLANNED] = gpus, 1, np.inf
+    job = np.zeros(jobs, STANDING)
+    job["remaining"], job["waits_for"] = work.job["seconds"], work.job["parents"]
+    job["speed"], job["plan"], job["piece"] = 1.0, np.inf, -1
     room = jobs + 2 * gpus + 64
     ahead = 2 * (jobs + gpus) + 64 if rules.backfill == CONSERVATIVE else 1
-    time = floats(TIMES)
-    time[PLANNED] = np.inf
     return State(
-        number=number, time=time, status=ints(jobs), waits_for=work.parents.copy(),
-        released=floats(jobs), remaining=work.seconds.copy(), attained=floats(jobs), begun=floats(jobs),
-        extra=floats(jobs), speed=np.ones(jobs), end=floats(jobs), due=floats(jobs), level=ints(jobs),
-        entered=floats(jobs), runs=ints(jobs), key=floats(jobs), span=ints(jobs),
-        plan=np.full(jobs, np.inf), held_for=floats(jobs),
-        piece=np.full(jobs, -1), queue=ints(jobs), spare=ints(jobs), busy=ints(2 * gpus + 1),
+        number=number, time=time, job=job, queue=ints(jobs), spare=ints(jobs), busy=ints(2 * gpus + 1),
         free=np.full(nodes, plant.size), trial=ints(nodes), picked=ints(nodes + 1), taken=ints(nodes + 1),
         leaf_idle=ints(int(plant.leaf.max()) + 1), piece_node=ints(len(links)), piece_gpus=ints(len(links)),
         piece_next=links, usage=floats(users), rate=floats(users), step_time=floats(ahead),
