@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "nomenclature.md"
 MODULES = (
     "prediction", "training/plan", "training/space", "training/software", "hardware/parts", "hardware/cluster",
-    "workload/graph", "results", "sweep", "timeline", "simulated",
+    "workload/graph", "results", "sweep", "timeline", "simulated", "queued", "fleet/jobs", "fleet/policies",
 )  # fmt: skip
 """where the public dataclasses live, in the order of the page"""
 UNITS = (

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
     from podsim.verbs.predict import predict as predict
+    from podsim.verbs.queue import pack as pack
+    from podsim.verbs.queue import queue as queue
     from podsim.verbs.show import clusters as clusters
     from podsim.verbs.show import models as models
     from podsim.verbs.show import show as show
@@ -51,8 +53,10 @@ _PUBLIC = {
     "load_gpu": "hardware.catalog",
     "load_model": "workload.catalog",
     "models": "verbs.show",
+    "pack": "verbs.queue",
     "plan": "verbs.plan",
     "predict": "verbs.predict",
+    "queue": "verbs.queue",
     "replay": "verbs.plan",
     "show": "verbs.show",
     "validate": "verbs.validate",

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from podsim import cli_network
+from podsim import cli_fleet, cli_network
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -277,6 +277,7 @@ def replay(
 
 register(_command)
 cli_network.register(_command)
+cli_fleet.register(_command)
 
 
 def main() -> None:

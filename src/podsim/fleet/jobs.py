@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import TableError
 from podsim.fleet.state import JOB, Floats, Ints, Work
 
-__all__ = ["Job", "Jobs", "jobs_of"]
+__all__ = ["Job", "Jobs", "columns", "jobs_of"]
 
 _SHOWN = 5
 """problems of one kind that an error lists"""
@@ -44,7 +44,7 @@ class Job:
 class Jobs:
     """Jobs as columns, in order of submission; J of them."""
 
-    ids: Sequence[str]
+    ids: Sequence[str] | range
     submit: Floats
     """s, from the first job on"""
     gpus: Ints
@@ -72,6 +72,22 @@ class Jobs:
     def __len__(self) -> int:
         """Jobs."""
         return len(self.submit)
+
+    def at_once(self) -> Jobs:
+        """The same jobs, all submitted at time 0."""
+        return replace(self, submit=np.zeros(len(self)))
+
+    def only(self, kept: NDArray[np.bool_], reason: str) -> Jobs:
+        """The jobs to keep; the others are counted as left out, and jobs that waited for them wait no more for those."""
+        place = np.cumsum(kept) - 1
+        after = {
+            int(place[j]): tuple(int(place[p]) for p in parents if kept[p]) for j, parents in self.after.items() if kept[j]
+        }
+        parts = {name: getattr(self, name)[kept] for name in ("gpus", "seconds", "limit", "guess", "user", "rank", "slow_JS")}
+        return replace(
+            self, ids=[self.ids[j] for j in np.flatnonzero(kept)], submit=self.submit[kept], after=after, **parts,
+            left_out={**self.left_out, reason: int(np.count_nonzero(~kept))},
+        )  # fmt: skip
 
     def work(self, shares: Floats | None = None) -> Work:
         """The jobs in arrays for the kernels; users have equal shares unless given."""
@@ -107,11 +123,12 @@ def jobs_of(jobs: Iterable[Job], *, source: str = "") -> Jobs:
 
 def columns(
     *,
-    ids: Sequence[str],
+    ids: Sequence[str] | range,
     submit: ArrayLike,
     gpus: ArrayLike,
     seconds: ArrayLike,
     user: Sequence[str] | None = None,
+    user_of: ArrayLike | None = None,
     limit: ArrayLike | None = None,
     guess: ArrayLike | None = None,
     after: Sequence[Sequence[str]] | None = None,
@@ -121,6 +138,8 @@ def columns(
     left_out: Mapping[str, int] | None = None,
 ) -> Jobs:
     """Jobs of columns in any order; NaN in `limit` and `guess` is none.
+
+    `user` names the user of each job, or with `user_of` (positions) every user.
 
     Raises TableError for times that are negative or not finite, sizes below 1, ids that appear twice, dependencies on
     unknown jobs, and cycles of dependencies: all kinds at once, with the first few jobs of each.
@@ -134,25 +153,35 @@ def columns(
     speeds = np.ones((n, 3)) if slow_JS is None else np.asarray(slow_JS, np.float64)
     problems = _problems(ids, times, sizes, length, bound, believed, ranks, speeds)
     order = np.argsort(times, kind="stable")
-    names = [ids[place] for place in order]
+    names = ids if isinstance(ids, range) and (order[1:] > order[:-1]).all() else [str(ids[place]) for place in order]
     waits = {} if after is None else _dependencies(names, [after[place] for place in order], problems)
     if problems:
         raise TableError(f"{source or 'jobs'}: " + "; ".join(problems))
     cut = np.where(np.isnan(bound), length, np.minimum(length, bound))
-    owners, position = np.unique(np.array(user if user is not None else [""] * n, dtype=object).astype(str), return_inverse=True)
+    owners, position = _owners(user, user_of, n)
     return Jobs(
-        ids=names, submit=(times - times.min(initial=np.inf if n else 0.0))[order] if n else times,
+        ids=names, submit=(times - times.min())[order] if n else times,
         gpus=sizes.astype(np.int64)[order], seconds=cut[order],
         limit=np.where(np.isnan(bound), length, bound)[order],
         guess=np.where(np.isnan(believed), cut, believed)[order],
-        user=position.astype(np.int64)[order], users=tuple(owners.tolist()), after=waits, rank=ranks[order],
+        user=position[order], users=owners, after=waits, rank=ranks[order],
         slow_JS=np.ascontiguousarray(speeds[order]), source=source, left_out=dict(left_out or {}),
         cut=int(np.count_nonzero(length > bound)),
     )  # fmt: skip
 
 
+def _owners(user: Sequence[str] | None, user_of: ArrayLike | None, n: int) -> tuple[tuple[str, ...], Ints]:
+    """(users, position of each job's)."""
+    if user_of is not None and user is not None:
+        return tuple(user), np.asarray(user_of, np.int64)
+    place: dict[str, int] = {}
+    for name in sorted(set(user or ("",))):
+        place[name] = len(place)
+    return tuple(place), np.array([place[name] for name in user] if user is not None else [0] * n, np.int64)
+
+
 def _problems(
-    ids: Sequence[str], submit: Floats, gpus: Floats, seconds: Floats, limit: Floats, guess: Floats, rank: Floats,
+    ids: Sequence[str] | range, submit: Floats, gpus: Floats, seconds: Floats, limit: Floats, guess: Floats, rank: Floats,
     slow_JS: Floats,
 ) -> list[str]:  # fmt: skip
     """What is wrong with the columns, in words."""
@@ -175,7 +204,7 @@ def _problems(
             told = ", ".join(f"job {str(ids[place])[:40]}: {values[place]:g}" for place in places[:_SHOWN])
             more = f" and {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else ""
             found.append(f"{rule} ({told}{more})")
-    if len(set(ids)) < len(ids):
+    if not isinstance(ids, range) and len(set(ids)) < len(ids):
         seen: set[str] = set()
         twice = list(dict.fromkeys(name for name in ids if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
         found.append(f"ids must be unique ({', '.join(str(name)[:40] for name in twice[:_SHOWN])})")
