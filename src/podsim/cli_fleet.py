@@ -22,7 +22,9 @@ def queue(
             help="philly-1 to philly-4, kalos; a CSV, Philly's JSON or sacct -P; arrivals:10000, arrivals:jobs=10000,load=0.9."
         ),
     ],
-    on: Annotated[str, typer.Option("--on", help="GPUs (64), nodes (8x8), or a cluster: selene, a TOML file.")],
+    on: Annotated[
+        str, typer.Option("--on", help="GPUs (64), nodes (8x8), or a cluster: selene, a TOML file.")
+    ],
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -82,11 +84,15 @@ def pack(
     nodes: Annotated[str, typer.Option(help="A CSV of nodes: cpu_milli, memory_mib, gpu, model.")] = "",
     packer: Annotated[
         list[str] | None,
-        typer.Option(help="random, dot-product, clustering, packing, best-fit, fgd. Repeatable; default all."),
+        typer.Option(
+            help="random, dot-product, clustering, packing, best-fit, fgd. Repeatable; default all."
+        ),
     ] = None,
     load: Annotated[float, typer.Option(help="GPUs asked for over GPUs there are.")] = 1.3,
     seeds: Annotated[int, typer.Option(help="Random orders of arrival.")] = 3,
-    plot: Annotated[Path | None, typer.Option(help="Draw given out over asked for: FILE.svg or .png.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw given out over asked for: FILE.svg or .png.")
+    ] = None,
     json: Json = False,
     csv: Csv = False,
 ) -> None:

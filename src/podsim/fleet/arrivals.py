@@ -65,7 +65,12 @@ class Arrivals:
 def draw_jobs(arrivals: Arrivals, gpus: int, rng: np.random.Generator) -> Jobs:
     """Jobs drawn at random for a machine of so many GPUs; sizes that it does not have are not drawn."""
     n = arrivals.jobs
-    fits = np.array([weight if size <= gpus else 0.0 for size, weight in zip(arrivals.sizes, arrivals.weights, strict=True)])
+    fits = np.array(
+        [
+            weight if size <= gpus else 0.0
+            for size, weight in zip(arrivals.sizes, arrivals.weights, strict=True)
+        ]
+    )
     if fits.sum() <= 0:
         raise PodsimError(f"arrivals: no size of {arrivals.sizes} fits {gpus} GPUs")
     size = rng.choice(np.array(arrivals.sizes), n, p=fits / fits.sum())

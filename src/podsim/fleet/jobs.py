@@ -81,9 +81,14 @@ class Jobs:
         """The jobs to keep; the others are counted as left out, and jobs that waited for them wait no more for those."""
         place = np.cumsum(kept) - 1
         after = {
-            int(place[j]): tuple(int(place[p]) for p in parents if kept[p]) for j, parents in self.after.items() if kept[j]
+            int(place[j]): tuple(int(place[p]) for p in parents if kept[p])
+            for j, parents in self.after.items()
+            if kept[j]
         }
-        parts = {name: getattr(self, name)[kept] for name in ("gpus", "seconds", "limit", "guess", "user", "rank", "slow_JS")}
+        parts = {
+            name: getattr(self, name)[kept]
+            for name in ("gpus", "seconds", "limit", "guess", "user", "rank", "slow_JS")
+        }
         return replace(
             self, ids=[self.ids[j] for j in np.flatnonzero(kept)], submit=self.submit[kept], after=after, **parts,
             left_out={**self.left_out, reason: int(np.count_nonzero(~kept))},
@@ -153,7 +158,11 @@ def columns(
     speeds = np.ones((n, 3)) if slow_JS is None else np.asarray(slow_JS, np.float64)
     problems = _problems(ids, times, sizes, length, bound, believed, ranks, speeds)
     order = np.argsort(times, kind="stable")
-    names = ids if isinstance(ids, range) and (order[1:] > order[:-1]).all() else [str(ids[place]) for place in order]
+    names = (
+        ids
+        if isinstance(ids, range) and (order[1:] > order[:-1]).all()
+        else [str(ids[place]) for place in order]
+    )
     waits = {} if after is None else _dependencies(names, [after[place] for place in order], problems)
     if problems:
         raise TableError(f"{source or 'jobs'}: " + "; ".join(problems))
@@ -221,11 +230,15 @@ def _dependencies(
         told = ", ".join(f"job {job[:40]} waits for {name[:40]}" for job, name in unknown[:_SHOWN])
         problems.append(f"dependencies must be jobs of the trace ({told})")
         return {}
-    waits = {j: tuple(dict.fromkeys(place[name] for name in parents)) for j, parents in enumerate(after) if parents}
+    waits = {
+        j: tuple(dict.fromkeys(place[name] for name in parents)) for j, parents in enumerate(after) if parents
+    }
     circle = _cycle(waits)
     if circle:
         shown = [names[j][:40] for j in circle[:8]]
-        problems.append(f"dependencies must not run in a circle ({' after '.join([*shown, names[circle[0]][:40]])})")
+        problems.append(
+            f"dependencies must not run in a circle ({' after '.join([*shown, names[circle[0]][:40]])})"
+        )
     return waits
 
 

@@ -113,7 +113,9 @@ def counters(schedule: Schedule) -> tuple[Counter, ...]:
             name,
             *_steps((came[0], came[k]), (went[0], -went[k]), (schedule.span_start, -size), (schedule.span_end, size)),
         ))  # fmt: skip
-    return tuple(Counter(name=name, process="queue", unit="1", time=time, value=value) for name, time, value in made)
+    return tuple(
+        Counter(name=name, process="queue", unit="1", time=time, value=value) for name, time, value in made
+    )
 
 
 def _steps(*changes: tuple[Floats, Ints]) -> tuple[Floats, Floats]:

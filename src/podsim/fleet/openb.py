@@ -42,7 +42,9 @@ def read_requests(path: Path, models: tuple[str, ...]) -> Requests:
             f"{path.name}: row {place + 1} asks for {share[place]:g} thousandths of {gpus[place]:g} GPUs; a part is 1 to"
             f" {WHOLE}, of one GPU, and {WHOLE} of each of several"
         )
-    seen = Counter((*map(float, line), row.get("gpu_spec") or "") for line, row in zip(table, rows, strict=True))
+    seen = Counter(
+        (*map(float, line), row.get("gpu_spec") or "") for line, row in zip(table, rows, strict=True)
+    )
     kinds = sorted(seen)
     values = np.array([kind[:4] for kind in kinds], np.float64).reshape(-1, 4)
     return Requests(

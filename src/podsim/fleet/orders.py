@@ -5,6 +5,7 @@ A new order is one function, one line of ORDERS and one of `_ordered`. Equal key
 
 from __future__ import annotations
 
+from math import floor
 from typing import NamedTuple
 
 from podsim.fleet.state import CHARGED, QUEUE, RUNNING, USED, Rules, State, Work
@@ -82,8 +83,12 @@ def least_attained(job: Seen, rules: Rules) -> float:
 
 @kernel
 def worst_off(job: Seen, rules: Rules) -> float:
-    """Finish-time fairness (Themis): the job whose end, were it to run from now on, is latest for its length."""
-    return -(job.age + job.left) / max(job.length, 1e-9)
+    """Finish-time fairness (Themis): the job whose end, were it to run from now on, is latest for its length.
+
+    Time lost is counted in whole microseconds, so that jobs that have lost none are equal whatever the rounding.
+    """
+    lost = floor((job.age + job.left - job.length) * 1e6 + 0.5) / 1e6
+    return -1.0 - lost / max(job.length, 1e-9)
 
 
 @kernel
@@ -155,7 +160,9 @@ def charge(work: Work, state: State, rules: Rules, now: float) -> None:
     if passed <= 0.0:
         return
     decay = 0.5 ** (passed / rules.half_life)
-    grown = rules.half_life / 0.6931471805599453 * (1.0 - decay)  # integral of the decay: usage accrues all the while
+    grown = (
+        rules.half_life / 0.6931471805599453 * (1.0 - decay)
+    )  # integral of the decay: usage accrues all the while
     total = 0.0
     for u in range(len(state.usage)):
         state.usage[u] = state.usage[u] * decay + state.rate[u] * grown

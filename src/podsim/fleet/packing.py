@@ -125,7 +125,9 @@ def pack(
     if packer not in PACKERS:
         raise PodsimError(unknown_name("packer", packer, PACKERS))
     order = np.asarray(arrivals, np.int64)
-    kinds = np.flatnonzero(requests.gpus > 0)  # to one without a GPU all GPUs are of no use on every node alike
+    kinds = np.flatnonzero(
+        requests.gpus > 0
+    )  # to one without a GPU all GPUs are of no use on every node alike
     weight = requests.count[kinds] / requests.count[kinds].sum()
     wanted = Wanted(
         cpu=requests.cpu, memory=requests.memory, gpus=requests.gpus, share=requests.share,

@@ -65,7 +65,18 @@ class Policy:
         """Raise PodsimError for what contradicts itself, all at once."""
         from podsim.fleet.orders import ORDERS
 
-        times = ("interval", "refresh", "checkpoint", "restart", "start", "depth", "age", "fair", "big", "site")
+        times = (
+            "interval",
+            "refresh",
+            "checkpoint",
+            "restart",
+            "start",
+            "depth",
+            "age",
+            "fair",
+            "big",
+            "site",
+        )
         problems = [
             f"{name}={getattr(self, name):g}; it must be finite and not negative"
             for name in times
@@ -81,7 +92,9 @@ class Policy:
         if self.backfill not in BACKFILLS:
             problems.append(unknown_name("backfill", self.backfill, BACKFILLS))
         if self.preempt and self.backfill in ("easy", "conservative"):
-            problems.append(f"backfill={self.backfill} plans with running jobs; with preempt give skip or strict")
+            problems.append(
+                f"backfill={self.backfill} plans with running jobs; with preempt give skip or strict"
+            )
         if self.backfill == "conservative" and self.interval:
             problems.append("conservative backfill decides at every event; give interval=0")
         if list(self.levels) != sorted(set(self.levels)) or any(level <= 0 for level in self.levels):

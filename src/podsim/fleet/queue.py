@@ -55,7 +55,11 @@ class Machine:
 
     def plant(self) -> Plant:
         """The machine in arrays for the kernels."""
-        leaf = np.arange(self.nodes) // self.nodes_per_leaf if self.nodes_per_leaf else np.zeros(self.nodes, np.int64)
+        leaf = (
+            np.arange(self.nodes) // self.nodes_per_leaf
+            if self.nodes_per_leaf
+            else np.zeros(self.nodes, np.int64)
+        )
         return Plant(size=self.gpus_per_node, leaf=leaf.astype(np.int64), rule=PLACEMENTS[self.placement])
 
 
@@ -92,7 +96,9 @@ def too_large(jobs: Jobs, machine: Machine) -> Ints:
     return np.flatnonzero(jobs.gpus > machine.gpus)
 
 
-def run_queue(jobs: Jobs, machine: Machine, policy: Policy, shares: Mapping[str, float] | None = None) -> Schedule:
+def run_queue(
+    jobs: Jobs, machine: Machine, policy: Policy, shares: Mapping[str, float] | None = None
+) -> Schedule:
     """Run the jobs through the queue of a machine under a policy.
 
     `shares` promises shares of the machine to users (others get none less than equal).  Raises PodsimError for jobs
@@ -106,7 +112,9 @@ def run_queue(jobs: Jobs, machine: Machine, policy: Policy, shares: Mapping[str,
             f" give it {jobs.gpus.max():,} GPUs"
         )
     if policy.moves and np.any(jobs.slow_JS != 1.0):
-        raise PodsimError(f"policy {policy.name} moves running jobs free of charge, so their speed must not depend on place")
+        raise PodsimError(
+            f"policy {policy.name} moves running jobs free of charge, so their speed must not depend on place"
+        )
     from podsim.fleet.engine import ALL_ENDED, ROOM, advance
 
     work, plant, rules = jobs.work(_shares(jobs, shares)), machine.plant(), policy.rules(machine.gpus)

@@ -36,7 +36,9 @@ def read_text(path: Path) -> str:
             raise TableError(f"{str(path)[-200:]} has more than {LARGEST:,} bytes; give a part of it")
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise TableError(f"{str(path)[-200:]} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise TableError(
+            f"{str(path)[-200:]} is not UTF-8 text: {error.reason} at byte {error.start}"
+        ) from None
     except (OSError, EOFError, zlib.error) as error:
         raise TableError(f"{str(path)[-200:]} cannot be read: {error}") from None
 
@@ -54,7 +56,14 @@ def rows_of(text: str, name: str, needed: Sequence[str] = ()) -> list[Row]:
             raise TableError(
                 f"{name}: no column {', '.join(missing)}; its columns are {', '.join(header)[:300] or 'none'}"
             )
-        rows = [{key: (value or "").strip() for key, value in row.items() if isinstance(key, str) and not isinstance(value, list)} for row in reader]
+        rows = [
+            {
+                key: (value or "").strip()
+                for key, value in row.items()
+                if isinstance(key, str) and not isinstance(value, list)
+            }
+            for row in reader
+        ]
     except csv.Error as error:
         raise TableError(f"{name} is no table: {error}") from None
     if not rows:

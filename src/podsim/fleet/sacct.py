@@ -42,7 +42,9 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
     Raises TableError without AllocTRES and ReqTRES, and for cells that are not as Slurm writes them.
     """
     if not {"AllocTRES", "ReqTRES"} & set(rows[0]):
-        raise TableError(f"{source}: no column AllocTRES or ReqTRES, which tell a job's GPUs; add it to --format")
+        raise TableError(
+            f"{source}: no column AllocTRES or ReqTRES, which tell a job's GPUs; add it to --format"
+        )
     left_out = {"never started": 0, "asked for no GPU": 0}
     made: list[tuple[str, float, int, float, str, float]] = []
     wrong = []
@@ -55,7 +57,9 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
             limit = _limit(row.get("Timelimit", ""))
             submit = datetime.fromisoformat(row["Submit"])
         except ValueError:
-            wrong.append(f"row {place + 1}, job {row['JobID'][:30]}: {row['Submit'][:20]} {row['Elapsed'][:20]}")
+            wrong.append(
+                f"row {place + 1}, job {row['JobID'][:30]}: {row['Submit'][:20]} {row['Elapsed'][:20]}"
+            )
             continue
         if row.get("Start", "") in ("Unknown", "None") or seconds == 0:
             left_out["never started"] += 1
@@ -63,7 +67,9 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
             left_out["asked for no GPU"] += 1
         else:
             when = (submit if submit.tzinfo else submit.replace(tzinfo=UTC)).timestamp()
-            longer = np.nan if np.isnan(limit) else max(limit, seconds)  # KillWait lets a job outlive its limit
+            longer = (
+                np.nan if np.isnan(limit) else max(limit, seconds)
+            )  # KillWait lets a job outlive its limit
             made.append((row["JobID"], when, gpus, seconds, row.get("User", ""), longer))
     if wrong:
         raise TableError(

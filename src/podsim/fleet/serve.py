@@ -21,7 +21,7 @@ def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> N
     for place in range(state.number[QUEUE]):
         j = state.queue[place]
         gpus = work.job[j].gpus
-        if state.number[FREE] == 0 or (rules.depth and looked > rules.depth):
+        if state.number[FREE] == 0 or (rules.depth and looked >= rules.depth):
             break
         count = 0
         if gpus <= state.number[FREE] and gpus < (small if gpus <= plant.size else large):
@@ -32,7 +32,9 @@ def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> N
                 large = gpus
         if head >= 0:
             looked += 1
-            if count and (rules.backfill != EASY or _harmless(work, plant, rules, state, j, head, count, shadow, now)):
+            if count and (
+                rules.backfill != EASY or _harmless(work, plant, rules, state, j, head, count, shadow, now)
+            ):
                 begin(work, plant, rules, state, j, count, now)
         elif count:
             begin(work, plant, rules, state, j, count, now)
@@ -80,7 +82,15 @@ def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
 
 @kernel
 def _harmless(
-    work: Work, plant: Plant, rules: Rules, state: State, j: int, head: int, count: int, shadow: float, now: float
+    work: Work,
+    plant: Plant,
+    rules: Rules,
+    state: State,
+    j: int,
+    head: int,
+    count: int,
+    shadow: float,
+    now: float,
 ) -> bool:
     """Whether starting j on the nodes chosen for it leaves the blocked job its start; `trial` then knows of it."""
     speed = work.slow_JS[j, reach(plant, state, count)]

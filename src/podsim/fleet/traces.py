@@ -22,7 +22,15 @@ DATA = Path(__file__).parent / "data"
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "id": ("id", "job_id", "jobid", "job", "name", "seq"),
-    "submit": ("submit", "submit_s", "submit_time", "submitted_time", "arrival_s", "arrival", "creation_time"),
+    "submit": (
+        "submit",
+        "submit_s",
+        "submit_time",
+        "submitted_time",
+        "arrival_s",
+        "arrival",
+        "creation_time",
+    ),
     "gpus": ("gpus", "num_gpu", "gpu_num"),
     "seconds": ("seconds", "duration_s", "duration", "runtime"),
     "start": ("start", "start_time", "scheduled_time"),
@@ -82,7 +90,9 @@ def read_jobs(trace: str, where: Mapping[str, str] | None = None, *, together: b
 def _kept(rows: list[Row], where: Mapping[str, str], name: str) -> list[Row]:
     unknown = [column for column in where if column not in rows[0]]
     if unknown:
-        raise TableError(f"{name}: no column {', '.join(unknown)} to choose by; its columns are {', '.join(rows[0])[:300]}")
+        raise TableError(
+            f"{name}: no column {', '.join(unknown)} to choose by; its columns are {', '.join(rows[0])[:300]}"
+        )
     kept = [row for row in rows if all(row[column] == value for column, value in where.items())]
     if not kept:
         some = {column: sorted({row[column] for row in rows})[:8] for column in where}
@@ -104,7 +114,9 @@ def _read_table(rows: Sequence[Row], source: str) -> Jobs:
         lacking.append("seconds")
     if lacking:
         wanted = "; ".join(f"{meaning}: one of {', '.join(SYNONYMS[meaning])}" for meaning in lacking)
-        raise TableError(f"{source}: no column for {wanted} (or sacct -P with {', '.join(sorted(SACCT))}); its columns are {', '.join(rows[0])[:300]}")
+        raise TableError(
+            f"{source}: no column for {wanted} (or sacct -P with {', '.join(sorted(SACCT))}); its columns are {', '.join(rows[0])[:300]}"
+        )
     gpus = numbers(rows, found["gpus"], source)
     left_out = {"asked for no GPU": int(np.count_nonzero(gpus == 0))}
     rows = [row for row, count in zip(rows, gpus, strict=True) if count != 0]
@@ -149,7 +161,9 @@ def _times(rows: Sequence[Row], column: str, source: str) -> Floats:
         except ValueError:
             wrong.append(f"row {place + 1}: {row[column][:30]!r}")
     if wrong:
-        raise TableError(f"{source}: {column} must be a date such as 2020-04-01 08:30:00 ({', '.join(wrong[:5])})")
+        raise TableError(
+            f"{source}: {column} must be a date such as 2020-04-01 08:30:00 ({', '.join(wrong[:5])})"
+        )
     return values
 
 
@@ -163,7 +177,10 @@ def _philly_json(text: str, name: str) -> list[Row]:
     for place, job in enumerate(log if isinstance(log, list) else [log]):
         try:
             runs = [one for one in job["attempts"] if one["start_time"] and one["end_time"]]
-            spans = [datetime.fromisoformat(one["end_time"]) - datetime.fromisoformat(one["start_time"]) for one in runs]
+            spans = [
+                datetime.fromisoformat(one["end_time"]) - datetime.fromisoformat(one["start_time"])
+                for one in runs
+            ]
             gpus = max((sum(len(part["gpus"]) for part in one["detail"]) for one in runs), default=0)
             rows.append({
                 "id": str(job["jobid"]), "submit": str(job["submitted_time"]), "gpus": str(gpus),

@@ -22,8 +22,12 @@ __all__ = ["pack_image", "queue_image"]
 
 _COLOURS = ("#0072b2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)))
-_BINS = 400
-"""columns that a picture over time is averaged into"""
+_BINS = 480
+"""columns that a picture over time is averaged into, all lines of it together; a line has at least 60"""
+_TICKS = {
+    1.0: "1 s", 10.0: "10 s", 60.0: "1 min", 600.0: "10 min", 3600.0: "1 h", 36000.0: "10 h", 864000.0: "10 d",
+    8640000.0: "100 d", 86400000.0: "1000 d",
+}  # fmt: skip
 _GANTT = 4000
 """runs up to which each is drawn as a bar"""
 
@@ -52,7 +56,9 @@ def queue_image(result: QueueResult, kind: str, *, dpi: int = 150) -> bytes:
         )  # fmt: skip
         figure.text(0.012, 0.93, result.source[:130], fontsize=8.5, va="center")
         handles, names = below.get_legend_handles_labels()
-        figure.legend(handles, names, loc="upper left", bbox_to_anchor=(0.78, 0.46), fontsize=8.5, handlelength=2.6)
+        figure.legend(
+            handles, names, loc="upper left", bbox_to_anchor=(0.78, 0.46), fontsize=8.5, handlelength=2.6
+        )
         return _bytes(figure, kind, dpi)
 
 
@@ -64,23 +70,34 @@ def _bytes(figure: Figure, kind: str, dpi: int) -> bytes:
 
 
 def _look(place: int) -> dict[str, Any]:
-    return {"color": _COLOURS[place % len(_COLOURS)], "ls": _DASHES[place // len(_COLOURS) % len(_DASHES)], "lw": 1.5}
+    return {
+        "color": _COLOURS[place % len(_COLOURS)],
+        "ls": _DASHES[place // len(_COLOURS) % len(_DASHES)],
+        "lw": 1.5,
+    }
 
 
 def _time_axis(axes: Axes, seconds: float) -> tuple[float, str]:
     """Set the axis to days, hours, minutes or seconds; (seconds of the unit, its name)."""
     size, unit = next(
-        (pair for pair in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")) if seconds >= 3 * pair[0]), (1.0, "s")
+        (
+            pair
+            for pair in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
+            if seconds >= 3 * pair[0]
+        ),
+        (1.0, "s"),
     )
     axes.set_xlim(0, seconds / size or 1.0)
     axes.set_xlabel(f"time, {unit}", fontsize=9)
     return size, unit
 
 
-def _averages(timeline: Timeline, name: str, seconds: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _averages(
+    timeline: Timeline, name: str, seconds: float, bins: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(edges of equal bins, mean of a counter in each)."""
     counter = next(one for one in timeline.counters if one.name == name)
-    edges = np.linspace(0.0, max(seconds, 1e-9), _BINS + 1)
+    edges = np.linspace(0.0, max(seconds, 1e-9), bins + 1)
     area = np.concatenate([[0.0], np.cumsum(counter.value[:-1] * np.diff(counter.time))])
     return edges, np.diff(np.interp(edges, counter.time, area)) / np.diff(edges)
 
@@ -90,7 +107,7 @@ def _use(axes: Axes, result: QueueResult) -> None:
     size, _ = _time_axis(axes, seconds)
     for place, run in enumerate(result.runs):
         if run.timeline is not None:
-            edges, mean = _averages(run.timeline, "GPUs in use", seconds)
+            edges, mean = _averages(run.timeline, "GPUs in use", seconds, max(_BINS // len(result.runs), 60))
             axes.plot((edges[:-1] + edges[1:]) / 2 / size, mean, **_look(place))
     axes.axhline(result.gpus, color=MUTED, lw=0.8)
     axes.set_ylim(0, result.gpus * 1.06)
@@ -111,9 +128,13 @@ def _gantt(axes: Axes, timeline: Timeline, gpus: int, makespan: float) -> None:
         until[rows] = end
         colour = _COLOURS[int(timeline.arguments["job"][span]) % len(_COLOURS)]
         for first, last in _stretches(rows):
-            shapes.append([(start / size, first), (end / size, first), (end / size, last), (start / size, last)])
+            shapes.append(
+                [(start / size, first), (end / size, first), (end / size, last), (start / size, last)]
+            )
             colours.append(colour)
-    axes.add_collection(PolyCollection(shapes, facecolors=colours, edgecolors="white", linewidths=0.2, alpha=0.9))
+    axes.add_collection(
+        PolyCollection(shapes, facecolors=colours, edgecolors="white", linewidths=0.2, alpha=0.9)
+    )
     axes.set_ylim(0, gpus)
     axes.set_ylabel("GPUs (each bar a run of a job)", fontsize=9)
     axes.tick_params(labelsize=8.5)
@@ -127,14 +148,15 @@ def _stretches(rows: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 def _spread(axes: Axes, result: QueueResult) -> None:
     """Share of the jobs that ended within a time, over that time."""
-    from matplotlib.ticker import FuncFormatter, LogLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     for place, run in enumerate(result.runs):
         times, share = _steps(run)
         axes.plot(times, share, label=f"{run.policy}: mean {duration(run.jct_mean)}", **_look(place))
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(numticks=12))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
+    axes.xaxis.set_major_locator(FixedLocator(list(_TICKS)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _TICKS.get(value, "")))
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
     axes.grid(color=MUTED, alpha=0.25, lw=0.6)
@@ -157,19 +179,21 @@ def pack_image(result: PackResult, kind: str, *, dpi: int = 150) -> bytes:
         from matplotlib.ticker import PercentFormatter
 
         figure = Figure(figsize=(9.4, 5.0))
-        axes = figure.add_axes((0.085, 0.12, 0.62, 0.74))
+        axes = figure.add_axes((0.1, 0.12, 0.605, 0.74))
         low = 0.6 * min(1.0, result.load)
         for place, row in enumerate(result.rows):
-            axes.plot(row.arrived_A, row.allocated_A, label=f"{row.packer}: {row.allocated:.1%}", **_look(place))
+            axes.plot(
+                row.arrived_A, row.allocated_A, label=f"{row.packer}: {row.allocated:.1%}", **_look(place)
+            )
         axes.plot([low, 1.0], [low, 1.0], color=INK, lw=0.8, ls=(0, (1, 2)))
         axes.set_xlim(low, result.load)
         axes.set_ylim(low, 1.0)
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_xlabel("GPUs asked for")
         axes.set_ylabel("GPUs given out")
         axes.grid(color=MUTED, alpha=0.25, lw=0.6)
         figure.legend(loc="upper left", bbox_to_anchor=(0.72, 0.87), fontsize=9)
-        title = f"Requests of {result.trace} on {result.nodes:,} nodes with {result.gpus:,} GPUs, mean of {result.seeds} orders"
+        title = f"Requests of {result.trace} on {result.nodes:,} nodes with {result.gpus:,} GPUs, mean of {result.seeds}"
         figure.text(0.015, 0.94, title[:105], fontsize=11, fontweight="bold", va="center")
         return _bytes(figure, kind, dpi)

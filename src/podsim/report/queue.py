@@ -28,7 +28,13 @@ def duration(seconds: float) -> str:
 def plain_rows(result: QueueResult) -> list[dict[str, Any]]:
     """One row of numbers for each policy."""
     return [
-        {"trace": result.trace, "machine": result.machine, "gpus": result.gpus, "jobs": result.jobs, **_plain(run)}
+        {
+            "trace": result.trace,
+            "machine": result.machine,
+            "gpus": result.gpus,
+            "jobs": result.jobs,
+            **_plain(run),
+        }
         for run in result.runs
     ]
 
@@ -88,7 +94,19 @@ def print_queue(result: QueueResult) -> None:
 
 
 def _print_runs(result: QueueResult) -> None:
-    header = ("policy", "JCT mean", "p50", "p99", "wait mean", "p99", "makespan", "in use", "scattered", "preempted", "fairness")
+    header = (
+        "policy",
+        "JCT mean",
+        "p50",
+        "p99",
+        "wait mean",
+        "p99",
+        "makespan",
+        "in use",
+        "scattered",
+        "preempted",
+        "fairness",
+    )
     table = Table("l" + "r" * (len(header) - 1), header=header, indent=0)
     for run in result.runs:
         table.add(
@@ -115,7 +133,9 @@ def _print_one(run: QueueRun) -> None:
     print()
     table = Table("lrrrr", header=("user", "jobs", "GPU time", "wait mean", "slowdown"), indent=0)
     for row in run.users[:_USERS]:
-        table.add(row.user[:24], f"{row.jobs:,}", f"{row.used:.1%}", duration(row.wait), f"{row.slowdown:,.1f}")
+        table.add(
+            row.user[:24], f"{row.jobs:,}", f"{row.used:.1%}", duration(row.wait), f"{row.slowdown:,.1f}"
+        )
     _lines(table)
     if len(run.users) > _USERS:
         _say(f"and {len(run.users) - _USERS:,} more; --json lists all", style="dim")
@@ -123,7 +143,10 @@ def _print_one(run: QueueRun) -> None:
 
 def print_pack(result: PackResult) -> None:
     """Print a packing on a screen."""
-    _say(f"{result.requests:,} kinds of request of {result.trace} on {result.nodes:,} nodes with {result.gpus:,} GPUs", style="bold")
+    _say(
+        f"{result.requests:,} kinds of request of {result.trace} on {result.nodes:,} nodes with {result.gpus:,} GPUs",
+        style="bold",
+    )
     many = "order" if result.seeds == 1 else "orders, mean"
     _say(f"Requests arrive until they ask for {result.load:.0%} of the GPUs; {result.seeds} random {many}")
     print()

@@ -54,7 +54,9 @@ def queue(
     from podsim.queued import QueueResult
 
     machine, name = machine_of(on, placement)
-    policies = [_changed(one, interval, start, checkpoint, restart, depth) for one in _policies(policy, compare)]
+    policies = [
+        _changed(one, interval, start, checkpoint, restart, depth) for one in _policies(policy, compare)
+    ]
     jobs = _jobs(trace, machine, where, together, seed)
     large = too_large(jobs, machine)
     told = tuple(f"{jobs.ids[j]}: {jobs.gpus[j]} GPUs" for j in large[:20])
@@ -88,7 +90,10 @@ def machine_of(on: str, placement: str = "best-fit") -> tuple[Machine, str]:
         raise PodsimError("on: give a number of GPUs (64), nodes (8x8), or a cluster (selene)")
     cluster = load_cluster(on)
     machine = Machine(
-        nodes=cluster.nodes, gpus_per_node=cluster.gpus_per_node, nodes_per_leaf=cluster.system.unit, placement=placement
+        nodes=cluster.nodes,
+        gpus_per_node=cluster.gpus_per_node,
+        nodes_per_leaf=cluster.system.unit,
+        placement=placement,
     )
     return machine, cluster.name
 
@@ -106,7 +111,9 @@ def _policies(names: Sequence[str], compare: bool) -> list[Policy]:
     return [find_policy(name) for name in names or ("easy",)]
 
 
-def _changed(policy: Policy, interval: str, start: str, checkpoint: str, restart: str, depth: int | None) -> Policy:
+def _changed(
+    policy: Policy, interval: str, start: str, checkpoint: str, restart: str, depth: int | None
+) -> Policy:
     """The policy with the costs and the pace that the user gives; conservative backfill keeps its own pace."""
     given = {"interval": interval, "start": start, "checkpoint": checkpoint, "restart": restart}
     changes: dict[str, Any] = {
@@ -146,7 +153,9 @@ def _arrivals(text: str) -> Any:
         if not equals and place == 0:
             key, value = "jobs", part
         if key.strip() not in known:
-            raise PodsimError(f"arrivals: {unknown_name('figure', key.strip(), known)}; such as arrivals:jobs=10000,load=0.9")
+            raise PodsimError(
+                f"arrivals: {unknown_name('figure', key.strip(), known)}; such as arrivals:jobs=10000,load=0.9"
+            )
         number = parse_quantity(value.strip(), units.get(key.strip(), ""), what=f"arrivals: {key.strip()}")
         values[key.strip()] = int(number) if key.strip() in ("jobs", "users") else number
     if "jobs" not in values:
@@ -171,9 +180,13 @@ def pack(
     if not 1 <= seeds <= 1000 or not 0.01 <= load <= 100:
         raise PodsimError(f"seeds={seeds}, load={load:g}; seeds are 1 to 1000, load is 0.01 to 100")
     if requests != "openb" and not nodes:
-        raise PodsimError("nodes: give the CSV of the nodes, too (cpu_milli, memory_mib, gpu, model), or pack openb")
+        raise PodsimError(
+            "nodes: give the CSV of the nodes, too (cpu_milli, memory_mib, gpu, model), or pack openb"
+        )
     machine = read_nodes(Path(nodes) if nodes else DATA / "openb_gpu_nodes.csv.gz")
-    asked = read_requests(DATA / "openb_pods.csv.gz" if requests == "openb" else Path(requests), machine.models)
+    asked = read_requests(
+        DATA / "openb_pods.csv.gz" if requests == "openb" else Path(requests), machine.models
+    )
     for name in packer:
         if name not in PACKERS:
             raise PodsimError(unknown_name("packer", name, PACKERS))
