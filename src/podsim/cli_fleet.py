@@ -19,7 +19,7 @@ def queue(
     trace: Annotated[
         str,
         typer.Argument(
-            help="philly-1 to philly-4, kalos; a CSV, Philly's JSON or sacct -P; arrivals:10000, arrivals:jobs=10000,load=0.9."
+            help="philly-1 to philly-4, kalos; a CSV, Philly's JSON or sacct -P; arrivals:10000 (jobs=10000,load=0.9)."
         ),
     ],
     on: Annotated[
@@ -28,7 +28,8 @@ def queue(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="fifo, fifo-skip, easy, conservative, sjf, qssf, srtf, srsf, las, tiresias, themis, slurm. Repeatable; default easy."
+            help="fifo, fifo-skip, easy (default), conservative, sjf, qssf, srtf, srsf, las, tiresias, themis,"
+            " slurm. Repeatable."
         ),
     ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="All policies side by side.")] = False,
@@ -57,9 +58,9 @@ def queue(
 
     one_format(json, csv)
     _check_plot(plot)
-    chosen = {key: value for key, value in pairs(where, "--where", "vc=7f04ca").items()}
     found = verb(
-        trace, on=on, policy=tuple(policy or ()), compare=compare, where=chosen, together=together, placement=placement,
+        trace, on=on, policy=tuple(policy or ()), compare=compare, where=pairs(where, "--where", "vc=7f04ca"),
+        together=together, placement=placement,
         interval=interval, start=start, checkpoint=checkpoint, restart=restart, depth=depth, seed=seed,
         timeline=plot is not None,
     )  # fmt: skip

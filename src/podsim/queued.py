@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from podsim.timeline import Timeline
 
-__all__ = ["PackRow", "PackResult", "QueueResult", "QueueRun", "UserRow"]
+__all__ = ["PackResult", "PackRow", "QueueResult", "QueueRun", "UserRow"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import numpy as np
 EPS = 1e-7
 
 
-def place(free, size, leaf, rule, gpus):
+def place(free, size, leaf, rule, gpus):  # noqa: PLR0911, PLR0912
     """{node: GPUs} for a job, or None; `free` is a list by node."""
     nodes = range(len(free))
     if rule == "spread":
@@ -48,7 +48,11 @@ def place(free, size, leaf, rule, gpus):
                     left.setdefault(leaf[n], []).append(n)
             need = whole - len(chosen)
             tight = [k for k in left if len(left[k]) >= need]
-            best = min(tight, key=lambda k: (len(left[k]), k)) if tight else min(left, key=lambda k: (-len(left[k]), k))
+            best = (
+                min(tight, key=lambda k: (len(left[k]), k))
+                if tight
+                else min(left, key=lambda k: (-len(left[k]), k))
+            )
             chosen += left[best][:need]
     taken = dict.fromkeys(chosen, size)
     if rest:
@@ -100,7 +104,9 @@ class Naive:
 
     def waiting(self):
         return [
-            j for j in range(len(self.jobs)) if self.released[j] is not None and self.done[j] is None and self.where[j] is None
+            j
+            for j in range(len(self.jobs))
+            if self.released[j] is not None and self.done[j] is None and self.where[j] is None
         ]
 
     def remaining(self, j, now):
@@ -139,7 +145,7 @@ class Naive:
         left, held = self.remaining(j, now), self.held(j, now)
         self.left[j], self.attained[j], self.where[j] = left, held, None
 
-    def key(self, j, now):
+    def key(self, j, now):  # noqa: PLR0911
         jobs, policy = self.jobs, self.policy
         guess = float(jobs.guess[j])
         left = max(self.remaining(j, now) + guess - float(jobs.seconds[j]), 0.0)
@@ -203,7 +209,6 @@ class Naive:
                 head = j
                 if self.policy.backfill == "strict":
                     return
-                started_before = set(self.running())
                 ahead, when = self.room_for_head(head, now)
                 continue
             looked += 1
@@ -213,11 +218,13 @@ class Naive:
                 continue
             if self.policy.backfill == "easy" and now + self.expected(j, self.speed_of(j, taken)) > when:
                 less = [count - taken.get(n, 0) for n, count in enumerate(ahead)]
-                if place(less, self.size, self.leaf, self.machine.placement, int(self.jobs.gpus[head])) is None:
+                if (
+                    place(less, self.size, self.leaf, self.machine.placement, int(self.jobs.gpus[head]))
+                    is None
+                ):
                     continue
                 ahead = less
             self.start(j, taken, now)
-        del head
 
     def room_for_head(self, head, now):
         """(free GPUs by node when the head can start at the latest, that time)."""
@@ -225,7 +232,10 @@ class Naive:
         for when in sorted({max(self.due[j], now) for j in self.running()}):
             gone = {j for j in self.running() if max(self.due[j], now) <= when}
             left = self.free(without=gone)
-            if place(left, self.size, self.leaf, self.machine.placement, int(self.jobs.gpus[head])) is not None:
+            if (
+                place(left, self.size, self.leaf, self.machine.placement, int(self.jobs.gpus[head]))
+                is not None
+            ):
                 return left, when
         raise AssertionError
 
@@ -249,7 +259,9 @@ class Naive:
                 self.stop(j, now)
                 left = self.free(without=later)
             others = self.free()
-            taken = place([max(count, -1) for count in others], self.size, self.leaf, self.machine.placement, gpus)
+            taken = place(
+                [max(count, -1) for count in others], self.size, self.leaf, self.machine.placement, gpus
+            )
             if taken is None or sum(others) < gpus:
                 taken = place(left, self.size, self.leaf, self.machine.placement, gpus)
             if taken is None:
@@ -268,26 +280,27 @@ class Naive:
     def reserve(self, now):
         total = self.machine.gpus
         queue = sorted(self.waiting(), key=lambda j: (self.key(j, now), j))
-        if self.early:
-            order = list(queue)
-        else:
-            order = [j for j in queue if j not in self.plan]
+        order = queue if self.early else [j for j in queue if j not in self.plan]
         for j in order:
             self.plan.pop(j, None)
             length = self.expected(j, float(self.jobs.slow_JS[j, 0]))
-            ends = [self.due[k] for k in self.running()] + [x for t, d in self.plan.values() for x in (t, t + d)]
+            ends = [self.due[k] for k in self.running()] + [
+                x for t, d in self.plan.values() for x in (t, t + d)
+            ]
             for t in sorted({now, *(x for x in ends if x > now)}):
                 if self.profile_fits(int(self.jobs.gpus[j]), t, length, total):
                     self.plan[j] = (t, length)
                     break
         for j in queue:
             if self.plan[j][0] <= now:
-                taken = place(self.free(), self.size, self.leaf, self.machine.placement, int(self.jobs.gpus[j]))
+                taken = place(
+                    self.free(), self.size, self.leaf, self.machine.placement, int(self.jobs.gpus[j])
+                )
                 assert taken is not None
                 self.start(j, taken, now)
                 del self.plan[j]
 
-    def run(self):
+    def run(self):  # noqa: PLR0912
         jobs, policy = self.jobs, self.policy
         submit = [float(t) for t in jobs.submit]
         came = [False] * len(jobs)
@@ -299,7 +312,7 @@ class Naive:
                     want = min(want, looked + policy.refresh)
                 if policy.order == "least attained" and policy.levels:
                     for j in self.running():
-                        later = [bound for bound in policy.levels[self.level[j] :]]
+                        later = policy.levels[self.level[j] :]
                         if later:
                             fall = self.since[j] + (later[0] - self.attained[j]) / int(jobs.gpus[j])
                             want = min(want, max(fall, looked + 1e-6))
@@ -307,7 +320,11 @@ class Naive:
                     want = min(want, *(t for t, _ in self.plan.values()))
             if policy.interval and want < math.inf:
                 want = math.ceil(want / policy.interval - 1e-9) * policy.interval
-            times = [want, *(t for t, here in zip(submit, came, strict=True) if not here), *(self.end(j) for j in self.running())]
+            times = [
+                want,
+                *(t for t, here in zip(submit, came, strict=True) if not here),
+                *(self.end(j) for j in self.running()),
+            ]
             now = min(times)
             self.charge(now)
             self.early = False

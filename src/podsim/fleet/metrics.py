@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from podsim.fleet.queue import Schedule
-from podsim.fleet.state import Floats, Ints
+from podsim.fleet.state import Floats
 from podsim.queued import QueueRun, UserRow
 from podsim.timeline import Counter, Lane, Timeline
 
@@ -26,16 +29,21 @@ def run_of(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
     makespan, total = float(schedule.end.max(initial=0.0)), float(held.sum())
     room = makespan * gpus
     far = schedule.span_reach == 2
-    users, fairness = _users(schedule, jct, wait, np.bincount(schedule.span_job, held, len(jobs)))
-    share = lambda part, whole: float(part / whole) if whole > 0 else 0.0  # noqa: E731
+    users, fairness = _users(
+        schedule, jct, wait, np.bincount(schedule.span_job, held, len(jobs)).astype(np.float64)
+    )
     return QueueRun(
         policy=schedule.policy.name, says=schedule.policy.says, jct_mean=_mean(jct), jct_p50=_at(jct, 50),
         jct_p99=_at(jct, 99), wait_mean=_mean(wait), wait_p50=_at(wait, 50), wait_p99=_at(wait, 99), makespan=makespan,
-        utilisation=share(total, room), wasted=share(_wasted(schedule, total), total),
-        scattered=share(schedule.scattered, room), preemptions=int(len(length) - len(jobs)),
-        across=share(held[far].sum(), total), fairness=fairness, late=schedule.late, users=users, jct=jct,
+        utilisation=_share(total, room), wasted=_share(_wasted(schedule, total), total),
+        scattered=_share(schedule.scattered, room), preemptions=int(len(length) - len(jobs)),
+        across=_share(float(held[far].sum()), total), fairness=fairness, late=schedule.late, users=users, jct=jct,
         timeline=timeline_of(schedule) if timeline else None,
     )  # fmt: skip
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
 
 
 def _mean(values: Floats) -> float:
@@ -69,11 +77,13 @@ def _users(schedule: Schedule, jct: Floats, wait: Floats, held: Floats) -> tuple
     jobs = schedule.jobs
     n, total = len(jobs.users), max(float(held.sum()), 1e-300)
     count = np.bincount(jobs.user, minlength=n)
-    mean = lambda values: np.bincount(jobs.user, values, n) / np.maximum(count, 1)  # noqa: E731
-    slow = mean(np.maximum(jct / np.maximum(jobs.seconds, _SHORT), 1.0))
-    waited, used = mean(wait), np.bincount(jobs.user, held, n) / total
+    slowdown = np.maximum(jct / np.maximum(jobs.seconds, _SHORT), 1.0)
+    slow, waited = (np.bincount(jobs.user, values, n) / np.maximum(count, 1) for values in (slowdown, wait))
+    used = np.bincount(jobs.user, held, n) / total
     rows = tuple(
-        UserRow(user=jobs.users[u], jobs=int(count[u]), used=float(used[u]), wait=float(waited[u]), slowdown=float(slow[u]))
+        UserRow(
+            user=jobs.users[u], jobs=int(count[u]), used=float(used[u]), wait=float(waited[u]), slowdown=float(slow[u])
+        )
         for u in np.argsort(-used, kind="stable")
     )  # fmt: skip
     return rows, jain(slow[count > 0])
@@ -106,19 +116,20 @@ def counters(schedule: Schedule) -> tuple[Counter, ...]:
     held = jobs.gpus[schedule.span_job]
     ones = np.ones(len(jobs), np.int64)
     runs = np.ones(len(held), np.int64)
-    came, went = (jobs.submit, ones, jobs.gpus), (schedule.end, ones, jobs.gpus)
     made = [("GPUs in use", *_steps((schedule.span_start, held), (schedule.span_end, -held)))]
-    for name, k, size in (("jobs waiting", 1, runs), ("GPUs waited for", 2, held)):
+    for name, asked, size in (("jobs waiting", ones, runs), ("GPUs waited for", jobs.gpus, held)):
         made.append((
             name,
-            *_steps((came[0], came[k]), (went[0], -went[k]), (schedule.span_start, -size), (schedule.span_end, size)),
+            *_steps(
+                (jobs.submit, asked), (schedule.end, -asked), (schedule.span_start, -size), (schedule.span_end, size)
+            ),
         ))  # fmt: skip
     return tuple(
         Counter(name=name, process="queue", unit="1", time=time, value=value) for name, time, value in made
     )
 
 
-def _steps(*changes: tuple[Floats, Ints]) -> tuple[Floats, Floats]:
+def _steps(*changes: tuple[Floats, NDArray[Any]]) -> tuple[Floats, Floats]:
     """(times, value from each time on) of changes, those of one time added."""
     when = np.concatenate([time for time, _ in changes])
     by = np.concatenate([amount for _, amount in changes]).astype(np.float64)

@@ -96,7 +96,9 @@ def multifactor(job: Seen, rules: Rules) -> float:
     """Slurm's multifactor priority: age, classic fair share 2^(-usage/share), size and what the site adds."""
     age = min(job.waited / rules.max_age, 1.0)
     fair = 2.0 ** (-job.usage / job.share)
-    return -(rules.age * age + rules.fair * fair + rules.big * job.gpus / rules.total + rules.site * job.rank)
+    return float(
+        -(rules.age * age + rules.fair * fair + rules.big * job.gpus / rules.total + rules.site * job.rank)
+    )
 
 
 ORDERS = {
@@ -112,7 +114,7 @@ ORDERS = {
 
 
 @kernel
-def _ordered(job: Seen, rules: Rules) -> float:
+def _ordered(job: Seen, rules: Rules) -> float:  # noqa: PLR0911 - one return for each order
     """Key of a job by the order of the rules: ORDERS, by position."""
     if rules.order == 0:
         return first_come(job, rules)
@@ -146,8 +148,10 @@ def key_of(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
         state.job[j].level, state.job[j].entered = level, now
     usage = state.usage[work.job[j].user] / state.time[USED] if state.time[USED] > 0.0 else 0.0
     job = Seen(
-        now - state.job[j].released, now - work.job[j].submit, state.job[j].released, float(work.job[j].gpus), work.job[j].guess,
-        max(remaining + (work.job[j].guess - work.job[j].seconds), 0.0), service, float(level), state.job[j].entered, usage,
+        now - state.job[j].released, now - work.job[j].submit, state.job[j].released, float(work.job[j].gpus),
+        work.job[j].guess,
+        max(remaining + (work.job[j].guess - work.job[j].seconds), 0.0), service, float(level),
+        state.job[j].entered, usage,
         work.shares[work.job[j].user], work.job[j].rank,
     )  # fmt: skip
     return _ordered(job, rules)

@@ -61,7 +61,7 @@ def _has_room(wanted: Wanted, now: NodesNow, r: int, n: int) -> bool:
     count = 0
     for g in range(now.free_NG.shape[1]):
         count += now.free_NG[n, g] >= wanted.share[r]
-    return count >= wanted.gpus[r]
+    return bool(count >= wanted.gpus[r])
 
 
 @kernel
@@ -163,7 +163,7 @@ def _free(now: NodesNow, n: int) -> float:
 def _dot_product(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
     """Free resources times the request's, all as shares of the largest node's."""
     asked = float(wanted.gpus[r] * wanted.share[r])
-    return (
+    return float(
         now.cpu[n] * wanted.cpu[r] / now.most[0] ** 2
         + now.memory[n] * wanted.memory[r] / now.most[1] ** 2
         + _free(now, n) * asked / now.most[2] ** 2
@@ -174,7 +174,7 @@ def _dot_product(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
 def _left_over(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
     """What would be left on the node, all resources added as shares of the largest node's."""
     asked = wanted.gpus[r] * wanted.share[r]
-    return (
+    return float(
         (now.cpu[n] - wanted.cpu[r]) / now.most[0]
         + (now.memory[n] - wanted.memory[r]) / now.most[1]
         + (_free(now, n) - asked) / now.most[2]
@@ -204,7 +204,7 @@ def _unused(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
 
 
 @kernel
-def _score(wanted: Wanted, now: NodesNow, r: int, n: int, packer: int) -> float:
+def _score(wanted: Wanted, now: NodesNow, r: int, n: int, packer: int) -> float:  # noqa: PLR0911 - one for each
     """Score of a node for a request, smaller first: PACKERS, by position; infinite if it does not fit."""
     if not _has_room(wanted, now, r, n):
         return inf

@@ -53,9 +53,8 @@ def _one_node(plant: Plant, free: Ints, gpus: int, best: bool, leaf: int) -> int
         if free[node] >= gpus:
             if not best:
                 return node
-            if found < 0 or free[node] < free[found]:
-                found = node
-            elif free[node] == free[found] and plant.leaf[node] == leaf and plant.leaf[found] != leaf:
+            near = plant.leaf[node] == leaf and found >= 0 and plant.leaf[found] != leaf
+            if found < 0 or free[node] < free[found] or (free[node] == free[found] and near):
                 found = node
     return found
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from podsim.fleet.place import give_back, spot, take
 from podsim.fleet.run import begin, stop
 from podsim.fleet.state import (
-    BUSY, FREE, QUEUE, RUNNING, SCATTERED, STRICT, Plant, Rules, State, Work,
+    BUSY,
+    FREE,
+    QUEUE,
+    RUNNING,
+    SCATTERED,
+    STRICT,
+    Plant,
+    Rules,
+    State,
+    Work,
 )  # fmt: skip
 from podsim.network.jit import kernel, part
 

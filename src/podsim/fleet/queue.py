@@ -11,7 +11,18 @@ from podsim.errors import ClusterError, PodsimError
 from podsim.fleet.jobs import Jobs
 from podsim.fleet.policies import Policy
 from podsim.fleet.state import (
-    BEST_FIT, DECISIONS, FIRST_FIT, LATE, SPANS, SPLIT, SPREAD, Floats, Ints, Plant, more_spans, new_state,
+    BEST_FIT,
+    DECISIONS,
+    FIRST_FIT,
+    LATE,
+    SPANS,
+    SPLIT,
+    SPREAD,
+    Floats,
+    Ints,
+    Plant,
+    more_spans,
+    new_state,
 )  # fmt: skip
 
 __all__ = ["PLACEMENTS", "Machine", "Schedule", "run_queue"]
@@ -37,7 +48,8 @@ class Machine:
         problems = [
             f"{name}={value}; it must be {low} to {_MOST_GPUS:,}"
             for name, value, low in (
-                ("nodes", self.nodes, 1), ("gpus_per_node", self.gpus_per_node, 1), ("nodes_per_leaf", self.nodes_per_leaf, 0),
+                ("nodes", self.nodes, 1), ("gpus_per_node", self.gpus_per_node, 1),
+                ("nodes_per_leaf", self.nodes_per_leaf, 0),
             )
             if not low <= value <= _MOST_GPUS
         ]  # fmt: skip
@@ -106,7 +118,7 @@ def run_queue(
     """
     large = too_large(jobs, machine)
     if len(large):
-        told = ", ".join(f"job {jobs.ids[j][:40]}: {jobs.gpus[j]:,}" for j in large[:5])
+        told = ", ".join(f"job {str(jobs.ids[j])[:40]}: {jobs.gpus[j]:,}" for j in large[:5])
         raise PodsimError(
             f"{len(large):,} jobs need more than the {machine.gpus:,} GPUs of the machine ({told}); leave them out, or"
             f" give it {jobs.gpus.max():,} GPUs"
@@ -127,7 +139,8 @@ def run_queue(
     start = np.full(len(jobs), np.inf)
     np.minimum.at(start, spans, state.span_start[:count])
     return Schedule(
-        jobs=jobs, machine=machine, policy=policy, start=start, end=state.job["end"].copy(), runs=state.job["runs"].copy(),
+        jobs=jobs, machine=machine, policy=policy, start=start, end=state.job["end"].copy(),
+        runs=state.job["runs"].copy(),
         span_job=spans.copy(), span_start=state.span_start[:count].copy(), span_end=state.span_end[:count].copy(),
         span_node=state.span_node[:count].copy(), span_reach=state.span_reach[:count].copy(),
         scattered=float(state.time[SPLIT]), decisions=int(state.number[DECISIONS]), late=int(state.number[LATE]),

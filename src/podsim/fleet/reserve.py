@@ -12,7 +12,17 @@ from math import inf
 from podsim.fleet.place import reach, spot
 from podsim.fleet.run import begin, expected
 from podsim.fleet.state import (
-    FREE, LATE, PLANNED, QUEUE, SCATTERED, STEPS, WAITING, Plant, Rules, State, Work,
+    FREE,
+    LATE,
+    PLANNED,
+    QUEUE,
+    SCATTERED,
+    STEPS,
+    WAITING,
+    Plant,
+    Rules,
+    State,
+    Work,
 )  # fmt: skip
 from podsim.network.jit import kernel, part
 
@@ -83,15 +93,17 @@ def give_up_rest(work: Work, state: State, j: int, now: float) -> bool:
 
 @kernel
 def _forget(state: State, now: float) -> None:
-    """Drop the steps of the profile that have passed; the first one then holds from now on."""
+    """Drop the steps of the profile that have passed, and those at which nothing changes any more."""
     past = 0
     while past + 1 < state.number[STEPS] and state.step_time[past + 1] <= now:
         past += 1
-    state.number[STEPS] -= past
-    for place in range(state.number[STEPS]):
-        state.step_time[place] = state.step_time[place + past]
-        state.step_free[place] = state.step_free[place + past]
-    state.step_time[0] = now
+    kept = 1
+    state.step_time[0], state.step_free[0] = now, state.step_free[past]
+    for place in range(past + 1, state.number[STEPS]):
+        if state.step_free[place] != state.step_free[kept - 1]:
+            state.step_time[kept], state.step_free[kept] = state.step_time[place], state.step_free[place]
+            kept += 1
+    state.number[STEPS] = kept
 
 
 @part

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from podsim.fleet.place import give_back, reach, take
 from podsim.fleet.state import (
-    BUSY, DIRTY, DONE, ENDED, HELD, QUEUE, RUNNING, SPANS, STARTED, WAITING, Plant, Rules, State, Work,
+    BUSY,
+    DIRTY,
+    DONE,
+    ENDED,
+    HELD,
+    QUEUE,
+    RUNNING,
+    SPANS,
+    STARTED,
+    WAITING,
+    Plant,
+    Rules,
+    State,
+    Work,
 )  # fmt: skip
 from podsim.network.jit import kernel, part
 
@@ -48,7 +61,7 @@ def lead(rules: Rules, state: State, j: int) -> float:
 def expected(work: Work, rules: Rules, state: State, j: int, speed: float) -> float:
     """Seconds that a job must be expected to hold its GPUs if it is started: its limit, or longer if it is slow."""
     done = work.job[j].seconds - state.job[j].remaining
-    return lead(rules, state, j) + max(work.job[j].limit - done, state.job[j].remaining / speed)
+    return float(lead(rules, state, j) + max(work.job[j].limit - done, state.job[j].remaining / speed))
 
 
 @kernel

@@ -5,7 +5,17 @@ from __future__ import annotations
 from podsim.fleet.place import fits, reach, spot
 from podsim.fleet.run import begin, expected
 from podsim.fleet.state import (
-    BUSY, EASY, FREE, QUEUE, SCATTERED, SPREAD, STRICT, Plant, Rules, State, Work,
+    BUSY,
+    EASY,
+    FREE,
+    QUEUE,
+    SCATTERED,
+    SPREAD,
+    STRICT,
+    Plant,
+    Rules,
+    State,
+    Work,
 )  # fmt: skip
 from podsim.network.jit import kernel, part
 

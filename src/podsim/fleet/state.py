@@ -14,7 +14,8 @@ __all__ = ["JOB", "Floats", "Ints", "Plant", "Rules", "State", "Work", "more_spa
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
-Records: TypeAlias = Any  # an array of records; its type has no fields for mypy
+Records: TypeAlias = Any
+"""an array of records, whose fields a type checker does not know"""
 
 HELD, WAITING, RUNNING, DONE = range(4)
 """status of a job: not submitted or its dependencies run, in the queue, on GPUs, ended"""
@@ -23,8 +24,8 @@ HELD, WAITING, RUNNING, DONE = range(4)
 free GPUs, jobs ended, whether something changed since the last decision, decisions, steps of the profile, jobs that
 the last decision started, jobs whose reservation passed by"""
 CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, TIMES = range(8)
-"""places in State.time: now, last decision, the next that is foreseen, last time usage was charged, usage of all users, GPU seconds free while
-the first of the queue asks for no more but they are too scattered, GPUs that are so now"""
+"""places in State.time: now, last decision, the next that is foreseen, last time usage was charged, usage of all
+users, GPU seconds free while the first of the queue asks for no more but they are too scattered, GPUs that are so now"""
 STRICT, SKIP, EASY, CONSERVATIVE = range(4)
 """what those behind a job that does not fit may do: wait, start, start if it is not delayed (none is: conservative)"""
 FIRST_FIT, BEST_FIT, SPREAD = range(3)
@@ -172,28 +173,34 @@ class State(NamedTuple):
     """0 within a node, 1 on more nodes, 2 on more leaves"""
 
 
+def _floats(n: int) -> Floats:
+    return np.zeros(n)
+
+
+def _ints(n: int) -> Ints:
+    return np.zeros(n, np.int64)
+
+
 def new_state(work: Work, plant: Plant, rules: Rules) -> State:
     """A queue in which nothing has been submitted."""
     jobs, nodes, users = len(work.job), len(plant.leaf), len(work.shares)
     gpus = nodes * plant.size
-    floats = lambda n: np.zeros(n)  # noqa: E731
-    ints = lambda n: np.zeros(n, np.int64)  # noqa: E731
     links = np.arange(1, 2 * gpus + 2)
     links[-1] = -1
-    number, time = ints(COUNTERS), floats(TIMES)
+    number, time = _ints(COUNTERS), _floats(TIMES)
     number[FREE], number[STEPS], time[PLANNED] = gpus, 1, np.inf
     job = np.zeros(jobs, STANDING)
     job["remaining"], job["waits_for"] = work.job["seconds"], work.job["parents"]
     job["speed"], job["plan"], job["piece"] = 1.0, np.inf, -1
     room = jobs + 2 * gpus + 64
-    ahead = 2 * (jobs + gpus) + 64 if rules.backfill == CONSERVATIVE else 1
+    ahead = 6 * jobs + 2 * gpus + 64 if rules.backfill == CONSERVATIVE else 1
     return State(
-        number=number, time=time, job=job, queue=ints(jobs), spare=ints(jobs), busy=ints(2 * gpus + 1),
-        free=np.full(nodes, plant.size), trial=ints(nodes), picked=ints(nodes + 1), taken=ints(nodes + 1),
-        leaf_idle=ints(int(plant.leaf.max()) + 1), piece_node=ints(len(links)), piece_gpus=ints(len(links)),
-        piece_next=links, usage=floats(users), rate=floats(users), step_time=floats(ahead),
-        step_free=np.full(ahead, gpus), span_job=ints(room), span_start=floats(room), span_end=floats(room),
-        span_node=ints(room), span_reach=ints(room),
+        number=number, time=time, job=job, queue=_ints(jobs), spare=_ints(jobs), busy=_ints(2 * gpus + 1),
+        free=np.full(nodes, plant.size), trial=_ints(nodes), picked=_ints(nodes + 1), taken=_ints(nodes + 1),
+        leaf_idle=_ints(int(plant.leaf.max()) + 1), piece_node=_ints(len(links)), piece_gpus=_ints(len(links)),
+        piece_next=links, usage=_floats(users), rate=_floats(users), step_time=_floats(ahead),
+        step_free=np.full(ahead, gpus), span_job=_ints(room), span_start=_floats(room), span_end=_floats(room),
+        span_node=_ints(room), span_reach=_ints(room),
     )  # fmt: skip
 
 

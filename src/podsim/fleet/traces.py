@@ -75,12 +75,9 @@ def read_jobs(trace: str, where: Mapping[str, str] | None = None, *, together: b
         if not path.exists() and "/" not in trace and "." not in trace:
             raise TableError(f"{unknown_name('trace', trace, PACKAGED)}; or give a file")
     text = read_text(path)
-    if text.lstrip()[:1] in ("[", "{"):
-        table = _philly_json(text, path.name)
-    else:
-        table = rows_of(text, path.name)
+    table = _philly_json(text, path.name) if text.lstrip()[:1] in ("[", "{") else rows_of(text, path.name)
     table = _kept(table, kept, path.name)
-    reader: Callable[[Sequence[Row], str], Jobs] = read_sacct if SACCT <= set(table[0]) else _read_table
+    reader: Callable[[Sequence[Row], str], Jobs] = read_sacct if set(table[0]) >= SACCT else _read_table
     jobs = reader(table, source)
     if not len(jobs):
         raise TableError(f"{path.name} has no job that asked for GPUs and ran: {dict(jobs.left_out)}")
@@ -115,7 +112,8 @@ def _read_table(rows: Sequence[Row], source: str) -> Jobs:
     if lacking:
         wanted = "; ".join(f"{meaning}: one of {', '.join(SYNONYMS[meaning])}" for meaning in lacking)
         raise TableError(
-            f"{source}: no column for {wanted} (or sacct -P with {', '.join(sorted(SACCT))}); its columns are {', '.join(rows[0])[:300]}"
+            f"{source}: no column for {wanted} (or sacct -P with {', '.join(sorted(SACCT))}); its columns are"
+            f" {', '.join(rows[0])[:300]}"
         )
     gpus = numbers(rows, found["gpus"], source)
     left_out = {"asked for no GPU": int(np.count_nonzero(gpus == 0))}
@@ -128,24 +126,33 @@ def _read_table(rows: Sequence[Row], source: str) -> Jobs:
 
 
 def _columns(rows: Sequence[Row], found: Mapping[str, str], source: str, left_out: Mapping[str, int]) -> Jobs:
-    optional = lambda name: numbers(rows, found[name], source, empty=np.nan) if name in found else None  # noqa: E731
-    text = lambda name: [row[found[name]] for row in rows] if name in found else None  # noqa: E731
     submit = _times(rows, found["submit"], source)
     if "seconds" in found:
         seconds = numbers(rows, found["seconds"], source)
     else:
         seconds = _times(rows, found["end"], source) - _times(rows, found["start"], source)
-    after = text("after")
-    slow = [optional(name) for name in ("slow", "slower")]
-    ones = np.ones(len(rows))
-    speeds = [ones, *(ones if one is None else np.where(np.isnan(one), 1.0, one) for one in slow)]
+    after, rank = _texts(rows, found, "after"), _optional(rows, found, "rank", source)
+    speeds = [np.ones(len(rows))]
+    for name in ("slow", "slower"):
+        given = _optional(rows, found, name, source)
+        speeds.append(speeds[0] if given is None else np.where(np.isnan(given), 1.0, given))
     return columns(
-        ids=text("id") or [str(place) for place in range(len(rows))], submit=submit,
-        gpus=numbers(rows, found["gpus"], source), seconds=seconds, user=text("user"), limit=optional("limit"),
-        guess=optional("guess"), after=None if after is None else [re.split(r"[;:\s]+", one) if one else [] for one in after],
-        rank=None if (rank := optional("rank")) is None else np.nan_to_num(rank), slow_JS=np.stack(speeds, axis=1),
-        source=source, left_out=left_out,
+        ids=_texts(rows, found, "id") or [str(place) for place in range(len(rows))], submit=submit,
+        gpus=numbers(rows, found["gpus"], source), seconds=seconds, user=_texts(rows, found, "user"),
+        limit=_optional(rows, found, "limit", source), guess=_optional(rows, found, "guess", source),
+        after=None if after is None else [[one for one in re.split(r"[;:\s]+", cell) if one] for cell in after],
+        rank=None if rank is None else np.nan_to_num(rank), slow_JS=np.stack(speeds, axis=1), source=source,
+        left_out=left_out,
     )  # fmt: skip
+
+
+def _optional(rows: Sequence[Row], found: Mapping[str, str], name: str, source: str) -> Floats | None:
+    """A column that may be missing or empty, NaN where it is."""
+    return numbers(rows, found[name], source, empty=np.nan) if name in found else None
+
+
+def _texts(rows: Sequence[Row], found: Mapping[str, str], name: str) -> list[str] | None:
+    return [row[found[name]] for row in rows] if name in found else None
 
 
 def _times(rows: Sequence[Row], column: str, source: str) -> Floats:

@@ -122,7 +122,7 @@ def _gantt(axes: Axes, timeline: Timeline, gpus: int, makespan: float) -> None:
     size, _ = _time_axis(axes, makespan)
     until = np.zeros(gpus)
     shapes, colours = [], []
-    for span in np.lexsort((-timeline.arguments["gpus"], timeline.start)).tolist():
+    for span in np.argsort(timeline.start, kind="stable").tolist():
         start, end, count = timeline.start[span], timeline.end[span], int(timeline.arguments["gpus"][span])
         rows = np.flatnonzero(until <= start + 1e-9)[:count]
         until[rows] = end

@@ -110,7 +110,8 @@ def _print_runs(result: QueueResult) -> None:
     table = Table("l" + "r" * (len(header) - 1), header=header, indent=0)
     for run in result.runs:
         table.add(
-            run.policy, *map(duration, (run.jct_mean, run.jct_p50, run.jct_p99, run.wait_mean, run.wait_p99, run.makespan)),
+            run.policy, duration(run.jct_mean), duration(run.jct_p50), duration(run.jct_p99), duration(run.wait_mean),
+            duration(run.wait_p99), duration(run.makespan),
             f"{run.utilisation:.1%}", f"{run.scattered:.1%}", f"{run.preemptions:,}", f"{run.fairness:.2f}",
         )  # fmt: skip
     for column in (8, 5, 2):

@@ -62,7 +62,8 @@ def queue(
     told = tuple(f"{jobs.ids[j]}: {jobs.gpus[j]} GPUs" for j in large[:20])
     if len(large) == len(jobs):
         raise PodsimError(
-            f"{trace[-200:]}: none of its {len(jobs):,} jobs fits {machine.gpus:,} GPUs; the smallest asks for {jobs.gpus.min():,}"
+            f"{trace[-200:]}: none of its {len(jobs):,} jobs fits {machine.gpus:,} GPUs; the smallest"
+            f" asks for {jobs.gpus.min():,}"
         )
     if len(large):
         jobs = jobs.only(jobs.gpus <= machine.gpus, "larger than the machine")
@@ -200,8 +201,8 @@ def pack(
 def _packed(asked: Any, machine: Any, packer: str, load: float, seeds: int) -> PackRow:
     import numpy as np
 
-    from podsim.fleet.packing import PACKERS
-    from podsim.fleet.packing import draw, pack as pack_once
+    from podsim.fleet.packing import PACKERS, draw
+    from podsim.fleet.packing import pack as pack_once
     from podsim.queued import PackRow
 
     found = []
