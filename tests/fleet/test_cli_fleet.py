@@ -27,7 +27,11 @@ def test_text_json_csv_and_function_agree():
     assert "992 jobs of philly-3 on 8 nodes of 8 GPUs" in text.stdout
     assert "Shortest mean completion time: srtf" in text.stdout
     said = json.loads(call("queue", "philly-3", "--on", "8x8", "--policy", "srtf", "--json").stdout)
-    rows = list(csv.DictReader(io.StringIO(call("queue", "philly-3", "--on", "8x8", "--policy", "srtf", "--csv").stdout)))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(call("queue", "philly-3", "--on", "8x8", "--policy", "srtf", "--csv").stdout)
+        )
+    )
     found = podsim.queue("philly-3", on="8x8", policy=["srtf"])
     assert said["runs"][0]["jct_mean"] == float(rows[0]["jct_mean"]) == found.runs[0].jct_mean
     assert said["jobs"] == len(found.runs[0].jct) == 992
@@ -64,7 +68,11 @@ def test_larger_jobs_are_reported_and_the_others_run(tmp_path):
 
 
 def test_clusters_models_of_arrivals_and_compare():
-    said = json.loads(call("queue", "arrivals:jobs=300,load=0.9,median=1h", "--on", "dgx-a100:8", "--compare", "--json").stdout)
+    said = json.loads(
+        call(
+            "queue", "arrivals:jobs=300,load=0.9,median=1h", "--on", "dgx-a100:8", "--compare", "--json"
+        ).stdout
+    )
     assert said["gpus"] == 64
     assert len(said["runs"]) == 12
     assert said["load"] == pytest.approx(0.9, rel=0.05)

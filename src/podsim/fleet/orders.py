@@ -11,7 +11,7 @@ from typing import NamedTuple
 from podsim.fleet.state import CHARGED, QUEUE, RUNNING, USED, Rules, State, Work
 from podsim.network.jit import kernel, part
 
-__all__ = ["ORDERS", "Seen", "charge", "comes_before", "key_of", "sort_queue"]
+__all__ = ["MOVING", "ORDERS", "Seen", "charge", "comes_before", "key_of", "sort_queue"]
 
 _LEVEL = 1e10
 """s by which a level outweighs any time in a queue: 317 years"""
@@ -101,6 +101,9 @@ def multifactor(job: Seen, rules: Rules) -> float:
     )
 
 
+MOVING = ("worst off", "multifactor")
+"""orders in which time changes the keys of jobs that wait"""
+
 ORDERS = {
     "first come": first_come,
     "shortest": shortest,
@@ -183,11 +186,15 @@ def comes_before(state: State, a: int, b: int) -> bool:
 
 @part
 def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
-    """Give every job of the queue its key, and sort: runs that are in order already are merged, pair by pair."""
+    """Give every job of the queue its key, and sort: runs that are in order already are merged, pair by pair.
+
+    A job that waits keeps its key where time alone does not change it (`still`); NaN is none yet.
+    """
     n = state.number[QUEUE]
     for place in range(n):
         j = state.queue[place]
-        state.job[j].key = key_of(work, state, rules, j, now)
+        if state.job[j].status == RUNNING or not rules.still or state.job[j].key != state.job[j].key:
+            state.job[j].key = key_of(work, state, rules, j, now)
     runs = 2
     while runs > 1:
         runs, start = 0, 0

@@ -104,11 +104,12 @@ class Policy:
 
     def rules(self, gpus: int) -> Rules:
         """The policy in numbers, for a machine of so many GPUs."""
-        from podsim.fleet.orders import ORDERS
+        from podsim.fleet.orders import MOVING, ORDERS
 
         same = {name: getattr(self, name) for name in Rules._fields if name in _SAME}
         return Rules(
             total=float(gpus), order=list(ORDERS).index(self.order), preempt=self.preempt,
+            still=self.order not in MOVING,
             backfill=BACKFILLS[self.backfill], depth=int(self.depth), moves=self.moves,
             levels=np.array(self.levels, np.float64), **{name: float(value) for name, value in same.items()},
         )  # fmt: skip
@@ -140,15 +141,16 @@ POLICIES = (
         preempt=True, levels=(3200.0,),
     ),
     Policy(
-        name="themis", says="worst finish-time fairness first, looked at every six minutes", order="worst off",
-        preempt=True, refresh=360.0,
+        name="themis", says="worst finish-time fairness first, looked at every twenty minutes", order="worst off",
+        preempt=True, refresh=1200.0,
     ),
     Policy(
         name="slurm", says="multifactor priority (age 1000, fair share 10000, size 100) with EASY backfill",
         order="multifactor", backfill="easy", refresh=300.0, age=1000.0, fair=10000.0, big=100.0, site=1000.0,
     ),
 )  # fmt: skip
-"""levels of Tiresias: Gu et al. 2019, two queues divided at 3200 GPU seconds; 300 s: Slurm's PriorityCalcPeriod"""
+"""levels of Tiresias: Gu et al. 2019, two queues divided at 3200 GPU seconds; 1200 s: leases of Themis, Mahajan et al. 2020;
+360 s: rounds of Muri, Zhao et al. 2022; 300 s: Slurm's PriorityCalcPeriod"""
 
 
 def find_policy(name: str, **changes: object) -> Policy:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import nan
+
 from podsim.fleet.place import give_back, reach, take
 from podsim.fleet.state import (
     BUSY,
@@ -87,7 +89,7 @@ def stop(work: Work, state: State, j: int, now: float) -> None:
     useful = max(now - state.job[j].begun - state.job[j].extra, 0.0)
     state.job[j].remaining = max(state.job[j].remaining - useful * state.job[j].speed, 0.0)
     _leave(work, state, j, now)
-    state.job[j].status = WAITING
+    state.job[j].status, state.job[j].key = WAITING, nan
 
 
 @part
@@ -109,7 +111,7 @@ def release(state: State, j: int, now: float) -> None:
     """Put a job into the queue, last."""
     if state.job[j].status != HELD:
         return
-    state.job[j].status = WAITING
+    state.job[j].status, state.job[j].key = WAITING, nan
     state.job[j].released = now
     state.job[j].entered = now
     state.queue[state.number[QUEUE]] = j

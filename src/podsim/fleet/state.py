@@ -98,6 +98,8 @@ class Rules(NamedTuple):
     """GPUs of the machine"""
     order: int
     """position in podsim.fleet.orders.ORDERS"""
+    still: bool
+    """whether a job that waits keeps its key"""
     preempt: bool
     backfill: int
     interval: float
