@@ -186,18 +186,34 @@ def comes_before(state: State, a: int, b: int) -> bool:
 
 @part
 def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
-    """Give every job of the queue its key, and sort: runs that are in order already are merged, pair by pair.
+    """Give every job of the queue its key, and sort.
 
-    A job that waits keeps its key where time alone does not change it (`still`); NaN is none yet.
+    A job that waits keeps its key where time alone does not change it (`still`); NaN is none yet.  Those that keep
+    theirs are in order already; the others are sorted behind them, and merged in.
     """
-    n = state.number[QUEUE]
+    n, kept, moved = state.number[QUEUE], 0, 0
     for place in range(n):
         j = state.queue[place]
         if state.job[j].status == RUNNING or not rules.still or state.job[j].key != state.job[j].key:
             state.job[j].key = key_of(work, state, rules, j, now)
+            state.spare[moved] = j
+            moved += 1
+        else:
+            state.queue[kept] = j
+            kept += 1
+    for place in range(moved):
+        state.queue[kept + place] = state.spare[place]
+    _sort(state, kept, n)
+    if kept > 0 and moved > 0:
+        _merge(state, 0, kept, n)
+
+
+@part
+def _sort(state: State, first: int, n: int) -> None:
+    """Sort a stretch of the queue: runs that are in order already are merged, pair by pair."""
     runs = 2
     while runs > 1:
-        runs, start = 0, 0
+        runs, start = 0, first
         while start < n:
             middle = start + 1
             while middle < n and not comes_before(state, state.queue[middle], state.queue[middle - 1]):

@@ -79,7 +79,7 @@ def step_times(
 
 
 def on_fewer(plan: Plan, gpus: int) -> Plan:
-    """The same plan on fewer GPUs: fewer data-parallel replicas, the same batch; raises PlanError if they do not divide."""
+    """The same plan with fewer data-parallel replicas and the same batch; raises PlanError if they do not divide."""
     block = int(plan.gpus) // int(plan.dp)
     replicas, left = divmod(gpus, block)
     if left or not 1 <= replicas <= int(plan.dp) or int(plan.global_batch) % replicas:
@@ -93,9 +93,6 @@ def on_fewer(plan: Plan, gpus: int) -> Plan:
 def _seconds(model: Model, cluster: Cluster, plan: Plan) -> float:
     found = predict_plan(model, cluster, plan)
     if not found.fits:
-        raise PlanError(
-            [
-                f"the plan needs {found.memory / 1e9:.1f} GB on {cluster.name}, which has {found.memory_limit / 1e9:.1f}"
-            ]
-        )
+        need, room = found.memory / 1e9, found.memory_limit / 1e9
+        raise PlanError([f"the plan needs {need:.1f} GB on {cluster.name}, which has {room:.1f} GB"])
     return found.step_time
