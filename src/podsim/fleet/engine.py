@@ -100,7 +100,7 @@ def _happen(work: Work, rules: Rules, state: State, now: float) -> bool:
             end(work, rules, state, j, now)
         else:
             place += 1
-    if rules.preempt:
+    if rules.preempt and state.number[DIRTY]:
         tidy(state, True)
     while state.number[NEXT] < len(work.job) and work.job[state.number[NEXT]].submit <= now:
         j = state.number[NEXT]

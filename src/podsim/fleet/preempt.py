@@ -6,6 +6,7 @@ from podsim.fleet.place import give_back, spot, take
 from podsim.fleet.run import begin, stop
 from podsim.fleet.state import (
     BUSY,
+    DECISIONS,
     FREE,
     QUEUE,
     RUNNING,
@@ -31,19 +32,17 @@ def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float)
     """
     for node in range(len(state.free)):
         state.trial[node] = plant.size
-    room, seen, running, small, large = len(state.free) * plant.size, 0, state.number[BUSY], _NONE, _NONE
-    short, blocked = 0, False
+    room, small, large, short, blocked = len(state.free) * plant.size, _NONE, _NONE, 0, False
     for place in range(state.number[QUEUE]):
-        if seen == running and (room == 0 or (blocked and rules.backfill == STRICT)):
+        if room == 0 or (blocked and rules.backfill == STRICT):
             break
         j = state.queue[place]
         gpus, runs = work.job[j].gpus, state.job[j].status == RUNNING
-        seen += runs
-        may = gpus <= room and gpus < (small if gpus <= plant.size else large)
-        may = may and not (blocked and rules.backfill == STRICT)
-        if gpus <= room and not (blocked and rules.backfill == STRICT) and runs and _stays(rules, state, j):
+        if gpus <= room and runs and _stays(rules, state, j):
+            state.job[j].turn = state.number[DECISIONS]
             room -= gpus
             continue
+        may = gpus <= room and gpus < (small if gpus <= plant.size else large)
         if runs and not (rules.moves and may):
             stop(work, state, j, now)
         count = _somewhere(plant, rules, state, j, gpus) if may else 0
@@ -51,15 +50,26 @@ def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float)
             _put(work, plant, rules, state, j, count, now)
             room -= gpus
             continue
-        if runs and rules.moves and may:
-            stop(work, state, j, now)
         if may and gpus <= plant.size:
             small = gpus
         elif may:
             large = gpus
         short = short if blocked else gpus
         blocked = True
+    _stop_others(work, state, now)
     state.time[SCATTERED] = state.number[FREE] if blocked and short <= state.number[FREE] else 0.0
+
+
+@kernel
+def _stop_others(work: Work, state: State, now: float) -> None:
+    """Stop those that run and have not been given their GPUs by this decision."""
+    place = 0
+    while place < state.number[BUSY]:
+        j = state.busy[place]
+        if state.job[j].turn != state.number[DECISIONS]:
+            stop(work, state, j, now)
+        else:
+            place += 1
 
 
 @kernel
@@ -92,6 +102,7 @@ def _somewhere(plant: Plant, rules: Rules, state: State, j: int, gpus: int) -> i
 @kernel
 def _put(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int, now: float) -> None:
     """Start a job on the chosen nodes, or move it there."""
+    state.job[j].turn = state.number[DECISIONS]
     for place in range(count):
         state.trial[state.picked[place]] -= state.taken[place]
     if state.job[j].status == RUNNING:

@@ -58,6 +58,7 @@ STANDING = np.dtype([
     ("entered", np.float64),  # s, when it came to its level
     ("runs", np.int64),  # times it was started
     ("key", np.float64),
+        ("turn", np.int64),  # the last decision that gave it its GPUs, or let it keep them
     ("span", np.int64),  # where the span of its present run is
     ("plan", np.float64),  # s, its reservation (conservative backfill)
     ("held_for", np.float64),  # s that are reserved
