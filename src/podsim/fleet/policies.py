@@ -149,8 +149,8 @@ POLICIES = (
         order="multifactor", backfill="easy", refresh=300.0, age=1000.0, fair=10000.0, big=100.0, site=1000.0,
     ),
 )  # fmt: skip
-"""levels of Tiresias: Gu et al. 2019, two queues divided at 3200 GPU seconds; 1200 s: leases of Themis, Mahajan et al.
-2020; 360 s: rounds of Muri, Zhao et al. 2022; 300 s: Slurm's PriorityCalcPeriod"""
+"""300 s is Slurm's PriorityCalcPeriod.  Unconfirmed, common knowledge that was read in no source: 3200 GPU seconds for
+Tiresias' two queues, leases of 20 min for Themis; 360 s for `las` and the weights of `slurm` are choices of ours."""
 
 
 def find_policy(name: str, **changes: object) -> Policy:
