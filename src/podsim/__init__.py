@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from podsim.verbs.power import cost as cost
     from podsim.verbs.power import power as power
     from podsim.verbs.predict import predict as predict
+    from podsim.verbs.queue import pack as pack
+    from podsim.verbs.queue import queue as queue
     from podsim.verbs.schedule import schedule as schedule
     from podsim.verbs.serve import serve as serve
     from podsim.verbs.show import clusters as clusters
@@ -91,9 +93,11 @@ _PUBLIC = {
     "mig_show": "verbs.mig",
     "mig_state": "verbs.mig",
     "models": "verbs.show",
+    "pack": "verbs.queue",
     "plan": "verbs.plan",
     "power": "verbs.power",
     "predict": "verbs.predict",
+    "queue": "verbs.queue",
     "replay": "verbs.plan",
     "schedule": "verbs.schedule",
     "serve": "verbs.serve",

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar, cast
 import typer
 
 from podsim import (
+    cli_fleet,
     cli_goodput,
     cli_graph,
     cli_launch,
@@ -314,6 +315,7 @@ cli_goodput.register(_command)
 cli_mig.register(_command, app)
 cli_launch.register(_command)
 cli_power.register(_command)
+cli_fleet.register(_command)
 
 
 def main() -> None:

@@ -201,18 +201,22 @@ def _print_ranking(result: PlanResult) -> None:
     """One line of figures for each plan; below it the rest of the plan, and the reason."""
     from rich.text import Text
 
-    table = Table("rrrrrrl", header=("", "step", "tokens/s", "days", "MFU", "memory", "layout"), indent=0)
+    header = ("", "step", "simulated", "tokens/s", "days", "MFU", "memory", "layout")
+    table = Table("rrrrrrrl", header=header, indent=0)
     for ranked in result.ranked:
         one = ranked.prediction
         told = f"{one.training.expected / _DAY:,.2f}" if one.training else ""
         table.add(
-            str(ranked.rank), format_quantity(one.step_time, "s"), f"{one.tokens_per_second:,.0f}", told,
+            str(ranked.rank), format_quantity(one.step_time, "s"),
+            format_quantity(ranked.simulated, "s") if ranked.simulated else "", f"{one.tokens_per_second:,.0f}", told,
             f"{one.mfu:.1%}", f"{one.memory / 1e9:.1f} GB", layout(one.plan).partition(", ")[0],
         )  # fmt: skip
     if not any(ranked.prediction.training for ranked in result.ranked):
-        table = table.without(3)
-    header, *lines = table.lines(console().width)
-    _print_lines([header], header=True)
+        table = table.without(4)
+    if not any(ranked.simulated for ranked in result.ranked):
+        table = table.without(2)
+    top, *lines = table.lines(console().width)
+    _print_lines([top], header=True)
     for ranked, (columns, _) in zip(result.ranked, lines, strict=True):
         console().print(Text(columns, style="bold" if ranked.rank == 1 else ""))
         _say(layout(ranked.prediction.plan).partition(", ")[2], indent="     ")
