@@ -26,12 +26,11 @@ from podsim.training.memory import (
     recomputed_share,
     weight_table,
 )
-from podsim.training.paths import PATH_KEY, Paths, paths_table
+from podsim.training.paths import PATH_KEY, Chosen, Paths, paths_table
 from podsim.training.pipeline import STAGE_KEY, Stages, placed, stages_table
 from podsim.training.plan import Array, Plan, Recompute
-from podsim.training.schedules.table import Work
 from podsim.training.software import Software, load_software
-from podsim.training.unique import Keyed, keyed
+from podsim.training.unique import Codes, Keyed, keyed
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
@@ -73,6 +72,11 @@ class Prepared:
     sends: Keyed[Array]
     paths: Keyed[Paths]
 
+    @property
+    def apart(self) -> bool:
+        """Whether some plan's schedule computes gradients of weights apart."""
+        return bool(self.paths.table.apart_JBK.any())
+
 
 def prepare(
     model: Model, cluster: Cluster, plan: Plan, *, split: bool = True, software: Software | None = None
@@ -84,7 +88,7 @@ def prepare(
     software = software or load_software(plan.software, cluster.gpu)
     plan = plan.arrays()
 
-    alike = placed(plan)
+    alike, codes = placed(plan), Codes()
 
     def layers(sub: Plan) -> Array:
         table_YXBK = layer_table(model, cluster, sub, software)
@@ -94,13 +98,13 @@ def prepare(
         model=model,
         plan=plan,
         software=software,
-        layers=keyed(plan, KEY, layers),
-        stages=keyed(alike, STAGE_KEY, lambda sub: stages_table(model, sub)),
-        weights=keyed(plan, WEIGHT_KEY, lambda sub: weight_table(model, sub)),
-        activations=keyed(plan, ACTIVATION_KEY, lambda sub: activation_table(model, sub, software)),
-        groups=keyed(alike, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software)),
-        sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software)),
-        paths=keyed(plan, PATH_KEY, lambda sub: paths_table(model, sub)),
+        layers=keyed(plan, KEY, layers, codes),
+        stages=keyed(alike, STAGE_KEY, lambda sub: stages_table(model, sub), codes),
+        weights=keyed(plan, WEIGHT_KEY, lambda sub: weight_table(model, sub), codes),
+        activations=keyed(plan, ACTIVATION_KEY, lambda sub: activation_table(model, sub, software), codes),
+        groups=keyed(alike, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software), codes),
+        sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software), codes),
+        paths=keyed(plan, PATH_KEY, lambda sub: paths_table(model, sub), codes),
     )
 
 
@@ -221,30 +225,31 @@ def _passes(plan: Plan, stages: Stages, layers_YXBP: Array) -> _Passes:
     )
 
 
-def _along(paths: Paths, passes: _Passes, sends_P: Array, charge_P: Array) -> Array:
-    """Seconds of each path, exchanges apart (J, P)."""
-    works = paths.works_JWBK
-    total: Array = np.einsum("jbp,bp->jp", works[:, Work.FORWARD], passes.forward_BP)
-    total += np.einsum("jbp,bp->jp", works[:, Work.BACKWARD], passes.backward_BP)
-    if paths.actions_JWK[:, Work.INPUT :].any():
-        total += np.einsum("jbp,bp->jp", works[:, Work.INPUT], passes.backward_BP - passes.weight_BP)
-        total += np.einsum("jbp,bp->jp", works[:, Work.WEIGHT], passes.weight_BP)
-    return np.asarray(total + (paths.ahead_JK + paths.back_JK) * sends_P + paths.charges_JK * charge_P)
+def _along(paths: Chosen, apart: bool, passes: _Passes, sends_P: Array, charge_P: Array) -> Array:
+    """Seconds of each path, exchanges apart (J, P); `apart`: some schedule computes gradients of weights apart."""
+    total = paths.sends_JK * sends_P
+    total += paths.charges_JK * charge_P
+    for block, seconds_P in enumerate(passes.forward_BP):
+        total += paths.forward_JBK[:, block] * seconds_P
+        total += paths.backward_JBK[:, block] * passes.backward_BP[block]
+        if apart:
+            total += paths.apart_JBK[:, block] * passes.weight_BP[block]
+    return total
 
 
-def _waited(paths: Paths, waits: Waits, drained_P: Array, beside: bool) -> Array:
+def _waited(paths: Chosen, waits: Waits, drained_P: Array, beside: bool) -> Array:
     """Seconds that exchanges add along each path (J, P), or one for all paths."""
     total = paths.closing_JK * drained_P if beside else np.zeros((1, drained_P.shape[-1]))
     if not (np.asarray(waits.plan.zero) >= 2).any():
         return np.asarray(total)
-    inner = paths.works_JWBK[:, :, 1:-1].sum(axis=2)
-    back = [Work.BACKWARD, Work.INPUT]
-    backwards, layers, edges = (
-        np.asarray(columns[:, back].sum(axis=1))
-        for columns in (paths.actions_JWK, inner, paths.works_JWBK[:, :, 0])
+    total = total + waits.forward(paths.passes_JK, paths.layers_JK, beside, hidden=paths.ahead_JK)
+    edges = paths.backward_JBK[:, 0]
+    return np.asarray(
+        total
+        + waits.backward(
+            paths.back_passes_JK, paths.back_layers_JK, beside, edges=edges, hidden=paths.back_JK
+        )
     )
-    total = total + waits.forward(paths.actions_JWK[:, 0], inner[:, 0], beside, hidden=paths.ahead_JK)
-    return np.asarray(total + waits.backward(backwards, layers, beside, edges=edges, hidden=paths.back_JK))
 
 
 def _seconds(
@@ -252,7 +257,7 @@ def _seconds(
     plan: Plan,
     stages: Stages,
     groups: Groups,
-    paths: Paths,
+    paths: Chosen,
     layers_YXBP: Array,
     sends_P: Array,
 ) -> tuple[Array, Array]:
@@ -269,7 +274,7 @@ def _seconds(
         plan, software, groups, count_B @ passes.forward_BP[1:-1], count_B @ passes.backward_BP[1:-1],
         passes.forward_BP[0], passes.backward_BP[0],
     )  # fmt: skip
-    along_JP = _along(paths, passes, sends_P, charge_P)
+    along_JP = _along(paths, ready.apart, passes, sends_P, charge_P)
     stage_SP = np.where(stages.many_SU > 0, (passes.forward_XSP + passes.backward_XSP).sum(axis=0), 0.0)
     part_layers = np.floor(groups.stage_layers_K / v_P)
     drained_P = waits.drained(part_layers)
@@ -291,7 +296,7 @@ def _seconds(
         return seconds_P, np.empty((0, seconds_P.shape[-1]))
     busy_XP = m_P * _at(passes.forward_XSP + passes.backward_XSP, slowest_P[None])
     host_P = np.full_like(m_P, software.host_step)
-    sent_P = np.minimum((paths.ahead_JK + paths.back_JK)[0] * sends_P, through_P - longest_P - charged_P)
+    sent_P = np.minimum(paths.sends_JK[0] * sends_P, through_P - longest_P - charged_P)
     waits_P = longest_P - m_P * _at(stage_SP, slowest_P) + once_P
     bubble_P = through_P - longest_P - charged_P - sent_P
     return seconds_P, np.stack([*busy_XP, charged_P + sent_P, waits_P, bubble_P, groups.optimizer_K, host_P])
