@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from podsim import cli_graph, cli_network, cli_simulate, cli_storage
+from podsim import cli_graph, cli_network, cli_simulate, cli_storage, cli_workers
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -285,6 +285,7 @@ def replay(
 register(_command)
 cli_network.register(_command)
 cli_simulate.register(_command, predict)
+cli_workers.register(_command)
 cli_graph.register(_command)
 cli_storage.register(app, _guarded)
 

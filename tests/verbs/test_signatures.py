@@ -9,7 +9,18 @@ import pytest
 import podsim
 from podsim import cli
 
-ONLY_CLI = {"json", "csv", "html", "markdown", "sensitivity", "fabric", "svg", "plot", "csv_torch"}
+ONLY_CLI = {
+    "json",
+    "csv",
+    "html",
+    "markdown",
+    "sensitivity",
+    "fabric",
+    "svg",
+    "plot",
+    "csv_torch",
+    "timeline",
+}
 """how and where a result is printed, or another question asked by the same command"""
 ONLY_PYTHON = {"progress", "cross_validate"}
 """a function that draws: the terminal has its own; and what a terminal always does"""
