@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "nomenclature.md"
 MODULES = (
     "prediction", "training/plan", "training/space", "training/software", "hardware/parts", "hardware/cluster",
-    "workload/graph", "results", "scheduled", "sweep", "timeline", "simulated", "exchanged", "measured", "workload/op_graph",
-    "workload/trace_graph", "graphs", "storage_results", "storage/parts", "storage/workloads",
+    "workload/graph", "results", "scheduled", "sweep", "timeline", "simulated", "exchanged", "measured",
+    "workload/op_graph", "workload/trace_graph", "graphs", "storage_results", "storage/parts", "storage/workloads",
 )  # fmt: skip
 """where the public dataclasses live, in the order of the page"""
 UNITS = (

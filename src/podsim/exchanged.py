@@ -25,6 +25,7 @@ class ExchangeRun:
     bound: int | None
     """rounds that the fastest worker may be ahead of the slowest; None: any number"""
     workers: int
+    """workers that exchange"""
     members: int
     """replicas of a worker, which add up their gradients before it exchanges them"""
     servers: int
@@ -44,11 +45,11 @@ class ExchangeRun:
     seconds: float
     """s that were looked at"""
     steps_per_second: float
-    """of a worker, mean"""
+    """1/s, steps of a worker, mean"""
     updates_per_second: float
     """1/s, gradients that were added to the weights, of all workers"""
     samples_per_second: float | None
-    """of all workers; None if the samples of a step are not known"""
+    """1/s, of all workers; None if the samples of a step are not known"""
     idle: float
     """share of its time in which a worker does not compute, mean over workers"""
     moving: float
@@ -58,11 +59,11 @@ class ExchangeRun:
     idle_each: tuple[float, ...]
     """share of its time in which each worker does not compute"""
     staleness: float
-    """count of others' updates between a worker's read and its write, mean over writes"""
+    """others' updates between a worker's read and its write, mean over writes"""
     staleness_p99: float
-    """count of others' updates that 99 % of the writes stay within"""
+    """others' updates that 99 % of the writes stay within"""
     staleness_most: int
-    """count of others' updates of the stalest write"""
+    """others' updates of the stalest write"""
     histogram: tuple[int, ...]
     """writes by staleness, from 0"""
     ahead: int
@@ -70,6 +71,7 @@ class ExchangeRun:
     links: tuple[LinkUse, ...]
     """what one server received and sent"""
     timeline: Timeline
+    """when each worker computed, exchanged and waited"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,5 +79,6 @@ class Tradeoff:
     """The same workers with the same durations, exchanging in several ways: idle time against staleness."""
 
     name: str
+    """what is trained, where"""
     runs: tuple[ExchangeRun, ...]
     """by all-reduce first, then by servers, the tightest bound first"""

@@ -41,9 +41,9 @@ def test_one_server_of_given_workers_by_hand(podsim: Run) -> None:
     shown = podsim("workers", *NUMBERS, "--exchange", "ps", "--samples", 32, "--steps", 10)
     assert shown.exit_code == 0
     assert "8 workers: 1 parameter server, all wait after every step" in shown.stdout
-    assert f"{1 / 0.52:.4g} /s steps, {round(8 * 32 / 0.52)} /s samples" in shown.stdout
+    assert f"{1 / 0.52:.4g} steps/s of a worker, {8 * 32 / 0.52:.4g} samples/s of all" in shown.stdout
     assert "none: the gradients of a round" in shown.stdout
-    assert "pushes into a server  40 GB  30.8 %       30.8 %" in shown.stdout
+    assert "pushes into a server   40 GB  30.8 %       30.8 %" in shown.stdout
 
 
 def test_workers_of_a_plan_are_those_of_its_prediction() -> None:
@@ -152,7 +152,7 @@ def test_a_timeline_is_written(podsim: Run, tmp_path: Path) -> None:
         (("gpt2",), "a model needs a cluster"),
         (("gpt2", "--on", "dgx-a100:2", "--workers", 4), "workers and samples follow from the model's plan"),
         (("gpt2", "--on", "dgx-a100:2", "--compute", 4), "follow from the model; give them, or a model"),
-        (("gpt2", "--on", "dgx-a100:2", "--tp", 8, "--hierarchical"), "do not fill nodes of 8 with two or more"),
+        (("gpt-1.7b", "--on", "dgx-a100:2", "--tp", 8, "--hierarchical"), "do not fill nodes of 8 with two or more"),
         (("gpt2", "--on", "dgx-a100:2", "--tp", 5), "tp"),
     ],
 )  # fmt: skip

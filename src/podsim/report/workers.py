@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from podsim.report.data import plain
-from podsim.report.figures import percent, value
+from podsim.report.figures import percent
 from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
 
@@ -23,7 +23,9 @@ __all__ = [
     "tradeoff_text",
 ]
 
-_BAR, _BINS, _SLOWEST = 30, 10, 3
+_BAR, _BINS = 30, 10
+_ALIKE = 0.0005
+"""shares of idle time that print alike"""
 
 
 def print_exchange(run: ExchangeRun) -> None:
@@ -78,6 +80,10 @@ def _said(text: str, width: int, style: str = "") -> Iterator[tuple[str, str]]:
     return ((line, style) for line in paragraph(text, width))
 
 
+def _rate(number: float) -> str:
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.4g}"
+
+
 def _how(run: ExchangeRun) -> str:
     """How the workers exchange, in words."""
     each = "step" if run.every == 1 else f"{run.every} steps"
@@ -106,8 +112,8 @@ def _run_lines(run: ExchangeRun, width: int) -> Iterator[tuple[str, str]]:
     yield from _said(f"{run.name}: {_how(run)}", width, "bold")
     yield from _said(_who(run), width)
     yield "", ""
-    samples = "" if run.samples_per_second is None else f", {value(run.samples_per_second, '1/s')} samples"
-    yield from _said(f"{value(run.steps_per_second, '1/s')} steps{samples}", width, "bold")
+    samples = "" if run.samples_per_second is None else f", {_rate(run.samples_per_second)} samples/s of all"
+    yield from _said(f"{_rate(run.steps_per_second)} steps/s of a worker{samples}", width, "bold")
     looked = (
         f"{format_quantity(run.seconds, 's')} looked at, until the first worker finished {run.steps:,} steps"
     )
@@ -120,9 +126,12 @@ def _run_lines(run: ExchangeRun, width: int) -> Iterator[tuple[str, str]]:
         table.add(name, percent(share), "▇" * round(_BAR * share))
     yield from ((line, "") for line, _ in table.lines(width))
     order = sorted(range(run.workers), key=lambda w: -run.idle_each[w])
-    most = ", ".join(f"worker {w} {percent(run.idle_each[w])}" for w in order[:_SLOWEST])
-    least = f"worker {order[-1]} {percent(run.idle_each[order[-1]])}"
-    yield from _said(f"Idle: most {most}; least {least}", width)
+    least, most = run.idle_each[order[-1]], run.idle_each[order[0]]
+    if most - least > _ALIKE:
+        yield from _said(
+            f"Idle: worker {order[0]} most, {percent(most)}; worker {order[-1]} least, {percent(least)}",
+            width,
+        )
     yield "", ""
     yield from _stale_lines(run, width)
     yield from _link_lines(run, width)
@@ -178,8 +187,8 @@ def _tradeoff_lines(compared: Tradeoff, width: int) -> Iterator[tuple[str, str]]
     for run in compared.runs:
         busy = max((use.busy for use in run.links), default=0.0) / run.seconds
         table.add(
-            bound_name(run), f"{run.steps_per_second:.4g}",
-            *((f"{run.samples_per_second:,.4g}",) if run.samples_per_second is not None else ()), percent(run.idle),
+            bound_name(run), _rate(run.steps_per_second),
+            *((_rate(run.samples_per_second),) if run.samples_per_second is not None else ()), percent(run.idle),
             percent(run.waiting), f"{run.staleness:.1f}", f"{run.staleness_p99:.0f}",
             f"{run.ahead:,}", percent(busy) if run.links else "-",
         )  # fmt: skip
