@@ -45,6 +45,9 @@ def workers(
     beside: Annotated[bool, typer.Option(help="Servers on the workers' machines share adapters.")] = False,
     hierarchical: Annotated[bool, typer.Option(help="Replicas of a node add up first: one worker.")] = False,
     every: Annotated[int, typer.Option(help="Steps between exchanges (local SGD).")] = 1,
+    overlap: Annotated[
+        float, typer.Option(help="Share of a step's compute beside which its gradients already leave.")
+    ] = 0.0,
     jitter: Annotated[float, typer.Option(help="Noise of a step: 0.1 is about 10 %.")] = 0.0,
     slow: Annotated[
         list[str] | None,
@@ -95,7 +98,7 @@ def workers(
         precision=precision, software=software, compute=compute, gradients=gradients, weights=weights,
         workers=workers, samples=samples, bandwidth=bandwidth, latency=latency, exchange=exchange,
         staleness=staleness, servers=servers, server_bandwidth=server_bandwidth, beside=beside,
-        hierarchical=hierarchical, every=every, jitter=jitter, slow=_numbers(slow, "--slow", "3=1.5"),
+        hierarchical=hierarchical, every=every, overlap=overlap, jitter=jitter, slow=_numbers(slow, "--slow", "3=1.5"),
         slow_link=_numbers(slow_link, "--slow-link", "3=0.5"), throttle=_throttled(throttle), steps=steps, seed=seed,
         compare=compare, overrides=overrides(set_),
     )  # fmt: skip

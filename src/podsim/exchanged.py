@@ -34,6 +34,8 @@ class ExchangeRun:
     """servers share the workers' adapters"""
     every: int
     """steps of a round"""
+    overlap: float
+    """share of a step's compute beside which its gradients already leave"""
     steps: int
     """of each worker, at most"""
     gradients: float
@@ -53,7 +55,7 @@ class ExchangeRun:
     idle: float
     """share of its time in which a worker does not compute, mean over workers"""
     moving: float
-    """share of its time in which its gradients or weights are on their way, mean"""
+    """share of its time in which it waits for its gradients or weights to move, mean"""
     waiting: float
     """share of its time in which it waits for other workers, mean"""
     idle_each: tuple[float, ...]

@@ -43,29 +43,45 @@ def over_servers(
     )  # fmt: skip
 
 
-def done_RW(compute_RW: Floats, exchange: Exchange) -> Floats:
-    rounds = lower_servers(compute_RW, exchange)
+def done_RW(compute_RW: Floats, exchange: Exchange, overlap: float = 0.0) -> Floats:
+    rounds = lower_servers(compute_RW, exchange, overlap * compute_RW)
     return rounds.of_workers(play(rounds.ops).end)[:, :, -1]
 
 
-def recursion(compute_RW: Floats, bound: int | None, push: float, pull: float) -> Floats:
+def recursion(compute_RW: Floats, bound: int | None, push: float, pull: float, overlap: float) -> Floats:
     """When each round is over, without the event kernel, if transfers do not hold each other up."""
     rounds, workers = compute_RW.shape
     written_RW, done = np.zeros((rounds, workers)), np.zeros(workers)
     ends = []
     for r in range(rounds):
-        written_RW[r] = done + compute_RW[r] + push
+        written_RW[r] = done + np.maximum(compute_RW[r] * (1 - overlap) + push, compute_RW[r])
         waits = 0.0 if bound is None or r < bound else written_RW[r - bound].max()
         done = np.maximum(written_RW[r], waits) + pull
         ends.append(done)
     return np.array(ends)
 
 
+@pytest.mark.parametrize("overlap", [0.0, 0.03, 0.6])
 @pytest.mark.parametrize("bound", [0, 1, 3, None])
-def test_the_kernel_plays_the_recursion(bound: int | None) -> None:
+def test_the_kernel_plays_the_recursion(bound: int | None, overlap: float) -> None:
     compute_RW = drawn(30, 5)
-    told = recursion(compute_RW, bound, SIZE / 1e10 + 1e-3, SIZE / 2e10 + 1e-3)
-    assert done_RW(compute_RW, over_servers(5, bound, latency=1e-3)) == pytest.approx(told, rel=1e-12)
+    told = recursion(compute_RW, bound, SIZE / 1e10 + 1e-3, SIZE / 2e10 + 1e-3, overlap)
+    exchange = over_servers(5, bound, latency=1e-3)
+    assert done_RW(compute_RW, exchange, overlap) == pytest.approx(told, rel=1e-12)
+
+
+def test_an_all_reduce_hides_behind_the_tail() -> None:
+    """Three workers of 1, 2 and 3 s, the last half of each beside the exchange, which begins after 1.5 s.
+
+    The run ends with the second exchange: 5.5 s, or 7 s if it is the longer.
+    """
+    compute_RW = np.array([[1.0, 2.0, 3.0]] * 2)
+    for seconds, end in ((1.0, 3.0 + 2.5), (2.0, 2 * 3.5)):
+        told = Told(
+            name="", exchange="bsp", members=1, every=1, samples=None, gradients=1, weights=1, overlap=0.5
+        )
+        run = play_all_reduce(compute_RW, seconds, told)
+        assert run.seconds == pytest.approx(end, rel=1e-12)
 
 
 def test_a_barrier_takes_the_slowest_worker_and_the_exchange() -> None:

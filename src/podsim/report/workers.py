@@ -100,10 +100,11 @@ def _how(run: ExchangeRun) -> str:
 
 
 def _who(run: ExchangeRun) -> str:
+    beside = f", {percent(run.overlap)} of it beside the exchange" if run.overlap else ""
     members = f" of {run.members} replicas" if run.members > 1 else ""
     count = f"{run.workers:,} worker{'s' if run.workers > 1 else ''}{members}"
     return (
-        f"{count}, {format_quantity(run.compute, 's')} a step; each sends "
+        f"{count}, {format_quantity(run.compute, 's')} a step{beside}; each sends "
         f"{format_quantity(run.gradients, 'B')} and gets {format_quantity(run.weights, 'B')}"
     )
 

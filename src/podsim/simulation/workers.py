@@ -9,7 +9,9 @@ Pushes and pulls are transfers: over the worker's adapter, and one S-th of their
 Equal servers see the same at the same time, so one of them is played for all; servers beside workers share their
 adapters, and are played one by one.
 
-Axes: R rounds, W workers, P servers that are played, K ops of a worker's round: compute, P pushes, written, P pulls.
+The compute of a round is two ops: gradients may leave while the second, the tail, still runs.
+
+Axes: R rounds, W workers, P servers that are played, K ops of a worker's round: head, tail, P pushes, written, P pulls.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class Rounds:
 
     def of_workers(self, column: Floats) -> Floats:
         """A column of the ops as (R, W, K), without those that belong to no worker."""
-        kinds = 2 + 2 * self.parts if self.parts else 1
+        kinds = 3 + 2 * self.parts if self.parts else 2
         count = self.rounds * self.workers * kinds
         return column[:count].reshape(self.rounds, self.workers, kinds)
 
@@ -99,53 +101,70 @@ def _edges(pairs: list[tuple[Ints, Ints]]) -> tuple[NDArray[np.int32], NDArray[n
     )
 
 
-def lower_all_reduce(compute_RW: Floats, seconds: float) -> Rounds:
-    """Rounds in which all workers add up their gradients in `seconds`, when the last of them has come."""
+def lower_all_reduce(compute_RW: Floats, seconds: float, tail_RW: Floats | None = None) -> Rounds:
+    """Rounds in which all workers add up their gradients in `seconds`, when the last of them has come to its tail.
+
+    `tail_RW` is the part of each compute that the exchange runs beside; default none.
+    """
     rounds, workers = compute_RW.shape
-    _checked(rounds * (workers + 1))
-    op_RW = np.arange(rounds * workers).reshape(rounds, workers)
-    clock_R1 = rounds * workers + np.arange(rounds)[:, None]
-    before, after = _edges([(op_RW, clock_R1), (clock_R1[:-1], op_RW[1:])])
+    _checked(rounds * (2 * workers + 1))
+    op_RWK = np.arange(rounds * workers * 2).reshape(rounds, workers, 2)
+    clock_R1 = op_RWK.size + np.arange(rounds)[:, None]
+    before, after = _edges([(op_RWK[:, :, 0], clock_R1), (clock_R1[:-1], op_RWK[1:, :, 0])])
+    stream_RWK = np.broadcast_to(np.arange(workers)[:, None], op_RWK.shape)
     ops = Ops(
-        stream=_small(np.concatenate([op_RW.ravel() % workers, np.full(rounds, workers)])),
-        seconds=np.concatenate([compute_RW.ravel(), np.full(rounds, seconds)]), before=before, after=after,
+        stream=_small(np.concatenate([stream_RWK.ravel(), np.full(rounds, workers)])),
+        seconds=np.concatenate([_halves(compute_RW, tail_RW).ravel(), np.full(rounds, seconds)]), before=before,
+        after=after,
     )  # fmt: skip
     return Rounds(ops=ops, rounds=rounds, workers=workers, parts=0)
 
 
-def lower_servers(compute_RW: Floats, exchange: Exchange) -> Rounds:
-    """Rounds in which workers push to servers and pull from them, within the exchange's bound."""
+def _halves(compute_RW: Floats, tail_RW: Floats | None) -> Floats:
+    """Seconds of head and tail of each compute, shape (R, W, 2)."""
+    tail_RW = np.zeros_like(compute_RW) if tail_RW is None else tail_RW
+    return np.stack([compute_RW - tail_RW, tail_RW], axis=2)
+
+
+def lower_servers(compute_RW: Floats, exchange: Exchange, tail_RW: Floats | None = None) -> Rounds:
+    """Rounds in which workers push to servers and pull from them, within the exchange's bound.
+
+    `tail_RW` is the part of each compute that a push may run beside; default none.
+    """
     rounds, workers = compute_RW.shape
     parts = exchange.played
-    kinds = 2 + 2 * parts
+    kinds = 3 + 2 * parts
     _checked(rounds * (workers * kinds + 1))
     op_RWK = np.arange(rounds * workers * kinds).reshape(rounds, workers, kinds)
     clock_R1 = op_RWK.size + np.arange(rounds)[:, None]
-    push, written, pull = slice(1, parts + 1), parts + 1, slice(parts + 2, None)
+    head, tail, push, pull = (op_RWK[:, :, cut] for cut in _cuts(parts))
+    written = op_RWK[:, :, parts + 2 : parts + 3]
     pairs = [
-        (op_RWK[:, :, :1], op_RWK[:, :, push]),
-        (op_RWK[:, :, push], op_RWK[:, :, written : written + 1]),
-        (op_RWK[:, :, written : written + 1], op_RWK[:, :, pull]),
-        (op_RWK[:-1, :, pull], op_RWK[1:, :, :1]),
-        (op_RWK[:, :, written], clock_R1),
-    ]
+        (head, push), (push, written), (tail, written), (written, pull), (pull[:-1], head[1:]),
+        (written[:, :, 0], clock_R1),
+    ]  # fmt: skip
     if exchange.bound is not None and exchange.bound < rounds:
         behind = rounds - exchange.bound
-        pairs.append((clock_R1[:behind, :, None], op_RWK[exchange.bound :, :, pull]))
+        pairs.append((clock_R1[:behind, :, None], pull[exchange.bound :]))
     before, after = _edges(pairs)
-    part_K = np.concatenate([[0], np.arange(parts), [0], np.arange(parts)])
-    stream_RWK = np.broadcast_to(np.arange(workers)[:, None] * parts + part_K, op_RWK.shape)
+    lane_K = np.concatenate([[parts, parts], np.arange(parts), [0], np.arange(parts)])
+    stream_RWK = np.broadcast_to(np.arange(workers)[:, None] * (parts + 1) + lane_K, op_RWK.shape)
     work_WK, kind_WK = _moves(exchange, workers)
     seconds_RWK = np.broadcast_to(work_WK, op_RWK.shape).copy()
-    seconds_RWK[:, :, 0] = compute_RW
+    seconds_RWK[:, :, :2] = _halves(compute_RW, tail_RW)
     kind_RWK = np.broadcast_to(kind_WK, op_RWK.shape)
     ops = Ops(
-        stream=_small(np.concatenate([stream_RWK.ravel(), np.full(rounds, workers * parts)])),
+        stream=_small(np.concatenate([stream_RWK.ravel(), np.full(rounds, workers * (parts + 1))])),
         seconds=np.concatenate([seconds_RWK.ravel(), np.zeros(rounds)]), before=before, after=after,
         transfer=_small(np.concatenate([kind_RWK.ravel(), np.full(rounds, -1)])),
         transfers=_transfers(exchange, workers),
     )  # fmt: skip
     return Rounds(ops=ops, rounds=rounds, workers=workers, parts=parts)
+
+
+def _cuts(parts: int) -> tuple[slice, slice, slice, slice]:
+    """Places of head, tail, pushes and pulls in a worker's round."""
+    return slice(0, 1), slice(1, 2), slice(2, parts + 2), slice(parts + 3, None)
 
 
 def _moves(exchange: Exchange, workers: int) -> tuple[Floats, Ints]:
@@ -156,13 +175,14 @@ def _moves(exchange: Exchange, workers: int) -> tuple[Floats, Ints]:
     parts = exchange.played
     number_WP = np.arange(workers * parts).reshape(workers, parts)
     here_WP = (np.arange(workers)[:, None] == np.arange(parts)) & exchange.beside
-    none = np.full((workers, 1), -1)
+    none, compute = np.full((workers, 1), -1), np.full((workers, 2), -1)
     push_WP = np.where(here_WP, -1, number_WP)
     pull_WP = np.where(here_WP, -1, number_WP + workers * parts)
-    kind_WK = np.concatenate([none, push_WP, none, pull_WP], axis=1)
+    kind_WK = np.concatenate([compute, push_WP, none, pull_WP], axis=1)
     share_WP = np.where(here_WP, 0.0, 1.0 / parts) / exchange.bandwidth[:, None]
     zero = np.zeros((workers, 1))
-    work_WK = np.concatenate([zero, exchange.gradients * share_WP, zero, exchange.weights * share_WP], axis=1)
+    pushed_WP, pulled_WP = exchange.gradients * share_WP, exchange.weights * share_WP
+    work_WK = np.concatenate([zero, zero, pushed_WP, zero, pulled_WP], axis=1)
     return work_WK, kind_WK
 
 

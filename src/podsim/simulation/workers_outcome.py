@@ -1,5 +1,7 @@
 """What played rounds of data-parallel workers say: how fast, how idle, how stale, how busy the servers were.
 
+What an exchange hides behind compute counts as compute: only what a worker waits for is moving or waiting.
+
 Axes: R rounds, W workers, K ops of a worker's round.
 """
 
@@ -52,23 +54,25 @@ class Told:
     """of a worker's step, all members together"""
     gradients: float
     weights: float
+    overlap: float = 0.0
+    """share of a step's compute beside which its gradients already leave"""
 
 
 def play_all_reduce(compute_RW: Floats, seconds: float, told: Told) -> ExchangeRun:
     """Rounds that end in an all-reduce of `seconds`."""
-    rounds = lower_all_reduce(compute_RW, seconds)
+    rounds = lower_all_reduce(compute_RW, seconds, _tails(compute_RW, told))
     played = play(rounds.ops)
-    reduced = np.broadcast_to(rounds.of_all(played.end)[:, None], compute_RW.shape)
-    begun, computed = (rounds.of_workers(column)[:, :, 0] for column in (played.start, played.end))
-    moments = Moments(begun, computed, reduced, reduced, reduced)
-    last = np.broadcast_to(rounds.of_all(played.start)[:, None], compute_RW.shape)
-    spans = [(COMPUTE, begun, computed), (WAIT, computed, last), (REDUCE, last, reduced)]
-    return _run(told, moments, spans, compute_RW, None, ())
+    start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
+    begun, computed = start_RWK[:, :, 0], end_RWK[:, :, 1]
+    last = np.maximum(rounds.of_all(played.start)[:, None], computed)
+    done = np.maximum(rounds.of_all(played.end)[:, None], computed)
+    spans = [(COMPUTE, begun, computed), (WAIT, computed, last), (REDUCE, last, done)]
+    return _run(told, Moments(begun, computed, done, done, done), spans, compute_RW, None, ())
 
 
 def play_servers(compute_RW: Floats, exchange: Exchange, told: Told) -> ExchangeRun:
     """Rounds over parameter servers."""
-    rounds = lower_servers(compute_RW, exchange)
+    rounds = lower_servers(compute_RW, exchange, _tails(compute_RW, told))
     played = play(rounds.ops)
     moments = _moments(rounds, played)
     spans = [
@@ -79,11 +83,16 @@ def play_servers(compute_RW: Floats, exchange: Exchange, told: Told) -> Exchange
     return _run(told, moments, spans, compute_RW, exchange, links)
 
 
+def _tails(compute_RW: Floats, told: Told) -> Floats:
+    """Seconds of each round beside which gradients already leave: of its last step, all steps being alike."""
+    return compute_RW * (told.overlap / told.every)
+
+
 def _moments(rounds: Rounds, played: Played) -> Moments:
     start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
-    written = rounds.parts + 1
+    written = rounds.parts + 2
     return Moments(
-        begun=start_RWK[:, :, 0], computed=end_RWK[:, :, 0], written=end_RWK[:, :, written],
+        begun=start_RWK[:, :, 0], computed=end_RWK[:, :, 1], written=end_RWK[:, :, written],
         read=start_RWK[:, :, written + 1 :].min(axis=2), done=end_RWK[:, :, written + 1 :].max(axis=2),
     )  # fmt: skip
 
@@ -131,7 +140,7 @@ def _run(
     return ExchangeRun(
         name=told.name, exchange=told.exchange, bound=exchange.bound if exchange else 0, workers=workers,
         members=told.members, servers=exchange.servers if exchange else 0, beside=bool(exchange and exchange.beside),
-        every=told.every, steps=rounds * told.every, gradients=told.gradients, weights=told.weights,
+        every=told.every, overlap=told.overlap, steps=rounds * told.every, gradients=told.gradients, weights=told.weights,
         compute=float(compute_RW.mean()) / told.every, seconds=seconds, steps_per_second=steps,
         updates_per_second=float(rate_W.sum()),
         samples_per_second=None if told.samples is None else steps * workers * told.samples,
@@ -159,8 +168,8 @@ def _links(rounds: Rounds, played: Played, exchange: Exchange, seconds: float) -
     own_RW = np.broadcast_to(exchange.bandwidth, start_RWK.shape[:2])[:, others].ravel() / exchange.servers
     found = []
     for name, place, size in (
-        ("pushes into a server", 1, exchange.gradients),
-        ("pulls out of a server", rounds.parts + 2, exchange.weights),
+        ("pushes into a server", 2, exchange.gradients),
+        ("pulls out of a server", rounds.parts + 3, exchange.weights),
     ):
         start = start_RWK[:, others, place].ravel() + exchange.latency
         end = end_RWK[:, others, place].ravel()

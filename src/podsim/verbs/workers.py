@@ -47,6 +47,7 @@ def workers(
     beside: bool = False,
     hierarchical: bool = False,
     every: int = 1,
+    overlap: float = 0.0,
     jitter: float = 0.0,
     slow: Mapping[int, float] | None = None,
     slow_link: Mapping[int, float] | None = None,
@@ -67,6 +68,7 @@ def workers(
     servers   parameter servers, each holding an equal share, default 1, with `server_bandwidth` each (default a node's);
               `beside`: on the workers' own machines, sharing their adapters
     every     steps between exchanges (local SGD); hierarchical: the replicas of a node add up first, and are one worker
+    overlap   share of a step's compute, at its end, beside which its gradients already leave
     jitter    standard deviation of the logarithm of a step's seconds, drawn with `seed`
     slow      worker -> times that it takes longer; slow_link: -> share of its bandwidth that is left; throttle: -> (times
               that it takes longer when hot, s of computing until 63 % of that). Under `hierarchical` slow and throttle
@@ -79,6 +81,7 @@ def workers(
     problems = [
         *_exchange_problems(exchange, staleness, servers, server_bandwidth, beside, compare),
         *_number_problems(servers, every, steps, seed, jitter, samples),
+        *([] if 0 <= overlap <= 1 else [f"overlap={overlap:g}: a share of a step's compute, 0 to 1"]),
         *_factor_problems(slow or {}, slow_link or {}, throttle or {}),
     ]
     if problems:
@@ -108,7 +111,9 @@ def workers(
 
     pace = Pace(compute=force.compute, jitter=jitter, slow=dict(slow or {}), throttle=dict(throttle or {}))
     one = (exchange, {"bsp": 0, "ps": 0, "ssp": staleness, "async": None}[exchange])
-    return _played(force, pace, one, servers or 1, beside, dict(slow_link or {}), every, steps, seed, compare)
+    return _played(
+        force, pace, one, servers or 1, beside, dict(slow_link or {}), every, overlap, steps, seed, compare
+    )
 
 
 def _exchange_problems(
@@ -170,7 +175,8 @@ def _named(kind: str, named: Mapping[int, object], count: int) -> list[str]:
 
 def _played(
     force: Workforce, pace: Pace, one: tuple[str, int | None], servers: int, beside: bool,
-    slow_link: Mapping[int, float], every: int, steps: int, seed: int, compare: bool,
+    slow_link: Mapping[int, float], every: int, overlap: float, steps: int, seed: int,
+    compare: bool,
 ) -> ExchangeRun | Tradeoff:  # fmt: skip
     """The one exchange that was asked for, or all of them with the same durations."""
     import numpy as np
@@ -197,7 +203,8 @@ def _played(
     def run(kind: str, bound: int | None) -> ExchangeRun:
         told = Told(
             name=force.name, exchange=kind, members=force.members, every=every, gradients=force.gradients,
-            weights=force.weights, samples=None if force.samples is None else force.samples * force.members,
+            weights=force.weights, overlap=overlap,
+            samples=None if force.samples is None else force.samples * force.members,
         )  # fmt: skip
         inside = 0.0 if kind == "bsp" else force.inside
         compute_RW = round_seconds(seconds_TM, every, force.members, inside)
