@@ -71,23 +71,22 @@ def test_the_kernel_plays_the_recursion(bound: int | None, overlap: float) -> No
 
 
 def test_an_all_reduce_hides_behind_the_tail() -> None:
-    """Three workers of 1, 2 and 3 s, the last half of each beside the exchange, which begins after 1.5 s.
-
-    The run ends with the second exchange: 5.5 s, or 7 s if it is the longer.
-    """
+    """Workers of 1, 2 and 3 s, the last half beside the exchange, which begins after 1.5 s and ends after them all."""
     compute_RW = np.array([[1.0, 2.0, 3.0]] * 2)
-    for seconds, end in ((1.0, 3.0 + 2.5), (2.0, 2 * 3.5)):
-        told = Told(
-            name="", exchange="bsp", members=1, every=1, samples=None, gradients=1, weights=1, overlap=0.5
-        )
+    told = Told(
+        name="", exchange="bsp", members=1, every=1, samples=None, gradients=1, weights=1, overlap=0.5
+    )
+    for seconds, step, moving in ((1.0, 3.0, 0.0), (2.0, 3.5, 0.5)):
         run = play_all_reduce(compute_RW, seconds, told)
-        assert run.seconds == pytest.approx(end, rel=1e-12)
+        assert run.seconds == pytest.approx(2 * step, rel=1e-12)
+        assert run.moving == pytest.approx(moving / step, abs=1e-12)
+        assert run.waiting == pytest.approx(1.0 / step, rel=1e-12)
 
 
 def test_a_barrier_takes_the_slowest_worker_and_the_exchange() -> None:
     compute_RW = drawn(50, 7)
     rounds = lower_all_reduce(compute_RW, 0.03)
-    ends = rounds.of_all(play(rounds.ops).end)
+    ends = rounds.of_all(play(rounds.ops).end)[1]
     assert np.diff(ends, prepend=0.0) == pytest.approx(compute_RW.max(axis=1) + 0.03, rel=1e-9)
     same = done_RW(compute_RW, over_servers(7, 0))
     assert same == pytest.approx(
@@ -266,3 +265,5 @@ def test_local_steps_and_members() -> None:
 def test_too_much_to_play_is_refused() -> None:
     with pytest.raises(SimulationError, match="fewer steps, workers"):
         lower_all_reduce(np.broadcast_to(1.0, (100_000, 64)), 0.1)
+    with pytest.raises(SimulationError, match="transfers of 4,096 workers that share links"):
+        lower_servers(np.broadcast_to(1.0, (200, 4096)), over_servers(4096, 0))

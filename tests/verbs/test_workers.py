@@ -58,7 +58,7 @@ def test_workers_of_a_plan_are_those_of_its_prediction() -> None:
 
 
 def test_an_overlapped_exchange_comes_near_the_prediction() -> None:
-    """The prediction leaves the last bucket exposed, this nothing; without overlap both are 13 % apart."""
+    """The prediction leaves the last bucket exposed, this nothing; without overlap they are 11 % apart."""
     asked = {"on": "dgx-a100:4", "batch": 256, "micro_batch": 8}
     said = predict("gpt2-xl", **asked)  # type: ignore[arg-type]
     run = one("gpt2-xl", steps=5, overlap=0.6, **asked)

@@ -43,10 +43,10 @@ def tradeoff_image(compared: Tradeoff, kind: str, *, dpi: int = 150) -> bytes:
         _line(idle, runs, [100 * run.waiting for run in runs], _ORANGE, "of it waiting for others")
         _line(stale, runs, [run.staleness for run in runs], BLUE, "mean")
         _line(stale, runs, [run.staleness_p99 for run in runs], _ORANGE, "99 % within")
-        for axes in (speed, idle, stale):
-            axes.set_ylim(bottom=0.0, top=max(axes.get_ylim()[1], 1e-9) * 1.12)
+        for axes, room in ((speed, 1.12), (idle, 1.35), (stale, 1.35)):
+            axes.set_ylim(bottom=0.0, top=max(axes.get_ylim()[1], 1e-9) * room)
         idle.legend(loc="upper right", fontsize=8.5)
-        stale.legend(loc="lower right", fontsize=8.5)
+        stale.legend(loc="upper left", fontsize=8.5)
         figure.text(0.012, 0.945, compared.name[:110], fontsize=11, fontweight="bold", va="center")
         figure.text(0.012, 0.88, _subtitle(compared), fontsize=8.5, va="center")
         out = io.BytesIO()

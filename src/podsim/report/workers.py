@@ -116,7 +116,7 @@ def _run_lines(run: ExchangeRun, width: int) -> Iterator[tuple[str, str]]:
     samples = "" if run.samples_per_second is None else f", {_rate(run.samples_per_second)} samples/s of all"
     yield from _said(f"{_rate(run.steps_per_second)} steps/s of a worker{samples}", width, "bold")
     looked = (
-        f"{format_quantity(run.seconds, 's')} looked at, until the first worker finished {run.steps:,} steps"
+        f"{format_quantity(run.seconds, 's')} looked at, until the first worker finished step {run.steps:,}"
     )
     yield from _said(looked, width)
     yield "", ""

@@ -30,6 +30,8 @@ __all__ = ["MOST_OPS", "Exchange", "Rounds", "lower_all_reduce", "lower_servers"
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 MOST_OPS = 5_000_000
+MOST_SHARES = 1_000_000_000
+"""transfers, times the workers whose shares each may change: a minute or two"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,8 +79,9 @@ class Rounds:
         return column[:count].reshape(self.rounds, self.workers, kinds)
 
     def of_all(self, column: Floats) -> Floats:
-        """A column of the ops that belong to no worker: the all-reduce or the clock of each round, (R,)."""
-        return column[-self.rounds :]
+        """A column of the ops of all workers together, (., R): an all-reduce and the end of its round, or a clock."""
+        kinds = 3 + 2 * self.parts if self.parts else 2
+        return column[self.rounds * self.workers * kinds :].reshape(-1, self.rounds)
 
 
 def _checked(count: int) -> None:
@@ -104,18 +107,27 @@ def _edges(pairs: list[tuple[Ints, Ints]]) -> tuple[NDArray[np.int32], NDArray[n
 def lower_all_reduce(compute_RW: Floats, seconds: float, tail_RW: Floats | None = None) -> Rounds:
     """Rounds in which all workers add up their gradients in `seconds`, when the last of them has come to its tail.
 
-    `tail_RW` is the part of each compute that the exchange runs beside; default none.
+    `tail_RW` is the part of each compute that the exchange runs beside; default none. A round ends when the exchange and
+    all tails have, as the last gradients are those of the slowest worker.
     """
     rounds, workers = compute_RW.shape
-    _checked(rounds * (2 * workers + 1))
+    _checked(rounds * (2 * workers + 2))
     op_RWK = np.arange(rounds * workers * 2).reshape(rounds, workers, 2)
-    clock_R1 = op_RWK.size + np.arange(rounds)[:, None]
-    before, after = _edges([(op_RWK[:, :, 0], clock_R1), (clock_R1[:-1], op_RWK[1:, :, 0])])
+    reduce_R1 = op_RWK.size + np.arange(rounds)[:, None]
+    end_R1 = reduce_R1 + rounds
+    before, after = _edges(
+        [
+            (op_RWK[:, :, 0], reduce_R1),
+            (op_RWK[:, :, 1], end_R1),
+            (reduce_R1, end_R1),
+            (end_R1[:-1], op_RWK[1:, :, 0]),
+        ]
+    )
     stream_RWK = np.broadcast_to(np.arange(workers)[:, None], op_RWK.shape)
     ops = Ops(
-        stream=_small(np.concatenate([stream_RWK.ravel(), np.full(rounds, workers)])),
-        seconds=np.concatenate([_halves(compute_RW, tail_RW).ravel(), np.full(rounds, seconds)]), before=before,
-        after=after,
+        stream=_small(np.concatenate([stream_RWK.ravel(), np.repeat([workers, workers + 1], rounds)])),
+        seconds=np.concatenate([_halves(compute_RW, tail_RW).ravel(), np.repeat([seconds, 0.0], rounds)]),
+        before=before, after=after,
     )  # fmt: skip
     return Rounds(ops=ops, rounds=rounds, workers=workers, parts=0)
 
@@ -135,6 +147,11 @@ def lower_servers(compute_RW: Floats, exchange: Exchange, tail_RW: Floats | None
     parts = exchange.played
     kinds = 3 + 2 * parts
     _checked(rounds * (workers * kinds + 1))
+    if 2 * rounds * workers * parts * workers > MOST_SHARES:
+        raise SimulationError(
+            f"{2 * rounds * workers * parts:,} transfers of {workers:,} workers that share links: too many to play; fewer"
+            " steps, workers or servers beside them"
+        )
     op_RWK = np.arange(rounds * workers * kinds).reshape(rounds, workers, kinds)
     clock_R1 = op_RWK.size + np.arange(rounds)[:, None]
     head, tail, push, pull = (op_RWK[:, :, cut] for cut in _cuts(parts))

@@ -24,8 +24,7 @@ __all__ = ["Told", "play_all_reduce", "play_servers", "staleness_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
-KINDS = ("compute", "push", "bubble", "pull", "dp")
-NAMES = ("compute", "push", "wait", "pull", "all-reduce")
+KINDS = ("compute", "push", "wait", "pull", "all-reduce")
 COMPUTE, PUSH, WAIT, PULL, REDUCE = range(5)
 
 
@@ -64,8 +63,8 @@ def play_all_reduce(compute_RW: Floats, seconds: float, told: Told) -> ExchangeR
     played = play(rounds.ops)
     start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
     begun, computed = start_RWK[:, :, 0], end_RWK[:, :, 1]
-    last = np.maximum(rounds.of_all(played.start)[:, None], computed)
-    done = np.maximum(rounds.of_all(played.end)[:, None], computed)
+    last = np.broadcast_to(computed.max(axis=1, keepdims=True), computed.shape)
+    done = np.broadcast_to(rounds.of_all(played.end)[1][:, None], computed.shape)
     spans = [(COMPUTE, begun, computed), (WAIT, computed, last), (REDUCE, last, done)]
     return _run(told, Moments(begun, computed, done, done, done), spans, compute_RW, None, ())
 
@@ -219,7 +218,7 @@ def _timeline(
     number = np.broadcast_to(np.arange(rounds)[:, None], begin.shape)[long]
     lane = np.broadcast_to(np.arange(workers), begin.shape)[long]
     return Timeline(
-        lanes=tuple(Lane(process="workers", name=f"worker {w}") for w in range(workers)), names=NAMES, kinds=KINDS,
+        lanes=tuple(Lane(process="workers", name=f"worker {w}") for w in range(workers)), names=KINDS, kinds=KINDS,
         lane=lane, name=kind, kind=kind, start=begin[long], end=end[long], arguments={"round": number},
         counters=tuple(
             Counter(name=use.name, process="servers", unit="B/s", time=use.time, value=use.rate) for use in links

@@ -96,7 +96,8 @@ def of_numbers(
     else:
         seconds = 2 * (count - 1) * (gradients / count / bandwidth + latency)
     return Workforce(
-        name=f"{count:,} workers" + (f" on GPUs of {cluster.name}" if cluster else ""), replicas=count, members=1,
+        name=f"{count:,} worker{'s' if count > 1 else ''}" + (f" on GPUs of {cluster.name}" if cluster else ""),
+        replicas=count, members=1,
         compute=compute, inside=0.0, all_reduce=seconds, gradients=gradients,
         weights=given.read("weights", "B", gradients), bandwidth=bandwidth, latency=latency,
         server_bandwidth=given.read("server_bandwidth", "B/s", whole or bandwidth), samples=samples,
