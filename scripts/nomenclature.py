@@ -20,14 +20,18 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "nomenclature.md"
 MODULES = (
     "prediction", "training/plan", "training/space", "training/software", "hardware/parts", "hardware/cluster",
-    "workload/graph", "results", "scheduled", "sweep", "timeline", "simulated", "exchanged", "measured",
-    "workload/op_graph", "workload/trace_graph", "graphs", "storage_results", "storage/parts", "storage/workloads",
+    "workload/graph", "results", "scheduled", "sweep", "timeline", "simulated", "measured", "workload/op_graph",
+    "workload/trace_graph", "graphs", "storage_results", "storage/parts", "storage/workloads", "runs", "served",
+    "hardware/mig/profiles", "hardware/mig/layouts", "hardware/mig/best", "hardware/mig/change",
+    "hardware/mig/measured", "hardware/mig/results", "serving/engine", "workload/convolution", "expense", "launched",
+    "queued", "exchanged", "fleet/jobs", "fleet/policies",
 )  # fmt: skip
 """where the public dataclasses live, in the order of the page"""
 UNITS = (
     "s", "B", "B/s", "FLOP", "FLOP/s", "OP/s", "W", "Hz", "1/s", "share", "count", "factor", "text", "yes/no", "SI", "-",
+    "J", "kg", "USD", "USD/s",
 )  # fmt: skip
-_WRITTEN = re.compile(r"(1/s|B/s|FLOP/s|FLOP|B|s|W|Hz)(?=$|[\s,;:])")
+_WRITTEN = re.compile(r"(1/s|B/s|FLOP/s|FLOP|B|s|W|Hz|J|kg|USD/s|USD)(?=$|[\s,;:])")
 _HEAD = """\
 # Nomenclature
 
@@ -35,7 +39,7 @@ Every field of every public dataclass, with its unit. Inside podsim all quantiti
 unit: a bandwidth is in B/s, a memory in B, a time in s. Text with a unit ("200 Gb/s") is read once, at the edge.
 
 Units: `share` is a number from 0 to 1 (or a relative difference), `count` a whole number, `factor` a plain number,
-`text` a name or a sentence, `SI` a quantity whose unit stands beside it, `-` a value with fields of its own.
+`text` a name or a sentence, `USD` money, `SI` a quantity whose unit stands beside it, `-` a value with fields of its own.
 """
 
 

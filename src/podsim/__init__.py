@@ -16,17 +16,33 @@ if TYPE_CHECKING:
     from podsim.hardware.parts import Link as Link
     from podsim.prediction import PlanResult as PlanResult
     from podsim.prediction import Prediction as Prediction
+    from podsim.served import Figure as Figure
+    from podsim.served import Served as Served
     from podsim.training.plan import Plan as Plan
     from podsim.verbs.calibrate import calibrate as calibrate
     from podsim.verbs.capture import capture as capture
     from podsim.verbs.chakra import chakra as chakra
+    from podsim.verbs.checkpoint import checkpoint as checkpoint
     from podsim.verbs.collective import collective as collective
     from podsim.verbs.fabric import fabric as fabric
+    from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
+    from podsim.verbs.launch import launch as launch
+    from podsim.verbs.mig import mig_check as mig_check
+    from podsim.verbs.mig import mig_law as mig_law
+    from podsim.verbs.mig import mig_layouts as mig_layouts
+    from podsim.verbs.mig import mig_show as mig_show
+    from podsim.verbs.mig import mig_state as mig_state
+    from podsim.verbs.mig_plan import mig_plan as mig_plan
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
+    from podsim.verbs.power import cost as cost
+    from podsim.verbs.power import power as power
     from podsim.verbs.predict import predict as predict
+    from podsim.verbs.queue import pack as pack
+    from podsim.verbs.queue import queue as queue
     from podsim.verbs.schedule import schedule as schedule
+    from podsim.verbs.serve import serve as serve
     from podsim.verbs.show import clusters as clusters
     from podsim.verbs.show import models as models
     from podsim.verbs.show import show as show
@@ -46,6 +62,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Cluster": "hardware.cluster",
+    "Figure": "served",
     "Gpu": "hardware.parts",
     "Link": "hardware.parts",
     "Model": "workload.graph",
@@ -55,21 +72,36 @@ _PUBLIC = {
     "PlanResult": "prediction",
     "PodsimError": "errors",
     "Prediction": "prediction",
+    "Served": "served",
     "calibrate": "verbs.calibrate",
     "capture": "verbs.capture",
     "chakra": "verbs.chakra",
     "clusters": "verbs.show",
     "collective": "verbs.collective",
+    "cost": "verbs.power",
     "fabric": "verbs.fabric",
     "graph": "verbs.graph",
+    "checkpoint": "verbs.checkpoint",
+    "goodput": "verbs.goodput",
+    "launch": "verbs.launch",
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",
     "load_model": "workload.catalog",
+    "mig_check": "verbs.mig",
+    "mig_law": "verbs.mig",
+    "mig_layouts": "verbs.mig",
+    "mig_plan": "verbs.mig_plan",
+    "mig_show": "verbs.mig",
+    "mig_state": "verbs.mig",
     "models": "verbs.show",
+    "pack": "verbs.queue",
     "plan": "verbs.plan",
+    "power": "verbs.power",
     "predict": "verbs.predict",
+    "queue": "verbs.queue",
     "replay": "verbs.plan",
     "schedule": "verbs.schedule",
+    "serve": "verbs.serve",
     "show": "verbs.show",
     "storage_fail": "verbs.storage",
     "storage_fio": "verbs.storage",

@@ -16,7 +16,18 @@ from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from podsim import cli_graph, cli_network, cli_simulate, cli_storage, cli_workers
+from podsim import (
+    cli_fleet,
+    cli_goodput,
+    cli_graph,
+    cli_launch,
+    cli_mig,
+    cli_network,
+    cli_power,
+    cli_simulate,
+    cli_storage,
+    cli_workers,
+)
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -63,6 +74,10 @@ Moments = Annotated[
 Detail = Annotated[
     str, typer.Option(help="`ops` lists each op, its share of the speed of light, and its source.")
 ]
+Tokens = Annotated[str | None, typer.Option(help="Tokens to train, as 300G: days with and without failures.")]
+Price = Annotated[
+    str, typer.Option(help="What a GPU hour costs: a name that `podsim cost` lists, or USD, as 2.10.")
+]
 Save = Annotated[
     Path | None, typer.Option(help="Directory for the plans, the Pareto front and a replay file.")
 ]
@@ -91,9 +106,9 @@ def _guarded(verb: Verb) -> Verb:
     return cast("Verb", run)
 
 
-def _command(verb: Verb) -> Verb:
-    """A guarded command of the application."""
-    app.command()(_guarded(verb))
+def _command(verb: Verb, group: typer.Typer = app) -> Verb:
+    """A guarded command of the application, or of a group of its commands."""
+    group.command()(_guarded(verb))
     return verb
 
 
@@ -203,8 +218,12 @@ def predict(
     optimizer_precision: Moments = "fp32",
     software: Software = "megatron-core",
     sequence: Sequence = None,
+    tokens: Tokens = None,
     set_: Set = None,
     detail: Detail = "",
+    price: Price = "",
+    pue: Annotated[float | None, typer.Option(help="Power of the site over that of the machine.")] = None,
+    carbon: Annotated[float | None, typer.Option(help="Carbon dioxide of electricity, kg for a kWh.")] = None,
     json: Json = False,
     csv: Csv = False,
 ) -> None:
@@ -219,7 +238,7 @@ def predict(
         recompute=recompute, recompute_layers=recompute_layers, flash=flash, overlap_grad=overlap_grad,
         overlap_param=overlap_param, overlap_tp=overlap_tp, precision=precision,
         optimizer_precision=optimizer_precision, software=software, sequence=sequence,
-        overrides=overrides(set_), detail=detail,
+        tokens=tokens, overrides=overrides(set_), detail=detail, price=price, pue=pue, carbon=carbon,
     )  # fmt: skip
     _print(result, json=json, csv=csv, text=print_prediction)
     if not result.fits:
@@ -236,14 +255,20 @@ def plan(
     precision: Precision = None,
     optimizer_precision: Moments = "fp32",
     software: Software = "megatron-core",
-    objective: Annotated[str, typer.Option(help="time or memory.")] = "time",
+    objective: Annotated[str, typer.Option(help="time, memory, cost or energy.")] = "time",
     top: Annotated[int, typer.Option(help="Layouts to show.")] = 5,
     limit: Annotated[
         list[str] | None, typer.Option(help="Restrict a field, as tp=4,8 or zero=1. Repeatable.")
     ] = None,
     save: Save = None,
+    tokens: Tokens = None,
+    simulate: Annotated[
+        bool, typer.Option(help="Play the plans that are shown, and rank them by that.")
+    ] = False,
     set_: Set = None,
     detail: Detail = "",
+    price: Price = "",
+    pue: Annotated[float | None, typer.Option(help="Power of the site over that of the machine.")] = None,
     json: Json = False,
     csv: Csv = False,
 ) -> None:
@@ -257,8 +282,8 @@ def plan(
         result = verb(
             model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
             optimizer_precision=optimizer_precision, software=software, objective=objective, top=top,
-            limit=pairs(limit, "--limit", "tp=4,8"), save=save, overrides=overrides(set_), detail=detail,
-            progress=progress,
+            limit=pairs(limit, "--limit", "tp=4,8"), save=save, tokens=tokens, simulate=simulate,
+            overrides=overrides(set_), detail=detail, price=price, pue=pue, progress=progress,
         )  # fmt: skip
     _print(result, json=json, csv=csv, text=print_plans)
 
@@ -288,6 +313,11 @@ cli_simulate.register(_command, predict)
 cli_workers.register(_command)
 cli_graph.register(_command)
 cli_storage.register(app, _guarded)
+cli_goodput.register(_command)
+cli_mig.register(_command, app)
+cli_launch.register(_command)
+cli_power.register(_command)
+cli_fleet.register(_command)
 
 
 def main() -> None:

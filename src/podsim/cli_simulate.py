@@ -179,4 +179,4 @@ def register(
     from podsim.cli_options import also_taking
 
     command(schedule)
-    command(also_taking(simulate, predict, without=("detail",)))
+    command(also_taking(simulate, predict, without=("detail", "tokens", "price", "pue", "carbon")))

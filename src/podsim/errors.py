@@ -12,7 +12,10 @@
     ├── TableError       a table of measurements that cannot be read
     ├── TimelineError    a timeline that cannot be written or drawn, a trace file that cannot be read
     ├── TraceError       an execution trace that cannot be read or written
-    └── StorageError     a storage system, a dataset or a job on it that cannot be
+    ├── StorageError     a storage system, a dataset or a job on it that cannot be
+    │   └── NoFitError   legal plans, of which none fits the memory; a checkpoint that fits nowhere; a run that failures
+    │                    never let finish: an answer, so the command line exits with 1, not 2
+    └── MigError         MIG instances that cannot stand together, or nvidia-smi text that cannot be read: all problems
 
 A message gives the value, the rule, and what would work.
 """
@@ -25,6 +28,7 @@ from difflib import get_close_matches
 __all__ = [
     "CatalogError",
     "ClusterError",
+    "MigError",
     "ModelError",
     "NoFitError",
     "PlanError",
@@ -70,7 +74,7 @@ class PlanError(PodsimError):
 
 
 class NoFitError(PlanError):
-    """Every legal plan needs more memory than a GPU has."""
+    """Every legal plan needs more memory than a GPU has, or a run cannot end: no is the answer."""
 
 
 class ScheduleError(PodsimError):
@@ -88,6 +92,10 @@ class SimulationError(PodsimError):
 
 class StorageError(PodsimError):
     """A storage system, a dataset or a job on it that cannot be."""
+
+
+class MigError(PlanError):
+    """Instances of a GPU that cannot stand together, or a state that cannot be read; `problems` holds everything."""
 
 
 class TableError(PodsimError):

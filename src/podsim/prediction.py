@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["PARTS", "Band", "OpReport", "ParetoPoint", "PlanResult", "Prediction", "Ranked", "StageMemory"]
+from podsim.expense import Expense, Trade
+
+__all__ = [
+    "PARTS",
+    "Band",
+    "OpReport",
+    "ParetoPoint",
+    "PlanResult",
+    "Prediction",
+    "Ranked",
+    "StageMemory",
+    "TrainingTime",
+]
 
 PARTS = {
     "compute": "matrix arithmetic and attention",
@@ -77,6 +89,29 @@ class OpReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainingTime:
+    """How long a number of tokens takes to train, with and without failures."""
+
+    tokens: float
+    """to train"""
+    steps: int
+    seconds: float
+    """s if nothing fails and no checkpoint is written"""
+    expected: float
+    """s with checkpoints, failures and restarts, mean"""
+    interval: float
+    """s of training between checkpoints"""
+    stall: float
+    """s that a checkpoint stops training"""
+    restart: float
+    """s from a failure to the next step"""
+    mtbf: float
+    """s between failures of the job, mean"""
+    basis: str
+    """where checkpoints go, and which study the failures are from"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prediction:
     """Step time of a plan and where it went, memory by kind, rates, bottleneck."""
 
@@ -115,6 +150,10 @@ class Prediction:
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     ops: tuple[OpReport, ...] = ()
+    training: TrainingTime | None = field(default=None, metadata={"optional": True})
+    """days for a number of tokens, where one was asked about"""
+    expense: Expense | None = field(default=None, metadata={"optional": True})
+    """None: neither a price nor tokens of a run were given"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +163,8 @@ class Ranked:
     rank: int
     prediction: Prediction
     reason: str
+    simulated: float | None = field(default=None, metadata={"optional": True})
+    """s that the simulation takes for the step; None: it was not played"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,3 +197,5 @@ class PlanResult:
     complete: bool
     arguments: Mapping[str, object]
     """what replays the experiment"""
+    trade: Trade | None = field(default=None, metadata={"optional": True})
+    """None: cost and energy were not asked for"""

@@ -31,6 +31,10 @@ UNITS = {
     "yes/no",
     "SI",
     "-",
+    "J",
+    "kg",
+    "USD",
+    "USD/s",
 }
 SUFFIX = re.compile(
     r"_(s|sec|secs|ms|us|ns|kb|mb|gb|tb|kib|mib|gib|tib|bps|gbps|gflops|tflops|pflops|watts|kw|mw|mhz|ghz|percent|pct)$"

@@ -22,11 +22,13 @@ ONLY_CLI = {
     "timeline",
 }
 """how and where a result is printed, or another question asked by the same command"""
-ONLY_PYTHON = {"progress", "cross_validate"}
-"""a function that draws: the terminal has its own; and what a terminal always does"""
+ONLY_PYTHON = {"progress", "cross_validate", "timeline"}
+"""a function that draws: the terminal has its own; what a terminal always does; what it keeps only to draw it"""
 RENAMED = {"set_": "overrides", "table": "tables", "gpu": "gpus"}
 """a repeated option, named for one of its values, is a mapping or a list"""
-DEFAULTS = {"tables": {None, ()}, "files": {None, ()}, "gpus": {None, ()}}
+DEFAULTS = {name: {None, ()} for name in ("tables", "files", "gpus", "policy", "packer", "mount")} | {
+    "price": {None, (), ""}
+}
 """a terminal has no empty tuple"""
 COMMANDS = {
     callback.__name__: callback

@@ -18,7 +18,8 @@ ALLOWED = {
     "report": (
         "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.sweep", "podsim.scheduled",
         "podsim.graphs", "podsim.storage_results", "podsim.hardware", "podsim.timeline", "podsim.trace_events",
-        "podsim.measured", "podsim.simulated", "podsim.report",
+        "podsim.measured", "podsim.simulated", "podsim.expense", "podsim.launched", "podsim.runs", "podsim.served",
+        "podsim.report",
     ),
 }  # fmt: skip
 FILES = [

@@ -3,6 +3,7 @@
 load_cluster("dgx-a100-80gb:64")      64 nodes of a system of the catalog
 load_cluster("selene")                a cluster of the catalog
 load_cluster("superpod-a100:2su")     scalable units of one
+load_cluster("a100-40gb/3g.20gb")     one MIG instance of a GPU, in a server of the catalog
 load_cluster("lab.toml")              a user's file (podsim.hardware.userfile)
 load_cluster("dgx-a100-80gb", {"network.bandwidth": "100 Gb/s"})
 """
@@ -18,6 +19,7 @@ from typing import Any
 from podsim.errors import CatalogError, ClusterError, UnitError, unknown_name
 from podsim.hardware.catalog import aliases, cluster_entry, find, load_gpu, load_pcie, load_system, names
 from podsim.hardware.limits import read_count
+from podsim.hardware.mig.host import slice_host
 from podsim.hardware.overrides import GPU_KEYS, Reader, change_gpu, count, quantity, read_overrides, words
 from podsim.hardware.parts import Gpu, Link, Nic, System
 from podsim.hardware.userfile import read_user_file
@@ -200,6 +202,10 @@ def load_cluster(spec: str, overrides: Mapping[str, object] | None = None) -> Cl
 
 
 def _catalog_cluster(spec: str) -> Cluster:
+    whole, slash, _ = spec.partition("/")
+    if slash and (find(whole) or ("",))[0] == "gpu":
+        system = slice_host(load_gpu(spec))
+        return replace(_assembled(system.name, system, 1, system.gpu.source).subset(1), name=system.name)
     name, number, in_units = _parse(spec)
     known = (*names("cluster"), *aliases("cluster"))
     if name in known:

@@ -55,6 +55,8 @@ class Gpu:
     nvlink_latency: float = 0.0
     """s of one step of a small message over NVLink"""
     mig: bool = False
+    fraction: float = 1.0
+    """share of a GPU's memory system that it has: below 1 for a MIG instance"""
     kernels: str = ""
     """name of the fitted kernel constants (catalog folder kernels/)"""
     source: str = ""

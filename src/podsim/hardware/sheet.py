@@ -44,6 +44,9 @@ def sheet(name: str, overrides: Mapping[str, object] | None = None) -> Sheet:
     CatalogError for a name that nothing bears and for overrides of another kind, else what those do.
     """
     found = None if ":" in name or name.strip().lower().endswith(".toml") else catalog.find(name)
+    if found is None and (catalog.find(name.partition("/")[0]) or ("",))[0] == "gpu":
+        gpu = catalog.load_gpu(name, overrides)
+        return Sheet(name=gpu.name, kind="gpu", title=f"{gpu.name}: MIG instance", sections=gpu_sections(gpu))
     if found is None:
         if ":" not in name and not name.strip().lower().endswith(".toml"):
             raise CatalogError(unknown_name("name", name, sheet_names()))

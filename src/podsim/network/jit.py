@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 import numba
 
-__all__ = ["kernel", "njit"]
+__all__ = ["kernel", "njit", "part"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -28,4 +28,10 @@ def kernel(function: Function) -> Function:
     Calls with many arrays and the counting of references to them took 98 % of the time of small kernels.
     """
     compiler = numba.njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)  # type: ignore[call-overload]
+    return cast("Function", compiler(function))
+
+
+def part(function: Function) -> Function:
+    """The same for a function that is called from several places and does much: compiled once, and called."""
+    compiler = numba.njit(cache=True, error_model="numpy", _nrt=False)  # type: ignore[call-overload]
     return cast("Function", compiler(function))

@@ -7,16 +7,20 @@ import io
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
 __all__ = ["plain", "to_csv", "to_json"]
 
 
 def plain(value: Any) -> Any:
-    """The value as dicts, lists, numbers and text; a number that is not finite becomes None."""
+    """The value as dicts, lists, numbers and text; a number that is not finite becomes None.
+
+    A field marked `optional` answers a question that not every user asks; while it is None it is left out.
+    """
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        shown = (field for field in fields(value) if not _left_out(field, getattr(value, field.name)))
+        return {field.name: plain(getattr(value, field.name)) for field in shown}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -26,6 +30,11 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # an array of numpy, or one number of it
         return plain(value.tolist())
     return str(value)
+
+
+def _left_out(field: Field[Any], value: object) -> bool:
+    """Whether a field is only there where something was asked about, and nothing was."""
+    return value is None and bool(field.metadata.get("optional"))
 
 
 def to_json(value: Any) -> str:
@@ -51,7 +60,7 @@ def _rows(value: Any) -> list[dict[str, Any]]:
         return [
             {"rank": r["rank"], **_scalars(r["prediction"]), "reason": r["reason"]} for r in value["ranked"]
         ]
-    if "plan" in value:
+    if "plan" in value and "model" in value:
         return [_scalars(value)]
     if "sections" in value:
         return [{"section": s["title"], **row} for s in value["sections"] for row in s["rows"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from podsim.results import Comparison, Score
@@ -10,6 +11,8 @@ from podsim.units import format_quantity
 __all__ = [
     "SUMMARY_COLUMNS",
     "by_reason",
+    "days",
+    "duration",
     "percent",
     "ratio",
     "signed_percent",
@@ -47,6 +50,23 @@ def value(number: float, unit: str) -> str:
     if number >= 1e4:
         return format_quantity(number, "/s")
     return f"{number:,.0f} /s" if number >= 1000 else f"{number:.4g} /s"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that a reader would use: (11124, ) as "3.09 h", 40 as "40 s", 5e6 as "57.9 d"."""
+    if not math.isfinite(seconds):
+        return "no end"
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 1.995 * size:
+            return (
+                f"{seconds / size:,.3g} {unit}" if seconds < 1000 * size else f"{seconds / size:,.0f} {unit}"
+            )
+    return format_quantity(seconds, "s", digits=3)
+
+
+def days(seconds: float) -> str:
+    """Seconds as "21.92 days" from two days on, else as `duration`."""
+    return f"{seconds / 86400.0:,.2f} days" if 2 * 86400.0 <= seconds < math.inf else duration(seconds)
 
 
 def by_reason(not_expressed: Sequence[tuple[str, str]]) -> dict[str, list[str]]:

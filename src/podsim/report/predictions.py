@@ -6,14 +6,17 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from podsim.prediction import PARTS
+from podsim.report.expenses import print_expense, print_trade
+from podsim.report.figures import days, duration
 from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
-    from podsim.prediction import OpReport, PlanResult, Prediction
+    from podsim.prediction import OpReport, PlanResult, Prediction, TrainingTime
 
 __all__ = ["layout", "print_plans", "print_prediction"]
 
+_DAY = 86400.0
 _BAR = 30
 """columns of the bar of a whole step"""
 
@@ -86,6 +89,8 @@ def _print_body(one: Prediction) -> None:
         _say(f"Throughput gained by 10 % more of a resource: {told}")
     for warning in one.warnings:
         _say(f"Warning: {warning}", style="yellow")
+    if one.expense is not None:
+        print_expense(one.expense)
     if one.ops:
         print()
         _print_ops(one.ops)
@@ -113,6 +118,20 @@ def _print_rates(one: Prediction) -> None:
     _say(
         f"MFU {one.mfu_6pd:.1%} (6 x parameters x tokens), {one.mfu:.1%} (attention counted); "
         f"HFU {one.hfu:.1%} (recomputation counted)"
+    )
+    if one.training is not None:
+        _print_training(one.training)
+
+
+def _print_training(run: TrainingTime) -> None:
+    _say(
+        f"{format_quantity(run.tokens, '')} tokens in {run.steps:,} steps: {days(run.seconds)} without failures, "
+        f"{days(run.expected)} with them",
+        style="bold",
+    )
+    _say(
+        f"A failure every {duration(run.mtbf)}, {duration(run.restart)} to restart, a checkpoint of "
+        f"{duration(run.stall)} every {duration(run.interval)}; {run.basis}"
     )
 
 
@@ -182,15 +201,22 @@ def _print_ranking(result: PlanResult) -> None:
     """One line of figures for each plan; below it the rest of the plan, and the reason."""
     from rich.text import Text
 
-    table = Table("rrrrrl", header=("", "step", "tokens/s", "MFU", "memory", "layout"), indent=0)
+    header = ("", "step", "simulated", "tokens/s", "days", "MFU", "memory", "layout")
+    table = Table("rrrrrrrl", header=header, indent=0)
     for ranked in result.ranked:
         one = ranked.prediction
+        told = f"{one.training.expected / _DAY:,.2f}" if one.training else ""
         table.add(
-            str(ranked.rank), format_quantity(one.step_time, "s"), f"{one.tokens_per_second:,.0f}", f"{one.mfu:.1%}",
-            f"{one.memory / 1e9:.1f} GB", layout(one.plan).partition(", ")[0],
+            str(ranked.rank), format_quantity(one.step_time, "s"),
+            format_quantity(ranked.simulated, "s") if ranked.simulated else "", f"{one.tokens_per_second:,.0f}", told,
+            f"{one.mfu:.1%}", f"{one.memory / 1e9:.1f} GB", layout(one.plan).partition(", ")[0],
         )  # fmt: skip
-    header, *lines = table.lines(console().width)
-    _print_lines([header], header=True)
+    if not any(ranked.prediction.training for ranked in result.ranked):
+        table = table.without(4)
+    if not any(ranked.simulated for ranked in result.ranked):
+        table = table.without(2)
+    top, *lines = table.lines(console().width)
+    _print_lines([top], header=True)
     for ranked, (columns, _) in zip(result.ranked, lines, strict=True):
         console().print(Text(columns, style="bold" if ranked.rank == 1 else ""))
         _say(layout(ranked.prediction.plan).partition(", ")[2], indent="     ")
@@ -213,6 +239,8 @@ def print_plans(result: PlanResult) -> None:
             f"{format_quantity(fast.step_time, 's')} at {fast.memory / 1e9:.1f} GB to "
             f"{format_quantity(small.step_time, 's')} at {small.memory / 1e9:.1f} GB"
         )
+    if result.trade is not None:
+        print_trade(result.trade)
     if result.cut:
         worst = sorted(result.cut.items(), key=lambda item: -item[1])[:6]
         told = "; ".join(f"{reason} {number:,}" for reason, number in worst)

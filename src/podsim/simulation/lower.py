@@ -25,7 +25,7 @@ from podsim.simulation.pieces import Piece, Stream, block_pieces
 from podsim.simulation.rows import Row, row_of
 from podsim.simulation.state import Small
 from podsim.training.plan import SCHEDULE_CODES, Schedule
-from podsim.training.schedules import ScheduleTable, build, needs
+from podsim.training.schedules import ScheduleTable, build
 from podsim.training.step import Prepared, prepare
 
 if TYPE_CHECKING:
@@ -76,8 +76,9 @@ class Lowered:
 
 def schedule_table(plan: Plan) -> ScheduleTable:
     """The plan's schedule; one stage runs each micro-batch forward and back."""
+    if int(plan.pp) == 1:
+        return build("1f1b", 1, 1, int(plan.micro_batches))
     name = {code: text for text, code in SCHEDULE_CODES.items()}[Schedule(int(plan.schedule))]
-    name = name if int(plan.pp) > 1 else "1f1b"
     return build(name, int(plan.pp), int(plan.virtual_stages), int(plan.micro_batches))
 
 
@@ -149,7 +150,7 @@ def _marks(plan: Plan, trouble: Trouble) -> Ints:
 def _edges(rows: list[Row], table: ScheduleTable, classes: Classes, base: Ints) -> tuple[Small, Small]:
     """(before, after): edges inside each class, and from what one stage sends to what the next one does with it."""
     stage_of = classes.first[:, 0]
-    need = needs(table)
+    need = table.need
     owner = table.rank
     before = [row_edges(rows[r])[0] + base[c] for c, r in enumerate(stage_of)]
     after = [row_edges(rows[r])[1] + base[c] for c, r in enumerate(stage_of)]
@@ -194,11 +195,11 @@ def _joins(pieces: list[Piece], rows: list[Row], classes: Classes, base: Ints) -
     """Ops of different classes that are one collective, by number; -1 where a class meets only its like."""
     stage_of = classes.first[:, 0]
     join = np.full(int(base[-1]), -1, np.int32)
-    group_of = np.array([_group(piece) for piece in pieces])
+    named = np.array([group_of(piece) for piece in pieces])
     taken = 0
     for name in ("tp", "cp", "ep", "dp", "ends", "all"):
         number = classes.groups[name]
-        places = [np.flatnonzero(group_of[row.what] == name) for row in rows]
+        places = [np.flatnonzero(named[row.what] == name) for row in rows]
         for group in np.flatnonzero(np.bincount(number) > 1).tolist():
             members = np.flatnonzero(number == group)
             counts = {len(places[stage_of[c]]) for c in members}
@@ -213,7 +214,7 @@ def _joins(pieces: list[Piece], rows: list[Row], classes: Classes, base: Ints) -
     return join
 
 
-def _group(piece: Piece) -> str:
+def group_of(piece: Piece) -> str:
     """The group whose members do a piece together, "" for none."""
     if piece.name in ("embedding gradients", "gradient norm"):
         return "ends" if piece.name == "embedding gradients" else "all"

@@ -81,8 +81,10 @@ def _stage(
     share = recomputed_share(wide, counts_BK[None])
     sizes = _bytes(cluster, plan, software, counts_BK, weights)
 
-    def data(name: str, seconds: float, size: float) -> Piece:
-        return Piece(name=name, kind="dp", seconds=seconds, bytes=size, stream=Stream.DATA)
+    def data(name: str, seconds: float, size: tuple[float, float]) -> Piece:
+        return Piece(
+            name=name, kind="dp", seconds=seconds, message=size[0], bytes=size[1], stream=Stream.DATA
+        )
 
     charge = send * software.pipeline_exposed + software.host_send
     sent = float(send_bytes(model, wide, software)[1][0])
@@ -92,15 +94,15 @@ def _stage(
         gather=data("weights", gather if zero in (1, 2) else 0.0, sizes[1]),
         layer_gather=data("layer weights", layer_gather, sizes[2]),
         layer_reduce=data("layer gradients", layer_reduce, sizes[3]), ends=tuple(closing),
-        send=Piece(name="send", kind="send", seconds=send, bytes=sent, stream=Stream.AHEAD),
+        send=Piece(name="send", kind="send", seconds=send, message=sent, bytes=sent, stream=Stream.AHEAD),
         charge=Piece(name="send and receive", kind="pp", seconds=charge),
     )  # fmt: skip
 
 
 def _bytes(
     cluster: Cluster, plan: Plan, software: Software, counts_BK: Array, weights: Weights
-) -> tuple[float, float, float, float]:
-    """B that leave a rank's node: gradients and weights of the stage, then of one layer.
+) -> list[tuple[float, float]]:
+    """(B of a message, B that leave a node): the stage's gradients and weights, a layer's weights and gradients.
 
     A ring over N nodes with g ranks on each takes (N - 1) / N of the bytes out of every node, over g adapters; an
     all-reduce twice.
@@ -110,7 +112,8 @@ def _bytes(
     nodes = max(ranks // members, 1)
     share = (nodes - 1) / nodes / members
     per_block_B = (weights.dense_BK + weights.expert_BK)[:, 0]
-    whole, layer = float(counts_BK[:, 0] @ per_block_B) * share, float(per_block_B[1:-1].max()) * share
+    whole, layer = float(counts_BK[:, 0] @ per_block_B), float(per_block_B[1:-1].max())
     times = 1.0 if int(plan.zero) else 2.0
     stored, gradient = element_bytes(plan.precision), software.gradient_bytes
-    return whole * gradient * times, whole * stored, layer * stored, layer * gradient
+    messages = (whole * gradient, whole * stored, layer * stored, layer * gradient)
+    return [(size, size * share * more) for size, more in zip(messages, (times, 1, 1, 1), strict=True)]

@@ -57,13 +57,21 @@ class Piece:
     """runs beside the pieces after it, which do not wait for it"""
     bytes: float = 0.0
     """B that leave the rank's node, if it is an exchange or a send"""
+    message: float = 0.0
+    """B that a collective is asked to reduce, gather or exchange, or that a send carries"""
     mix: Array | None = None
     """s by part, if it is several pieces in one (SPLIT)"""
 
     def times(self, factor: float) -> Piece:
         """The same work, so many times as long."""
         mix = None if self.mix is None else self.mix * factor
-        return replace(self, seconds=self.seconds * factor, bytes=self.bytes * factor, mix=mix)
+        return replace(
+            self,
+            seconds=self.seconds * factor,
+            bytes=self.bytes * factor,
+            message=self.message * factor,
+            mix=mix,
+        )
 
     @property
     def parts(self) -> Array:
@@ -86,6 +94,8 @@ class BlockPieces:
     """both, in the order in which autograd runs them"""
     again: tuple[Piece, ...]
     """what recomputation computes again before its backward pass"""
+    gaps: tuple[float, float]
+    """s that the GPU waits for the host in a backward pass: with no, and with all of the recomputation"""
 
     def of(self, work: int, again: float) -> Iterable[Piece]:
         """The pieces of an action; `again` is the share of its recomputation that is done."""
@@ -93,8 +103,11 @@ class BlockPieces:
             return self.forward
         if work == Work.WEIGHT:
             return self.weight
+        again = again if self.again else 0.0
         repeated = [piece.times(again) for piece in self.again] if again else []
-        return [*repeated, *(self.input if work == Work.INPUT else self.backward)]
+        gap = (1 - again) * self.gaps[0] + again * self.gaps[1]
+        waits = [_gap(gap)] if gap > 0.0 else []
+        return [*repeated, *(self.input if work == Work.INPUT else self.backward), *waits]
 
 
 @dataclass(frozen=True)
@@ -152,12 +165,6 @@ def _block(
         again = _full(forward, timed, tail)
         scale = parts[Pass.BACKWARD_FULL]["tp"] - parts[Pass.BACKWARD]["tp"]
         again = [p.times(scale / parts[Pass.FORWARD]["tp"]) if p.kind == "tp" else p for p in again]
-    level = Pass.BACKWARD + mode
-    more = parts[level]["launch"] - parts[Pass.BACKWARD]["launch"]
-    gap = parts[Pass.BACKWARD]["launch"] + (more if mode and not edge else 0.0)
-    if gap > 0.0:
-        inputs.append(_gap(gap))
-        both.append(_gap(gap))
     if parts[Pass.FORWARD]["launch"] > 0.0:
         forward.append(_gap(parts[Pass.FORWARD]["launch"]))
     return BlockPieces(
@@ -166,6 +173,7 @@ def _block(
         weight=tuple(weights),
         backward=tuple(both),
         again=tuple(again),
+        gaps=(parts[Pass.BACKWARD]["launch"], parts[Pass.BACKWARD + mode]["launch"]),
     )
 
 

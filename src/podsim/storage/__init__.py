@@ -1,1 +1,1 @@
-"""Storage systems, the data that training reads from them, and what limits it."""
+"""Storage systems, checkpoints, the data that training reads, and what limits them."""

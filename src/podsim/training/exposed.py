@@ -130,4 +130,4 @@ class Waits:
         hidden = last_P + more * self._step(reduce_P, self.layer_backward_P)
         closing = np.where(plan.overlap_grad, hidden, groups.reduce_K)
         last = np.where(zero == 3, groups.reduce_K, np.where(zero == 2, 0.0, closing))
-        return np.asarray(np.where(np.isin(zero, (1, 2)), opening, 0.0) + last + groups.embedding_K)
+        return np.asarray(np.where((zero == 1) | (zero == 2), opening, 0.0) + last + groups.embedding_K)

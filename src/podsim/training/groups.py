@@ -36,7 +36,7 @@ __all__ = [
     "tied",
 ]
 
-GROUP_KEY = ("tp", "pp", "virtual_stages", "dp", "cp", "ep", "zero", "shard")
+GROUP_KEY = ("tp", "pp", "virtual_stages", "schedule", "dp", "cp", "ep", "zero", "shard")
 SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")
 
 
@@ -117,7 +117,7 @@ def exchanges(
     if weights.expert_BK.any():
         fewer_K, part_K = np.maximum(ranks_K // plan.ep, 1), np.maximum(shard_K // plan.ep, 1)
         kinds.append((weights.expert_BK, fewer_K, part_K))
-    full, once = zero == 3, np.isin(zero, (1, 2))
+    full, once = zero == 3, (zero == 1) | (zero == 2)
     reduce_K, gather_K, layer_gather_K, layer_reduce_K = np.zeros((4, plan.size))
     for per_block_BK, all_K, part_K in kinds:
         stage_K = (counts_BK * per_block_BK).sum(axis=0)

@@ -208,11 +208,27 @@ def known_kernels() -> tuple[str, ...]:
 def kernel_constants(gpu: Gpu) -> KernelConstants:
     """Constants of `gpu`: of the file `gpu.kernels` or `gpu.name`, else of its architecture's measured GPU.
 
-    The latter are marked `extrapolated`. `gpu.kernels` is a name of the catalog, or the path of a .toml file.
+    The latter are marked `extrapolated`. `gpu.kernels` is a name of the catalog, or the path of a .toml file. A MIG
+    instance has the constants of its GPU, but for the bytes in flight while traffic starts: they fill a latency, and
+    so go with its bandwidth.
     Raises CatalogError for a `gpu.kernels` that has no file, and for an architecture nothing of which was
     measured.
     """
-    return _resolve(gpu.kernels, gpu.name.lower(), gpu.architecture.lower())
+    whole = gpu.name.lower().partition("/")[0]
+    return _sliced(gpu.kernels, whole, gpu.architecture.lower(), gpu.fraction)
+
+
+@lru_cache(maxsize=256)
+def _sliced(kernels: str, name: str, architecture: str, fraction: float) -> KernelConstants:
+    """The constants of a whole GPU, or of an instance with a fraction of its memory system."""
+    found = _resolve(kernels, name, architecture)
+    if fraction == 1:
+        return found
+    return replace(
+        found,
+        gemm={key: replace(one, startup=one.startup * fraction) for key, one in found.gemm.items()},
+        memory=replace(found.memory, startup=found.memory.startup * fraction),
+    )
 
 
 @lru_cache(maxsize=256)

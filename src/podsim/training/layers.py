@@ -34,10 +34,13 @@ __all__ = [
     "KEY",
     "PARTS",
     "Pass",
+    "cp_bytes",
+    "ep_bytes",
     "items_of",
     "layer_table",
     "op_times",
     "syncs_of",
+    "tp_bytes",
     "tp_sync_seconds",
     "unneeded",
 ]
@@ -185,9 +188,29 @@ def syncs_of(model: Model, block: Block) -> tuple[int, int]:
     return block.syncs, block.syncs
 
 
+def tp_bytes(model: Model, plan: Plan) -> Array:
+    """B that one tensor-parallel sync adds up or gathers (K,)."""
+    return np.asarray(tokens(plan, plan.length(model)) * model.hidden * element_bytes(plan.precision))
+
+
+def cp_bytes(model: Model, block: Block, plan: Plan) -> Array:
+    """B of a block's keys and values of all context ranks, which each of them gathers (K,)."""
+    cores = [op for op in block.ops if op.kind == "attention"]
+    wide = sum((op.kv_heads or op.heads) * (op.head_dim + (op.value_dim or op.head_dim)) for op in cores)
+    sequences = np.asarray(plan.micro_batch, dtype=float) / np.asarray(plan.tp)
+    return np.asarray(sequences * plan.length(model) * wide * element_bytes(plan.precision))
+
+
+def ep_bytes(model: Model, block: Block, plan: Plan, software: Software) -> Array:
+    """B of routed tokens that the busiest expert rank sends in one all-to-all (K,)."""
+    tp_K = np.where(np.asarray(plan.sequence_parallel).astype(bool), plan.tp, 1)
+    routed_K = tokens(plan, plan.length(model)) / tp_K * block.top_k
+    return np.asarray(routed_K * model.hidden * element_bytes(plan.precision) * software.expert_imbalance)
+
+
 def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
     """Seconds of one tensor-parallel sync (K,): an all-reduce, or an all-gather and a reduce-scatter."""
-    size_K = tokens(plan, plan.length(model)) * model.hidden * element_bytes(plan.precision)
+    size_K = tp_bytes(model, plan)
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).tp
 
     sequence_K = np.asarray(plan.sequence_parallel).astype(bool)
@@ -207,17 +230,9 @@ def _cp_seconds(
 ) -> tuple[Array, Array]:
     """Exposed seconds of gathering keys and values over the context group, beside the attention of its own part."""
     cp_K = np.asarray(plan.cp, dtype=float)
-    cores = [op for op in block.ops if op.kind == "attention"]
-    if not cores or not (cp_K > 1).any():
+    if not any(op.kind == "attention" for op in block.ops) or not (cp_K > 1).any():
         return np.zeros_like(cp_K), np.zeros_like(cp_K)
-    wide = sum((op.kv_heads or op.heads) * (op.head_dim + (op.value_dim or op.head_dim)) for op in cores)
-    size_K = (
-        np.asarray(plan.micro_batch, dtype=float)
-        * plan.length(model)
-        * wide
-        / np.asarray(plan.tp)
-        * element_bytes(plan.precision)
-    )
+    size_K = cp_bytes(model, block, plan)
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).cp
     gather_K = group_seconds("all_gather", size_K, cluster, software, ranks=plan.cp, members=members_K)
     hidden_K = core_K * (cp_K - 1) / cp_K
@@ -231,11 +246,7 @@ def _ep_seconds(
     ep_K = np.asarray(plan.ep, dtype=float)
     if not block.experts or not (ep_K > 1).any():
         return np.zeros_like(ep_K), np.zeros_like(ep_K)
-    tp_K = np.where(np.asarray(plan.sequence_parallel).astype(bool), plan.tp, 1)
-    size_K = (
-        tokens(plan, plan.length(model)) / tp_K * block.top_k * model.hidden * element_bytes(plan.precision)
-    )
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).ep
-    busiest_K = size_K * software.expert_imbalance
+    busiest_K = ep_bytes(model, block, plan, software)
     once_K = group_seconds("all_to_all", busiest_K, cluster, software, ranks=plan.ep, members=members_K)
     return 2 * once_K, 2 * once_K

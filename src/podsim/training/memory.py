@@ -13,7 +13,7 @@ import numpy as np
 
 from podsim.hardware.precision import PRECISIONS
 from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Recompute
-from podsim.training.schedules.entries import SCHEDULES
+from podsim.training.schedules.entries import SCHEDULES, ScheduleEntry
 from podsim.training.shapes import element_bytes, tokens, width
 from podsim.training.software import Software
 
@@ -139,24 +139,33 @@ def weight_copies(plan: Plan, first_SP: Array) -> tuple[Array, Array]:
     DualPipe trains each part on two ranks, so that a rank has twice its share of weights, gradients and optimizer.
     Asynchronous schedules train one copy and keep older versions of its weights for backward passes to come.
     """
+    single = np.ones((1, 1))
+    if not any(code in _COPIED for code in _present(plan)):
+        return single, single
     copies_SP = _of_schedule(plan, first_SP, "copies")
     endless = np.isin(plan.schedule, _ENDLESS)
     return np.where(endless, 1.0, copies_SP), np.where(endless, copies_SP, 1.0)
 
 
-_ENTRIES = tuple((int(SCHEDULE_CODES[name]), entry) for name, entry in SCHEDULES.items())
-_ENDLESS = tuple(code for code, entry in _ENTRIES if not entry.flush)
+_ENTRIES = {int(SCHEDULE_CODES[name]): entry for name, entry in SCHEDULES.items()}
+_ENDLESS = tuple(code for code, entry in _ENTRIES.items() if not entry.flush)
+_COPIED = tuple(code for code, entry in _ENTRIES.items() if entry.copies is not ScheduleEntry.copies)
+"""schedules that keep more than one copy of weights"""
+
+
+def _present(plan: Plan) -> list[int]:
+    """The schedules that some plan has."""
+    return np.flatnonzero(np.bincount(np.ravel(plan.schedule), minlength=len(_ENTRIES))).tolist()
 
 
 def _of_schedule(plan: Plan, first_SP: Array, what: str) -> Array:
     """What each plan's schedule says of its sizes (S, P)."""
     p_P, v_P, m_P = (np.asarray(x, dtype=float) for x in (plan.pp, plan.virtual_stages, plan.micro_batches))
-    schedule = np.asarray(plan.schedule)
-    out_SP: Array = np.ones(np.broadcast_shapes(first_SP.shape, m_P.shape))
-    for code, entry in _ENTRIES:
-        chosen = schedule == code
-        if chosen.any():
-            out_SP = np.where(chosen, getattr(entry, what)(p_P, v_P, m_P, first_SP), out_SP)
+    codes = _present(plan)
+    out_SP = np.asarray(getattr(_ENTRIES[codes[0]], what)(p_P, v_P, m_P, first_SP))
+    for code in codes[1:]:
+        held_SP = getattr(_ENTRIES[code], what)(p_P, v_P, m_P, first_SP)
+        out_SP = np.where(np.asarray(plan.schedule) == code, held_SP, out_SP)
     return out_SP
 
 
@@ -193,9 +202,12 @@ def memory_MSP(
     # a framework that gathers weights once a step keeps them, and whole gradients, until its pipeline has run
     whole = (np.asarray(plan.pp) > 1) & (zero >= 3) & (not software.regather)
     held_SP = dense_SP + expert_SP
-    out[0] = np.where(whole, held_SP, divided(3)) * stored * homes_SP * versions_SP
-    out[1] = np.where(whole, held_SP, divided(2)) * software.gradient_memory * homes_SP
-    out[2] = divided(1) * (master + moments) * homes_SP
+    out[0] = np.where(whole, held_SP, divided(3)) * stored
+    out[1] = np.where(whole, held_SP, divided(2)) * software.gradient_memory
+    out[2] = divided(1) * (master + moments)
+    if homes_SP.size > 1 or versions_SP.size > 1:
+        out[:3] *= homes_SP
+        out[0] *= versions_SP
     out[3] = _activations(plan, counts_SBP, first_SP, kept_RBP)
     last = counts_SBP[:, -1] > 0
     out[4] = logits_P * last

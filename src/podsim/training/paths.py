@@ -29,12 +29,7 @@ __all__ = ["PATH_KEY", "Paths", "paths_table"]
 
 PATH_KEY = ("schedule", "pp", "virtual_stages", "dp", "micro_batch", "global_batch")
 _NAMES = {code: name for name, code in SCHEDULE_CODES.items()}
-_TYPICAL = (
-    (1.0, 1.0, 1.0, 0.0, 0.01),
-    (2.0, 1.0, 1.0, 0.0, 0.01),
-    (1.0, 1.0, 0.3, 0.3, 0.0),
-    (1.2, 0.8, 2.5, 0.02, 0.02),
-)
+_TYPICAL = ((1.0, 1.0, 1.0, 0.0, 0.01), (1.0, 1.0, 0.3, 0.3, 0.0), (1.5, 1.0, 0.6, 0.2, 0.25))
 """durations that paths are found with, relative to one layer's forward: (input gradient, weight gradient, how much the
 head's share of the arithmetic weighs, a send, what a send takes of the compute stream)"""
 
@@ -76,6 +71,11 @@ class _Counts(NamedTuple):
         pairs: list[tuple[Array, Array]] = list(zip(self, other, strict=True))
         return _Counts(*(np.asarray(a + times * b) for a, b in pairs))
 
+    def equals(self, other: _Counts) -> bool:
+        """Whether both count the same."""
+        pairs: list[tuple[Array, Array]] = list(zip(self, other, strict=True))
+        return all(np.array_equal(a, b) for a, b in pairs)
+
 
 def paths_table(model: Model, plan: Plan) -> Paths:
     """Paths of K plans that differ in PATH_KEY."""
@@ -116,9 +116,12 @@ def _paths(
     if m <= short + p:
         return _distinct(list(_each(order, width, shares, schedule, p, v, m)))
     few, more = (_each(order, width, shares, schedule, p, v, n) for n in (short, short + p))
-    rounds = (m - short) / p
-    grown = [a.plus(b.plus(a, -1.0), rounds) for a, b in zip(few, more, strict=True)]
-    return _distinct(grown)
+    steps = [b.plus(a, -1.0) for a, b in zip(few, more, strict=True)]
+    if len(order) % (p * v):  # of unequal parts it may not grow alike: then every micro-batch is played
+        last = _each(order, width, shares, schedule, p, v, short + 2 * p)
+        if any(not b.plus(step, 1.0).equals(c) for b, step, c in zip(more, steps, last, strict=True)):
+            return _distinct(list(_each(order, width, shares, schedule, p, v, m)))
+    return _distinct([a.plus(step, (m - short) / p) for a, step in zip(few, steps, strict=True)])
 
 
 def _distinct(paths: list[_Counts]) -> tuple[_Counts, ...]:
@@ -134,13 +137,13 @@ def _each(
 ) -> tuple[_Counts, ...]:
     """The longest path for each of the typical durations."""
     from podsim.training.paths_engine import longest
-    from podsim.training.schedules import build, needs, play_table
+    from podsim.training.schedules import build, play_table
 
     table = build(_NAMES[Schedule(schedule)], p, v, m)
     blocks = part_blocks(order, width, table.parts)
     counts_SB = np.stack([np.bincount(np.array(blocks[part]), minlength=width) for part in table.stage_part])
     abroad = _abroad(table)
-    need = needs(table)
+    need = table.need
     out = []
     for data, weight, head, send, charge in _TYPICAL:
         layer_B = np.maximum(np.array(shares), 0.02)

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from podsim.training.plan import Array, Plan
+from podsim.training.plan import Array, Plan, Schedule
 
 if TYPE_CHECKING:
     from podsim.workload.graph import Model
 
-__all__ = ["STAGE_KEY", "Stages", "chunk_sizes", "part_blocks", "stages_table"]
+__all__ = ["STAGE_KEY", "Stages", "chunk_sizes", "part_blocks", "placed", "stages_table"]
 
-STAGE_KEY = ("pp", "virtual_stages")
+STAGE_KEY = ("pp", "virtual_stages", "schedule")
+_VEE = (Schedule.ZB_V, Schedule.DUALPIPE_V)
+"""schedules that place parts down the ranks and up again"""
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,14 @@ def part_blocks(order: tuple[int, ...], width: int, parts: int) -> list[tuple[in
 
 
 def _pipeline(
-    order: tuple[int, ...], width: int, pp: int, virtual: int
+    order: tuple[int, ...], width: int, pp: int, virtual: int, vee: bool
 ) -> tuple[list[tuple[int, ...]], list[int], list[int]]:
     """Classes of stages for one pipeline: (copies of each block, how many such stages, first position)."""
     held = np.zeros((pp, width), dtype=int)
-    start = 0
-    for chunk, size in enumerate(chunk_sizes(len(order), pp * virtual)):
-        for kind in order[start : start + size]:
-            held[chunk % pp, kind] += 1
-        start += size
-    held[0, 0] = 1
-    held[-1, -1] = 1
+    for part, blocks in enumerate(part_blocks(order, width, pp * virtual)):
+        turn, place = divmod(part, pp)
+        home = pp - 1 - place if vee and turn % 2 else place
+        np.add.at(held[home], list(blocks), 1)
     classes: dict[tuple[int, ...], list[int]] = {}
     for stage, row in enumerate(held.tolist()):
         classes.setdefault(tuple(row), []).append(stage)
@@ -83,11 +82,19 @@ def _pipeline(
 _cached_pipeline = lru_cache(maxsize=4096)(_pipeline)
 
 
+def placed(plan: Plan) -> Plan:
+    """The plan with its schedule replaced by one that places model parts alike: down the ranks, or down and up again."""
+    schedule = np.asarray(plan.schedule)
+    vee = (schedule == _VEE[0]) | (schedule == _VEE[1])
+    return plan.having({"schedule": np.where(vee, Schedule.ZB_V, Schedule.ONE_F_ONE_B)})
+
+
 def stages_table(model: Model, plan: Plan) -> Stages:
-    """Stage classes of U plans that differ in STAGE_KEY."""
+    """Stage classes of U plans that differ in STAGE_KEY; schedules with the same placement of parts are alike."""
     order, width = model.order, len(model.kinds)
-    pairs = zip(np.atleast_1d(plan.pp).tolist(), np.atleast_1d(plan.virtual_stages).tolist(), strict=True)
-    found = [_cached_pipeline(order, width, pp, virtual) for pp, virtual in pairs]
+    columns = np.broadcast_arrays(*(np.atleast_1d(c) for c in (plan.pp, plan.virtual_stages, plan.schedule)))
+    keys = zip(*(column.tolist() for column in columns), strict=True)
+    found = [_cached_pipeline(order, width, pp, virtual, schedule in _VEE) for pp, virtual, schedule in keys]
     depth = max(len(classes) for classes, _, _ in found)
     counts_SBU = np.zeros((depth, width, len(found)))
     many_SU = np.zeros((depth, len(found)))

@@ -27,7 +27,7 @@ from podsim.training.memory import (
     weight_table,
 )
 from podsim.training.paths import PATH_KEY, Paths, paths_table
-from podsim.training.pipeline import STAGE_KEY, Stages, stages_table
+from podsim.training.pipeline import STAGE_KEY, Stages, placed, stages_table
 from podsim.training.plan import Array, Plan, Recompute
 from podsim.training.schedules.table import Work
 from podsim.training.software import Software, load_software
@@ -84,6 +84,8 @@ def prepare(
     software = software or load_software(plan.software, cluster.gpu)
     plan = plan.arrays()
 
+    alike = placed(plan)
+
     def layers(sub: Plan) -> Array:
         table_YXBK = layer_table(model, cluster, sub, software)
         return table_YXBK if split else table_YXBK.sum(axis=1, keepdims=True)
@@ -93,10 +95,10 @@ def prepare(
         plan=plan,
         software=software,
         layers=keyed(plan, KEY, layers),
-        stages=keyed(plan, STAGE_KEY, lambda sub: stages_table(model, sub)),
+        stages=keyed(alike, STAGE_KEY, lambda sub: stages_table(model, sub)),
         weights=keyed(plan, WEIGHT_KEY, lambda sub: weight_table(model, sub)),
         activations=keyed(plan, ACTIVATION_KEY, lambda sub: activation_table(model, sub, software)),
-        groups=keyed(plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software)),
+        groups=keyed(alike, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software)),
         sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software)),
         paths=keyed(plan, PATH_KEY, lambda sub: paths_table(model, sub)),
     )

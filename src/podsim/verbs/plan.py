@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,15 @@ from podsim.prediction import PARTS, ParetoPoint, PlanResult, Ranked
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.prediction import Prediction
+    from podsim.training.plan import Plan
     from podsim.training.search import Found
     from podsim.verbs.limits import Limit
     from podsim.workload.graph import Model
 
 __all__ = ["OBJECTIVES", "plan", "replay"]
 
-OBJECTIVES = ("time", "memory")
+OBJECTIVES = ("time", "memory", "cost", "energy")
+_TRADES = ("cost", "energy")
 _LAYOUT = ("tp", "pp", "cp", "ep", "dp")
 
 
@@ -41,26 +43,35 @@ def plan(
     top: int = 5,
     limit: Limit | None = None,
     save: str | Path | None = None,
+    tokens: str | float | None = None,
+    simulate: bool = False,
     overrides: Mapping[str, str] | None = None,
     detail: str = "",
+    price: str = "",
+    pue: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PlanResult:
     """Search every legal plan of a model on a cluster; rank the best layouts, each with its reason.
 
     The ranking shows one plan for each layout (tp, pp, cp, ep, dp): the fastest, or with objective="memory" the one
-    that needs least memory.  `limit` restricts fields to values, as {"tp": (4, 8), "recompute": "full,selective"};
+    that needs least memory.  With "cost" (of a step, at a `price`: a name that `podsim cost` lists, or USD for a GPU and
+    an hour) and "energy", `gpus` and its halves are searched, and fronts of time against cost and energy are told.
+    `limit` restricts fields to values, as {"tp": (4, 8), "recompute": "full,selective"};
     everything else is searched.  `save` names a directory for the results and an experiment file that `replay` runs.
+    `tokens` ("300G") adds the days to train so many to each plan shown, with and without failures. `simulate` plays the
+    plans that are shown, ranks them by that, and says where simulation and closed form disagree.
     `progress` is called with (evaluated, all) combinations; Ctrl-C gives the best so far.  The other arguments are
     those of `predict`.  Raises NoFitError when no plan fits, saying by how much, PlanError when none is legal, and
     PodsimError for anything unusable.
     """
     from podsim.training.plan import Plan
-    from podsim.training.search import search
     from podsim.verbs.inputs import batch_of, precision_of, read_inputs
-    from podsim.verbs.limits import read_limits, spelled
+    from podsim.verbs.limits import spelled
+    from podsim.verbs.long_runs import read_tokens
     from podsim.verbs.save import check_directory, save_plans
 
-    _check(objective, top, detail)
+    wanted = None if tokens is None else read_tokens(tokens)
+    _check(objective, top, detail, price, pue, wanted, simulate)
     if save is not None:
         check_directory(Path(save))
     network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
@@ -69,33 +80,16 @@ def plan(
         global_batch=sequences, precision=precision_of(precision, cluster), optimizer_precision=optimizer_precision,
         software=software, sequence=network.sequence, flash=cluster.gpu.compute_capability >= 7.5,
     ).check(network, cluster)  # fmt: skip
-    started = time.perf_counter()
-    found = search(network, cluster, fixed, gpus=count, wanted=read_limits(limit, count), progress=progress)
-    taken = time.perf_counter() - started
-    if found.order.size == 0:
-        raise NoFitError([_does_not_fit(found, cluster, count)])
-    result = PlanResult(
-        model=network.name,
-        cluster=cluster.name,
-        gpus=count,
-        batch=sequences,
-        sequence=network.sequence,
-        ranked=_ranking(network, cluster, found, objective, top, detail, default),
-        pareto=tuple(
-            ParetoPoint(step_time=found.seconds(i), memory=found.memory(i), plan=found.plan(i).describe())
-            for i in found.pareto.tolist()
-        ),
-        evaluated=found.evaluated,
-        fitting=int(found.order.size),
-        cut=found.cut,
-        seconds=taken,
-        complete=found.complete,
-        arguments={
-            "model": model, "on": on, "gpus": count, "batch": sequences, "sequence": network.sequence,
-            "precision": fixed.precision, "optimizer_precision": optimizer_precision, "software": software,
-            "objective": objective, "top": top, "limit": spelled(limit), "overrides": dict(overrides or {}),
-        },
-    )  # fmt: skip
+    arguments: dict[str, object] = {
+        "model": model, "on": on, "gpus": count, "batch": sequences, "sequence": network.sequence,
+        "precision": fixed.precision, "optimizer_precision": optimizer_precision, "software": software,
+        "objective": objective, "top": top, "limit": spelled(limit), "overrides": dict(overrides or {}),
+        **({} if wanted is None else {"tokens": wanted}), **({"simulate": True} if simulate else {}),
+    }  # fmt: skip
+    if objective in _TRADES:
+        result = _weighed(network, cluster, fixed, limit, price, pue, default, detail, progress, arguments)
+    else:
+        result = _searched(network, cluster, fixed, limit, default, detail, progress, arguments)
     if save is not None:
         save_plans(result, Path(save))
     return result
@@ -114,7 +108,57 @@ def replay(
     return plan(**read_experiment(Path(experiment)), save=save, detail=detail, progress=progress)
 
 
-def _check(objective: str, top: int, detail: str) -> None:
+def _searched(
+    model: Model, cluster: Cluster, fixed: Plan, limit: Limit | None, default: bool, detail: str,
+    progress: Callable[[int, int], None] | None, arguments: dict[str, Any],
+) -> PlanResult:  # fmt: skip
+    """The result of a search by time or memory."""
+    from podsim.training.search import search
+    from podsim.verbs.limits import read_limits
+
+    gpus = cluster.gpus
+    started = time.perf_counter()
+    found = search(model, cluster, fixed, gpus=gpus, wanted=read_limits(limit, gpus), progress=progress)
+    taken = time.perf_counter() - started
+    if found.order.size == 0:
+        raise NoFitError([_does_not_fit(found, cluster, gpus)])
+    return PlanResult(
+        model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
+        ranked=_ranking(model, cluster, found, arguments, detail, default),
+        pareto=tuple(
+            ParetoPoint(step_time=found.seconds(i), memory=found.memory(i), plan=found.plan(i).describe())
+            for i in found.pareto.tolist()
+        ),
+        evaluated=found.evaluated, fitting=int(found.order.size), cut=found.cut, seconds=taken,
+        complete=found.complete, arguments=arguments,
+    )  # fmt: skip
+
+
+def _weighed(
+    model: Model, cluster: Cluster, fixed: Plan, limit: Limit | None, price: str, pue: float | None, default: bool,
+    detail: str, progress: Callable[[int, int], None] | None, arguments: dict[str, Any],
+) -> PlanResult:  # fmt: skip
+    """The result of a search by cost or energy."""
+    from podsim.verbs.plan_trade import weigh
+
+    gpus = cluster.gpus
+    started = time.perf_counter()
+    found = weigh(
+        model, cluster, fixed, gpus=gpus, limit=limit, objective=arguments["objective"], top=arguments["top"],
+        price=price, pue=pue, default_batch=default, detail=detail, progress=progress,
+    )  # fmt: skip
+    asked = ({"price": price} if price else {}) | ({"pue": pue} if pue is not None else {})
+    return PlanResult(
+        model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
+        ranked=found.ranked, pareto=(), evaluated=found.evaluated, fitting=found.fitting, cut=found.cut,
+        seconds=time.perf_counter() - started, complete=found.complete, arguments={**arguments, **asked},
+        trade=found.trade,
+    )  # fmt: skip
+
+
+def _check(
+    objective: str, top: int, detail: str, price: str, pue: float | None, tokens: float | None, simulate: bool
+) -> None:
     """Raise PlanError with all that is wrong of the arguments that name no model and no cluster."""
     problems = []
     if objective not in OBJECTIVES:
@@ -123,6 +167,14 @@ def _check(objective: str, top: int, detail: str) -> None:
         problems.append(f"top={top}: between 1 and 1000 plans can be shown")
     if detail not in ("", "ops"):
         problems.append(f"detail={detail!r} may be ops")
+    if objective == "cost" and not price:
+        problems.append(
+            "objective=cost needs a price: a name that `podsim cost` lists, or USD for a GPU and an hour"
+        )
+    if objective in _TRADES and (tokens or simulate):
+        problems.append(f"tokens and simulate go with objective time or memory, not with {objective}")
+    if objective not in _TRADES and (price or pue is not None):
+        problems.append(f"price and pue go with objective {' or '.join(_TRADES)}, not with {objective}")
     if problems:
         raise PlanError(problems)
 
@@ -143,27 +195,33 @@ def _does_not_fit(found: Found, cluster: Cluster, gpus: int) -> str:
 
 
 def _ranking(
-    model: Model, cluster: Cluster, found: Found, objective: str, top: int, detail: str, default: bool
+    model: Model, cluster: Cluster, found: Found, arguments: Mapping[str, Any], detail: str, default: bool
 ) -> tuple[Ranked, ...]:
     """The best plan of each layout, in order, predicted in full; the prediction must say what the search said."""
     from podsim.verbs.predict import describe
+    from podsim.verbs.refine import refined
 
-    order = _fastest(found) if objective == "time" else found.pareto[::-1]
+    order = _fastest(found) if arguments["objective"] == "time" else found.pareto[::-1]
     predictions: list[Prediction] = []
-    for position in _first_of_each_layout(found, order.tolist(), top):
+    positions = _first_of_each_layout(found, order.tolist(), arguments["top"])
+    for position in positions:
         one = describe(
-            model, cluster, found.plan(position), detail="" if predictions else detail, default_batch=default
-        )
+            model, cluster, found.plan(position), detail="" if predictions else detail, default_batch=default,
+            tokens=arguments.get("tokens"),
+        )  # fmt: skip
         assert isclose(one.step_time, found.seconds(position), rel_tol=1e-6), (
             one.plan,
             found.seconds(position),
         )
         assert isclose(one.memory, found.memory(position), rel_tol=1e-6), (one.plan, found.memory(position))
         predictions.append(one)
-    return tuple(
+    ranked = tuple(
         Ranked(rank=place + 1, prediction=one, reason=_reason(one, predictions[0], place))
         for place, one in enumerate(predictions)
     )
+    if not arguments.get("simulate"):
+        return ranked
+    return refined(model, cluster, ranked, [found.plan(position) for position in positions])
 
 
 _TIED = 1e-9

@@ -22,6 +22,8 @@ _LARGEST = 1 << 20
 _TYPES: dict[str, type] = {
     "model": str, "on": str, "gpus": int, "batch": int, "sequence": int, "precision": str,
     "optimizer_precision": str, "software": str, "objective": str, "top": int, "limit": dict, "overrides": dict,
+    "tokens": float, "simulate": bool,
+    "price": str, "pue": float,
 }  # fmt: skip
 _FILES = ("plans.csv", "pareto.csv", "plans.json", "experiment.toml")
 
@@ -94,7 +96,7 @@ def read_experiment(path: Path) -> dict[str, Any]:
     for key, value in raw.items():
         if key not in _TYPES:
             problems.append(unknown_name("key", key, _TYPES))
-        elif not isinstance(value, _TYPES[key]) or isinstance(value, bool):
+        elif not isinstance(value, _TYPES[key]) or isinstance(value, bool) != (_TYPES[key] is bool):
             problems.append(f"{key}={str(value)[:80]!r} must be {_worded(_TYPES[key])}")
     problems += [f"{key} is missing" for key in ("model", "on") if key not in raw]
     if problems:
@@ -105,7 +107,9 @@ def read_experiment(path: Path) -> dict[str, Any]:
 
 
 def _worded(kind: type) -> str:
-    return {str: "text", int: "a whole number", dict: "a table"}[kind]
+    return {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}[
+        kind
+    ]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def show(name: str, *, overrides: Mapping[str, str] | None = None) -> Sheet:
         if overrides:
             raise CatalogError(f"{name}: a framework era cannot be changed by keys")
         return _all_software() if name == "software" else _software(name)
-    if name.lower().endswith(".toml") or ":" in name or name.lower() in sheet_names():
+    if name.lower().endswith(".toml") or ":" in name or name.lower().partition("/")[0] in sheet_names():
         if for_model:
             raise CatalogError(f"{name} is no model: {', '.join(for_model)} cannot be set")
         return sheet(name, for_hardware)

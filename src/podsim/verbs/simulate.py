@@ -12,6 +12,7 @@ from podsim.verbs.plans import PlanOptions, Setting, read_plan
 if TYPE_CHECKING:
     from podsim.simulated import SimulatedStep
     from podsim.simulation.lower import Trouble
+    from podsim.workload.trace_graph import TraceGraph
 
 __all__ = ["simulate"]
 
@@ -58,6 +59,7 @@ def simulate(
         unfold=unfold,
         trouble=trouble,
         force=force,
+        chakra=chakra,
     )
 
 
@@ -81,12 +83,19 @@ def _problems(trouble: Trouble) -> list[str]:
 
 
 def play_setting(
-    setting: Setting, *, kernels: bool, unfold: bool, trouble: Trouble, force: bool
+    setting: Setting,
+    *,
+    kernels: bool,
+    unfold: bool,
+    trouble: Trouble,
+    force: bool = False,
+    chakra: Path | None = None,
 ) -> SimulatedStep:
     """The played step of a legal plan."""
     from dataclasses import replace
 
     from podsim.simulation.events import play
+    from podsim.simulation.export import trace_graphs
     from podsim.simulation.lower import lower
     from podsim.simulation.outcome import outcome
     from podsim.training.predict import predict_plan
@@ -101,7 +110,10 @@ def play_setting(
             ]
         )
     lowered = lower(model, cluster, plan, kernels=kernels, unfold=unfold, trouble=trouble)
-    step = outcome(model, cluster, plan, lowered, play(lowered.ops), prediction.step_time)
+    played = play(lowered.ops)
+    step = outcome(model, cluster, plan, lowered, played, prediction.step_time)
+    if chakra is not None:
+        _write_chakra(trace_graphs(lowered, played, plan), chakra)
     notes = [] if prediction.fits else ["the plan does not fit the memory: it could not be run"]
     if default:
         notes.append("the batch was not given: about four million tokens")
@@ -110,3 +122,14 @@ def play_setting(
             "an asynchronous schedule: the table is a window of an endless run, with its start and end"
         )
     return replace(step, warnings=tuple(notes))
+
+
+def _write_chakra(graphs: list[TraceGraph], folder: Path) -> None:
+    """A file for each rank, rank.N.et, in a folder that is made if need be."""
+    from podsim.workload.chakra_mend import write_chakra
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PodsimError(f"{folder}: cannot be made: {error.strerror or error}") from None
+    write_chakra(graphs, folder / "rank")

@@ -14,7 +14,6 @@ from podsim.training.schedules import (
     bubble,
     build,
     idle,
-    needs,
     play_table,
     unit_seconds,
 )
@@ -140,7 +139,7 @@ def test_laws_of_any_play(name: str, p: int, v: int, m: int, seed: int, send: fl
     table = build(name, p, v, m)
     seconds = np.random.default_rng(seed).uniform(0.1, 2.0, (4, table.stages))
     start, end = play_table(table, seconds, send)
-    need = needs(table)
+    need = table.need
     far = np.where(table.rank[need] != table.rank, send, 0.0)
     ready = np.where(need >= 0, end[need] + far, 0.0)
     assert (start >= ready - 1e-12).all()
@@ -161,5 +160,5 @@ def test_laws_of_any_play(name: str, p: int, v: int, m: int, seed: int, send: fl
 def test_gradients_of_weights_never_delay_others() -> None:
     """Only the rank that makes it needs a weight gradient."""
     table = build("zb-h1", 4, 1, 8)
-    need = needs(table)
+    need = table.need
     assert not (table.work[need[need >= 0]] == Work.WEIGHT).any()

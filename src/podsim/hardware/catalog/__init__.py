@@ -83,8 +83,16 @@ def find(name: str) -> tuple[str, str] | None:
 
 
 def load_gpu(name: str, overrides: Mapping[str, object] | None = None) -> Gpu:
-    """The accelerator of that name, some fields changed by keys such as {"peaks.bf16": "400 TFLOP/s"}."""
-    gpu = _part("gpu", name, Gpu)
+    """The accelerator of that name, some fields changed by keys such as {"peaks.bf16": "400 TFLOP/s"}.
+
+    "a100-sxm4-40gb/3g.20gb" is a MIG instance of one.
+    """
+    whole, slash, profile = name.partition("/")
+    gpu = _part("gpu", whole, Gpu)
+    if slash:
+        from podsim.hardware.mig.split import slice_of
+
+        gpu = slice_of(gpu, profile)
     return override_gpu(gpu, overrides) if overrides else gpu
 
 

@@ -3,7 +3,7 @@
 from podsim.training.schedules.check import check_schedule, schedule_problems
 from podsim.training.schedules.entries import SCHEDULES, ScheduleEntry, build
 from podsim.training.schedules.held import held, weight_copies
-from podsim.training.schedules.play import bubble, idle, needs, play_table, unit_seconds
+from podsim.training.schedules.play import bubble, idle, play_table, unit_seconds
 from podsim.training.schedules.table import ScheduleTable, Work
 from podsim.training.schedules.torch_csv import read_csv, to_csv, torch_problems
 
@@ -17,7 +17,6 @@ __all__ = [
     "check_schedule",
     "held",
     "idle",
-    "needs",
     "play_table",
     "read_csv",
     "schedule_problems",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from podsim.errors import ScheduleError
 from podsim.training.schedules.table import Bools, Ints, ScheduleTable, Work, action_text
 
-__all__ = ["Played", "bubble", "idle", "needs", "play_table", "played", "unit_seconds"]
+__all__ = ["Played", "bubble", "idle", "play_table", "played", "unit_seconds"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -22,25 +22,6 @@ def unit_seconds(
     """Durations [4, stages] of equal stages, in any unit of time; a whole backward takes both gradients' time."""
     of_work = np.array([forward, input + weight, input, weight])
     return np.repeat(of_work[:, None], table.stages, axis=1)
-
-
-def needs(table: ScheduleTable) -> Ints:
-    """The action whose output each action needs, -1 if none, [actions].
-
-    A forward needs the forward of the stage before; a backward that of the stage after, or its own forward at the end
-    of a direction; a weight gradient its own input gradient. What else a rank must have done, its order holds.
-    """
-    m = table.micro_batches
-    kind = np.where(table.work == Work.BACKWARD, Work.INPUT, table.work)
-    key = (kind * table.stages + table.stage) * m + table.micro
-    home = np.full(4 * table.stages * m + 1, -1)
-    home[key] = np.arange(len(table))
-    before, after = table.stage_before[table.stage], table.stage_after[table.stage]
-    forward, gradient = kind == Work.FORWARD, kind == Work.INPUT
-    source = np.where(forward, before, np.where(gradient & (after >= 0), after, table.stage))
-    source_kind = np.where(gradient & (after >= 0) | (kind == Work.WEIGHT), Work.INPUT, Work.FORWARD)
-    wanted = (source_kind * table.stages + source) * m + table.micro
-    return np.asarray(home[np.where(source < 0, -1, wanted)])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,19 +55,23 @@ def played(
     """The same, with the deadlock as words instead of an error."""
     from podsim.training.schedules.engine import play_kernel
 
-    need = needs(table)
-    feed = np.full(len(table), -1)
-    # several actions may wait for one forward (the next stage's, its own backward): those of its own rank never block
-    abroad = (need >= 0) & (table.rank[need] != table.rank)
-    feed[need[abroad]] = np.flatnonzero(abroad)
-    arrival = np.where(abroad, float(send), 0.0)
+    arrival = np.where(table.abroad, float(send), 0.0)
     start, end = np.zeros(len(table)), np.full(len(table), np.nan)
     times = unit_seconds(table) if seconds is None else np.asarray(seconds, dtype=float)
     durations = times[table.work, table.stage]
     play_kernel(
-        table.pointer, need, feed, table.rank, table.beside, durations, arrival, float(overlap), start, end
+        table.pointer,
+        table.need,
+        table.feed,
+        table.rank,
+        table.beside,
+        durations,
+        arrival,
+        float(overlap),
+        start,
+        end,
     )
-    return Played(start=start, end=end, problems=_deadlock(table, need, np.isnan(end)))
+    return Played(start=start, end=end, problems=_deadlock(table, table.need, np.isnan(end)))
 
 
 def _deadlock(table: ScheduleTable, need: Ints, waits: Bools) -> list[str]:

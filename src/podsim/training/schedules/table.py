@@ -103,6 +103,38 @@ class ScheduleTable:
         return np.repeat(np.arange(self.ranks), np.diff(self.pointer))
 
     @cached_property
+    def need(self) -> Ints:
+        """The action whose output each action needs, -1 if none, [actions].
+
+        A forward needs the forward of the stage before; a backward that of the stage after, or its own forward at the
+        end of a direction; a weight gradient its own input gradient. What else a rank must have done, its order holds.
+        """
+        m = self.micro_batches
+        kind = np.where(self.work == Work.BACKWARD, Work.INPUT, self.work)
+        key = (kind * self.stages + self.stage) * m + self.micro
+        home = np.full(4 * self.stages * m + 1, -1)
+        home[key] = np.arange(len(self))
+        before, after = self.stage_before[self.stage], self.stage_after[self.stage]
+        forward, gradient = kind == Work.FORWARD, kind == Work.INPUT
+        source = np.where(forward, before, np.where(gradient & (after >= 0), after, self.stage))
+        source_kind = np.where(gradient & (after >= 0) | (kind == Work.WEIGHT), Work.INPUT, Work.FORWARD)
+        wanted = (source_kind * self.stages + source) * m + self.micro
+        return np.asarray(home[np.where(source < 0, -1, wanted)])
+
+    @cached_property
+    def abroad(self) -> Bools:
+        """Whether what each action needs comes from another rank, [actions]."""
+        return np.asarray((self.need >= 0) & (self.rank[self.need] != self.rank))
+
+    @cached_property
+    def feed(self) -> Ints:
+        """The action of another rank that waits for each action, -1 if none, [actions]."""
+        feed = np.full(len(self), -1)
+        # several actions may wait for one forward (the next stage's, its own backward): those of its own rank never block
+        feed[self.need[self.abroad]] = np.flatnonzero(self.abroad)
+        return feed
+
+    @cached_property
     def direction(self) -> Ints:
         """First stage of the direction that each stage belongs to, [stages]."""
         first = np.arange(self.stages)

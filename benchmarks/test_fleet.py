@@ -1,0 +1,66 @@
+"""Speed of the queue and of packing.
+
+    python -m pytest benchmarks/test_fleet.py --benchmark-only
+
+Kernels are compiled before the clock starts; times are of run_queue alone, on jobs that have been read.
+"""
+
+from __future__ import annotations
+
+import resource
+
+import numpy as np
+import pytest
+
+from podsim.fleet.arrivals import Arrivals, draw_jobs
+from podsim.fleet.openb import read_nodes, read_requests
+from podsim.fleet.packing import draw, pack
+from podsim.fleet.policies import POLICIES, find_policy
+from podsim.fleet.queue import Machine, run_queue
+from podsim.fleet.traces import DATA, read_jobs
+
+SMALL = Machine(nodes=8, gpus_per_node=8)
+SELENE = Machine(nodes=560, gpus_per_node=8, nodes_per_leaf=20)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    jobs = read_jobs("philly-3")
+    for name in ("easy", "srtf"):
+        run_queue(jobs, SMALL, find_policy(name))
+
+
+@pytest.fixture(scope="module")
+def philly():
+    return [read_jobs(f"philly-{number}") for number in range(1, 5)]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_philly_10879_jobs(benchmark, philly, policy):
+    runs = benchmark.pedantic(lambda: [run_queue(jobs, SMALL, policy) for jobs in philly], rounds=2)
+    benchmark.extra_info["target s"] = 2.0
+    benchmark.extra_info["decisions"] = sum(run.decisions for run in runs)
+    assert sum(len(run.jobs) for run in runs) == 10_879
+
+
+def test_million_jobs_on_4480_gpus_with_backfill(benchmark):
+    jobs = draw_jobs(Arrivals(jobs=1_000_000, load=0.85), SELENE.gpus, np.random.default_rng(1))
+    run = benchmark.pedantic(lambda: run_queue(jobs, SELENE, find_policy("easy")), rounds=1)
+    benchmark.extra_info["target s"] = 60.0
+    benchmark.extra_info["decisions"] = run.decisions
+    benchmark.extra_info["peak GiB so far"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    assert len(run.span_job) == 1_000_000
+
+
+def test_100000_jobs_with_conservative_backfill(benchmark):
+    jobs = draw_jobs(Arrivals(jobs=100_000, load=0.85), SELENE.gpus, np.random.default_rng(1))
+    benchmark.pedantic(lambda: run_queue(jobs, SELENE, find_policy("conservative")), rounds=1)
+
+
+@pytest.mark.parametrize("packer", ["random", "best-fit", "fgd"])
+def test_openb(benchmark, packer):
+    nodes = read_nodes(DATA / "openb_gpu_nodes.csv.gz")
+    requests = read_requests(DATA / "openb_pods.csv.gz", nodes.models)
+    arrivals = draw(requests, float(nodes.gpus.sum()), 1.3, np.random.default_rng(0))
+    once = lambda: pack(requests, nodes, arrivals, packer, rng=np.random.default_rng(0))  # noqa: E731
+    benchmark.pedantic(once, rounds=2, warmup_rounds=1)

@@ -1,0 +1,146 @@
+"""The clock of the queue: arrivals, ends and decisions, one after the other, until all jobs have ended."""
+
+from __future__ import annotations
+
+from math import ceil, inf
+
+from podsim.fleet.orders import charge, sort_queue
+from podsim.fleet.preempt import serve_anew
+from podsim.fleet.reserve import give_up_rest, serve_reserved
+from podsim.fleet.run import end, release, tidy
+from podsim.fleet.serve import serve
+from podsim.fleet.state import (
+    BUSY,
+    CLOCK,
+    CONSERVATIVE,
+    DECISIONS,
+    DIRTY,
+    ENDED,
+    FREE,
+    LOOKED,
+    NEXT,
+    PLANNED,
+    QUEUE,
+    SCATTERED,
+    SPANS,
+    SPLIT,
+    STARTED,
+    Plant,
+    Rules,
+    State,
+    Work,
+)  # fmt: skip
+from podsim.network.jit import kernel, njit, part
+
+__all__ = ["ALL_ENDED", "ROOM", "STUCK", "advance"]
+
+ALL_ENDED, ROOM, STUCK = range(3)
+MULTIFACTOR = 7
+LEAST_ATTAINED = 5
+
+
+@njit
+def advance(work: Work, plant: Plant, rules: Rules, state: State) -> int:
+    """Go on until all jobs have ended, or there is no room for more spans, or nothing can ever happen."""
+    most = 2 * len(state.free) * plant.size
+    while state.number[ENDED] < len(work.job):
+        if state.number[SPANS] + most > len(state.span_job):
+            return ROOM
+        now = _next_time(work, rules, state)
+        if now == inf:
+            return STUCK
+        state.time[SPLIT] += state.time[SCATTERED] * (now - state.time[CLOCK])
+        state.time[CLOCK] = now
+        if rules.order == MULTIFACTOR:
+            charge(work, state, rules, now)
+        early = _happen(work, rules, state, now)
+        if _decision_time(rules, state) <= now:
+            _decide(work, plant, rules, state, early, now)
+    return ALL_ENDED
+
+
+@kernel
+def _waiting(rules: Rules, state: State) -> int:
+    return int(state.number[QUEUE] - (state.number[BUSY] if rules.preempt else 0))
+
+
+@kernel
+def _decision_time(rules: Rules, state: State) -> float:
+    """When the next decision is taken as things stand: at once if something changed, or when one is foreseen."""
+    when = state.time[CLOCK]
+    if not state.number[DIRTY]:
+        when = state.time[PLANNED]
+        if rules.refresh > 0.0 and _waiting(rules, state) > 0 and (rules.preempt or state.number[FREE] > 0):
+            when = min(when, state.time[LOOKED] + rules.refresh)
+    if rules.interval > 0.0 and when < inf:
+        when = ceil(when / rules.interval - 1e-9) * rules.interval
+    return float(when)
+
+
+@part
+def _next_time(work: Work, rules: Rules, state: State) -> float:
+    """Time of the next arrival, end or decision."""
+    when = _decision_time(rules, state)
+    if state.number[NEXT] < len(work.job):
+        when = min(when, work.job[state.number[NEXT]].submit)
+    for place in range(state.number[BUSY]):
+        when = min(when, state.job[state.busy[place]].end)
+    return when
+
+
+@part
+def _happen(work: Work, rules: Rules, state: State, now: float) -> bool:
+    """Jobs end, then jobs arrive; whether one ended before it was due."""
+    early, place = False, 0
+    while place < state.number[BUSY]:
+        j = state.busy[place]
+        if state.job[j].end <= now:
+            if rules.backfill == CONSERVATIVE and give_up_rest(work, state, j, now):
+                early = True
+            end(work, rules, state, j, now)
+        else:
+            place += 1
+    if rules.preempt and state.number[DIRTY]:
+        tidy(state, True)
+    while state.number[NEXT] < len(work.job) and work.job[state.number[NEXT]].submit <= now:
+        j = state.number[NEXT]
+        if state.job[j].waits_for == 0:
+            release(state, j, now)
+        state.number[NEXT] += 1
+    return early
+
+
+@part
+def _decide(work: Work, plant: Plant, rules: Rules, state: State, early: bool, now: float) -> None:
+    state.number[DECISIONS] += 1
+    state.number[STARTED] = 0
+    state.time[PLANNED] = inf
+    state.number[DIRTY] = 0
+    state.time[LOOKED] = now
+    if state.number[FREE] == 0 and not rules.preempt and rules.backfill != CONSERVATIVE:
+        return
+    if rules.order != 0:
+        sort_queue(work, state, rules, now)
+    if rules.preempt:
+        serve_anew(work, plant, rules, state, now)
+    elif rules.backfill == CONSERVATIVE:
+        serve_reserved(work, plant, rules, state, early, now)
+    else:
+        serve(work, plant, rules, state, now)
+    if state.number[STARTED] and not rules.preempt:
+        tidy(state, False)
+    if rules.order == LEAST_ATTAINED and len(rules.levels) and _waiting(rules, state) > 0:
+        state.time[PLANNED] = _next_fall(work, rules, state, now)
+    state.number[DIRTY] = 0
+
+
+@kernel
+def _next_fall(work: Work, rules: Rules, state: State, now: float) -> float:
+    """When the next running job falls a level."""
+    when = inf
+    for place in range(state.number[BUSY]):
+        j = state.busy[place]
+        if state.job[j].level < len(rules.levels):
+            service = rules.levels[state.job[j].level] - state.job[j].attained
+            when = min(when, state.job[j].begun + service / work.job[j].gpus)
+    return max(when, now + 1e-6)

@@ -1,0 +1,274 @@
+"""Jobs of a queue: what each asks for, when it comes, how long it runs; one by one, or as columns of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from podsim.errors import TableError
+from podsim.fleet.state import JOB, Floats, Ints, Work
+
+__all__ = ["Job", "Jobs", "columns", "jobs_of"]
+
+_SHOWN = 5
+"""problems of one kind that an error lists"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Something to run."""
+
+    id: str
+    submit: float
+    """s"""
+    gpus: int
+    seconds: float
+    """s it runs at full speed"""
+    user: str = ""
+    limit: float | None = None
+    """s after which it is ended; None: it has none, and the scheduler knows its length"""
+    guess: float | None = None
+    """s that the scheduler believes it to run; None: it knows"""
+    after: tuple[str, ...] = ()
+    """jobs that must end first"""
+    rank: float = 0.0
+    """0 to 1: what the site gives it (quality of service)"""
+    slow: tuple[float, float] = (1.0, 1.0)
+    """its speed on more than one node, and under more than one leaf switch, as a share of that on one node"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Jobs:
+    """Jobs as columns, in order of submission; J of them."""
+
+    ids: Sequence[str] | range
+    """names; a range where they are numbers"""
+    submit: Floats
+    """s, from the first job on"""
+    gpus: Ints
+    seconds: Floats
+    """s at full speed, cut at the limit"""
+    limit: Floats
+    """s; the length itself where there is none"""
+    guess: Floats
+    """s"""
+    user: Ints
+    """position in `users`"""
+    users: tuple[str, ...]
+    after: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """jobs that must end first, by job"""
+    rank: Floats
+    slow_JS: Floats
+    """speed on one node, on more, under more leaves"""
+    source: str = ""
+    """where they come from"""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """jobs of the source that are not here, by reason"""
+    cut: int = 0
+    """jobs that would have run longer than their limit"""
+
+    def __len__(self) -> int:
+        """Jobs."""
+        return len(self.submit)
+
+    def at_once(self) -> Jobs:
+        """The same jobs, all submitted at time 0."""
+        return replace(self, submit=np.zeros(len(self)))
+
+    def only(self, kept: NDArray[np.bool_], reason: str) -> Jobs:
+        """The jobs to keep; the others are counted as left out, and jobs that waited for them wait no more for those."""
+        place = np.cumsum(kept) - 1
+        after = {
+            int(place[j]): tuple(int(place[p]) for p in parents if kept[p])
+            for j, parents in self.after.items()
+            if kept[j]
+        }
+        parts = {
+            name: getattr(self, name)[kept]
+            for name in ("gpus", "seconds", "limit", "guess", "user", "rank", "slow_JS")
+        }
+        return replace(
+            self, ids=[str(self.ids[j]) for j in np.flatnonzero(kept).tolist()], submit=self.submit[kept],
+            after=after, **parts,
+            left_out={**self.left_out, reason: int(np.count_nonzero(~kept))},
+        )  # fmt: skip
+
+    def work(self, shares: Floats | None = None) -> Work:
+        """The jobs in arrays for the kernels; users have equal shares unless given."""
+        n = len(self)
+        parents = np.zeros(n, np.int64)
+        pairs = np.array([(p, j) for j, ps in self.after.items() for p in ps], np.int64).reshape(-1, 2)
+        np.add.at(parents, pairs[:, 1], 1)
+        pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+        ptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=n))]).astype(np.int64)
+        equal = np.full(max(len(self.users), 1), 1.0 / max(len(self.users), 1))
+        job = np.zeros(n, JOB)
+        for name in ("submit", "seconds", "guess", "limit", "gpus", "user", "rank"):
+            job[name] = getattr(self, name)
+        job["parents"] = parents
+        return Work(
+            job=job, shares=equal if shares is None else shares, child_ptr=ptr,
+            child=np.ascontiguousarray(pairs[:, 1]), slow_JS=self.slow_JS,
+        )  # fmt: skip
+
+
+def jobs_of(jobs: Iterable[Job], *, source: str = "") -> Jobs:
+    """The same jobs as columns; raises TableError with what is wrong, all kinds of problems at once."""
+    rows = list(jobs)
+    return columns(
+        ids=[job.id for job in rows], submit=[job.submit for job in rows], gpus=[job.gpus for job in rows],
+        seconds=[job.seconds for job in rows], user=[job.user for job in rows],
+        limit=[np.nan if job.limit is None else job.limit for job in rows],
+        guess=[np.nan if job.guess is None else job.guess for job in rows],
+        after=[job.after for job in rows], rank=[job.rank for job in rows],
+        slow_JS=np.array([(1.0, *job.slow) for job in rows]).reshape(-1, 3), source=source,
+    )  # fmt: skip
+
+
+def columns(
+    *,
+    ids: Sequence[str] | range,
+    submit: ArrayLike,
+    gpus: ArrayLike,
+    seconds: ArrayLike,
+    user: Sequence[str] | None = None,
+    user_of: ArrayLike | None = None,
+    limit: ArrayLike | None = None,
+    guess: ArrayLike | None = None,
+    after: Sequence[Sequence[str]] | None = None,
+    rank: ArrayLike | None = None,
+    slow_JS: Floats | None = None,
+    source: str = "",
+    left_out: Mapping[str, int] | None = None,
+) -> Jobs:
+    """Jobs of columns in any order; NaN in `limit` and `guess` is none.
+
+    `user` names the user of each job, or with `user_of` (positions) every user.
+
+    Raises TableError for times that are negative or not finite, sizes below 1, ids that appear twice, dependencies on
+    unknown jobs, and cycles of dependencies: all kinds at once, with the first few jobs of each.
+    """
+    n = len(ids)
+    times, sizes = np.asarray(submit, np.float64), np.asarray(gpus, np.float64)
+    length = np.asarray(seconds, np.float64)
+    bound = np.full(n, np.nan) if limit is None else np.asarray(limit, np.float64)
+    believed = np.full(n, np.nan) if guess is None else np.asarray(guess, np.float64)
+    ranks = np.zeros(n) if rank is None else np.asarray(rank, np.float64)
+    speeds = np.ones((n, 3)) if slow_JS is None else np.asarray(slow_JS, np.float64)
+    problems = _problems(ids, times, sizes, length, bound, believed, ranks, speeds)
+    order = np.argsort(times, kind="stable")
+    names: Sequence[str] | range = (
+        ids
+        if isinstance(ids, range) and (order[1:] > order[:-1]).all()
+        else [str(ids[place]) for place in order]
+    )
+    waits = (
+        {}
+        if after is None
+        else _dependencies([str(name) for name in names], [after[place] for place in order], problems)
+    )
+    if problems:
+        raise TableError(f"{source or 'jobs'}: " + "; ".join(problems))
+    cut = np.where(np.isnan(bound), length, np.minimum(length, bound))
+    owners, position = _owners(user, user_of, n)
+    return Jobs(
+        ids=names, submit=(times - times.min())[order] if n else times,
+        gpus=sizes.astype(np.int64)[order], seconds=cut[order],
+        limit=np.where(np.isnan(bound), length, bound)[order],
+        guess=np.where(np.isnan(believed), cut, believed)[order],
+        user=position[order], users=owners, after=waits, rank=ranks[order],
+        slow_JS=np.ascontiguousarray(speeds[order]), source=source, left_out=dict(left_out or {}),
+        cut=int(np.count_nonzero(length > bound)),
+    )  # fmt: skip
+
+
+def _owners(user: Sequence[str] | None, user_of: ArrayLike | None, n: int) -> tuple[tuple[str, ...], Ints]:
+    """(users, position of each job's)."""
+    if user_of is not None and user is not None:
+        return tuple(user), np.asarray(user_of, np.int64)
+    place: dict[str, int] = {}
+    for name in sorted(set(user or ("",))):
+        place[name] = len(place)
+    return tuple(place), np.array([place[name] for name in user] if user is not None else [0] * n, np.int64)
+
+
+def _finite(values: Floats) -> NDArray[np.bool_]:
+    return np.isfinite(values) & (values >= 0)
+
+
+def _problems(
+    ids: Sequence[str] | range, submit: Floats, gpus: Floats, seconds: Floats, limit: Floats, guess: Floats, rank: Floats,
+    slow_JS: Floats,
+) -> list[str]:  # fmt: skip
+    """What is wrong with the columns, in words."""
+    wrong = {
+        "submit times must be finite and not negative": (submit, ~_finite(submit)),
+        "lengths must be finite and not negative": (seconds, ~_finite(seconds)),
+        "GPUs must be whole numbers of at least 1": (gpus, ~(np.isfinite(gpus) & (gpus >= 1) & (gpus % 1 == 0))),
+        "limits must be positive": (limit, ~(np.isnan(limit) | (np.isfinite(limit) & (limit > 0)))),
+        "guesses must be finite and not negative": (guess, ~(np.isnan(guess) | _finite(guess))),
+        "ranks must be 0 to 1": (rank, ~((rank >= 0) & (rank <= 1))),
+        "speeds must be above 0 and at most 1": (
+            slow_JS.min(axis=1, initial=1.0), ~((slow_JS > 0) & (slow_JS <= 1)).all(axis=1),
+        ),
+    }  # fmt: skip
+    found = []
+    for rule, (values, bad) in wrong.items():
+        places = np.flatnonzero(bad)
+        if len(places):
+            told = ", ".join(f"job {str(ids[place])[:40]}: {values[place]:g}" for place in places[:_SHOWN])
+            more = f" and {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else ""
+            found.append(f"{rule} ({told}{more})")
+    if not isinstance(ids, range) and len(set(ids)) < len(ids):
+        seen: set[str] = set()
+        twice = list(dict.fromkeys(name for name in ids if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
+        found.append(f"ids must be unique ({', '.join(str(name)[:40] for name in twice[:_SHOWN])})")
+    return found
+
+
+def _dependencies(
+    names: Sequence[str], after: Sequence[Sequence[str]], problems: list[str]
+) -> dict[int, tuple[int, ...]]:
+    """Positions of the jobs that each job waits for; unknown ones and cycles are added to the problems."""
+    place = {name: number for number, name in enumerate(names)}
+    unknown = [(names[j], name) for j, parents in enumerate(after) for name in parents if name not in place]
+    if unknown:
+        told = ", ".join(f"job {job[:40]} waits for {name[:40]}" for job, name in unknown[:_SHOWN])
+        problems.append(f"dependencies must be jobs of the trace ({told})")
+        return {}
+    waits = {
+        j: tuple(dict.fromkeys(place[name] for name in parents)) for j, parents in enumerate(after) if parents
+    }
+    circle = _cycle(waits)
+    if circle:
+        shown = [names[j][:40] for j in circle[:8]]
+        problems.append(
+            f"dependencies must not run in a circle ({' after '.join([*shown, names[circle[0]][:40]])})"
+        )
+    return waits
+
+
+def _cycle(waits: Mapping[int, Sequence[int]]) -> list[int]:
+    """Jobs of one cycle of dependencies, each after the next; empty if there is none."""
+    state: dict[int, int] = {}
+    for root in waits:
+        path: list[int] = []
+        stack = [(root, False)]
+        while stack:
+            job, left = stack.pop()
+            if left:
+                state[job] = 2
+                path.pop()
+                continue
+            if state.get(job) == 1:
+                return path[path.index(job) :]
+            if state.get(job) == 2:
+                continue
+            state[job] = 1
+            path.append(job)
+            stack.append((job, True))
+            stack.extend((parent, False) for parent in waits.get(job, ()) if state.get(parent) != 2)
+    return []

@@ -1,0 +1,162 @@
+"""Where a job's GPUs are: choosing nodes (gang: all at once), taking them, and giving them back."""
+
+from __future__ import annotations
+
+from podsim.fleet.state import BEST_FIT, FREE, PIECE, SPREAD, Ints, Plant, State
+from podsim.network.jit import kernel, part
+
+__all__ = ["fits", "give_back", "reach", "spot", "take"]
+
+
+@part
+def spot(plant: Plant, state: State, free: Ints, gpus: int) -> int:
+    """Choose nodes for a job among those with `free` GPUs: how many, 0 if it does not fit; into picked and taken.
+
+    SPREAD takes GPUs anywhere, on as few nodes as may be. The others keep a job that fits a node on one node, and give
+    a larger one whole nodes (and one part of a node for what is left over): the first ones, or the best by leaf.
+    """
+    if plant.rule == SPREAD:
+        return _spread(plant, state, free, gpus)
+    if gpus <= plant.size:
+        node = _one_node(plant, free, gpus, plant.rule == BEST_FIT, -1)
+        if node < 0:
+            return 0
+        state.picked[0], state.taken[0] = node, gpus
+        return 1
+    return _whole_nodes(plant, state, free, gpus)
+
+
+@part
+def fits(plant: Plant, free: Ints, gpus: int) -> bool:
+    """Whether a job would find its GPUs among those that are `free`."""
+    if plant.rule == SPREAD:
+        total = 0
+        for node in range(len(free)):
+            total += max(free[node], 0)
+        return total >= gpus
+    whole, rest, parts = gpus // plant.size, gpus % plant.size, 0
+    for node in range(len(free)):
+        if free[node] == plant.size:
+            whole -= 1
+        elif free[node] >= rest:
+            parts += 1
+    if rest == 0:
+        return whole <= 0
+    return whole <= 0 and (parts > 0 or whole < 0)
+
+
+@part
+def _one_node(plant: Plant, free: Ints, gpus: int, best: bool, leaf: int) -> int:
+    """First node with so many GPUs, or the one with fewest (best; on `leaf` if there is one); -1 for none."""
+    found = -1
+    for node in range(len(free)):
+        if free[node] >= gpus:
+            if not best:
+                return node
+            near = plant.leaf[node] == leaf and found >= 0 and plant.leaf[found] != leaf
+            if found < 0 or free[node] < free[found] or (free[node] == free[found] and near):
+                found = node
+    return found
+
+
+@part
+def _whole_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int:
+    """Idle nodes, and a part of one: under one leaf if there is one with enough of them, else on few leaves."""
+    whole, rest = gpus // plant.size, gpus % plant.size
+    for leaf in range(len(state.leaf_idle)):
+        state.leaf_idle[leaf] = 0
+    idle = 0
+    for node in range(len(free)):
+        if free[node] == plant.size:
+            state.leaf_idle[plant.leaf[node]] += 1
+            idle += 1
+    if idle < whole:
+        return 0
+    count = 0
+    while count < whole:
+        leaf = _next_leaf(state, whole - count) if plant.rule == BEST_FIT else -1
+        for node in range(len(free)):
+            if count < whole and free[node] == plant.size and (leaf < 0 or plant.leaf[node] == leaf):
+                state.picked[count], state.taken[count] = node, plant.size
+                free[node] = 0
+                count += 1
+        if leaf >= 0:
+            state.leaf_idle[leaf] = 0
+    node = -2
+    if rest:
+        last = plant.leaf[state.picked[count - 1]]
+        node = _one_node(plant, free, rest, plant.rule == BEST_FIT, last)
+    for place in range(count):
+        free[state.picked[place]] = plant.size
+    if node == -1:
+        return 0
+    if node >= 0:
+        state.picked[count], state.taken[count] = node, rest
+        count += 1
+    return count
+
+
+@kernel
+def _next_leaf(state: State, nodes: int) -> int:
+    """The leaf with fewest idle nodes that has enough of them; else the one with most."""
+    tight, most = -1, 0
+    for leaf in range(len(state.leaf_idle)):
+        idle = state.leaf_idle[leaf]
+        if idle >= nodes and (tight < 0 or idle < state.leaf_idle[tight]):
+            tight = leaf
+        if idle > state.leaf_idle[most]:
+            most = leaf
+    return tight if tight >= 0 else most
+
+
+@kernel
+def _spread(plant: Plant, state: State, free: Ints, gpus: int) -> int:
+    """GPUs anywhere: the fullest node that holds them all, else node by node, those with most GPUs first."""
+    node = _one_node(plant, free, gpus, True, -1)
+    if node >= 0:
+        state.picked[0], state.taken[0] = node, gpus
+        return 1
+    count, need = 0, gpus
+    for want in range(plant.size, 0, -1):
+        for node in range(len(free)):
+            if need > 0 and free[node] == want:
+                state.picked[count], state.taken[count] = node, min(want, need)
+                need -= state.taken[count]
+                count += 1
+    return count if need == 0 else 0
+
+
+@kernel
+def reach(plant: Plant, state: State, count: int) -> int:
+    """0 if the chosen nodes are one, 1 if they are under one leaf, 2 if under more."""
+    for place in range(1, count):
+        if plant.leaf[state.picked[place]] != plant.leaf[state.picked[0]]:
+            return 2
+    return 1 if count > 1 else 0
+
+
+@kernel
+def take(state: State, j: int, count: int) -> None:
+    """Give a job the GPUs that were chosen for it."""
+    for place in range(count):
+        piece = state.number[PIECE]
+        state.number[PIECE] = state.piece_next[piece]
+        state.piece_node[piece], state.piece_gpus[piece] = state.picked[place], state.taken[place]
+        state.piece_next[piece] = state.job[j].piece
+        state.job[j].piece = piece
+        state.free[state.picked[place]] -= state.taken[place]
+        state.number[FREE] -= state.taken[place]
+
+
+@part
+def give_back(state: State, j: int) -> None:
+    """Take a job's GPUs from it."""
+    piece = state.job[j].piece
+    while piece >= 0:
+        after = state.piece_next[piece]
+        state.free[state.piece_node[piece]] += state.piece_gpus[piece]
+        state.number[FREE] += state.piece_gpus[piece]
+        state.piece_next[piece] = state.number[PIECE]
+        state.number[PIECE] = piece
+        piece = after
+    state.job[j].piece = -1

@@ -1,0 +1,98 @@
+"""Jobs that know their plan: how long a training run takes where the queue puts it, and on fewer GPUs, by `predict`.
+
+Law: a job on one node, on nodes under one leaf switch, or under several takes the step time that podsim.training gives
+for these links: across nodes it has the adapters of its nodes, across leaves two more switches on every way, and the
+share of the uplinks that a tapered tree has.  Stops being true where other jobs use the same uplinks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from podsim.errors import PlanError, PodsimError
+from podsim.fleet.jobs import Job
+from podsim.training.predict import predict_plan
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.training.plan import Plan
+    from podsim.workload.graph import Model
+
+__all__ = ["on_fewer", "planned_job", "step_times"]
+
+
+def planned_job(
+    id: str,
+    model: Model,
+    cluster: Cluster,
+    plan: Plan,
+    *,
+    steps: int,
+    submit: float = 0.0,
+    user: str = "",
+    taper: float = 1.0,
+) -> Job:
+    """A job of so many steps: its seconds where it runs best, and its speed on more nodes and under more leaves.
+
+    `taper` is the share of a leaf's bandwidth that its uplinks have.  Raises PlanError for a plan that is not legal or
+    does not fit, PodsimError for steps below 1 or a taper outside (0, 1].
+    """
+    if steps < 1 or not 0 < taper <= 1:
+        raise PodsimError(
+            f"steps={steps}, taper={taper:g}: steps are at least 1, the taper is above 0 and at most 1"
+        )
+    one, more, far = step_times(model, cluster, plan, taper=taper)
+    return Job(
+        id=id, submit=submit, gpus=int(plan.gpus), seconds=one * steps, user=user,
+        slow=(min(one / more, 1.0), min(one / far, 1.0)),
+    )  # fmt: skip
+
+
+def step_times(
+    model: Model, cluster: Cluster, plan: Plan, *, taper: float = 1.0
+) -> tuple[float, float, float]:
+    """Seconds of a step on as few nodes as may be, on twice as many (a part of a node each), and under several leaves.
+
+    A job of whole nodes has the same time in the first two places; one of a single GPU in all.
+    """
+    gpus = int(plan.gpus)
+    part = cluster.subset(gpus)
+    problems = plan.problems(model, part)
+    if problems:
+        raise PlanError(problems)
+    best = _seconds(model, part, plan)
+    if gpus == 1 or (part.nodes == 1 and (gpus % 2 or not cluster.nics)):
+        return best, best, best
+    apart = part
+    if part.nodes == 1:
+        half = cluster.subset(gpus // 2)
+        apart = replace(half, nodes=2, name=f"{cluster.name} ({gpus} GPUs of two nodes)")
+    switch = cluster.system.switch
+    hop = 2 * switch.latency if switch is not None else 0.0
+    link = apart.network
+    far = replace(
+        apart, network=replace(link, bandwidth=link.bandwidth * taper, latency=link.latency + hop),
+        name=f"{apart.name}, under several leaves",
+    )  # fmt: skip
+    return best, _seconds(model, apart, plan), _seconds(model, far, plan)
+
+
+def on_fewer(plan: Plan, gpus: int) -> Plan:
+    """The same plan with fewer data-parallel replicas and the same batch; raises PlanError if they do not divide."""
+    block = int(plan.gpus) // int(plan.dp)
+    replicas, left = divmod(gpus, block)
+    if left or not 1 <= replicas <= int(plan.dp) or int(plan.global_batch) % replicas:
+        fitting = [block * dp for dp in range(1, int(plan.dp) + 1) if int(plan.global_batch) % dp == 0]
+        raise PlanError(
+            [f"{gpus} GPUs: one replica takes {block}; {', '.join(map(str, fitting[-12:]))} would work"]
+        )
+    return replace(plan, dp=replicas)
+
+
+def _seconds(model: Model, cluster: Cluster, plan: Plan) -> float:
+    found = predict_plan(model, cluster, plan)
+    if not found.fits:
+        need, room = found.memory / 1e9, found.memory_limit / 1e9
+        raise PlanError([f"the plan needs {need:.1f} GB on {cluster.name}, which has {room:.1f} GB"])
+    return found.step_time

@@ -1,0 +1,161 @@
+"""The policies: each is a row of a table that names its order (podsim.fleet.orders) and what it may do.
+
+A new policy is one line of POLICIES (and one small function of ORDERS, if it serves in an order of its own); every
+property test and the naive reference run over the list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from podsim.errors import PodsimError, unknown_name
+from podsim.fleet.state import CONSERVATIVE, EASY, SKIP, STRICT, Rules
+
+__all__ = ["BACKFILLS", "POLICIES", "Policy", "find_policy"]
+
+BACKFILLS = {"strict": STRICT, "skip": SKIP, "easy": EASY, "conservative": CONSERVATIVE}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Who is served first, and what happens to the others."""
+
+    name: str
+    says: str
+    """in a line"""
+    order: str = "first come"
+    """key of podsim.fleet.orders.ORDERS"""
+    backfill: str = "skip"
+    """what those behind a job that does not fit may do: strict (wait), skip (start), easy (start if the first one is not
+    delayed), conservative (start if none is)"""
+    preempt: bool = False
+    """whether running jobs give way"""
+    interval: float = 0.0
+    """s between decisions; 0: at every arrival and end"""
+    refresh: float = 0.0
+    """s after which the order is looked at again while jobs wait; 0 never"""
+    depth: int = 0
+    """jobs behind the first that are looked at (Slurm's bf_max_job_test); 0 all"""
+    checkpoint: float = 0.0
+    """s that a preempted job needs on its GPUs to save, charged when it goes on"""
+    restart: float = 0.0
+    """s that a preempted job needs on its GPUs to load and go on"""
+    start: float = 0.0
+    """s that a job needs on its GPUs before its first step"""
+    moves: bool = False
+    """whether running jobs are placed anew, free of charge, at every decision"""
+    levels: tuple[float, ...] = ()
+    """GPU seconds of attained service at which a job falls a level"""
+    age: float = 0.0
+    """weight of age, as Slurm's PriorityWeightAge"""
+    max_age: float = 7 * 86400.0
+    """s of waiting from which on age counts no more (PriorityMaxAge)"""
+    fair: float = 0.0
+    """weight of fair share"""
+    half_life: float = 7 * 86400.0
+    """s in which past usage halves (PriorityDecayHalfLife)"""
+    big: float = 0.0
+    """weight of the size of a job"""
+    site: float = 0.0
+    """weight of a job's own rank (quality of service)"""
+
+    def __post_init__(self) -> None:
+        """Raise PodsimError for what contradicts itself, all at once."""
+        from podsim.fleet.orders import ORDERS
+
+        times = (
+            "interval",
+            "refresh",
+            "checkpoint",
+            "restart",
+            "start",
+            "depth",
+            "age",
+            "fair",
+            "big",
+            "site",
+        )
+        problems = [
+            f"{name}={getattr(self, name):g}; it must be finite and not negative"
+            for name in times
+            if not 0 <= getattr(self, name) < np.inf
+        ]
+        problems += [
+            f"{name}={getattr(self, name):g}; it must be finite and positive"
+            for name in ("max_age", "half_life")
+            if not 0 < getattr(self, name) < np.inf
+        ]
+        if self.order not in ORDERS:
+            problems.append(unknown_name("order", self.order, ORDERS))
+        if self.backfill not in BACKFILLS:
+            problems.append(unknown_name("backfill", self.backfill, BACKFILLS))
+        if self.preempt and self.backfill in ("easy", "conservative"):
+            problems.append(
+                f"backfill={self.backfill} plans with running jobs; with preempt give skip or strict"
+            )
+        if self.backfill == "conservative" and self.interval:
+            problems.append("conservative backfill decides at every event; give interval=0")
+        if list(self.levels) != sorted(set(self.levels)) or any(level <= 0 for level in self.levels):
+            problems.append(f"levels={self.levels} must be positive and rise")
+        if problems:
+            raise PodsimError(f"policy {self.name}: " + "; ".join(problems))
+
+    def rules(self, gpus: int) -> Rules:
+        """The policy in numbers, for a machine of so many GPUs."""
+        from podsim.fleet.orders import MOVING, ORDERS
+
+        same = {name: getattr(self, name) for name in Rules._fields if name in _SAME}
+        return Rules(
+            total=float(gpus), order=list(ORDERS).index(self.order), preempt=self.preempt,
+            still=self.order not in MOVING,
+            backfill=BACKFILLS[self.backfill], depth=int(self.depth), moves=self.moves,
+            levels=np.array(self.levels, np.float64), **{name: float(value) for name, value in same.items()},
+        )  # fmt: skip
+
+
+_SAME = {
+    "interval", "refresh", "checkpoint", "restart", "start", "age", "max_age", "fair", "half_life", "big", "site",
+}  # fmt: skip
+
+POLICIES = (
+    Policy(name="fifo", says="first come first served; nobody overtakes", backfill="strict"),
+    Policy(name="fifo-skip", says="first come first served; what fits overtakes what does not"),
+    Policy(name="easy", says="FIFO with EASY backfill: overtakes only if the first is not delayed", backfill="easy"),
+    Policy(
+        name="conservative", says="FIFO with conservative backfill: nobody is delayed", backfill="conservative"
+    ),
+    Policy(name="sjf", says="shortest job first, not preempted", order="shortest"),
+    Policy(name="qssf", says="shortest service (time x GPUs) first, not preempted", order="smallest"),
+    Policy(name="srtf", says="shortest remaining time first, preempting", order="shortest remaining", preempt=True),
+    Policy(
+        name="srsf", says="shortest remaining service first, preempting", order="smallest remaining", preempt=True
+    ),
+    Policy(
+        name="las", says="least attained service first, looked at every six minutes", order="least attained",
+        preempt=True, refresh=360.0,
+    ),
+    Policy(
+        name="tiresias", says="two levels of attained service, FIFO within each", order="least attained",
+        preempt=True, levels=(3200.0,),
+    ),
+    Policy(
+        name="themis", says="worst finish-time fairness first, looked at every twenty minutes", order="worst off",
+        preempt=True, refresh=1200.0,
+    ),
+    Policy(
+        name="slurm", says="multifactor priority (age 1000, fair share 10000, size 100) with EASY backfill",
+        order="multifactor", backfill="easy", refresh=300.0, age=1000.0, fair=10000.0, big=100.0, site=1000.0,
+    ),
+)  # fmt: skip
+"""300 s is Slurm's PriorityCalcPeriod.  Unconfirmed, common knowledge that was read in no source: 3200 GPU seconds for
+Tiresias' two queues, leases of 20 min for Themis; 360 s for `las` and the weights of `slurm` are choices of ours."""
+
+
+def find_policy(name: str, **changes: object) -> Policy:
+    """A policy by name, with some of its fields changed; raises PodsimError for an unknown name or field."""
+    known = {policy.name: policy for policy in POLICIES}
+    if name not in known:
+        raise PodsimError(unknown_name("policy", name, known))
+    return replace(known[name], **changes)  # type: ignore[arg-type]

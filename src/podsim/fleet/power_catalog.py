@@ -1,0 +1,130 @@
+"""The packaged figures of power and money, each with its source and date; a file that breaks its schema is refused."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from podsim.errors import CatalogError
+
+__all__ = ["Figures", "PriceEntry", "figures", "parse_prices", "prices"]
+
+Share = Annotated[float, Field(gt=0, le=2)]
+Positive = Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)]
+
+
+class _Sourced(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str = Field(min_length=3)
+    date: str = Field(min_length=4)
+
+
+class _Table(_Sourced):
+    confirmed: str = Field(pattern="^(yes|no)$")
+
+
+class _Gpu(_Table):
+    idle: Share
+    training: Share
+    peak: Share
+
+
+class _Server(_Table):
+    idle: Share
+    busy: Share
+    peak: Share
+
+
+class _Switch(_Table):
+    watts: Positive
+
+
+class _Cap(_Table):
+    exponent: Share
+
+
+class _Value(_Table):
+    value: Annotated[float, Field(ge=0, le=10)]
+
+
+class _Hpl(_Table):
+    memory: Share
+    multiply: Share
+
+
+class Figures(BaseModel):
+    """What parts draw, as shares of what their data sheets allow."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    gpu: _Gpu
+    server: _Server
+    switch: _Switch
+    cap: _Cap
+    pue: _Value
+    carbon: _Value
+    """kg for a kWh"""
+    electricity: _Value
+    """USD for a kWh"""
+    hpl: _Hpl
+
+
+class PriceEntry(_Sourced):
+    """A price: `low` (and `high`) for a GPU and an hour, or a `purchase`."""
+
+    provider: str = Field(min_length=2)
+    offer: str = Field(min_length=2)
+    gpus: tuple[str, ...] = Field(min_length=1)
+    kind: str = Field(min_length=3)
+    low: Positive | None = None
+    high: Positive | None = None
+    purchase: Positive | None = None
+    per: Annotated[int, Field(ge=1)] = 1
+    """GPUs of what is bought"""
+    years: Positive = 4.0
+
+    @model_validator(mode="after")
+    def _one_way(self) -> PriceEntry:
+        if (self.low is None) == (self.purchase is None):
+            raise ValueError("give low (and high), or purchase")
+        if self.high is not None and (self.low is None or self.high < self.low):
+            raise ValueError("high must be at least low")
+        return self
+
+
+@cache
+def figures() -> Figures:
+    """The packaged figures of power."""
+    raw = tomllib.loads(files("podsim.fleet").joinpath("power.toml").read_text("utf-8"))
+    return Figures.model_validate(raw)
+
+
+def parse_prices(raw: Mapping[str, Any], file: str) -> dict[str, PriceEntry]:
+    """Prices by name; CatalogError with everything that is wrong of the file."""
+    found: dict[str, PriceEntry] = {}
+    problems: list[str] = []
+    for name, entry in raw.items():
+        try:
+            found[name] = PriceEntry.model_validate(entry)
+        except ValidationError as error:
+            problems += [
+                f"[{name}] {'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')} "
+                f"(given: {str(e['input'])[:60]!r})"
+                for e in error.errors(include_url=False)
+            ]
+    if problems:
+        raise CatalogError(f"{file}: {'; '.join(problems)}")
+    return found
+
+
+@cache
+def prices() -> dict[str, PriceEntry]:
+    """The packaged prices by name."""
+    raw = tomllib.loads(files("podsim.fleet").joinpath("prices.toml").read_text("utf-8"))
+    return parse_prices(raw, "prices.toml")

@@ -1,0 +1,115 @@
+"""Energy, carbon dioxide and money of GPU time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from podsim.errors import PlanError, PodsimError, UnitError, unknown_name
+from podsim.expense import Offer
+from podsim.fleet.power import load_power
+from podsim.fleet.power_catalog import PriceEntry, figures, prices
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+
+__all__ = ["HOUR", "KWH", "YEAR", "Site", "offer_of", "offers_for", "read_site"]
+
+HOUR, YEAR, KWH = 3600.0, 365.0 * 86400.0, 3.6e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Where a machine stands."""
+
+    pue: float
+    carbon: float
+    """kg for a J"""
+    electricity: float
+    """USD for a J"""
+    assumptions: tuple[str, ...]
+
+
+def read_site(pue: float | None, carbon: float | None, electricity: float | None) -> Site:
+    """A site from what a user gives (kg and USD for a kWh), the rest from the catalog and said so.
+
+    Raises PlanError with every value that no site has.
+    """
+    default = {name: getattr(figures(), name) for name in ("pue", "carbon", "electricity")}
+    given = {"pue": pue, "carbon": carbon, "electricity": electricity}
+    bounds = {"pue": (1.0, 5.0, ""), "carbon": (0.0, 5.0, " kg/kWh"), "electricity": (0.0, 10.0, " USD/kWh")}
+    wrong = [
+        f"{name}={value:g}: a site has {bounds[name][0]:g} to {bounds[name][1]:g}{bounds[name][2]}"
+        for name, value in given.items()
+        if value is not None and not (isfinite(value) and bounds[name][0] <= value <= bounds[name][1])
+    ]
+    if wrong:
+        raise PlanError(wrong)
+    told = [
+        f"{name} {default[name].value:g}{bounds[name][2]}: {default[name].source} ({default[name].date})"
+        for name, value in given.items()
+        if value is None
+    ]
+    return Site(
+        pue=default["pue"].value if pue is None else pue,
+        carbon=(default["carbon"].value if carbon is None else carbon) / KWH,
+        electricity=(default["electricity"].value if electricity is None else electricity) / KWH,
+        assumptions=tuple(told),
+    )
+
+
+def offers_for(cluster: Cluster, site: Site) -> tuple[Offer, ...]:
+    """Every packaged price of the cluster's GPU, in the catalog's order; electricity is counted where it is owned."""
+    return tuple(
+        _offer(name, entry, cluster, site)
+        for name, entry in prices().items()
+        if cluster.gpu.name in entry.gpus
+    )
+
+
+def _offer(name: str, entry: PriceEntry, cluster: Cluster, site: Site) -> Offer:
+    if entry.purchase is not None:
+        watts = load_power(cluster, "training", pue=site.pue).site / cluster.gpus
+        low = high = entry.purchase / entry.per / (entry.years * YEAR) + watts * site.electricity
+    else:
+        assert entry.low is not None
+        low, high = entry.low / HOUR, (entry.high or entry.low) / HOUR
+    return Offer(
+        name=name,
+        provider=entry.provider,
+        kind=entry.kind,
+        date=entry.date,
+        source=entry.source,
+        low=low,
+        high=high,
+    )
+
+
+def offer_of(text: str, cluster: Cluster, site: Site) -> Offer:
+    """The price that a text names: an entry of the catalog, or USD for a GPU and an hour.
+
+    Raises PodsimError for an unknown name and for one of another GPU, UnitError for an amount that is not positive.
+    """
+    words = text.strip().lower().removesuffix("/h").removesuffix("usd").removeprefix("$").strip()
+    try:
+        amount = float(words)
+    except ValueError:
+        amount = None
+    if amount is not None:
+        if not (isfinite(amount) and 0 < amount < 1e6):
+            raise UnitError(f"price {text[:40]!r}: a GPU costs more than 0 USD an hour, such as 2.10")
+        return Offer(
+            name=f"{amount:g} USD", provider="the user", kind="for a GPU and an hour", date="now", source="the user",
+            low=amount / HOUR, high=amount / HOUR,
+        )  # fmt: skip
+    known = prices()
+    if text not in known:
+        raise PodsimError(f"{unknown_name('price', text, known)}; or USD for a GPU and an hour, such as 2.10")
+    if cluster.gpu.name not in known[text].gpus:
+        fitting = [name for name, entry in known.items() if cluster.gpu.name in entry.gpus]
+        raise PodsimError(
+            f"price {text} is of {', '.join(known[text].gpus)}, the cluster has {cluster.gpu.name}: "
+            f"{', '.join(fitting) or 'no price is known, give USD for a GPU and an hour'}"
+        )
+    return _offer(text, known[text], cluster, site)

@@ -1,0 +1,111 @@
+"""Decisions that may stop running jobs: the machine is given anew, in the order of the queue."""
+
+from __future__ import annotations
+
+from podsim.fleet.place import give_back, spot, take
+from podsim.fleet.run import begin, stop
+from podsim.fleet.state import (
+    BUSY,
+    DECISIONS,
+    FREE,
+    QUEUE,
+    RUNNING,
+    SCATTERED,
+    STRICT,
+    Plant,
+    Rules,
+    State,
+    Work,
+)  # fmt: skip
+from podsim.network.jit import kernel, part
+
+__all__ = ["serve_anew"]
+
+_NONE = 1 << 60
+
+
+@part
+def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
+    """Give the machine to the first of the queue that fit; a job that runs keeps its place if nobody before took it.
+
+    `trial` is what would be free if all running jobs that have not had their turn gave way.
+    """
+    for node in range(len(state.free)):
+        state.trial[node] = plant.size
+    room, small, large, short, blocked = len(state.free) * plant.size, _NONE, _NONE, 0, False
+    for place in range(state.number[QUEUE]):
+        if room == 0 or (blocked and rules.backfill == STRICT):
+            break
+        j = state.queue[place]
+        gpus, runs = work.job[j].gpus, state.job[j].status == RUNNING
+        if gpus <= room and runs and _stays(rules, state, j):
+            state.job[j].turn = state.number[DECISIONS]
+            room -= gpus
+            continue
+        may = gpus <= room and gpus < (small if gpus <= plant.size else large)
+        if runs and not (rules.moves and may):
+            stop(work, state, j, now)
+        count = _somewhere(plant, rules, state, j, gpus) if may else 0
+        if count:
+            _put(work, plant, rules, state, j, count, now)
+            room -= gpus
+            continue
+        if may and gpus <= plant.size:
+            small = gpus
+        elif may:
+            large = gpus
+        short = short if blocked else gpus
+        blocked = True
+    _stop_others(work, state, now)
+    state.time[SCATTERED] = state.number[FREE] if blocked and short <= state.number[FREE] else 0.0
+
+
+@kernel
+def _stop_others(work: Work, state: State, now: float) -> None:
+    """Stop those that run and have not been given their GPUs by this decision."""
+    place = 0
+    while place < state.number[BUSY]:
+        j = state.busy[place]
+        if state.job[j].turn != state.number[DECISIONS]:
+            stop(work, state, j, now)
+        else:
+            place += 1
+
+
+@kernel
+def _stays(rules: Rules, state: State, j: int) -> bool:
+    """Whether a running job's own GPUs are still there for it; then they are taken from `trial`."""
+    if rules.moves:
+        return False
+    piece = state.job[j].piece
+    while piece >= 0:
+        if state.trial[state.piece_node[piece]] < state.piece_gpus[piece]:
+            return False
+        piece = state.piece_next[piece]
+    piece = state.job[j].piece
+    while piece >= 0:
+        state.trial[state.piece_node[piece]] -= state.piece_gpus[piece]
+        piece = state.piece_next[piece]
+    return True
+
+
+@kernel
+def _somewhere(plant: Plant, rules: Rules, state: State, j: int, gpus: int) -> int:
+    """Nodes for a job: free ones if there are, else those of jobs that come after it."""
+    if rules.moves:
+        give_back(state, j)
+        return spot(plant, state, state.trial, gpus)
+    count = spot(plant, state, state.free, gpus) if gpus <= state.number[FREE] else 0
+    return count if count else spot(plant, state, state.trial, gpus)
+
+
+@kernel
+def _put(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int, now: float) -> None:
+    """Start a job on the chosen nodes, or move it there."""
+    state.job[j].turn = state.number[DECISIONS]
+    for place in range(count):
+        state.trial[state.picked[place]] -= state.taken[place]
+    if state.job[j].status == RUNNING:
+        take(state, j, count)
+    else:
+        begin(work, plant, rules, state, j, count, now)

@@ -1,0 +1,158 @@
+"""Run jobs through a queue: a Schedule says when, where and how often each ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from podsim.errors import ClusterError, PodsimError
+from podsim.fleet.jobs import Jobs
+from podsim.fleet.policies import Policy
+from podsim.fleet.state import (
+    BEST_FIT,
+    DECISIONS,
+    FIRST_FIT,
+    LATE,
+    SPANS,
+    SPLIT,
+    SPREAD,
+    Floats,
+    Ints,
+    Plant,
+    more_spans,
+    new_state,
+)  # fmt: skip
+
+__all__ = ["PLACEMENTS", "Machine", "Schedule", "run_queue"]
+
+PLACEMENTS = {"first-fit": FIRST_FIT, "best-fit": BEST_FIT, "spread": SPREAD}
+"""first node that fits; fullest node that fits, and few leaves; GPUs anywhere on few nodes"""
+_MOST_GPUS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Equal nodes under leaf switches; one node of all GPUs is a machine that knows no place."""
+
+    nodes: int = 1
+    gpus_per_node: int
+    nodes_per_leaf: int = 0
+    """0: all under one"""
+    placement: str = "best-fit"
+    """key of PLACEMENTS"""
+
+    def __post_init__(self) -> None:
+        """Raise ClusterError for a machine that cannot be."""
+        problems = [
+            f"{name}={value}; it must be {low} to {_MOST_GPUS:,}"
+            for name, value, low in (
+                ("nodes", self.nodes, 1), ("gpus_per_node", self.gpus_per_node, 1),
+                ("nodes_per_leaf", self.nodes_per_leaf, 0),
+            )
+            if not low <= value <= _MOST_GPUS
+        ]  # fmt: skip
+        if not problems and self.gpus > _MOST_GPUS:
+            problems.append(f"{self.gpus:,} GPUs; a queue has at most {_MOST_GPUS:,}")
+        if self.placement not in PLACEMENTS:
+            problems.append(f"placement={self.placement!r} may be {', '.join(PLACEMENTS)}")
+        if problems:
+            raise ClusterError("; ".join(problems))
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes."""
+        return self.nodes * self.gpus_per_node
+
+    def plant(self) -> Plant:
+        """The machine in arrays for the kernels."""
+        leaf = (
+            np.arange(self.nodes) // self.nodes_per_leaf
+            if self.nodes_per_leaf
+            else np.zeros(self.nodes, np.int64)
+        )
+        return Plant(size=self.gpus_per_node, leaf=leaf.astype(np.int64), rule=PLACEMENTS[self.placement])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Schedule:
+    """When each job ran; arrays by job [J] and by span [S], spans in order of their start."""
+
+    jobs: Jobs
+    machine: Machine
+    policy: Policy
+    start: Floats
+    """s, first start, [J]"""
+    end: Floats
+    """s, [J]"""
+    runs: Ints
+    """times it was started, [J]"""
+    span_job: Ints
+    """[S], as what follows"""
+    span_start: Floats
+    span_end: Floats
+    span_node: Ints
+    """first node"""
+    span_reach: Ints
+    """0 on one node, 1 on more, 2 under more than one leaf"""
+    scattered: float
+    """GPU seconds that were free and enough for the first in the queue, but too scattered for it"""
+    decisions: int
+    late: int
+    """times a reservation could not be kept because GPUs were too scattered"""
+
+
+def too_large(jobs: Jobs, machine: Machine) -> Ints:
+    """Positions of the jobs that this machine can never run."""
+    return np.flatnonzero(jobs.gpus > machine.gpus)
+
+
+def run_queue(
+    jobs: Jobs, machine: Machine, policy: Policy, shares: Mapping[str, float] | None = None
+) -> Schedule:
+    """Run the jobs through the queue of a machine under a policy.
+
+    `shares` promises shares of the machine to users (others get none less than equal).  Raises PodsimError for jobs
+    larger than the machine and for a policy that moves jobs whose speed depends on where they are.
+    """
+    large = too_large(jobs, machine)
+    if len(large):
+        told = ", ".join(f"job {str(jobs.ids[j])[:40]}: {jobs.gpus[j]:,}" for j in large[:5])
+        raise PodsimError(
+            f"{len(large):,} jobs need more than the {machine.gpus:,} GPUs of the machine ({told}); leave them out, or"
+            f" give it {jobs.gpus.max():,} GPUs"
+        )
+    if policy.moves and np.any(jobs.slow_JS != 1.0):
+        raise PodsimError(
+            f"policy {policy.name} moves running jobs free of charge, so their speed must not depend on place"
+        )
+    from podsim.fleet.engine import ALL_ENDED, ROOM, advance
+
+    work, plant, rules = jobs.work(_shares(jobs, shares)), machine.plant(), policy.rules(machine.gpus)
+    state = new_state(work, plant, rules)
+    while (said := advance(work, plant, rules, state)) == ROOM:
+        state = more_spans(state)
+    assert said == ALL_ENDED
+    count = int(state.number[SPANS])
+    spans = state.span_job[:count]
+    start = np.full(len(jobs), np.inf)
+    np.minimum.at(start, spans, state.span_start[:count])
+    return Schedule(
+        jobs=jobs, machine=machine, policy=policy, start=start, end=state.job["end"].copy(),
+        runs=state.job["runs"].copy(),
+        span_job=spans.copy(), span_start=state.span_start[:count].copy(), span_end=state.span_end[:count].copy(),
+        span_node=state.span_node[:count].copy(), span_reach=state.span_reach[:count].copy(),
+        scattered=float(state.time[SPLIT]), decisions=int(state.number[DECISIONS]), late=int(state.number[LATE]),
+    )  # fmt: skip
+
+
+def _shares(jobs: Jobs, shares: Mapping[str, float] | None) -> Floats | None:
+    if shares is None:
+        return None
+    unknown = set(shares) - set(jobs.users)
+    if unknown or any(not 0 < share <= 1 for share in shares.values()):
+        raise PodsimError(
+            f"shares must be above 0 and at most 1, of users of the trace: {dict(list(shares.items())[:5])}"
+        )
+    return np.array([shares.get(user, 1.0 / len(jobs.users)) for user in jobs.users])

@@ -1,0 +1,210 @@
+"""Failure rates of nodes and parts, and what a failure costs: `reliability.toml`, each figure with its source."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from podsim.errors import CatalogError, unknown_name
+from podsim.units import parse_quantity
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+
+__all__ = ["PARTS", "Constant", "Part", "Study", "default_study", "load_study", "node_rate", "parts", "read_rates",
+           "recovery", "site_spread", "studies"]  # fmt: skip
+
+DAY = 86400.0
+PARTS = "parts"
+"""the name under which the rates of parts are asked for, counted for the cluster's own nodes"""
+_OF = ("gpu", "nic", "cpu", "node")
+_RECOVERY = ("start", "hang", "timeout", "drain", "repair", "spares", "slow", "slowdown")
+_STUDY = {"title", "source", "rate", "failures", "nodes", "days", "gpu", "default_for", "site", "confirmed"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """How often a node failed in one published study."""
+
+    name: str
+    title: str
+    rate: float
+    """1/s of a node of eight GPUs"""
+    nodes: float
+    """it is about"""
+    gpu: str
+    """architecture"""
+    default_for: tuple[str, ...]
+    """architectures whose clusters take this rate where none is chosen"""
+    site: str
+    """study of the same machines that counts in its stead among sites; its own name if none"""
+    source: str
+    confirmed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """How often one cause ended a job, for each thing that it hangs on."""
+
+    name: str
+    of: str
+    """gpu, nic, cpu, node"""
+    rate: float
+    """1/s of one of them"""
+    count: float
+    """failures it comes from"""
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant:
+    """One figure of recovery, SI."""
+
+    name: str
+    value: float
+    about: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """The whole catalog."""
+
+    studies: Mapping[str, Study]
+    parts: tuple[Part, ...]
+    recovery: Mapping[str, Constant]
+
+
+@cache
+def _catalog() -> Rates:
+    return read_rates(tomllib.loads(files("podsim.fleet").joinpath("reliability.toml").read_text("utf-8")))
+
+
+def studies() -> Mapping[str, Study]:
+    """Every study, by name."""
+    return _catalog().studies
+
+
+def parts() -> tuple[Part, ...]:
+    """Every cause, by what it hangs on."""
+    return _catalog().parts
+
+
+def recovery() -> Mapping[str, Constant]:
+    """What a failure costs: start, hang, timeout, drain, repair, spares; and slow nodes: slow, slowdown."""
+    return _catalog().recovery
+
+
+def load_study(name: str) -> Study:
+    """A study by name; CatalogError if it is unknown."""
+    key = name.strip().lower()
+    if key not in studies():
+        raise CatalogError(unknown_name("study of failures", name, [*studies(), PARTS]))
+    return studies()[key]
+
+
+def default_study(architecture: str) -> Study:
+    """The study that a GPU's architecture takes where none is chosen."""
+    found = [study for study in studies().values() if architecture in study.default_for]
+    if not found:
+        raise CatalogError(
+            f"no study of failures is packaged for {architecture} GPUs; choose one of {', '.join(studies())}, or a mtbf"
+        )
+    return found[0]
+
+
+def node_rate(name: str, cluster: Cluster) -> tuple[float, str]:
+    """(failures of one node of the cluster, 1/s, where that comes from); an empty name takes the architecture's study.
+
+    A study's rate is of eight GPUs and goes with the GPUs of a node; under "parts" every part of the node counts.
+    """
+    system = cluster.system
+    if name.strip().lower() == PARTS:
+        many = {"gpu": system.gpus, "nic": cluster.nics, "cpu": system.cpus, "node": 1}
+        rate = sum(part.rate * many[part.of] for part in parts())
+        counted = f"{system.gpus} GPUs, {cluster.nics} adapters and {system.cpus} processors"
+        return rate, f"rates of parts, with {counted} a node; source: {parts()[0].source}"
+    study = load_study(name) if name.strip() else default_study(system.gpu.architecture)
+    doubt = "" if study.confirmed else ", unconfirmed"
+    return study.rate * system.gpus / 8, f"{study.name}: {study.title}; source: {study.source}{doubt}"
+
+
+def site_spread(without: str = "") -> tuple[float, float]:
+    """(median of a node's failure rate over the confirmed studies, 1/s, deviation of its logarithm at a new site).
+
+    One study a site. Geometric: mean and deviation of logarithms, the deviation sqrt(1 + 1 / n) larger, as the mean is
+    of n sites only. `without` leaves a study out, to be predicted from the others.
+    """
+    counted = [study for study in studies().values() if study.confirmed and study.site == study.name]
+    logs = [math.log(study.rate) for study in counted if study.name != without]
+    mean = sum(logs) / len(logs)
+    spread = math.sqrt(sum((value - mean) ** 2 for value in logs) / (len(logs) - 1))
+    return math.exp(mean), spread * math.sqrt(1.0 + 1.0 / len(logs))
+
+
+def read_rates(raw: Mapping[str, Any]) -> Rates:
+    """The catalog from parsed TOML; CatalogError with everything wrong."""
+    sources: Mapping[str, str] = raw.get("sources", {})
+    tables = {
+        **{f"studies.{name}": entry for name, entry in raw.get("studies", {}).items()},
+        "parts": raw.get("parts", {}),
+        **{f"recovery.{name}": entry for name, entry in raw.get("recovery", {}).items()},
+    }
+    problems = [
+        f"[{where}] {unknown_name('source', str(entry.get('source')), sources)}"
+        for where, entry in tables.items()
+        if entry.get("source") not in sources
+    ]
+    problems += [f"[recovery.{name}] is missing" for name in _RECOVERY if name not in raw.get("recovery", {})]
+    for name, entry in raw.get("studies", {}).items():
+        problems += [f"[studies.{name}] {problem}" for problem in _study_problems(entry)]
+    for name, cause in raw.get("parts", {}).get("causes", {}).items():
+        if cause.get("of") not in _OF or not all(_positive(cause.get(key)) for key in ("count", "number")):
+            problems.append(
+                f"[parts.causes] {name}: needs a count and a number, positive, of {', '.join(_OF)}"
+            )
+    if problems:
+        raise CatalogError("; ".join(problems))
+    span = raw["parts"]["days"] * DAY
+    return Rates(
+        studies={name: _study(name, entry, sources) for name, entry in raw["studies"].items()},
+        parts=tuple(
+            Part(name=name, of=cause["of"], rate=cause["count"] / cause["number"] / span, count=cause["count"],
+                 source=sources[raw["parts"]["source"]])
+            for name, cause in raw["parts"]["causes"].items()
+        ),
+        recovery={
+            name: Constant(name=name, value=parse_quantity(entry["value"], entry["unit"], what=name),
+                           about=entry["about"], source=sources[entry["source"]])
+            for name, entry in raw["recovery"].items()
+        },
+    )  # fmt: skip
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _study_problems(entry: Mapping[str, Any]) -> list[str]:
+    """What is wrong of a study: unknown keys, no rate, or numbers that are none."""
+    found = [unknown_name("key", key, _STUDY) for key in entry if key not in _STUDY]
+    found += [f"{key} is missing" for key in ("title", "nodes", "gpu") if key not in entry]
+    if ("rate" in entry) == ("failures" in entry and "days" in entry):
+        found.append("give either rate, per node-day, or failures and days")
+    numbers = {key: entry[key] for key in ("rate", "failures", "nodes", "days") if key in entry}
+    found += [f"{key}={value!r} must be positive" for key, value in numbers.items() if not _positive(value)]
+    return found
+
+
+def _study(name: str, entry: Mapping[str, Any], sources: Mapping[str, str]) -> Study:
+    daily = entry["rate"] if "rate" in entry else entry["failures"] / entry["nodes"] / entry["days"]
+    return Study(
+        name=name, title=entry["title"], rate=daily / DAY, nodes=entry["nodes"], gpu=entry["gpu"],
+        default_for=tuple(entry.get("default_for", ())), site=entry.get("site", name), source=sources[entry["source"]],
+        confirmed=entry.get("confirmed", "yes") == "yes",
+    )  # fmt: skip

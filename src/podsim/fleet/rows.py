@@ -1,0 +1,91 @@
+"""Rows of a table in a file: CSV or sacct's pipes, plain or gzip, with errors that name file, row and column."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from podsim.errors import TableError
+from podsim.fleet.state import Floats
+
+__all__ = ["LARGEST", "Row", "numbers", "read_rows", "read_text", "rows_of"]
+
+Row: TypeAlias = dict[str, str]
+LARGEST = 2_000_000_000
+"""B of text that a trace may have"""
+_SHOWN = 5
+
+
+def read_text(path: Path) -> str:
+    """Text of a file, unpacked if it is gzip; raises TableError for what is no text file."""
+    try:
+        if path.is_dir() or not path.exists():
+            raise TableError(f"{str(path)[-200:]}: {'is a folder' if path.is_dir() else 'no such file'}")
+        raw = path.read_bytes()
+        if raw[:2] == b"\x1f\x8b":
+            with gzip.open(io.BytesIO(raw)) as packed:
+                raw = packed.read(LARGEST + 1)
+        if len(raw) > LARGEST:
+            raise TableError(f"{str(path)[-200:]} has more than {LARGEST:,} bytes; give a part of it")
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TableError(
+            f"{str(path)[-200:]} is not UTF-8 text: {error.reason} at byte {error.start}"
+        ) from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise TableError(f"{str(path)[-200:]} cannot be read: {error}") from None
+
+
+def rows_of(text: str, name: str, needed: Sequence[str] = ()) -> list[Row]:
+    """Rows of a table with a header, divided by commas, tabs or pipes; raises TableError for missing columns."""
+    first = text.partition("\n")[0]
+    divider = max(",\t|;", key=first.count)
+    reader = csv.DictReader(io.StringIO(text), delimiter=divider)
+    try:
+        header = [column.strip() for column in reader.fieldnames or () if column]
+        reader.fieldnames = [(column or "").strip() for column in reader.fieldnames or ()]
+        missing = [column for column in needed if column not in header]
+        if missing:
+            raise TableError(
+                f"{name}: no column {', '.join(missing)}; its columns are {', '.join(header)[:300] or 'none'}"
+            )
+        rows = [
+            {
+                key: (value or "").strip()
+                for key, value in row.items()
+                if isinstance(key, str) and not isinstance(value, list)
+            }
+            for row in reader
+        ]
+    except csv.Error as error:
+        raise TableError(f"{name} is no table: {error}") from None
+    if not rows:
+        raise TableError(f"{name} has no rows below its header")
+    return rows
+
+
+def read_rows(path: Path, needed: Sequence[str] = ()) -> list[Row]:
+    """Rows of a file; raises TableError for unreadable files and missing columns."""
+    return rows_of(read_text(path), path.name, needed)
+
+
+def numbers(rows: Sequence[Row], column: str, path: Path | str, *, empty: float | None = None) -> Floats:
+    """A column as numbers; an empty cell is `empty`, or wrong. Raises TableError with the first wrong cells."""
+    values, wrong = np.zeros(len(rows)), []
+    for place, row in enumerate(rows):
+        cell = row.get(column, "")
+        try:
+            values[place] = empty if empty is not None and not cell else float(cell)
+        except ValueError:
+            wrong.append(f"row {place + 1}: {cell[:30]!r}")
+    if wrong:
+        more = f" and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
+        raise TableError(f"{Path(path).name}: {column} must be a number ({', '.join(wrong[:_SHOWN])}{more})")
+    return values

@@ -1,0 +1,131 @@
+"""Starting, stopping and ending jobs: what every policy does with a job once it has decided."""
+
+from __future__ import annotations
+
+from math import nan
+
+from podsim.fleet.place import give_back, reach, take
+from podsim.fleet.state import (
+    BUSY,
+    DIRTY,
+    DONE,
+    ENDED,
+    HELD,
+    QUEUE,
+    RUNNING,
+    SPANS,
+    STARTED,
+    WAITING,
+    Plant,
+    Rules,
+    State,
+    Work,
+)  # fmt: skip
+from podsim.network.jit import kernel, part
+
+__all__ = ["begin", "end", "expected", "release", "stop", "tidy"]
+
+
+@part
+def begin(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int, now: float) -> None:
+    """Start a job on the nodes that were chosen for it."""
+    far = reach(plant, state, count)
+    take(state, j, count)
+    state.job[j].status = RUNNING
+    state.job[j].begun = now
+    state.job[j].speed = work.slow_JS[j, far]
+    state.job[j].extra = lead(rules, state, j)
+    state.job[j].end = now + state.job[j].extra + state.job[j].remaining / state.job[j].speed
+    state.job[j].due = now + expected(work, rules, state, j, state.job[j].speed)
+    state.job[j].runs += 1
+    state.rate[work.job[j].user] += work.job[j].gpus
+    state.number[STARTED] += 1
+    span = state.number[SPANS]
+    state.span_job[span], state.span_start[span], state.span_reach[span] = j, now, far
+    state.span_node[span] = state.picked[0]
+    state.number[SPANS] += 1
+    state.job[j].span = span
+    place = state.number[BUSY]
+    while place > 0 and state.job[state.busy[place - 1]].due > state.job[j].due:
+        state.busy[place] = state.busy[place - 1]
+        place -= 1
+    state.busy[place] = j
+    state.number[BUSY] += 1
+
+
+@kernel
+def lead(rules: Rules, state: State, j: int) -> float:
+    """Seconds on its GPUs before a job that is started does anything useful."""
+    return rules.start if state.job[j].runs == 0 else rules.checkpoint + rules.restart
+
+
+@kernel
+def expected(work: Work, rules: Rules, state: State, j: int, speed: float) -> float:
+    """Seconds that a job must be expected to hold its GPUs if it is started: its limit, or longer if it is slow."""
+    done = work.job[j].seconds - state.job[j].remaining
+    return float(lead(rules, state, j) + max(work.job[j].limit - done, state.job[j].remaining / speed))
+
+
+@kernel
+def _leave(work: Work, state: State, j: int, now: float) -> None:
+    """What ending and stopping have in common: the span is closed, the GPUs are free."""
+    span = state.job[j].span
+    state.span_end[span] = now
+    state.job[j].attained += (now - state.job[j].begun) * work.job[j].gpus
+    state.rate[work.job[j].user] -= work.job[j].gpus
+    give_back(state, j)
+    place = 0
+    while state.busy[place] != j:
+        place += 1
+    state.number[BUSY] -= 1
+    for later in range(place, state.number[BUSY]):
+        state.busy[later] = state.busy[later + 1]
+    state.number[DIRTY] = 1
+
+
+@part
+def stop(work: Work, state: State, j: int, now: float) -> None:
+    """Preempt a job: what it has done is kept."""
+    useful = max(now - state.job[j].begun - state.job[j].extra, 0.0)
+    state.job[j].remaining = max(state.job[j].remaining - useful * state.job[j].speed, 0.0)
+    _leave(work, state, j, now)
+    state.job[j].status, state.job[j].key = WAITING, nan
+
+
+@part
+def end(work: Work, rules: Rules, state: State, j: int, now: float) -> None:
+    """A job is done; jobs that waited for it alone are released."""
+    _leave(work, state, j, now)
+    state.job[j].status = DONE
+    state.job[j].remaining = 0.0
+    state.number[ENDED] += 1
+    for place in range(work.child_ptr[j], work.child_ptr[j + 1]):
+        child = work.child[place]
+        state.job[child].waits_for -= 1
+        if state.job[child].waits_for == 0 and work.job[child].submit <= now:
+            release(state, child, now)
+
+
+@kernel
+def release(state: State, j: int, now: float) -> None:
+    """Put a job into the queue, last."""
+    if state.job[j].status != HELD:
+        return
+    state.job[j].status, state.job[j].key = WAITING, nan
+    state.job[j].released = now
+    state.job[j].entered = now
+    state.queue[state.number[QUEUE]] = j
+    state.number[QUEUE] += 1
+    state.number[DIRTY] = 1
+
+
+@part
+def tidy(state: State, running_too: bool) -> None:
+    """Close the gaps in the queue: it holds those that wait, and those that run where they can be preempted."""
+    kept = 0
+    for place in range(state.number[QUEUE]):
+        j = state.queue[place]
+        if state.job[j].status == WAITING or (running_too and state.job[j].status == RUNNING):
+            state.queue[kept] = j
+            kept += 1
+    state.number[QUEUE] = kept

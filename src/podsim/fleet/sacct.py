@@ -1,0 +1,89 @@
+"""Jobs from Slurm's accounting: what `sacct -P -X --format=JobID,User,Submit,...` prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from podsim.errors import TableError
+from podsim.fleet.jobs import Jobs, columns
+from podsim.fleet.rows import Row
+
+__all__ = ["SACCT", "elapsed", "gpus_of", "read_sacct"]
+
+SACCT = {"JobID", "Submit", "Elapsed"}
+"""columns by which the table is known; AllocTRES or ReqTRES must be there too, User and Timelimit may"""
+_SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?$")
+_TYPED = re.compile(r"gres/gpu(:[^=,]+)?=(\d+)")
+
+
+def elapsed(text: str) -> float:
+    """Seconds of Slurm's [days-][hours:]minutes:seconds; raises ValueError."""
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return 86400.0 * days + 3600.0 * hours + 60.0 * minutes + seconds
+
+
+def gpus_of(tres: str) -> int:
+    """GPUs of a list of trackable resources, such as cpu=128,gres/gpu:a100=8,gres/gpu=8,node=1."""
+    found = _TYPED.findall(tres)
+    plain = [int(count) for kind, count in found if not kind]
+    return max(plain) if plain else sum(int(count) for _, count in found)
+
+
+def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
+    """Jobs of sacct's table: steps are dropped, jobs that never ran or asked for no GPU are left out and counted.
+
+    Raises TableError without AllocTRES and ReqTRES, and for cells that are not as Slurm writes them.
+    """
+    if not {"AllocTRES", "ReqTRES"} & set(rows[0]):
+        raise TableError(
+            f"{source}: no column AllocTRES or ReqTRES, which tell a job's GPUs; add it to --format"
+        )
+    left_out = {"never started": 0, "asked for no GPU": 0}
+    made: list[tuple[str, float, int, float, str, float]] = []
+    wrong = []
+    for place, row in enumerate(rows):
+        if "." in row["JobID"]:
+            continue  # a step of the job above
+        try:
+            seconds = float(row["ElapsedRaw"]) if row.get("ElapsedRaw") else elapsed(row["Elapsed"])
+            gpus = gpus_of(row.get("AllocTRES", "")) or gpus_of(row.get("ReqTRES", ""))
+            limit = _limit(row.get("Timelimit", ""))
+            submit = datetime.fromisoformat(row["Submit"])
+        except ValueError:
+            wrong.append(
+                f"row {place + 1}, job {row['JobID'][:30]}: {row['Submit'][:20]} {row['Elapsed'][:20]}"
+            )
+            continue
+        if row.get("Start", "") in ("Unknown", "None") or seconds == 0:
+            left_out["never started"] += 1
+        elif gpus == 0:
+            left_out["asked for no GPU"] += 1
+        else:
+            when = (submit if submit.tzinfo else submit.replace(tzinfo=UTC)).timestamp()
+            longer = (
+                np.nan if np.isnan(limit) else max(limit, seconds)
+            )  # KillWait lets a job outlive its limit
+            made.append((row["JobID"], when, gpus, seconds, row.get("User", ""), longer))
+    if wrong:
+        raise TableError(
+            f"{source}: Submit must be as 2026-01-31T08:00:00, Elapsed as 1-02:03:04 ({'; '.join(wrong[:5])})"
+        )
+    ids, submits, gpus_, lengths, users, limits = zip(*made, strict=True) if made else ((),) * 6
+    return columns(
+        ids=list(ids), submit=list(submits), gpus=list(gpus_), seconds=list(lengths), user=list(users),
+        limit=list(limits), source=source, left_out={reason: count for reason, count in left_out.items() if count},
+    )  # fmt: skip
+
+
+def _limit(text: str) -> float:
+    """Seconds of a Timelimit; NaN where there is none."""
+    if text in ("", "UNLIMITED", "Partition_Limit"):
+        return float("nan")
+    return elapsed(text) if ":" in text else 60.0 * float(text)

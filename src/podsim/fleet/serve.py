@@ -1,0 +1,115 @@
+"""Decisions that leave running jobs alone: in order, with those behind a blocked job waiting, skipping or backfilling."""
+
+from __future__ import annotations
+
+from podsim.fleet.place import fits, reach, spot
+from podsim.fleet.run import begin, expected
+from podsim.fleet.state import (
+    BUSY,
+    EASY,
+    FREE,
+    QUEUE,
+    SCATTERED,
+    SPREAD,
+    STRICT,
+    Plant,
+    Rules,
+    State,
+    Work,
+)  # fmt: skip
+from podsim.network.jit import kernel, part
+
+__all__ = ["serve"]
+
+_NONE = 1 << 60
+
+
+@part
+def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
+    """Start what may start, in the order of the queue."""
+    head, shadow, looked, small, large = -1, now, 0, _NONE, _NONE
+    for place in range(state.number[QUEUE]):
+        j = state.queue[place]
+        gpus = work.job[j].gpus
+        if state.number[FREE] == 0 or (rules.depth and looked >= rules.depth):
+            break
+        count = 0
+        if gpus <= state.number[FREE] and gpus < (small if gpus <= plant.size else large):
+            count = spot(plant, state, state.free, gpus)
+            if count == 0 and gpus <= plant.size:
+                small = gpus
+            elif count == 0:
+                large = gpus
+        if head >= 0:
+            looked += 1
+            if count and (
+                rules.backfill != EASY or _harmless(work, plant, rules, state, j, head, count, shadow, now)
+            ):
+                begin(work, plant, rules, state, j, count, now)
+        elif count:
+            begin(work, plant, rules, state, j, count, now)
+        else:
+            head = j
+            if rules.backfill == STRICT:
+                break
+            if rules.backfill == EASY:
+                shadow = _shadow(plant, state, gpus, now)
+    scattered = head >= 0 and work.job[head].gpus <= state.number[FREE]
+    state.time[SCATTERED] = state.number[FREE] if scattered else 0.0
+
+
+@part
+def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
+    """When the blocked job can start at the latest; `trial` becomes what is free then, before it takes its part."""
+    whole, idle, total = gpus // plant.size, 0, 0
+    for node in range(len(state.free)):
+        state.trial[node] = state.free[node]
+        idle += state.free[node] == plant.size
+        total += state.free[node]
+    found, when = False, now
+    for place in range(state.number[BUSY]):
+        j = state.busy[place]
+        if found and state.job[j].due > when:
+            break
+        piece, enough = state.job[j].piece, False
+        while piece >= 0:
+            node = state.piece_node[piece]
+            state.trial[node] += state.piece_gpus[piece]
+            total += state.piece_gpus[piece]
+            idle += state.trial[node] == plant.size
+            enough = enough or state.trial[node] >= gpus
+            piece = state.piece_next[piece]
+        if found:
+            continue
+        if plant.rule == SPREAD:
+            enough = total >= gpus
+        elif gpus > plant.size:
+            enough = idle >= whole and fits(plant, state.trial, gpus)
+        if enough:
+            found, when = True, max(state.job[j].due, now)
+    return when
+
+
+@kernel
+def _harmless(
+    work: Work,
+    plant: Plant,
+    rules: Rules,
+    state: State,
+    j: int,
+    head: int,
+    count: int,
+    shadow: float,
+    now: float,
+) -> bool:
+    """Whether starting j on the nodes chosen for it leaves the blocked job its start; `trial` then knows of it."""
+    speed = work.slow_JS[j, reach(plant, state, count)]
+    if now + expected(work, rules, state, j, speed) <= shadow:
+        return True
+    for place in range(count):
+        state.trial[state.picked[place]] -= state.taken[place]
+    if fits(plant, state.trial, work.job[head].gpus):
+        return True
+    for place in range(count):
+        state.trial[state.picked[place]] += state.taken[place]
+    return False

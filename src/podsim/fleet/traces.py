@@ -1,0 +1,204 @@
+"""Jobs from a trace: Philly, Helios, Acme, Alibaba columns, sacct's output, a CSV of one's own; found by its columns."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from podsim.errors import TableError, unknown_name
+from podsim.fleet.jobs import Jobs, columns
+from podsim.fleet.rows import Row, numbers, read_text, rows_of
+from podsim.fleet.sacct import SACCT, read_sacct
+from podsim.fleet.state import Floats
+
+__all__ = ["PACKAGED", "SYNONYMS", "read_jobs"]
+
+DATA = Path(__file__).parent / "data"
+
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "id": ("id", "job_id", "jobid", "job", "name", "seq"),
+    "submit": (
+        "submit",
+        "submit_s",
+        "submit_time",
+        "submitted_time",
+        "arrival_s",
+        "arrival",
+        "creation_time",
+    ),
+    "gpus": ("gpus", "num_gpu", "gpu_num"),
+    "seconds": ("seconds", "duration_s", "duration", "runtime"),
+    "start": ("start", "start_time", "scheduled_time"),
+    "end": ("end", "end_time", "deletion_time"),
+    "user": ("user", "user_id", "username"),
+    "limit": ("limit", "limit_s", "time_limit"),
+    "guess": ("guess", "expected_s"),
+    "after": ("after", "depends_on"),
+    "rank": ("rank",),
+    "slow": ("across_nodes",),
+    "slower": ("across_leaves",),
+}
+"""columns of a trace that mean the same: one's own, Philly's (as Muri, Gavel give it), Helios' and Acme's, Alibaba's"""
+
+PACKAGED: dict[str, tuple[str, dict[str, str], str]] = {
+    **{
+        f"philly-{number}": (
+            "philly_4vc.csv.gz", {"trace": str(number)},
+            f"Microsoft Philly, virtual cluster {vc} of 2017 (CC BY 4.0), as github.com/Rivendile/Muri gives it",
+        )
+        for number, vc in ((1, "7f04ca"), (2, "ee9e8c"), (3, "2869ce"), (4, "0e4a51"))
+    },
+    "kalos": (
+        "kalos_a100_completed.csv.gz", {},
+        "Acme's Kalos, A100, completed jobs of 2023 (CC BY 4.0), as github.com/hyunnnchoi/AcmeTrace gives it",
+    ),
+}  # fmt: skip
+"""traces in the package: file, rows, source"""
+
+
+def read_jobs(trace: str, where: Mapping[str, str] | None = None, *, together: bool = False) -> Jobs:
+    """Jobs of a packaged trace, or of a file (.csv, .json, sacct -P; gzip too).
+
+    `where` keeps the rows that have these values; `together` submits all at time 0.  Jobs without GPUs, and those that
+    never ran, are left out and counted.  Raises TableError for what cannot be read, with everything found wrong.
+    """
+    if trace in PACKAGED:
+        file, rows, source = PACKAGED[trace]
+        path, kept = DATA / file, {**rows, **(where or {})}
+    else:
+        path, kept, source = Path(trace), dict(where or {}), Path(trace).name
+        if not path.exists() and "/" not in trace and "." not in trace:
+            raise TableError(f"{unknown_name('trace', trace, PACKAGED)}; or give a file")
+    text = read_text(path)
+    table = _philly_json(text, path.name) if text.lstrip()[:1] in ("[", "{") else rows_of(text, path.name)
+    table = _kept(table, kept, path.name)
+    reader: Callable[[Sequence[Row], str], Jobs] = read_sacct if set(table[0]) >= SACCT else _read_table
+    jobs = reader(table, source)
+    if not len(jobs):
+        raise TableError(f"{path.name} has no job that asked for GPUs and ran: {dict(jobs.left_out)}")
+    return jobs.at_once() if together else jobs
+
+
+def _kept(rows: list[Row], where: Mapping[str, str], name: str) -> list[Row]:
+    unknown = [column for column in where if column not in rows[0]]
+    if unknown:
+        raise TableError(
+            f"{name}: no column {', '.join(unknown)} to choose by; its columns are {', '.join(rows[0])[:300]}"
+        )
+    kept = [row for row in rows if all(row[column] == value for column, value in where.items())]
+    if not kept:
+        some = {column: sorted({row[column] for row in rows})[:8] for column in where}
+        raise TableError(f"{name}: no row with {dict(where)}; values are, among others, {some}")
+    return kept
+
+
+def _read_table(rows: Sequence[Row], source: str) -> Jobs:
+    """Jobs of a table with a header, by its columns' names."""
+    lower = {column.lower(): column for column in rows[0]}
+    found = {
+        meaning: lower[name]
+        for meaning, names in SYNONYMS.items()
+        for name in reversed(names)
+        if name in lower
+    }
+    lacking = [meaning for meaning in ("submit", "gpus") if meaning not in found]
+    if "seconds" not in found and not {"start", "end"} <= set(found):
+        lacking.append("seconds")
+    if lacking:
+        wanted = "; ".join(f"{meaning}: one of {', '.join(SYNONYMS[meaning])}" for meaning in lacking)
+        raise TableError(
+            f"{source}: no column for {wanted} (or sacct -P with {', '.join(sorted(SACCT))}); its columns are"
+            f" {', '.join(rows[0])[:300]}"
+        )
+    gpus = numbers(rows, found["gpus"], source)
+    left_out = {"asked for no GPU": int(np.count_nonzero(gpus == 0))}
+    rows = [row for row, count in zip(rows, gpus, strict=True) if count != 0]
+    if "seconds" not in found:
+        ran = [bool(row[found["start"]]) and bool(row[found["end"]]) for row in rows]
+        left_out["never started, or still runs"] = ran.count(False)
+        rows = [row for row, was in zip(rows, ran, strict=True) if was]
+    return _columns(rows, found, source, {reason: count for reason, count in left_out.items() if count})
+
+
+def _columns(rows: Sequence[Row], found: Mapping[str, str], source: str, left_out: Mapping[str, int]) -> Jobs:
+    submit = _times(rows, found["submit"], source)
+    if "seconds" in found:
+        seconds = numbers(rows, found["seconds"], source)
+    else:
+        seconds = _times(rows, found["end"], source) - _times(rows, found["start"], source)
+    after, rank = _texts(rows, found, "after"), _optional(rows, found, "rank", source)
+    speeds = [np.ones(len(rows))]
+    for name in ("slow", "slower"):
+        given = _optional(rows, found, name, source)
+        speeds.append(speeds[0] if given is None else np.where(np.isnan(given), 1.0, given))
+    return columns(
+        ids=_texts(rows, found, "id") or [str(place) for place in range(len(rows))], submit=submit,
+        gpus=numbers(rows, found["gpus"], source), seconds=seconds, user=_texts(rows, found, "user"),
+        limit=_optional(rows, found, "limit", source), guess=_optional(rows, found, "guess", source),
+        after=None if after is None else [[one for one in re.split(r"[;:\s]+", cell) if one] for cell in after],
+        rank=None if rank is None else np.nan_to_num(rank), slow_JS=np.stack(speeds, axis=1), source=source,
+        left_out=left_out,
+    )  # fmt: skip
+
+
+def _optional(rows: Sequence[Row], found: Mapping[str, str], name: str, source: str) -> Floats | None:
+    """A column that may be missing or empty, NaN where it is."""
+    return numbers(rows, found[name], source, empty=np.nan) if name in found else None
+
+
+def _texts(rows: Sequence[Row], found: Mapping[str, str], name: str) -> list[str] | None:
+    return [row[found[name]] for row in rows] if name in found else None
+
+
+def _times(rows: Sequence[Row], column: str, source: str) -> Floats:
+    """A column of times as s: numbers, or dates (Helios, Acme), counted from 1970."""
+    first = next((row[column] for row in rows if row[column]), "")
+    if not re.match(r"\d{4}-\d\d-\d\d", first):
+        return numbers(rows, column, source)
+    values, wrong = np.zeros(len(rows)), []
+    for place, row in enumerate(rows):
+        try:
+            when = datetime.fromisoformat(row[column])
+            values[place] = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+        except ValueError:
+            wrong.append(f"row {place + 1}: {row[column][:30]!r}")
+    if wrong:
+        raise TableError(
+            f"{source}: {column} must be a date such as 2020-04-01 08:30:00 ({', '.join(wrong[:5])})"
+        )
+    return values
+
+
+def _philly_json(text: str, name: str) -> list[Row]:
+    """Rows of Philly's cluster_job_log: the time of all attempts of a job, and the GPUs of its largest one."""
+    try:
+        log = json.loads(text)
+    except ValueError as error:
+        raise TableError(f"{name} is not JSON: {str(error)[:200]}") from None
+    rows = []
+    for place, job in enumerate(log if isinstance(log, list) else [log]):
+        try:
+            runs = [one for one in job["attempts"] if one["start_time"] and one["end_time"]]
+            spans = [
+                datetime.fromisoformat(one["end_time"]) - datetime.fromisoformat(one["start_time"])
+                for one in runs
+            ]
+            gpus = max((sum(len(part["gpus"]) for part in one["detail"]) for one in runs), default=0)
+            rows.append({
+                "id": str(job["jobid"]), "submit": str(job["submitted_time"]), "gpus": str(gpus),
+                "seconds": str(sum(span.total_seconds() for span in spans)), "user": str(job.get("user", "")),
+                "vc": str(job.get("vc", "")), "status": str(job.get("status", "")),
+            })  # fmt: skip
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise TableError(
+                f"{name}: job {place + 1} is not as in Philly's log (jobid, submitted_time, attempts with start_time, "
+                f"end_time, detail with gpus): {type(error).__name__} {str(error)[:80]}"
+            ) from None
+    if not rows:
+        raise TableError(f"{name} has no jobs")
+    return rows

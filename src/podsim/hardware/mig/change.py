@@ -1,0 +1,91 @@
+"""From the instances that are there to those that are wanted: what stays, what goes, and what stands in the way.
+
+Instances cannot be moved or resized: one that is in the way must be destroyed, and its job stopped.  How long the
+driver takes for it is in no published measurement, so the cost is told in instances and jobs, never in seconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from podsim.hardware.mig.layouts import Instance, Layout, layouts, place
+from podsim.hardware.mig.profiles import Slicing, find_profile
+
+__all__ = ["Change", "additions", "change_to"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What must be done to one GPU."""
+
+    target: Layout
+    """what is reached"""
+    keep: tuple[Instance, ...]
+    """instances that stay"""
+    destroy: tuple[Instance, ...]
+    """in this order, before anything is created"""
+    create: tuple[Instance, ...]
+    """what is created after that"""
+    stopped: tuple[Instance, ...]
+    """instances that are busy and would have to be destroyed: empty where the state can be reached"""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether no busy instance is in the way."""
+        return not self.stopped
+
+
+def change_to(
+    slicing: Slicing,
+    now: Iterable[Instance],
+    target: Layout,
+    *,
+    free: bool = True,
+    busy: Iterable[Instance] = (),
+) -> Change:
+    """How to reach the instances of `target` from those there are now.
+
+    With `free`, only which profiles are there matters, and the placement is chosen that stops the fewest busy instances,
+    then destroys the fewest.  Exact: every placement is compared.
+    """
+    present, occupied = set(now), set(busy)
+    assert occupied <= present, occupied - present
+    choices = [target]
+    if free:
+        wanted = Counter(target.profiles)
+        basic = {one.name for one in slicing.basic}
+        every = not set(wanted) <= basic
+        choices += [one for one in layouts(slicing, every=every) if Counter(one.profiles) == wanted]
+
+    def cost(one: Layout) -> tuple[int, int, tuple[Instance, ...]]:
+        gone = present - set(one.instances)
+        return len(gone & occupied), len(gone), one.instances
+
+    best = min(choices, key=cost)
+    kept = present & set(best.instances)
+    return Change(
+        target=best,
+        keep=tuple(sorted(kept)),
+        destroy=tuple(sorted(present - kept)),
+        create=tuple(sorted(set(best.instances) - kept)),
+        stopped=tuple(sorted((present - kept) & occupied)),
+    )
+
+
+def additions(slicing: Slicing, layout: Layout) -> dict[str, int]:
+    """How many more instances of each profile alone could be created beside a layout's."""
+    from podsim.errors import MigError
+
+    found: dict[str, int] = {}
+    for profile in slicing.profiles:
+        number = 0
+        while number < profile.most:
+            try:
+                place(slicing, [find_profile(slicing, profile.name)] * (number + 1), fixed=layout.instances)
+            except MigError:
+                break
+            number += 1
+        found[profile.name] = number
+    return found

@@ -1,0 +1,215 @@
+"""What an operator runs to make layouts: nvidia-smi commands, a mig-parted file, Kubernetes resources.
+
+`read_parted` reads a mig-parted file back; what `parted_text` writes comes back equal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from podsim.errors import MigError
+from podsim.hardware.mig.change import Change
+from podsim.hardware.mig.layouts import Layout
+from podsim.hardware.mig.profiles import Slicing, find_profile
+
+__all__ = [
+    "Devices",
+    "change_commands",
+    "kubernetes_text",
+    "make_commands",
+    "parted_of",
+    "parted_text",
+    "read_parted",
+    "resource_name",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices:
+    """One entry of a mig-parted configuration: some GPUs and what they are divided into."""
+
+    devices: tuple[int, ...] | None
+    """numbers of the GPUs, None for all"""
+    enabled: bool
+    """whether MIG mode is on"""
+    instances: Mapping[str, int] = field(default_factory=dict)
+    """count of each profile"""
+    device_filter: tuple[str, ...] = ()
+    """PCI device numbers that it is for, () for any"""
+
+
+def _numbers(slicing: Slicing, layout: Layout) -> str:
+    return ",".join(f"{find_profile(slicing, one.profile).id}:{one.start}" for one in layout.instances)
+
+
+def make_commands(slicing: Slicing, gpus: Sequence[Layout | None]) -> tuple[str, ...]:
+    """Commands from unused GPUs to these layouts, by number of the GPU; None leaves a GPU whole.
+
+    GPUs with one layout share a command; each instance is created at its place ("19:6" is profile 19 from slice 6).
+    """
+    by_layout: dict[Layout, list[int]] = {}
+    for index, layout in enumerate(gpus):
+        if layout is not None:
+            by_layout.setdefault(layout, []).append(index)
+    if not by_layout:
+        return ()
+    every = ",".join(str(index) for index, layout in enumerate(gpus) if layout is not None)
+    made = [f"nvidia-smi -i {every} -mig 1"]
+    for layout, indices in by_layout.items():
+        made.append(f"nvidia-smi mig -i {','.join(map(str, indices))} -cgi {_numbers(slicing, layout)} -C")
+    return (*made, "nvidia-smi mig -lgi", "nvidia-smi -L")
+
+
+def change_commands(slicing: Slicing, index: int, change: Change, ids: Mapping[int, int]) -> tuple[str, ...]:
+    """Commands that carry out a change on one GPU; `ids` gives the GPU instance number of each first slice.
+
+    A GPU without instances may not be in MIG mode yet, so that is switched on first.
+    """
+    made = [] if change.keep or change.destroy else [f"nvidia-smi -i {index} -mig 1"]
+    for one in change.destroy:
+        number = ids[one.start]
+        made += [
+            f"nvidia-smi mig -i {index} -dci -gi {number}",
+            f"nvidia-smi mig -i {index} -dgi -gi {number}",
+        ]
+    if change.create:
+        new = Layout(slicing=slicing.name, instances=change.create)
+        made.append(f"nvidia-smi mig -i {index} -cgi {_numbers(slicing, new)} -C")
+    return tuple(made)
+
+
+def parted_of(gpus: Sequence[Layout | None]) -> tuple[Devices, ...]:
+    """The entries of a mig-parted configuration for these layouts: GPUs with the same profiles share one."""
+    groups: dict[tuple[str, ...] | None, list[int]] = {}
+    for index, layout in enumerate(gpus):
+        groups.setdefault(None if layout is None else layout.profiles, []).append(index)
+    return tuple(
+        Devices(
+            devices=None if len(indices) == len(gpus) else tuple(indices),
+            enabled=profiles is not None,
+            instances=dict(sorted(Counter(profiles or ()).items())),
+        )
+        for profiles, indices in groups.items()
+    )
+
+
+def parted_text(configurations: Mapping[str, Sequence[Devices]]) -> str:
+    """A mig-parted file (github.com/NVIDIA/mig-parted, version v1) of named configurations."""
+    lines = ["version: v1", "mig-configs:"]
+    for name, entries in configurations.items():
+        lines.append(f"  {name}:")
+        for one in entries:
+            first = []
+            if one.device_filter:
+                first.append("device-filter: " + json.dumps(list(one.device_filter)))
+            some = "all" if one.devices is None else f"[{', '.join(map(str, one.devices))}]"
+            first += [f"devices: {some}", f"mig-enabled: {'true' if one.enabled else 'false'}"]
+            lines.append(f"    - {first[0]}")
+            lines += [f"      {text}" for text in first[1:]]
+            if one.instances:
+                lines.append("      mig-devices:")
+                lines += [f'        "{profile}": {count}' for profile, count in one.instances.items()]
+    return "\n".join(lines) + "\n"
+
+
+def read_parted(text: str) -> dict[str, tuple[Devices, ...]]:
+    """Configurations of a mig-parted file by name. Raises MigError with everything that breaks the format."""
+    import yaml
+
+    try:
+        table = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise MigError([f"not YAML: {' '.join(str(error).split())[:200]}"]) from None
+    named = table.get("mig-configs") if isinstance(table, dict) else None
+    if not isinstance(named, dict) or not named:
+        raise MigError(
+            ["a mig-parted file has `version: v1` and a table `mig-configs` of named lists; found neither"]
+        )
+    problems: list[str] = []
+    if table.get("version") != "v1":
+        problems.append(f"version {str(table.get('version'))[:40]!r}; known is v1")
+    made = {str(name): _entries(str(name), entries, problems) for name, entries in named.items()}
+    if problems:
+        raise MigError(problems)
+    return made
+
+
+_ENTRY_KEYS = ("device-filter", "devices", "mig-devices", "mig-enabled")
+
+
+def _entries(name: str, entries: Any, problems: list[str]) -> tuple[Devices, ...]:
+    made = []
+    if not isinstance(entries, list):
+        problems.append(f"{name}: expected a list of entries with {', '.join(_ENTRY_KEYS)}")
+        return ()
+    for place, entry in enumerate(entries):
+        where = f"{name}[{place}]"
+        if not isinstance(entry, dict):
+            problems.append(f"{where}: expected keys {', '.join(_ENTRY_KEYS)}")
+            continue
+        problems += [f"{where}: unknown key {str(key)[:40]!r}" for key in entry if key not in _ENTRY_KEYS]
+        devices, counts = entry.get("devices"), entry.get("mig-devices") or {}
+        enabled, only = entry.get("mig-enabled"), entry.get("device-filter") or ()
+        whole = isinstance(devices, list) and all(type(one) is int and one >= 0 for one in devices)
+        if devices != "all" and not whole:
+            problems.append(f"{where}: devices {str(devices)[:40]!r}; expected all or a list of numbers")
+        if not isinstance(enabled, bool):
+            problems.append(f"{where}: mig-enabled {str(enabled)[:40]!r}; expected true or false")
+        counted = isinstance(counts, dict) and all(type(n) is int and n > 0 for n in counts.values())
+        if not counted:
+            problems.append(f"{where}: mig-devices {str(counts)[:60]!r}; expected a count for each profile")
+        if not problems:
+            made.append(
+                Devices(
+                    devices=tuple(devices) if isinstance(devices, list) else None, enabled=bool(enabled),
+                    instances={str(key): int(n) for key, n in counts.items()},
+                    device_filter=(only,) if isinstance(only, str) else tuple(str(one) for one in only),
+                )
+            )  # fmt: skip
+    return tuple(made)
+
+
+def resource_name(profile: str, strategy: str) -> str:
+    """What the Kubernetes device plugin calls one: nvidia.com/mig-1g.5gb, or nvidia.com/gpu; "" is a whole GPU."""
+    if not profile or strategy == "single":
+        return "nvidia.com/gpu"
+    return f"nvidia.com/mig-{profile.replace('+', '.')}"
+
+
+def kubernetes_text(jobs: Sequence[tuple[str, str, int, int]], *, strategy: str, config: str) -> str:
+    """Deployments that ask for (name, profile or "" for whole GPUs, pods, devices of each).
+
+    `config` is the mig-parted configuration that the MIG manager applies to nodes with the label below; "" where nodes
+    have several, and the resource alone chooses among them.
+    """
+    selector = f"      nodeSelector:\n        nvidia.com/mig.config: {config}\n" if config else ""
+    documents = []
+    for name, profile, number, devices in jobs:
+        documents.append(
+            f"""\
+# pods: {number}, each with {devices} x {profile or "GPU"}; device plugin with MIG_STRATEGY={strategy}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {name}
+spec:
+  replicas: {number}
+  selector:
+    matchLabels: {{app: {name}}}
+  template:
+    metadata:
+      labels: {{app: {name}}}
+    spec:
+{selector}      containers:
+        - name: {name}
+          image: {name}
+          resources:
+            limits:
+              {resource_name(profile, strategy)}: {devices}
+"""
+        )
+    return "---\n".join(documents)

@@ -1,0 +1,249 @@
+"""Published measurements of MIG instances, and how far the law of slices is from them.
+
+Rows: MISO (SoCC 2022; MIT licence), iteration times of 28 training jobs and four erratic ones; MLPerf Inference 0.7 and
+1.1, throughput and latency of one smallest instance and of whole GPUs.  Only the former are fitted.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from podsim.hardware.mig.profiles import find_profile, slicings
+from podsim.hardware.mig.scaling import (
+    Floats,
+    fit_fixed,
+    fixed_by_batches,
+    fixed_by_probe,
+    relative_speed,
+    share_of,
+)
+
+__all__ = [
+    "ERRATIC",
+    "MigRow",
+    "SliceCase",
+    "SliceScore",
+    "cases",
+    "interference",
+    "mig_rows",
+    "slice_scores",
+]
+
+ERRATIC = ("deepspeech2",)
+"""models of MISO whose times jump between batches and slices without order; in no fit and in no score"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigRow:
+    """One published figure."""
+
+    id: str
+    """unique in the table"""
+    role: str
+    """calibrate, or test: never fitted"""
+    source: str
+    """where it was published"""
+    gpu: str
+    """as published"""
+    model: str
+    """network that ran"""
+    scenario: str
+    """batch of a training job; Offline, Server, SingleStream of an inference"""
+    slice: str
+    """profile of the instances, or full"""
+    instances: int
+    """that ran together"""
+    value: float
+    """as published, in `unit`"""
+    unit: str
+    """of the value: samples/s, ms p90, s per iteration, …"""
+    confirmed: str
+    """whether it was read in the source"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceCase:
+    """One training job, measured on several instances."""
+
+    model: str
+    """network that was trained"""
+    batch: int
+    """samples of an iteration"""
+    seconds: float
+    """s of an iteration on the instance that is the whole GPU"""
+    slices: tuple[str, ...]
+    """profiles it ran on"""
+    shares: tuple[float, ...]
+    """share of the GPU that each slice is"""
+    relative: tuple[float, ...]
+    """share of the whole GPU's speed measured on each slice"""
+    fixed: float
+    """share of the time that no slice slows down, fitted to these speeds"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceScore:
+    """How far the law is from measured speeds, one way to know f."""
+
+    name: str
+    """of the way to know f"""
+    how: str
+    """what f comes from"""
+    cases: int
+    """training jobs"""
+    points: int
+    """predicted speeds that were held against measured ones"""
+    mean: float
+    """share, mean of the relative errors, signs left out"""
+    median: float
+    """share, median of the same"""
+    worst: float
+    """share, greatest of the same"""
+    by_model: dict[str, float]
+    """share, mean error of each model"""
+
+
+@cache
+def mig_rows() -> tuple[MigRow, ...]:
+    """All published rows, in the order of their file."""
+    text = files("podsim.hardware.mig").joinpath("measured.csv").read_text("utf-8")
+    return tuple(
+        MigRow(
+            id=row["id"],
+            role=row["role"],
+            source=row["source"],
+            gpu=row["gpu"],
+            model=row["model"],
+            scenario=row["scenario"],
+            slice=row["slice"],
+            instances=int(row["instances"]),
+            value=float(row["value"]),
+            unit=row["unit"],
+            confirmed=row["confirmed"],
+        )
+        for row in csv.DictReader(io.StringIO(text))
+    )
+
+
+@cache
+def cases() -> tuple[SliceCase, ...]:
+    """The 28 training jobs that are not erratic, with f fitted to each."""
+    slicing = slicings()["a100-40gb"]
+    times: dict[tuple[str, int], dict[str, float]] = {}
+    for row in mig_rows():
+        if row.id.startswith("MISO") and row.model not in ERRATIC:
+            times.setdefault((row.model, int(row.scenario.split()[1])), {})[row.slice] = row.value
+    whole = slicing.whole.name
+    made = []
+    for (model, batch), by_slice in times.items():
+        names = tuple(name for name in by_slice if name != whole)
+        shares = tuple(share_of(slicing, find_profile(slicing, name)) for name in names)
+        relative = tuple(by_slice[whole] / by_slice[name] for name in names)
+        made.append(
+            SliceCase(
+                model=model, batch=batch, seconds=by_slice[whole], slices=names, shares=shares, relative=relative,
+                fixed=fit_fixed(shares, relative),
+            )
+        )  # fmt: skip
+    return tuple(made)
+
+
+def slice_scores() -> tuple[SliceScore, ...]:
+    """Errors of the law on the 28 jobs: f fitted, from one probe, between batches, and with its model left out."""
+    every = cases()
+    return (
+        _score("fitted", "f fitted to the same speeds", [(c, c.fixed, 0) for c in every]),
+        _score(
+            "one probe",
+            "f from the smallest instance that holds the job; the other instances are predicted",
+            [(c, fixed_by_probe(c.shares[0], c.relative[0]), 1) for c in every],
+        ),
+        _score(
+            "batch left out",
+            "f between (or beyond) those of the model's other batches, over the logarithm of the batch",
+            [(c, _between(c, every), 0) for c in every],
+        ),
+        _score(
+            "model left out",
+            "f from times on the whole GPU at several batches, no instance needed; the exponent fitted to other models",
+            [(c, f, 0) for c, f in _model_left_out(every)],
+        ),
+    )
+
+
+def _score(name: str, how: str, given: Iterable[tuple[SliceCase, float, int]]) -> SliceScore:
+    """The score of (case, its f, speeds to leave out at its start)."""
+    errors: dict[str, list[float]] = {}
+    jobs = 0
+    for case, fixed, skip in given:
+        predicted = relative_speed(fixed, np.array(case.shares[skip:]))
+        off = np.abs(predicted / np.array(case.relative[skip:]) - 1)
+        errors.setdefault(case.model, []).extend(float(one) for one in off)
+        jobs += 1
+    flat = np.array([one for some in errors.values() for one in some])
+    return SliceScore(
+        name=name, how=how, cases=jobs, points=len(flat), mean=float(flat.mean()), median=float(np.median(flat)),
+        worst=float(flat.max()), by_model={model: float(np.mean(some)) for model, some in errors.items()},
+    )  # fmt: skip
+
+
+def _between(case: SliceCase, every: tuple[SliceCase, ...]) -> float:
+    """f of a case from a line through those of the model's two nearest other batches."""
+    others = [one for one in every if one.model == case.model and one.batch != case.batch]
+    near = sorted(others, key=lambda one: abs(np.log2(one.batch / case.batch)))[:2]
+    (x, y), (u, v) = ((float(np.log2(one.batch)), one.fixed) for one in near)
+    at = y + (v - y) * (float(np.log2(case.batch)) - x) / (u - x)
+    return float(np.clip(at, 0.0, 1.0))
+
+
+def _model_left_out(every: tuple[SliceCase, ...]) -> list[tuple[SliceCase, float]]:
+    """Each case with f by its times on the whole GPU; the exponent is fitted to the other models' speeds."""
+    models = list(dict.fromkeys(one.model for one in every))
+    own = {model: [one for one in every if one.model == model] for model in models}
+    made = []
+    for model in models:
+        shape = fit_shape([own[other] for other in models if other != model])
+        found = _by_batches(own[model], shape)
+        made += list(zip(own[model], (float(one) for one in found), strict=True))
+    return made
+
+
+def _by_batches(same: list[SliceCase], shape: float) -> Floats:
+    return fixed_by_batches([one.batch for one in same], [one.seconds for one in same], shape)
+
+
+def fit_shape(groups: list[list[SliceCase]]) -> float:
+    """Exponent of `fixed_by_batches` with the least mean error of logarithms over the jobs of several models."""
+
+    def loss(shape: float) -> float:
+        off = [
+            np.abs(np.log(relative_speed(fixed, np.array(one.shares)) / np.array(one.relative)))
+            for same in groups
+            for one, fixed in zip(same, _by_batches(same, shape), strict=True)
+        ]
+        return float(np.concatenate(off).mean())
+
+    return float(min(np.linspace(0.2, 3.0, 141), key=loss))
+
+
+def interference() -> dict[str, float]:
+    """Share by which each model's throughput falls on one instance while the six others are busy (MLPerf Inference 1.1).
+
+    The stricter variant of 3D-UNet is the same run, and left out.
+    """
+    busy = " (other six instances busy)"
+    rows = {
+        (r.gpu, r.model, r.slice): r.value for r in mig_rows() if r.scenario == "Offline" and r.instances == 1
+    }
+    return {
+        model: 1 - value / rows[gpu, model, name.removesuffix(busy)]
+        for (gpu, model, name), value in rows.items()
+        if name.endswith(busy) and not model.endswith(".9") and (gpu, model, name.removesuffix(busy)) in rows
+    }

@@ -1,0 +1,161 @@
+"""What a GPU can be divided into: the instance profiles of each GPU with MIG, and where each may start."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from podsim.errors import CatalogError, MigError, unknown_name
+from podsim.hardware.limits import read_quantity
+from podsim.hardware.parts import Gpu
+
+__all__ = ["Profile", "Slicing", "find_profile", "slicing_names", "slicing_of", "slicings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """One kind of instance."""
+
+    name: str
+    """as nvidia-smi has it: 3g.20gb"""
+    id: int
+    """its number in nvidia-smi"""
+    compute: int
+    """compute slices"""
+    size: int
+    """memory slices"""
+    memory: float
+    """B that an instance has"""
+    sms: int
+    """streaming multiprocessors"""
+    most: int
+    """instances of it that one GPU can hold"""
+    starts: tuple[int, ...]
+    """memory slices at which it may start"""
+    copy_engines: int
+    """engines that copy to and from the host"""
+    nvdec: int
+    """video decoders"""
+    jpeg: int
+    """JPEG decoders"""
+    ofa: int
+    """optical-flow units"""
+
+    @property
+    def media(self) -> bool:
+        """Whether it is a variant with the media engines of the GPU (+me), of which there is one set."""
+        return self.name.endswith("+me")
+
+    @property
+    def short(self) -> str:
+        """3g of 3g.20gb."""
+        return self.name.partition(".")[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slicing:
+    """How one GPU is divided: its slices, and the profiles over them."""
+
+    name: str
+    """of the chip and its memory: a100-40gb"""
+    gpus: tuple[str, ...]
+    """names in the catalog of the GPUs that are divided so"""
+    compute_slices: int
+    """of the whole GPU"""
+    memory_slices: int
+    """of the whole GPU"""
+    profiles: tuple[Profile, ...]
+    """every kind of instance"""
+    source: str
+    """where the profiles were read"""
+    confirmed: str
+    """yes, or partial: all but what the notes name"""
+    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """what was not read in the source, or differs between listings"""
+
+    @property
+    def basic(self) -> tuple[Profile, ...]:
+        """The profiles without media engines and without more memory than their compute needs: 1g, 2g, 3g, 4g, 7g."""
+        least: dict[int, Profile] = {}
+        for one in self.profiles:
+            if not one.media and (one.compute not in least or one.size < least[one.compute].size):
+                least[one.compute] = one
+        return tuple(least[key] for key in sorted(least))
+
+    @property
+    def whole(self) -> Profile:
+        """The profile that takes the whole GPU."""
+        return max(self.profiles, key=lambda one: one.size)
+
+
+_KEYS = {"gpus", "source", "confirmed", "compute_slices", "memory_slices", "profiles", "notes"}
+
+
+@cache
+def slicings() -> dict[str, Slicing]:
+    """Every way to divide a GPU that is known, by name. Raises CatalogError for a file that breaks its schema."""
+    tables = tomllib.loads(files("podsim.hardware.mig").joinpath("profiles.toml").read_text("utf-8"))
+    sources = tables.pop("sources")
+    return {name: _slicing(name, table, sources) for name, table in tables.items()}
+
+
+def _slicing(name: str, table: Mapping[str, Any], sources: Mapping[str, str]) -> Slicing:
+    wrong = sorted(set(table) ^ _KEYS)
+    if wrong or not table["source"] or set(table["source"]) - set(sources):
+        raise CatalogError(
+            f"profiles.toml: [{name}] needs {', '.join(sorted(_KEYS))}, with known sources; see {wrong}"
+        )
+    profiles = tuple(
+        Profile(
+            **{
+                **row,
+                "memory": read_quantity(row["memory"], "B", what=row["name"]),
+                "starts": tuple(row["starts"]),
+            }
+        )
+        for row in table["profiles"]
+    )
+    return Slicing(
+        name=name, gpus=tuple(table["gpus"]), compute_slices=table["compute_slices"],
+        memory_slices=table["memory_slices"], profiles=profiles, confirmed=table["confirmed"], notes=table["notes"],
+        source="; ".join(sources[key] for key in table["source"]),
+    )  # fmt: skip
+
+
+def slicing_names() -> tuple[str, ...]:
+    """Names of the GPUs whose profiles are known."""
+    return tuple(gpu for one in slicings().values() for gpu in one.gpus)
+
+
+def slicing_of(gpu: Gpu) -> Slicing:
+    """How `gpu` is divided. Raises MigError for a GPU without MIG, a slice, and one whose profiles are not known."""
+    for one in slicings().values():
+        if gpu.name in one.gpus:
+            return one
+    known = ", ".join(slicing_names())
+    if gpu.fraction < 1:
+        raise MigError(
+            [f"{gpu.name} is an instance already; divide the whole GPU: {gpu.name.partition('/')[0]}"]
+        )
+    if not gpu.mig:
+        raise MigError([f"{gpu.name} has no MIG; GPUs that can be divided: {known}"])
+    raise MigError([f"{gpu.name} has MIG, but its profiles are in no table; known are those of {known}"])
+
+
+def find_profile(slicing: Slicing, text: str) -> Profile:
+    """The profile that a name (3g.20gb, MIG 3g.20gb, 3g) or a number (9) stands for. Raises MigError for another."""
+    key = text.strip().lower().removeprefix("mig").strip().removeprefix("-")
+    for one in slicing.profiles:
+        if key in (one.name, str(one.id)):
+            return one
+    for one in slicing.basic:
+        if key == one.short:
+            return one
+    names = [name for one in slicing.profiles for name in (one.name, str(one.id))]
+    elsewhere = [s.name for s in slicings().values() if any(key == p.name for p in s.profiles)]
+    hint = f"{key} is a profile of {', '.join(elsewhere)}; " if elsewhere else ""
+    raise MigError([f"{slicing.name}: {hint}{unknown_name('profile', text.strip(), names)}"])

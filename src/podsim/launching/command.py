@@ -1,0 +1,178 @@
+"""The command that starts every rank: a torchrun line around Megatron-LM or torchtitan, written and read back."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from podsim.launching import megatron, titan
+from podsim.launching.flags import Flags, flags_of
+from podsim.launching.job import GIVE_GPUS, Job, Reading, refuse
+from podsim.launching.megatron_model import model_notes, read_model
+from podsim.launching.shell import commands
+
+__all__ = ["Command", "find_command", "inner", "notes", "read_command", "read_script", "torchrun", "wrapped"]
+
+_LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "deepspeed")
+_MARKS = ("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "--parallelism.")
+PORT = 29500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A start command taken apart."""
+
+    scheduler: tuple[str, ...]
+    """words before the launcher, such as srun and its options"""
+    launcher: tuple[str, ...] | None
+    """options of torchrun; None where a script is started without it"""
+    script: str
+    arguments: tuple[str, ...]
+
+
+def inner(job: Job) -> tuple[list[str], list[list[str]]]:
+    """(script, options in groups) of the framework that the plan's era names; PlanError if it cannot run the plan."""
+    if job.plan.software in titan.ERAS:
+        refuse("torchtitan", titan.cannot(job))
+        return ["-m", "torchtitan.train"], [titan.overrides(job)]
+    refuse("Megatron-LM", megatron.cannot(job))
+    return ["pretrain_gpt.py"], megatron.options(job)
+
+
+def notes(job: Job) -> list[str]:
+    """What a user has to look over before the command is run."""
+    if job.plan.software in titan.ERAS:
+        return titan.notes(job)
+    return [
+        "trains on mock data for 100 iterations: replace --mock-data, --tokenizer-type, --train-iters and --lr by yours",
+        *model_notes(job.model),
+    ]
+
+
+def torchrun(job: Job, *, rendezvous: Sequence[str]) -> list[list[str]]:
+    """Words of the command in groups, one for each line."""
+    script, groups = inner(job)
+    first = ["torchrun", "--nnodes", str(job.nodes), "--nproc-per-node", str(job.per_node), *rendezvous]
+    return [first, script, *groups]
+
+
+def wrapped(groups: Sequence[Sequence[str]], *, indent: str = "    ", raw: Sequence[str] = ()) -> str:
+    """Groups of words as lines of one shell command; words of `raw` are left to the shell as they are."""
+    lines = [
+        " ".join(word if word in raw else shlex.quote(word) for word in group) for group in groups if group
+    ]
+    return f" \\\n{indent}".join(lines)
+
+
+def line(job: Job) -> str:
+    """The torchrun line, for each node alike; HEAD_NODE names the first."""
+    meet = "${HEAD_NODE:-localhost}:" + str(PORT)
+    several = ["--rdzv-backend", "c10d", "--rdzv-id", job.name, "--rdzv-endpoint", meet]
+    groups = torchrun(job, rendezvous=several if job.nodes > 1 else ["--standalone"])
+    return wrapped(groups, raw=[meet]) + "\n"
+
+
+def read_script(text: str, known: Mapping[str, str] | None = None) -> Command | None:
+    """The start command of a shell script or of bare options; None if there is none."""
+    found = commands(text, known)
+    bare = [word for words in found if words[0].startswith("--") for word in words]
+    for words in found:
+        command = find_command(words)
+        if command is not None:
+            return command
+        for place, word in enumerate(words[:-1]):
+            if word in ("-c", "-lc") and (deep := read_script(words[place + 1], known)):
+                return Command(
+                    scheduler=tuple(words[:place]),
+                    launcher=deep.launcher,
+                    script=deep.script,
+                    arguments=deep.arguments,
+                )
+    if any(word.startswith(_MARKS) for word in bare):
+        return Command(scheduler=(), launcher=None, script="", arguments=tuple(bare))
+    return None
+
+
+def find_command(words: Sequence[str]) -> Command | None:
+    """A command taken apart; None if it starts no training."""
+    start = next((i for i, word in enumerate(words) if word.rpartition("/")[2] in _LAUNCHERS), None)
+    after = 0 if start is None else start + 1
+    script = next(
+        (
+            i
+            for i in range(after, len(words))
+            if words[i].endswith(".py")
+            or (i > after and words[i - 1] in ("-m", "--module") and words[i] not in _LAUNCHERS)
+        ),
+        None,
+    )
+    if script is None or (start is None and not any(word.startswith(_MARKS) for word in words)):
+        return None
+    before = words[:script] if start is None else words[:start]
+    options = (
+        None
+        if start is None
+        else tuple(word for word in words[after:script] if word not in ("-m", "--module"))
+    )
+    return Command(
+        scheduler=tuple(before), launcher=options, script=words[script], arguments=tuple(words[script + 1 :])
+    )
+
+
+def world(command: Command, problems: list[str]) -> int | None:
+    """Ranks that a launcher starts; None where it does not say."""
+    if command.launcher is None:
+        return None
+    flags = flags_of(command.launcher)
+    nodes = _count(flags, ("nnodes", "num-nodes"), 1)
+    each = _count(flags, ("nproc-per-node", "num-gpus"), None)
+    problems += flags.problems
+    return None if nodes is None or each is None else nodes * each
+
+
+def _count(flags: Flags, names: tuple[str, ...], default: int | None) -> int | None:
+    """A number of a launcher's option; elastic ranges such as 1:4 count their most; words such as gpu say nothing."""
+    values = next((flags.given[name] for name in names if name in flags.given), None)
+    if values is None:
+        return default
+    last = values[0].rpartition(":")[2] if values else ""
+    if last in ("gpu", "auto", "cpu"):
+        return None
+    if not (last.isascii() and last.isdigit() and 0 < len(last) < 9 and int(last)):
+        flags.problems.append(f"--{names[0]} {' '.join(values)[:60]!r} is no whole number from 1")
+        return None
+    return int(last)
+
+
+def read_command(
+    command: Command, problems: list[str], *, tool: str, gpus: int | None, layers: int, sequence: int = 0
+) -> Reading | None:
+    """The plan of a start command; what is wrong is added to `problems`, and None given where nothing can be built.
+
+    `gpus` is how many the surroundings start, which must be what the launcher says.
+    """
+    started = world(command, problems)
+    if started and gpus and started != gpus:
+        problems.append(
+            f"torchrun starts {started} ranks, but {gpus} GPUs are given around it; make them equal"
+        )
+    count = started or gpus
+    if count is None:
+        problems.append(f"it does not say how many GPUs it runs on; {GIVE_GPUS}")
+    if command.script.startswith("torchtitan") or any(
+        w.startswith("--parallelism.") for w in command.arguments
+    ):
+        return titan.read_overrides(command.arguments, problems, tool=tool, gpus=count, layers=layers)
+    flags = flags_of(command.arguments)
+    assumed: list[str] = []
+    shape = read_model(flags, assumed)
+    plan, more = megatron.read_plan(flags, count or 1, layers or int(str(shape.get("layers", 0))))
+    problems += (
+        flags.problems if count else [p for p in flags.problems if "does not divide the world" not in p]
+    )
+    if count is None:
+        return None
+    return Reading(
+        tool=tool, plan=plan, gpus=count, model=shape, ignored=flags.rest(), assumptions=tuple(assumed + more)
+    )

@@ -1,0 +1,112 @@
+"""What is launched, what is read back, and when two plans are the same run.
+
+The package is called launching because `podsim.launch` is the verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from podsim.errors import PlanError
+from podsim.training.plan import Plan, Recompute, Schedule
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.workload.graph import Model
+
+__all__ = ["GIVE_GPUS", "IMAGE", "Job", "Reading", "effective", "era_problem", "refuse"]
+
+IMAGE = "nvcr.io#nvidia/pytorch:25.04-py3"
+"""container image as enroot writes it: REGISTRY#IMAGE:TAG"""
+
+GIVE_GPUS = "give --gpus"
+"""what a problem says that more knowledge of the machine would solve"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A plan of a model on the part of a cluster that it fills, and what a scheduler wants to know."""
+
+    model: Model
+    cluster: Cluster
+    """as large as the plan"""
+    plan: Plan
+    """scalar and legal"""
+    image: str = IMAGE
+    """container image, empty for none"""
+    mounts: tuple[str, ...] = ()
+    """directories for the container, as SOURCE:TARGET"""
+    partition: str = ""
+    """queue of the scheduler; empty for its default"""
+    limit: float = 86400.0
+    """s that a scheduler allows"""
+
+    @property
+    def nodes(self) -> int:
+        """Nodes it fills."""
+        return self.cluster.nodes
+
+    @property
+    def per_node(self) -> int:
+        """GPUs, and ranks, of one node."""
+        return self.cluster.gpus_per_node
+
+    @property
+    def name(self) -> str:
+        """A name that Slurm and Kubernetes take: small letters, digits and dashes."""
+        kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in self.model.name.lower())
+        return "-".join(part for part in kept.split("-") if part)[:40].strip("-") or "podsim"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a launch file or command says."""
+
+    tool: str
+    plan: Plan
+    gpus: int
+    """ranks that it starts"""
+    model: Mapping[str, object] = field(default_factory=dict)
+    """fields of podsim.workload.specification.Transformer that it gives; empty if it names no shapes"""
+    named: str = ""
+    """the catalog's name of the model, where the text names one that the catalog has"""
+    ignored: tuple[str, ...] = ()
+    """options that no law here depends on"""
+    assumptions: tuple[str, ...] = ()
+    """what was taken to be so because it does not say"""
+
+
+def effective(plan: Plan, model: Model) -> Plan:
+    """The scalar plan with every field that makes no difference at its plainest value: equal runs are equal plans.
+
+    Sharding over every rank is shard=0, recomputing every layer of a stage is
+    recompute_layers=0, and overlap of what does not happen is off.
+    """
+    alone = int(plan.dp) * int(plan.cp) == 1
+    stage = -(-model.layer_count // int(plan.pp))
+    every = Recompute(int(plan.recompute)) == Recompute.FULL and int(plan.recompute_layers) == stage
+    return plan.having({
+        "shard": 0 if int(plan.shard) >= int(plan.dp) * int(plan.cp) else int(plan.shard),
+        "recompute_layers": 0 if every else int(plan.recompute_layers),
+        "overlap_grad": bool(plan.overlap_grad) and not alone,
+        "overlap_param": bool(plan.overlap_param) and not alone and int(plan.zero) > 0,
+        "overlap_tp": bool(plan.overlap_tp) and int(plan.tp) > 1,
+        "schedule": Schedule(int(plan.schedule)),
+        "recompute": Recompute(int(plan.recompute)),
+        "sequence": plan.length(model),
+    })  # fmt: skip
+
+
+def era_problem(plan: Plan, tool: str, eras: tuple[str, ...]) -> list[str]:
+    """The problem of a plan whose framework era is another tool's."""
+    if plan.software in eras:
+        return []
+    return [f"software={plan.software!r} is not what {tool} starts; software may be {', '.join(eras)}"]
+
+
+def refuse(tool: str, problems: list[str]) -> None:
+    """Raise PlanError with everything that a tool cannot run, if there is anything."""
+    if problems:
+        raise PlanError([f"{tool}: {problem}" for problem in problems])

@@ -1,0 +1,161 @@
+"""A Kubeflow PyTorchJob for Kubernetes, and read back.
+
+Source: the PyTorchJob API kubeflow.org/v1 (Kubeflow training operator 1.8 and newer).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podsim.errors import PodsimError
+from podsim.launching.command import find_command, read_command, read_script, torchrun
+from podsim.launching.job import Job, Reading
+from podsim.launching.nccl_settings import settings
+from podsim.workload.specification import shown
+
+__all__ = ["manifest", "read_yaml", "text"]
+
+_RESOURCES = {"infiniband": "rdma/hca", "roce": "rdma/hca", "efa": "vpc.amazonaws.com/efa"}
+"""what the device plugins of each fabric call an adapter"""
+
+
+def manifest(job: Job) -> dict[str, Any]:
+    """The PyTorchJob: a master and as many workers as there are other nodes, a rank for each GPU."""
+    replicas = {"Master": _replica(job, 1)}
+    if job.nodes > 1:
+        replicas["Worker"] = _replica(job, job.nodes - 1)
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": job.name},
+        "spec": {
+            "nprocPerNode": str(job.per_node),
+            "runPolicy": {"cleanPodPolicy": "None", "activeDeadlineSeconds": int(job.limit)},
+            "pytorchReplicaSpecs": replicas,
+        },
+    }
+
+
+def _replica(job: Job, count: int) -> dict[str, Any]:
+    adapters = (
+        {_RESOURCES[job.cluster.fabric]: str(job.cluster.nics)} if job.nodes > 1 and job.cluster.nics else {}
+    )
+    limits = {"nvidia.com/gpu": str(job.per_node), **adapters}
+    volumes = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
+    for place, mount in enumerate(job.mounts):
+        source, _, target = mount.partition(":")
+        volumes.append({"name": f"data-{place}", "hostPath": {"path": source}})
+        mounts.append({"name": f"data-{place}", "mountPath": target.partition(":")[0] or source})
+    meet = [
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-id",
+        job.name,
+        "--rdzv-endpoint",
+        "$(MASTER_ADDR):$(MASTER_PORT)",
+    ]
+    words = [word for group in torchrun(job, rendezvous=meet) for word in group]
+    container = {
+        "name": "pytorch", "image": (job.image or "pytorch/pytorch").replace("#", "/"), "command": words[:1],
+        "args": words[1:], "env": [{"name": name, "value": value} for name, value in settings(job).items()],
+        "resources": {"limits": limits, "requests": dict(limits)}, "volumeMounts": mounts,
+        "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+    }  # fmt: skip
+    return {
+        "replicas": count, "restartPolicy": "OnFailure",
+        "template": {"spec": {"containers": [container], "volumes": volumes}},
+    }  # fmt: skip
+
+
+def text(job: Job) -> str:
+    """The manifest as YAML."""
+    import yaml
+
+    class Plain(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    return str(yaml.dump(manifest(job), Dumper=Plain, sort_keys=False, width=110))
+
+
+def read_yaml(
+    source: str, problems: list[str], *, tool: str, gpus: int | None, layers: int
+) -> Reading | None:
+    """The plan of a PyTorchJob; what is wrong is added to `problems`. PodsimError if it is no YAML."""
+    spec = _spec(source)
+    replicas = spec.get("pytorchReplicaSpecs")
+    if not isinstance(replicas, dict) or not replicas:
+        problems.append("spec.pytorchReplicaSpecs is missing; it has a Master and perhaps a Worker")
+        return None
+    nodes = sum(_count(name, one, problems) for name, one in replicas.items())
+    each = spec.get("nprocPerNode")
+    limits = {_limit(one) for one in replicas.values()} - {None}
+    if len(limits) > 1:
+        problems.append(
+            f"replicas ask for different numbers of GPUs: {', '.join(map(str, sorted(limits, key=str)))}"
+        )
+    number = (
+        int(each) if isinstance(each, (int, str)) and str(each).isdigit() and len(str(each)) < 6 else None
+    )
+    per_node = number or next(iter(limits), None)
+    if number and limits and limits != {number}:
+        problems.append(f"nprocPerNode = {number}, but a replica asks for {', '.join(map(str, limits))} GPUs")
+    around = nodes * per_node if per_node else None
+    if around and gpus and around != gpus:
+        problems.append(f"the job has {around} GPUs, but {gpus} are given; make them equal")
+    words = next((found for one in replicas.values() if (found := _words(one))), [])
+    deep = [word for word in words if " " in word]
+    command = find_command(words) or (read_script(deep[-1]) if deep else None)
+    if command is None:
+        problems.append("no container starts a training that is known: torchrun, Megatron-LM or torchtitan")
+        return None
+    return read_command(command, problems, tool=tool, gpus=around or gpus, layers=layers)
+
+
+def _spec(source: str) -> dict[str, Any]:
+    import yaml
+
+    if source.count("*") + source.count("&") > 200:
+        raise PodsimError("the YAML holds more than 200 anchors and aliases; a PyTorchJob needs none")
+    try:
+        documents = list(yaml.safe_load_all(source))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise PodsimError(f"not YAML: {' '.join(str(error).split())[:200]}") from None
+    jobs = [one for one in documents if isinstance(one, dict) and one.get("kind") == "PyTorchJob"]
+    if len(jobs) != 1 or not isinstance(jobs[0].get("spec"), dict):
+        raise PodsimError(f"expected one PyTorchJob with a spec, found {len(jobs)}")
+    found: dict[str, Any] = jobs[0]["spec"]
+    return found
+
+
+def _count(name: object, one: object, problems: list[str]) -> int:
+    value = one.get("replicas", 1) if isinstance(one, dict) else None
+    if type(value) is int and 0 <= value < 1 << 24:
+        return value
+    problems.append(f"{str(name)[:40]}.replicas = {shown(value)} must be a whole number")
+    return 0
+
+
+def _container(one: object) -> dict[str, Any]:
+    try:
+        found = one["template"]["spec"]["containers"][0]  # type: ignore[index]
+    except (KeyError, TypeError, IndexError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _limit(one: object) -> int | None:
+    resources = _container(one).get("resources")
+    for kind in ("limits", "requests"):
+        table = resources.get(kind) if isinstance(resources, dict) else None
+        value = table.get("nvidia.com/gpu") if isinstance(table, dict) else None
+        if str(value).isdigit() and len(str(value)) < 6:
+            return int(str(value))
+    return None
+
+
+def _words(one: object) -> list[str]:
+    container = _container(one)
+    lists = [container.get(key) for key in ("command", "args")]
+    return [str(word) for words in lists if isinstance(words, list) for word in words]

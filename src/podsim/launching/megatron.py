@@ -1,0 +1,327 @@
+"""Megatron-LM's arguments: a plan as options of pretrain_gpt.py (Megatron-Core 0.12 and newer), and read back.
+
+Source: megatron/training/arguments.py and the configuration dataclasses of megatron-core 0.16, from which most of its
+options are made.
+"""
+
+from __future__ import annotations
+
+from podsim.launching.flags import Flags
+from podsim.launching.job import Job, effective, era_problem
+from podsim.launching.megatron_model import model_options
+from podsim.training.pipeline import chunk_sizes
+from podsim.training.plan import Plan, Recompute, Schedule
+
+__all__ = ["ERAS", "cannot", "layout", "options", "read_plan"]
+
+ERAS = ("megatron-core", "megatron-2020", "megatron-2021", "megatron-2022", "nemo-2022")
+_OLD = {"tp": ("model-parallel-size",)}
+"""names that options had in releases before 2021, which are read and not written"""
+_STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
+_CHUNKS = (
+    "num-virtual-stages-per-pipeline-rank", "num-layers-per-virtual-pipeline-stage", "pipeline-model-parallel-layout",
+)  # fmt: skip
+_DTYPES = ("fp32", "bf16", "fp16", "fp8")
+_DEGREES = {
+    "tp": "tensor-model-parallel-size", "pp": "pipeline-model-parallel-size", "cp": "context-parallel-size",
+    "ep": "expert-model-parallel-size",
+}  # fmt: skip
+
+
+def cannot(job: Job) -> list[str]:
+    """What of a legal plan Megatron-LM cannot run."""
+    plan = effective(job.plan, job.model)
+    moe = any(block.experts for block in job.model.layers)
+    chunks = int(plan.virtual_stages)
+    rules = (
+        (plan.schedule == Schedule.GPIPE, "schedule=gpipe: its schedules are 1f1b and interleaved"),
+        (
+            plan.overlap_tp and not plan.sequence_parallel,
+            "overlap_tp without sequence_parallel: --tp-comm-overlap needs --sequence-parallel",
+        ),
+        (
+            moe and int(plan.tp) > 1 and not plan.sequence_parallel,
+            f"tp={plan.tp} of a mixture of experts without sequence_parallel: it needs --sequence-parallel",
+        ),
+        (
+            plan.overlap_param and not plan.overlap_grad,
+            "overlap_param without overlap_grad: --overlap-param-gather needs --overlap-grad-reduce",
+        ),
+        (
+            int(plan.recompute_layers) % chunks != 0,
+            f"recompute_layers={plan.recompute_layers} over virtual_stages={chunks}: it recomputes the same number "
+            f"in each chunk; recompute_layers may be a multiple of {chunks}",
+        ),
+        (plan.precision == "tf32", "precision=tf32 is a setting of PyTorch; precision may be fp32, fp16, bf16, fp8"),
+        (
+            plan.optimizer_precision != "fp32" and not plan.zero,
+            f"optimizer_precision={plan.optimizer_precision} with zero=0: its precision-aware optimizer is "
+            "distributed; zero may be 1",
+        ),
+        (
+            any(block.encoder for block in job.model.layers) or job.model.family == "bert",
+            f"{job.model.name} is no decoder: pretrain_gpt.py trains decoders",
+        ),
+    )  # fmt: skip
+    return [text for broken, text in rules if broken] + era_problem(plan, "Megatron-LM", ERAS)
+
+
+def options(job: Job) -> list[list[str]]:
+    """Options in groups: parallelism, batch, memory, overlap, precision, model, and what makes them run on mock data."""
+    plan = effective(job.plan, job.model)
+    return [
+        _parallel(plan, job),
+        ["--micro-batch-size", str(plan.micro_batch), "--global-batch-size", str(plan.global_batch),
+         "--seq-length", str(plan.sequence)],
+        _memory(plan),
+        _overlap(plan),
+        _precision(plan),
+        model_options(job.model, plan.length(job.model)),
+        ["--mock-data", "--tokenizer-type", "NullTokenizer", "--train-iters", "100", "--lr", "1.0e-4",
+         "--log-interval", "1", "--log-throughput"],
+    ]  # fmt: skip
+
+
+def _parallel(plan: Plan, job: Job) -> list[str]:
+    out = []
+    for name, option in _DEGREES.items():
+        if name in ("tp", "pp") or getattr(plan, name) != 1:
+            out += [f"--{option}", str(getattr(plan, name))]
+    chunks = int(plan.pp) * int(plan.virtual_stages)
+    if job.model.layer_count % chunks:
+        out += ["--pipeline-model-parallel-layout", layout(job.model.layer_count, chunks)]
+    elif plan.virtual_stages != 1:
+        out += ["--num-virtual-stages-per-pipeline-rank", str(plan.virtual_stages)]
+    if plan.sequence_parallel:
+        out.append("--sequence-parallel")
+    if plan.zero == 1:
+        out.append("--use-distributed-optimizer")
+    if int(plan.zero) > 1:
+        out += ["--use-megatron-fsdp", "--data-parallel-sharding-strategy", _STRATEGIES[int(plan.zero)],
+                "--use-distributed-optimizer", "--ckpt-format", "fsdp_dtensor"]  # fmt: skip
+    if plan.shard:
+        ranks = int(plan.dp) * int(plan.cp)
+        out += ["--num-distributed-optimizer-instances", str(ranks // int(plan.shard))]
+    return out
+
+
+def layout(layers: int, chunks: int) -> str:
+    """Layers of each model chunk as --pipeline-model-parallel-layout takes them: "Et*3|t*4|t*3L"."""
+    sizes = chunk_sizes(layers, chunks)
+    parts = [f"t*{size}" if size > 1 else "t" * size for size in sizes]
+    return "|".join(["E" + parts[0], *parts[1:]]) + "L"
+
+
+def _memory(plan: Plan) -> list[str]:
+    out = ["--attention-backend", "flash" if plan.flash else "unfused"]
+    if plan.recompute == Recompute.SELECTIVE:
+        out += ["--recompute-granularity", "selective"]
+    elif plan.recompute == Recompute.FULL:
+        some = int(plan.recompute_layers) // int(plan.virtual_stages)
+        method, count = ("block", some) if some else ("uniform", 1)
+        out += ["--recompute-granularity", "full", "--recompute-method", method,
+                "--recompute-num-layers", str(count)]  # fmt: skip
+    return out
+
+
+def _overlap(plan: Plan) -> list[str]:
+    wanted = {
+        "overlap-grad-reduce": plan.overlap_grad,
+        "overlap-param-gather": plan.overlap_param,
+        "tp-comm-overlap": plan.overlap_tp,
+    }
+    return [f"--{name}" for name, on in wanted.items() if on]
+
+
+def _precision(plan: Plan) -> list[str]:
+    out = {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp32": [], "fp8": ["--bf16", "--fp8-format", "hybrid"]}[
+        plan.precision
+    ]
+    if plan.optimizer_precision != "fp32":
+        moments = plan.optimizer_precision
+        out = [
+            *out,
+            "--use-precision-aware-optimizer",
+            "--exp-avg-dtype",
+            moments,
+            "--exp-avg-sq-dtype",
+            moments,
+        ]
+    return out
+
+
+def read_plan(flags: Flags, gpus: int, layers: int) -> tuple[Plan, list[str]]:
+    """(the plan of a command on so many GPUs, what was assumed); problems are added to `flags.problems`.
+
+    `layers` are the model's, 0 where they are not known.
+    """
+    assumed: list[str] = []
+    if "deepspeed-config" in flags.given:
+        assumed.append("the file of --deepspeed-config was not read: the command's own options hold")
+    degree = {name: flags.number(option, *_OLD.get(name, ())) or 1 for name, option in _DEGREES.items()}
+    ranks = degree["tp"] * degree["pp"] * degree["cp"]
+    if gpus % ranks:
+        flags.problems.append(
+            f"tp x pp x cp = {degree['tp']} x {degree['pp']} x {degree['cp']} = {ranks} does not divide the world of "
+            f"{gpus} GPUs; degrees that do, or another number of GPUs, would work"
+        )
+    dp = max(gpus // ranks, 1)
+    micro = flags.number("micro-batch-size", "batch-size")
+    batch = flags.number("global-batch-size")
+    if micro is None and not flags.given.keys() & {"micro-batch-size", "batch-size"}:
+        flags.problems.append("--micro-batch-size is missing")
+    if batch is None and "global-batch-size" not in flags.given:
+        assumed.append(
+            "no --global-batch-size: one micro-batch for each data-parallel rank, as Megatron-LM takes it"
+        )
+    chunks = _read_chunks(flags, degree["pp"], layers)
+    recompute, some = _read_recompute(flags, chunks)
+    fsdp, shards = _read_zero(flags), flags.number("num-distributed-optimizer-instances") or 1
+    if dp * degree["cp"] % shards:
+        flags.problems.append(
+            f"--num-distributed-optimizer-instances {shards} does not divide dp x cp = {dp} x {degree['cp']}"
+        )
+    return Plan(
+        tp=degree["tp"], pp=degree["pp"], cp=degree["cp"], ep=degree["ep"], dp=dp, virtual_stages=chunks,
+        micro_batch=micro or 1, global_batch=batch or dp * (micro or 1),
+        sequence_parallel=flags.has("sequence-parallel") and degree["tp"] > 1, zero=fsdp,
+        shard=dp * degree["cp"] // shards if shards > 1 else 0, recompute=recompute, recompute_layers=some,
+        schedule=Schedule.INTERLEAVED if chunks > 1 else Schedule.ONE_F_ONE_B, flash=_read_flash(flags, assumed),
+        overlap_grad=flags.has("overlap-grad-reduce"), overlap_param=flags.has("overlap-param-gather"),
+        overlap_tp=flags.has("tp-comm-overlap"), precision=_read_precision(flags, assumed),
+        optimizer_precision=_read_moments(flags), sequence=flags.number("seq-length", "encoder-seq-length") or 0,
+    ), assumed  # fmt: skip
+
+
+def _read_chunks(flags: Flags, pp: int, layers: int) -> int:
+    """Model chunks of a stage, from any of the three ways to give them."""
+    ways = (
+        "num-virtual-stages-per-pipeline-rank",
+        "num-layers-per-virtual-pipeline-stage",
+        "pipeline-model-parallel-layout",
+    )
+    given = [way for way in ways if way in flags.given]
+    if len(given) > 1:
+        flags.problems.append(f"{' and '.join('--' + way for way in given)} exclude each other; keep one")
+    direct, each, text = flags.number(ways[0]), flags.number(ways[1]), flags.word(ways[2])
+    if direct:
+        return direct
+    if each and layers:
+        if layers % (each * pp):
+            flags.problems.append(
+                f"--{ways[1]} {each} x pp={pp} does not divide --num-layers {layers} into whole chunks"
+            )
+        return max(layers // (each * pp), 1)
+    if each:
+        flags.problems.append(f"--{ways[1]} needs --num-layers to be understood, which is missing")
+    if text is not None:
+        return _read_layout(flags, text, pp, layers)
+    return 1
+
+
+def _read_layout(flags: Flags, text: str, pp: int, layers: int) -> int:
+    import re
+
+    spelt = text.replace(",", "")
+    for pattern in (r"\(([^()]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
+        spelt = re.sub(pattern, lambda m: m[1] * int(m[2]), spelt[: 1 << 12])
+    stages = spelt.split("|")
+    if set(spelt) - set("EtmL|"):
+        flags.problems.append(
+            f"--pipeline-model-parallel-layout {text[:60]!r} may hold E, t, m, L, |, ( ) and *N only"
+        )
+    elif len(stages) % pp:
+        flags.problems.append(
+            f"--pipeline-model-parallel-layout has {len(stages)} stages, which is no multiple of pp={pp}"
+        )
+    elif layers and spelt.count("t") != layers:
+        flags.problems.append(
+            f"--pipeline-model-parallel-layout has {spelt.count('t')} layers, but --num-layers is {layers}"
+        )
+    elif "m" not in spelt and [s.count("t") for s in stages] != chunk_sizes(spelt.count("t"), len(stages)):
+        flags.problems.append(
+            f"--pipeline-model-parallel-layout {text[:60]!r}: a plan divides layers as evenly as it can: "
+            f"{layout(spelt.count('t'), len(stages))[:200]}"
+        )
+    return max(len(stages) // pp, 1)
+
+
+def _read_recompute(flags: Flags, chunks: int) -> tuple[Recompute, int]:
+    kind = flags.word("recompute-granularity", choices=("full", "selective"))
+    method = flags.word("recompute-method", choices=("uniform", "block"))
+    count = flags.number("recompute-num-layers")
+    if flags.has("recompute-activations") and kind == "full":
+        flags.problems.append(
+            "--recompute-activations is selective, but --recompute-granularity says full; keep one"
+        )
+    if kind == "full" and method is None and "recompute-method" not in flags.given:
+        flags.problems.append("--recompute-granularity full needs --recompute-method uniform or block")
+    if method and kind != "full":
+        flags.problems.append(f"--recompute-method {method} goes with --recompute-granularity full")
+    if kind == "full":
+        return Recompute.FULL, (count or 1) * chunks if method == "block" else 0
+    if flags.has("checkpoint-activations", "deepspeed-activation-checkpointing"):
+        if kind == "selective":
+            flags.problems.append(
+                "--checkpoint-activations is full, but --recompute-granularity says selective"
+            )
+        return Recompute.FULL, 0
+    selective = kind == "selective" or flags.has("recompute-activations")
+    return (Recompute.SELECTIVE if selective else Recompute.NONE), 0
+
+
+def _read_zero(flags: Flags) -> int:
+    distributed = flags.has("use-distributed-optimizer")
+    full = flags.has("use-megatron-fsdp", "use-custom-fsdp")
+    strategy = flags.word(
+        "data-parallel-sharding-strategy", choices=("no_shard", "optim", "optim_grads", "optim_grads_params")
+    )
+    stage = flags.number("zero-stage", least=0)
+    if stage is not None:
+        if stage > 3 or distributed or full:
+            flags.problems.append(
+                f"--zero-stage {stage} may be 0, 1, 2, 3, without another sharded optimizer beside it"
+            )
+        return min(stage, 3)
+    if flags.has("use-torch-fsdp2"):
+        if full:
+            flags.problems.append("--use-torch-fsdp2 and --use-megatron-fsdp exclude each other; keep one")
+        return 3
+    if strategy and strategy != "no_shard" and not full:
+        flags.problems.append(f"--data-parallel-sharding-strategy {strategy} needs --use-megatron-fsdp")
+    if full:
+        return {"optim": 1, "optim_grads": 2, "optim_grads_params": 3}.get(strategy or "no_shard", 0)
+    return 1 if distributed else 0
+
+
+def _read_flash(flags: Flags, assumed: list[str]) -> bool:
+    backend = flags.word("attention-backend", choices=("auto", "flash", "fused", "unfused", "local"))
+    old = flags.has("use-flash-attn")
+    if backend is None and not old:
+        assumed.append("no --attention-backend: fused attention, as Transformer Engine chooses it")
+    return old or backend not in ("unfused", "local")
+
+
+def _read_precision(flags: Flags, assumed: list[str]) -> str:
+    half = [name for name in ("bf16", "fp16") if flags.has(name)]
+    if len(half) > 1:
+        flags.problems.append("--bf16 and --fp16 exclude each other; keep one")
+    eight = flags.word("fp8-format", "fp8", choices=("hybrid", "e4m3")) or flags.has("fp8-hybrid", "fp8-e4m3")
+    if eight:
+        return "fp8"
+    if not half:
+        assumed.append("neither --bf16 nor --fp16: fp32, as Megatron-LM takes it")
+    return half[0] if half else "fp32"
+
+
+def _read_moments(flags: Flags) -> str:
+    aware = flags.has("use-precision-aware-optimizer")
+    first = flags.word("exp-avg-dtype", choices=_DTYPES)
+    second = flags.word("exp-avg-sq-dtype", choices=_DTYPES)
+    if (first or "fp32") != (second or "fp32"):
+        flags.problems.append(
+            f"--exp-avg-dtype {first} and --exp-avg-sq-dtype {second}: a plan has both moments alike"
+        )
+    if first not in (None, "fp32") and not aware:
+        flags.problems.append(f"--exp-avg-dtype {first} needs --use-precision-aware-optimizer")
+    return first or "fp32"

@@ -1,0 +1,167 @@
+"""The shape of a model as Megatron-LM's options, and a Transformer's fields read back from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from podsim.launching.flags import Flags
+    from podsim.workload.graph import Model
+
+__all__ = ["model_notes", "model_options", "read_model"]
+
+GPT2_VOCABULARY = 50257
+"""tokens of GPT-2's byte-pair encoding, the vocabulary of Megatron-LM's examples"""
+_POSITIONS = {"learned": "learned_absolute", "rope": "rope", "none": "none"}
+_UNSAID = {
+    "windows": "sliding windows", "parallel_residual": "attention and MLP in parallel",
+    "sandwich_norms": "norms after attention and MLP", "token_types": "token types",
+}  # fmt: skip
+
+
+def model_options(model: Model, sequence: int) -> list[str]:
+    """Options that give the shape of a decoder."""
+    a = model.attributes
+    out = [
+        "--num-layers", str(a["layers"]), "--hidden-size", str(a["hidden"]), "--ffn-hidden-size", str(a["ffn"]),
+        "--num-attention-heads", str(a["heads"]), "--vocab-size", str(a["vocab"]),
+        "--max-position-embeddings", str(max(int(str(a["positions"])), sequence)),
+        "--position-embedding-type", _POSITIONS.get(str(a["position"]), "none"),
+        "--normalization", "RMSNorm" if a["norm"] == "rmsnorm" else "LayerNorm",
+    ]  # fmt: skip
+    if not a["kv_rank"] and a["kv_heads"] != a["heads"]:
+        out += ["--group-query-attention", "--num-query-groups", str(a["kv_heads"])]
+    out += _attention(a)
+    if a["gated"]:
+        out.append("--swiglu")
+    if not (a["proj_bias"] or a["mlp_bias"]):
+        out.append("--disable-bias-linear")
+        out += ["--add-qkv-bias"] if a["qkv_bias"] else []
+    if not a["tied"]:
+        out.append("--untie-embeddings-and-output-weights")
+    if not a["dropout"]:
+        out += ["--attention-dropout", "0.0", "--hidden-dropout", "0.0"]
+    if a["qk_norm"] != "none":
+        out.append("--qk-layernorm")
+    return out + (_experts(a) if a["experts"] else [])
+
+
+def _attention(a: dict[str, Any]) -> list[str]:
+    if a["kv_rank"]:
+        rank = ["--q-lora-rank", str(a["q_rank"])] if a["q_rank"] else []
+        return ["--multi-latent-attention", *rank, "--kv-lora-rank", str(a["kv_rank"]), "--qk-head-dim",
+                str(a["nope_dim"]), "--qk-pos-emb-head-dim", str(a["rope_dim"]), "--v-head-dim",
+                str(a["value_dim"])]  # fmt: skip
+    return ["--kv-channels", str(a["head_dim"])] if a["head_dim"] * a["heads"] != a["hidden"] else []
+
+
+def _experts(a: dict[str, Any]) -> list[str]:
+    out = ["--num-experts", str(a["experts"]), "--moe-router-topk", str(a["top_k"]), "--moe-ffn-hidden-size",
+           str(a["expert_ffn"]), "--moe-grouped-gemm"]  # fmt: skip
+    if a["shared_ffn"]:
+        out += ["--moe-shared-expert-intermediate-size", str(a["shared_ffn"])]
+    if a["router_bias"]:
+        out.append("--moe-router-enable-expert-bias")
+    if a["dense_layers"]:
+        dense = set(a["dense_layers"])
+        pattern = ",".join("0" if layer in dense else "1" for layer in range(a["layers"]))
+        out += ["--moe-layer-freq", f"[{pattern}]"]
+    return out
+
+
+def model_notes(model: Model) -> list[str]:
+    """What the options leave unsaid of a model."""
+    a = model.attributes
+    unsaid = [text for name, text in _UNSAID.items() if a[name]]
+    if a["position"] not in _POSITIONS:
+        unsaid.append(f"{a['position']} positions")
+    if a["embedding_width"] != a["hidden"]:
+        unsaid.append("a projected embedding")
+    return [f"Megatron-LM's options do not say of {model.name}: {', '.join(unsaid)}"] if unsaid else []
+
+
+def read_model(flags: Flags, assumed: list[str]) -> dict[str, object]:
+    """Fields of a Transformer; empty if the command gives no layers, hidden size and heads."""
+    number = flags.number
+    layers, hidden, heads = number("num-layers"), number("hidden-size"), number("num-attention-heads")
+    found: dict[str, object] = {
+        "ffn": number("ffn-hidden-size") or 0, "head_dim": number("kv-channels") or 0,
+        "gated": flags.has("swiglu"), "tied": not flags.has("untie-embeddings-and-output-weights"),
+        "norm": "rmsnorm" if flags.word("normalization", choices=("LayerNorm", "RMSNorm")) == "RMSNorm" else "layernorm",
+    }  # fmt: skip
+    grouped, groups = flags.has("group-query-attention"), number("num-query-groups")
+    found["kv_heads"] = (groups or 1) if grouped else 0
+    plain = flags.has("disable-bias-linear")
+    found |= {
+        "proj_bias": not plain,
+        "mlp_bias": not plain,
+        "qkv_bias": flags.has("add-qkv-bias") or not plain,
+    }
+    kind = flags.word(
+        "position-embedding-type", choices=("learned_absolute", "rope", "none", "mrope", "yarn")
+    )
+    rotary = kind in ("rope", "mrope", "yarn") or flags.has("use-rotary-position-embeddings")
+    found["position"] = "rope" if rotary else "none" if kind == "none" else "learned"
+    found["positions"] = (number("max-position-embeddings") or 0) if found["position"] == "learned" else 0
+    found["qk_norm"] = "head" if flags.has("qk-layernorm") else "none"
+    drop = [flags.word("attention-dropout"), flags.word("hidden-dropout")]
+    found["dropout"] = any(value is None or value.strip("0.") for value in drop)
+    found |= _read_experts(flags, layers or 0) | _read_latent(flags)
+    vocabulary = number("padded-vocab-size", "vocab-size")
+    if not (layers and hidden and heads):
+        return {}
+    if vocabulary is None:
+        assumed.append(f"no --vocab-size: {GPT2_VOCABULARY}, GPT-2's, as in Megatron-LM's examples")
+    given = {"layers": layers, "hidden": hidden, "heads": heads, "vocab": vocabulary or GPT2_VOCABULARY}
+    found["sequence"] = flags.number("seq-length", "encoder-seq-length") or 1024
+    if not found["ffn"]:  # as Megatron-LM takes it
+        found["ffn"] = int(4 * hidden * 2 / 3) // 64 * 64 if found["gated"] else 4 * hidden
+    return {**given, **found}
+
+
+def _read_experts(flags: Flags, layers: int) -> dict[str, object]:
+    experts = flags.number("num-experts")
+    found: dict[str, object] = {
+        "experts": experts or 0, "expert_ffn": flags.number("moe-ffn-hidden-size") or 0,
+        "shared_ffn": flags.number("moe-shared-expert-intermediate-size") or 0,
+        "router_bias": flags.has("moe-router-enable-expert-bias"),
+    }  # fmt: skip
+    top = flags.number("moe-router-topk")
+    text = flags.word("moe-layer-freq")
+    flags.has("moe-grouped-gemm")
+    if not experts:
+        return {}
+    found["top_k"] = top or 2
+    if text is not None:
+        found["dense_layers"] = _dense(flags, text, layers)
+    return found
+
+
+def _dense(flags: Flags, text: str, layers: int) -> tuple[int, ...]:
+    """Layers with a plain MLP, from --moe-layer-freq: every Nth has experts, or a list such as ([0]*1+[1]*60)."""
+    import re
+
+    if text.isascii() and text.isdigit() and len(text) < 5 and int(text):
+        return tuple(layer for layer in range(layers) if layer % int(text))
+    spelt = re.sub(
+        r"\[([01,]{1,999})\]\*(\d{1,4})",
+        lambda m: f"[{','.join([m[1]] * int(m[2]))}]",
+        text.strip("()'\" ").replace(" ", ""),
+    )
+    pattern = [c for c in spelt if c in "01"]
+    if set(spelt) - set("[],+01") or len(pattern) != layers:
+        flags.problems.append(
+            f"--moe-layer-freq {text[:60]!r} must be a number, or a list of {layers} zeros and ones"
+        )
+        return ()
+    return tuple(layer for layer, kind in enumerate(pattern) if kind == "0")
+
+
+def _read_latent(flags: Flags) -> dict[str, object]:
+    number = flags.number
+    values = {
+        "q_rank": number("q-lora-rank") or 0, "kv_rank": number("kv-lora-rank") or 32,
+        "nope_dim": number("qk-head-dim") or 128, "rope_dim": number("qk-pos-emb-head-dim") or 64,
+        "value_dim": number("v-head-dim") or 128,
+    }  # fmt: skip
+    return dict(values) if flags.has("multi-latent-attention") else {}

@@ -1,0 +1,95 @@
+"""An sbatch script with pyxis and enroot containers, and read back.
+
+Sources: Slurm's sbatch manual; NVIDIA/pyxis and NVIDIA/enroot READMEs.
+"""
+
+from __future__ import annotations
+
+import shlex
+from math import ceil
+
+from podsim.launching.command import PORT, read_command, read_script, torchrun, wrapped
+from podsim.launching.flags import Flags, flags_of
+from podsim.launching.job import Job, Reading
+from podsim.launching.nccl_settings import settings
+
+__all__ = ["duration", "read_slurm", "script"]
+
+_SHORT = {"N": "nodes", "n": "ntasks", "p": "partition", "t": "time", "J": "job-name", "G": "gpus", "o": "output",
+          "e": "error", "c": "cpus-per-task", "A": "account", "w": "nodelist", "C": "constraint"}  # fmt: skip
+
+
+def duration(seconds: float) -> str:
+    """A time limit as Slurm takes it, rounded up to minutes: "1-00:00:00"."""
+    minutes = ceil(seconds / 60)
+    return f"{minutes // 1440}-{minutes % 1440 // 60:02}:{minutes % 60:02}:00"
+
+
+def script(job: Job) -> str:
+    """The script: one torchrun on each node, which starts a rank for each GPU."""
+    directives = [
+        f"--job-name={job.name}", *([f"--partition={job.partition}"] if job.partition else []), f"--nodes={job.nodes}",
+        "--ntasks-per-node=1", f"--gpus-per-node={job.per_node}", "--exclusive", "--mem=0",
+        f"--time={duration(job.limit)}", "--output=%x-%j.out", "--open-mode=append",
+    ]  # fmt: skip
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in settings(job).items()]
+    meet = f"$head:{PORT}"
+    groups = torchrun(
+        job, rendezvous=["--rdzv-backend", "c10d", "--rdzv-id", "$SLURM_JOB_ID", "--rdzv-endpoint", meet]
+    )
+    command = wrapped([["srun", *_container(job)], *groups], raw=[meet, "$SLURM_JOB_ID"])
+    return "\n".join([
+        "#!/bin/bash", *(f"#SBATCH {line}" for line in directives), "", "set -euo pipefail", *exports,
+        'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)', "", command, "",
+    ])  # fmt: skip
+
+
+def _container(job: Job) -> list[str]:
+    """pyxis options of srun: which image, what it sees, and the environment it keeps."""
+    if not job.image:
+        return []
+    mounts = [f"--container-mounts={','.join(job.mounts)}"] if job.mounts else []
+    kept = ",".join(settings(job))
+    return [f"--container-image={job.image}", *mounts, "--no-container-mount-home", f"--container-env={kept}"]
+
+
+def read_slurm(text: str, problems: list[str], *, tool: str, gpus: int | None, layers: int) -> Reading | None:
+    """The plan of an sbatch script; what is wrong is added to `problems`."""
+    words: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("#SBATCH"):
+            try:
+                words += shlex.split(line.removeprefix("#SBATCH"), comments=True)
+            except ValueError as error:
+                problems.append(f"{line[:80]!r}: {error}")
+    flags = flags_of(words, _SHORT)
+    nodes, each = flags.number("nodes"), _gpus_of_node(flags)
+    tasks = flags.number("ntasks-per-node")
+    problems += flags.problems
+    known = {
+        **({"SLURM_NNODES": str(nodes), "SLURM_JOB_NUM_NODES": str(nodes)} if nodes else {}),
+        **({"SLURM_GPUS_ON_NODE": str(each), "SLURM_GPUS_PER_NODE": str(each)} if each else {}),
+        **({"SLURM_NTASKS_PER_NODE": str(tasks)} if tasks else {}),
+    }
+    command = read_script(text, known)
+    if command is None:
+        problems.append(
+            "the script starts no training that is known: torchrun or a script of Megatron-LM or torchtitan"
+        )
+        return None
+    around = nodes * (each or tasks or 1) if nodes and (each or tasks) else None
+    if around and gpus and around != gpus:
+        problems.append(f"#SBATCH asks for {around} GPUs, but {gpus} are given; make them equal")
+    return read_command(command, problems, tool=tool, gpus=around or gpus, layers=layers)
+
+
+def _gpus_of_node(flags: Flags) -> int | None:
+    """GPUs of a node from --gpus-per-node or --gres, in any of their forms: 8, a100:8, gpu:a100:8."""
+    for name in ("gpus-per-node", "gres"):
+        text = flags.word(name)
+        if text and (name == "gpus-per-node" or text.startswith("gpu")):
+            last = text.split("(")[0].rpartition(":")[2]
+            if last.isascii() and last.isdigit() and int(last[:6]) > 0:
+                return int(last[:6])
+            flags.problems.append(f"--{name} {text[:60]!r} names no number of GPUs")
+    return None

@@ -1,0 +1,214 @@
+"""A plan from torchtitan's keys, whether they come from a TOML file or from a command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from podsim.launching.job import GIVE_GPUS, Reading
+from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.workload.specification import shown
+
+__all__ = ["FLAVORS", "read_tables"]
+
+FLAVORS = {
+    "llama-3.1-8b": ("llama3", "8B"), "llama-3.1-70b": ("llama3", "70B"), "llama-3.1-405b": ("llama3", "405B"),
+    "llama-3-8b": ("llama3", "8B"), "llama-3-70b": ("llama3", "70B"), "deepseek-v3": ("deepseek_v3", "671B"),
+    "qwen3-32b": ("qwen3", "32B"), "qwen3-30b-a3b": ("qwen3", "30B-A3B"),
+}  # fmt: skip
+"""models that both sides know"""
+_SCHEDULES = {"GPipe": Schedule.GPIPE, "1F1B": Schedule.ONE_F_ONE_B, "Interleaved1F1B": Schedule.INTERLEAVED}
+_MODES = {"none": Recompute.NONE, "selective": Recompute.SELECTIVE, "full": Recompute.FULL}
+_SAYS_NOTHING = (
+    "job.",
+    "metrics.",
+    "profiling.",
+    "checkpoint.",
+    "optimizer.",
+    "lr_scheduler.",
+    "validation.",
+    "comm.",
+)
+
+
+class _Keys:
+    """Values by dotted key, which of them were asked for, and what is wrong."""
+
+    def __init__(self, given: Mapping[str, Any], problems: list[str]) -> None:
+        self.given = given
+        self.problems = problems
+        self.taken: set[str] = set()
+
+    def number(self, key: str, default: int, *, least: int = 1) -> int:
+        self.taken.add(key)
+        value = self.given.get(key, default)
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 40:
+            return value
+        self.problems.append(f"{key} = {shown(value)} must be a whole number from {least}")
+        return default
+
+    def word(self, key: str, default: str, choices: Sequence[str]) -> str:
+        self.taken.add(key)
+        value = self.given.get(key, default)
+        if value in choices:
+            return str(value)
+        self.problems.append(f"{key} = {shown(value)} may be {', '.join(choices)}")
+        return default
+
+    def flag(self, key: str) -> bool:
+        self.taken.add(key)
+        value = self.given.get(key, False)
+        if not isinstance(value, bool):
+            self.problems.append(f"{key} = {shown(value)} must be true or false")
+        return value is True
+
+    def rest(self) -> tuple[str, ...]:
+        return tuple(f"{key} = {shown(value)}" for key, value in self.given.items() if key not in self.taken)
+
+
+def read_tables(
+    given: Mapping[str, Any], problems: list[str], *, tool: str, gpus: int | None, layers: int
+) -> Reading | None:
+    """The plan of a job's keys; what is wrong is added to `problems`.
+
+    `gpus` is needed where the shard degree is -1 (all that are left), `layers` where layers of a stage are counted.
+    """
+    keys = _Keys(given, problems)
+    known = len(problems)
+    degrees = _degrees(keys, gpus)
+    tp, pp, cp = degrees["tp"], degrees["pp"], degrees["cp"]
+    schedule, chunks = _pipeline(keys, pp, layers)
+    local = keys.number("training.local_batch_size", 8)
+    dp = degrees["dp"]
+    wanted = keys.number("training.global_batch_size", -1, least=-1)
+    batch = wanted if wanted > 0 else local * dp
+    micro = keys.number("parallelism.pipeline_parallel_microbatch_size", 1) if pp > 1 else local
+    precision, software = _precision(keys)
+    assumed = _assumed(keys, given, wanted, batch)
+    async_tp = keys.flag("parallelism.enable_async_tensor_parallel")
+    if batch % (local * dp):
+        problems.append(
+            f"training.global_batch_size = {batch} is no multiple of local_batch_size x dp = {local} x {dp}"
+        )
+    if pp > 1 and local % micro:
+        problems.append(
+            f"pipeline_parallel_microbatch_size = {micro} does not divide local_batch_size = {local}"
+        )
+    count = tp * pp * cp * dp
+    if gpus and degrees["stated"] and count != gpus:
+        problems.append(f"its degrees need {count} GPUs, but it is started on {gpus}")
+    plan = Plan(
+        tp=tp, pp=pp, cp=cp, dp=dp, ep=degrees["ep"], virtual_stages=chunks, micro_batch=micro, global_batch=batch,
+        sequence_parallel=tp > 1, zero=degrees["zero"], shard=degrees["shard"], schedule=schedule,
+        recompute=_MODES[keys.word("activation_checkpoint.mode", "selective", tuple(_MODES))],
+        flash=True, overlap_grad=dp * cp > 1, overlap_param=dp * cp > 1 and degrees["zero"] > 0,
+        overlap_tp=async_tp, precision=precision, software=software, sequence=keys.number("training.seq_len", 2048),
+    )  # fmt: skip
+    _option(keys)
+    if len(problems) > known:
+        return None
+    return Reading(
+        tool=tool, plan=plan, gpus=count, named=_named(given), ignored=keys.rest(), assumptions=tuple(assumed)
+    )  # fmt: skip
+
+
+def _named(given: Mapping[str, Any]) -> str:
+    """The catalog's name of the model that a file names; empty if the catalog has none."""
+    wanted = (given.get("model.name", "llama3"), given.get("model.flavor", "debugmodel"))
+    return next((name for name, flavor in FLAVORS.items() if flavor == wanted), "")
+
+
+def _assumed(keys: _Keys, given: Mapping[str, Any], wanted: int, batch: int) -> list[str]:
+    keys.taken.update(
+        key for key in given if key.startswith(_SAYS_NOTHING) or key in ("model.hf_assets_path",)
+    )
+    name, flavor = given.get("model.name", "llama3"), given.get("model.flavor", "debugmodel")
+    keys.taken.update(("model.name", "model.flavor"))
+    ours = _named(given)
+    model = f"{ours} of the catalog" if ours else "whose shape the file does not give"
+    told = [f"the model is torchtitan's {shown(name)} {shown(flavor)}, {model}"]
+    return told + ([] if wanted > 0 else [f"no global_batch_size: one step of every rank, {batch} sequences"])
+
+
+def _degrees(keys: _Keys, gpus: int | None) -> dict[str, int]:
+    """Degrees, and what FSDP divides over."""
+    at = "parallelism."
+    tp = keys.number(at + "tensor_parallel_degree", 1)
+    pp = keys.number(at + "pipeline_parallel_degree", 1)
+    cp = keys.number(at + "context_parallel_degree", 1)
+    ep = keys.number(at + "expert_parallel_degree", 1)
+    keys.number(at + "expert_tensor_parallel_degree", 1)
+    copies = keys.number(at + "data_parallel_replicate_degree", 1)
+    inside = keys.number(at + "data_parallel_shard_degree", -1, least=-1)
+    stated = inside != -1
+    if not stated and gpus is None:
+        keys.problems.append(f"data_parallel_shard_degree = -1 is all GPUs that are left; {GIVE_GPUS}")
+        inside = 1
+    elif not stated and gpus is not None:
+        if gpus % (tp * pp * cp * copies):
+            keys.problems.append(
+                f"tp x pp x cp x data_parallel_replicate_degree = {tp} x {pp} x {cp} x {copies} does not divide the "
+                f"world of {gpus} GPUs"
+            )
+        inside = max(gpus // (tp * pp * cp * copies), 1)
+    elif inside == 0:
+        keys.problems.append("data_parallel_shard_degree = 0; it may be -1 or a whole number from 1")
+        inside = 1
+    after = keys.word(at + "fsdp_reshard_after_forward", "default", ("default", "always", "never"))
+    dp, ranks = copies * inside, inside * cp
+    zero = 0 if ranks == 1 else 2 if after == "never" and pp == 1 else 3
+    return {
+        "tp": tp, "pp": pp, "cp": cp, "ep": ep, "dp": dp, "zero": zero, "stated": int(stated),
+        "shard": ranks if zero and ranks < dp * cp else 0,
+    }  # fmt: skip
+
+
+def _pipeline(keys: _Keys, pp: int, layers: int) -> tuple[Schedule, int]:
+    name = keys.word("parallelism.pipeline_parallel_schedule", "1F1B", tuple(_SCHEDULES))
+    each = keys.number("parallelism.pipeline_parallel_layers_per_stage", 0, least=0)
+    less = [
+        keys.number(f"parallelism.pipeline_parallel_{end}_stage_less_layers", 1, least=0)
+        for end in ("first", "last")
+    ]
+    schedule = _SCHEDULES[name] if pp > 1 else Schedule.ONE_F_ONE_B
+    if schedule != Schedule.INTERLEAVED:
+        return schedule, 1
+    if not each:
+        return schedule, 2
+    if not layers:
+        keys.problems.append("pipeline_parallel_layers_per_stage needs the model's layers; give the model")
+        return schedule, 2
+    chunks = -(-(layers + sum(less)) // each)
+    if chunks % pp or chunks < 2 * pp:
+        keys.problems.append(
+            f"pipeline_parallel_layers_per_stage = {each} makes {chunks} chunks of {layers} layers, which must be a "
+            f"multiple of pp={pp}, twice or more"
+        )
+    return schedule, max(chunks // pp, 1)
+
+
+def _precision(keys: _Keys) -> tuple[str, str]:
+    keys.taken.add("model.converters")
+    converters = keys.given.get("model.converters", [])
+    eight = "quantize.linear.float8" in (
+        converters if isinstance(converters, list) else str(converters).split(",")
+    )
+    recipe = keys.given.get("quantize.linear.float8.recipe_name")
+    keys.taken.update(("quantize.linear.float8.recipe_name", "quantize.linear.float8.filter_fqns"))
+    half = keys.word("training.mixed_precision_param", "bfloat16", ("bfloat16", "float32"))
+    compiled = keys.flag("compile.enable")
+    era = "torchtitan-2024-compile" if compiled else "torchtitan-2024"
+    if eight:
+        return "fp8", "torchtitan-2024-rowwise" if recipe == "rowwise" else era
+    return ("bf16" if half == "bfloat16" else "fp32"), era
+
+
+def _option(keys: _Keys) -> None:
+    """Selective checkpointing: by op is what the era's law knows; every Nth layer is not a plan's."""
+    keys.taken.add("activation_checkpoint.selective_ac_option")
+    option = keys.given.get("activation_checkpoint.selective_ac_option", "op")
+    mode = keys.given.get("activation_checkpoint.mode", "selective")
+    if mode == "selective" and option not in ("op", "2", 2):
+        keys.problems.append(
+            f"activation_checkpoint.selective_ac_option = {shown(option)}: a plan knows op only"
+        )

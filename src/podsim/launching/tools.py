@@ -1,0 +1,135 @@
+"""Every tool that a plan can be written for and read from, as one table; and which of them wrote a text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from podsim.errors import PlanError, PodsimError, unknown_name
+from podsim.launched import Recipe
+from podsim.launching import command, deepspeed, kubernetes, megatron, slurm, titan
+from podsim.launching.job import Job, Reading, refuse
+from podsim.launching.megatron_model import model_notes
+
+__all__ = ["LARGEST", "TOOLS", "Tool", "emit", "guess", "read"]
+
+LARGEST = 1 << 20
+"""characters of the longest file read"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """What starts a plan."""
+
+    name: str
+    file: str
+    eras: tuple[str, ...]
+    """framework eras that it starts, its own first"""
+    write: Callable[[Job], str]
+    notes: Callable[[Job], Sequence[str]]
+
+
+def _megatron(job: Job) -> str:
+    refuse("Megatron-LM", megatron.cannot(job))
+    return command.wrapped(megatron.options(job), indent="") + "\n"
+
+
+def _titan(job: Job) -> str:
+    refuse("torchtitan", titan.cannot(job))
+    return titan.toml(job)
+
+
+def _deepspeed(job: Job) -> str:
+    refuse("DeepSpeed", deepspeed.cannot(job))
+    return deepspeed.text(job)
+
+
+def _started(job: Job) -> list[str]:
+    return [f"start it with torchrun --nnodes {job.nodes} --nproc-per-node {job.per_node}"]
+
+
+_BOTH = (*megatron.ERAS[:1], *titan.ERAS, *megatron.ERAS[1:])
+TOOLS: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        Tool(name="megatron", file="arguments.txt", eras=megatron.ERAS, write=_megatron,
+             notes=lambda job: [*_started(job), *model_notes(job.model)]),
+        Tool(name="torchtitan", file="train.toml", eras=titan.ERAS, write=_titan,
+             notes=lambda job: [*_started(job), *titan.notes(job)]),
+        Tool(name="deepspeed", file="ds_config.json", eras=deepspeed.ERAS, write=_deepspeed, notes=deepspeed.notes),
+        Tool(name="torchrun", file="run.sh", eras=_BOTH, write=command.line,
+             notes=lambda job: ["run it on every node, with HEAD_NODE set to the first one's name", *command.notes(job)]),
+        Tool(name="slurm", file="job.sh", eras=_BOTH, write=slurm.script,
+             notes=lambda job: ["submit it with sbatch", *command.notes(job)]),
+        Tool(name="kubernetes", file="job.yaml", eras=_BOTH, write=kubernetes.text,
+             notes=lambda job: ["start it with kubectl create -f", *command.notes(job)]),
+    )
+}  # fmt: skip
+"""by name"""
+
+
+def emit(job: Job, tool: str) -> Recipe:
+    """What starts a job with a tool; PlanError with everything of the plan that the tool cannot run."""
+    if tool not in TOOLS:
+        raise PodsimError(unknown_name("tool", tool, TOOLS))
+    made = TOOLS[tool]
+    return Recipe(
+        tool=tool,
+        file=made.file,
+        text=made.write(job),
+        plan=job.plan.describe(),
+        notes=tuple(made.notes(job)),
+    )
+
+
+def guess(text: str) -> str:
+    """The tool that a text is for, by its looks."""
+    start = text.lstrip()
+    if start.startswith(("{", "[{")) or start[:1] in ('"',):
+        return "deepspeed"
+    lines = [line.strip() for line in text.splitlines()]
+    if any(line.startswith("#SBATCH") for line in lines):
+        return "slurm"
+    if any(line.replace(" ", "").replace('"', "") == "kind:PyTorchJob" for line in lines):
+        return "kubernetes"
+    if any(line in ("[parallelism]", "[training]", "[model]", "[job]") for line in lines):
+        return "torchtitan"
+    return "torchrun" if "torchrun" in text or "torch.distributed" in text or ".py" in text else "megatron"
+
+
+def read(
+    text: str, *, tool: str = "", gpus: int | None = None, layers: int = 0, sequence: int = 0
+) -> Reading:
+    """The plan that a file or command starts.
+
+    `tool` is one of TOOLS (default: by its looks); `gpus`, `layers` and `sequence` are what the text leaves unsaid.
+    Raises PodsimError for a text that is of no known kind, PlanError with everything that contradicts itself in it.
+    """
+    if tool and tool not in TOOLS:
+        raise PodsimError(unknown_name("tool", tool, TOOLS))
+    if len(text) > LARGEST:
+        raise PodsimError(f"{len(text):,} characters are too many; at most {LARGEST:,}")
+    if not text.strip():
+        raise PodsimError("it is empty; expected a command, an sbatch script, TOML, JSON or YAML")
+    kind = tool or guess(text)
+    problems: list[str] = []
+    if kind == "deepspeed":
+        found = deepspeed.read_json(text, problems, tool=kind, gpus=gpus, sequence=sequence)
+    elif kind == "torchtitan":
+        found = titan.read_toml(text, problems, tool=kind, gpus=gpus, layers=layers)
+    elif kind == "slurm":
+        found = slurm.read_slurm(text, problems, tool=kind, gpus=gpus, layers=layers)
+    elif kind == "kubernetes":
+        found = kubernetes.read_yaml(text, problems, tool=kind, gpus=gpus, layers=layers)
+    else:
+        started = command.read_script(text)
+        if started is None:
+            raise PodsimError(
+                "it starts no training that is known; expected torchrun or the options of Megatron-LM or torchtitan, "
+                f"an sbatch script, a torchtitan TOML, a DeepSpeed JSON or a PyTorchJob (starts {json.dumps(text[:40])})"
+            )
+        found = command.read_command(started, problems, tool=kind, gpus=gpus, layers=layers)
+    if problems or found is None:
+        raise PlanError(list(dict.fromkeys(problems)))
+    return found

@@ -1,0 +1,104 @@
+"""A layout drawn: each GPU as its memory slices above its compute slices, instances over both. Needs podsim[report]."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from podsim.hardware.mig.layouts import Layout
+    from podsim.hardware.mig.profiles import Slicing
+
+__all__ = ["mig_image"]
+
+_COLOURS = {1: "#9ecae1", 2: "#a1d99b", 3: "#fdae6b", 4: "#fc9272", 7: "#bcbddc"}
+"""by compute slices of the instance"""
+_FREE = "#f3f4f6"
+_ROW = 1.25
+"""inches of one GPU"""
+_MOST = 24
+"""GPUs drawn; a fleet has more than fit a page"""
+
+
+def mig_image(
+    slicing: Slicing,
+    gpus: Sequence[tuple[str, Layout | None, Sequence[str]]],
+    *,
+    title: str,
+    kind: str,
+    dpi: int = 130,
+) -> bytes:
+    """Bytes of a figure, "svg" or "png", of (label, layout or None for a whole GPU, jobs of its instances).
+
+    Above the memory slices that each instance takes, below the compute slices: given from the left, as no place of them
+    is published; what no instance has is grey.
+    """
+    matplotlib = load_matplotlib()
+    shown = list(gpus)[:_MOST]
+    with matplotlib.rc_context(STYLE):
+        from matplotlib.figure import Figure
+
+        height = 0.55 + _ROW * len(shown) + (0.25 if len(gpus) > _MOST else 0.0)
+        figure = Figure(figsize=(9.2, height))
+        figure.text(0.015, 1 - 0.24 / height, title[:120], fontsize=11, fontweight="bold", va="center")
+        for place, (label, layout, jobs) in enumerate(shown):
+            bottom = (height - 0.5 - _ROW * (place + 1) + 0.1) / height
+            axes = figure.add_axes((0.015, bottom, 0.97, (_ROW - 0.14) / height))
+            _gpu(axes, slicing, label, layout, jobs)
+        if len(gpus) > _MOST:
+            figure.text(0.015, 0.1 / height, f"… and {len(gpus) - _MOST} GPUs more", fontsize=9)
+        out = io.BytesIO()
+        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
+        figure.savefig(out, format=kind, facecolor="white", **how)
+    return out.getvalue()
+
+
+def _gpu(axes: Axes, slicing: Slicing, label: str, layout: Layout | None, jobs: Sequence[str]) -> None:
+    """One GPU: 8 units of memory slices above, as wide as 7 of compute slices below."""
+    axes.set(xlim=(-1.55, 8.0), ylim=(-0.05, 2.05))
+    axes.axis("off")
+    wide_m, wide_c = 8.0 / slicing.memory_slices, 8.0 / slicing.compute_slices
+    axes.text(-1.52, 1.72, label, fontsize=9.5, fontweight="bold", va="center", color=INK)
+    axes.text(-0.08, 1.35, "memory", fontsize=8, va="center", ha="right", color=MUTED)
+    axes.text(-0.08, 0.35, "compute", fontsize=8, va="center", ha="right", color=MUTED)
+    if layout is None:
+        name = jobs[0] if jobs else "idle"
+        _box(
+            axes,
+            0.0,
+            0.82,
+            8.0,
+            1.1,
+            _FREE if not jobs else "#d9d9d9",
+            f"whole GPU: {name}" if jobs else "idle",
+        )
+        _box(axes, 0.0, 0.05, 8.0, 0.62, _FREE if not jobs else "#d9d9d9", "")
+        return
+    for at in range(slicing.memory_slices):
+        _box(axes, at * wide_m, 0.82, wide_m, 1.1, _FREE, "")
+    for at in range(slicing.compute_slices):
+        _box(axes, at * wide_c, 0.05, wide_c, 0.62, _FREE, "")
+    compute = 0
+    for place, one in enumerate(layout.instances):
+        colour = _COLOURS.get(one.compute, "#bcbddc")
+        job = jobs[place] if place < len(jobs) else ""
+        text = one.profile + (f"\n{job}" if job else "")
+        _box(axes, one.start * wide_m, 0.82, one.size * wide_m, 1.1, colour, text)
+        _box(axes, compute * wide_c, 0.05, one.compute * wide_c, 0.62, colour, one.profile.partition(".")[0])
+        compute += one.compute
+    for at in range(slicing.memory_slices):
+        axes.text(at * wide_m + 0.07, 1.8, str(at), fontsize=6, va="center", color=MUTED)
+
+
+def _box(axes: Axes, x: float, y: float, width: float, height: float, colour: str, text: str) -> None:
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((x + 0.02, y), width - 0.04, height, facecolor=colour, edgecolor=INK, lw=0.7))
+    axes.text(
+        x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=7.6, color=INK, clip_on=True
+    )

@@ -1,0 +1,199 @@
+"""Queues drawn: GPUs in use and asked for over time, and how completion times are spread. Needs podsim[report]."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.queue import duration
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from podsim.queued import PackResult, QueueResult, QueueRun
+    from podsim.timeline import Timeline
+
+__all__ = ["pack_image", "queue_image"]
+
+_COLOURS = ("#0072b2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)))
+_BINS = 480
+"""columns that a picture over time is averaged into, all lines of it together; a line has at least 60"""
+_TICKS = {
+    1.0: "1 s", 10.0: "10 s", 60.0: "1 min", 600.0: "10 min", 3600.0: "1 h", 36000.0: "10 h", 864000.0: "10 d",
+    8640000.0: "100 d", 86400000.0: "1000 d",
+}  # fmt: skip
+_GANTT = 4000
+"""runs up to which each is drawn as a bar"""
+
+
+def queue_image(result: QueueResult, kind: str, *, dpi: int = 150) -> bytes:
+    """Bytes of a figure, "svg" or "png": above what ran when, below how many jobs ended within which time.
+
+    For one policy the jobs are drawn as bars on the GPUs they held, as long as they are few; for several the GPUs in use.
+    """
+    matplotlib = load_matplotlib()
+    with matplotlib.rc_context(STYLE):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(10.4, 7.0))
+        above = figure.add_axes((0.075, 0.56, 0.695, 0.34))
+        below = figure.add_axes((0.075, 0.09, 0.695, 0.36))
+        one = result.runs[0]
+        if len(result.runs) == 1 and one.timeline is not None and len(one.timeline) <= _GANTT:
+            _gantt(above, one.timeline, result.gpus, one.makespan)
+        else:
+            _use(above, result)
+        _spread(below, result)
+        figure.text(
+            0.012, 0.965, f"{result.jobs:,} jobs of {result.trace} on {result.machine}"[:110], fontsize=11,
+            fontweight="bold", va="center",
+        )  # fmt: skip
+        figure.text(0.012, 0.93, result.source[:130], fontsize=8.5, va="center")
+        handles, names = below.get_legend_handles_labels()
+        figure.legend(
+            handles, names, loc="upper left", bbox_to_anchor=(0.78, 0.46), fontsize=8.5, handlelength=2.6
+        )
+        return _bytes(figure, kind, dpi)
+
+
+def _bytes(figure: Figure, kind: str, dpi: int) -> bytes:
+    out = io.BytesIO()
+    how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
+    figure.savefig(out, format=kind, facecolor="white", **how)
+    return out.getvalue()
+
+
+def _look(place: int) -> dict[str, Any]:
+    return {
+        "color": _COLOURS[place % len(_COLOURS)],
+        "ls": _DASHES[place // len(_COLOURS) % len(_DASHES)],
+        "lw": 1.5,
+    }
+
+
+def _time_axis(axes: Axes, seconds: float) -> tuple[float, str]:
+    """Set the axis to days, hours, minutes or seconds; (seconds of the unit, its name)."""
+    size, unit = next(
+        (
+            pair
+            for pair in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
+            if seconds >= 3 * pair[0]
+        ),
+        (1.0, "s"),
+    )
+    axes.set_xlim(0, seconds / size or 1.0)
+    axes.set_xlabel(f"time, {unit}", fontsize=9)
+    return size, unit
+
+
+def _averages(
+    timeline: Timeline, name: str, seconds: float, bins: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(edges of equal bins, mean of a counter in each)."""
+    counter = next(one for one in timeline.counters if one.name == name)
+    edges = np.linspace(0.0, max(seconds, 1e-9), bins + 1)
+    area = np.concatenate([[0.0], np.cumsum(counter.value[:-1] * np.diff(counter.time))])
+    return edges, np.diff(np.interp(edges, counter.time, area)) / np.diff(edges)
+
+
+def _use(axes: Axes, result: QueueResult) -> None:
+    seconds = max(run.makespan for run in result.runs)
+    size, _ = _time_axis(axes, seconds)
+    for place, run in enumerate(result.runs):
+        if run.timeline is not None:
+            edges, mean = _averages(run.timeline, "GPUs in use", seconds, max(_BINS // len(result.runs), 60))
+            axes.plot((edges[:-1] + edges[1:]) / 2 / size, mean, **_look(place))
+    axes.axhline(result.gpus, color=MUTED, lw=0.8)
+    axes.set_ylim(0, result.gpus * 1.06)
+    axes.set_ylabel("GPUs in use", fontsize=9)
+    axes.tick_params(labelsize=8.5)
+
+
+def _gantt(axes: Axes, timeline: Timeline, gpus: int, makespan: float) -> None:
+    """Each run as a bar as high as its GPUs, in the lowest rows that are free all the while."""
+    from matplotlib.collections import PolyCollection
+
+    size, _ = _time_axis(axes, makespan)
+    until = np.zeros(gpus)
+    shapes, colours = [], []
+    for span in np.argsort(timeline.start, kind="stable").tolist():
+        start, end, count = timeline.start[span], timeline.end[span], int(timeline.arguments["gpus"][span])
+        rows = np.flatnonzero(until <= start + 1e-9)[:count]
+        until[rows] = end
+        colour = _COLOURS[int(timeline.arguments["job"][span]) % len(_COLOURS)]
+        for first, last in _stretches(rows):
+            shapes.append(
+                [(start / size, first), (end / size, first), (end / size, last), (start / size, last)]
+            )
+            colours.append(colour)
+    axes.add_collection(
+        PolyCollection(shapes, facecolors=colours, edgecolors="white", linewidths=0.2, alpha=0.9)
+    )
+    axes.set_ylim(0, gpus)
+    axes.set_ylabel("GPUs (each bar a run of a job)", fontsize=9)
+    axes.tick_params(labelsize=8.5)
+
+
+def _stretches(rows: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """(first, one past the last) of each stretch of neighbouring rows."""
+    cuts = np.flatnonzero(np.diff(rows) > 1) + 1
+    return [(int(part[0]), int(part[-1]) + 1) for part in np.split(rows, cuts) if len(part)]
+
+
+def _spread(axes: Axes, result: QueueResult) -> None:
+    """Share of the jobs that ended within a time, over that time."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    for place, run in enumerate(result.runs):
+        times, share = _steps(run)
+        axes.plot(times, share, label=f"{run.policy}: mean {duration(run.jct_mean)}", **_look(place))
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(list(_TICKS)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _TICKS.get(value, "")))
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+    axes.grid(color=MUTED, alpha=0.25, lw=0.6)
+    axes.set_ylabel("jobs ended", fontsize=9)
+    axes.set_xlabel("within this time of submission", fontsize=9)
+    axes.tick_params(labelsize=8.5)
+
+
+def _steps(run: QueueRun) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """At most 500 points of the distribution of completion times."""
+    share = np.linspace(0.0, 1.0, min(500, len(run.jct)))
+    return np.maximum(np.quantile(run.jct, share), 1.0), share
+
+
+def pack_image(result: PackResult, kind: str, *, dpi: int = 150) -> bytes:
+    """Bytes of a figure, "svg" or "png": GPUs given out over GPUs asked for, a line for each packer."""
+    matplotlib = load_matplotlib()
+    with matplotlib.rc_context(STYLE):
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import PercentFormatter
+
+        figure = Figure(figsize=(9.4, 5.0))
+        axes = figure.add_axes((0.1, 0.12, 0.605, 0.74))
+        low = 0.6 * min(1.0, result.load)
+        for place, row in enumerate(result.rows):
+            axes.plot(
+                row.arrived_A, row.allocated_A, label=f"{row.packer}: {row.allocated:.1%}", **_look(place)
+            )
+        axes.plot([low, 1.0], [low, 1.0], color=INK, lw=0.8, ls=(0, (1, 2)))
+        axes.set_xlim(low, result.load)
+        axes.set_ylim(low, 1.0)
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.set_xlabel("GPUs asked for")
+        axes.set_ylabel("GPUs given out")
+        axes.grid(color=MUTED, alpha=0.25, lw=0.6)
+        figure.legend(loc="upper left", bbox_to_anchor=(0.72, 0.87), fontsize=9)
+        title = f"Requests of {result.trace} on {result.nodes:,} nodes with {result.gpus:,} GPUs, mean of {result.seeds}"
+        figure.text(0.015, 0.94, title[:105], fontsize=11, fontweight="bold", va="center")
+        return _bytes(figure, kind, dpi)

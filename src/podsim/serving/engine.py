@@ -1,0 +1,66 @@
+"""Inference engines and their eras: what one adds to the hardware's own speed. Values stand in `engines.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from podsim.errors import CatalogError, unknown_name
+
+__all__ = ["FITTED", "Engine", "engine_names", "load_engine"]
+
+FITTED = ("half_speed", "int8_speed", "attention_speed", "kernel", "sparse_speed")
+"""constants that `podsim.serving.fit` fits"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """One inference engine in one era."""
+
+    name: str
+    """of the engine and its era"""
+    title: str
+    """what it is"""
+    source: str
+    """where the measurements stand"""
+    evidence: str
+    """rows the constants are fitted to, and what they leave"""
+    half_speed: float = 1.0
+    """speed of products of 16 bits and more, relative to the kernel law"""
+    int8_speed: float = 1.0
+    """the same, for 8 bits"""
+    attention_speed: float = 1.0
+    """share of an SM's peak that the attention kernel for whole sequences reaches"""
+    kernel: float = 0.0
+    """s that each kernel of a pass takes beside what its law says; negative where launches overlap"""
+    sparse_speed: float = 1.0
+    """speed of 2:4 sparse products relative to the law at the sparse peak"""
+    memory_floor: float = 5.0e8
+    """B of CUDA context and engine (taken, not measured)"""
+
+    def product_speed(self, precision: str, sparse: bool) -> float:
+        """Factor on the speed of products."""
+        speed = self.int8_speed if precision in ("int8", "fp8", "int4") else self.half_speed
+        return speed * (self.sparse_speed if sparse else 1.0)
+
+
+@cache
+def _tables() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(files("podsim.serving").joinpath("engines.toml").read_text("utf-8"))
+
+
+def engine_names() -> tuple[str, ...]:
+    """Names of the engines, the newest first."""
+    return tuple(_tables())
+
+
+def load_engine(name: str, architecture: str = "") -> Engine:
+    """The engine of that name, with the values of an architecture. Raises CatalogError for an unknown name."""
+    if name not in _tables():
+        raise CatalogError(unknown_name("engine", name, _tables()))
+    table = _tables()[name]
+    plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    return Engine(name=name, **(plain | table.get(architecture, {})))

@@ -1,0 +1,117 @@
+"""Seconds of an inference's kernels: the training kernels' laws, with what an engine folds and compresses.
+
+Products go by the law alone, never by the correction of one GPU's measured grid: a slice has no such grid, and a whole
+GPU and its slices must be held against each other by one law.  A 2:4 sparse product has the sparse peak, and reads half
+of the weights and two bits for the place of each.
+
+Axes: B batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from podsim.errors import PlanError
+from podsim.hardware.parts import Gpu
+from podsim.training.kernel_constants import gemm_constants, kernel_constants
+from podsim.training.kernels import attention_seconds, memory_seconds
+from podsim.training.kernels_gemm import gemm_law, is_aligned, operand_bytes, peak_of
+
+__all__ = ["Floats", "core_seconds", "moved_seconds", "product_seconds", "runs_on", "weight_bytes"]
+
+Floats = npt.NDArray[np.float64]
+
+_WHOLE = 512
+"""tokens up to which TensorRT has kernels that hold all keys of a head (plugin/bertQKVToContextPlugin)"""
+
+
+def runs_on(gpu: Gpu, precision: str, sparse: bool) -> Gpu:
+    """The GPU with the peaks that products have: its sparse ones if so asked.
+
+    Raises PlanError where the GPU has no such arithmetic.
+    """
+    if not sparse:
+        peak_of(gpu, precision)
+        return gpu
+    if precision not in gpu.sparse_peaks:
+        has = ", ".join(gpu.sparse_peaks) or "none"
+        raise PlanError([f"{gpu.name} has no 2:4 sparse {precision} products; it has {has}"])
+    return replace(gpu, peaks=gpu.sparse_peaks)
+
+
+def weight_bytes(precision: str, sparse: bool) -> float:
+    """B of one weight of a product as it is stored; of 2:4 sparse ones half, and two bits for the place of each."""
+    width = operand_bytes(precision)
+    return width / 2 + 0.125 if sparse else width
+
+
+def product_seconds(
+    gpu: Gpu,
+    m: npt.ArrayLike,
+    n: float,
+    k: float,
+    *,
+    precision: str,
+    sparse: bool = False,
+    batch: npt.ArrayLike = 1.0,
+    read: npt.ArrayLike | None = None,
+    result: float | None = None,
+    more: npt.ArrayLike = 0.0,
+) -> Floats:
+    """Seconds of `batch` products of m x k inputs by k x n weights: the shape of m and batch together.
+
+    `read` is elements of the input that are read (m k, if None), `result` B per element of the result (the operands'
+    own width, at least 2, if None), `more` B that are read besides, such as a residual.
+    """
+    machine = runs_on(gpu, precision, sparse)
+    width = operand_bytes(precision)
+    rows, copies = (np.atleast_1d(one).astype(float) for one in np.broadcast_arrays(m, batch))
+    columns, depth = np.full_like(rows, n), np.full_like(rows, k)
+    inputs = rows * k if read is None else np.broadcast_to(np.asarray(read, float), rows.shape)
+    moved = width * inputs + weight_bytes(precision, sparse) * n * k + np.asarray(more, float)
+    constants, _ = gemm_constants(kernel_constants(gpu), precision)
+    aligned = is_aligned(rows, columns, depth, width, "tn")
+    return gemm_law(
+        constants,
+        (gpu.sms, peak_of(machine, precision), gpu.memory_bandwidth),
+        (rows, columns, depth, copies),
+        widths=(moved / (k * (rows + n)), max(width, 2.0) if result is None else result),
+        aligned=None if aligned.all() else aligned,
+    )
+
+
+def holds_whole(gpu: Gpu, tokens: float) -> bool:
+    """Whether an encoder's attention runs in one thread block for each head of a sequence."""
+    return tokens <= _WHOLE and gpu.compute_capability >= 7.5
+
+
+def core_seconds(
+    gpu: Gpu, *, batch: Floats, heads: int, kv_heads: int, tokens: float, head_dim: int, value_dim: int, causal: bool,
+    window: int, precision: str,
+) -> Floats:  # fmt: skip
+    """Seconds of one layer's attention core over whole sequences.
+
+    An encoder's sequences of up to 512 tokens run in a kernel with one thread block for each head of each sequence:
+
+        max(batch x heads / SMs, 1) x work of a head / peak of an SM
+
+    which the engine's `attention_speed` divides (it is the share of an SM's peak that the block reaches).  All others
+    run in the fused kernel that the GPU has, before compute capability 7.5 in batched products.
+    """
+    if not causal and holds_whole(gpu, tokens):
+        work = 2.0 * tokens**2 * (head_dim + value_dim)
+        return np.maximum(batch * heads, gpu.sms) * work / peak_of(gpu, precision)
+    fused = gpu.compute_capability >= 7.5
+    return attention_seconds(
+        gpu, batch=batch, heads=heads, kv_heads=kv_heads, queries=tokens, keys=tokens, head_dim=head_dim,
+        value_dim=value_dim, causal=causal, window=window, precision=precision,
+        algorithm=("flash2" if gpu.compute_capability >= 8 else "flash1") if fused else "unfused",
+    )  # fmt: skip
+
+
+def moved_seconds(gpu: Gpu, moved: npt.ArrayLike) -> Floats:
+    """Seconds of a kernel that only moves so many B."""
+    return memory_seconds(gpu, np.atleast_1d(np.asarray(moved, float)))

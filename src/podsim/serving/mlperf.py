@@ -1,0 +1,71 @@
+"""One smallest instance against a seventh of its whole GPU: MLPerf Inference offline, predicted and measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podsim.hardware.catalog import load_gpu
+from podsim.hardware.mig.measured import mig_rows
+from podsim.hardware.mig.profiles import slicing_of
+from podsim.serving.engine import load_engine
+from podsim.serving.predict import Task, rows_of
+from podsim.workload.catalog import load_model
+from podsim.workload.convolution import resnet50
+
+__all__ = ["Seventh", "sevenths"]
+
+_GPUS = {"A100-40GB": "a100-sxm4-40gb", "A100-80GB": "a100-sxm4-80gb"}
+_BATCH = 256
+"""queries that come all at once are served in large batches"""
+_TOKENS = 384
+"""longest sequence of the task (SQuAD)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seventh:
+    """Seven times one instance's throughput over that of the whole GPU, without busy neighbours."""
+
+    model: str
+    gpu: str
+    predicted: float
+    """share of a seventh"""
+    measured: float
+    """share of a seventh"""
+    how: str
+    """laws of its kernels, or of SMs alone where the network is not known here"""
+
+
+def sevenths() -> tuple[Seventh, ...]:
+    """Every measured pair of MLPerf Inference offline, 0.7 (40 GB) and 1.1 (80 GB); none is fitted.
+
+    Networks that are not known here are bound by SMs: 98 of 108.
+    """
+    rates = {
+        (row.gpu, row.model, row.slice): row.value
+        for row in mig_rows()
+        if row.scenario == "Offline" and row.instances == 1 and row.role == "test" and row.gpu in _GPUS
+    }
+    made = []
+    for (gpu, model, name), value in rates.items():
+        if name == "full" or "busy" in name or (gpu, model, "full") not in rates:
+            continue
+        predicted, how = _predicted(_GPUS[gpu], model, name)
+        made.append(
+            Seventh(
+                model=model, gpu=_GPUS[gpu], predicted=predicted, measured=7 * value / rates[gpu, model, "full"], how=how
+            )
+        )  # fmt: skip
+    return tuple(made)
+
+
+def _predicted(gpu: str, model: str, profile: str) -> tuple[float, str]:
+    whole, part = load_gpu(gpu), load_gpu(f"{gpu}/{profile}")
+    if model not in ("bert-99", "resnet50"):
+        return slicing_of(whole).compute_slices * part.sms / whole.sms, "SMs alone"
+    task = Task(
+        network=load_model("bert-large") if model == "bert-99" else resnet50(), precision="int8", sparse=False,
+        tokens=_TOKENS if model == "bert-99" else 224, output=0,
+        engine=load_engine("tensorrt-2026", whole.architecture),
+    )  # fmt: skip
+    one, all_ = (rows_of(task, chip, [_BATCH], None)[0].throughput for chip in (part, whole))
+    return 7 * one / all_, f"kernels, int8, batch {_BATCH}"

@@ -1,0 +1,220 @@
+"""One pass of a network over a batch, kernel by kernel: a prompt (or a whole sequence), one more token, an image.
+
+What an engine folds away is not there: activations, biases and residual sums belong to the product or norm beside them.
+A pass is given by seconds of three kinds, and by the number of its kernels.
+
+Axes: B batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from podsim.errors import ModelError
+from podsim.serving.kernels import (
+    Floats,
+    core_seconds,
+    holds_whole,
+    moved_seconds,
+    product_seconds,
+    weight_bytes,
+)
+
+if TYPE_CHECKING:
+    from podsim.hardware.parts import Gpu
+    from podsim.serving.engine import Engine
+    from podsim.workload.convolution import ConvNet
+    from podsim.workload.graph import Block, Model, TensorOp
+
+__all__ = ["Pass", "cache_bytes", "image_pass", "prompt_pass", "token_pass", "weights_of"]
+
+_FOLDED = ("activation", "dropout", "cross_entropy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """Seconds of one pass at each batch."""
+
+    products_B: Floats
+    """s of matrix products and convolutions"""
+    attention_B: Floats
+    """s of attention cores"""
+    memory_B: Floats
+    """s of kernels that only move bytes: norms, embeddings, pooling"""
+    kernels: int
+    """launched"""
+    whole: bool = False
+    """whether attention ran in the engine's kernel for whole sequences, of which a speed is fitted"""
+
+    def seconds(self, engine: Engine, precision: str, sparse: bool) -> dict[str, Floats]:
+        """s of each part under an engine, [B]: products, attention, memory, kernels."""
+        return {
+            "products": self.products_B / engine.product_speed(precision, sparse),
+            "attention": self.attention_B / (engine.attention_speed if self.whole else 1.0),
+            "memory": self.memory_B,
+            "kernels": np.full_like(self.products_B, self.kernels * engine.kernel),
+        }
+
+
+def check(model: Model) -> None:
+    """Raise ModelError for a network that cannot be served so."""
+    if any(block.encoder for block in model.layers):
+        raise ModelError(
+            f"{model.name} has an encoder and a decoder; served are decoders, encoders and ResNet-50"
+        )
+
+
+def encodes(model: Model) -> bool:
+    """Whether it reads a whole sequence at once and produces no tokens (BERT)."""
+    return any(op.kind == "attention" and not op.causal for block in model.layers for op in block.ops)
+
+
+def prompt_pass(
+    model: Model, gpu: Gpu, batch_B: Floats, tokens: float, *, precision: str, sparse: bool
+) -> Pass:
+    """A whole sequence of `tokens` through the network: what BERT does, and the prompt of a language model.
+
+    Logits are computed for the last token alone; an encoder has no head (its task's is too small to matter).
+    """
+    check(model)
+    products, attention, memory, kernels = _embedding(model, gpu, batch_B * tokens)
+    for block in model.layers:
+        for op in block.ops:
+            if op.kind == "gemm":
+                products = products + block.count * _product(
+                    gpu, op, block, batch_B * tokens, precision, sparse
+                )
+            elif op.kind == "attention":
+                attention = attention + block.count * core_seconds(
+                    gpu, batch=batch_B, heads=op.heads, kv_heads=op.kv_heads or op.heads, tokens=tokens,
+                    head_dim=op.head_dim, value_dim=op.value_dim or op.head_dim, causal=op.causal, window=op.window,
+                    precision=_core_precision(precision),
+                )  # fmt: skip
+            elif _is_kernel(op):
+                memory = memory + block.count * moved_seconds(gpu, _traffic(op, precision) * batch_B * tokens)
+            kernels += block.count * _is_kernel(op)
+    head, launched = _head(model, gpu, batch_B, precision)
+    return Pass(
+        products_B=products + head, attention_B=attention, memory_B=memory, kernels=kernels + launched,
+        whole=encodes(model) and holds_whole(gpu, tokens),
+    )  # fmt: skip
+
+
+def token_pass(
+    model: Model, gpu: Gpu, batch_B: Floats, context: float, *, precision: str, sparse: bool
+) -> Pass:
+    """One more token for each sequence of the batch, whose caches hold `context` tokens.
+
+    Attention reads the cache of keys and values, in 16 bits: a memory-bound kernel.
+    """
+    check(model)
+    products, attention, memory, kernels = _embedding(model, gpu, batch_B)
+    for block in model.layers:
+        for op in block.ops:
+            if op.kind == "gemm":
+                products = products + block.count * _product(gpu, op, block, batch_B, precision, sparse)
+            elif op.kind == "attention":
+                seen = min(context, op.window) if op.window else context
+                attention = attention + block.count * moved_seconds(gpu, _cache(model, op) * seen * batch_B)
+            elif _is_kernel(op):
+                memory = memory + block.count * moved_seconds(gpu, _traffic(op, precision) * batch_B)
+            kernels += block.count * _is_kernel(op)
+    head, launched = _head(model, gpu, batch_B, precision)
+    return Pass(
+        products_B=products + head, attention_B=attention, memory_B=memory, kernels=kernels + launched
+    )
+
+
+def image_pass(net: ConvNet, gpu: Gpu, batch_B: Floats, *, precision: str, sparse: bool) -> Pass:
+    """A batch of images through a convolutional network; what a layer writes is as wide as what the next reads."""
+    width = weight_bytes(precision, False)
+    products = memory = np.zeros_like(batch_B)
+    for one in net.convolutions:
+        outputs = batch_B * one.size**2
+        products = products + product_seconds(
+            gpu, outputs, one.outputs, one.depth, precision=precision, sparse=sparse and one.inputs % 4 == 0,
+            read=batch_B * one.read, result=width, more=width * outputs * one.outputs * one.residual,
+        )  # fmt: skip
+    for read, written in net.pooled:
+        memory = memory + moved_seconds(gpu, width * (read + written) * batch_B)
+    last = product_seconds(gpu, batch_B, net.classes, net.features, precision=precision, sparse=sparse)
+    kernels = len(net.convolutions) + len(net.pooled) + 1
+    return Pass(
+        products_B=products + last, attention_B=np.zeros_like(batch_B), memory_B=memory, kernels=kernels
+    )
+
+
+def _embedding(model: Model, gpu: Gpu, tokens_B: Floats) -> tuple[Floats, Floats, Floats, int]:
+    """Parts of a pass that starts: the sum of the tables' rows and its norm, one kernel."""
+    tables = sum(op.kind == "embedding" for op in model.embedding.ops)
+    moved = moved_seconds(gpu, 2.0 * model.hidden * (tables + 1) * tokens_B)
+    return np.zeros_like(tokens_B), np.zeros_like(tokens_B), moved, 1
+
+
+def _head(model: Model, gpu: Gpu, batch_B: Floats, precision: str) -> tuple[Floats, int]:
+    """Seconds and kernels of the logits of one token a sequence; none of an encoder."""
+    logits = [op for op in model.head.ops if op.name == "head.logits"]
+    if encodes(model) or not logits:
+        return np.zeros_like(batch_B), 0
+    half = precision if precision in ("fp32", "tf32", "bf16", "fp16") else "fp16"
+    return product_seconds(gpu, batch_B, logits[0].n, logits[0].k, precision=half), 1
+
+
+def _product(gpu: Gpu, op: TensorOp, block: Block, tokens_B: Floats, precision: str, sparse: bool) -> Floats:
+    """Seconds of one product; an expert's is over the tokens of those experts that are met on average."""
+    if not op.expert:
+        return product_seconds(gpu, tokens_B, op.n, op.k, precision=precision, sparse=sparse)
+    met_B = block.experts * (1 - (1 - block.top_k / block.experts) ** tokens_B)
+    each_B = np.maximum(tokens_B * block.top_k / met_B, 1.0)
+    return product_seconds(gpu, each_B, op.n, op.k, batch=met_B, precision=precision, sparse=sparse)
+
+
+def _is_kernel(op: TensorOp) -> bool:
+    """Whether an engine launches a kernel for it: not for what it folds into its neighbours."""
+    return not (op.kind in _FOLDED or (op.kind == "elementwise" and op.fused))
+
+
+def _traffic(op: TensorOp, precision: str) -> float:
+    """B per token of a kernel that only moves bytes: a norm reads the residual stream, too."""
+    width = min(max(weight_bytes(precision, False), 2.0), 4.0)
+    return width * (2 * op.read + op.write if op.kind == "norm" else op.read + op.write)
+
+
+def _core_precision(precision: str) -> str:
+    """What attention computes in: no kernel of it has 4 bits."""
+    return "int8" if precision == "int4" else precision
+
+
+def _cache(model: Model, op: TensorOp) -> float:
+    """B of one token's keys and values in one layer; of latent attention the compressed ones."""
+    rank, rope = (int(str(model.attributes.get(key, 0) or 0)) for key in ("kv_rank", "rope_dim"))
+    if rank:
+        return 2.0 * (rank + rope)
+    return 2.0 * (op.kv_heads or op.heads) * (op.head_dim + (op.value_dim or op.head_dim))
+
+
+def cache_bytes(model: Model, tokens: float) -> float:
+    """B of keys and values of one sequence of `tokens`, in all layers, 16 bits each."""
+    if encodes(model):
+        return 0.0
+    return sum(
+        block.count * _cache(model, op) * (min(tokens, op.window) if op.window else tokens)
+        for block in model.layers
+        for op in block.ops
+        if op.kind == "attention"
+    )
+
+
+def weights_of(model: Model, precision: str, sparse: bool) -> float:
+    """B of weights: those of the layers' products in the precision, all others in 16 bits (32 in fp32 and tf32)."""
+    plain = max(min(weight_bytes(precision, False), 4.0), 2.0)
+    total = 0.0
+    for block in model.blocks:
+        inner = block is not model.embedding and block is not model.head
+        for op in block.ops:
+            width = weight_bytes(precision, sparse) if inner and op.kind == "gemm" else plain
+            total += block.count * (op.weight * width + op.bias * plain)
+    return total

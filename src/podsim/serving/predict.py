@@ -1,0 +1,194 @@
+"""Latency, throughput and memory of a model by batch, on one GPU or on equal instances of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from podsim.errors import ModelError
+from podsim.served import Served, ServedBatch
+from podsim.serving.engine import Engine
+from podsim.serving.kernels import Floats, runs_on, weight_bytes
+from podsim.serving.passes import Pass, cache_bytes, encodes, image_pass, prompt_pass, token_pass, weights_of
+from podsim.training.kernels_gemm import peak_of
+from podsim.workload.convolution import ConvNet
+
+if TYPE_CHECKING:
+    from podsim.hardware.parts import Gpu
+    from podsim.workload.graph import Model
+
+__all__ = ["LARGEST_BATCH", "Task", "serve_on"]
+
+LARGEST_BATCH = 65_536
+"""sequences at once, beyond what any engine is built for"""
+
+Network: TypeAlias = "Model | ConvNet"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is served, and how."""
+
+    network: Network
+    precision: str
+    sparse: bool
+    tokens: int
+    """of a sequence or prompt"""
+    output: int
+    """tokens to produce, 0 for encoders and images"""
+    engine: Engine
+
+    @property
+    def kind(self) -> str:
+        """encoder, generator or images."""
+        if isinstance(self.network, ConvNet):
+            return "images"
+        return "encoder" if encodes(self.network) else "generator"
+
+    @property
+    def weights(self) -> float:
+        """B of weights."""
+        if isinstance(self.network, ConvNet):
+            return self.network.parameters * weight_bytes(self.precision, self.sparse)
+        return weights_of(self.network, self.precision, self.sparse)
+
+    @property
+    def cache(self) -> float:
+        """B of keys and values of one sequence when its last token is there."""
+        return (
+            0.0 if isinstance(self.network, ConvNet) else cache_bytes(self.network, self.tokens + self.output)
+        )
+
+    @property
+    def activations(self) -> float:
+        """B of the largest pair of tensors that stand side by side, for one sequence or image."""
+        if isinstance(self.network, ConvNet):
+            widest = max(one.read + 2 * one.outputs * one.size**2 for one in self.network.convolutions)
+            return widest * weight_bytes(self.precision, False)
+        ops = [(op, block) for block in self.network.layers for op in block.ops if op.kind == "gemm"]
+        widest = max(
+            (op.n + op.k + self.network.hidden) * (block.top_k if op.expert else 1) for op, block in ops
+        )
+        return float(self.tokens * widest * max(weight_bytes(self.precision, False), 2.0))
+
+    @property
+    def flops(self) -> float:
+        """FLOP of one sequence or image, arithmetic of products and attention."""
+        if isinstance(self.network, ConvNet):
+            return self.network.flops
+        per_token = attended = 0.0
+        for block in self.network.layers:
+            for op in block.ops:
+                copies = block.count * (block.top_k if op.expert else 1)
+                per_token += copies * 2.0 * op.n * op.k * (op.kind == "gemm")
+                if op.kind == "attention":
+                    attended += block.count * 2.0 * op.heads * (op.head_dim + (op.value_dim or op.head_dim))
+        length = self.tokens + self.output
+        return per_token * length + attended * length**2 / (1 if self.kind == "encoder" else 2)
+
+
+def _passes(task: Task, gpu: Gpu, batch_B: Floats) -> tuple[Pass, Pass | None]:
+    """The pass over what is given, and for a generator that of one more token at the mean length of the cache."""
+    if isinstance(task.network, ConvNet):
+        return image_pass(task.network, gpu, batch_B, precision=task.precision, sparse=task.sparse), None
+    first = prompt_pass(task.network, gpu, batch_B, task.tokens, precision=task.precision, sparse=task.sparse)
+    if not task.output:
+        return first, None
+    mean = task.tokens + task.output / 2
+    return first, token_pass(task.network, gpu, batch_B, mean, precision=task.precision, sparse=task.sparse)
+
+
+def rows_of(task: Task, gpu: Gpu, batches: Sequence[int], limit: float | None) -> tuple[ServedBatch, ...]:
+    """A row for each batch."""
+    batch_B = np.array(batches, float)
+    first, more = _passes(task, gpu, batch_B)
+    parts = first.seconds(task.engine, task.precision, task.sparse)
+    prompt_B = sum(parts.values(), np.zeros_like(batch_B))
+    token_B = np.zeros_like(batch_B)
+    if more is not None:
+        step = more.seconds(task.engine, task.precision, task.sparse)
+        token_B = sum(step.values(), token_B)
+        parts = {key: parts[key] + (task.output - 1) * step[key] for key in parts}
+    total_B = prompt_B + max(task.output - 1, 0) * token_B
+    peak = peak_of(runs_on(gpu, task.precision, task.sparse), task.precision)
+    made = []
+    for place, batch in enumerate(batches):
+        latency = float(total_B[place])
+        memory = memory_of(task, batch)
+        made.append(
+            ServedBatch(
+                batch=batch, latency=latency, throughput=batch / latency,
+                first_token=float(prompt_B[place]) if task.output else 0.0, token=float(token_B[place]),
+                tokens_per_second=batch * task.output / latency, memory=memory, fits=memory <= gpu.memory,
+                in_time=limit is None or 2 * latency <= limit,
+                parts={key: float(value[place]) for key, value in parts.items()},
+                utilisation=batch * task.flops / latency / peak,
+            )
+        )  # fmt: skip
+    return tuple(made)
+
+
+def memory_of(task: Task, batch: int) -> float:
+    """B on one instance: weights, caches, activations, and the floor of the engine."""
+    return task.weights + batch * (task.cache + task.activations) + task.engine.memory_floor
+
+
+def largest_batch(task: Task, gpu: Gpu) -> int:
+    """Sequences that fit at once; 0 where the weights alone do not."""
+    room = gpu.memory - task.weights - task.engine.memory_floor
+    return max(0, min(int(room // (task.cache + task.activations)), LARGEST_BATCH))
+
+
+def serve_on(
+    task: Task,
+    gpu: Gpu,
+    *,
+    batches: Sequence[int],
+    limit: float | None,
+    instances: int = 1,
+    neighbours: float = 0.0,
+) -> Served:
+    """What serving the task on `instances` GPUs like this one gives; `neighbours` is the share that busy ones cost.
+
+    The best batch is the one of the rows with the greatest throughput that fits and is in time; with a limit, the
+    largest batch in time is looked for between the rows, too.
+    """
+    if task.output and task.kind != "generator":
+        raise ModelError(
+            f"{task.network.name} produces no tokens; leave the number of tokens to produce away"
+        )
+    rows = rows_of(task, gpu, batches, limit)
+    largest = largest_batch(task, gpu)
+    usable = [row for row in rows if row.fits and row.in_time]
+    if limit is not None and usable:
+        usable.append(_last_in_time(task, gpu, usable[-1].batch, min(max(batches), largest), limit))
+    best = max(usable, key=lambda row: row.throughput, default=None)
+    shown = rows[-1] if best is None else best
+    return Served(
+        model=task.network.name, kind=task.kind, gpu=gpu.name, instances=instances, precision=task.precision,
+        sparse=task.sparse, engine=task.engine.name, tokens=task.tokens, output=task.output, weights=task.weights,
+        cache=task.cache, memory_limit=gpu.memory, largest=largest, limit=limit, rows=rows, best=best,
+        total=0.0 if best is None else best.throughput * instances * (1 - neighbours), neighbours=neighbours,
+        bottleneck=max(shown.parts, key=lambda key: shown.parts[key]), assumptions=(),
+    )  # fmt: skip
+
+
+def _last_in_time(task: Task, gpu: Gpu, low: int, high: int, limit: float) -> ServedBatch:
+    """The largest batch in time from `low`, which is, to `high`: by halving, as a larger batch takes longer."""
+    found = rows_of(task, gpu, [low], limit)[0]
+    while low < high:
+        middle = (low + high + 1) // 2
+        row = rows_of(task, gpu, [middle], limit)[0]
+        if row.in_time and row.fits:
+            low, found = middle, row
+        else:
+            high = middle - 1
+    return found
+
+
+def with_words(served: Served, assumptions: Sequence[str], warnings: Sequence[str]) -> Served:
+    """The same with what makes it believable."""
+    return replace(served, assumptions=tuple(assumptions), warnings=tuple(warnings))

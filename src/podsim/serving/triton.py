@@ -1,0 +1,77 @@
+"""Triton's config.pbtxt for a model and the instances it runs on.
+
+A Triton server sees one MIG instance only (CUDA_VISIBLE_DEVICES=MIG-…), so a layout of seven is seven servers, each with
+one instance group on its GPU 0; whole GPUs are one server with an instance group over all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from podsim.served import Served
+
+__all__ = ["config_text", "model_name"]
+
+_ENCODER = ("input_ids", "segment_ids", "input_mask")
+
+
+def model_name(served: Served) -> str:
+    """The name as a directory of a model repository."""
+    return re.sub(r"[^a-z0-9_]+", "_", served.model.lower()).strip("_") or "model"
+
+
+def config_text(served: Served, *, classes: int = 1000, delay: float | None = None) -> str:
+    """The text of config.pbtxt at the best batch: shapes, instance groups, dynamic batching.
+
+    `delay` is how long, s, the server may wait for a batch to fill: half of what the limit leaves over two batches, if
+    there is one, else half of a batch.
+    """
+    assert served.best is not None
+    batch = served.best.batch
+    if delay is None:
+        spare = None if served.limit is None else served.limit - 2 * served.best.latency
+        delay = max(0.0, served.best.latency / 2 if spare is None else spare / 2)
+    sizes = sorted({max(1, batch // 2), batch})
+    slice_, gpus = "/" in served.gpu, range(1 if "/" in served.gpu else served.instances)
+    note = f"# one server for each of {served.instances} instances of {served.gpu}\n" if slice_ else ""
+    return (
+        f'{note}name: "{model_name(served)}"\n'
+        f"{_backend(served)}\n"
+        f"max_batch_size: {batch}\n"
+        f"{_tensors(served, classes)}"
+        "instance_group [\n"
+        f"  {{ count: 1 kind: KIND_GPU gpus: [ {', '.join(map(str, gpus))} ] }}\n"
+        "]\n"
+        "dynamic_batching {\n"
+        f"  preferred_batch_size: [ {', '.join(map(str, sizes))} ]\n"
+        f"  max_queue_delay_microseconds: {round(delay * 1e6)}\n"
+        "}\n"
+    )
+
+
+def _backend(served: Served) -> str:
+    return 'backend: "tensorrtllm"' if served.kind == "generator" else 'platform: "tensorrt_plan"'
+
+
+def _tensors(served: Served, classes: int) -> str:
+    if served.kind == "images":
+        return _list("input", [("input", "TYPE_FP32", (3, served.tokens, served.tokens))]) + _list(
+            "output", [("output", "TYPE_FP32", (classes,))]
+        )
+    if served.kind == "encoder":
+        inputs = [(name, "TYPE_INT32", (served.tokens,)) for name in _ENCODER]
+        return _list("input", inputs) + _list("output", [("logits", "TYPE_FP32", (served.tokens, 2))])
+    inputs = [("input_ids", "TYPE_INT32", (-1,)), ("input_lengths", "TYPE_INT32", (1,)),
+              ("request_output_len", "TYPE_INT32", (1,))]  # fmt: skip
+    return _list("input", inputs) + _list("output", [("output_ids", "TYPE_INT32", (-1, -1))])
+
+
+def _list(name: str, tensors: Sequence[tuple[str, str, tuple[int, ...]]]) -> str:
+    rows = [
+        f'  {{ name: "{tensor}" data_type: {kind} dims: [ {", ".join(map(str, dims))} ] }}'
+        for tensor, kind, dims in tensors
+    ]
+    return f"{name} [\n" + ",\n".join(rows) + "\n]\n"

@@ -1,0 +1,80 @@
+"""What a checkpoint of a plan holds, rank by rank: weights and the optimizer's state, in B.
+
+Bytes per parameter are those of `training.memory`: weights in the plan's precision, and beside them fp32 master weights
+(where the weights are shorter) and Adam's two moments. Gradients and activations are not kept.
+
+Axes: P pipeline stages, Q data and context ranks of a stage, R ranks (tensor-parallel innermost, then Q, then P).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import PodsimError
+from podsim.hardware.precision import PRECISIONS
+from podsim.training.memory import weight_table
+from podsim.training.pipeline import stages_table
+from podsim.training.shapes import element_bytes
+
+if TYPE_CHECKING:
+    from podsim.training.plan import Plan
+    from podsim.workload.graph import Model
+
+__all__ = ["WRITERS", "State", "state_of"]
+
+Floats = NDArray[np.float64]
+WRITERS = ("all", "replica")
+"""who writes what several data-parallel ranks hold: all divide it, or the first replica writes it alone"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class State:
+    """Bytes of training state, rank by rank."""
+
+    written: Floats
+    """B that each rank writes, [R]: together every parameter once (norms once for each tensor-parallel rank)"""
+    held: Floats
+    """B that each rank needs to go on, [R]: what it reads at a restart"""
+
+    @property
+    def size(self) -> float:
+        """B of the checkpoint."""
+        return float(self.written.sum())
+
+
+def state_of(model: Model, plan: Plan, *, writers: str = "all") -> State:
+    """What a checkpoint of a scalar plan holds.
+
+    With writers="all" the data-parallel ranks divide what they hold in common (Megatron-Core's fully parallel save,
+    PyTorch's distributed checkpoints); with "replica" the first of them writes it, as frameworks did until 2022. What
+    ZeRO has divided is written by the ranks of the first shard group.
+    """
+    if writers not in WRITERS:
+        raise PodsimError(f"writers={writers[:40]!r} may be {', '.join(WRITERS)}")
+    one = plan.arrays()
+    weights, stages = weight_table(model, one), stages_table(model, one)
+    class_P = np.repeat(np.arange(stages.many_SU.shape[0]), stages.many_SU[:, 0].astype(int))
+    counts_PB = stages.counts_SBU[class_P, :, 0]
+    dense_P, expert_P = counts_PB @ weights.dense_BK[:, 0], counts_PB @ weights.expert_BK[:, 0]
+    stored = element_bytes(plan.precision)
+    kinds = (
+        (stored, 3),
+        ((4.0 if stored < 4 else 0.0) + 2 * PRECISIONS[plan.optimizer_precision].bytes, 1),
+    )
+    ranks, ep, shard = int(plan.dp * plan.cp), int(plan.ep), int(plan.shard_ranks)
+    written_PQ, held_PQ = np.zeros((2, len(class_P), ranks))
+    place_Q = np.arange(ranks)
+    for each, level in kinds:
+        split = shard if plan.zero >= level else 1
+        for parameters_P, copies, parts in ((dense_P, 1, split), (expert_P, ep, max(split // ep, 1))):
+            held_PQ += (parameters_P * each / parts)[:, None]
+            share_Q = np.full(ranks, copies / ranks)
+            if writers == "replica":
+                share_Q = (place_Q < copies * parts) / parts
+            written_PQ += (parameters_P * each)[:, None] * share_Q
+    tp = int(plan.tp)
+    return State(written=np.repeat(written_PQ.ravel(), tp), held=np.repeat(held_PQ.ravel(), tp))

@@ -1,0 +1,209 @@
+"""Seconds of a checkpoint: every rank's bytes flow over the links of its server and of the store, shared max-min.
+
+Routes inside a server are those of its fabric: PCI Express slots, switches, processors, drives, adapters. Servers
+whose ranks carry the same bytes are one class: their links are one row with so many times the capacity, and the
+store is one link for all. As flows end, the others speed up. To a neighbour, every server sends what it holds to the
+next and receives as much: adapters are full duplex, so only the sending side is laid out.
+
+Axes: C classes of servers, G GPUs of a server, F flows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import ClusterError, PodsimError
+from podsim.hardware.fabrics import Node, node_fabric, node_of
+from podsim.network.flow import max_min_rates
+
+if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
+    from podsim.hardware.fabrics import Fabric
+    from podsim.storage.checkpoints_stores import Store
+
+__all__ = ["BUS_SHARE", "Transfer", "Wires", "transfer", "wires_of"]
+
+Floats = NDArray[np.float64]
+BUS_SHARE = {3: 12.0 / 15.75, 4: 24.4 / 31.5, 5: 55.1 / 63.0}
+"""share of a PCI Express slot's bandwidth that copies from a GPU reach: NCCL's figure, then measured (catalog, pcie)"""
+
+_WORDS = {"gpu": "GPU", "pcie": "PCIe switch", "cpu": "processor", "nic": "adapter", "storage": "storage adapter",
+          "drive": "drive", "nvswitch": "NVSwitch"}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Wires:
+    """The links of one server, and the way of each GPU to each place, as links of the server."""
+
+    fabric: Fabric
+    capacity: Floats
+    """B/s of the server's links, and after them of its adapters' wires"""
+    names: tuple[str, ...]
+    homes: tuple[int, ...]
+    """end of the processor that each GPU hangs on"""
+    wires: Mapping[int, int] = field(default_factory=dict)
+    """link of the wire at an adapter, by its end"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """How long bytes take, and what holds them back."""
+
+    seconds: float
+    """s until the last byte is there"""
+    link: str
+    """the fullest link while all flows run"""
+    capacity: float
+    """B/s of one such link"""
+    size: float
+    """B in all"""
+
+
+def wires_of(cluster: Cluster) -> Wires:
+    """The links of a server of the cluster, PCI Express at the bandwidth that copies reach."""
+    node = node_of(cluster)
+    fabric = node_fabric(node)
+    capacity = fabric.capacity.copy()
+    kinds = {part.name: part.kind for part in node.parts}
+    generation = cluster.system.pcie.generation if cluster.system.pcie else cluster.gpu.pcie_generation
+    share = BUS_SHARE[min(max(generation, min(BUS_SHARE)), max(BUS_SHARE))]
+    for place, cable in enumerate(node.cables):
+        if {kinds[cable.one], kinds[cable.other]} <= {"gpu", "pcie", "cpu"} and cable.kind == "pcie":
+            capacity[2 * place : 2 * place + 2] *= share
+    names = [f"{_WORDS[kinds[one]]} to {_WORDS[kinds[other]]}" for one, other in _ends(node)]
+    wires = {fabric.end("nic", n): len(names) + n for n in range(cluster.nics)}
+    return Wires(
+        fabric=fabric,
+        capacity=np.concatenate([capacity, np.full(cluster.nics, cluster.network.bandwidth)]),
+        names=(*names, *["network adapter"] * cluster.nics),
+        homes=tuple(
+            fabric.end("cpu", int(node.parts[int(place)].numa)) for place in node.places("gpu")
+        ),
+        wires=wires,
+    )  # fmt: skip
+
+
+def _ends(node: Node) -> list[tuple[str, str]]:
+    """Tail and head of each link of a node."""
+    return [ends for c in node.cables for ends in ((c.one, c.other), (c.other, c.one))]
+
+
+def transfer(
+    wires: Wires,
+    bytes_R: Floats,
+    *,
+    to: str,
+    store: Store | None = None,
+    back: bool = False,
+    staged: bool = False,
+) -> Transfer:
+    """Seconds until every rank's bytes are at `to`: host, local (drives), neighbour, store; back=True: are read back.
+
+    staged: they start from the server's memory (or end there), not from the GPU. Raises PodsimError for sizes that
+    are none, ClusterError where there is no way.
+    """
+    gpus = len(wires.homes)
+    wrong = bytes_R[~(np.isfinite(bytes_R) & (bytes_R >= 0))]
+    if wrong.size or bytes_R.size % gpus or not bytes_R.size:
+        given = f"{wrong[0]:g} B" if wrong.size else f"{bytes_R.size} ranks"
+        raise PodsimError(
+            f"{given}: a transfer has 0 B or more for each GPU of whole servers of {gpus}, at least one"
+        )
+    rows, many = np.unique(bytes_R.reshape(-1, gpus), axis=0, return_counts=True)
+    ends = [_targets(wires.fabric, gpu, gpus, wires.homes[gpu], to) for gpu in range(gpus)]
+    links: list[NDArray[np.int64]] = []
+    sizes, copies, capacities, names, equal = [], [], [], [], []
+    local = len(wires.capacity)
+    for c, (row_G, count) in enumerate(zip(rows, many, strict=True)):
+        offset = c * (local + 1)
+        client = _client(store, back)
+        capacities += [*(wires.capacity * count), client * count]
+        names += [*wires.names, "one server's share of the store"]
+        equal += [float(count)] * (local + 1)
+        for gpu in np.flatnonzero(row_G > 0):
+            start = wires.homes[gpu] if staged else wires.fabric.end("gpu", int(gpu))
+            for target in ends[gpu]:
+                way = _way(wires, start, target, back)
+                links.append(np.array([*(way + offset), *([offset + local] if store else [])], np.int64))
+                sizes.append(row_G[gpu] / len(ends[gpu]))
+                copies.append(float(count))
+    if store is not None:
+        capacities.append(store.read if back else store.write)
+        names.append("the store")
+        equal.append(1.0)
+        links = [np.append(way, len(capacities) - 1) for way in links]
+    found, fullest = _run(links, np.array(sizes), np.array(copies), np.array(capacities))
+    whole = float(np.array(sizes) @ np.array(copies)) if sizes else 0.0
+    if fullest < 0:
+        return Transfer(seconds=0.0, link="nothing to move", capacity=float("inf"), size=0.0)
+    return Transfer(
+        seconds=found, link=names[fullest], capacity=capacities[fullest] / equal[fullest], size=whole
+    )
+
+
+def _client(store: Store | None, back: bool) -> float:
+    if store is None:
+        return float("inf")
+    return store.client_read if back else store.client_write
+
+
+def _targets(fabric: Fabric, gpu: int, gpus: int, home: int, to: str) -> list[int]:
+    """Ends inside the server that a GPU's bytes go to, spread evenly."""
+    if to == "host":
+        return [home]
+    if to == "local":
+        drives = fabric.count("drive")
+        if not drives:
+            raise ClusterError(
+                f"{fabric.name} has no drives of its own; write to the store or to a neighbour"
+            )
+        return [fabric.end("drive", drive) for drive in range(drives)]
+    kind = "storage" if to == "store" and fabric.count("storage") else "nic"
+    count = fabric.count(kind)
+    if not count:
+        raise ClusterError(
+            f"{fabric.name} has no adapter to send a checkpoint over; write it to its drives (local)"
+        )
+    if gpus <= count:  # every GPU spreads its files over its own adapters
+        return [
+            fabric.end(kind, adapter) for adapter in range(gpu * count // gpus, (gpu + 1) * count // gpus)
+        ]
+    return [fabric.end(kind, gpu * count // gpus)]
+
+
+def _way(wires: Wires, start: int, target: int, back: bool) -> NDArray[np.int64]:
+    """Links from a GPU or processor to an end of its server and onto the wire there, or the other way."""
+    pair = ([target], [start]) if back else ([start], [target])
+    way = wires.fabric.routes(*pair)[1].astype(np.int64)
+    return np.append(way, wires.wires[target]) if target in wires.wires else way
+
+
+def _run(
+    links: list[NDArray[np.int64]], sizes_F: Floats, copies_F: Floats, capacity: Floats
+) -> tuple[float, int]:
+    """(s until the flows are through, re-sharing whenever one is, the link that is fullest while all run or -1)."""
+    left_F, seconds, fullest = sizes_F.copy(), 0.0, -1
+    running = np.flatnonzero(left_F > 0)
+    while running.size:
+        indptr = np.concatenate([[0], np.cumsum([len(links[f]) for f in running])])
+        used = np.concatenate([links[f] for f in running])
+        rates = max_min_rates((indptr, used), capacity, copies=copies_F[running])
+        if fullest < 0:
+            load = np.bincount(
+                used, np.repeat(rates * copies_F[running], np.diff(indptr)), minlength=len(capacity)
+            )
+            share = load / capacity
+            fullest = int(
+                np.flatnonzero(share >= share.max() * (1.0 - 1e-9))[-1]
+            )  # the store, if it is full, too
+        needs = left_F[running] / rates
+        step = float(needs.min())
+        seconds += step
+        left_F[running] -= rates * step
+        running = running[needs > step * (1.0 + 1e-9)]
+    return seconds, fullest

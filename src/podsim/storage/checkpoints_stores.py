@@ -1,0 +1,114 @@
+"""Stores that checkpoints go to: a bandwidth each way, of the whole and of one node; named ones with their source."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from podsim.errors import CatalogError, UnitError, unknown_name
+from podsim.units import parse_quantity
+
+__all__ = ["Store", "load_store", "read_stores", "store_names"]
+
+_BANDWIDTHS = ("read", "write", "client_read", "client_write")
+_KEYS = {*_BANDWIDTHS, "title", "source", "nodes"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """A shared file system or object store, as clients see it."""
+
+    name: str
+    title: str
+    read: float
+    """B/s of all clients together"""
+    write: float
+    """B/s of all clients together"""
+    client_read: float
+    """B/s of one node; infinite where no limit is known"""
+    client_write: float
+    """B/s of one node; infinite where no limit is known"""
+    nodes: int
+    """nodes that `read` and `write` are for, a store for more being larger in proportion; 0: they are of the whole"""
+    source: str
+    notes: tuple[str, ...] = ()
+
+    def sized(self, nodes: int) -> Store:
+        """The store for a cluster of so many nodes."""
+        if not self.nodes:
+            return self
+        factor = nodes / self.nodes
+        return replace(self, read=self.read * factor, write=self.write * factor, nodes=nodes)
+
+
+def store_names() -> tuple[str, ...]:
+    """Names of the packaged stores."""
+    return tuple(_catalog())
+
+
+def load_store(name: str) -> Store:
+    """A store by its name, or one of a bandwidth such as "273 GB/s" both ways; CatalogError for anything else."""
+    key = name.strip().lower()
+    if key in _catalog():
+        return _catalog()[key]
+    if key and (key[0].isdigit() or key[0] in "+-."):
+        try:
+            speed = parse_quantity(name, "B/s", what="store")
+        except UnitError as error:
+            raise CatalogError(f"{error}, or a store: {', '.join(_catalog())}") from None
+        if speed <= 0:
+            raise CatalogError(
+                f"store: {name[:60]!r} is no bandwidth; give a positive one, such as '273 GB/s'"
+            )
+        unlimited = float("inf")
+        return Store(
+            name=name.strip(), title="a store as given", read=speed, write=speed, client_read=unlimited,
+            client_write=unlimited, nodes=0, source="given",
+        )  # fmt: skip
+    raise CatalogError(unknown_name("store", name, _catalog()) + "; or a bandwidth, such as '273 GB/s'")
+
+
+@cache
+def _catalog() -> dict[str, Store]:
+    return read_stores(tomllib.loads(files("podsim.storage").joinpath("checkpoints.toml").read_text("utf-8")))
+
+
+def read_stores(raw: Mapping[str, Any]) -> dict[str, Store]:
+    """Stores by name from parsed TOML; CatalogError with everything wrong."""
+    sources, problems, found = raw.get("sources", {}), [], {}
+    for name, entry in raw.get("stores", {}).items():
+        wrong = [unknown_name("key", key, _KEYS) for key in entry if key not in _KEYS]
+        wrong += [f"{key} is missing" for key in ("title", "source", "write") if key not in entry]
+        if entry.get("source") not in sources:
+            wrong.append(unknown_name("source", str(entry.get("source")), sources))
+        speeds = {}
+        for key in _BANDWIDTHS:
+            try:
+                speeds[key] = parse_quantity(entry[key], "B/s", what=key) if key in entry else None
+            except UnitError as error:
+                wrong.append(str(error))
+        wrong += [
+            f"{key} must be positive" for key, speed in speeds.items() if speed is not None and speed <= 0
+        ]
+        problems += [f"[stores.{name}] {problem}" for problem in wrong]
+        if not wrong:
+            found[name] = _store(name, entry, speeds, sources[entry["source"]])
+    if problems:
+        raise CatalogError("; ".join(problems))
+    return found
+
+
+def _store(name: str, entry: Mapping[str, Any], speeds: Mapping[str, float | None], source: str) -> Store:
+    write, read = speeds["write"], speeds["read"]
+    assert write is not None
+    unknown = read is None
+    return Store(
+        name=name, title=entry["title"], read=write if read is None else read, write=write,
+        client_read=speeds["client_read"] or float("inf"), client_write=speeds["client_write"] or float("inf"),
+        nodes=int(entry.get("nodes", 0)), source=source,
+        notes=(f"no read bandwidth of {name} is known: taken to be that of writes",) if unknown else (),
+    )  # fmt: skip

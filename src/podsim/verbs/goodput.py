@@ -1,0 +1,278 @@
+"""`podsim goodput`: how long a training run takes with checkpoints and failures, and where its time goes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from podsim.errors import PodsimError
+from podsim.runs import LOSSES, Goodput, IntervalPoint, Quantiles
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from podsim.fleet.reliability import LongRun
+    from podsim.fleet.reliability_runs import RunSamples
+    from podsim.verbs.limits import Limit
+    from podsim.verbs.long_runs import Asked
+
+__all__ = ["goodput"]
+
+_BINS = 40
+_CURVE = 81
+_DAY = 86400.0
+
+
+def goodput(
+    model: str,
+    *,
+    on: str,
+    tokens: str | float,
+    gpus: int | None = None,
+    batch: int | None = None,
+    sequence: int | None = None,
+    precision: str | None = None,
+    optimizer_precision: str = "fp32",
+    software: str = "megatron-core",
+    limit: Limit | None = None,
+    step: str | float | None = None,
+    to: str = "store",
+    store: str = "superpod-better",
+    mode: str = "sync",
+    writers: str = "all",
+    interval: str | float | None = None,
+    failures: str = "",
+    mtbf: str | float | None = None,
+    restart: str | float | None = None,
+    spares: int | None = None,
+    slow: float = 0.0,
+    found: str | float | None = None,
+    spread: float = 0.0,
+    runs: int = 10_000,
+    seed: int = 0,
+    overrides: Mapping[str, str] | None = None,
+) -> Goodput:
+    """Days to train so many tokens with failures: closed forms, and `runs` simulated runs.
+
+    The plan is the fastest that fits, within `limit`, and its step the predicted one unless `step` gives a measured one.
+    Checkpoints are those of `checkpoint`, at the best interval unless `interval` is given. Failures come at the rate
+    of a study (`failures`: a name, "parts" for the sum over the node's parts, default by the GPU's architecture), or
+    as a `mtbf` of the whole job; `spread` lets the rate differ from run to run. A failure costs a `restart` (default:
+    five minutes and the reading of the checkpoint), some of them a time-out before; some take a node away, and a run
+    whose `spares` (default 5 %) are used up waits for a repair. `slow` is the share of nodes that are silently slow,
+    `found` how long until one is found (default never). Times are text with a unit or s. The same seed gives the same
+    result. Raises NoFitError where nothing fits or the run would never end, PodsimError for anything unusable.
+    """
+    from podsim.fleet.reliability_runs import simulate_runs
+    from podsim.storage.checkpoints_stores import load_store
+    from podsim.storage.checkpoints_time import Saving, checkpoint_times
+    from podsim.verbs.long_runs import Asked, best_job, check_ends, long_run, read_tokens, read_with, steps_of
+
+    wanted = read_tokens(tokens)
+    named = {"step": step, "interval": interval, "mtbf": mtbf, "restart": restart, "found": found}
+    read = read_with(named, "s")
+    saving = Saving(to=to, store=store, mode=mode, writers=writers)
+    _check(saving.to, spares, slow, found, spread, runs, seed)
+    load_store(store)
+    measured = read.pop("step")
+    asked = Asked(failures=failures, spares=spares, slow=slow, spread=spread, **read)
+    job = best_job(
+        model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
+        optimizer_precision=optimizer_precision, software=software, limit=limit, overrides=overrides,
+    )  # fmt: skip
+    job = replace(job, prediction=replace(job.prediction, step_time=measured or job.prediction.step_time))
+    seconds = job.prediction.step_time
+    times = checkpoint_times(job.model, job.cluster, job.plan, saving)
+    run = long_run(job, asked, times, work=steps_of(job, wanted) * seconds, step=seconds)
+    check_ends(run, _expected(replace(run, spread=0.0)) or 0.0)
+    samples = simulate_runs(run, runs, np.random.default_rng(seed))
+    return _result(job, saving, times, asked, run, samples, tokens=wanted, seed=seed)
+
+
+def _check(
+    to: str, spares: int | None, slow: float, found: object, spread: float, runs: int, seed: int
+) -> None:
+    """Raise PodsimError with all that is wrong of the plain numbers."""
+    from podsim.fleet.reliability import check_counts, check_numbers
+    from podsim.fleet.reliability_runs import MOST_RUNS
+
+    problems = check_numbers({"slow": slow}, most=1.0) + check_numbers({"spread": spread}, most=3.0)
+    problems += check_counts({"runs": runs}, low=1) + check_counts({"seed": seed}, low=0)
+    problems += check_counts({"spares": spares}, low=0) if spares is not None else []
+    if runs > MOST_RUNS:
+        problems.append(f"runs={runs:,}: at most {MOST_RUNS:,} can be drawn")
+    if found is not None and slow == 0:
+        problems.append("found: no node is slow; give the share of slow nodes, too (slow)")
+    if to == "local":
+        problems.append(
+            "to=local: a failed node takes its drives along, so a run cannot go on from them; to=store or to=neighbour"
+        )
+    if problems:
+        raise PodsimError("; ".join(problems))
+
+
+def _expected(run: LongRun) -> float | None:
+    """Mean s in closed form, waiting by the long-run share; None where there is no closed form."""
+    from podsim.fleet.reliability import blocked_share, expected_seconds
+
+    if run.spread or run.slow:
+        return None
+    return expected_seconds(run) / (1.0 - blocked_share(run.spares or 0, run.drain * run.repair / run.mtbf))
+
+
+def _result(
+    job: Any,
+    saving: Any,
+    times: Any,
+    asked: Asked,
+    run: LongRun,
+    samples: RunSamples,
+    *,
+    tokens: float,
+    seed: int,
+) -> Goodput:
+    """Everything that is said of the run."""
+    from podsim.fleet.reliability import (
+        best_interval,
+        blocked_share,
+        daly_interval,
+        failure_free_seconds,
+        first_order_efficiency,
+        young_interval,
+    )
+    from podsim.verbs.long_runs import checkpoint_time, mtbf_of
+
+    _, rate, source = mtbf_of(job.cluster, asked)
+    blocked = blocked_share(run.spares or 0, run.drain * run.repair / run.mtbf)
+    points = _curve(run, blocked)
+    edges, counts = _histogram(samples)
+    step = job.prediction.step_time
+    return Goodput(
+        model=job.model.name, cluster=job.cluster.name, gpus=job.prediction.gpus, nodes=job.cluster.nodes,
+        plan=job.prediction.plan, tokens=tokens, steps=round(run.work / step), step_time=step,
+        checkpoint=checkpoint_time(job, saving, times, replace(asked, interval=run.interval)), rate=rate,
+        rate_source=source, mtbf=run.mtbf, restart=run.restart, load=times.read.seconds, hang=run.hang,
+        timeout=run.timeout, spares=run.spares or 0, interval=run.interval, interval_steps=round(run.interval / step),
+        young=float(young_interval(run.stall, run.mtbf)), daly=float(daly_interval(run.stall, run.mtbf)),
+        best=float(best_interval(run.stall, run.mtbf)), efficiency=_efficiency(run, run.interval, blocked),
+        first_order=first_order_efficiency(1, 1.0 / run.mtbf, run.restart, run.interval, run.stall), blocked=blocked,
+        work=run.work, failure_free=failure_free_seconds(run), expected=_expected(run),
+        seconds=_quantiles(samples.seconds), effective=_shares(run, samples),
+        interruptions=_quantiles(samples.failures.astype(float)), unfinished=samples.unfinished,
+        losses=_losses(run, samples), curve=points, edges=edges, counts=counts, runs=samples.seconds.size, seed=seed,
+        warnings=_warnings(run, samples), assumptions=_assumptions(run, source),
+    )  # fmt: skip
+
+
+def _efficiency(run: LongRun, interval: float, blocked: float) -> float:
+    from podsim.fleet.reliability import overhead, steady_restart
+
+    pays = overhead(
+        interval, stall=run.stall, mtbf=run.mtbf, restart=steady_restart(run, run.mtbf), persist=run.persist
+    )
+    return (1.0 - blocked) / float(pays)
+
+
+def _curve(run: LongRun, blocked: float) -> tuple[IntervalPoint, ...]:
+    """Efficiency from a twentieth of the best interval to twenty times it, equal steps of the logarithm."""
+    from podsim.fleet.reliability import best_interval
+
+    middle = float(best_interval(run.stall, run.mtbf))
+    low, high = min(middle, run.interval) / 20.0, max(middle, run.interval) * 20.0
+    low = max(low, run.persist)
+    wanted = np.geomspace(low, high, _CURVE).tolist()
+    return tuple(IntervalPoint(interval=t, efficiency=_efficiency(run, t, blocked)) for t in wanted)
+
+
+def _quantiles(values: NDArray[np.float64]) -> Quantiles:
+    """5 %, 50 %, 95 % (a value that was drawn, so that infinite ones do no harm), and the mean of the finite ones."""
+    low, median, high = np.quantile(values, (0.05, 0.5, 0.95), method="inverted_cdf").tolist()
+    finite = values[np.isfinite(values)]
+    return Quantiles(
+        low=low, median=median, mean=float(finite.mean()) if finite.size else math.inf, high=high
+    )
+
+
+def _shares(run: LongRun, samples: RunSamples) -> Quantiles:
+    return _quantiles(run.work / samples.seconds)
+
+
+def _histogram(samples: RunSamples) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Edges and counts of the runs that end, but for the longest hundredth; one bin where all take the same time."""
+    ended = samples.seconds[np.isfinite(samples.seconds)]
+    if not ended.size:
+        return (), ()
+    low, high = float(ended.min()), float(np.quantile(ended, 0.99, method="inverted_cdf"))
+    if high <= low * (1.0 + 1e-9):
+        return (low, low), (int(ended.size),)
+    counts, edges = np.histogram(ended, bins=_BINS, range=(low, high))
+    return tuple(edges.tolist()), tuple(counts.tolist())
+
+
+def _losses(run: LongRun, samples: RunSamples) -> dict[str, float]:
+    """Where the mean run's time goes; what is repeated is what is left."""
+    from podsim.fleet.reliability import failure_free_seconds
+
+    ended = np.isfinite(samples.seconds)
+    if not ended.any():
+        return {}
+    mean = float(samples.seconds[ended].mean())
+    found = {
+        "training": run.work,
+        "checkpoints": failure_free_seconds(run) - run.work,
+        "restarting": float(samples.restarting[ended].mean()),
+        "waiting": float(samples.waiting[ended].mean()),
+        "slow": float(samples.slowed[ended].mean()),
+    }
+    found["repeated"] = max(mean - sum(found.values()), 0.0)
+    return {name: found[name] for name in LOSSES}
+
+
+def _warnings(run: LongRun, samples: RunSamples) -> tuple[str, ...]:
+    from podsim.fleet.reliability_runs import HORIZON
+
+    said = []
+    if samples.unfinished:
+        said.append(
+            f"{samples.unfinished:.1%} of the simulated runs were given up after {HORIZON:g} times their length"
+        )
+    if run.mtbf > run.work:
+        said.append("fewer than one failure is expected: the best interval is longer than is prudent")
+    if run.spares == 0:
+        said.append("no spare node: every drained node stops the run until it is repaired")
+    return tuple(said)
+
+
+def _assumptions(run: LongRun, source: str) -> tuple[str, ...]:
+    from podsim.fleet.reliability_rates import recovery
+
+    known = recovery()
+    said = [
+        f"failures, {source}; random and independent, at the same rate day and night",
+        *(
+            f"{known[name].about}: {text}; source: {known[name].source}"
+            for name, text in (
+                ("start", f"{known['start'].value / 60:g} min"),
+                ("hang", f"{run.hang:.1%}"),
+                ("timeout", f"{run.timeout / 60:g} min"),
+                ("drain", f"{run.drain:.0%}"),
+                ("repair", f"{run.repair / 3600:.1f} h"),
+                ("spares", f"{run.spares} in this run"),
+            )
+        ),
+        "spare nodes stand by beside the job's own; a repaired node fails no more often than before",
+    ]
+    if run.slow:
+        until = "for good" if run.found == math.inf else f"for {run.found / 3600:g} h of training"
+        said.append(
+            f"{run.slow:.1%} of nodes are {run.slowdown:.0%} slow, {until}; source: {known['slowdown'].source}"
+        )
+    if run.spread:
+        said.append(
+            f"the failure rate differs from run to run by a factor of e^{run.spread:g} (one deviation)"
+        )
+    return tuple(said)

@@ -1,0 +1,249 @@
+"""What checkpoints and failures make of a plan: the inputs of `checkpoint`, `goodput`, and of `predict` with tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from podsim.errors import NoFitError, PodsimError
+from podsim.units import format_quantity, parse_quantity
+
+if TYPE_CHECKING:
+    from podsim.fleet.reliability import LongRun
+    from podsim.hardware.cluster import Cluster
+    from podsim.prediction import Prediction, TrainingTime
+    from podsim.runs import CheckpointTime
+    from podsim.storage.checkpoints_time import Saving, Times
+    from podsim.training.plan import Plan
+    from podsim.verbs.limits import Limit
+    from podsim.workload.graph import Model
+
+__all__ = ["Asked", "Job", "best_job", "check_ends", "checkpoint_time", "long_run", "mtbf_of", "read_tokens",
+           "read_with", "steps_of", "training_time"]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A plan of a model on the part of a cluster that it gets, and its prediction."""
+
+    model: Model
+    cluster: Cluster
+    plan: Plan
+    prediction: Prediction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a user may say of failures; None or an empty text where the packaged figure counts."""
+
+    failures: str = ""
+    """a study of the catalog, or "parts\""""
+    mtbf: float | None = None
+    """s between failures of the whole job"""
+    restart: float | None = None
+    """s of a restart, loading included"""
+    spares: int | None = None
+    interval: float | None = None
+    """s between checkpoints"""
+    slow: float = 0.0
+    """share of nodes that run slowly"""
+    found: float | None = None
+    """s until a slow node is found"""
+    spread: float = 0.0
+
+
+def read_with(given: Mapping[str, str | float | None], unit: str) -> dict[str, float | None]:
+    """Numbers of arguments that may be text with a unit; PodsimError names all that are none, or not positive."""
+    problems: list[str] = []
+    found: dict[str, float | None] = {}
+    for name, value in given.items():
+        try:
+            found[name] = None if value is None else parse_quantity(value, unit, what=name)
+        except PodsimError as error:
+            problems.append(str(error))
+            continue
+        number = found[name]
+        if number is not None and number <= 0:
+            problems.append(f"{name}={value}: must be more than zero")
+    if problems:
+        raise PodsimError("; ".join(problems))
+    return found
+
+
+def read_tokens(tokens: str | float) -> float:
+    """Tokens to train from text such as 300G; PodsimError for what is no positive number."""
+    try:
+        found = read_with({"tokens": tokens}, "")["tokens"]
+    except PodsimError as error:
+        raise PodsimError(f"{error}; such as 300G, with G for a billion and T for a trillion") from None
+    assert found is not None
+    return found
+
+
+def best_job(
+    model: str, *, on: str, gpus: int | None, batch: int | None, sequence: int | None, precision: str | None,
+    optimizer_precision: str, software: str, limit: Limit | None, overrides: Mapping[str, str] | None,
+) -> Job:  # fmt: skip
+    """The fastest plan that fits within the limits; raises what `podsim plan` raises."""
+    from podsim.training.plan import Plan
+    from podsim.verbs.inputs import read_inputs
+    from podsim.verbs.plan import plan as search
+
+    found = search(
+        model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
+        optimizer_precision=optimizer_precision, software=software, top=1, limit=limit, overrides=overrides,
+    )  # fmt: skip
+    network, cluster, _ = read_inputs(model, on, found.gpus, sequence, overrides)
+    prediction = found.ranked[0].prediction
+    return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]
+
+
+def mtbf_of(cluster: Cluster, asked: Asked) -> tuple[float, float, str]:
+    """(s between failures of the job, failures of a node in 1/s or 0, where that comes from)."""
+    from podsim.fleet.reliability_rates import node_rate
+
+    if asked.mtbf is not None:
+        return asked.mtbf, 0.0, "mean time between failures as given"
+    rate, source = node_rate(asked.failures, cluster)
+    return 1.0 / (rate * cluster.nodes), rate, source
+
+
+def long_run(job: Job, asked: Asked, times: Times, *, work: float, step: float) -> LongRun:
+    """The run with its checkpoints and failures, at the interval asked for, or the best one in whole steps."""
+    from podsim.fleet.reliability import LongRun
+    from podsim.fleet.reliability_rates import recovery
+
+    known = {name: constant.value for name, constant in recovery().items()}
+    mtbf, _, _ = mtbf_of(job.cluster, asked)
+    spares = math.ceil(known["spares"] * job.cluster.nodes) if asked.spares is None else asked.spares
+    return LongRun(
+        work=work,
+        mtbf=mtbf,
+        interval=interval_of(asked, times, mtbf, step),
+        stall=times.stall,
+        persist=times.persist,
+        restart=known["start"] + times.read.seconds if asked.restart is None else asked.restart,
+        hang=known["hang"],
+        timeout=known["timeout"],
+        drain=known["drain"],
+        repair=known["repair"],
+        spares=spares,
+        spread=asked.spread,
+        slow=asked.slow,
+        nodes=job.cluster.nodes,
+        slowdown=known["slowdown"] if asked.slow else 0.0,
+        found=math.inf if asked.found is None else asked.found,
+    )
+
+
+def interval_of(asked: Asked, times: Times, mtbf: float, step: float) -> float:
+    """s of training between checkpoints: as asked, else the best whole number of steps that the write leaves time for."""
+    from podsim.fleet.reliability import best_interval
+    from podsim.report.figures import duration
+
+    if asked.interval is not None:
+        given = f"interval={duration(asked.interval)}"
+        if asked.interval < step * (1.0 - 1e-9):
+            raise PodsimError(
+                f"{given}: shorter than a step of {duration(step)}; a checkpoint holds what a step has left"
+            )
+        if asked.interval < times.persist:
+            raise PodsimError(
+                f"{given}: a checkpoint is complete only {duration(times.persist)} after training goes on, and "
+                "then the next may start; give more"
+            )
+        return asked.interval
+    best = max(float(best_interval(times.stall, mtbf)), times.persist)
+    steps = max(round(best / step), math.ceil(times.persist / step), 1)
+    return steps * step
+
+
+def checkpoint_time(job: Job, saving: Saving, times: Times, asked: Asked) -> CheckpointTime:
+    """What `podsim checkpoint` says of a job, at the interval asked for or the best one."""
+    from podsim.runs import CheckpointTime
+
+    step = job.prediction.step_time
+    mtbf, _, source = mtbf_of(job.cluster, asked)
+    interval = interval_of(asked, times, mtbf, step)
+    state, store = times.state, times.store
+    said = [
+        f"{saving.to}: {store.title}; source: {store.source}"
+        if store
+        else f"{saving.to}: links of the server",
+        "time is that of links and the store alone: making files and metadata is not counted",
+        f"every rank reads back what it holds: {format_quantity(float(state.held.sum()), 'B')} in all",
+        f"failures, {source}",
+    ]
+    if store and store.nodes:
+        said.insert(1, f"sized for {store.nodes} nodes: {format_quantity(store.write, 'B/s')} of writes")
+    if saving.to == "local":
+        said.append(
+            "a server's own drives do not outlive the server: a failed node takes its share of the checkpoint along"
+        )
+    if saving.to == "neighbour":
+        said.append("two neighbours that fail together take a checkpoint along: not counted")
+    if saving.to == "neighbour" or (saving.to == "store" and not job.cluster.system.storage_nics):
+        said.append(
+            "checkpoints and training share the compute adapters; what they cost each other is not counted"
+        )
+    return CheckpointTime(
+        model=job.model.name, cluster=job.cluster.name, gpus=job.prediction.gpus, nodes=job.cluster.nodes,
+        plan=job.prediction.plan, to=saving.to, store=store.name if store else "", mode=saving.mode,
+        writers=saving.writers, size=state.size, per_parameter=state.size / job.model.parameters,
+        files=int((state.written > 0).sum()), largest=float(state.written.max()), write=times.stall + times.persist,
+        stall=times.stall, persist=times.persist, read=times.read.seconds, read_size=float(state.held.sum()),
+        write_speed=times.write.size / times.write.seconds, bottleneck=times.write.link,
+        bottleneck_bandwidth=times.write.capacity, read_bottleneck=times.read.link, interval=interval,
+        interval_steps=round(interval / step), share=times.stall / (interval + times.stall), mtbf=mtbf,
+        assumptions=(*said, *(store.notes if store else ())),
+    )  # fmt: skip
+
+
+def training_time(job: Job, tokens: float) -> TrainingTime:
+    """Days of a run over so many tokens, with and without failures, all figures the packaged ones.
+
+    Synchronous checkpoints to the default store at the best interval; a run that waits for spares is longer by the
+    long-run share of Erlang's formula. Raises NoFitError if the run would hardly ever get through.
+    """
+    from podsim.fleet.reliability import blocked_share, expected_seconds
+    from podsim.prediction import TrainingTime
+    from podsim.storage.checkpoints_time import Saving, checkpoint_times
+
+    saving, asked = Saving(), Asked()
+    step = job.prediction.step_time
+    steps = steps_of(job, tokens)
+    times = checkpoint_times(job.model, job.cluster, job.plan, saving)
+    run = long_run(job, asked, times, work=steps * step, step=step)
+    _, _, source = mtbf_of(job.cluster, asked)
+    blocked = blocked_share(run.spares or 0, run.drain * run.repair / run.mtbf)
+    return TrainingTime(
+        tokens=tokens, steps=steps, seconds=run.work, expected=check_ends(run, expected_seconds(run)) / (1.0 - blocked),
+        interval=run.interval, stall=run.stall, restart=run.restart, mtbf=run.mtbf,
+        basis=f"checkpoints to {saving.store}; {run.spares} spare nodes; failures, {source}",
+    )  # fmt: skip
+
+
+def steps_of(job: Job, tokens: float) -> int:
+    """Steps that train at least so many tokens."""
+    each = float(job.plan.global_batch) * job.plan.length(job.model)
+    return max(1, math.ceil(tokens / each * (1.0 - 1e-12)))
+
+
+def check_ends(run: LongRun, expected: float) -> float:
+    """The expected s of a run; NoFitError, an answer, if it is so long that the run never ends in practice."""
+    from podsim.fleet.reliability_runs import HORIZON
+    from podsim.report.figures import duration
+
+    if expected > HORIZON * run.work:
+        needs = run.restart + run.persist + run.interval + run.stall
+        raise NoFitError(
+            [
+                f"the run does not get ahead: {expected / run.work:.3g} times the time of its training is expected, "
+                f"as the job fails every {duration(run.mtbf)} on average, needs {duration(needs)} without a failure to "
+                f"keep one more checkpoint, and stops {duration(run.stall)} for it; "
+                "fewer or more reliable nodes, a better interval, faster checkpoints or restarts would help"
+            ]
+        )
+    return expected

@@ -1,0 +1,205 @@
+"""`podsim mig …`: layouts of a GPU, one layout in full, what a node becomes for a mix of jobs, a state read back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podsim.errors import MigError, NoFitError, PodsimError
+
+if TYPE_CHECKING:
+    from podsim.hardware.mig.layouts import Layout
+    from podsim.hardware.mig.profiles import Slicing
+    from podsim.hardware.mig.results import ConfigRow, GpuState, LawReport, LayoutSheet, LayoutTable
+    from podsim.hardware.mig.smi import SeenGpu
+
+__all__ = ["mig_check", "mig_law", "mig_layouts", "mig_show", "mig_state", "read_text"]
+
+_LARGEST = 4_000_000
+"""characters of a text that is read"""
+
+
+def mig_layouts(gpu: str, *, every: bool = False, partial: bool = False) -> LayoutTable:
+    """The maximal layouts of a GPU; with `partial` also those to which something can be added.
+
+    Of the basic profiles (1g, 2g, 3g, 4g, 7g), or with `every` of all.  Raises PodsimError for an unknown GPU and one
+    without MIG.
+    """
+    from podsim.hardware.catalog import load_gpu
+    from podsim.hardware.mig.layouts import layouts, maximal
+    from podsim.hardware.mig.profiles import slicing_of
+    from podsim.hardware.mig.results import LayoutRow, LayoutTable
+
+    chip = load_gpu(gpu)
+    slicing = slicing_of(chip)
+    all_, full = layouts(slicing, every=every), maximal(slicing, every=every)
+
+    def order(layout: Layout) -> tuple[tuple[int, int, str], ...]:
+        return tuple((one.start, -one.size, one.profile) for one in layout.instances)
+
+    shown = sorted(all_ if partial else full, key=order)
+    own = set(full)
+    return LayoutTable(
+        gpu=chip.name, slicing=slicing, total=len(all_), maximal=len(full),
+        distinct=len({one.profiles for one in all_}),
+        rows=tuple(
+            LayoutRow(
+                number=number, layout=one, instances=len(one.instances), compute=one.compute, memory=one.memory,
+                maximal=one in own,
+            )
+            for number, one in enumerate(shown, start=1)
+        ),
+    )  # fmt: skip
+
+
+def mig_show(gpu: str, layout: str) -> LayoutSheet:
+    """One layout ("4g,2g,1g", "7x1g.5gb", "3g.20gb@4"): its instances as GPUs, what could be added, what makes it.
+
+    Raises PodsimError for a GPU without MIG, and for a layout that cannot be, with all that stands in its way.
+    """
+    from podsim.hardware.catalog import load_gpu
+    from podsim.hardware.mig.change import additions
+    from podsim.hardware.mig.commands import make_commands, parted_of, parted_text
+    from podsim.hardware.mig.layouts import extensions, read_layout
+    from podsim.hardware.mig.profiles import slicing_of
+    from podsim.hardware.mig.results import LayoutSheet
+    from podsim.hardware.mig.split import split
+
+    chip = load_gpu(gpu)
+    slicing = slicing_of(chip)
+    made = read_layout(slicing, layout)
+    return LayoutSheet(
+        gpu=chip.name, slicing=slicing, layout=made, slices=tuple(split(chip, made)),
+        more={name: count for name, count in additions(slicing, made).items() if count},
+        open=extensions(slicing, made), commands=make_commands(slicing, [made]),
+        parted=parted_text({"podsim": parted_of([made])}),
+    )  # fmt: skip
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises PodsimError where it cannot be read."""
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise PodsimError(
+                f"{str(path)[-200:]}: larger than {_LARGEST:,} bytes; no output of nvidia-smi is"
+            )
+        return path.read_text("utf-8", errors="replace")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise PodsimError(f"{str(path)[-200:]} cannot be read: {reason}") from None
+
+
+def mig_state(
+    file: Path | str, *, gpu: str = "", want: str = "", add: str = "", busy: Sequence[str] = ()
+) -> tuple[GpuState, ...]:
+    """The instances that nvidia-smi shows (-L, mig -lgi, mig -lgipp, or several in one file), GPU by GPU.
+
+    `gpu` names the GPU where the text does not ("a100-40gb").  `want` is a layout that each shown GPU shall have; `add`
+    is what shall be created beside what is there.  `busy` are instances that may not be destroyed, as their numbers in
+    nvidia-smi, or "all".  Raises PodsimError for text that is not understood, and for a layout that cannot be.
+    """
+    from podsim.hardware.mig.smi import read_smi
+
+    if want and add:
+        raise PodsimError(
+            "want and add: give one of them: a whole layout, or what to create beside what is there"
+        )
+    seen = read_smi(read_text(Path(file)))
+    ids = {one.instance_id for each in seen for one in each.instances}
+    wrong = [text for text in busy if text != "all" and not (text.isdigit() and int(text) in ids)]
+    if wrong:
+        known = ", ".join(str(one) for one in sorted(i for i in ids if i is not None)) or "none"
+        raise MigError(
+            [f"busy {text[:20]!r}: no instance of that number; there are {known}, or all" for text in wrong]
+        )
+    return tuple(_state(one, gpu, want, add, set(busy)) for one in seen)
+
+
+def _state(seen: SeenGpu, gpu: str, want: str, add: str, busy: set[str]) -> GpuState:
+    from podsim.hardware.catalog import load_gpu
+    from podsim.hardware.mig.change import additions, change_to
+    from podsim.hardware.mig.commands import change_commands
+    from podsim.hardware.mig.layouts import extensions
+    from podsim.hardware.mig.profiles import slicing_of
+    from podsim.hardware.mig.results import GpuState
+    from podsim.hardware.mig.smi import differences, layout_of, slicing_seen
+
+    slicing = slicing_of(load_gpu(gpu)) if gpu else slicing_seen(seen)
+    now = layout_of(slicing, seen)
+    numbers = {one.start: one.instance_id for one in seen.instances if one.start is not None}
+    uuids = {one.start: one.uuid for one in seen.instances if one.start is not None}
+    ids = {start: number for start, number in numbers.items() if number is not None}
+    change = None
+    if want or add:
+        stays = [one for one in now.instances if "all" in busy or str(numbers[one.start]) in busy]
+        target, free = _target(slicing, now, want, add)
+        change = change_to(slicing, now.instances, target, free=free, busy=stays)
+    reached = change is not None and change.reachable
+    return GpuState(
+        index=seen.index, name=seen.name or slicing.name, slicing=slicing, layout=now,
+        uuids=tuple(uuids[one.start] for one in now.instances),
+        more={name: count for name, count in additions(slicing, now).items() if count},
+        open=extensions(slicing, now), differences=differences(slicing, seen), change=change,
+        commands=change_commands(slicing, seen.index, change, ids) if change is not None and reached else (),
+    )  # fmt: skip
+
+
+def _target(slicing: Slicing, now: Layout, want: str, add: str) -> tuple[Layout, bool]:
+    """(layout that is wanted, whether its instances may stand elsewhere). Raises NoFitError for too much to add."""
+    from podsim.hardware.mig.layouts import place, read_layout
+    from podsim.hardware.mig.profiles import find_profile
+
+    if want:
+        return read_layout(slicing, want), not re.search(r"[@:]", want)
+    more = read_layout(slicing, add).instances
+    try:
+        return place(slicing, [find_profile(slicing, one.profile) for one in (*now.instances, *more)]), True
+    except MigError as error:
+        raise NoFitError([f"beside {now} no {add[:60]}: {problem}" for problem in error.problems]) from None
+
+
+def mig_check(file: Path | str, *, gpu: str) -> tuple[ConfigRow, ...]:
+    """The configurations of a mig-parted file, each of its entries placed on a GPU of this name.
+
+    Raises MigError with every entry that cannot stand on it, and with what breaks the format.
+    """
+    from podsim.hardware.catalog import load_gpu
+    from podsim.hardware.mig.commands import read_parted
+    from podsim.hardware.mig.layouts import read_layout
+    from podsim.hardware.mig.profiles import slicing_of
+    from podsim.hardware.mig.results import ConfigRow
+
+    slicing = slicing_of(load_gpu(gpu))
+    problems: list[str] = []
+    made = []
+    for name, entries in read_parted(read_text(Path(file))).items():
+        for one in entries:
+            layout = None
+            try:
+                if one.instances:
+                    layout = read_layout(
+                        slicing, " ".join(f"{n}x{profile}" for profile, n in one.instances.items())
+                    )
+                    if not one.enabled:
+                        problems.append(f"{name}: mig-devices are named, but mig-enabled is false")
+            except MigError as error:
+                problems += [f"{name}: {problem}" for problem in error.problems]
+            made.append(ConfigRow(name=name, devices=one.devices, enabled=one.enabled, layout=layout))
+    if problems:
+        raise MigError(problems)
+    return tuple(made)
+
+
+def mig_law() -> LawReport:
+    """The laws of slices against what was measured: 28 training jobs by leaving out, and MLPerf's smallest instances."""
+    from podsim.hardware.mig.measured import cases, interference, slice_scores
+    from podsim.hardware.mig.results import LawReport, SeventhRow
+    from podsim.serving.mlperf import sevenths
+
+    rows = tuple(SeventhRow(**vars(one)) for one in sevenths())
+    return LawReport(
+        scores=slice_scores(), cases=cases(), busy=interference(), sevenths=rows,
+        seventh_error=sum(abs(one.predicted / one.measured - 1) for one in rows) / len(rows),
+    )  # fmt: skip

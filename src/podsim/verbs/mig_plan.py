@@ -1,0 +1,248 @@
+"""`podsim mig plan`: what the GPUs of a node become for a mix of jobs, and what an operator runs to make it so."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podsim.errors import MigError, NoFitError, PodsimError, UnitError
+
+if TYPE_CHECKING:
+    from podsim.hardware.mig.best import Wish
+    from podsim.hardware.mig.layouts import Layout
+    from podsim.hardware.mig.profiles import Slicing
+    from podsim.hardware.mig.results import GpuPlan, MigPlan
+    from podsim.hardware.parts import Gpu
+
+__all__ = ["mig_plan", "save_plan"]
+
+_JOB = re.compile(r"([^:=]+)[:=]\s*(\d{1,6})\s*[x*]\s*([^@]+?)(?:@([0-9.eE+-]+))?")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+WHOLE = "gpu"
+
+
+def mig_plan(on: str, *, jobs: Sequence[str], objective: str = "throughput") -> MigPlan:
+    """What the GPUs of `on` become for the jobs.
+
+    `on` is a node or cluster ("dgx-a100-40gb", "dgx-a100-40gb:4"), or one GPU ("a100-40gb").  A job is NAME:NUMBERxWHAT:
+    "training:4xgpu" (whole GPUs), "inference:14x1g.5gb" (that profile), "bert:5x8GB" (any instance with so much memory;
+    "bert:5x8GB@0.4" if 40 % of its time on a whole GPU shrinks with no slice).  Whole GPUs are given out first, then
+    profiles are packed, then the others are placed for the objective.
+
+    Raises PodsimError for what cannot be read or can be met by no instance, NoFitError where the GPUs do not suffice.
+    """
+    from podsim.hardware.mig.best import best_fleet
+    from podsim.hardware.mig.profiles import slicing_of
+
+    chip, nodes, per_node = _machine(on)
+    slicing = slicing_of(chip)
+    wishes = _wishes(slicing, jobs)
+    total = nodes * per_node
+    whole = [one for one in wishes if one.profile == WHOLE]
+    rest = [one for one in wishes if one.profile != WHOLE]
+    taken = sum(one.count for one in whole)
+    if taken > total:
+        raise NoFitError([f"{taken} whole GPUs asked for; {on} has {total}"])
+    divided = (
+        best_fleet(slicing, total - taken, rest, objective=objective) if rest else (None,) * (total - taken)
+    )
+    gpus = _gpus(nodes, per_node, [one.name for one in whole for _ in range(one.count)], divided)
+    flexible = {one.name for one in rest if not one.profile}
+    speeds = [s for one in gpus for job, s in zip(one.jobs, one.speeds, strict=True) if job in flexible]
+    return _written(on, chip, slicing, nodes, wishes, gpus, objective, speeds)
+
+
+def _machine(on: str) -> tuple[Gpu, int, int]:
+    """(GPU, nodes, GPUs of a node) of a cluster's or a GPU's name."""
+    from podsim.hardware.catalog import find, load_gpu
+    from podsim.hardware.cluster import load_cluster
+
+    found = find(on)
+    if found and found[0] == "gpu":
+        return load_gpu(on), 1, 1
+    cluster = load_cluster(on)
+    return cluster.gpu, cluster.nodes, cluster.gpus_per_node
+
+
+def _wishes(slicing: Slicing, jobs: Sequence[str]) -> tuple[Wish, ...]:
+    """The jobs as wishes. Raises MigError with everything that cannot be read."""
+    problems: list[str] = []
+    made: list[Wish] = []
+    for text in jobs:
+        try:
+            made.append(_wish(slicing, text))
+        except MigError as error:
+            problems += [f"{text[:60]}: {problem}" for problem in error.problems]
+    twice = [name for name, count in Counter(one.name for one in made).items() if count > 1]
+    problems += [f"{name} is given twice" for name in twice]
+    if not jobs:
+        problems.append("no jobs; give some, such as training:4xgpu, inference:14x1g or bert:5x8GB@0.4")
+    if problems:
+        raise MigError(problems)
+    return tuple(made)
+
+
+def _wish(slicing: Slicing, text: str) -> Wish:
+    from podsim.hardware.limits import read_quantity
+    from podsim.hardware.mig.best import Wish
+    from podsim.hardware.mig.profiles import find_profile
+
+    match = _JOB.fullmatch(text.strip())
+    if match is None:
+        raise MigError(
+            ["expected NAME:NUMBERxWHAT, such as training:4xgpu, inference:14x1g.5gb, bert:5x8GB@0.4"]
+        )
+    name, number, what, fixed = (part.strip() if part else "" for part in match.groups())
+    problems = []
+    if not _NAME.fullmatch(name):
+        problems.append(f"name {name[:40]!r}: small letters, digits and dashes, at most 63")
+    if not 1 <= int(number) <= 100_000:
+        problems.append(f"{number} jobs; 1 to 100,000")
+    share = 0.0
+    try:
+        share = float(fixed or 0.0)
+    except ValueError:
+        problems.append(f"@{fixed}: the share of time that no slice shrinks, from 0 to 1")
+    wish = Wish(name=name, count=int(number), fixed=share)
+    if what.lower() == WHOLE:
+        wish = replace(wish, profile=WHOLE)
+    elif re.fullmatch(r"[0-9.]+\s*[KMGT]i?B", what):
+        try:
+            wish = replace(wish, memory=read_quantity(what, "B", what="memory"))
+        except UnitError as error:
+            problems.append(str(error))
+    else:
+        try:
+            wish = replace(wish, profile=find_profile(slicing, what).name)
+        except MigError as error:
+            problems += [f"{problem}; or gpu, or a memory such as 8GB" for problem in error.problems]
+    if fixed and wish.profile:
+        problems.append(f"@{fixed} belongs to a job that takes any instance; {wish.profile} was asked for")
+    if problems:
+        raise MigError(problems)
+    return wish
+
+
+def _gpus(nodes: int, per_node: int, whole: Sequence[str], divided: Sequence[object]) -> tuple[GpuPlan, ...]:
+    """A plan for each GPU: whole ones first, then the divided ones, then the idle ones."""
+    from podsim.hardware.mig.best import Assignment
+    from podsim.hardware.mig.results import GpuPlan
+
+    used = [one for one in divided if isinstance(one, Assignment)]
+    made = []
+    for place in range(nodes * per_node):
+        at = {"node": place // per_node, "index": place % per_node}
+        if place < len(whole):
+            made.append(GpuPlan(**at, mode="whole", layout=None, jobs=(whole[place],), speeds=(1.0,)))
+        elif place < len(whole) + len(used):
+            one = used[place - len(whole)]
+            made.append(GpuPlan(**at, mode="mig", layout=one.layout, jobs=one.jobs, speeds=one.speeds))
+        else:
+            made.append(GpuPlan(**at, mode="idle", layout=None, jobs=(), speeds=()))
+    return tuple(made)
+
+
+def _written(
+    on: str, chip: Gpu, slicing: Slicing, nodes: int, wishes: tuple[Wish, ...], gpus: tuple[GpuPlan, ...],
+    objective: str, speeds: list[float],
+) -> MigPlan:  # fmt: skip
+    """The plan with all that an operator runs."""
+    from podsim.hardware.mig.best import fewest
+    from podsim.hardware.mig.commands import kubernetes_text, make_commands, parted_of, parted_text
+    from podsim.hardware.mig.results import MigPlan
+
+    kinds: dict[tuple[Layout | None, ...], list[int]] = {}
+    for node in range(nodes):
+        kinds.setdefault(tuple(one.layout for one in gpus if one.node == node), []).append(node)
+    named = {f"podsim-{place}" if len(kinds) > 1 else "podsim": kind for place, kind in enumerate(kinds)}
+    strategy = _strategy([one.layout for one in gpus])
+    profiles = Counter(
+        one.profile for one in wishes if one.profile not in ("", WHOLE) for _ in range(one.count)
+    )
+    placed: dict[str, Counter[str]] = {}
+    for one in gpus:
+        held = [""] * len(one.jobs) if one.layout is None else [i.profile for i in one.layout.instances]
+        for job, profile in zip(one.jobs, held, strict=True):
+            placed.setdefault(job, Counter())[profile] += 1
+    per_node = len(gpus) // nodes
+    jobs = [
+        (
+            f"{job}-{profile.split('.')[0]}" if len(counts) > 1 else job,
+            profile,
+            *_pods(profile, count, per_node),
+        )
+        for job, counts in placed.items()
+        for profile, count in sorted(counts.items())
+    ]
+    return MigPlan(
+        on=on, gpu=chip.name, slicing=slicing, nodes=nodes, wishes=wishes, gpus=gpus,
+        devices=sum(len(one.jobs) for one in gpus), objective=objective,
+        value=(sum(speeds) if objective == "throughput" else min(speeds)) if speeds else 0.0,
+        least=fewest(slicing, dict(profiles)) if profiles else 0, strategy=strategy,
+        commands=tuple(
+            (_spans(kinds[kind]), make_commands(slicing, kind)) for kind in named.values() if any(kind)
+        ),
+        parted=parted_text({name: parted_of(kind) for name, kind in named.items()}),
+        kubernetes=kubernetes_text(jobs, strategy=strategy, config="podsim" if len(kinds) == 1 else ""),
+        notes=_notes(chip, slicing, gpus),
+    )  # fmt: skip
+
+
+def _pods(profile: str, count: int, per_node: int) -> tuple[int, int]:
+    """(pods, devices of each): an instance a pod; whole GPUs of a job in as few pods as nodes allow."""
+    if profile or (count > per_node and count % per_node):
+        return count, 1
+    return max(1, count // per_node), min(count, per_node)
+
+
+def _spans(nodes: list[int]) -> str:
+    return f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(map(str, nodes))}"
+
+
+def _strategy(layouts: list[Layout | None]) -> str:
+    """What the Kubernetes device plugin must be told: single only where every instance of every GPU is equal."""
+    profiles = {one.profile for layout in layouts if layout is not None for one in layout.instances}
+    if not profiles:
+        return "none"
+    return "single" if len(profiles) == 1 and None not in layouts else "mixed"
+
+
+def _notes(chip: Gpu, slicing: Slicing, gpus: tuple[GpuPlan, ...]) -> tuple[str, ...]:
+    notes = []
+    if any(one.layout for one in gpus):
+        notes.append("instances of one GPU neither copy to each other nor join one NCCL communicator")
+        if chip.architecture == "ampere":
+            notes.append("MIG mode is switched on by a reset of the GPU: no process may use it")
+        notes.append(
+            "mig-parted chooses places itself: the file says which instances, the commands also where"
+        )
+        notes.append("how long the driver takes to create instances is in no published measurement")
+    idle = sum(one.mode == "idle" for one in gpus)
+    if idle:
+        notes.append(f"{idle} GPU{'s are' if idle > 1 else ' is'} left over")
+    left = sum(slicing.compute_slices - one.layout.compute for one in gpus if one.layout)
+    if left:
+        notes.append(f"{left} compute slice{'s' * (left > 1)} of divided GPUs stay unused")
+    if slicing.confirmed != "yes":
+        notes.append(
+            f"profiles of {slicing.name}: " + "; ".join(f"{k} {v}" for k, v in slicing.notes.items())
+        )
+    return tuple(notes)
+
+
+def save_plan(plan: MigPlan, directory: Path) -> None:
+    """Write commands.sh, mig-parted.yaml and kubernetes.yaml. Raises PodsimError where nothing can be written."""
+    script = "".join(f"# {nodes}\n" + "\n".join(commands) + "\n" for nodes, commands in plan.commands)
+    files = {
+        "commands.sh": f"#!/bin/sh\nset -e\n{script}", "mig-parted.yaml": plan.parted, "kubernetes.yaml": plan.kubernetes
+    }  # fmt: skip
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (directory / name).write_text(text, "utf-8")
+    except OSError as error:
+        raise PodsimError(f"{directory}: cannot be written: {error.strerror}") from None

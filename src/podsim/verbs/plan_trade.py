@@ -1,0 +1,215 @@
+"""Plans by cost or energy of a step, over numbers of GPUs; fronts of time against both.
+
+Fewer GPUs take longer and communicate less: the whole job's GPUs are tried, and halved as often as some plan fits. Of
+each number every plan is weighed that could draw less energy than the fastest one.
+
+Axes: X parts of a step, P plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from podsim.errors import NoFitError, PlanError
+from podsim.expense import Trade, TradePoint
+from podsim.prediction import Ranked
+
+if TYPE_CHECKING:
+    from podsim.expense import Offer
+    from podsim.hardware.cluster import Cluster
+    from podsim.prediction import Prediction
+    from podsim.training.plan import Array, Plan
+    from podsim.training.search import Found
+    from podsim.verbs.limits import Limit
+    from podsim.workload.graph import Model
+
+__all__ = ["Weighed", "counts", "front", "weigh"]
+
+_FRONT = 40
+"""plans of a front that are told"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighed:
+    """Plans of every number of GPUs, weighed."""
+
+    ranked: tuple[Ranked, ...]
+    trade: Trade
+    evaluated: int
+    fitting: int
+    cut: dict[str, int]
+    complete: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Lot:
+    """Plans on one number of GPUs."""
+
+    cluster: Cluster
+    plans: Plan
+    seconds_P: Array
+    energy_P: Array
+    """J of a step at the meter"""
+
+
+def counts(cluster: Cluster, gpus: int) -> list[int]:
+    """Numbers of GPUs to try: all, and halves that are whole nodes or parts of one."""
+    found = [gpus]
+    while found[-1] % 2 == 0:
+        half = found[-1] // 2
+        if half > cluster.gpus_per_node and half % cluster.gpus_per_node:
+            break
+        found.append(half)
+    return found
+
+
+def weigh(
+    model: Model, cluster: Cluster, fixed: Plan, *, gpus: int, limit: Limit | None, objective: str, top: int,
+    price: str, pue: float | None, default_batch: bool, detail: str, progress: Callable[[int, int], None] | None,
+) -> Weighed:  # fmt: skip
+    """The best plans by cost or energy, each layout once, and the fronts; NoFitError where no plan fits on any number."""
+    from podsim.fleet.power_cost import offer_of, read_site
+    from podsim.training.search import search
+    from podsim.verbs.limits import read_limits
+
+    site = read_site(pue, None, None)
+    offer = offer_of(price, cluster, site) if price else None
+    lots, refused, found_all = [], [], []
+    for count in counts(cluster, gpus):
+        part = cluster.subset(count)
+        try:
+            found = search(model, part, fixed, gpus=count, wanted=read_limits(limit, gpus), progress=progress)
+        except PlanError as error:
+            refused += list(error.problems)
+            continue
+        found_all.append(found)
+        if found.order.size == 0:
+            break  # fewer GPUs have less memory
+        lots.append(_lot(model, part, cluster, found, site.pue))
+        if not found.complete:
+            break
+    if not lots:
+        raise NoFitError([f"no plan on {gpus} GPUs or fewer fits the memory or is legal", *refused[:3]])
+    trade = _trade(lots, offer)
+    return Weighed(
+        ranked=_ranked(model, lots, objective, offer, top, price, pue, default_batch, detail), trade=trade,
+        evaluated=sum(found.evaluated for found in found_all), fitting=sum(f.order.size for f in found_all),
+        cut=_summed(found_all), complete=all(found.complete for found in found_all),
+    )  # fmt: skip
+
+
+def _summed(found: list[Found]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for one in found:
+        for rule, number in one.cut.items():
+            total[rule] = total.get(rule, 0) + number
+    return total
+
+
+def _lot(model: Model, cluster: Cluster, whole: Cluster, found: Found, pue: float) -> _Lot:
+    """Plans that may be the fastest or the leanest: a plan that takes longer than the fastest by more than the machine's
+    draw can fall draws more energy."""
+    from podsim.fleet.power import BUSY_PARTS, cluster_power
+    from podsim.training.step import SPLIT, step_cost
+
+    least, most = (cluster_power(cluster, busy, within=whole) for busy in (0.0, 1.0))
+    seconds = found.seconds_VC.ravel()[found.order]
+    near = found.order[: int(np.searchsorted(seconds, seconds[0] * most / least, side="right"))]
+    flag, place = np.divmod(near, found.memory_C.size)
+    plans = found.combinations.take(place).having(
+        {"overlap_grad": found.flags[flag, 0], "overlap_param": found.flags[flag, 1]}
+    )
+    cost = step_cost(model, cluster, plans)
+    busy_P = sum(cost.parts_XP[SPLIT.index(name)] for name in BUSY_PARTS)
+    energy_P = pue * (least * cost.seconds_P + (most - least) * busy_P)
+    return _Lot(
+        cluster=cluster, plans=plans.arrays(), seconds_P=cost.seconds_P, energy_P=np.asarray(energy_P)
+    )
+
+
+def front(first: Array, second: Array) -> Array:
+    """Positions that nothing beats in both values, by the first."""
+    order = np.lexsort((second, first))
+    best = np.minimum.accumulate(second[order])
+    return np.asarray(order[np.concatenate([[True], second[order][1:] < best[:-1]])])
+
+
+def _table(lots: list[_Lot], offer: Offer | None) -> tuple[Array, Array, Array, Array, Array]:
+    """(seconds, energy, cost, lot, position) of all plans."""
+    seconds = np.concatenate([lot.seconds_P for lot in lots])
+    energy = np.concatenate([lot.energy_P for lot in lots])
+    which = np.concatenate([np.full(lot.seconds_P.size, i) for i, lot in enumerate(lots)])
+    place = np.concatenate([np.arange(lot.seconds_P.size) for lot in lots])
+    gpus = np.array([lot.cluster.gpus for lot in lots])[which]
+    return seconds, energy, seconds * gpus * (offer.low if offer else 0.0), which, place
+
+
+def _trade(lots: list[_Lot], offer: Offer | None) -> Trade:
+    seconds, energy, cost, which, place = _table(lots, offer)
+
+    def points(order: Array) -> tuple[TradePoint, ...]:
+        kept = order if order.size <= _FRONT else order[np.linspace(0, order.size - 1, _FRONT).astype(int)]
+        return tuple(
+            TradePoint(
+                gpus=lots[which[i]].cluster.gpus, step_time=float(seconds[i]), energy=float(energy[i]),
+                cost=float(cost[i]) if offer else None, plan=lots[which[i]].plans.take(int(place[i])).describe(),
+            )
+            for i in kept.tolist()
+        )  # fmt: skip
+
+    return Trade(
+        time_cost=points(front(seconds, cost)) if offer else (), time_energy=points(front(seconds, energy)),
+        offer=offer, tried=tuple(lot.cluster.gpus for lot in lots),
+    )  # fmt: skip
+
+
+def _ranked(
+    model: Model, lots: list[_Lot], objective: str, offer: Offer | None, top: int, price: str, pue: float | None,
+    default_batch: bool, detail: str,
+) -> tuple[Ranked, ...]:  # fmt: skip
+    """The best plan of each layout by the objective, predicted in full with its expense."""
+    from podsim.verbs.power import expense_of
+    from podsim.verbs.predict import describe
+
+    seconds, energy, cost, which, place = _table(lots, offer)
+    wanted = cost if objective == "cost" else energy
+    seen: dict[tuple[int, ...], int] = {}
+    for i in np.lexsort((seconds, wanted)).tolist():
+        plan = lots[which[i]].plans.take(int(place[i]))
+        seen.setdefault(tuple(int(getattr(plan, name)) for name in ("tp", "pp", "cp", "ep", "dp")), i)
+        if len(seen) == top:
+            break
+    ranked: list[Ranked] = []
+    for i in seen.values():
+        lot = lots[which[i]]
+        one = describe(
+            model, lot.cluster, lot.plans.take(int(place[i])), default_batch=default_batch,
+            detail="" if ranked else detail,
+        )  # fmt: skip
+        assert np.isclose(one.step_time, seconds[i], rtol=1e-6), (one.plan, seconds[i])
+        one = replace(one, expense=expense_of(one, lot.cluster, price=price, pue=pue, within=lots[0].cluster))
+        ranked.append(
+            Ranked(
+                rank=len(ranked) + 1,
+                prediction=one,
+                reason=_reason(one, ranked[0].prediction if ranked else None),
+            )
+        )
+    return tuple(ranked)
+
+
+def _reason(one: Prediction, best: Prediction | None) -> str:
+    """Energy and cost of a step, and how they stand to the first plan's."""
+    expense: Any = one.expense
+    money = f", {expense.low:,.4g} USD" if expense.offer else ""
+    told = f"{one.gpus} GPUs, {expense.energy / 3.6e6:,.4g} kWh{money} a step"
+    if best is None:
+        return f"{told}; {one.bottleneck}"
+    first: Any = best.expense
+    slower, more = one.step_time / best.step_time - 1, expense.energy / first.energy - 1
+    dearer = f", {expense.low / first.low - 1:+.1%} cost" if expense.offer else ""
+    return f"{told}: {slower:+.1%} time, {more:+.1%} energy{dearer}"

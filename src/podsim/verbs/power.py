@@ -1,0 +1,174 @@
+"""`podsim power` and `podsim cost`: what a cluster draws, and what GPU hours on it take in energy and money."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from podsim.errors import PlanError, PodsimError, unknown_name
+
+if TYPE_CHECKING:
+    from podsim.expense import Bill, Expense, Offer, PowerReport
+    from podsim.fleet.power_cost import Site
+    from podsim.hardware.cluster import Cluster
+    from podsim.prediction import Prediction
+
+__all__ = ["LOADS", "cost", "expense_of", "power"]
+
+LOADS = ("idle", "training", "peak")
+
+
+def power(
+    cluster: str,
+    *,
+    gpus: int | None = None,
+    cap: str = "",
+    pue: float | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> PowerReport:
+    """What a cluster draws idle, in training, at its highest and in High-Performance Linpack, by component.
+
+    `cap` holds every GPU to a power, as "300 W"; `pue` is the site's power over the machine's. Raises PodsimError for an
+    unknown cluster, and for a cap or a PUE that there cannot be.
+    """
+    from podsim.expense import PowerReport
+    from podsim.fleet.power import load_power, node_of, speed_under, switches_of
+    from podsim.fleet.power_catalog import figures
+    from podsim.fleet.power_cost import read_site
+    from podsim.fleet.power_hpl import hpl
+
+    part = _part(cluster, gpus, overrides)
+    watts = _watts(cap)
+    site = read_site(pue, None, None)
+    node = node_of(part, watts)
+    benchmark = hpl(part, cap=watts)
+    loads = [load_power(part, load, pue=site.pue, cap=watts) for load in LOADS]
+    if benchmark is not None:
+        loads.append(load_power(part, "HPL", pue=site.pue, cap=watts, busy=benchmark.busy))
+    f = figures()
+    told = {
+        f"{t.source} ({t.date}{'' if t.confirmed == 'yes' else ', unconfirmed'})" for t in (f.gpu, f.server)
+    }
+    told |= {f"{f.switch.source} ({f.switch.date})"} if switches_of(part) else set()
+    told |= {f"{f.cap.source} ({f.cap.date})"} if watts is not None else set()
+    return PowerReport(
+        cluster=part.name, nodes=part.nodes, gpus=part.gpus, cap=node.limit, speed=speed_under(part, watts),
+        limit=node.maximum, pue=site.pue, switches=switches_of(part), loads=tuple(loads), benchmark=benchmark,
+        sources=(*sorted(told), *(text for text in site.assumptions if text.startswith("pue"))),
+    )  # fmt: skip
+
+
+def cost(
+    cluster: str,
+    *,
+    gpu_hours: float,
+    price: Sequence[str] = (),
+    load: str = "training",
+    cap: str = "",
+    pue: float | None = None,
+    carbon: float | None = None,
+    electricity: float | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> Bill:
+    """Energy, carbon dioxide and money of GPU hours on a cluster, at each price named or at all that are known.
+
+    Energy is told twice: as model cards count it (hours times the GPU's limit), and as the whole machine draws it under a
+    load (idle, training, peak) at the meter. `price` holds names of the catalog or USD for a GPU and an hour; `carbon`
+    (kg) and `electricity` (USD) are for a kWh. Raises PodsimError with everything that cannot be.
+    """
+    from math import isfinite
+
+    from podsim.expense import Bill, BillRow
+    from podsim.fleet.power import load_power
+    from podsim.fleet.power_cost import HOUR, offer_of, offers_for, read_site
+
+    problems = []
+    if not (isinstance(gpu_hours, (int, float)) and isfinite(gpu_hours) and 0 < gpu_hours < 1e12):
+        problems.append(f"gpu_hours={gpu_hours:g}: a run takes more than 0 GPU hours")
+    if load not in LOADS:
+        problems.append(unknown_name("load", load, LOADS))
+    checks: list[Callable[[], object]] = [partial(read_site, pue, carbon, electricity), partial(_watts, cap)]
+    for check in checks + _price_checks(cluster, price, overrides):
+        try:
+            check()
+        except PlanError as error:
+            problems += error.problems
+        except PodsimError as error:
+            problems.append(str(error))
+    if problems:
+        raise PlanError(problems)
+    part, watts, site = _part(cluster, None, overrides), _watts(cap), read_site(pue, carbon, electricity)
+    seconds = gpu_hours * HOUR
+    drawn = load_power(part, load, pue=site.pue, cap=watts)
+    offers = [offer_of(text, part, site) for text in price] or list(offers_for(part, site))
+    energy, plain = drawn.site / part.gpus * seconds, part.gpu.power * seconds
+    return Bill(
+        cluster=part.name, gpu_time=seconds, plain_energy=plain, plain_carbon=plain * site.carbon, energy=energy,
+        carbon=energy * site.carbon, load=load, assumptions=_told(site, offers),
+        rows=tuple(BillRow(offer=o, low=o.low * seconds, high=o.high * seconds) for o in offers),
+    )  # fmt: skip
+
+
+def expense_of(
+    prediction: Prediction,
+    cluster: Cluster,
+    *,
+    price: str = "",
+    tokens: float | None = None,
+    pue: float | None = None,
+    carbon: float | None = None,
+    within: Cluster | None = None,
+) -> Expense:
+    """Energy and money of a predicted plan: of the run over so many tokens, or of one step.
+
+    `within` is a larger cluster whose switches are shared.
+    """
+    from podsim.expense import Expense
+    from podsim.fleet.power import busy_share, cluster_power
+    from podsim.fleet.power_cost import offer_of, read_site
+
+    site = read_site(pue, carbon, None)
+    step = prediction.step_time * prediction.tokens_per_second
+    if tokens is not None and not step <= tokens <= 1e18:
+        raise PodsimError(f"tokens={tokens:g}: a run trains {step:g} (one step) to 1e18 tokens")
+    duration = prediction.step_time if tokens is None else tokens / prediction.tokens_per_second
+    watts = cluster_power(cluster, busy_share(prediction.parts), within=within)
+    offer = offer_of(price, cluster, site) if price else None
+    hours = duration * prediction.gpus
+    energy = watts * duration * site.pue
+    return Expense(
+        duration=duration, gpus=prediction.gpus, power=watts, energy=energy, carbon=energy * site.carbon, offer=offer,
+        low=offer.low * hours if offer else 0.0, high=offer.high * hours if offer else 0.0,
+        tokens=step if tokens is None else tokens,
+        assumptions=_told(site, [offer] if offer else []),
+    )  # fmt: skip
+
+
+def _told(site: Site, offers: Sequence[Offer]) -> tuple[str, ...]:
+    """What was assumed of a site, of its electricity only where an owned machine pays for it."""
+    owned = any(offer.kind.startswith("owned") for offer in offers)
+    return tuple(text for text in site.assumptions if owned or not text.startswith("electricity"))
+
+
+def _part(cluster: str, gpus: int | None, overrides: Mapping[str, str] | None) -> Cluster:
+    from podsim.hardware.cluster import load_cluster
+
+    whole = load_cluster(cluster, dict(overrides or {}))
+    return whole if gpus is None else whole.subset(gpus)
+
+
+def _watts(cap: str) -> float | None:
+    from podsim.units import parse_quantity
+
+    return parse_quantity(cap, "W", what="cap") if cap else None
+
+
+def _price_checks(
+    cluster: str, price: Sequence[str], overrides: Mapping[str, str] | None
+) -> list[Callable[[], object]]:
+    """Calls that raise where a price cannot be read, one for each."""
+    from podsim.fleet.power_cost import offer_of, read_site
+
+    part, site = _part(cluster, None, overrides), read_site(None, None, None)
+    return [partial(offer_of, text, part, site) for text in price]

@@ -1,0 +1,221 @@
+"""`podsim queue` and `podsim pack`: jobs through the queue of a machine, requests onto its nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podsim.errors import PodsimError, unknown_name
+from podsim.units import parse_quantity
+
+if TYPE_CHECKING:
+    from podsim.fleet.jobs import Jobs
+    from podsim.fleet.policies import Policy
+    from podsim.fleet.queue import Machine
+    from podsim.queued import PackResult, PackRow, QueueResult
+
+__all__ = ["machine_of", "pack", "queue"]
+
+_SIZE = re.compile(r"(?:(\d{1,7})\s*[xX]\s*)?(\d{1,7})")
+_MODEL = "arrivals:"
+
+
+def queue(
+    trace: str,
+    *,
+    on: str,
+    policy: Sequence[str] = (),
+    compare: bool = False,
+    where: Mapping[str, str] | None = None,
+    together: bool = False,
+    placement: str = "best-fit",
+    interval: str = "",
+    start: str = "",
+    checkpoint: str = "",
+    restart: str = "",
+    depth: int | None = None,
+    seed: int = 0,
+    timeline: bool = True,
+) -> QueueResult:
+    """Run the jobs of a trace through the queue of a machine, under one policy or several.
+
+    `trace` is a packaged name (philly-1 to philly-4, kalos), a file (CSV, Philly's JSON, sacct -P), or a model of
+    arrivals: `arrivals:10000`, `arrivals:jobs=10000,load=0.9,median=2h`.  `on` is a number of GPUs that know no place,
+    nodes as `8x8`, or a cluster.  `policy` names some of podsim.fleet.policies.POLICIES (default easy), `compare` takes
+    all; `where` chooses rows by column; `together` submits all at time 0.  `interval` between decisions and the costs
+    `start`, `checkpoint`, `restart` are times as text ("6 min"); `depth` bounds backfill; `seed` is for arrivals.
+    Jobs larger than the machine are reported, and the others run.  Raises PodsimError for anything unusable.
+    """
+    from podsim.fleet.metrics import run_of
+    from podsim.fleet.queue import run_queue, too_large
+    from podsim.queued import QueueResult
+
+    machine, name = machine_of(on, placement)
+    policies = [
+        _changed(one, interval, start, checkpoint, restart, depth) for one in _policies(policy, compare)
+    ]
+    jobs = _jobs(trace, machine, where, together, seed)
+    large = too_large(jobs, machine)
+    told = tuple(f"{jobs.ids[j]}: {jobs.gpus[j]} GPUs" for j in large[:20])
+    if len(large) == len(jobs):
+        raise PodsimError(
+            f"{trace[-200:]}: none of its {len(jobs):,} jobs fits {machine.gpus:,} GPUs; the smallest"
+            f" asks for {jobs.gpus.min():,}"
+        )
+    if len(large):
+        jobs = jobs.only(jobs.gpus <= machine.gpus, "larger than the machine")
+    runs = tuple(run_of(run_queue(jobs, machine, one), timeline=timeline) for one in policies)
+    span = float(jobs.submit.max())
+    return QueueResult(
+        trace=trace[-200:], source=jobs.source, machine=name, gpus=machine.gpus, jobs=len(jobs), users=len(jobs.users),
+        load=float((jobs.seconds * jobs.gpus).sum() / machine.gpus / span) if span > 0 else 0.0,
+        left_out=jobs.left_out, too_large=told, cut=jobs.cut, runs=runs,
+    )  # fmt: skip
+
+
+def machine_of(on: str, placement: str = "best-fit") -> tuple[Machine, str]:
+    """(machine, its name) of a number of GPUs, of nodes such as 8x8, or of a cluster with its leaf switches."""
+    from podsim.fleet.queue import Machine
+
+    match = _SIZE.fullmatch(on.strip())
+    if match:
+        nodes, gpus = int(match[1] or 1), int(match[2])
+        name = f"{nodes} nodes of {gpus} GPUs" if match[1] else f"{gpus} GPUs that know no place"
+        return Machine(nodes=nodes, gpus_per_node=gpus, placement=placement), name
+    from podsim.hardware.cluster import load_cluster
+
+    if not on.strip():
+        raise PodsimError("on: give a number of GPUs (64), nodes (8x8), or a cluster (selene)")
+    cluster = load_cluster(on)
+    machine = Machine(
+        nodes=cluster.nodes,
+        gpus_per_node=cluster.gpus_per_node,
+        nodes_per_leaf=cluster.system.unit,
+        placement=placement,
+    )
+    return machine, cluster.name
+
+
+def _policies(names: Sequence[str], compare: bool) -> list[Policy]:
+    from podsim.fleet.policies import POLICIES, find_policy
+
+    if names and compare:
+        raise PodsimError("compare takes every policy; give policies or compare, not both")
+    if compare:
+        return list(POLICIES)
+    twice = [name for name in names if list(names).count(name) > 1]
+    if twice:
+        raise PodsimError(f"policy {twice[0]} is given more than once")
+    return [find_policy(name) for name in names or ("easy",)]
+
+
+def _changed(
+    policy: Policy, interval: str, start: str, checkpoint: str, restart: str, depth: int | None
+) -> Policy:
+    """The policy with the costs and the pace that the user gives; conservative backfill keeps its own pace."""
+    given = {"interval": interval, "start": start, "checkpoint": checkpoint, "restart": restart}
+    changes: dict[str, Any] = {
+        name: parse_quantity(text, "s", what=name) for name, text in given.items() if text != ""
+    }
+    if depth is not None:
+        changes["depth"] = depth
+    return replace(policy, **changes) if changes else policy
+
+
+def _jobs(trace: str, machine: Machine, where: Mapping[str, str] | None, together: bool, seed: int) -> Jobs:
+    from podsim.fleet.traces import read_jobs
+
+    if not trace.startswith(_MODEL):
+        return read_jobs(trace, where, together=together)
+    import numpy as np
+
+    from podsim.fleet.arrivals import draw_jobs
+
+    if where:
+        raise PodsimError("where chooses rows of a trace; a model of arrivals has none")
+    if not 0 <= seed < 2**63:
+        raise PodsimError(f"seed={seed}; it must be 0 or more")
+    jobs = draw_jobs(_arrivals(trace.removeprefix(_MODEL)), machine.gpus, np.random.default_rng(seed))
+    return jobs.at_once() if together else jobs
+
+
+def _arrivals(text: str) -> Any:
+    """Arrivals of a text such as 10000, or jobs=10000,load=0.9,median=2h."""
+    from podsim.fleet.arrivals import Arrivals
+
+    units = {"median": "s", "longest": "s"}
+    known = [one.name for one in fields(Arrivals) if one.name not in ("sizes", "weights")]
+    values: dict[str, Any] = {}
+    for place, part in enumerate(text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals and place == 0:
+            key, value = "jobs", part
+        if key.strip() not in known:
+            raise PodsimError(
+                f"arrivals: {unknown_name('figure', key.strip(), known)}; such as arrivals:jobs=10000,load=0.9"
+            )
+        number = parse_quantity(value.strip(), units.get(key.strip(), ""), what=f"arrivals: {key.strip()}")
+        values[key.strip()] = int(number) if key.strip() in ("jobs", "users") else number
+    if "jobs" not in values:
+        raise PodsimError("arrivals: how many jobs? Such as arrivals:10000 or arrivals:jobs=10000,load=0.9")
+    return Arrivals(**values)
+
+
+def pack(
+    requests: str = "openb", *, nodes: str = "", packer: Sequence[str] = (), load: float = 1.3, seeds: int = 3
+) -> PackResult:
+    """Pack requests for parts of GPUs onto nodes until `load` times the machine's GPUs have been asked for.
+
+    `requests` is `openb` (Alibaba's trace of 2023, in the package, with its nodes), or a CSV of pods with cpu_milli,
+    memory_mib, num_gpu, gpu_milli; then `nodes` is a CSV with cpu_milli, memory_mib, gpu, model.  Packers (default all)
+    are those of podsim.fleet.packing.PACKERS; each runs over `seeds` random orders of arrival.
+    """
+    from podsim.fleet.openb import read_nodes, read_requests
+    from podsim.fleet.packing import PACKERS
+    from podsim.fleet.traces import DATA
+    from podsim.queued import PackResult
+
+    if not 1 <= seeds <= 1000 or not 0.01 <= load <= 100:
+        raise PodsimError(f"seeds={seeds}, load={load:g}; seeds are 1 to 1000, load is 0.01 to 100")
+    if requests != "openb" and not nodes:
+        raise PodsimError(
+            "nodes: give the CSV of the nodes, too (cpu_milli, memory_mib, gpu, model), or pack openb"
+        )
+    machine = read_nodes(Path(nodes) if nodes else DATA / "openb_gpu_nodes.csv.gz")
+    asked = read_requests(
+        DATA / "openb_pods.csv.gz" if requests == "openb" else Path(requests), machine.models
+    )
+    for name in packer:
+        if name not in PACKERS:
+            raise PodsimError(unknown_name("packer", name, PACKERS))
+    rows = tuple(_packed(asked, machine, name, load, seeds) for name in packer or PACKERS)
+    return PackResult(
+        trace=requests[-200:], nodes=len(machine.gpus), gpus=int(machine.gpus.sum()), requests=len(asked.count),
+        load=load, seeds=seeds, rows=rows,
+    )  # fmt: skip
+
+
+def _packed(asked: Any, machine: Any, packer: str, load: float, seeds: int) -> PackRow:
+    import numpy as np
+
+    from podsim.fleet.packing import PACKERS, draw
+    from podsim.fleet.packing import pack as pack_once
+    from podsim.queued import PackRow
+
+    found = []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        arrivals = draw(asked, float(machine.gpus.sum()), load, rng)
+        found.append(pack_once(asked, machine, arrivals, packer, rng=rng))
+    grid = np.linspace(0.0, load, 27)[1:]
+    final = [float(one.allocated[-1]) for one in found]
+    return PackRow(
+        packer=packer, says=PACKERS[packer], allocated=float(np.mean(final)), spread=max(final) - min(final),
+        fragmented=float(np.mean([one.fragmented for one in found])),
+        turned_away=float(np.mean([one.turned_away / len(one.arrived) for one in found])),
+        arrived_A=tuple(grid.tolist()),
+        allocated_A=tuple(float(np.mean([one.at(share) for one in found])) for share in grid),
+    )  # fmt: skip

@@ -1,0 +1,306 @@
+"""`podsim serve`: latency and throughput of a model by batch, on a GPU or on MIG instances."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podsim.errors import (
+    CatalogError,
+    ModelError,
+    NoFitError,
+    PlanError,
+    PodsimError,
+    UnitError,
+    unknown_name,
+)
+
+if TYPE_CHECKING:
+    from podsim.hardware.parts import Gpu
+    from podsim.served import Figure, Served
+    from podsim.serving.predict import Task
+    from podsim.workload.convolution import ConvNet
+    from podsim.workload.graph import Model
+
+__all__ = ["serve"]
+
+_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+_TOKENS = {"encoder": 128, "generator": 512}
+_OUTPUT = 128
+_LONGEST = 2**22
+
+
+def serve(
+    model: str = "",
+    *,
+    on: str = "",
+    batch: str = "",
+    precision: str | None = None,
+    sparse: bool = False,
+    tokens: int | None = None,
+    output: int | None = None,
+    latency: str = "",
+    engine: str = "",
+    triton: Path | None = None,
+    figure: int | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> Served | Figure:
+    """Predict a model's latency, throughput and memory by batch on a GPU or on MIG instances.
+
+    `model` is a catalog name, a config.json or its folder, or "resnet-50".  `on` is a GPU ("a100-40gb"), an instance of
+    one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb", "8xa100-40gb"), or a system or cluster for all
+    its GPUs ("dgx-a100-40gb/7x1g.5gb").  `batch` is one size, or several with commas; `tokens` those of a sequence or
+    prompt (of ResNet-50 the side of the image), `output` those to produce; `latency` the time in which a request must
+    be answered ("10 ms"); `triton` a directory for a config.pbtxt.  `figure` makes figure 7 or 12 of the DGX A100 white
+    paper instead.
+
+    Raises PodsimError for anything unusable, and NoFitError where no batch fits the memory and the limit.
+    """
+    if figure is not None:
+        from podsim.serving.white_paper import figure as made
+
+        if model or on:
+            raise PodsimError("figure: a figure of the white paper takes no model and no GPU")
+        return made(figure)
+    from podsim.serving.predict import serve_on
+
+    if not model or not on:
+        raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
+    chip, each, gpus = _place(on, overrides)
+    task = _task(model, chip, precision, sparse, tokens, output, engine, overrides)
+    limit = _limit(latency)
+    cost = _neighbours(chip, each)
+    found = serve_on(task, chip, batches=_batches(batch), limit=limit, instances=each * gpus, neighbours=cost)
+    found = replace(found, assumptions=_assumptions(task, chip, cost), warnings=_warnings(task, chip))
+    if not any(row.fits for row in found.rows):
+        raise NoFitError([_too_large(found, task.engine.memory_floor)])
+    if triton is not None:
+        _write(found, triton)
+    return found
+
+
+def _too_large(found: Served, floor: float) -> str:
+    """Why no batch fits, and what would."""
+    has = f"{found.gpu} has {found.memory_limit / 1e9:.2f} GB"
+    if found.largest == 0:
+        return f"{found.model} needs {(found.weights + floor) / 1e9:.2f} GB before any sequence; {has}"
+    least = found.rows[0]
+    return (
+        f"batch {least.batch} needs {least.memory / 1e9:.2f} GB; {has}, room for a batch of {found.largest}"
+    )
+
+
+_PLACE = re.compile(r"(?:(\d{1,6})\s*[x*]\s*)?([^/]+?)(?:/(.+))?")
+_SLICES = re.compile(r"(?:(\d{1,3})\s*[x*]\s*)?([^,\s@:]+)")
+
+
+def _place(on: str, overrides: Mapping[str, str] | None) -> tuple[Gpu, int, int]:
+    """(GPU or instance, how many of it on one GPU, GPUs) of a text."""
+    from podsim.hardware.catalog import aliases, find, names
+    from podsim.hardware.cluster import load_cluster
+
+    match = _PLACE.fullmatch(on.strip())
+    if match is None:
+        raise PodsimError(
+            f"on={on[:60]!r}: expected a GPU, such as a100-40gb, a100-40gb/1g.5gb or 8xa100-40gb/7x1g.5gb"
+        )
+    number, name, profile = match.groups()
+    keys = {key: value for key, value in (overrides or {}).items() if not key.startswith("model.")}
+    count = int(number or 1)
+    if not 1 <= count <= 100_000:
+        raise PodsimError(f"on={on[:60]!r}: 1 to 100,000 GPUs")
+    found = find(name)
+    if found and found[0] == "gpu":
+        from podsim.hardware.catalog import load_gpu
+
+        chip = load_gpu(name, keys)
+    elif found or ":" in name or name.lower().endswith(".toml"):
+        cluster = load_cluster(name, keys)
+        chip, count = cluster.gpu, count * cluster.gpus
+    else:
+        known = [*names("gpu"), *aliases("gpu"), *names("system")]
+        raise CatalogError(unknown_name("GPU, system or cluster", name, known))
+    if profile is None:
+        return chip, 1, count
+    return *_slices(chip, profile), count
+
+
+def _slices(chip: Gpu, text: str) -> tuple[Gpu, int]:
+    """(instance, how many on one GPU) of "1g.5gb" or "7x1g.5gb". Raises MigError for a layout that cannot be."""
+    from podsim.hardware.mig.layouts import read_layout
+    from podsim.hardware.mig.profiles import slicing_of
+    from podsim.hardware.mig.split import slice_of
+
+    match = _SLICES.fullmatch(text.strip())
+    if match is None:
+        raise PodsimError(
+            f"{text[:60]!r}: expected equal instances, such as 1g.5gb or 7x1g.5gb; serve each kind alone"
+        )
+    number = int(match[1] or 1)
+    slicing = slicing_of(chip)
+    made = read_layout(slicing, f"{number}x{match[2]}")
+    return slice_of(chip, made.instances[0].profile, slicing), number
+
+
+def _task(
+    model: str, chip: Gpu, precision: str | None, sparse: bool, tokens: int | None, output: int | None, engine: str,
+    overrides: Mapping[str, str] | None,
+) -> Task:  # fmt: skip
+    from podsim.serving.engine import engine_names, load_engine
+    from podsim.serving.kernels import runs_on
+    from podsim.serving.passes import check
+    from podsim.serving.predict import Task
+    from podsim.workload.convolution import ConvNet
+
+    problems = [
+        f"{name}={value}: 1 to {_LONGEST:,}"
+        for name, value in (("tokens", tokens), ("output", output))
+        if value is not None and not 1 <= value <= _LONGEST
+    ]
+    kind = precision or ("fp16" if "fp16" in chip.peaks else next(iter(chip.peaks)))
+    try:
+        runs_on(chip, kind, sparse)
+    except PlanError as error:
+        problems += error.problems
+    if problems:
+        raise PlanError(problems)
+    name = engine or ("tensorrt-2021" if chip.architecture == "volta" else engine_names()[0])
+    network = _network(model, tokens, overrides)
+    made = Task(
+        network=network, precision=kind, sparse=sparse, tokens=tokens or 0, output=0,
+        engine=load_engine(name, chip.architecture),
+    )  # fmt: skip
+    if made.kind == "images":
+        if output:
+            raise ModelError(f"{model} produces no tokens; leave output away")
+        return replace(made, tokens=tokens or 224)
+    assert not isinstance(network, ConvNet)
+    check(network)
+    if made.kind == "encoder" and output:
+        raise ModelError(f"{model} produces no tokens; leave output away")
+    return replace(
+        made,
+        tokens=tokens or _TOKENS[made.kind],
+        output=(output or _OUTPUT) if made.kind == "generator" else 0,
+    )
+
+
+def _network(model: str, tokens: int | None, overrides: Mapping[str, str] | None) -> Model | ConvNet:
+    from podsim.workload.catalog import load_model
+    from podsim.workload.convolution import CONVOLUTIONAL
+
+    keys = {
+        key.removeprefix("model."): value
+        for key, value in (overrides or {}).items()
+        if key.startswith("model.")
+    }
+    if model.lower() not in CONVOLUTIONAL:
+        return load_model(model, keys)
+    if keys:
+        raise ModelError(f"{model}: {', '.join(keys)} cannot be set")
+    side = tokens or 224
+    if side % 32:
+        raise ModelError(f"tokens={side}: an image of {model} has a side that 32 divides, such as 224")
+    return CONVOLUTIONAL[model.lower()](side)
+
+
+def _batches(text: str) -> tuple[int, ...]:
+    from podsim.serving.predict import LARGEST_BATCH
+
+    if not text:
+        return _BATCHES
+    parts = [part.strip() for part in str(text).split(",") if part.strip()]
+    bad = [part for part in parts if not (part.isdigit() and 1 <= int(part[:9]) <= LARGEST_BATCH)]
+    if bad or not parts or len(parts) > 200:
+        raise PodsimError(
+            f"batch={str(text)[:60]!r}: expected sizes from 1 to {LARGEST_BATCH:,}, such as 8 or 1,8,94"
+        )
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def _limit(latency: str) -> float | None:
+    from podsim.units import parse_quantity
+
+    if not latency:
+        return None
+    seconds = parse_quantity(latency, "s", what="latency")
+    if not 0 < seconds <= 86_400:
+        raise UnitError(f"latency: {seconds:g} s is out of reach; expected up to a day, such as 10 ms")
+    return seconds
+
+
+def _neighbours(chip: Gpu, each: int) -> float:
+    """Share that busy instances beside one cost: the mean measured with six, in proportion."""
+    if "/" not in chip.name or each == 1:
+        return 0.0
+    from podsim.hardware.mig.measured import interference
+
+    measured = interference()
+    return sum(measured.values()) / len(measured) * (each - 1) / 6
+
+
+def _assumptions(task: Task, chip: Gpu, cost: float) -> tuple[str, ...]:
+    told = [f"{task.engine.title}: {task.engine.evidence}"]
+    if task.kind == "encoder":
+        told.append(f"every sequence has {task.tokens} tokens, none of them padding")
+    if task.kind == "generator":
+        told.append(
+            f"{task.tokens} tokens of prompt, {task.output} produced by every sequence of a batch together (no"
+            " continuous batching); keys and values in 16 bits"
+        )
+    if task.kind == "images":
+        told.append(
+            "batch norms, ReLU and residual sums are folded into convolutions; decoding of images is not counted"
+        )
+    if task.sparse:
+        told.append(
+            "the weights of the products are pruned 2:4; what that does to the answers is not modelled"
+        )
+    told.append("a request in time may wait for one whole batch before its own")
+    if cost:
+        told.append(
+            f"busy neighbours on the GPU cost {cost:.1%} (MLPerf Inference 1.1: 0.6 to 2.4 % with six)"
+        )
+    return tuple(told)
+
+
+def _warnings(task: Task, chip: Gpu) -> tuple[str, ...]:
+    from podsim.training.kernel_constants import kernel_constants
+    from podsim.workload.convolution import ConvNet
+
+    told = []
+    length = task.tokens + task.output
+    if not isinstance(task.network, ConvNet) and length > task.network.sequence:
+        told.append(
+            f"{length:,} tokens are more than the {task.network.sequence:,} the network was trained with"
+        )
+    found = kernel_constants(chip)
+    if found.extrapolated:
+        told.append(f"{chip.name}: no kernel was measured on it; shares of peak are those of {found.base}")
+    if task.kind == "generator":
+        told.append("no published latency of a language model's tokens is held against this")
+    if chip.architecture not in ("ampere", "volta"):
+        told.append(f"the engine's constants are those of an A100, not of {chip.architecture}")
+    if task.kind == "images":
+        slow = "a third" if task.engine.name == "tensorrt-2021" else "7 to 14 %"
+        told.append(
+            f"MLPerf's offline throughput (ResNet-50, int8, A100 and slices) is told {slow} too low, unfitted"
+        )
+    return tuple(told)
+
+
+def _write(found: Served, directory: Path) -> None:
+    """config.pbtxt in a model repository. Raises PodsimError where nothing can be written, or no batch is in time."""
+    from podsim.serving.triton import config_text, model_name
+
+    if found.best is None:
+        raise PodsimError("triton: no batch is in time, so there is none to configure; give a longer latency")
+    path = directory / model_name(found) / "config.pbtxt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(config_text(found), "utf-8")
+    except OSError as error:
+        raise PodsimError(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,71 @@
+"""The four complete Philly VCs against the published averages: 64 GPUs in 8 nodes, jobs as submitted or all at once."""
+
+from __future__ import annotations
+
+import csv
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from podsim.fleet.policies import find_policy
+from podsim.fleet.queue import Machine, run_queue
+from podsim.fleet.traces import read_jobs
+
+ROWS = csv.DictReader(
+    (Path(__file__).parent / "data" / "philly_4vc_published.csv").read_text("utf-8").splitlines()
+)
+PUBLISHED = {
+    (row["trace"], row["policy"]): (float(row["avg_jct_s"]), float(row["makespan_s"])) for row in ROWS
+}
+MACHINE = Machine(nodes=8, gpus_per_node=8, placement="first-fit")
+TRACES = ("1", "2", "3", "4", "1pr", "2pr", "3pr", "4pr")
+OURS = {
+    "SRTF": find_policy("srtf", moves=True),
+    "SRSF": find_policy("srsf", moves=True),
+    "Themis": find_policy("themis"),
+    "Tiresias": find_policy("tiresias"),
+}
+"""those that give whole GPUs to one job at a time; our Themis knows true lengths, the published one does not"""
+
+
+def measured(trace, policy):
+    jobs = read_jobs(f"philly-{trace[0]}", together="pr" in trace)
+    run = run_queue(jobs, MACHINE, OURS[policy])
+    return float((run.end - jobs.submit).mean()), float(run.end.max())
+
+
+@pytest.mark.parametrize(("trace", "policy"), tuple(product(TRACES, ("SRTF", "SRSF"))))
+def test_within_a_tenth(trace, policy):
+    jct, makespan = measured(trace, policy)
+    wanted_jct, wanted_makespan = PUBLISHED[trace, policy]
+    assert jct == pytest.approx(wanted_jct, rel=0.1)
+    assert makespan == pytest.approx(wanted_makespan, rel=0.1)
+    assert jct < wanted_jct * 1.02  # quicker on every trace, for reasons not known
+
+
+@pytest.mark.parametrize(("trace", "policy"), tuple(product(TRACES, ("Themis", "Tiresias"))))
+def test_makespan_where_lengths_are_unknown(trace, policy):
+    # their mean completion times are off by up to 92 %: docs/queue.md reports them
+    _, makespan = measured(trace, policy)
+    assert makespan == pytest.approx(PUBLISHED[trace, policy][1], rel=0.1)
+
+
+@pytest.mark.parametrize("trace", TRACES)
+def test_order_of_policies(trace):
+    names = ("SRSF", "SRTF", "Themis", "Tiresias")
+    ours = {name: measured(trace, name)[0] for name in names}
+    wanted = {name: PUBLISHED[trace, name][0] for name in names}
+    if trace in ("3", "2pr"):  # not reproduced: published has Tiresias before Themis there
+        assert ours["SRSF"] < ours["SRTF"] < min(ours["Themis"], ours["Tiresias"])
+    else:
+        assert sorted(names, key=ours.__getitem__) == sorted(names, key=wanted.__getitem__)
+
+
+def test_helios_order():
+    # Hu et al. 2021 on Philly: SRTF < SJF < FIFO in mean completion time
+    machine = Machine(gpus_per_node=64)
+    for number in range(1, 5):
+        jobs = read_jobs(f"philly-{number}")
+        means = [run_queue(jobs, machine, find_policy(name)).end.mean() for name in ("srtf", "sjf", "fifo")]
+        assert means == sorted(means)

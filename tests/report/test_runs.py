@@ -1,0 +1,64 @@
+"""Pictures and words of long runs: they draw what the result says, also at its edges."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+import podsim
+from podsim.report.figures import duration
+from podsim.report.plot_runs import goodput_image
+from podsim.report.runs import checkpoint_text, goodput_text
+from podsim.runs import Goodput, Quantiles
+
+LIMIT = {"tp": "2", "micro_batch": "2"}
+
+
+@pytest.fixture(scope="module")
+def found() -> Goodput:
+    return podsim.goodput("gpt-3.6b", on="dgx-a100-80gb:2", tokens="300G", batch=64, limit=LIMIT, runs=200)
+
+
+def test_the_same_bytes_for_the_same_run(found: Goodput) -> None:
+    one, two = goodput_image(found, "svg"), goodput_image(found, "svg")
+    assert one == two
+    for word in (b"Young", b"Daly", b"exact", b"in use", b"days to finish", b"training alone", b"90 %"):
+        assert word in one
+
+
+def test_png(found: Goodput) -> None:
+    assert goodput_image(found, "png", dpi=40)[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_runs_that_all_take_the_same_time_and_runs_that_never_end(found: Goodput) -> None:
+    at = found.seconds.low
+    same = replace(
+        found, edges=(at, at), counts=(200,), seconds=Quantiles(low=at, median=at, mean=at, high=at)
+    )
+    assert b"days to finish" in goodput_image(same, "svg")
+    never = Quantiles(low=at, median=math.inf, mean=math.inf, high=math.inf)
+    lost = replace(found, seconds=never, edges=(), counts=())
+    assert b"days to finish" in goodput_image(lost, "svg")
+    assert "no end" in "\n".join(goodput_text(lost, 100))
+
+
+def test_an_interval_beyond_the_curve_is_not_drawn(found: Goodput) -> None:
+    assert b"Young: " not in goodput_image(replace(found, young=found.curve[-1].interval * 2), "svg")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_text_keeps_to_the_terminal(found: Goodput, width: int) -> None:
+    for lines in (goodput_text(found, width), checkpoint_text(found.checkpoint, width)):
+        assert all(len(line) <= max(width, 80) for line in lines)
+    assert "Where the time goes" in "\n".join(goodput_text(found, width))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(40, "40 s"), (0.812, "812 ms"), (119, "119 s"), (11124, "3.09 h"), (1480, "24.7 min"), (5e6, "57.9 d"),
+     (1e9, "11,574 d"), (math.inf, "no end")],
+)  # fmt: skip
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
