@@ -9,7 +9,18 @@ import pytest
 import podsim
 from podsim import cli
 
-ONLY_CLI = {"json", "csv", "html", "markdown", "sensitivity", "fabric", "svg", "plot", "csv_torch"}
+ONLY_CLI = {
+    "json",
+    "csv",
+    "html",
+    "markdown",
+    "sensitivity",
+    "fabric",
+    "svg",
+    "plot",
+    "csv_torch",
+    "timeline",
+}
 """how and where a result is printed, or another question asked by the same command"""
 ONLY_PYTHON = {"progress", "cross_validate", "timeline"}
 """a function that draws: the terminal has its own; what a terminal always does; what it keeps only to draw it"""
