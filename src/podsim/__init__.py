@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from podsim.verbs.show import clusters as clusters
     from podsim.verbs.show import models as models
     from podsim.verbs.show import show as show
+    from podsim.verbs.simulate import simulate as simulate
     from podsim.verbs.storage import storage_fail as storage_fail
     from podsim.verbs.storage import storage_fio as storage_fio
     from podsim.verbs.storage import storage_mdtest as storage_mdtest
@@ -103,6 +104,7 @@ _PUBLIC = {
     "schedule": "verbs.schedule",
     "serve": "verbs.serve",
     "show": "verbs.show",
+    "simulate": "verbs.simulate",
     "storage_fail": "verbs.storage",
     "storage_fio": "verbs.storage",
     "storage_input": "verbs.storage_input",
