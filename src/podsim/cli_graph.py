@@ -80,7 +80,7 @@ def graph(
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Cost a training step of a captured graph, op by op, and divide it over devices."""
+    """Cost a captured graph, op by op; divide it over devices."""
     from podsim.cli_options import one_format, overrides
     from podsim.report.graphs import print_graph
     from podsim.verbs.graph import graph as verb
@@ -99,7 +99,7 @@ def chakra(
     json: Json = False,
     csv: Csv = False,
 ) -> None:
-    """Read Chakra execution traces, say what was mended, and write them anew."""
+    """Read, mend and rewrite Chakra execution traces."""
     from podsim.cli_options import one_format
     from podsim.report.graphs import print_traces
     from podsim.verbs.chakra import chakra as verb

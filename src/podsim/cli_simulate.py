@@ -42,7 +42,7 @@ def schedule(
         bool, typer.Option("--csv", help="Print CSV: a line for each action, or schedule.")
     ] = False,
 ) -> None:
-    """Show a pipeline schedule: its order, its bubble, what its ranks keep."""
+    """Show a pipeline schedule: order, bubble, memory."""
     from podsim.cli_options import one_format
     from podsim.errors import PodsimError
     from podsim.report.data import to_csv, to_json

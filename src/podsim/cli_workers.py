@@ -78,7 +78,7 @@ def workers(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each exchange.")] = False,
 ) -> None:
-    """Play data-parallel workers over many steps: in step, or not; idle time against staleness."""
+    """Play data-parallel workers: idle time against staleness."""
     from podsim.cli_options import one_format, overrides
     from podsim.errors import PodsimError
     from podsim.exchanged import Tradeoff

@@ -191,6 +191,7 @@ def test_default_output_has_nothing_new(run: Run) -> None:
     assert "expense" not in json.loads(plain)
     priced = json.loads(run("predict", *GPT, "--json", "--price", "2.10", "--tokens", "300e9").stdout)
     expense = priced.pop("expense")
+    assert priced.pop("training")["expected"] > 0
     assert priced == json.loads(plain)
     hours = 300e9 / priced["tokens_per_second"] * 512 / HOUR
     assert expense["low"] == pytest.approx(2.10 * hours)
@@ -226,7 +227,7 @@ def test_commands_in_every_format(run: Run) -> None:
         ),
         (("cost", "dgx-h100", "--gpu-hours", "3", "--price", "aws-p4d"), ["a100-sxm4-40gb", "aws-p5"]),
         (("predict", *GPT, "--price", "0"), ["more than 0 USD"]),
-        (("predict", *GPT, "--tokens", "1"), ["one step"]),
+        (("predict", *GPT, "--tokens", "1", "--price", "2"), ["one step"]),
         (("plan", "gpt2", "--on", DGX, "--objective", "cost"), ["needs a price"]),
         (("plan", "gpt2", "--on", DGX, "--price", "2"), ["objective cost or energy"]),
     ],

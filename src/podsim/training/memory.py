@@ -133,15 +133,16 @@ def in_flight(plan: Plan, first_SP: Array) -> Array:
     return np.asarray(chunks_SP / v_P)
 
 
-def weight_copies(plan: Plan, first_SP: Array) -> tuple[Array, Array]:
+def weight_copies(plan: Plan, first_SP: Array) -> tuple[Array, Array] | None:
     """(homes, versions): copies of a stage's parameters that are trained, and of its weights that are kept (S, P).
+
+    None where no plan has more than one of either.
 
     DualPipe trains each part on two ranks, so that a rank has twice its share of weights, gradients and optimizer.
     Asynchronous schedules train one copy and keep older versions of its weights for backward passes to come.
     """
-    single = np.ones((1, 1))
     if not any(code in _COPIED for code in _present(plan)):
-        return single, single
+        return None
     copies_SP = _of_schedule(plan, first_SP, "copies")
     endless = np.isin(plan.schedule, _ENDLESS)
     return np.where(endless, 1.0, copies_SP), np.where(endless, copies_SP, 1.0)
@@ -162,11 +163,12 @@ def _of_schedule(plan: Plan, first_SP: Array, what: str) -> Array:
     """What each plan's schedule says of its sizes (S, P)."""
     p_P, v_P, m_P = (np.asarray(x, dtype=float) for x in (plan.pp, plan.virtual_stages, plan.micro_batches))
     codes = _present(plan)
-    out_SP = np.asarray(getattr(_ENTRIES[codes[0]], what)(p_P, v_P, m_P, first_SP))
+    shape = np.broadcast_shapes(np.shape(first_SP), np.shape(m_P))
+    out_SP = np.broadcast_to(getattr(_ENTRIES[codes[0]], what)(p_P, v_P, m_P, first_SP), shape)
     for code in codes[1:]:
         held_SP = getattr(_ENTRIES[code], what)(p_P, v_P, m_P, first_SP)
         out_SP = np.where(np.asarray(plan.schedule) == code, held_SP, out_SP)
-    return out_SP
+    return np.asarray(out_SP)
 
 
 def memory_MSP(
@@ -194,7 +196,7 @@ def memory_MSP(
         expert_P = np.where(zero >= level, 1 / expert_shard_P, 1.0)
         return np.asarray(dense_SP * share_P + expert_SP * expert_P)
 
-    homes_SP, versions_SP = weight_copies(plan, first_SP)
+    copies = weight_copies(plan, first_SP)
     stored = element_bytes(plan.precision)
     master = 4.0 if stored < 4 else 0.0
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
@@ -205,9 +207,9 @@ def memory_MSP(
     out[0] = np.where(whole, held_SP, divided(3)) * stored
     out[1] = np.where(whole, held_SP, divided(2)) * software.gradient_memory
     out[2] = divided(1) * (master + moments)
-    if homes_SP.size > 1 or versions_SP.size > 1:
-        out[:3] *= homes_SP
-        out[0] *= versions_SP
+    if copies is not None:
+        out[:3] *= copies[0]
+        out[0] *= copies[1]
     out[3] = _activations(plan, counts_SBP, first_SP, kept_RBP)
     last = counts_SBP[:, -1] > 0
     out[4] = logits_P * last

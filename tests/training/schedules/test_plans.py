@@ -30,7 +30,7 @@ def test_micro_batches_in_flight_are_what_the_table_holds(name: str) -> None:
     many = Plan(pp=p, virtual_stages=v, global_batch=m, schedule=np.full(len(p), SCHEDULE_CODES[name]))
     ranks_SP = np.minimum(np.arange(8)[:, None], p - 1)
     held_SP = in_flight(many, ranks_SP) * v
-    homes_SP, versions_SP = weight_copies(many, ranks_SP)
+    homes_SP, versions_SP = weight_copies(many, ranks_SP) or (1.0, 1.0)
     for column, size in enumerate(sizes):
         table = build(name, *size)
         ranks = ranks_SP[:, column]
