@@ -50,6 +50,8 @@ class Paths:
     """sends and receives that take the compute stream of their rank on the path"""
     closing_JK: Array
     """last backward passes of stages on the path, the very last apart"""
+    paired_JWBK: Array
+    """those of `works_JWBK` that run beside another pass, which hides their exchanges"""
 
     def take(self, index: Array) -> Paths:
         """The pipelines at an index."""
@@ -65,6 +67,7 @@ class _Counts(NamedTuple):
     back: Array
     charges: Array
     closing: Array
+    paired_WB: Array
 
     def plus(self, other: _Counts, times: float) -> _Counts:
         """This path and another so many times."""
@@ -111,7 +114,7 @@ def _paths(
         counts = np.bincount(np.array([0, *order, width - 1]), minlength=width).astype(float)
         works = np.zeros((4, width))
         works[:2] = m * counts
-        return (_Counts(works, np.array([m, m, 0.0, 0.0]), *np.zeros(4)),)
+        return (_Counts(works, np.array([m, m, 0.0, 0.0]), *np.zeros(4), np.zeros_like(works)),)
     short = 3 * p + m % p
     if m <= short + p:
         return _distinct(list(_each(order, width, shares, schedule, p, v, m)))
@@ -173,10 +176,13 @@ def _counted(table: ScheduleTable, path: Array, sends: list[int], counts_SB: Arr
     work, stage = table.work[path], table.stage[path]
     works = np.zeros((4, counts_SB.shape[1]))
     np.add.at(works, work, counts_SB[stage].astype(float))
+    pair = (table.beside | np.append(table.beside[1:], False))[path]
+    paired = np.zeros_like(works)
+    np.add.at(paired, work[pair], counts_SB[stage[pair]].astype(float))
     ahead, back = (np.array(float(n)) for n in sends)
     charged = np.array((abroad[stage] * (work != Work.WEIGHT)).sum()) - ahead - back
     gradient = np.flatnonzero((table.work == Work.BACKWARD) | (table.work == Work.WEIGHT))
     last = np.full(table.stages, -1)
     last[table.stage[gradient]] = gradient
     closing = np.array(float(max((last[stage] == path).sum() - 1, 0)))
-    return _Counts(works, np.bincount(work, minlength=4).astype(float), ahead, back, charged, closing)
+    return _Counts(works, np.bincount(work, minlength=4).astype(float), ahead, back, charged, closing, paired)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Model
 
-__all__ = ["SCHEDULE_CODES", "Array", "Grid", "Ints", "Plan", "Recompute", "Schedule"]
+__all__ = ["SCHEDULE_CODES", "Array", "Grid", "Ints", "Placement", "Plan", "Recompute", "Schedule"]
 
 Array: TypeAlias = NDArray[Any]
 Ints: TypeAlias = int | NDArray[Any]
@@ -68,6 +68,22 @@ SCHEDULE_CODES = {
     "pipedream-2bw": Schedule.PIPEDREAM_2BW,
 }
 """by name; `podsim.training.schedules` has what each is"""
+
+
+class Placement(IntEnum):
+    """Which model parts a pipeline rank holds."""
+
+    LOOP = 0
+    """rank r parts r, r + p, ..."""
+    VEE = 1
+    """rank r parts r and 2 p - 1 - r"""
+    TWO_WAYS = 2
+    """rank r parts r and p - 1 - r, for half of the micro-batches each"""
+
+
+_APART = (Schedule.ZB_H1, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE, Schedule.DUALPIPE_V)
+_PAIRED = (Schedule.DUALPIPE, Schedule.DUALPIPE_V)
+_VEE = (Schedule.ZB_V, Schedule.DUALPIPE_V)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +148,24 @@ class Plan:
     def micro_batches(self) -> Ints:
         """Micro-batches each pipeline runs in a step."""
         return self.global_batch // (self.dp * self.micro_batch)
+
+    @property
+    def placement(self) -> Array:
+        """Which model parts a pipeline rank holds, a Placement."""
+        schedule = np.asarray(self.schedule)
+        return np.where(np.isin(schedule, _VEE), Placement.VEE, 0) + np.where(
+            schedule == Schedule.DUALPIPE, Placement.TWO_WAYS, 0
+        )
+
+    @property
+    def paired(self) -> Array:
+        """Whether its schedule runs passes beside each other, so that one hides the exchanges of the other."""
+        return np.isin(self.schedule, _PAIRED) & (np.asarray(self.pp) > 1)
+
+    @property
+    def loose_end(self) -> Array:
+        """Whether another rank than the first may run the last pass of a step: schedules with weight gradients apart."""
+        return np.isin(self.schedule, _APART)
 
     @property
     def shard_ranks(self) -> Ints:

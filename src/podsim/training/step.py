@@ -27,8 +27,8 @@ from podsim.training.memory import (
     weight_table,
 )
 from podsim.training.paths import PATH_KEY, Paths, paths_table
-from podsim.training.pipeline import STAGE_KEY, Stages, placed, stages_table
-from podsim.training.plan import Array, Plan, Recompute
+from podsim.training.pipeline import STAGE_KEY, Stages, stages_table
+from podsim.training.plan import Array, Placement, Plan, Recompute
 from podsim.training.schedules.table import Work
 from podsim.training.software import Software, load_software
 from podsim.training.unique import Keyed, keyed
@@ -83,8 +83,7 @@ def prepare(
     """
     software = software or load_software(plan.software, cluster.gpu)
     plan = plan.arrays()
-
-    alike = placed(plan)
+    split = split or bool(plan.paired.any())  # what pairs of passes hide is told apart by part
 
     def layers(sub: Plan) -> Array:
         table_YXBK = layer_table(model, cluster, sub, software)
@@ -95,10 +94,10 @@ def prepare(
         plan=plan,
         software=software,
         layers=keyed(plan, KEY, layers),
-        stages=keyed(alike, STAGE_KEY, lambda sub: stages_table(model, sub)),
+        stages=keyed(plan, STAGE_KEY, lambda sub: stages_table(model, sub)),
         weights=keyed(plan, WEIGHT_KEY, lambda sub: weight_table(model, sub)),
         activations=keyed(plan, ACTIVATION_KEY, lambda sub: activation_table(model, sub, software)),
-        groups=keyed(alike, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software)),
+        groups=keyed(plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software)),
         sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software)),
         paths=keyed(plan, PATH_KEY, lambda sub: paths_table(model, sub)),
     )
@@ -199,6 +198,8 @@ class _Passes:
     backward_BP: Array
     """of the stage that recomputes least"""
     weight_BP: Array
+    exchanged_WBP: Array | None
+    """of forward and backward passes, seconds that a pass beside them hides; None where no schedule has such"""
 
 
 def _passes(plan: Plan, stages: Stages, layers_YXBP: Array) -> _Passes:
@@ -218,7 +219,16 @@ def _passes(plan: Plan, stages: Stages, layers_YXBP: Array) -> _Passes:
         layers_YXBP[Pass.FORWARD].sum(axis=0),
         backward_BP,
         layers_YXBP[Pass.WEIGHT].sum(axis=0),
+        _exchanged(plan, layers_YXBP, chosen_XBP),
     )
+
+
+def _exchanged(plan: Plan, layers_YXBP: Array, chosen_XBP: Array) -> Array | None:
+    """Seconds of tensor-, context- and expert-parallel exchanges, forward and backward (W, B, P)."""
+    if not plan.paired.any():
+        return None
+    kinds = slice(PARTS.index("tp"), None)
+    return np.stack([layers_YXBP[Pass.FORWARD, kinds].sum(axis=0), chosen_XBP[kinds].sum(axis=0)])
 
 
 def _along(paths: Paths, passes: _Passes, sends_P: Array, charge_P: Array) -> Array:
@@ -229,11 +239,15 @@ def _along(paths: Paths, passes: _Passes, sends_P: Array, charge_P: Array) -> Ar
     if paths.actions_JWK[:, Work.INPUT :].any():
         total += np.einsum("jbp,bp->jp", works[:, Work.INPUT], passes.backward_BP - passes.weight_BP)
         total += np.einsum("jbp,bp->jp", works[:, Work.WEIGHT], passes.weight_BP)
+    if passes.exchanged_WBP is not None:
+        back = paths.paired_JWBK[:, [Work.BACKWARD, Work.INPUT]].sum(axis=1)
+        paired = np.stack([paths.paired_JWBK[:, Work.FORWARD], back], axis=1)
+        total -= np.einsum("jwbp,wbp->jp", paired, passes.exchanged_WBP)
     return np.asarray(total + (paths.ahead_JK + paths.back_JK) * sends_P + paths.charges_JK * charge_P)
 
 
 def _waited(paths: Paths, waits: Waits, drained_P: Array, beside: bool) -> Array:
-    """Seconds that exchanges add along each path (J, P), or one for all paths."""
+    """Seconds that exchanges add along each path (J, P), or one for all paths; none where a pass beside hides them."""
     total = paths.closing_JK * drained_P if beside else np.zeros((1, drained_P.shape[-1]))
     if not (np.asarray(waits.plan.zero) >= 2).any():
         return np.asarray(total)
@@ -244,7 +258,8 @@ def _waited(paths: Paths, waits: Waits, drained_P: Array, beside: bool) -> Array
         for columns in (paths.actions_JWK, inner, paths.works_JWBK[:, :, 0])
     )
     total = total + waits.forward(paths.actions_JWK[:, 0], inner[:, 0], beside, hidden=paths.ahead_JK)
-    return np.asarray(total + waits.backward(backwards, layers, beside, edges=edges, hidden=paths.back_JK))
+    total = total + waits.backward(backwards, layers, beside, edges=edges, hidden=paths.back_JK)
+    return np.asarray(total * ~waits.plan.paired)
 
 
 def _seconds(
@@ -259,8 +274,8 @@ def _seconds(
     """Step seconds (..., P) and, where the layer table is split, its parts (X, P)."""
     software = ready.software
     m_P = np.asarray(plan.micro_batches, dtype=float)
-    v_P = np.asarray(plan.virtual_stages, dtype=float)
     piped_P = np.asarray(plan.pp) > 1
+    v_P = np.where(piped_P, plan.virtual_stages, 1.0)
     charge_P = np.where(piped_P, sends_P * software.pipeline_exposed + software.host_send, 0.0)
     passes = _passes(plan, stages, layers_YXBP)
     count_B = np.array([block.count for block in ready.model.kinds[1:-1]], dtype=float)
@@ -270,8 +285,12 @@ def _seconds(
         passes.forward_BP[0], passes.backward_BP[0],
     )  # fmt: skip
     along_JP = _along(paths, passes, sends_P, charge_P)
-    stage_SP = np.where(stages.many_SU > 0, (passes.forward_XSP + passes.backward_XSP).sum(axis=0), 0.0)
-    part_layers = np.floor(groups.stage_layers_K / v_P)
+    busy_XSP = passes.forward_XSP + passes.backward_XSP
+    if passes.exchanged_WBP is not None:
+        busy_XSP[PARTS.index("tp") :] *= ~plan.paired
+    stage_SP = np.where(stages.many_SU > 0, busy_XSP.sum(axis=0), 0.0)
+    parts_P = np.where(plan.placement == Placement.TWO_WAYS, 2.0, v_P)
+    part_layers = np.floor(groups.stage_layers_K / parts_P)
     drained_P = waits.drained(part_layers)
     beside = np.where(np.asarray(plan.zero) == 3, plan.overlap_param, plan.overlap_grad).astype(bool)
     path_P = np.where(
@@ -289,7 +308,7 @@ def _seconds(
     seconds_P = through_P + once_P + groups.optimizer_K + software.host_step
     if layers_YXBP.shape[1] != len(PARTS):
         return seconds_P, np.empty((0, seconds_P.shape[-1]))
-    busy_XP = m_P * _at(passes.forward_XSP + passes.backward_XSP, slowest_P[None])
+    busy_XP = m_P * _at(busy_XSP, slowest_P[None])
     host_P = np.full_like(m_P, software.host_step)
     sent_P = np.minimum((paths.ahead_JK + paths.back_JK)[0] * sends_P, through_P - longest_P - charged_P)
     waits_P = longest_P - m_P * _at(stage_SP, slowest_P) + once_P
@@ -302,9 +321,9 @@ def _own(waits: Waits, counts_SBP: Array, layers_SP: Array, plan: Plan, beside: 
 
     In a pipeline the first gather and the last reduction of a pass may hide behind waiting.
     """
-    v_P = np.asarray(plan.virtual_stages, dtype=float)
-    hidden = np.where(np.asarray(plan.pp) > 1, v_P, 0.0)
+    piped_P = np.asarray(plan.pp) > 1
+    v_P = np.where(piped_P, plan.virtual_stages, 1.0)
+    hidden = np.where(piped_P, v_P, 0.0)
     ahead = waits.forward(v_P, layers_SP, beside, hidden=hidden)
-    return ahead + waits.backward(
-        v_P, layers_SP, beside, edges=counts_SBP[:, 0] * (hidden == 0), hidden=hidden
-    )
+    back = waits.backward(v_P, layers_SP, beside, edges=counts_SBP[:, 0] * (hidden == 0), hidden=hidden)
+    return np.asarray((ahead + back) * ~plan.paired)
