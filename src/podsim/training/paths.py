@@ -114,7 +114,8 @@ def _paths(
         counts = np.bincount(np.array([0, *order, width - 1]), minlength=width).astype(float)
         works = np.zeros((4, width))
         works[:2] = m * counts
-        return (_Counts(works, np.array([m, m, 0.0, 0.0]), *np.zeros(4), np.zeros_like(works)),)
+        none = np.zeros(())
+        return (_Counts(works, np.array([m, m, 0.0, 0.0]), none, none, none, none, np.zeros_like(works)),)
     short = 3 * p + m % p
     if m <= short + p:
         return _distinct(list(_each(order, width, shares, schedule, p, v, m)))

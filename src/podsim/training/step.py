@@ -306,7 +306,7 @@ def _seconds(
     through_P = np.maximum(path_P, longest_P + charged_P)
     once_P = waits.once(part_layers)
     seconds_P = through_P + once_P + groups.optimizer_K + software.host_step
-    if layers_YXBP.shape[1] != len(PARTS):
+    if layers_YXBP.shape[1] != len(PARTS) or seconds_P.ndim > 1:
         return seconds_P, np.empty((0, seconds_P.shape[-1]))
     busy_XP = m_P * _at(busy_XSP, slowest_P[None])
     host_P = np.full_like(m_P, software.host_step)
