@@ -76,9 +76,9 @@ def _gaps(lowered: Lowered, played: Played) -> Gaps:
     cause = played.why[compute[waits]]
     kinds = np.array([_cause(piece.kind) for piece in lowered.pieces])
     kind = np.where(cause >= 0, kinds[lowered.what[np.maximum(cause, 0)]], SPLIT.index("bubble"))
-    first = np.maximum(played.why[np.maximum(cause, 0)], 0)
-    late = np.searchsorted(lowered.base, first, side="right") - 1 != owner[waits]
-    sent = (kind == SPLIT.index("pp")) | (kind == SPLIT.index("dp")) & late & (cause >= 0)
+    late = (kind == SPLIT.index("dp")) & (cause >= 0)
+    late[late] = played.start[cause[late]] > _ready(lowered, played, cause[late]) * (1 + 1e-9)
+    sent = (kind == SPLIT.index("pp")) | late
     left = np.where(
         sent, np.clip(played.start[np.maximum(cause, 0)], before[waits], start[waits]), before[waits]
     )
@@ -97,6 +97,20 @@ def _gaps(lowered: Lowered, played: Played) -> Gaps:
     joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
     wide = joined[2] > joined[1]
     return Gaps(*(column[wide] for column in joined))
+
+
+def _ready(lowered: Lowered, played: Played, exchanges: Ints) -> Floats:
+    """When the ranks of some ops of DATA streams could have started them, had the others of their joins been there, s."""
+    ops = lowered.ops
+    data = np.flatnonzero(ops.stream % STREAMS == Stream.DATA)
+    ready = np.zeros(len(ops.stream))
+    same = ops.stream[data[1:]] == ops.stream[data[:-1]]
+    ready[data[1:][same]] = played.end[data[:-1][same]]
+    wanted = np.zeros(len(ops.stream), bool)
+    wanted[exchanges] = True
+    edges = np.flatnonzero(wanted[ops.after])
+    np.maximum.at(ready, ops.after[edges], played.end[ops.before[edges]])
+    return np.asarray(ready[exchanges])
 
 
 def _cause(kind: str) -> int:
