@@ -252,14 +252,14 @@ def _waited(paths: Paths, waits: Waits, drained_P: Array, beside: bool) -> Array
     if not (np.asarray(waits.plan.zero) >= 2).any():
         return np.asarray(total)
     inner = paths.works_JWBK[:, :, 1:-1].sum(axis=2)
-    back = [Work.BACKWARD, Work.INPUT]
+    # where the gradients are apart, one gathers weights and the other reduces: counted are passes that do both
     backwards, layers, edges = (
-        np.asarray(columns[:, back].sum(axis=1))
+        columns[:, Work.BACKWARD] + np.minimum(columns[:, Work.INPUT], columns[:, Work.WEIGHT])
         for columns in (paths.actions_JWK, inner, paths.works_JWBK[:, :, 0])
     )
     total = total + waits.forward(paths.actions_JWK[:, 0], inner[:, 0], beside, hidden=paths.ahead_JK)
     total = total + waits.backward(backwards, layers, beside, edges=edges, hidden=paths.back_JK)
-    return np.asarray(total * ~waits.plan.paired)
+    return np.asarray(total * ~waits.plan.paired * waits.share)
 
 
 def _seconds(
@@ -326,4 +326,4 @@ def _own(waits: Waits, counts_SBP: Array, layers_SP: Array, plan: Plan, beside: 
     hidden = np.where(piped_P, v_P, 0.0)
     ahead = waits.forward(v_P, layers_SP, beside, hidden=hidden)
     back = waits.backward(v_P, layers_SP, beside, edges=counts_SBP[:, 0] * (hidden == 0), hidden=hidden)
-    return np.asarray((ahead + back) * ~plan.paired)
+    return np.asarray((ahead + back) * ~plan.paired * waits.share)
