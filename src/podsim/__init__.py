@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from podsim.prediction import Prediction as Prediction
     from podsim.served import Figure as Figure
     from podsim.served import Served as Served
+    from podsim.simulated import SimulatedStep as SimulatedStep
     from podsim.training.plan import Plan as Plan
     from podsim.verbs.calibrate import calibrate as calibrate
     from podsim.verbs.capture import capture as capture
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from podsim.verbs.show import clusters as clusters
     from podsim.verbs.show import models as models
     from podsim.verbs.show import show as show
+    from podsim.verbs.simulate import simulate as simulate
     from podsim.verbs.storage import storage_fail as storage_fail
     from podsim.verbs.storage import storage_fio as storage_fio
     from podsim.verbs.storage import storage_mdtest as storage_mdtest
@@ -72,6 +74,7 @@ _PUBLIC = {
     "PodsimError": "errors",
     "Prediction": "prediction",
     "Served": "served",
+    "SimulatedStep": "simulated",
     "calibrate": "verbs.calibrate",
     "capture": "verbs.capture",
     "chakra": "verbs.chakra",
@@ -102,6 +105,7 @@ _PUBLIC = {
     "schedule": "verbs.schedule",
     "serve": "verbs.serve",
     "show": "verbs.show",
+    "simulate": "verbs.simulate",
     "storage_fail": "verbs.storage",
     "storage_fio": "verbs.storage",
     "storage_input": "verbs.storage_input",

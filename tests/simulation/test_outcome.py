@@ -17,9 +17,13 @@ from podsim.workload.catalog import load_model
 close = pytest.approx
 
 PLANS = {
-    "pipeline": Plan(tp=2, pp=4, dp=2, zero=1, global_batch=16, sequence_parallel=True, recompute="selective"),
+    "pipeline": Plan(
+        tp=2, pp=4, dp=2, zero=1, global_batch=16, sequence_parallel=True, recompute="selective"
+    ),
     "sharded": Plan(tp=1, dp=8, zero=3, global_batch=16),
-    "not overlapped": Plan(tp=2, pp=2, dp=4, zero=1, global_batch=16, overlap_grad=False, overlap_param=False),
+    "not overlapped": Plan(
+        tp=2, pp=2, dp=4, zero=1, global_batch=16, overlap_grad=False, overlap_param=False
+    ),
     "pairs": Plan(tp=2, pp=4, dp=2, global_batch=32, schedule="dualpipe"),
     "zero bubble": Plan(tp=2, pp=4, dp=2, global_batch=16, schedule="zb-v", virtual_stages=2),
 }
@@ -65,7 +69,9 @@ def test_the_critical_path_is_the_step(step):
     assert np.array_equal(played.start[path[1:]], played.end[path[:-1]])
     assert sum(one.seconds for one in found.critical) == close(found.step_time)
     assert sum(one.count for one in found.critical) <= len(path)
-    assert [one.seconds for one in found.critical] == sorted((o.seconds for o in found.critical), reverse=True)
+    assert [one.seconds for one in found.critical] == sorted(
+        (o.seconds for o in found.critical), reverse=True
+    )
     assert found.ops == len(lowered.what)
     assert found.represented == sum(
         int(n) * int(c) for n, c in zip(np.diff(lowered.base), lowered.classes.copies, strict=True)
@@ -73,7 +79,7 @@ def test_the_critical_path_is_the_step(step):
 
 
 def test_links_carry_what_their_transfers_say(step):
-    lowered, played, found = step
+    _, _, found = step
     for link in found.links:
         assert link.bytes == close(sum(link.carried.values()))
         assert np.all(link.rate <= link.capacity * (1 + 1e-6))
@@ -102,7 +108,9 @@ def test_files_say_the_same_by_kind(kind, two, small, tmp_path):
         assert parts.sum() == close(fine.step_time)
     assert any(
         all(
-            np.bincount(t.kind[t.lane == k], (t.end - t.start)[t.lane == k], len(t.kinds))[t.kinds.index(name)]
+            np.bincount(t.kind[t.lane == k], (t.end - t.start)[t.lane == k], len(t.kinds))[
+                t.kinds.index(name)
+            ]
             == close(seconds, abs=1e-12)
             for name, seconds in fine.parts.items()
         )

@@ -38,12 +38,16 @@ def test_a_layer_forward_and_backward(row_id):
     published = [float(ms) * 1e-3 for ms in re.findall(r"(?:forward|backward) ([\d.]+) ms", row["notes"])]
     found = express(row)
     layer = block_pieces(prepare(found.model, found.cluster, found.plan), found.cluster)[1]
-    forward, backward = (sum(p.parts.sum() for p in layer.of(work, 1.0)) for work in (Work.FORWARD, Work.BACKWARD))
+    forward, backward = (
+        sum(p.parts.sum() for p in layer.of(work, 1.0)) for work in (Work.FORWARD, Work.BACKWARD)
+    )
     assert forward == close(published[0], rel=0.05)
     assert backward == close(published[1], rel=0.05)
 
 
-@pytest.mark.parametrize(("plain", "interleaved"), [("SC21F-0005", "SC21F-0007"), ("SC21F-0006", "SC21F-0008")])
+@pytest.mark.parametrize(
+    ("plain", "interleaved"), [("SC21F-0005", "SC21F-0007"), ("SC21F-0006", "SC21F-0008")]
+)
 def test_what_interleaving_gains(plain, interleaved):
     """Narayanan et al. 2021 (arXiv 2104.04473), figure 12: GPT-3 on 96 GPUs, batch 12 (+46.9 %) and 60 (+8.1 %)."""
     simulated, measured = zip(*(step_seconds(row) for row in (plain, interleaved)), strict=True)

@@ -8,8 +8,22 @@ import pytest
 
 import podsim
 from podsim import cli
+from podsim.verbs.plans import read_plan
 
-ONLY_CLI = {"json", "csv", "html", "markdown", "sensitivity", "fabric", "svg", "plot", "csv_torch"}
+ONLY_CLI = {
+    "json",
+    "csv",
+    "html",
+    "markdown",
+    "sensitivity",
+    "fabric",
+    "svg",
+    "plot",
+    "csv_torch",
+    "timeline",
+    "links",
+    "against",
+}
 """how and where a result is printed, or another question asked by the same command"""
 ONLY_PYTHON = {"progress", "cross_validate", "timeline"}
 """a function that draws: the terminal has its own; what a terminal always does; what it keeps only to draw it"""
@@ -30,8 +44,11 @@ COMMANDS = {
 def test_same_arguments(name: str) -> None:
     assert name in podsim.__all__
     command = inspect.signature(COMMANDS[name]).parameters
-    function = inspect.signature(getattr(podsim, name)).parameters
-    shown = {RENAMED.get(key, key): value.default for key, value in command.items() if key not in ONLY_CLI}
+    function = dict(inspect.signature(getattr(podsim, name)).parameters)
+    if function.pop("options", None):  # those of a plan
+        function |= {key: one for key, one in inspect.signature(read_plan).parameters.items() if key != "on"}
+    apart = {key for key in ONLY_CLI if key not in function or key in ONLY_PYTHON}
+    shown = {RENAMED.get(key, key): value.default for key, value in command.items() if key not in apart}
     held = {key: value.default for key, value in function.items() if key not in ONLY_PYTHON}
     assert set(shown) == set(held)
     for key, default in held.items():

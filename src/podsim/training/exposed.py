@@ -41,7 +41,9 @@ class Waits:
     @property
     def share(self) -> Array:
         """Share of the passes that exchange: one micro-batch of a step where a pipeline gathers weights once."""
-        once = (np.asarray(self.plan.pp) > 1) & (np.asarray(self.plan.zero) == 3) & (not self.software.regather)
+        once = (
+            (np.asarray(self.plan.pp) > 1) & (np.asarray(self.plan.zero) == 3) & (not self.software.regather)
+        )
         return np.asarray(np.where(once, 1 / np.maximum(np.asarray(self.plan.micro_batches), 1), 1.0))
 
     def _step(self, exchange_P: Array, compute_P: Array) -> Array:
