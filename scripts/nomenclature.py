@@ -24,7 +24,7 @@ MODULES = (
     "workload/trace_graph", "graphs", "storage_results", "storage/parts", "storage/workloads", "runs", "served",
     "hardware/mig/profiles", "hardware/mig/layouts", "hardware/mig/best", "hardware/mig/change",
     "hardware/mig/measured", "hardware/mig/results", "serving/engine", "workload/convolution", "expense", "launched",
-    "queued", "fleet/jobs", "fleet/policies",
+    "queued", "exchanged", "fleet/jobs", "fleet/policies",
 )  # fmt: skip
 """where the public dataclasses live, in the order of the page"""
 UNITS = (

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from podsim.verbs.storage_size import storage_size as storage_size
     from podsim.verbs.storage_validate import storage_validate as storage_validate
     from podsim.verbs.validate import validate as validate
+    from podsim.verbs.workers import workers as workers
     from podsim.workload.catalog import load_model as load_model
     from podsim.workload.graph import Model as Model
 
@@ -114,6 +115,7 @@ _PUBLIC = {
     "storage_size": "verbs.storage_size",
     "storage_validate": "verbs.storage_validate",
     "validate": "verbs.validate",
+    "workers": "verbs.workers",
 }
 
 __all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604 - names from the table above

@@ -26,6 +26,7 @@ from podsim import (
     cli_power,
     cli_simulate,
     cli_storage,
+    cli_workers,
 )
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
@@ -309,6 +310,7 @@ def replay(
 register(_command)
 cli_network.register(_command)
 cli_simulate.register(_command, predict)
+cli_workers.register(_command)
 cli_graph.register(_command)
 cli_storage.register(app, _guarded)
 cli_goodput.register(_command)

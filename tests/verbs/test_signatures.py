@@ -21,8 +21,6 @@ ONLY_CLI = {
     "plot",
     "csv_torch",
     "timeline",
-    "links",
-    "against",
 }
 """how and where a result is printed, or another question asked by the same command"""
 ONLY_PYTHON = {"progress", "cross_validate", "timeline"}
@@ -33,6 +31,8 @@ DEFAULTS = {name: {None, ()} for name in ("tables", "files", "gpus", "policy", "
     "price": {None, (), ""}
 }
 """a terminal has no empty tuple"""
+ONLY_CLI_OF = {"simulate": {"timeline", "links", "against"}}
+"""the same, of one command"""
 COMMANDS = {
     callback.__name__: callback
     for command in cli.app.registered_commands
@@ -45,10 +45,10 @@ def test_same_arguments(name: str) -> None:
     assert name in podsim.__all__
     command = inspect.signature(COMMANDS[name]).parameters
     function = dict(inspect.signature(getattr(podsim, name)).parameters)
-    if function.pop("options", None):  # those of a plan
-        function |= {key: one for key, one in inspect.signature(read_plan).parameters.items() if key != "on"}
-    apart = {key for key in ONLY_CLI if key not in function or key in ONLY_PYTHON}
-    shown = {RENAMED.get(key, key): value.default for key, value in command.items() if key not in apart}
+    if function.pop("options", None):  # a plan's: those of the function that reads them
+        function = dict(inspect.signature(read_plan).parameters) | function
+    printed = ONLY_CLI | ONLY_CLI_OF.get(name, set())
+    shown = {RENAMED.get(key, key): value.default for key, value in command.items() if key not in printed}
     held = {key: value.default for key, value in function.items() if key not in ONLY_PYTHON}
     assert set(shown) == set(held)
     for key, default in held.items():

@@ -12,7 +12,7 @@ _KNOWN = {
     "forward": BLUE, "backward": "#D55E00", "weight": "#E69F00", "recompute": "#CC79A7", "optimizer": "#6F5BD0",
     "tp": "#009E73", "pp": "#56B4E9", "dp": "#7A5A2E", "cp": "#7CC8AD", "ep": "#F2B59B", "bubble": "#D3D7DE",
     "compute": "#D55E10", "memory": "#E6A010", "launch": "#CC79A8", "host": "#4D4D4E", "send": "#56B4EA",
-    "tp beside": "#8ED1BD",
+    "tp beside": "#8ED1BD", "push": "#009E74", "pull": "#56B4EB", "wait": "#D3D7DF", "all-reduce": "#7A5A30",
 }  # fmt: skip
 """kinds that every simulated step has: the same colour whatever else is there"""
 _OTHERS = (

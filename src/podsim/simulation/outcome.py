@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from podsim.training.plan import Plan
     from podsim.workload.graph import Model
 
-__all__ = ["outcome", "part_seconds"]
+__all__ = ["link_use", "outcome", "part_seconds"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -214,11 +214,13 @@ def _links(lowered: Lowered, played: Played, plan: Plan) -> tuple[LinkUse, ...]:
             name = f"{_process(lowered, plan, number // 2)}: adapter {text}"
             copies = int(lowered.classes.copies[number // 2])
             capacity = float(transfers.capacity[number])
-            out.append(_use(name, copies, capacity, kind[chosen], amount[chosen], start[chosen], end[chosen]))
+            out.append(
+                link_use(name, copies, capacity, kind[chosen], amount[chosen], start[chosen], end[chosen])
+            )
     return tuple(sorted(out, key=lambda use: -use.bytes))
 
 
-def _use(
+def link_use(
     name: str,
     copies: int,
     capacity: float,

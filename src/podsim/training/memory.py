@@ -162,7 +162,8 @@ def _of_schedule(plan: Plan, first_SP: Array, what: str) -> Array:
     """What each plan's schedule says of its sizes (S, P)."""
     p_P, v_P, m_P = (np.asarray(x, dtype=float) for x in (plan.pp, plan.virtual_stages, plan.micro_batches))
     codes = _present(plan)
-    out_SP = np.asarray(getattr(_ENTRIES[codes[0]], what)(p_P, v_P, m_P, first_SP))
+    first = getattr(_ENTRIES[codes[0]], what)(p_P, v_P, m_P, first_SP)
+    out_SP = np.broadcast_to(first, np.broadcast_shapes(first_SP.shape, m_P.shape))
     for code in codes[1:]:
         held_SP = getattr(_ENTRIES[code], what)(p_P, v_P, m_P, first_SP)
         out_SP = np.where(np.asarray(plan.schedule) == code, held_SP, out_SP)

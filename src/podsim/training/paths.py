@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from podsim.training.schedules import ScheduleTable
     from podsim.workload.graph import Model
 
-__all__ = ["PATH_KEY", "Paths", "paths_table"]
+__all__ = ["PATH_KEY", "Chosen", "Paths", "paths_table"]
 
 PATH_KEY = ("schedule", "pp", "virtual_stages", "dp", "micro_batch", "global_batch")
 _NAMES = {code: name for name, code in SCHEDULE_CODES.items()}
@@ -38,24 +38,53 @@ head's share of the arithmetic weighs, a send, what a send takes of the compute 
 class Paths:
     """Counts along J paths of K pipelines; a path that a pipeline lacks repeats another."""
 
-    works_JWBK: Array
-    """passes of each Work through each block"""
-    actions_JWK: Array
-    """actions of each Work"""
+    forward_JBK: Array
+    """forward passes through each block"""
+    backward_JBK: Array
+    """backward passes through each block, or gradients of the input alone"""
+    apart_JBK: Array
+    """gradients of the weights alone, less gradients of the input alone"""
+    passes_JK: Array
+    """forward actions"""
+    layers_JK: Array
+    """layers (not embedding nor head) that they pass through"""
+    back_passes_JK: Array
+    """backward actions; where the gradients are apart, one gathers weights and the other reduces: pairs of both"""
+    back_layers_JK: Array
+    back_edges_JK: Array
+    """those that pass through the embedding"""
     ahead_JK: Array
     """activations sent from rank to rank that are waited for"""
     back_JK: Array
     """gradients sent back that are waited for"""
+    sends_JK: Array
+    """both"""
     charges_JK: Array
     """sends and receives that take the compute stream of their rank on the path"""
     closing_JK: Array
     """last backward passes of stages on the path, the very last apart"""
-    paired_JWBK: Array
-    """those of `works_JWBK` that run beside another pass, which hides their exchanges"""
+    paired_JBK: Array
+    """forward passes through each block beside another pass, which hides their exchanges"""
+    paired_back_JBK: Array
+    """backward passes beside another"""
 
-    def take(self, index: Array) -> Paths:
+    def take(self, index: Array) -> Chosen:
         """The pipelines at an index."""
-        return Paths(*(getattr(self, name)[..., index] for name in self.__dataclass_fields__))
+        return Chosen(self, index)
+
+
+class Chosen:
+    """Some of the pipelines' paths: columns of Paths under their names, gathered when they are first asked for."""
+
+    def __init__(self, paths: Paths, index: Array) -> None:
+        """Nothing is gathered yet."""
+        self._paths, self._index = paths, index
+
+    def __getattr__(self, name: str) -> Array:
+        """A column for the chosen pipelines."""
+        column = np.asarray(getattr(self._paths, name)[..., self._index])
+        setattr(self, name, column)
+        return column
 
 
 class _Counts(NamedTuple):
@@ -92,7 +121,22 @@ def paths_table(model: Model, plan: Plan) -> Paths:
     def stacked(field: int) -> Array:
         return np.moveaxis(np.array([[path[field] for path in paths] for paths in full], dtype=float), 0, -1)
 
-    return Paths(*(stacked(field) for field in range(len(_Counts._fields))))
+    works_JWBK, actions_JWK, ahead_JK, back_JK, charges_JK, closing_JK, paired_JWBK = map(
+        stacked, range(len(_Counts._fields))
+    )
+    inner_JWK = works_JWBK[:, :, 1:-1].sum(axis=2)
+    forward, backward, data, weight = (int(work) for work in Work)
+    whole = [
+        columns[:, backward] + np.minimum(columns[:, data], columns[:, weight])
+        for columns in (actions_JWK, inner_JWK, works_JWBK[:, :, 0])
+    ]
+    return Paths(
+        forward_JBK=works_JWBK[:, forward], backward_JBK=works_JWBK[:, backward] + works_JWBK[:, data],
+        apart_JBK=works_JWBK[:, weight] - works_JWBK[:, data], passes_JK=actions_JWK[:, forward],
+        layers_JK=inner_JWK[:, forward], back_passes_JK=whole[0], back_layers_JK=whole[1], back_edges_JK=whole[2],
+        ahead_JK=ahead_JK, back_JK=back_JK, sends_JK=ahead_JK + back_JK, charges_JK=charges_JK, closing_JK=closing_JK,
+        paired_JBK=paired_JWBK[:, forward], paired_back_JBK=paired_JWBK[:, backward] + paired_JWBK[:, data],
+    )  # fmt: skip
 
 
 def _block_shares(model: Model) -> tuple[float, ...]:

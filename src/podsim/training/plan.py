@@ -149,18 +149,18 @@ class Plan:
         """Micro-batches each pipeline runs in a step."""
         return self.global_batch // (self.dp * self.micro_batch)
 
-    @property
+    @cached_property
     def placement(self) -> Array:
         """Which model parts a pipeline rank holds, a Placement."""
         both = _has(self.schedule, (Schedule.DUALPIPE,))
         return np.asarray(_has(self.schedule, _VEE) * int(Placement.VEE) + both * int(Placement.TWO_WAYS))
 
-    @property
+    @cached_property
     def paired(self) -> Array:
         """Whether its schedule runs passes beside each other, so that one hides the exchanges of the other."""
         return _has(self.schedule, _PAIRED) & (np.asarray(self.pp) > 1)
 
-    @property
+    @cached_property
     def loose_end(self) -> Array:
         """Whether another rank than the first may run the last pass of a step: schedules with weight gradients apart."""
         return _has(self.schedule, _APART)

@@ -26,12 +26,11 @@ from podsim.training.memory import (
     recomputed_share,
     weight_table,
 )
-from podsim.training.paths import PATH_KEY, Paths, paths_table
+from podsim.training.paths import PATH_KEY, Chosen, Paths, paths_table
 from podsim.training.pipeline import STAGE_KEY, Stages, stages_table
 from podsim.training.plan import Array, Placement, Plan, Recompute
-from podsim.training.schedules.table import Work
 from podsim.training.software import Software, load_software
-from podsim.training.unique import Keyed, keyed
+from podsim.training.unique import Codes, Keyed, keyed
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
@@ -73,6 +72,11 @@ class Prepared:
     sends: Keyed[Array]
     paths: Keyed[Paths]
 
+    @property
+    def apart(self) -> bool:
+        """Whether some plan's schedule computes gradients of weights apart."""
+        return bool(self.paths.table.apart_JBK.any())
+
 
 def prepare(
     model: Model, cluster: Cluster, plan: Plan, *, split: bool = True, software: Software | None = None
@@ -83,6 +87,7 @@ def prepare(
     """
     software = software or load_software(plan.software, cluster.gpu)
     plan = plan.arrays()
+    codes = Codes()
     split = split or bool(plan.paired.any())  # what pairs of passes hide is told apart by part
 
     def layers(sub: Plan) -> Array:
@@ -93,13 +98,13 @@ def prepare(
         model=model,
         plan=plan,
         software=software,
-        layers=keyed(plan, KEY, layers),
-        stages=keyed(plan, STAGE_KEY, lambda sub: stages_table(model, sub)),
-        weights=keyed(plan, WEIGHT_KEY, lambda sub: weight_table(model, sub)),
-        activations=keyed(plan, ACTIVATION_KEY, lambda sub: activation_table(model, sub, software)),
-        groups=keyed(plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software)),
-        sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software)),
-        paths=keyed(plan, PATH_KEY, lambda sub: paths_table(model, sub)),
+        layers=keyed(plan, KEY, layers, codes),
+        stages=keyed(plan, STAGE_KEY, lambda sub: stages_table(model, sub), codes),
+        weights=keyed(plan, WEIGHT_KEY, lambda sub: weight_table(model, sub), codes),
+        activations=keyed(plan, ACTIVATION_KEY, lambda sub: activation_table(model, sub, software), codes),
+        groups=keyed(plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software), codes),
+        sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software), codes),
+        paths=keyed(plan, PATH_KEY, lambda sub: paths_table(model, sub), codes),
     )
 
 
@@ -231,34 +236,30 @@ def _exchanged(plan: Plan, layers_YXBP: Array, chosen_XBP: Array) -> Array | Non
     return np.stack([layers_YXBP[Pass.FORWARD, kinds].sum(axis=0), chosen_XBP[kinds].sum(axis=0)])
 
 
-def _along(paths: Paths, passes: _Passes, sends_P: Array, charge_P: Array) -> Array:
-    """Seconds of each path, exchanges apart (J, P)."""
-    works = paths.works_JWBK
-    total: Array = np.einsum("jbp,bp->jp", works[:, Work.FORWARD], passes.forward_BP)
-    total += np.einsum("jbp,bp->jp", works[:, Work.BACKWARD], passes.backward_BP)
-    if paths.actions_JWK[:, Work.INPUT :].any():
-        total += np.einsum("jbp,bp->jp", works[:, Work.INPUT], passes.backward_BP - passes.weight_BP)
-        total += np.einsum("jbp,bp->jp", works[:, Work.WEIGHT], passes.weight_BP)
-    if passes.exchanged_WBP is not None:
-        back = paths.paired_JWBK[:, [Work.BACKWARD, Work.INPUT]].sum(axis=1)
-        paired = np.stack([paths.paired_JWBK[:, Work.FORWARD], back], axis=1)
-        total -= np.einsum("jwbp,wbp->jp", paired, passes.exchanged_WBP)
-    return np.asarray(total + (paths.ahead_JK + paths.back_JK) * sends_P + paths.charges_JK * charge_P)
+def _along(paths: Chosen, apart: bool, passes: _Passes, sends_P: Array, charge_P: Array) -> Array:
+    """Seconds of each path, exchanges apart (J, P); `apart`: some schedule computes gradients of weights apart."""
+    total = paths.sends_JK * sends_P
+    total += paths.charges_JK * charge_P
+    for block, seconds_P in enumerate(passes.forward_BP):
+        total += paths.forward_JBK[:, block] * seconds_P
+        total += paths.backward_JBK[:, block] * passes.backward_BP[block]
+        if apart:
+            total += paths.apart_JBK[:, block] * passes.weight_BP[block]
+        if passes.exchanged_WBP is not None:
+            total -= paths.paired_JBK[:, block] * passes.exchanged_WBP[0, block]
+            total -= paths.paired_back_JBK[:, block] * passes.exchanged_WBP[1, block]
+    return total
 
 
-def _waited(paths: Paths, waits: Waits, drained_P: Array, beside: bool) -> Array:
+def _waited(paths: Chosen, waits: Waits, drained_P: Array, beside: bool) -> Array:
     """Seconds that exchanges add along each path (J, P), or one for all paths; none where a pass beside hides them."""
     total = paths.closing_JK * drained_P if beside else np.zeros((1, drained_P.shape[-1]))
     if not (np.asarray(waits.plan.zero) >= 2).any():
         return np.asarray(total)
-    inner = paths.works_JWBK[:, :, 1:-1].sum(axis=2)
-    # where the gradients are apart, one gathers weights and the other reduces: counted are passes that do both
-    backwards, layers, edges = (
-        columns[:, Work.BACKWARD] + np.minimum(columns[:, Work.INPUT], columns[:, Work.WEIGHT])
-        for columns in (paths.actions_JWK, inner, paths.works_JWBK[:, :, 0])
+    total = total + waits.forward(paths.passes_JK, paths.layers_JK, beside, hidden=paths.ahead_JK)
+    total = total + waits.backward(
+        paths.back_passes_JK, paths.back_layers_JK, beside, edges=paths.back_edges_JK, hidden=paths.back_JK
     )
-    total = total + waits.forward(paths.actions_JWK[:, 0], inner[:, 0], beside, hidden=paths.ahead_JK)
-    total = total + waits.backward(backwards, layers, beside, edges=edges, hidden=paths.back_JK)
     return np.asarray(total * ~waits.plan.paired * waits.share)
 
 
@@ -267,7 +268,7 @@ def _seconds(
     plan: Plan,
     stages: Stages,
     groups: Groups,
-    paths: Paths,
+    paths: Chosen,
     layers_YXBP: Array,
     sends_P: Array,
 ) -> tuple[Array, Array]:
@@ -284,7 +285,7 @@ def _seconds(
         plan, software, groups, count_B @ passes.forward_BP[1:-1], count_B @ passes.backward_BP[1:-1],
         passes.forward_BP[0], passes.backward_BP[0],
     )  # fmt: skip
-    along_JP = _along(paths, passes, sends_P, charge_P)
+    along_JP = _along(paths, ready.apart, passes, sends_P, charge_P)
     busy_XSP = passes.forward_XSP + passes.backward_XSP
     if passes.exchanged_WBP is not None:
         busy_XSP[PARTS.index("tp") :] *= ~plan.paired
@@ -310,7 +311,7 @@ def _seconds(
         return seconds_P, np.empty((0, seconds_P.shape[-1]))
     busy_XP = m_P * _at(busy_XSP, slowest_P[None])
     host_P = np.full_like(m_P, software.host_step)
-    sent_P = np.minimum((paths.ahead_JK + paths.back_JK)[0] * sends_P, through_P - longest_P - charged_P)
+    sent_P = np.minimum(paths.sends_JK[0] * sends_P, through_P - longest_P - charged_P)
     waits_P = longest_P - m_P * _at(stage_SP, slowest_P) + once_P
     bubble_P = through_P - longest_P - charged_P - sent_P
     return seconds_P, np.stack([*busy_XP, charged_P + sent_P, waits_P, bubble_P, groups.optimizer_K, host_P])

@@ -1,0 +1,226 @@
+"""Rounds of data-parallel workers as ops: compute, push, wait, pull; by all-reduce or over parameter servers.
+
+Each worker goes round: compute, push the gradients to the servers, wait for whom it must, pull the weights. What it must
+wait for is known beforehand: under a bound of s rounds it goes on after round r when all workers have written round
+r - s (Ho et al. 2013), so that s = 0 is a barrier after every round and no bound no wait at all. Nothing is decided
+while the ops are played, and the event kernel needs to know nothing of workers.
+
+Pushes and pulls are transfers: over the worker's adapter, and one S-th of their bytes over that of each of S servers.
+Equal servers see the same at the same time, so one of them is played for all; servers beside workers share their
+adapters, and are played one by one.
+
+The compute of a round is two ops: gradients may leave while the second, the tail, still runs.
+
+Axes: R rounds, W workers, P servers that are played, K ops of a worker's round: head, tail, P pushes, written, P pulls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import SimulationError
+from podsim.simulation.events import Ops, Transfers
+
+__all__ = ["MOST_OPS", "Exchange", "Rounds", "lower_all_reduce", "lower_servers"]
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+MOST_OPS = 5_000_000
+MOST_SHARES = 1_000_000_000
+"""transfers, times the workers whose shares each may change: a minute or two"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Exchange:
+    """How workers exchange what they learned, over servers."""
+
+    gradients: float
+    """B that a worker pushes a round"""
+    weights: float
+    """B that it pulls"""
+    bandwidth: Floats
+    """[W] B/s of each worker's adapters, one direction"""
+    latency: float
+    """s of a push or pull before its first byte"""
+    servers: int
+    server_bandwidth: float
+    """B/s of one server's adapters, one direction; not used if they are beside"""
+    bound: int | None
+    """rounds that the fastest worker may be ahead of the slowest; None: any number"""
+    beside: bool = False
+    """server i shares the adapters of worker i"""
+    unfold: bool = False
+    """play each server, although all are equal"""
+
+    @property
+    def played(self) -> int:
+        """Servers that are played."""
+        return self.servers if self.beside or self.unfold else 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rounds:
+    """Ops of all rounds, and where to find them."""
+
+    ops: Ops
+    rounds: int
+    workers: int
+    parts: int
+    """servers that are played; 0 for an all-reduce"""
+
+    def of_workers(self, column: Floats) -> Floats:
+        """A column of the ops as (R, W, K), without those that belong to no worker."""
+        kinds = 3 + 2 * self.parts if self.parts else 2
+        count = self.rounds * self.workers * kinds
+        return column[:count].reshape(self.rounds, self.workers, kinds)
+
+    def of_all(self, column: Floats) -> Floats:
+        """A column of the ops of all workers together, (., R): an all-reduce and the end of its round, or a clock."""
+        kinds = 3 + 2 * self.parts if self.parts else 2
+        return column[self.rounds * self.workers * kinds :].reshape(-1, self.rounds)
+
+
+def _checked(count: int) -> None:
+    if count > MOST_OPS:
+        raise SimulationError(
+            f"{count:,} ops to play, more than {MOST_OPS:,}: fewer steps, workers or servers beside them"
+        )
+
+
+def _small(array: Ints) -> NDArray[np.int32]:
+    return np.ascontiguousarray(array.ravel(), np.int32)
+
+
+def _edges(pairs: list[tuple[Ints, Ints]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Edges of all pairs of arrays, each broadcast against the other."""
+    wide = [np.broadcast_arrays(before, after) for before, after in pairs]
+    return (
+        np.concatenate([_small(before) for before, _ in wide]),
+        np.concatenate([_small(after) for _, after in wide]),
+    )
+
+
+def lower_all_reduce(compute_RW: Floats, seconds: float, tail_RW: Floats | None = None) -> Rounds:
+    """Rounds in which all workers add up their gradients in `seconds`, when the last of them has come to its tail.
+
+    `tail_RW` is the part of each compute that the exchange runs beside; default none. A round ends when the exchange and
+    all tails have, as the last gradients are those of the slowest worker.
+    """
+    rounds, workers = compute_RW.shape
+    _checked(rounds * (2 * workers + 2))
+    op_RWK = np.arange(rounds * workers * 2).reshape(rounds, workers, 2)
+    reduce_R1 = op_RWK.size + np.arange(rounds)[:, None]
+    end_R1 = reduce_R1 + rounds
+    before, after = _edges(
+        [
+            (op_RWK[:, :, 0], reduce_R1),
+            (op_RWK[:, :, 1], end_R1),
+            (reduce_R1, end_R1),
+            (end_R1[:-1], op_RWK[1:, :, 0]),
+        ]
+    )
+    stream_RWK = np.broadcast_to(np.arange(workers)[:, None], op_RWK.shape)
+    ops = Ops(
+        stream=_small(np.concatenate([stream_RWK.ravel(), np.repeat([workers, workers + 1], rounds)])),
+        seconds=np.concatenate([_halves(compute_RW, tail_RW).ravel(), np.repeat([seconds, 0.0], rounds)]),
+        before=before, after=after,
+    )  # fmt: skip
+    return Rounds(ops=ops, rounds=rounds, workers=workers, parts=0)
+
+
+def _halves(compute_RW: Floats, tail_RW: Floats | None) -> Floats:
+    """Seconds of head and tail of each compute, shape (R, W, 2)."""
+    tail_RW = np.zeros_like(compute_RW) if tail_RW is None else tail_RW
+    return np.stack([compute_RW - tail_RW, tail_RW], axis=2)
+
+
+def lower_servers(compute_RW: Floats, exchange: Exchange, tail_RW: Floats | None = None) -> Rounds:
+    """Rounds in which workers push to servers and pull from them, within the exchange's bound.
+
+    `tail_RW` is the part of each compute that a push may run beside; default none.
+    """
+    rounds, workers = compute_RW.shape
+    parts = exchange.played
+    kinds = 3 + 2 * parts
+    _checked(rounds * (workers * kinds + 1))
+    if 2 * rounds * workers * parts * workers > MOST_SHARES:
+        raise SimulationError(
+            f"{2 * rounds * workers * parts:,} transfers of {workers:,} workers that share links: too many to play; fewer"
+            " steps, workers or servers beside them"
+        )
+    op_RWK = np.arange(rounds * workers * kinds).reshape(rounds, workers, kinds)
+    clock_R1 = op_RWK.size + np.arange(rounds)[:, None]
+    head, tail, push, pull = (op_RWK[:, :, cut] for cut in _cuts(parts))
+    written = op_RWK[:, :, parts + 2 : parts + 3]
+    pairs = [
+        (head, push), (push, written), (tail, written), (written, pull), (pull[:-1], head[1:]),
+        (written[:, :, 0], clock_R1),
+    ]  # fmt: skip
+    if exchange.bound is not None and exchange.bound < rounds:
+        behind = rounds - exchange.bound
+        pairs.append((clock_R1[:behind, :, None], pull[exchange.bound :]))
+    before, after = _edges(pairs)
+    lane_K = np.concatenate([[parts, parts], np.arange(parts), [0], np.arange(parts)])
+    stream_RWK = np.broadcast_to(np.arange(workers)[:, None] * (parts + 1) + lane_K, op_RWK.shape)
+    work_WK, kind_WK = _moves(exchange, workers)
+    seconds_RWK = np.broadcast_to(work_WK, op_RWK.shape).copy()
+    seconds_RWK[:, :, :2] = _halves(compute_RW, tail_RW)
+    kind_RWK = np.broadcast_to(kind_WK, op_RWK.shape)
+    ops = Ops(
+        stream=_small(np.concatenate([stream_RWK.ravel(), np.full(rounds, workers * (parts + 1))])),
+        seconds=np.concatenate([seconds_RWK.ravel(), np.zeros(rounds)]), before=before, after=after,
+        transfer=_small(np.concatenate([kind_RWK.ravel(), np.full(rounds, -1)])),
+        transfers=_transfers(exchange, workers),
+    )  # fmt: skip
+    return Rounds(ops=ops, rounds=rounds, workers=workers, parts=parts)
+
+
+def _cuts(parts: int) -> tuple[slice, slice, slice, slice]:
+    """Places of head, tail, pushes and pulls in a worker's round."""
+    return slice(0, 1), slice(1, 2), slice(2, parts + 2), slice(parts + 3, None)
+
+
+def _moves(exchange: Exchange, workers: int) -> tuple[Floats, Ints]:
+    """(seconds at full speed of each op of a worker's round, its kind of transfer), shape (W, K).
+
+    What a worker has to say to the server beside it takes no time.
+    """
+    parts = exchange.played
+    number_WP = np.arange(workers * parts).reshape(workers, parts)
+    here_WP = (np.arange(workers)[:, None] == np.arange(parts)) & exchange.beside
+    none, compute = np.full((workers, 1), -1), np.full((workers, 2), -1)
+    push_WP = np.where(here_WP, -1, number_WP)
+    pull_WP = np.where(here_WP, -1, number_WP + workers * parts)
+    kind_WK = np.concatenate([compute, push_WP, none, pull_WP], axis=1)
+    share_WP = np.where(here_WP, 0.0, 1.0 / parts) / exchange.bandwidth[:, None]
+    zero = np.zeros((workers, 1))
+    pushed_WP, pulled_WP = exchange.gradients * share_WP, exchange.weights * share_WP
+    work_WK = np.concatenate([zero, zero, pushed_WP, zero, pulled_WP], axis=1)
+    return work_WK, kind_WK
+
+
+def _transfers(exchange: Exchange, workers: int) -> Transfers:
+    """Every push, then every pull: (W, P) of each. Links: workers out, workers in, servers in, servers out."""
+    parts = exchange.played
+    worker_W1, part_P = np.arange(workers)[:, None], np.arange(parts)
+    into, out = (
+        (workers + part_P, part_P)
+        if exchange.beside
+        else (2 * workers + part_P, 2 * workers + parts + part_P)
+    )
+    push = np.stack(np.broadcast_arrays(worker_W1, into), axis=-1)
+    pull = np.stack(np.broadcast_arrays(workers + worker_W1, out), axis=-1)
+    links = np.concatenate([push.reshape(-1, 2), pull.reshape(-1, 2)])
+    own = np.concatenate([exchange.bandwidth, exchange.bandwidth])
+    servers = np.full(0 if exchange.beside else 2 * parts, exchange.server_bandwidth)
+    return Transfers(
+        peak=np.tile(np.repeat(exchange.bandwidth, parts), 2),
+        latency=np.full(len(links), exchange.latency),
+        routes=(np.arange(0, links.size + 1, 2), np.ascontiguousarray(links.ravel(), np.int64)),
+        use=np.tile([1.0, parts / exchange.servers], len(links)),
+        capacity=np.concatenate([own, servers]),
+    )  # fmt: skip

@@ -1,0 +1,226 @@
+"""What played rounds of data-parallel workers say: how fast, how idle, how stale, how busy the servers were.
+
+What an exchange hides behind compute counts as compute: only what a worker waits for is moving or waiting.
+
+Axes: R rounds, W workers, K ops of a worker's round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.exchanged import ExchangeRun
+from podsim.simulated import LinkUse
+from podsim.simulation.events import Played, play
+from podsim.simulation.outcome import link_use
+from podsim.simulation.workers import Exchange, Rounds, lower_all_reduce, lower_servers
+from podsim.timeline import Counter, Lane, Timeline
+
+__all__ = ["Told", "play_all_reduce", "play_servers", "staleness_of"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+KINDS = ("compute", "push", "wait", "pull", "all-reduce")
+COMPUTE, PUSH, WAIT, PULL, REDUCE = range(5)
+
+
+class Moments(NamedTuple):
+    """When what happened in each worker's rounds, s, shape (R, W) each."""
+
+    begun: Floats
+    computed: Floats
+    written: Floats
+    """its gradients are with the servers (all-reduce: all workers' are added up)"""
+    read: Floats
+    """it begins to pull the weights"""
+    done: Floats
+    """it has them"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What a run's result repeats of what was asked."""
+
+    name: str
+    exchange: str
+    members: int
+    every: int
+    samples: float | None
+    """of a worker's step, all members together"""
+    gradients: float
+    weights: float
+    overlap: float = 0.0
+    """share of a step's compute beside which its gradients already leave"""
+
+
+def play_all_reduce(compute_RW: Floats, seconds: float, told: Told) -> ExchangeRun:
+    """Rounds that end in an all-reduce of `seconds`."""
+    rounds = lower_all_reduce(compute_RW, seconds, _tails(compute_RW, told))
+    played = play(rounds.ops)
+    start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
+    begun, computed = start_RWK[:, :, 0], end_RWK[:, :, 1]
+    last = np.broadcast_to(computed.max(axis=1, keepdims=True), computed.shape)
+    done = np.broadcast_to(rounds.of_all(played.end)[1][:, None], computed.shape)
+    spans = [(COMPUTE, begun, computed), (WAIT, computed, last), (REDUCE, last, done)]
+    return _run(told, Moments(begun, computed, done, done, done), spans, compute_RW, None, ())
+
+
+def play_servers(compute_RW: Floats, exchange: Exchange, told: Told) -> ExchangeRun:
+    """Rounds over parameter servers."""
+    rounds = lower_servers(compute_RW, exchange, _tails(compute_RW, told))
+    played = play(rounds.ops)
+    moments = _moments(rounds, played)
+    spans = [
+        (COMPUTE, moments.begun, moments.computed), (PUSH, moments.computed, moments.written),
+        (WAIT, moments.written, moments.read), (PULL, moments.read, moments.done),
+    ]  # fmt: skip
+    links = _links(rounds, played, exchange, float(moments.done[-1].min()))
+    return _run(told, moments, spans, compute_RW, exchange, links)
+
+
+def _tails(compute_RW: Floats, told: Told) -> Floats:
+    """Seconds of each round beside which gradients already leave: of its last step, all steps being alike."""
+    return compute_RW * (told.overlap / told.every)
+
+
+def _moments(rounds: Rounds, played: Played) -> Moments:
+    start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
+    written = rounds.parts + 2
+    return Moments(
+        begun=start_RWK[:, :, 0], computed=end_RWK[:, :, 1], written=end_RWK[:, :, written],
+        read=start_RWK[:, :, written + 1 :].min(axis=2), done=end_RWK[:, :, written + 1 :].max(axis=2),
+    )  # fmt: skip
+
+
+def staleness_of(written_RW: Floats, read_RW: Floats) -> Ints:
+    """Updates that others apply between a worker's read and its write, of every write, shape (R, W).
+
+    Servers apply each push when its last byte has come; pushes that end together go by the number of the worker, and a
+    worker that pulls at once reads right after its own write. The first round reads what there was at the start.
+    """
+    rounds, workers = written_RW.shape
+    worker = np.broadcast_to(np.arange(workers), written_RW.shape)
+    order = np.lexsort((worker.ravel(), written_RW.ravel()))
+    position = np.empty(rounds * workers, np.int64)
+    position[order] = np.arange(rounds * workers)
+    position_RW = position.reshape(rounds, workers)
+    seen_RW = np.searchsorted(written_RW.ravel()[order], read_RW.ravel(), side="right").reshape(
+        rounds, workers
+    )
+    version_RW = np.where(read_RW <= written_RW, position_RW + 1, seen_RW)
+    before_RW = np.concatenate([np.zeros((1, workers), np.int64), version_RW[:-1]])
+    return np.asarray(position_RW - before_RW)
+
+
+def _run(
+    told: Told, moments: Moments, spans: list[tuple[int, Floats, Floats]], compute_RW: Floats,
+    exchange: Exchange | None, links: tuple[LinkUse, ...],
+) -> ExchangeRun:  # fmt: skip
+    rounds, workers = compute_RW.shape
+    seconds = float(moments.done[-1].min())
+    finished_W = (moments.done <= seconds).sum(axis=0)
+    last_W = moments.done[np.maximum(finished_W - 1, 0), np.arange(workers)]
+    window_W = np.where(finished_W > 0, last_W, seconds)
+    rate_W = finished_W / window_W
+    spent = np.stack([_within(begin, end, window_W) for _, begin, end in spans]) / window_W
+    share = {kind: spent[place] for place, (kind, _, _) in enumerate(spans)}
+    moving_W = np.sum([share.get(kind, np.zeros(workers)) for kind in (PUSH, PULL, REDUCE)], axis=0)
+    idle_W = 1.0 - share[COMPUTE]
+    together = exchange is None or exchange.bound == 0
+    stale = staleness_of(moments.written, moments.read)[moments.written <= seconds]
+    stale = np.zeros_like(stale) if together else stale
+    behind = np.searchsorted(moments.written.max(axis=1), moments.read.ravel(), side="right")
+    ahead = np.arange(1, rounds + 1)[:, None] - behind.reshape(rounds, workers)
+    steps = told.every * float(rate_W.mean())
+    return ExchangeRun(
+        name=told.name, exchange=told.exchange, bound=exchange.bound if exchange else 0, workers=workers,
+        members=told.members, servers=exchange.servers if exchange else 0, beside=bool(exchange and exchange.beside),
+        every=told.every, overlap=told.overlap, steps=rounds * told.every, gradients=told.gradients, weights=told.weights,
+        compute=float(compute_RW.mean()) / told.every, seconds=seconds, steps_per_second=steps,
+        updates_per_second=float(rate_W.sum()),
+        samples_per_second=None if told.samples is None else steps * workers * told.samples,
+        idle=float(idle_W.mean()), moving=float(moving_W.mean()), waiting=float(share[WAIT].mean()),
+        idle_each=tuple(idle_W.tolist()), staleness=float(stale.mean()) if len(stale) else 0.0,
+        staleness_p99=float(np.quantile(stale, 0.99, method="inverted_cdf")) if len(stale) else 0.0,
+        staleness_most=int(stale.max(initial=0)), histogram=tuple(np.bincount(stale).tolist()),
+        ahead=int(ahead[moments.read <= seconds].max(initial=0)), links=links,
+        timeline=_timeline(spans, seconds, () if exchange and exchange.beside else links),
+    )  # fmt: skip
+
+
+def _within(begin_RW: Floats, end_RW: Floats, window_W: Floats) -> Floats:
+    """Seconds of spans before the end of each worker's window, (W,)."""
+    return np.asarray(np.maximum(np.minimum(end_RW, window_W) - begin_RW, 0.0).sum(axis=0))
+
+
+def _links(rounds: Rounds, played: Played, exchange: Exchange, seconds: float) -> tuple[LinkUse, ...]:
+    """What one server received and sent; of equal servers, each.
+
+    Beside workers, rates are means over each transfer; elsewhere they are what the link carried.
+    """
+    start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
+    others = slice(1, None) if exchange.beside else slice(None)
+    own_RW = np.broadcast_to(exchange.bandwidth, start_RWK.shape[:2])[:, others].ravel() / exchange.servers
+    found = []
+    for name, place, size in (
+        ("pushes into a server", 2, exchange.gradients),
+        ("pulls out of a server", rounds.parts + 3, exchange.weights),
+    ):
+        start = start_RWK[:, others, place].ravel() + exchange.latency
+        end = end_RWK[:, others, place].ravel()
+        inside = np.flatnonzero((start < seconds) & (end > start))
+        start, end, own = start[inside], end[inside], own_RW[inside]
+        stop = np.minimum(end, seconds)
+        if exchange.beside:
+            amount = size / exchange.servers * (stop - start) / (end - start)
+            kind, capacity = np.full(len(inside), "dp"), float(exchange.bandwidth[0])
+            found.append(link_use(name, exchange.servers, capacity, kind, amount, start, stop))
+        else:
+            found.append(_shared(name, exchange.servers, exchange.server_bandwidth, own, start, stop))
+    return tuple(found)
+
+
+def _shared(name: str, copies: int, capacity: float, own: Floats, start: Floats, end: Floats) -> LinkUse:
+    """A link that each transfer shares with others, and is limited by nothing else but its own speed.
+
+    Max-min shares fill it, or give each transfer its own speed: it carries the smaller of capacity and sum of speeds.
+    """
+    time = np.unique(np.concatenate([start, end]))
+    first, last = np.searchsorted(time, start), np.searchsorted(time, end)
+
+    def under_way(weight: Floats) -> Floats:
+        change = np.bincount(first, weight, len(time)) - np.bincount(last, weight, len(time))
+        return np.asarray(np.cumsum(change))
+
+    users = np.rint(under_way(np.ones(len(start))))
+    rate = np.where(users > 0, np.minimum(under_way(own), capacity), 0.0)
+    wide = np.diff(time)
+    carried = float((rate[:-1] * wide).sum())
+    return LinkUse(
+        name=name, copies=copies, capacity=capacity, bytes=carried, busy=float(wide[users[:-1] > 0].sum()),
+        carried={"dp": carried}, time=time, rate=rate, rates={"dp": rate},
+    )  # fmt: skip
+
+
+def _timeline(
+    spans: list[tuple[int, Floats, Floats]], seconds: float, links: tuple[LinkUse, ...]
+) -> Timeline:
+    """Each worker's rounds on a lane of its own, and what a server carried as counters."""
+    rounds, workers = spans[0][1].shape
+    begin = np.stack([begin for _, begin, _ in spans])
+    end = np.minimum(np.stack([end for _, _, end in spans]), seconds)
+    long = end > begin
+    kind = np.broadcast_to(np.array([kind for kind, _, _ in spans])[:, None, None], begin.shape)[long]
+    number = np.broadcast_to(np.arange(rounds)[:, None], begin.shape)[long]
+    lane = np.broadcast_to(np.arange(workers), begin.shape)[long]
+    return Timeline(
+        lanes=tuple(Lane(process="workers", name=f"worker {w}") for w in range(workers)), names=KINDS, kinds=KINDS,
+        lane=lane, name=kind, kind=kind, start=begin[long], end=end[long], arguments={"round": number},
+        counters=tuple(
+            Counter(name=use.name, process="servers", unit="B/s", time=use.time, value=use.rate) for use in links
+        ),
+    )  # fmt: skip

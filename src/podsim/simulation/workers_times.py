@@ -1,0 +1,63 @@
+"""How long each worker computes in each step: noise, slow workers, workers that grow hot.
+
+Axes: T steps, M replicas, R rounds, W workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Pace", "round_seconds", "step_seconds"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """What a step of a replica takes."""
+
+    compute: float
+    """s, the mean of a replica that nothing slows"""
+    jitter: float = 0.0
+    """standard deviation of the logarithm of each step's duration (lognormal, the mean stays)"""
+    slow: Mapping[int, float] = field(default_factory=dict)
+    """replicas, and the times that they take longer"""
+    throttle: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    """replicas that grow hot: (times that they take longer when they are hot, s of computing until 63 % of that)"""
+
+
+def step_seconds(pace: Pace, steps: int, replicas: int, rng: np.random.Generator) -> Floats:
+    """Seconds of each step of each replica, shape (T, M).
+
+    A throttled replica that has computed for b seconds takes 1 + (f - 1) (1 - exp(-b / tau)) times as long. Waiting does
+    not cool it: a replica that waits much heats less than this in truth.
+    """
+    noise_TM = rng.standard_normal((steps, replicas)) * pace.jitter - pace.jitter**2 / 2
+    seconds_TM = pace.compute * np.exp(noise_TM)
+    for replica, factor in pace.slow.items():
+        seconds_TM[:, replica] *= factor
+    for replica, (factor, tau) in pace.throttle.items():
+        busy = 0.0
+        for step in range(steps):
+            seconds_TM[step, replica] *= 1.0 + (factor - 1.0) * -np.expm1(-busy / tau)
+            busy += float(seconds_TM[step, replica])
+    return seconds_TM
+
+
+def round_seconds(seconds_TM: Floats, every: int, members: int, inside: float) -> Floats:
+    """Seconds of each round of each worker, shape (R, W).
+
+    A worker is `members` replicas in a row. With more than one it takes in each round as long as its slowest, and
+    `inside` seconds to add up their gradients; `every` steps make a round.
+    """
+    steps, replicas = seconds_TM.shape
+    assert steps % every == 0, (steps, every)
+    assert replicas % members == 0, (replicas, members)
+    rounds_RM = seconds_TM.reshape(steps // every, every, replicas).sum(axis=1)
+    grouped = rounds_RM.reshape(steps // every, replicas // members, members)
+    return np.asarray(grouped.max(axis=2) + (inside if members > 1 else 0.0))
