@@ -38,13 +38,18 @@ class Waits:
     edge_backward_P: Array
     """its backward pass, which the last reduction runs beside"""
 
-    @property
-    def share(self) -> Array:
-        """Share of the passes that exchange: one micro-batch of a step where a pipeline gathers weights once."""
-        once = (
-            (np.asarray(self.plan.pp) > 1) & (np.asarray(self.plan.zero) == 3) & (not self.software.regather)
-        )
-        return np.asarray(np.where(once, 1 / np.maximum(np.asarray(self.plan.micro_batches), 1), 1.0))
+    def kept(self, seconds: Array) -> Array:
+        """Of the waits of passes those of passes that exchange, with nothing beside them to hide it.
+
+        A pipeline that gathers weights once exchanges for one micro-batch of a step; a pass beside another is hidden.
+        """
+        plan = self.plan
+        if plan.paired.any():
+            seconds = seconds * ~plan.paired
+        if not self.software.regather:
+            once = (np.asarray(plan.pp) > 1) & (np.asarray(plan.zero) == 3)
+            seconds = seconds * np.where(once, 1 / np.maximum(np.asarray(plan.micro_batches), 1), 1.0)
+        return np.asarray(seconds)
 
     def _step(self, exchange_P: Array, compute_P: Array) -> Array:
         """Seconds an exchange beside the compute of a layer costs."""

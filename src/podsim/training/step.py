@@ -260,7 +260,7 @@ def _waited(paths: Chosen, waits: Waits, drained_P: Array, beside: bool) -> Arra
     total = total + waits.backward(
         paths.back_passes_JK, paths.back_layers_JK, beside, edges=paths.back_edges_JK, hidden=paths.back_JK
     )
-    return np.asarray(total * ~waits.plan.paired * waits.share)
+    return waits.kept(total)
 
 
 def _seconds(
@@ -327,4 +327,4 @@ def _own(waits: Waits, counts_SBP: Array, layers_SP: Array, plan: Plan, beside: 
     hidden = np.where(piped_P, v_P, 0.0)
     ahead = waits.forward(v_P, layers_SP, beside, hidden=hidden)
     back = waits.backward(v_P, layers_SP, beside, edges=counts_SBP[:, 0] * (hidden == 0), hidden=hidden)
-    return np.asarray((ahead + back) * ~plan.paired * waits.share)
+    return waits.kept(ahead + back)
