@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from podsim.prediction import Prediction as Prediction
     from podsim.served import Figure as Figure
     from podsim.served import Served as Served
+    from podsim.simulated import SimulatedStep as SimulatedStep
     from podsim.training.plan import Plan as Plan
     from podsim.verbs.calibrate import calibrate as calibrate
     from podsim.verbs.capture import capture as capture
@@ -74,6 +75,7 @@ _PUBLIC = {
     "PodsimError": "errors",
     "Prediction": "prediction",
     "Served": "served",
+    "SimulatedStep": "simulated",
     "calibrate": "verbs.calibrate",
     "capture": "verbs.capture",
     "chakra": "verbs.chakra",

@@ -161,13 +161,39 @@ def _problems(ops: Ops, n: int, join: Small, transfer: Small) -> list[str]:
     found += _first(
         transfer >= kinds, lambda i: f"op {i} is a transfer of kind {transfer[i]}; there are {kinds} kinds"
     )
-    if ops.streams and not 0 <= ops.streams.share < 1:
-        found.append(f"share {ops.streams.share:g}: ops can lose 0 to (less than) 1 of their speed")
+    if not found and ops.streams:
+        found = _stream_problems(ops.streams, stream, transfer)
     return found + _link_problems(ops.transfers)
 
 
+def _stream_problems(streams: Streams, stream: Small, transfer: Small) -> list[str]:
+    sizes = [len(streams.domain), len(streams.slows), len(streams.slowed)]
+    count = int(stream.max(initial=-1)) + 1
+    if len(set(sizes)) > 1 or sizes[0] < count:
+        return [f"{sizes} domains, slows and slowed for {count} streams; give one of each a stream"]
+    found = _first(
+        streams.domain < 0, lambda s: f"stream {s} is of domain {streams.domain[s]}; they count from 0"
+    )
+    if not 0 <= streams.share < 1:
+        found.append(f"share {streams.share:g}: ops can lose 0 to (less than) 1 of their speed")
+    return found + _first(
+        (transfer >= 0) & streams.slowed[stream],
+        lambda i: (
+            f"op {i} is a transfer on stream {stream[i]}, which others slow; transfers only share links"
+        ),
+    )
+
+
 def _link_problems(transfers: Transfers) -> list[str]:
-    links, capacity, peak = transfers.routes[1], transfers.capacity, transfers.peak
+    (pointer, links), use = transfers.routes, transfers.use
+    capacity, peak, latency = transfers.capacity, transfers.peak, transfers.latency
+    if len(latency) != len(peak) or len(pointer) != len(peak) + 1 or len(use) != len(links):
+        return [
+            f"{len(peak)} peaks, {len(latency)} latencies, {len(pointer) - 1} routes of {len(links)} links with "
+            f"{len(use)} uses; give one of each a kind of transfer, and one use a link of a route"
+        ]
+    if pointer[0] != 0 or pointer[-1] != len(links) or np.any(np.diff(pointer) < 0):
+        return [f"routes must rise from 0 to {len(links)}, the number of their links"]
     outside = (links < 0) | (links >= len(capacity))
     found = _first(outside, lambda i: f"a route uses link {links[i]}; there are {len(capacity)} links")
     if not found:
@@ -177,6 +203,14 @@ def _link_problems(transfers: Transfers) -> list[str]:
                 f"link {links[i]} has a capacity of {capacity[links[i]]:g} B/s and is used; it must be positive"
             ),
         )
+    found += _first(
+        ~((latency >= 0) & np.isfinite(latency)),
+        lambda k: f"transfer {k} has a latency of {latency[k]:g} s; it must be finite and not negative",
+    )
+    found += _first(
+        ~((use > 0) & np.isfinite(use)),
+        lambda i: f"link {links[i]} of a route is used {use[i]:g} times; it must be positive and finite",
+    )
     return found + _first(
         ~((peak > 0) & np.isfinite(peak)),
         lambda k: f"transfer {k} has a peak of {peak[k]:g} B/s; it must be positive and finite",
@@ -255,11 +289,11 @@ def _stuck(ops: Ops, end: Floats, join: Small) -> str:
         for i in members:
             if i not in blocking and held:
                 blocking[i] = held[0]
-    op, seen = int(np.flatnonzero(waits)[0]), []
-    while op not in seen and op in blocking:
-        seen.append(op)
+    op, seen = int(np.flatnonzero(waits)[0]), dict[int, int]()
+    while op not in seen:
+        seen[op] = len(seen)
         op = blocking[op]
-    circle = seen[seen.index(op) :] if op in seen else [*seen, op]
+    circle = list(seen)[seen[op] :]
     text = " waits for ".join(f"op {i} (stream {ops.stream[i]})" for i in [*circle[:8], op])
     return f"{int(waits.sum())} of {len(end)} ops never start: {text}{' …' if len(circle) > 8 else ''}"
 

@@ -7,8 +7,6 @@ is under way, the ops of its domain that can be slowed go on at a smaller rate. 
 
 from __future__ import annotations
 
-import numpy as np
-
 from podsim.network.jit import kernel, njit
 from podsim.simulation.heap import drop, put
 from podsim.simulation.sharing import enter, leave, settle
@@ -131,4 +129,4 @@ def run(p: Program, st: State) -> float:
             else:
                 _finish(s, now, p, st)
         settle(now, p, st)
-    return float(now if len(p.stream) else np.float64(0.0))
+    return now

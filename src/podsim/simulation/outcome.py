@@ -64,8 +64,8 @@ class Gaps:
 def _gaps(lowered: Lowered, played: Played) -> Gaps:
     """Waiting on each compute stream, to the end of the step, by what ended it.
 
-    A wait for what a neighbour sends counts as "pp" while that is on its way, and as bubble before; so does a wait for
-    an exchange that another rank comes late to.
+    A wait for what a neighbour sends counts as "pp" while that is on its way, and as bubble before. One for exchanges
+    counts as "dp" as long as the rank exchanges something, and as bubble while a rank that comes late holds them up.
     """
     compute = np.flatnonzero(lowered.ops.stream % STREAMS == Stream.COMPUTE)
     owner = np.searchsorted(lowered.base, compute, side="right") - 1
@@ -76,27 +76,37 @@ def _gaps(lowered: Lowered, played: Played) -> Gaps:
     cause = played.why[compute[waits]]
     kinds = np.array([_cause(piece.kind) for piece in lowered.pieces])
     kind = np.where(cause >= 0, kinds[lowered.what[np.maximum(cause, 0)]], SPLIT.index("bubble"))
-    first = np.maximum(played.why[np.maximum(cause, 0)], 0)
-    late = np.searchsorted(lowered.base, first, side="right") - 1 != owner[waits]
-    sent = (kind == SPLIT.index("pp")) | (kind == SPLIT.index("dp")) & late & (cause >= 0)
-    left = np.where(
-        sent, np.clip(played.start[np.maximum(cause, 0)], before[waits], start[waits]), before[waits]
-    )
+    low, high, who = before[waits], start[waits], owner[waits]
+    sends, exchanges = (kind == SPLIT.index(name) for name in ("pp", "dp"))
+    left = np.where(sends, np.clip(played.start[np.maximum(cause, 0)], low, high), low)
+    under_way = _under_way(lowered, played, who[exchanges], low[exchanges], high[exchanges])
+    left[exchanges] = np.clip(high[exchanges] - under_way, low[exchanges], high[exchanges])
     last = np.concatenate([owner[1:] != owner[:-1], [True]])
     rest = np.full(int(last.sum()), SPLIT.index("bubble"))
     columns = (
-        (
-            owner[waits][sent],
-            before[waits][sent],
-            left[sent],
-            np.full(int(sent.sum()), SPLIT.index("bubble")),
-        ),
-        (owner[waits], left, start[waits], kind),
+        (who, low, left, np.full(len(who), SPLIT.index("bubble"))),
+        (who, left, high, kind),
         (owner[last], end[last], np.full(len(rest), played.seconds), rest),
     )
     joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
     wide = joined[2] > joined[1]
     return Gaps(*(column[wide] for column in joined))
+
+
+def _under_way(lowered: Lowered, played: Played, owner: Ints, low: Floats, high: Floats) -> Floats:
+    """Seconds between two times in which the DATA stream of a class has something under way."""
+    data = np.flatnonzero(lowered.ops.stream % STREAMS == Stream.DATA)
+    apart = 2 * max(played.seconds, 1e-30)  # times of one class after those of another
+    shift = (np.searchsorted(lowered.base, data, side="right") - 1) * apart
+    start, end = played.start[data] + shift, played.end[data] + shift
+    done = np.concatenate([[0.0], np.cumsum(played.end[data] - played.start[data])])
+
+    def until(time: Floats) -> Floats:
+        begun = np.searchsorted(start, time, side="right")
+        rest = np.maximum(end[np.maximum(begun - 1, 0)] - time, 0.0) if len(data) else np.zeros(len(time))
+        return np.asarray(done[begun] - np.where(begun > 0, rest, 0.0))
+
+    return until(high + owner * apart) - until(low + owner * apart)
 
 
 def _cause(kind: str) -> int:

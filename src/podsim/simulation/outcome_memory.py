@@ -8,10 +8,10 @@ import numpy as np
 
 from podsim.simulation.events import Played
 from podsim.simulation.lower import Lowered, ranks_text
-from podsim.simulation.state import Floats, Ints
+from podsim.simulation.state import Floats
 from podsim.timeline import Counter
 from podsim.training.memory import KINDS
-from podsim.training.pipeline import part_blocks
+from podsim.training.pipeline import held_blocks, part_blocks
 from podsim.training.plan import Recompute
 from podsim.training.schedules import Work
 from podsim.training.step import combine
@@ -26,27 +26,25 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
     """(B at the high water of the fullest rank, memory of each class over time).
 
     What does not change in a step is what the closed form says of the class's stage; activations come with each
-    forward pass and go with its backward pass (or its gradient of the input).
+    forward pass and go with its backward pass (with its gradient of the weights, where these are apart).
     """
-    static_S, first_S = _static(lowered)
+    static_R = _static(lowered, plan)
     kept_P = _kept(lowered, plan)
     table, high, counters = lowered.table, 0.0, []
+    sign = np.array([1.0, -1.0, 0.0, -1.0])
     for c in range(lowered.classes.count):
         rank = int(lowered.classes.first[c, 0])
         actions = np.arange(table.pointer[rank], table.pointer[rank + 1])
-        ops = lowered.base[c] + lowered.rows[rank].first
+        begin = played.start[lowered.base[c] + lowered.rows[rank].first]
         work, part = table.work[actions], table.stage_part[table.stage[actions]]
-        change = np.where(
-            work == Work.FORWARD, kept_P[part], np.where(work == Work.WEIGHT, 0.0, -kept_P[part])
-        )
-        # a backward pass frees when the pass after it begins: its last op is not kept
-        time = np.where(
-            work == Work.FORWARD, played.start[ops], np.append(played.start[ops][1:], played.seconds)
-        )
-        order = np.argsort(time, kind="stable")
-        stage = int(np.flatnonzero(first_S <= rank)[-1])
-        value = static_S[stage] + np.cumsum(change[order])
-        high = max(high, float(value.max(initial=static_S[stage])))
+        # what a pass frees is free when those after it begin, and not while one runs beside it
+        apart = np.flatnonzero(~table.beside[actions])
+        following = np.searchsorted(apart, np.arange(len(actions)), side="right")
+        after = np.append(begin[apart], played.seconds)[following]
+        time = np.where(work == Work.FORWARD, begin, after)
+        order = np.lexsort((work == Work.FORWARD, time))
+        value = static_R[rank] + np.cumsum((sign[work] * kept_P[part])[order])
+        high = max(high, float(value.max(initial=static_R[rank])))
         counters.append(
             Counter(
                 name="memory", process=f"stage {rank}: {ranks_text(lowered.classes, plan, c)}", unit="B",
@@ -56,16 +54,19 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
     return high, counters
 
 
-def _static(
-    lowered: Lowered,
-) -> tuple[Floats, Ints]:
-    """(B of each class of stages without activations, its first stage), in the order of stages."""
+def _static(lowered: Lowered, plan: Plan) -> Floats:
+    """B of each pipeline rank without the activations of its micro-batches (but with the layer computed again)."""
+    model = lowered.ready.model
     cost = combine(lowered.ready, slice(0, 1))
-    stages = lowered.ready.stages.table
-    real = np.flatnonzero(stages.many_SU[:, 0] > 0)
-    real = real[np.argsort(stages.first_SU[real, 0])]
-    whole = cost.stages_MSP[:, real, 0].sum(axis=0) - cost.stages_MSP[KINDS.index("activations"), real, 0]
-    return whole, stages.first_SU[real, 0].astype(np.int64)
+    counts_SB = lowered.ready.stages.table.counts_SBU[..., 0]
+    held_RB = held_blocks(
+        model.order, len(model.kinds), int(plan.pp), int(plan.virtual_stages), int(plan.placement)
+    )
+    stage_R = (held_RB[:, None] == counts_SB[None]).all(axis=-1).argmax(axis=1)
+    kinds_MR = cost.stages_MSP[:, stage_R, 0]
+    kept_RB = lowered.ready.activations.table.kept_RBK[..., 0]
+    working = float(kept_RB[Recompute.NONE, 1:-1].max()) if int(plan.recompute) == Recompute.FULL else 0.0
+    return np.asarray(kinds_MR.sum(axis=0) - kinds_MR[KINDS.index("activations")] + working)
 
 
 def _kept(lowered: Lowered, plan: Plan) -> Floats:

@@ -38,6 +38,19 @@ class Waits:
     edge_backward_P: Array
     """its backward pass, which the last reduction runs beside"""
 
+    def kept(self, seconds: Array) -> Array:
+        """Of the waits of passes those of passes that exchange, with nothing beside them to hide it.
+
+        A pipeline that gathers weights once exchanges for one micro-batch of a step; a pass beside another is hidden.
+        """
+        plan = self.plan
+        if plan.paired.any():
+            seconds = seconds * ~plan.paired
+        if not self.software.regather:
+            once = (np.asarray(plan.pp) > 1) & (np.asarray(plan.zero) == 3)
+            seconds = seconds * np.where(once, 1 / np.maximum(np.asarray(plan.micro_batches), 1), 1.0)
+        return np.asarray(seconds)
+
     def _step(self, exchange_P: Array, compute_P: Array) -> Array:
         """Seconds an exchange beside the compute of a layer costs."""
         return np.asarray(np.maximum(self.software.contention * exchange_P, exchange_P - compute_P))

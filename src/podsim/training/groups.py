@@ -15,7 +15,7 @@ from podsim.training.exchange import group_seconds
 from podsim.training.kernels import optimizer_seconds
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline import stages_table
-from podsim.training.plan import Array, Grid, Plan
+from podsim.training.plan import Array, Grid, Placement, Plan
 from podsim.training.shapes import element_bytes, tokens
 from podsim.training.software import Software
 
@@ -36,7 +36,7 @@ __all__ = [
     "tied",
 ]
 
-GROUP_KEY = ("tp", "pp", "virtual_stages", "schedule", "dp", "cp", "ep", "zero", "shard")
+GROUP_KEY = ("tp", "pp", "virtual_stages", "placement", "loose_end", "dp", "cp", "ep", "zero", "shard")
 SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")
 
 
@@ -53,9 +53,9 @@ class Groups:
     layer_reduce_K: Array
     """reduce-scatter of one layer's gradients (ZeRO 3)"""
     stage_layers_K: Array
-    """layers of the first stage"""
+    """layers of the stage whose gradients these are"""
     layer_share_K: Array
-    """share of the first stage's parameters that its layers hold"""
+    """share of its parameters that its layers hold"""
     embedding_K: Array
     """all-reduce of tied embedding gradients between first and last stage"""
     optimizer_K: Array
@@ -66,19 +66,28 @@ class Groups:
 
 
 def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Groups:
-    """Groups of K plans that differ in GROUP_KEY; gradients are those of the first stage: its backward ends last."""
+    """Groups of K plans that differ in GROUP_KEY.
+
+    Gradients are those of the first stage, whose backward pass ends last; where another rank may end last, those of the
+    stage that has the fewest.
+    """
     weights = weight_table(model, plan)
     stages = stages_table(model, plan)
-    found = exchanges(model, cluster, plan, software, weights, stages.counts_SBU[0])
+    homes_K = np.where(plan.placement == Placement.TWO_WAYS, 2.0, 1.0)
+    counts_SBK = stages.counts_SBU * homes_K
+    each_BK = weights.dense_BK + weights.expert_BK
+    held_SK = np.where(stages.many_SU > 0, (counts_SBK * each_BK).sum(axis=1), np.inf)
+    ends_K = np.where(plan.loose_end, held_SK.argmin(axis=0), 0)
+    counts_BK = np.take_along_axis(counts_SBK, ends_K[None, None], axis=0)[0]
+    found = exchanges(model, cluster, plan, software, weights, counts_BK)
     heaviest_K = np.zeros(plan.size)
-    for counts_BK in stages.counts_SBU:
-        heaviest_K = np.maximum(heaviest_K, owned(plan, weights, counts_BK))
-    counts_BK, each_BK = stages.counts_SBU[0], weights.dense_BK + weights.expert_BK
+    for stage_BK in counts_SBK:
+        heaviest_K = np.maximum(heaviest_K, owned(plan, weights, stage_BK))
     held_BK = counts_BK * each_BK
     return Groups(
         **found._asdict(),
         layer_share_K=held_BK[1:-1].sum(axis=0) / held_BK.sum(axis=0),
-        stage_layers_K=stages.counts_SBU[0, 1:-1].sum(axis=0),
+        stage_layers_K=counts_BK[1:-1].sum(axis=0),
         embedding_K=tied(model, cluster, plan, software, weights.dense_BK[0]),
         optimizer_K=optimizer_seconds(cluster.gpu, heaviest_K, software.optimizer_traffic)
         / software.memory_speed,

@@ -49,8 +49,10 @@ class Paths:
     layers_JK: Array
     """layers (not embedding nor head) that they pass through"""
     back_passes_JK: Array
-    """backward actions, or gradients of the input alone"""
+    """backward actions; where the gradients are apart, one gathers weights and the other reduces: pairs of both"""
     back_layers_JK: Array
+    back_edges_JK: Array
+    """those that pass through the embedding"""
     ahead_JK: Array
     """activations sent from rank to rank that are waited for"""
     back_JK: Array
@@ -61,6 +63,10 @@ class Paths:
     """sends and receives that take the compute stream of their rank on the path"""
     closing_JK: Array
     """last backward passes of stages on the path, the very last apart"""
+    paired_JBK: Array
+    """forward passes through each block beside another pass, which hides their exchanges"""
+    paired_back_JBK: Array
+    """backward passes beside another"""
 
     def take(self, index: Array) -> Chosen:
         """The pipelines at an index."""
@@ -90,6 +96,7 @@ class _Counts(NamedTuple):
     back: Array
     charges: Array
     closing: Array
+    paired_WB: Array
 
     def plus(self, other: _Counts, times: float) -> _Counts:
         """This path and another so many times."""
@@ -114,15 +121,21 @@ def paths_table(model: Model, plan: Plan) -> Paths:
     def stacked(field: int) -> Array:
         return np.moveaxis(np.array([[path[field] for path in paths] for paths in full], dtype=float), 0, -1)
 
-    works_JWBK, actions_JWK, ahead_JK, back_JK, charges_JK, closing_JK = map(stacked, range(6))
+    works_JWBK, actions_JWK, ahead_JK, back_JK, charges_JK, closing_JK, paired_JWBK = map(
+        stacked, range(len(_Counts._fields))
+    )
     inner_JWK = works_JWBK[:, :, 1:-1].sum(axis=2)
     forward, backward, data, weight = (int(work) for work in Work)
+    whole = [
+        columns[:, backward] + np.minimum(columns[:, data], columns[:, weight])
+        for columns in (actions_JWK, inner_JWK, works_JWBK[:, :, 0])
+    ]
     return Paths(
         forward_JBK=works_JWBK[:, forward], backward_JBK=works_JWBK[:, backward] + works_JWBK[:, data],
         apart_JBK=works_JWBK[:, weight] - works_JWBK[:, data], passes_JK=actions_JWK[:, forward],
-        layers_JK=inner_JWK[:, forward], back_passes_JK=actions_JWK[:, backward] + actions_JWK[:, data],
-        back_layers_JK=inner_JWK[:, backward] + inner_JWK[:, data], ahead_JK=ahead_JK, back_JK=back_JK,
-        sends_JK=ahead_JK + back_JK, charges_JK=charges_JK, closing_JK=closing_JK,
+        layers_JK=inner_JWK[:, forward], back_passes_JK=whole[0], back_layers_JK=whole[1], back_edges_JK=whole[2],
+        ahead_JK=ahead_JK, back_JK=back_JK, sends_JK=ahead_JK + back_JK, charges_JK=charges_JK, closing_JK=closing_JK,
+        paired_JBK=paired_JWBK[:, forward], paired_back_JBK=paired_JWBK[:, backward] + paired_JWBK[:, data],
     )  # fmt: skip
 
 
@@ -145,7 +158,8 @@ def _paths(
         counts = np.bincount(np.array([0, *order, width - 1]), minlength=width).astype(float)
         works = np.zeros((4, width))
         works[:2] = m * counts
-        return (_Counts(works, np.array([m, m, 0.0, 0.0]), *np.zeros(4)),)
+        none = np.zeros(())
+        return (_Counts(works, np.array([m, m, 0.0, 0.0]), none, none, none, none, np.zeros_like(works)),)
     short = 3 * p + m % p
     if m <= short + p:
         return _distinct(list(_each(order, width, shares, schedule, p, v, m)))
@@ -207,10 +221,13 @@ def _counted(table: ScheduleTable, path: Array, sends: list[int], counts_SB: Arr
     work, stage = table.work[path], table.stage[path]
     works = np.zeros((4, counts_SB.shape[1]))
     np.add.at(works, work, counts_SB[stage].astype(float))
+    pair = (table.beside | np.append(table.beside[1:], False))[path]
+    paired = np.zeros_like(works)
+    np.add.at(paired, work[pair], counts_SB[stage[pair]].astype(float))
     ahead, back = (np.array(float(n)) for n in sends)
     charged = np.array((abroad[stage] * (work != Work.WEIGHT)).sum()) - ahead - back
     gradient = np.flatnonzero((table.work == Work.BACKWARD) | (table.work == Work.WEIGHT))
     last = np.full(table.stages, -1)
     last[table.stage[gradient]] = gradient
     closing = np.array(float(max((last[stage] == path).sum() - 1, 0)))
-    return _Counts(works, np.bincount(work, minlength=4).astype(float), ahead, back, charged, closing)
+    return _Counts(works, np.bincount(work, minlength=4).astype(float), ahead, back, charged, closing, paired)

@@ -1,6 +1,6 @@
 """Which layers a pipeline stage holds, and the stages that are alike.
 
-Axes: S classes of equal stages, B blocks (embedding, kinds of layer, head), U (pp, virtual_stages) pairs.
+Axes: S classes of equal stages, B blocks (embedding, kinds of layer, head), U pipelines (pp, virtual_stages, placement).
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from podsim.training.plan import Array, Plan, Schedule
+from podsim.training.plan import Array, Placement, Plan
 
 if TYPE_CHECKING:
     from podsim.workload.graph import Model
 
-__all__ = ["STAGE_KEY", "Stages", "chunk_sizes", "part_blocks", "placed", "stages_table"]
+__all__ = ["STAGE_KEY", "Stages", "chunk_sizes", "held_blocks", "part_blocks", "stages_table"]
 
-STAGE_KEY = ("pp", "virtual_stages", "schedule")
-_VEE = (Schedule.ZB_V, Schedule.DUALPIPE_V)
-"""schedules that place parts down the ranks and up again"""
+STAGE_KEY = ("pp", "virtual_stages", "placement")
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Stages:
     """Classes of equal pipeline stages for U pipelines; classes beyond a pipeline's own have multiplicity 0."""
 
     counts_SBU: Array
-    """copies of each block in a stage of the class"""
+    """copies of each block in a stage of the class; of DualPipe the mean of the two parts that a rank holds"""
     many_SU: Array
     """stages in the class"""
     first_SU: Array
@@ -64,16 +62,23 @@ def part_blocks(order: tuple[int, ...], width: int, parts: int) -> list[tuple[in
     return out
 
 
+def held_blocks(order: tuple[int, ...], width: int, pp: int, virtual: int, placement: int) -> Array:
+    """Copies of each block on each pipeline rank, shape (pp, width); of two parts held at once their mean."""
+    parts = part_blocks(order, width, pp * virtual)
+    held = np.zeros((pp, width))
+    for part, blocks in enumerate(parts):
+        back = placement == Placement.VEE and part >= pp
+        rank = 2 * pp - 1 - part if back else part % pp
+        held[rank] += np.bincount(np.array(blocks), minlength=width)
+    return (held + held[::-1]) / 2 if placement == Placement.TWO_WAYS else held
+
+
 def _pipeline(
-    order: tuple[int, ...], width: int, pp: int, virtual: int, vee: bool
-) -> tuple[list[tuple[int, ...]], list[int], list[int]]:
+    order: tuple[int, ...], width: int, pp: int, virtual: int, placement: int
+) -> tuple[list[tuple[float, ...]], list[int], list[int]]:
     """Classes of stages for one pipeline: (copies of each block, how many such stages, first position)."""
-    held = np.zeros((pp, width), dtype=int)
-    for part, blocks in enumerate(part_blocks(order, width, pp * virtual)):
-        turn, place = divmod(part, pp)
-        home = pp - 1 - place if vee and turn % 2 else place
-        np.add.at(held[home], list(blocks), 1)
-    classes: dict[tuple[int, ...], list[int]] = {}
+    held = held_blocks(order, width, pp, virtual, placement)
+    classes: dict[tuple[float, ...], list[int]] = {}
     for stage, row in enumerate(held.tolist()):
         classes.setdefault(tuple(row), []).append(stage)
     return list(classes), [len(v) for v in classes.values()], [v[0] for v in classes.values()]
@@ -82,19 +87,11 @@ def _pipeline(
 _cached_pipeline = lru_cache(maxsize=4096)(_pipeline)
 
 
-def placed(plan: Plan) -> Plan:
-    """The plan with its schedule replaced by one that places model parts alike: down the ranks, or down and up again."""
-    schedule = np.asarray(plan.schedule)
-    vee = (schedule == _VEE[0]) | (schedule == _VEE[1])
-    return plan.having({"schedule": np.where(vee, Schedule.ZB_V, Schedule.ONE_F_ONE_B)})
-
-
 def stages_table(model: Model, plan: Plan) -> Stages:
-    """Stage classes of U plans that differ in STAGE_KEY; schedules with the same placement of parts are alike."""
+    """Stage classes of U plans that differ in STAGE_KEY."""
     order, width = model.order, len(model.kinds)
-    columns = np.broadcast_arrays(*(np.atleast_1d(c) for c in (plan.pp, plan.virtual_stages, plan.schedule)))
-    keys = zip(*(column.tolist() for column in columns), strict=True)
-    found = [_cached_pipeline(order, width, pp, virtual, schedule in _VEE) for pp, virtual, schedule in keys]
+    columns = (np.broadcast_to(np.asarray(getattr(plan, name)), plan.size).tolist() for name in STAGE_KEY)
+    found = [_cached_pipeline(order, width, *sizes) for sizes in zip(*columns, strict=True)]
     depth = max(len(classes) for classes, _, _ in found)
     counts_SBU = np.zeros((depth, width, len(found)))
     many_SU = np.zeros((depth, len(found)))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Model
 
-__all__ = ["SCHEDULE_CODES", "Array", "Grid", "Ints", "Plan", "Recompute", "Schedule"]
+__all__ = ["SCHEDULE_CODES", "Array", "Grid", "Ints", "Placement", "Plan", "Recompute", "Schedule"]
 
 Array: TypeAlias = NDArray[Any]
 Ints: TypeAlias = int | NDArray[Any]
@@ -68,6 +68,22 @@ SCHEDULE_CODES = {
     "pipedream-2bw": Schedule.PIPEDREAM_2BW,
 }
 """by name; `podsim.training.schedules` has what each is"""
+
+
+class Placement(IntEnum):
+    """Which model parts a pipeline rank holds."""
+
+    LOOP = 0
+    """rank r parts r, r + p, ..."""
+    VEE = 1
+    """rank r parts r and 2 p - 1 - r"""
+    TWO_WAYS = 2
+    """rank r parts r and p - 1 - r, for half of the micro-batches each"""
+
+
+_APART = (Schedule.ZB_H1, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE, Schedule.DUALPIPE_V)
+_PAIRED = (Schedule.DUALPIPE, Schedule.DUALPIPE_V)
+_VEE = (Schedule.ZB_V, Schedule.DUALPIPE_V)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +148,22 @@ class Plan:
     def micro_batches(self) -> Ints:
         """Micro-batches each pipeline runs in a step."""
         return self.global_batch // (self.dp * self.micro_batch)
+
+    @cached_property
+    def placement(self) -> Array:
+        """Which model parts a pipeline rank holds, a Placement."""
+        both = _has(self.schedule, (Schedule.DUALPIPE,))
+        return np.asarray(_has(self.schedule, _VEE) * int(Placement.VEE) + both * int(Placement.TWO_WAYS))
+
+    @cached_property
+    def paired(self) -> Array:
+        """Whether its schedule runs passes beside each other, so that one hides the exchanges of the other."""
+        return _has(self.schedule, _PAIRED) & (np.asarray(self.pp) > 1)
+
+    @cached_property
+    def loose_end(self) -> Array:
+        """Whether another rank than the first may run the last pass of a step: schedules with weight gradients apart."""
+        return _has(self.schedule, _APART)
 
     @property
     def shard_ranks(self) -> Ints:
@@ -208,6 +240,14 @@ _BOOLEAN = ("sequence_parallel", "flash", "overlap_grad", "overlap_param", "over
 _WIDE = (np.dtype(np.int64), np.dtype(bool))
 _TEXT = ("precision", "optimizer_precision", "software", "sequence")
 ARRAY_FIELDS = tuple(field.name for field in fields(Plan) if field.name not in _TEXT)
+
+
+def _has(schedule: Any, codes: tuple[int, ...]) -> Array:
+    """Where a schedule is one of a few; many times quicker than numpy.isin."""
+    found = np.asarray(schedule) == codes[0]
+    for code in codes[1:]:
+        found = found | (np.asarray(schedule) == code)
+    return np.asarray(found)
 
 
 def _code(field: str, text: str, codes: dict[str, Any]) -> int:

@@ -27,8 +27,8 @@ from podsim.training.memory import (
     weight_table,
 )
 from podsim.training.paths import PATH_KEY, Chosen, Paths, paths_table
-from podsim.training.pipeline import STAGE_KEY, Stages, placed, stages_table
-from podsim.training.plan import Array, Plan, Recompute
+from podsim.training.pipeline import STAGE_KEY, Stages, stages_table
+from podsim.training.plan import Array, Placement, Plan, Recompute
 from podsim.training.software import Software, load_software
 from podsim.training.unique import Codes, Keyed, keyed
 
@@ -87,8 +87,8 @@ def prepare(
     """
     software = software or load_software(plan.software, cluster.gpu)
     plan = plan.arrays()
-
-    alike, codes = placed(plan), Codes()
+    codes = Codes()
+    split = split or bool(plan.paired.any())  # what pairs of passes hide is told apart by part
 
     def layers(sub: Plan) -> Array:
         table_YXBK = layer_table(model, cluster, sub, software)
@@ -99,10 +99,10 @@ def prepare(
         plan=plan,
         software=software,
         layers=keyed(plan, KEY, layers, codes),
-        stages=keyed(alike, STAGE_KEY, lambda sub: stages_table(model, sub), codes),
+        stages=keyed(plan, STAGE_KEY, lambda sub: stages_table(model, sub), codes),
         weights=keyed(plan, WEIGHT_KEY, lambda sub: weight_table(model, sub), codes),
         activations=keyed(plan, ACTIVATION_KEY, lambda sub: activation_table(model, sub, software), codes),
-        groups=keyed(alike, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software), codes),
+        groups=keyed(plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software), codes),
         sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software), codes),
         paths=keyed(plan, PATH_KEY, lambda sub: paths_table(model, sub), codes),
     )
@@ -203,6 +203,8 @@ class _Passes:
     backward_BP: Array
     """of the stage that recomputes least"""
     weight_BP: Array
+    exchanged_WBP: Array | None
+    """of forward and backward passes, seconds that a pass beside them hides; None where no schedule has such"""
 
 
 def _passes(plan: Plan, stages: Stages, layers_YXBP: Array) -> _Passes:
@@ -222,7 +224,16 @@ def _passes(plan: Plan, stages: Stages, layers_YXBP: Array) -> _Passes:
         layers_YXBP[Pass.FORWARD].sum(axis=0),
         backward_BP,
         layers_YXBP[Pass.WEIGHT].sum(axis=0),
+        _exchanged(plan, layers_YXBP, chosen_XBP),
     )
+
+
+def _exchanged(plan: Plan, layers_YXBP: Array, chosen_XBP: Array) -> Array | None:
+    """Seconds of tensor-, context- and expert-parallel exchanges, forward and backward (W, B, P)."""
+    if not plan.paired.any():
+        return None
+    kinds = slice(PARTS.index("tp"), None)
+    return np.stack([layers_YXBP[Pass.FORWARD, kinds].sum(axis=0), chosen_XBP[kinds].sum(axis=0)])
 
 
 def _along(paths: Chosen, apart: bool, passes: _Passes, sends_P: Array, charge_P: Array) -> Array:
@@ -234,22 +245,22 @@ def _along(paths: Chosen, apart: bool, passes: _Passes, sends_P: Array, charge_P
         total += paths.backward_JBK[:, block] * passes.backward_BP[block]
         if apart:
             total += paths.apart_JBK[:, block] * passes.weight_BP[block]
+        if passes.exchanged_WBP is not None:
+            total -= paths.paired_JBK[:, block] * passes.exchanged_WBP[0, block]
+            total -= paths.paired_back_JBK[:, block] * passes.exchanged_WBP[1, block]
     return total
 
 
 def _waited(paths: Chosen, waits: Waits, drained_P: Array, beside: bool) -> Array:
-    """Seconds that exchanges add along each path (J, P), or one for all paths."""
+    """Seconds that exchanges add along each path (J, P), or one for all paths; none where a pass beside hides them."""
     total = paths.closing_JK * drained_P if beside else np.zeros((1, drained_P.shape[-1]))
     if not (np.asarray(waits.plan.zero) >= 2).any():
         return np.asarray(total)
     total = total + waits.forward(paths.passes_JK, paths.layers_JK, beside, hidden=paths.ahead_JK)
-    edges = paths.backward_JBK[:, 0]
-    return np.asarray(
-        total
-        + waits.backward(
-            paths.back_passes_JK, paths.back_layers_JK, beside, edges=edges, hidden=paths.back_JK
-        )
+    total = total + waits.backward(
+        paths.back_passes_JK, paths.back_layers_JK, beside, edges=paths.back_edges_JK, hidden=paths.back_JK
     )
+    return waits.kept(total)
 
 
 def _seconds(
@@ -264,8 +275,8 @@ def _seconds(
     """Step seconds (..., P) and, where the layer table is split, its parts (X, P)."""
     software = ready.software
     m_P = np.asarray(plan.micro_batches, dtype=float)
-    v_P = np.asarray(plan.virtual_stages, dtype=float)
     piped_P = np.asarray(plan.pp) > 1
+    v_P = np.where(piped_P, plan.virtual_stages, 1.0)
     charge_P = np.where(piped_P, sends_P * software.pipeline_exposed + software.host_send, 0.0)
     passes = _passes(plan, stages, layers_YXBP)
     count_B = np.array([block.count for block in ready.model.kinds[1:-1]], dtype=float)
@@ -275,8 +286,12 @@ def _seconds(
         passes.forward_BP[0], passes.backward_BP[0],
     )  # fmt: skip
     along_JP = _along(paths, ready.apart, passes, sends_P, charge_P)
-    stage_SP = np.where(stages.many_SU > 0, (passes.forward_XSP + passes.backward_XSP).sum(axis=0), 0.0)
-    part_layers = np.floor(groups.stage_layers_K / v_P)
+    busy_XSP = passes.forward_XSP + passes.backward_XSP
+    if passes.exchanged_WBP is not None:
+        busy_XSP[PARTS.index("tp") :] *= ~plan.paired
+    stage_SP = np.where(stages.many_SU > 0, busy_XSP.sum(axis=0), 0.0)
+    parts_P = np.where(plan.placement == Placement.TWO_WAYS, 2.0, v_P)
+    part_layers = np.floor(groups.stage_layers_K / parts_P)
     drained_P = waits.drained(part_layers)
     beside = np.where(np.asarray(plan.zero) == 3, plan.overlap_param, plan.overlap_grad).astype(bool)
     path_P = np.where(
@@ -292,9 +307,9 @@ def _seconds(
     through_P = np.maximum(path_P, longest_P + charged_P)
     once_P = waits.once(part_layers)
     seconds_P = through_P + once_P + groups.optimizer_K + software.host_step
-    if layers_YXBP.shape[1] != len(PARTS):
+    if layers_YXBP.shape[1] != len(PARTS) or seconds_P.ndim > 1:
         return seconds_P, np.empty((0, seconds_P.shape[-1]))
-    busy_XP = m_P * _at(passes.forward_XSP + passes.backward_XSP, slowest_P[None])
+    busy_XP = m_P * _at(busy_XSP, slowest_P[None])
     host_P = np.full_like(m_P, software.host_step)
     sent_P = np.minimum(paths.sends_JK[0] * sends_P, through_P - longest_P - charged_P)
     waits_P = longest_P - m_P * _at(stage_SP, slowest_P) + once_P
@@ -307,9 +322,9 @@ def _own(waits: Waits, counts_SBP: Array, layers_SP: Array, plan: Plan, beside: 
 
     In a pipeline the first gather and the last reduction of a pass may hide behind waiting.
     """
-    v_P = np.asarray(plan.virtual_stages, dtype=float)
-    hidden = np.where(np.asarray(plan.pp) > 1, v_P, 0.0)
+    piped_P = np.asarray(plan.pp) > 1
+    v_P = np.where(piped_P, plan.virtual_stages, 1.0)
+    hidden = np.where(piped_P, v_P, 0.0)
     ahead = waits.forward(v_P, layers_SP, beside, hidden=hidden)
-    return ahead + waits.backward(
-        v_P, layers_SP, beside, edges=counts_SBP[:, 0] * (hidden == 0), hidden=hidden
-    )
+    back = waits.backward(v_P, layers_SP, beside, edges=counts_SBP[:, 0] * (hidden == 0), hidden=hidden)
+    return waits.kept(ahead + back)
