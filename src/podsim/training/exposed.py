@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from podsim.training.plan import Array, Plan
+from podsim.training.plan import Array, Plan, Schedule
 
 if TYPE_CHECKING:
     from podsim.training.groups import Groups
@@ -130,17 +130,44 @@ class Waits:
         slowed_P = np.minimum(share * each_P, share / (1 - share) * self.layer_backward_P)
         return np.where(np.asarray(self.plan.zero) < 2, np.maximum(part_layers - 1, 0.0) * slowed_P, 0.0)
 
-    def once(self, part_layers: Array) -> Array:
-        """Waits of a step's start and end; `part_layers`: layers in one model part of the first stage."""
+    def once(self, part_layers: Array, charge_P: Array) -> Array:
+        """Waits of a step's start and end; `part_layers`: layers in one model part of the first stage.
+
+        `charge_P`: what a send or receive takes of the compute stream.
+        """
         plan, groups = self.plan, self.groups
         zero = np.asarray(plan.zero)
         gather_P, reduce_P = self._bucket(groups.gather_K), self._bucket(groups.reduce_K)
         more = np.maximum(part_layers - 1, 0.0)
         first_P = self._step(gather_P, self.edge_forward_P)
         ahead = first_P + more * self._step(gather_P, self.layer_forward_P)
-        opening = np.where(plan.overlap_param, ahead, groups.gather_K)
         last_P = self._step(reduce_P, self.edge_backward_P)
         hidden = last_P + more * self._step(reduce_P, self.layer_backward_P)
+        if (np.asarray(plan.virtual_stages) > 1).any():
+            ahead, hidden = self._chunks(ahead, hidden, charge_P)
+        opening = np.where(plan.overlap_param, ahead, groups.gather_K)
         closing = np.where(plan.overlap_grad, hidden, groups.reduce_K)
         last = np.where(zero == 3, groups.reduce_K, np.where(zero == 2, 0.0, closing))
         return np.asarray(np.where((zero == 1) | (zero == 2), opening, 0.0) + last + groups.embedding_K)
+
+    def _chunks(self, ahead: Array, hidden: Array, charge_P: Array) -> tuple[Array, Array]:
+        """The same where a rank's chunks take turns: weights that come, and gradients that go, too late for all of them.
+
+        The last chunk's first pass needs all weights before it, and comes after so many passes of the chunks before; the
+        first chunk's last gradients go after those of all others, which were ready so many backward passes before.
+        """
+        plan, groups = self.plan, self.groups
+        schedule, v_P = np.asarray(plan.schedule), np.asarray(plan.virtual_stages, dtype=float)
+        turn_P = np.where(schedule == Schedule.INTERLEAVED, plan.pp, plan.micro_batches)
+        known = (schedule == Schedule.INTERLEAVED) | (schedule == Schedule.BREADTH_FIRST)
+        layers_P = np.ceil(groups.stage_layers_K / v_P)
+        forward_P = layers_P * self.layer_forward_P + charge_P
+        backward_P = layers_P * self.layer_backward_P + charge_P
+        behind_P = (v_P - 1) * turn_P
+        before_P = groups.gather_K * (1 - (layers_P - 1) / np.maximum(groups.stage_layers_K, 1))
+        late_P = before_P - behind_P * forward_P
+        idle_P = 2 * (np.asarray(plan.pp) - 1) * forward_P
+        left_P = groups.reduce_K - (behind_P + 1) * backward_P - idle_P
+        return np.where(known, np.maximum(ahead, late_P), ahead), np.where(
+            known, np.maximum(hidden, left_P), hidden
+        )

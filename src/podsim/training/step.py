@@ -305,7 +305,7 @@ def _seconds(
     longest_P = m_P * _at(own_SP, slowest_P)
     charged_P = 2 * m_P * v_P * charge_P
     through_P = np.maximum(path_P, longest_P + charged_P)
-    once_P = waits.once(part_layers)
+    once_P = waits.once(part_layers, charge_P)
     seconds_P = through_P + once_P + groups.optimizer_K + software.host_step
     if layers_YXBP.shape[1] != len(PARTS) or seconds_P.ndim > 1:
         return seconds_P, np.empty((0, seconds_P.shape[-1]))
