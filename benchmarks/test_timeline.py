@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from podsim.report import read_timeline, write_timeline
-from podsim.timeline import Lane, Timeline
+from podsim.results.timeline import Lane, Timeline
 from podsim.verify import read_kineto
 
 SPANS, LANES = 1_000_000, 250

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import podsim
-from podsim.scheduled import ScheduleComparison
+from podsim.results.scheduled import ScheduleComparison
 
 P, M = 8, 32
 

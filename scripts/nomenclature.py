@@ -19,12 +19,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "nomenclature.md"
 MODULES = (
-    "prediction", "training/plan", "training/space", "training/software", "hardware/parts", "hardware/cluster",
-    "workload/graph", "results", "scheduled", "sweep", "timeline", "simulated", "measured", "workload/op_graph",
-    "workload/trace_graph", "graphs", "storage_results", "storage/parts", "storage/workloads", "runs", "served",
+    "results/prediction", "training/plan", "training/space", "training/software", "hardware/parts",
+    "hardware/cluster", "workload/graph", "results/comparison", "results/scheduled", "results/sweep",
+    "results/timeline", "results/simulated", "results/measured", "workload/op_graph", "workload/trace_graph",
+    "results/graphs", "results/storage", "storage/parts", "storage/workloads", "results/runs", "results/served",
     "hardware/mig/profiles", "hardware/mig/layouts", "hardware/mig/best", "hardware/mig/change",
-    "hardware/mig/measured", "hardware/mig/results", "serving/engine", "workload/convolution", "expense", "launched",
-    "queued", "exchanged", "fleet/jobs", "fleet/policies",
+    "hardware/mig/measured", "hardware/mig/results", "serving/engine", "workload/convolution",
+    "results/expense", "results/launched", "results/queued", "results/exchanged", "fleet/jobs",
+    "fleet/policies",
 )  # fmt: skip
 """where the public dataclasses live, in the order of the page"""
 UNITS = (

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import load_cluster as load_cluster
     from podsim.hardware.parts import Gpu as Gpu
     from podsim.hardware.parts import Link as Link
-    from podsim.prediction import PlanResult as PlanResult
-    from podsim.prediction import Prediction as Prediction
-    from podsim.served import Figure as Figure
-    from podsim.served import Served as Served
-    from podsim.simulated import SimulatedStep as SimulatedStep
+    from podsim.results.prediction import PlanResult as PlanResult
+    from podsim.results.prediction import Prediction as Prediction
+    from podsim.results.served import Figure as Figure
+    from podsim.results.served import Served as Served
+    from podsim.results.simulated import SimulatedStep as SimulatedStep
     from podsim.training.plan import Plan as Plan
     from podsim.verbs.calibrate import calibrate as calibrate
     from podsim.verbs.capture import capture as capture
@@ -64,18 +64,18 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Cluster": "hardware.cluster",
-    "Figure": "served",
+    "Figure": "results.served",
     "Gpu": "hardware.parts",
     "Link": "hardware.parts",
     "Model": "workload.graph",
     "NoFitError": "errors",
     "Plan": "training.plan",
     "PlanError": "errors",
-    "PlanResult": "prediction",
+    "PlanResult": "results.prediction",
     "PodsimError": "errors",
-    "Prediction": "prediction",
-    "Served": "served",
-    "SimulatedStep": "simulated",
+    "Prediction": "results.prediction",
+    "Served": "results.served",
+    "SimulatedStep": "results.simulated",
     "calibrate": "verbs.calibrate",
     "capture": "verbs.capture",
     "chakra": "verbs.chakra",

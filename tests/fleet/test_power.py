@@ -17,13 +17,13 @@ from typer.testing import CliRunner, Result
 import podsim
 from podsim.cli import app
 from podsim.errors import CatalogError, PlanError, PodsimError
-from podsim.expense import PowerReport
 from podsim.fleet.power import cluster_power, load_power, node_of, speed_under, switches_of
 from podsim.fleet.power_catalog import figures, parse_prices, prices
 from podsim.fleet.power_cost import HOUR, KWH
 from podsim.fleet.power_hpl import grid, hpl
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
+from podsim.results.expense import PowerReport
 from podsim.verbs.plan_trade import counts, front
 
 Run = Callable[..., Result]

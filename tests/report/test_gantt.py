@@ -26,7 +26,7 @@ from podsim.report.gantt_counters import panels_of, stepped
 from podsim.report.gantt_page import gantt_page
 from podsim.report.gantt_raster import coverage, mixed
 from podsim.report.kinds import colours, ink_on, rgb
-from podsim.timeline import Counter, Lane, Timeline
+from podsim.results.timeline import Counter, Lane, Timeline
 
 
 def many(spans: int, lanes: int) -> Timeline:

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 from podsim.report import page
-from podsim.results import Comparison
+from podsim.results.comparison import Comparison
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 

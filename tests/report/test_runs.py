@@ -11,7 +11,7 @@ import podsim
 from podsim.report.figures import duration
 from podsim.report.plot_runs import goodput_image
 from podsim.report.runs import checkpoint_text, goodput_text
-from podsim.runs import Goodput, Quantiles
+from podsim.results.runs import Goodput, Quantiles
 
 LIMIT = {"tp": "2", "micro_batch": "2"}
 

@@ -19,7 +19,7 @@ from podsim.report import plot_links, print_simulated, simulated_data, simulated
 from podsim.report.data import to_csv, to_json
 from podsim.report.link_plots import links_figure, links_image
 from podsim.report.links import LEVELS, carriers, levels_of, link_lines, ranked, use_over_time, utilisation
-from podsim.simulated import LinkUse
+from podsim.results.simulated import LinkUse
 
 STEP = simulated()
 GOLDEN = Path(__file__).parent / "golden" / "simulated.txt"

@@ -8,7 +8,7 @@ import pytest
 
 from podsim.report import accuracy_page, published_errors, render
 from podsim.report.figures import percent, ratio, signed_percent, value
-from podsim.results import Comparison
+from podsim.results.comparison import Comparison
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -17,7 +17,7 @@ from podsim.errors import TimelineError
 from podsim.report import read_timeline, write_timeline
 from podsim.report.trace_rows import label, read_label, rows_of
 from podsim.report.wire import doubles, flat, integers, nested, varint_bytes
-from podsim.timeline import Counter, Lane, Timeline
+from podsim.results.timeline import Counter, Lane, Timeline
 
 TRACES = (".json", ".json.gz", ".pftrace", ".pftrace.gz")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.prediction import Prediction
+from podsim.results.prediction import Prediction
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
 from podsim.verbs.bands import ENOUGH, band_of, nearest, residuals

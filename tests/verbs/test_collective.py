@@ -16,8 +16,8 @@ from podsim.network.collectives import ALGORITHMS
 from podsim.network.collectives.msccl import to_msccl
 from podsim.network.collectives.rings import ring_all_reduce
 from podsim.report.collectives import nccl_tests_text
-from podsim.results import Comparison
-from podsim.sweep import Sweep
+from podsim.results.comparison import Comparison
+from podsim.results.sweep import Sweep
 from podsim.verbs.collective_against import json_as_log
 from podsim.verify.nccl_tests import read_log_text
 

@@ -14,7 +14,7 @@ import yaml
 from typer.testing import Result
 
 import podsim as library
-from podsim import cli_mig
+from podsim.cli import mig
 from podsim.hardware.mig.commands import read_parted
 
 Podsim = Callable[..., Result]
@@ -214,7 +214,7 @@ def test_too_many_whole_gpus_is_an_answer(podsim: Podsim) -> None:
 def test_commands_are_functions_with_the_same_arguments() -> None:
     renamed = {"job": "jobs"}
     for name in ("layouts", "show", "plan", "state", "check", "law"):
-        command = inspect.signature(getattr(cli_mig, name)).parameters
+        command = inspect.signature(getattr(mig, name)).parameters
         function = inspect.signature(getattr(library, f"mig_{name}")).parameters
         shown = {renamed.get(key, key) for key in command if key not in ("json", "csv", "draw", "save")}
         assert shown == set(function), name

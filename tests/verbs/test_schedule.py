@@ -12,7 +12,7 @@ import pytest
 from typer.testing import Result
 
 from podsim.errors import ScheduleError
-from podsim.scheduled import ScheduleComparison, ScheduleSheet
+from podsim.results.scheduled import ScheduleComparison, ScheduleSheet
 from podsim.training.schedules import SCHEDULES, build, to_csv
 from podsim.verbs.schedule import schedule, torch_csv
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import Result
 
 import podsim as package
-from podsim import cli_storage
+from podsim.cli import storage
 from podsim.verify.fio import read_fio
 
 Run = Callable[..., Result]
@@ -24,7 +24,7 @@ ONLY_CLI = {"json", "csv", "plot", "fio_json"}
 
 @pytest.mark.parametrize("name", ["show", "fio", "mdtest", "fail", "input", "size", "validate"])
 def test_commands_and_functions_have_the_same_arguments(name: str) -> None:
-    command = inspect.signature(getattr(cli_storage, "input_" if name == "input" else name)).parameters
+    command = inspect.signature(getattr(storage, "input_" if name == "input" else name)).parameters
     function = inspect.signature(getattr(package, f"storage_{name}")).parameters
     shown = {
         "overrides" if key == "set_" else key: p.default for key, p in command.items() if key not in ONLY_CLI

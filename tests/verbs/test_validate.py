@@ -10,7 +10,7 @@ import pytest
 
 from podsim.errors import PodsimError, TableError
 from podsim.report import accuracy_page
-from podsim.results import ComparedRow, Comparison
+from podsim.results.comparison import ComparedRow, Comparison
 from podsim.verbs.validate import TABLES, UNKNOWN, Validation, compare_rows, validate
 from podsim.verbs.validate_bars import BARS, Bar, verdicts
 from podsim.verbs.validate_golden import differences, losses, recorded_accuracy, recorded_predictions

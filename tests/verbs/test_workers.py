@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from podsim.exchanged import ExchangeRun, Tradeoff
 from podsim.hardware.cluster import load_cluster
 from podsim.network.nccl import collective_seconds
+from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.verbs.predict import predict
 from podsim.verbs.workers import workers
 

@@ -11,15 +11,9 @@ import podsim.report
 import podsim.verify
 
 ALLOWED = {
-    "verify": (
-        "podsim.errors", "podsim.units", "podsim.results", "podsim.timeline", "podsim.trace_events", "podsim.measured",
-        "podsim.simulated", "podsim.storage_results", "podsim.verify",
-    ),
+    "verify": ("podsim.errors", "podsim.units", "podsim.results", "podsim.trace_events", "podsim.verify"),
     "report": (
-        "podsim.errors", "podsim.units", "podsim.results", "podsim.prediction", "podsim.sweep", "podsim.scheduled",
-        "podsim.graphs", "podsim.storage_results", "podsim.hardware", "podsim.timeline", "podsim.trace_events",
-        "podsim.measured", "podsim.simulated", "podsim.expense", "podsim.launched", "podsim.runs", "podsim.served",
-        "podsim.report",
+        "podsim.errors", "podsim.units", "podsim.results", "podsim.hardware", "podsim.trace_events", "podsim.report",
     ),
 }  # fmt: skip
 FILES = [

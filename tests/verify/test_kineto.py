@@ -17,11 +17,11 @@ from made_profiles import ADAM, FLASH, GELU, GEMM, NORM, REDUCE, events, profile
 from made_timelines import pipeline, simulated
 
 from podsim.errors import TimelineError
-from podsim.measured import MeasuredStep
 from podsim.report.data import to_csv, to_json
 from podsim.report.steps import against_text, measured_text, print_against, print_measured
-from podsim.simulated import SimulatedStep
-from podsim.timeline import Lane, Timeline
+from podsim.results.measured import MeasuredStep
+from podsim.results.simulated import SimulatedStep
+from podsim.results.timeline import Lane, Timeline
 from podsim.verify import compare_steps, read_kineto
 from podsim.verify.kineto_kinds import kind_of, parallelism_of
 from podsim.verify.spans import beyond, covered

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
 from podsim.errors import TableError
-from podsim.results import ComparedRow, Comparison
+from podsim.results.comparison import ComparedRow, Comparison
 from podsim.verify import (
     assess,
     best_constant,

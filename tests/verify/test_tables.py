@@ -10,7 +10,7 @@ import pytest
 
 import podsim.verify.tables as package
 from podsim.errors import TableError
-from podsim.results import QUANTITIES, ROLES
+from podsim.results.comparison import QUANTITIES, ROLES
 from podsim.verify import NAMED, load, measurement, named, names
 from podsim.verify.columns import KINDS, kind_named
 from podsim.verify.rows import UNRESOLVED

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from podsim.fleet.queue import Schedule
 from podsim.fleet.state import Floats
-from podsim.queued import QueueRun, UserRow
-from podsim.timeline import Counter, Lane, Timeline
+from podsim.results.queued import QueueRun, UserRow
+from podsim.results.timeline import Counter, Lane, Timeline
 
 __all__ = ["counters", "jain", "run_of", "timeline_of"]
 

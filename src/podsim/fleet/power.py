@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from podsim.errors import CatalogError, ClusterError, PodsimError
-from podsim.expense import LoadPower
 from podsim.fleet.power_catalog import figures
+from podsim.results.expense import LoadPower
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster

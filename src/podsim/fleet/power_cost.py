@@ -7,9 +7,9 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from podsim.errors import PlanError, PodsimError, UnitError, unknown_name
-from podsim.expense import Offer
 from podsim.fleet.power import load_power
 from podsim.fleet.power_catalog import PriceEntry, figures, prices
+from podsim.results.expense import Offer
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster

@@ -12,9 +12,9 @@ from __future__ import annotations
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from podsim.expense import Benchmark
 from podsim.fleet.power import cluster_power, speed_under
 from podsim.fleet.power_catalog import figures
+from podsim.results.expense import Benchmark
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from podsim.errors import PlanError, PodsimError, unknown_name
-from podsim.launched import Recipe
 from podsim.launching import command, deepspeed, kubernetes, megatron, slurm, titan
 from podsim.launching.job import Job, Reading, refuse
 from podsim.launching.megatron_model import model_notes
+from podsim.results.launched import Recipe
 
 __all__ = ["LARGEST", "TOOLS", "Tool", "emit", "guess", "read"]
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from podsim.report.figures import by_reason, percent, ratio, signed_percent, worst
 from podsim.report.verdicts import VERDICT_COLUMNS, met_line, verdict_cells
-from podsim.results import Comparison, Score, Verdict
+from podsim.results.comparison import Comparison, Score, Verdict
 
 __all__ = ["PublishedError", "accuracy_page", "published_errors"]
 

@@ -15,8 +15,8 @@ from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
-    from podsim.results import ClassScore, Comparison
-    from podsim.sweep import Sweep, Timed
+    from podsim.results.comparison import ClassScore, Comparison
+    from podsim.results.sweep import Sweep, Timed
 
 __all__ = ["comparison_text", "nccl_tests_text", "own_name", "print_comparison", "print_sweep", "size_text"]
 

@@ -8,7 +8,7 @@ from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
-    from podsim.expense import Bill, Expense, Offer, PowerReport, Trade
+    from podsim.results.expense import Bill, Expense, Offer, PowerReport, Trade
 
 __all__ = ["print_bill", "print_expense", "print_power", "print_trade"]
 

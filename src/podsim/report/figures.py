@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from podsim.results import Comparison, Score
+from podsim.results.comparison import Comparison, Score
 from podsim.units import format_quantity
 
 __all__ = [

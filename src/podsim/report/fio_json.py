@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from podsim.storage_results import FioRow, FioRun
+from podsim.results.storage import FioRow, FioRun
 
 __all__ = ["fio_json"]
 

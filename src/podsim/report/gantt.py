@@ -19,7 +19,7 @@ from podsim.report.gantt_counters import draw_counters, panels_of
 from podsim.report.gantt_raster import PAPER, coverage, mixed
 from podsim.report.kinds import colours, ink_on
 from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
-from podsim.timeline import Timeline
+from podsim.results.timeline import Timeline
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:

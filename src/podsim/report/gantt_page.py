@@ -15,7 +15,7 @@ from podsim.errors import TimelineError
 from podsim.report.gantt import length_text
 from podsim.report.kinds import colours
 from podsim.report.trace_rows import label, rows_of
-from podsim.timeline import Timeline
+from podsim.results.timeline import Timeline
 
 __all__ = ["gantt_page"]
 

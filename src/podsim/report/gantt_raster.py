@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.report.kinds import rgb
-from podsim.timeline import Timeline
+from podsim.results.timeline import Timeline
 
 __all__ = ["PAPER", "coverage", "mixed"]
 

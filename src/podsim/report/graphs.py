@@ -9,7 +9,7 @@ from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
-    from podsim.graphs import Captured, Cut, GraphCost, TraceFile, Traces
+    from podsim.results.graphs import Captured, Cut, GraphCost, TraceFile, Traces
 
 __all__ = ["print_captured", "print_graph", "print_traces"]
 

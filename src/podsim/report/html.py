@@ -10,7 +10,7 @@ from importlib.resources import files
 from podsim.report.figures import SUMMARY_COLUMNS, by_reason, percent, signed_percent, summary_cells, value
 from podsim.report.plots import BLUE, INK, error_line, plot_svg
 from podsim.report.verdicts import VERDICT_COLUMNS, met_line, verdict_cells
-from podsim.results import Comparison, Verdict
+from podsim.results.comparison import Comparison, Verdict
 
 __all__ = ["page"]
 

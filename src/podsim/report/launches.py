@@ -9,7 +9,7 @@ from podsim.report.predictions import layout, print_prediction
 from podsim.report.table import console, paragraph
 
 if TYPE_CHECKING:
-    from podsim.launched import PlanRead, Recipe
+    from podsim.results.launched import PlanRead, Recipe
 
 __all__ = ["print_read", "print_recipe"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from podsim.simulated import LinkUse, SimulatedStep
+    from podsim.results.simulated import LinkUse, SimulatedStep
 
 __all__ = ["links_figure", "links_image", "plot_links"]
 

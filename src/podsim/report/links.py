@@ -12,7 +12,7 @@ from podsim.report.table import Table, paragraph
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
-    from podsim.simulated import LinkUse, SimulatedStep
+    from podsim.results.simulated import LinkUse, SimulatedStep
 
 __all__ = ["LEVELS", "carriers", "levels_of", "link_lines", "ranked", "use_over_time", "utilisation"]
 

@@ -12,7 +12,7 @@ from podsim.units import format_quantity
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from podsim.sweep import Sweep
+    from podsim.results.sweep import Sweep
 
 __all__ = ["sweep_image"]
 

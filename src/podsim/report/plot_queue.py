@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from podsim.queued import PackResult, QueueResult, QueueRun
-    from podsim.timeline import Timeline
+    from podsim.results.queued import PackResult, QueueResult, QueueRun
+    from podsim.results.timeline import Timeline
 
 __all__ = ["pack_image", "queue_image"]
 

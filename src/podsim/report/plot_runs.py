@@ -14,7 +14,7 @@ from podsim.units import format_quantity
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from podsim.runs import Goodput
+    from podsim.results.runs import Goodput
 
 __all__ = ["goodput_image"]
 

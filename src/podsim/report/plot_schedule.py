@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from podsim.scheduled import ScheduledAction, ScheduleSheet
+    from podsim.results.scheduled import ScheduledAction, ScheduleSheet
 
 __all__ = ["schedule_image", "schedule_page"]
 

@@ -12,7 +12,7 @@ from podsim.units import format_quantity
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from podsim.storage_results import FioRun
+    from podsim.results.storage import FioRun
 
 __all__ = ["fio_image"]
 

@@ -12,7 +12,7 @@ from podsim.units import format_quantity
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from podsim.exchanged import ExchangeRun, Tradeoff
+    from podsim.results.exchanged import ExchangeRun, Tradeoff
 
 __all__ = ["tradeoff_image"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.errors import PodsimError, TableError
 from podsim.report.figures import percent, value
-from podsim.results import ROLES, ComparedRow, Comparison
+from podsim.results.comparison import ROLES, ComparedRow, Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

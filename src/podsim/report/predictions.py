@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from podsim.prediction import PARTS
 from podsim.report.expenses import print_expense, print_trade
 from podsim.report.figures import days, duration
 from podsim.report.table import Table, console, paragraph
+from podsim.results.prediction import PARTS
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
-    from podsim.prediction import OpReport, PlanResult, Prediction, TrainingTime
+    from podsim.results.prediction import OpReport, PlanResult, Prediction, TrainingTime
 
 __all__ = ["layout", "print_plans", "print_prediction"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from podsim.report.table import Table, console, paragraph
 
 if TYPE_CHECKING:
-    from podsim.queued import PackResult, QueueResult, QueueRun
+    from podsim.results.queued import PackResult, QueueResult, QueueRun
 
 __all__ = ["duration", "plain_result", "plain_rows", "print_pack", "print_queue"]
 

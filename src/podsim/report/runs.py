@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from podsim.report.figures import days, duration
 from podsim.report.predictions import layout
 from podsim.report.table import Table, console, paragraph
-from podsim.runs import LOSSES
+from podsim.results.runs import LOSSES
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
-    from podsim.runs import CheckpointTime, Goodput, Quantiles
+    from podsim.results.runs import CheckpointTime, Goodput, Quantiles
 
 __all__ = ["checkpoint_text", "goodput_text", "print_checkpoint", "print_goodput"]
 

@@ -12,7 +12,7 @@ from podsim.report.table import Table, console, paragraph
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from podsim.scheduled import ScheduleComparison, ScheduledAction, ScheduleSheet
+    from podsim.results.scheduled import ScheduleComparison, ScheduledAction, ScheduleSheet
 
 __all__ = ["LETTERS", "bubble_text", "groups", "print_schedule", "print_schedules", "title"]
 

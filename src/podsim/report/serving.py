@@ -8,7 +8,7 @@ from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
-    from podsim.served import Figure, Served, ServedBatch
+    from podsim.results.served import Figure, Served, ServedBatch
 
 __all__ = ["print_figure", "print_served"]
 

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from podsim.prediction import PARTS
 from podsim.report.data import plain
 from podsim.report.figures import percent, signed_percent
 from podsim.report.links import link_lines, utilisation
 from podsim.report.predictions import layout
 from podsim.report.table import Table, console, paragraph
+from podsim.results.prediction import PARTS
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
-    from podsim.simulated import SimulatedStep
-    from podsim.timeline import Timeline
+    from podsim.results.simulated import SimulatedStep
+    from podsim.results.timeline import Timeline
 
 __all__ = ["print_simulated", "simulated_data", "simulated_text"]
 

@@ -10,7 +10,7 @@ from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
-    from podsim.measured import MeasuredStep, StepComparison, StepRow
+    from podsim.results.measured import MeasuredStep, StepComparison, StepRow
 
 __all__ = ["against_text", "measured_text", "print_against", "print_measured"]
 

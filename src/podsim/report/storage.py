@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from podsim.report.collectives import size_text
 from podsim.report.figures import percent, signed_percent
 from podsim.report.table import Table, console, paragraph
-from podsim.storage_results import FailRun, FioMeasured, FioRun, MdtestRun, StorageSheet
+from podsim.results.storage import FailRun, FioMeasured, FioRun, MdtestRun, StorageSheet
 from podsim.units import format_quantity
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from podsim.report.figures import percent, signed_percent
 from podsim.report.table import Table, console, paragraph
-from podsim.storage_results import EpochRow, InputRun, ShrinkRow, SizeRun, TrainingTime
+from podsim.results.storage import EpochRow, InputRun, ShrinkRow, SizeRun, TrainingTime
 from podsim.units import format_quantity
 
 __all__ = ["input_lines", "print_input", "print_size", "size_lines"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from podsim.report.figures import SUMMARY_COLUMNS, by_reason, percent, signed_percent, summary_cells, value
 from podsim.report.verdicts import VERDICT_COLUMNS, met_line, verdict_cells
-from podsim.results import Comparison, Verdict
+from podsim.results.comparison import Comparison, Verdict
 
 if TYPE_CHECKING:
     from rich.table import Table

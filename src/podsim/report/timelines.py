@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from podsim.errors import TimelineError
-from podsim.timeline import Timeline
+from podsim.results.timeline import Timeline
 
 __all__ = ["SUFFIXES", "read_timeline", "write_timeline"]
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from podsim.report.trace_collect import Collected
 from podsim.report.trace_perfetto import processes_of
 from podsim.report.trace_rows import Rows, label, nanoseconds, rows_of
-from podsim.timeline import Counter, Timeline
+from podsim.results.timeline import Counter, Timeline
 from podsim.trace_events import read_events
 
 __all__ = ["chrome_text", "read_chrome"]

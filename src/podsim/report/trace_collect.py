@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from podsim.errors import TimelineError
 from podsim.report.trace_rows import read_label
-from podsim.timeline import Counter, Lane, Timeline
+from podsim.results.timeline import Counter, Lane, Timeline
 
 __all__ = ["Collected"]
 

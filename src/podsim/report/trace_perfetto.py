@@ -28,7 +28,7 @@ from podsim.report.wire import (
     small,
     text,
 )  # fmt: skip
-from podsim.timeline import Counter, Timeline
+from podsim.results.timeline import Counter, Timeline
 
 __all__ = ["packets", "processes_of"]
 

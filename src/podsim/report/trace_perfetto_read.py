@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from podsim.errors import TimelineError
 from podsim.report.trace_collect import Collected
-from podsim.timeline import Timeline
+from podsim.results.timeline import Timeline
 from podsim.trace_events import read_file
 
 __all__ = ["read_perfetto"]

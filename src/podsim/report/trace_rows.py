@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import TimelineError
-from podsim.timeline import Lane, Timeline
+from podsim.results.timeline import Lane, Timeline
 
 __all__ = ["Rows", "label", "nanoseconds", "read_label", "rows_of"]
 

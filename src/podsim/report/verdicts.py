@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podsim.report.figures import percent, ratio, signed_percent
-from podsim.results import Verdict
+from podsim.results.comparison import Verdict
 
 __all__ = ["VERDICT_COLUMNS", "met_line", "verdict_cells"]
 

@@ -12,7 +12,7 @@ from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
-    from podsim.exchanged import ExchangeRun, Tradeoff
+    from podsim.results.exchanged import ExchangeRun, Tradeoff
 
 __all__ = [
     "bound_name",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from podsim.errors import ModelError
-from podsim.served import Served, ServedBatch
+from podsim.results.served import Served, ServedBatch
 from podsim.serving.engine import Engine
 from podsim.serving.kernels import Floats, runs_on, weight_bytes
 from podsim.serving.passes import Pass, cache_bytes, encodes, image_pass, prompt_pass, token_pass, weights_of

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from podsim.served import Served
+    from podsim.results.served import Served
 
 __all__ = ["config_text", "model_name"]
 

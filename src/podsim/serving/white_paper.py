@@ -10,7 +10,7 @@ from typing import Any
 from podsim.errors import CatalogError
 from podsim.hardware.catalog import load_gpu, load_system
 from podsim.hardware.mig.measured import interference
-from podsim.served import Figure, FigureRow
+from podsim.results.served import Figure, FigureRow
 from podsim.serving.engine import load_engine
 from podsim.serving.fit import REVISIONS, latency_rows
 from podsim.serving.predict import Task, rows_of

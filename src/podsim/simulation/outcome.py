@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.simulated import CriticalOps, LinkUse, SimulatedStep
+from podsim.results.simulated import CriticalOps, LinkUse, SimulatedStep
+from podsim.results.timeline import Counter, Lane, Timeline
 from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
 from podsim.simulation.outcome_memory import memory_counters
 from podsim.simulation.pieces import Stream
-from podsim.timeline import Counter, Lane, Timeline
 from podsim.training.step import SPLIT
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.results.timeline import Counter
 from podsim.simulation.events import Played
 from podsim.simulation.lower import Lowered, ranks_text
 from podsim.simulation.state import Floats
-from podsim.timeline import Counter
 from podsim.training.memory import KINDS
 from podsim.training.pipeline import held_blocks, part_blocks
 from podsim.training.plan import Recompute

@@ -13,12 +13,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.exchanged import ExchangeRun
-from podsim.simulated import LinkUse
+from podsim.results.exchanged import ExchangeRun
+from podsim.results.simulated import LinkUse
+from podsim.results.timeline import Counter, Lane, Timeline
 from podsim.simulation.events import Played, play
 from podsim.simulation.outcome import link_use
 from podsim.simulation.workers import Exchange, Rounds, lower_all_reduce, lower_servers
-from podsim.timeline import Counter, Lane, Timeline
 
 __all__ = ["Told", "play_all_reduce", "play_servers", "staleness_of"]
 

@@ -9,10 +9,10 @@ Stops being true: a rebuild that is throttled, clients that saturate the servers
 
 from __future__ import annotations
 
+from podsim.results.storage import FailRow
 from podsim.storage.links import Stream, access, share, storage_links
 from podsim.storage.parts import LARGE, SMALL, StorageSystem
 from podsim.storage.stripe import Damage, damage, read_work
-from podsim.storage_results import FailRow
 
 __all__ = ["fail_row"]
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podsim.errors import StorageError, unknown_name
+from podsim.results.storage import FioRow
 from podsim.storage.links import Stream, access, link_of, share, storage_links
 from podsim.storage.parts import SMALL, StorageSystem
-from podsim.storage_results import FioRow
 
 __all__ = ["PATTERNS", "Job", "fio_row", "fio_rows", "idle_latency"]
 

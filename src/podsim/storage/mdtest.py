@@ -18,10 +18,10 @@ Stops being true: metadata servers apart from those of data, directories with a 
 from __future__ import annotations
 
 from podsim.errors import StorageError
+from podsim.results.storage import MdtestRow
 from podsim.storage.fio import idle_latency
 from podsim.storage.links import Stream, access, link_of, share, storage_links
 from podsim.storage.parts import SMALL, StorageSystem
-from podsim.storage_results import MdtestRow
 
 __all__ = ["OPERATIONS", "mdtest_rows"]
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Link
+from podsim.results.storage import EpochRow
 from podsim.storage.cache import Cache, hits
 from podsim.storage.fio import idle_latency
 from podsim.storage.links import Flow, Links, Stream, access, link_of, share, storage_links
@@ -26,7 +27,6 @@ from podsim.storage.parts import StorageSystem
 from podsim.storage.speed import Step
 from podsim.storage.stripe import net_capacity, read_work
 from podsim.storage.workloads import Workload
-from podsim.storage_results import EpochRow
 
 __all__ = [
     "Setting",

@@ -6,7 +6,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from podsim.storage_results import PublishedPoint
+from podsim.results.storage import PublishedPoint
 from podsim.units import parse_quantity
 
 __all__ = ["published_points", "published_systems"]

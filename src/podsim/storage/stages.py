@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from podsim.results.storage import ShrinkRow, StageRow
 from podsim.storage.fio import idle_latency
 from podsim.storage.links import Links, Stream, share
 from podsim.storage.pipeline import (
@@ -27,7 +28,6 @@ from podsim.storage.pipeline import (
     train_use,
 )
 from podsim.storage.speed import evaluation_share
-from podsim.storage_results import ShrinkRow, StageRow
 
 __all__ = ["shrink_rows", "stage_rows"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from podsim.hardware.precision import PRECISIONS
-from podsim.prediction import Prediction, StageMemory
+from podsim.results.prediction import Prediction, StageMemory
 from podsim.training.memory import KINDS
 from podsim.training.plan import Array, Plan, Recompute
 from podsim.training.step import SPLIT, Prepared, StepCost, combine, prepare, step_cost

@@ -8,7 +8,7 @@ from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
-    from podsim.prediction import Prediction
+    from podsim.results.prediction import Prediction
     from podsim.training.plan import Plan
     from podsim.workload.graph import Model
 

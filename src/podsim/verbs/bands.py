@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from podsim.prediction import Band
+from podsim.results.prediction import Band
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from podsim.hardware.cluster import Cluster
-    from podsim.prediction import Prediction
+    from podsim.results.prediction import Prediction
     from podsim.training.plan import Plan
     from podsim.workload.graph import Model
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from podsim.errors import ModelError, unknown_name
 
 if TYPE_CHECKING:
-    from podsim.graphs import Captured
+    from podsim.results.graphs import Captured
     from podsim.workload.op_graph import OpGraph
 
 __all__ = ["capture", "captured"]
@@ -28,7 +28,7 @@ def capture(module: str, *, input: Sequence[str] | None = None, out: Path | None
     a JSON file that `podsim graph` reads, also where PyTorch is missing. Arithmetic is held against PyTorch's own
     counter. Raises PodsimError without PyTorch, ModelError for a module that cannot be exported.
     """
-    from podsim.graphs import Captured
+    from podsim.results.graphs import Captured
     from podsim.workload.op_graph_json import write_graph
 
     found, own = captured(module, input or (), count=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from podsim.errors import TraceError
 
 if TYPE_CHECKING:
-    from podsim.graphs import TraceFile, Traces
+    from podsim.results.graphs import TraceFile, Traces
     from podsim.workload.chakra_mend import Mended
 
 __all__ = ["chakra"]
@@ -24,7 +24,7 @@ def chakra(traces: Sequence[Path], *, out: Path | None = None) -> Traces:
     """
     from dataclasses import replace
 
-    from podsim.graphs import Traces
+    from podsim.results.graphs import Traces
     from podsim.workload.chakra_mend import read_chakra, write_chakra
 
     if not traces:
@@ -43,7 +43,7 @@ def chakra(traces: Sequence[Path], *, out: Path | None = None) -> Traces:
 
 
 def _summary(path: str, mended: Mended) -> TraceFile:
-    from podsim.graphs import TraceFile
+    from podsim.results.graphs import TraceFile
     from podsim.workload.trace_graph import COLLECTIVES, KINDS, critical_seconds
 
     graph = mended.graph

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from podsim.runs import CheckpointTime
+    from podsim.results.runs import CheckpointTime
     from podsim.verbs.limits import Limit
 
 __all__ = ["checkpoint"]

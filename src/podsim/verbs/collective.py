@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podsim.errors import ClusterError, PodsimError
-from podsim.sweep import AlgorithmRow, Sweep, Timed
+from podsim.results.sweep import AlgorithmRow, Sweep, Timed
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.hardware.fabrics import Fabric
     from podsim.network.collectives import Table
     from podsim.network.play import Prepared
-    from podsim.results import Comparison
+    from podsim.results.comparison import Comparison
 
 __all__ = ["collective"]
 

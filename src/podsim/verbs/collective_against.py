@@ -12,7 +12,7 @@ from podsim.errors import ClusterError, TableError
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
-    from podsim.results import Comparison
+    from podsim.results.comparison import Comparison
     from podsim.verbs.tables_collectives import Call
     from podsim.verify.rows import Row, Rows
 

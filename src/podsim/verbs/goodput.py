@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from podsim.errors import PodsimError
-from podsim.runs import LOSSES, Goodput, IntervalPoint, Quantiles
+from podsim.results.runs import LOSSES, Goodput, IntervalPoint, Quantiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

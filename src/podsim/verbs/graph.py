@@ -11,9 +11,9 @@ from podsim.errors import ModelError, PodsimError, unknown_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from podsim.graphs import Cut, DataParallel, GraphCost, GraphOp
     from podsim.hardware.cluster import Cluster
     from podsim.hardware.parts import Gpu
+    from podsim.results.graphs import Cut, DataParallel, GraphCost, GraphOp
     from podsim.training.graph_cost import OpCosts
     from podsim.training.graph_cut import Division
     from podsim.training.graph_step import Reduction
@@ -84,8 +84,8 @@ def _said(
     found: OpGraph, gpu: Gpu, costs: OpCosts, era: Software, division: Division | None, cut: Cut | None,
     replicas: DataParallel | None, step: float, update: float, precision: str, optimizer: str, rules: tuple[str, ...],
 ) -> GraphCost:  # fmt: skip
-    from podsim.graphs import GraphCost
     from podsim.hardware.precision import PRECISIONS
+    from podsim.results.graphs import GraphCost
     from podsim.training.kernels_gemm import peak_of
     from podsim.training.shapes import element_bytes
 
@@ -111,7 +111,7 @@ def _said(
 
 
 def _ops(found: OpGraph, costs: OpCosts, division: Division | None) -> tuple[GraphOp, ...]:
-    from podsim.graphs import GraphOp
+    from podsim.results.graphs import GraphOp
 
     seconds = costs.forward + costs.backward
     return tuple(
@@ -134,7 +134,7 @@ def _cut(
         return None, None
     import numpy as np
 
-    from podsim.graphs import Cut, CutPart
+    from podsim.results.graphs import Cut, CutPart
     from podsim.training.graph_cut import divide
     from podsim.training.shapes import element_bytes
     from podsim.workload.op_graph import nets_of
@@ -175,7 +175,7 @@ def _replicas(
 ) -> tuple[DataParallel | None, Reduction | None]:
     if cluster is None or gpus == 1:
         return None, None
-    from podsim.graphs import DataParallel
+    from podsim.results.graphs import DataParallel
     from podsim.training.graph_step import reduce_gradients
 
     slowed = costs.passes[1] / max(float(costs.backward.sum()), 1e-30)

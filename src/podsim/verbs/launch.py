@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from podsim.errors import PlanError, PodsimError, unknown_name
 
 if TYPE_CHECKING:
-    from podsim.launched import PlanRead, Recipe
     from podsim.launching.job import Reading
+    from podsim.results.launched import PlanRead, Recipe
     from podsim.training.plan import Plan
     from podsim.workload.graph import Model
 
@@ -150,7 +150,7 @@ def _read(
     model: str, path: str, on: str, tool: str, gpus: int | None, sequence: int | None, software: str | None,
     overrides: Mapping[str, str] | None,
 ) -> PlanRead:  # fmt: skip
-    from podsim.launched import PlanRead
+    from podsim.results.launched import PlanRead
 
     if gpus is not None and gpus < 1:
         raise PodsimError(f"gpus={gpus}: a job has 1 GPU or more")
@@ -168,7 +168,7 @@ def _predicted(
     software: str | None, overrides: Mapping[str, str] | None,
 ) -> PlanRead:  # fmt: skip
     from podsim.hardware.cluster import load_cluster
-    from podsim.launched import PlanRead
+    from podsim.results.launched import PlanRead
     from podsim.verbs.inputs import split_overrides
     from podsim.verbs.predict import describe
 

@@ -13,8 +13,8 @@ from podsim.units import format_quantity, parse_quantity
 if TYPE_CHECKING:
     from podsim.fleet.reliability import LongRun
     from podsim.hardware.cluster import Cluster
-    from podsim.prediction import Prediction, TrainingTime
-    from podsim.runs import CheckpointTime
+    from podsim.results.prediction import Prediction, TrainingTime
+    from podsim.results.runs import CheckpointTime
     from podsim.storage.checkpoints_time import Saving, Times
     from podsim.training.plan import Plan
     from podsim.verbs.limits import Limit
@@ -162,7 +162,7 @@ def interval_of(asked: Asked, times: Times, mtbf: float, step: float) -> float:
 
 def checkpoint_time(job: Job, saving: Saving, times: Times, asked: Asked) -> CheckpointTime:
     """What `podsim checkpoint` says of a job, at the interval asked for or the best one."""
-    from podsim.runs import CheckpointTime
+    from podsim.results.runs import CheckpointTime
 
     step = job.prediction.step_time
     mtbf, _, source = mtbf_of(job.cluster, asked)
@@ -208,7 +208,7 @@ def training_time(job: Job, tokens: float) -> TrainingTime:
     long-run share of Erlang's formula. Raises NoFitError if the run would hardly ever get through.
     """
     from podsim.fleet.reliability import blocked_share, expected_seconds
-    from podsim.prediction import TrainingTime
+    from podsim.results.prediction import TrainingTime
     from podsim.storage.checkpoints_time import Saving, checkpoint_times
 
     saving, asked = Saving(), Asked()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podsim.hardware.precision import PRECISIONS
-from podsim.prediction import OpReport
+from podsim.results.prediction import OpReport
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import NoFitError, PlanError
-from podsim.prediction import PARTS, ParetoPoint, PlanResult, Ranked
+from podsim.results.prediction import PARTS, ParetoPoint, PlanResult, Ranked
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
-    from podsim.prediction import Prediction
+    from podsim.results.prediction import Prediction
     from podsim.training.plan import Plan
     from podsim.training.search import Found
     from podsim.verbs.limits import Limit

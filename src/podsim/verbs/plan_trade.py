@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from podsim.errors import NoFitError, PlanError
-from podsim.expense import Trade, TradePoint
-from podsim.prediction import Ranked
+from podsim.results.expense import Trade, TradePoint
+from podsim.results.prediction import Ranked
 
 if TYPE_CHECKING:
-    from podsim.expense import Offer
     from podsim.hardware.cluster import Cluster
-    from podsim.prediction import Prediction
+    from podsim.results.expense import Offer
+    from podsim.results.prediction import Prediction
     from podsim.training.plan import Array, Plan
     from podsim.training.search import Found
     from podsim.verbs.limits import Limit

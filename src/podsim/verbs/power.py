@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from podsim.errors import PlanError, PodsimError, unknown_name
 
 if TYPE_CHECKING:
-    from podsim.expense import Bill, Expense, Offer, PowerReport
     from podsim.fleet.power_cost import Site
     from podsim.hardware.cluster import Cluster
-    from podsim.prediction import Prediction
+    from podsim.results.expense import Bill, Expense, Offer, PowerReport
+    from podsim.results.prediction import Prediction
 
 __all__ = ["LOADS", "cost", "expense_of", "power"]
 
@@ -32,11 +32,11 @@ def power(
     `cap` holds every GPU to a power, as "300 W"; `pue` is the site's power over the machine's. Raises PodsimError for an
     unknown cluster, and for a cap or a PUE that there cannot be.
     """
-    from podsim.expense import PowerReport
     from podsim.fleet.power import load_power, node_of, speed_under, switches_of
     from podsim.fleet.power_catalog import figures
     from podsim.fleet.power_cost import read_site
     from podsim.fleet.power_hpl import hpl
+    from podsim.results.expense import PowerReport
 
     part = _part(cluster, gpus, overrides)
     watts = _watts(cap)
@@ -79,9 +79,9 @@ def cost(
     """
     from math import isfinite
 
-    from podsim.expense import Bill, BillRow
     from podsim.fleet.power import load_power
     from podsim.fleet.power_cost import HOUR, offer_of, offers_for, read_site
+    from podsim.results.expense import Bill, BillRow
 
     problems = []
     if not (isinstance(gpu_hours, (int, float)) and isfinite(gpu_hours) and 0 < gpu_hours < 1e12):
@@ -124,9 +124,9 @@ def expense_of(
 
     `within` is a larger cluster whose switches are shared.
     """
-    from podsim.expense import Expense
     from podsim.fleet.power import busy_share, cluster_power
     from podsim.fleet.power_cost import offer_of, read_site
+    from podsim.results.expense import Expense
 
     site = read_site(pue, carbon, None)
     step = prediction.step_time * prediction.tokens_per_second

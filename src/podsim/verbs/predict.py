@@ -10,7 +10,7 @@ from podsim.verbs.plans import read_plan
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
-    from podsim.prediction import Prediction
+    from podsim.results.prediction import Prediction
     from podsim.training.plan import Plan
     from podsim.workload.graph import Model
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from podsim.fleet.jobs import Jobs
     from podsim.fleet.policies import Policy
     from podsim.fleet.queue import Machine
-    from podsim.queued import PackResult, PackRow, QueueResult
+    from podsim.results.queued import PackResult, PackRow, QueueResult
 
 __all__ = ["machine_of", "pack", "queue"]
 
@@ -51,7 +51,7 @@ def queue(
     """
     from podsim.fleet.metrics import run_of
     from podsim.fleet.queue import run_queue, too_large
-    from podsim.queued import QueueResult
+    from podsim.results.queued import QueueResult
 
     machine, name = machine_of(on, placement)
     policies = [
@@ -176,7 +176,7 @@ def pack(
     from podsim.fleet.openb import read_nodes, read_requests
     from podsim.fleet.packing import PACKERS
     from podsim.fleet.traces import DATA
-    from podsim.queued import PackResult
+    from podsim.results.queued import PackResult
 
     if not 1 <= seeds <= 1000 or not 0.01 <= load <= 100:
         raise PodsimError(f"seeds={seeds}, load={load:g}; seeds are 1 to 1000, load is 0.01 to 100")
@@ -203,7 +203,7 @@ def _packed(asked: Any, machine: Any, packer: str, load: float, seeds: int) -> P
 
     from podsim.fleet.packing import PACKERS, draw
     from podsim.fleet.packing import pack as pack_once
-    from podsim.queued import PackRow
+    from podsim.results.queued import PackRow
 
     found = []
     for seed in range(seeds):

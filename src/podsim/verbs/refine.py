@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
-    from podsim.prediction import Ranked
+    from podsim.results.prediction import Ranked
     from podsim.training.plan import Plan
     from podsim.workload.graph import Model
 

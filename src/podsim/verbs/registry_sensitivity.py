@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.results import ROLES
+from podsim.results.comparison import ROLES
 from podsim.verbs.registry import Constant, kernel_files, registry
 from podsim.verbs.registry_change import (
     Eras,

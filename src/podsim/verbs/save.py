@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from podsim.errors import PodsimError, unknown_name
 
 if TYPE_CHECKING:
-    from podsim.prediction import PlanResult
+    from podsim.results.prediction import PlanResult
 
 __all__ = ["check_directory", "read_experiment", "save_plans"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from podsim.errors import ScheduleError, TableError
-from podsim.scheduled import ScheduleComparison, ScheduledAction, ScheduleRow, ScheduleSheet
+from podsim.results.scheduled import ScheduleComparison, ScheduledAction, ScheduleRow, ScheduleSheet
 from podsim.training.schedules import (
     SCHEDULES,
     ScheduleTable,

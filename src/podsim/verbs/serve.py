@@ -20,7 +20,7 @@ from podsim.errors import (
 
 if TYPE_CHECKING:
     from podsim.hardware.parts import Gpu
-    from podsim.served import Figure, Served
+    from podsim.results.served import Figure, Served
     from podsim.serving.predict import Task
     from podsim.workload.convolution import ConvNet
     from podsim.workload.graph import Model

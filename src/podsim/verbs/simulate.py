@@ -10,7 +10,7 @@ from podsim.errors import NoFitError, PodsimError
 from podsim.verbs.plans import PlanOptions, Setting, read_plan
 
 if TYPE_CHECKING:
-    from podsim.simulated import SimulatedStep
+    from podsim.results.simulated import SimulatedStep
     from podsim.simulation.lower import Trouble
     from podsim.workload.trace_graph import TraceGraph
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from podsim.errors import StorageError
-from podsim.storage_results import FailRun, FioMeasured, FioRow, FioRun, MdtestRun, StorageSheet
+from podsim.results.storage import FailRun, FioMeasured, FioRow, FioRun, MdtestRun, StorageSheet
 
 __all__ = ["storage_fail", "storage_fio", "storage_mdtest", "storage_show"]
 

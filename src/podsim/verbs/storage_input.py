@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError, StorageError
-from podsim.storage_results import EpochRow, InputRun, StageRow
+from podsim.results.storage import EpochRow, InputRun, StageRow
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from podsim.errors import CatalogError, PodsimError, StorageError
-from podsim.storage_results import Need, SizeRun
+from podsim.results.storage import Need, SizeRun
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster

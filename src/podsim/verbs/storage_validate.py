@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from podsim.results import ComparedRow, Comparison, Verdict
+from podsim.results.comparison import ComparedRow, Comparison, Verdict
 
 if TYPE_CHECKING:
     from podsim.storage.mlperf import Result

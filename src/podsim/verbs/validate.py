@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from podsim.errors import PodsimError
-from podsim.results import Comparison, Verdict
+from podsim.results.comparison import Comparison, Verdict
 from podsim.verbs.tables import Priced, price
 from podsim.verbs.validate_bars import verdicts
 from podsim.verify import NAMED, Rows, assess, compare, load, measurement, quantities

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podsim.results import ComparedRow, Comparison, Verdict
+from podsim.results.comparison import ComparedRow, Comparison, Verdict
 
 __all__ = ["BARS", "Bar", "verdicts"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podsim.results import Comparison
+from podsim.results.comparison import Comparison
 from podsim.verbs.tables import price
 from podsim.verbs.validate import TABLES
 from podsim.verify import load, named

@@ -10,7 +10,7 @@ from podsim.errors import PodsimError
 from podsim.verbs.workers_inputs import Given, Workforce, of_numbers, of_plan
 
 if TYPE_CHECKING:
-    from podsim.exchanged import ExchangeRun, Tradeoff
+    from podsim.results.exchanged import ExchangeRun, Tradeoff
     from podsim.simulation.workers_times import Pace
 
 __all__ = ["BOUNDS", "EXCHANGES", "workers"]
@@ -181,7 +181,7 @@ def _played(
     """The one exchange that was asked for, or all of them with the same durations."""
     import numpy as np
 
-    from podsim.exchanged import Tradeoff
+    from podsim.results.exchanged import Tradeoff
     from podsim.simulation.workers import Exchange
     from podsim.simulation.workers_outcome import Told, play_all_reduce, play_servers
     from podsim.simulation.workers_times import round_seconds, step_seconds

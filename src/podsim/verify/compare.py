@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from podsim.errors import TableError
-from podsim.results import ComparedRow, Comparison, Measurement
+from podsim.results.comparison import ComparedRow, Comparison, Measurement
 from podsim.verify.measurements import measurement
 from podsim.verify.rows import Row, Rows
 from podsim.verify.score import assess

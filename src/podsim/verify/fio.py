@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, TableError, UnitError
-from podsim.storage_results import FioMeasured
+from podsim.results.storage import FioMeasured
 
 __all__ = ["read_block", "read_fio"]
 

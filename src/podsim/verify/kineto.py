@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import TimelineError
-from podsim.measured import KindTime, MeasuredStep
-from podsim.timeline import Lane, Timeline
+from podsim.results.measured import KindTime, MeasuredStep
+from podsim.results.timeline import Lane, Timeline
 from podsim.verify.kineto_kinds import ARITHMETIC, COLLECTIVES, kind_of, parallelism_of
 from podsim.verify.kineto_read import Found, Work, gather
 from podsim.verify.spans import beyond, covered

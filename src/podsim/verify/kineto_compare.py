@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import TimelineError, unknown_name
-from podsim.measured import MeasuredStep, StepComparison, StepRow
-from podsim.simulated import SimulatedStep
-from podsim.timeline import Timeline
+from podsim.results.measured import MeasuredStep, StepComparison, StepRow
+from podsim.results.simulated import SimulatedStep
+from podsim.results.timeline import Timeline
 from podsim.verify.kineto_kinds import ARITHMETIC, COLLECTIVES
 from podsim.verify.spans import beyond, covered
 

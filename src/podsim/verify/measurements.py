@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from podsim.errors import TableError, unknown_name
-from podsim.results import QUANTITIES, Measurement
+from podsim.results.comparison import QUANTITIES, Measurement
 from podsim.verify.columns import RATES
 from podsim.verify.rows import Row
 

@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from podsim.errors import TableError
-from podsim.results import ROLES
+from podsim.results.comparison import ROLES
 from podsim.verify.columns import KINDS, RATES, Kind
 from podsim.verify.rows import Row, Rows
 from podsim.verify.tables import make_row

@@ -81,7 +81,7 @@ class Rows:
     kind: str
     rows: tuple[Row, ...]
     what: str
-    """the quantity compared unless another is asked for (a key of podsim.results.QUANTITIES)"""
+    """the quantity compared unless another is asked for (a key of podsim.results.comparison.QUANTITIES)"""
     sweep: tuple[str, ...] = ()
     """rows equal in these columns do the same work and compete on it; () for none"""
     classes: tuple[str, ...] = ()

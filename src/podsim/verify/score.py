@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import TableError
-from podsim.results import QUANTITIES, ROLES, ClassScore, ComparedRow, Comparison, Score
+from podsim.results.comparison import QUANTITIES, ROLES, ClassScore, ComparedRow, Comparison, Score
 
 __all__ = [
     "assess",

@@ -66,7 +66,7 @@ def checkpoint(
     csv: Csv = False,
 ) -> None:
     """Size of a checkpoint, its stall, and the time to read it back."""
-    from podsim.cli_options import one_format, overrides, pairs
+    from podsim.cli.options import one_format, overrides, pairs
     from podsim.report.runs import print_checkpoint
     from podsim.verbs.checkpoint import checkpoint as verb
 
@@ -121,7 +121,7 @@ def goodput(
     csv: Csv = False,
 ) -> None:
     """Days of a run with failures, and where they go."""
-    from podsim.cli_options import one_format, overrides, pairs
+    from podsim.cli.options import one_format, overrides, pairs
     from podsim.errors import PodsimError
     from podsim.report.runs import print_goodput
     from podsim.verbs.goodput import goodput as verb

@@ -201,9 +201,9 @@ def serve(
     csv: Csv = False,
 ) -> None:
     """Predict inference by batch on a GPU or MIG slices. Exit status 1: no batch fits, or is in time."""
-    from podsim.cli_options import overrides
+    from podsim.cli.options import overrides
     from podsim.report.serving import print_figure, print_served
-    from podsim.served import Figure
+    from podsim.results.served import Figure
     from podsim.verbs.serve import serve as verb
 
     found = verb(
@@ -219,7 +219,7 @@ def serve(
 
 
 def _check(draw: Path | None, json: bool, csv: bool) -> None:
-    from podsim.cli_options import one_format
+    from podsim.cli.options import one_format
     from podsim.errors import PodsimError
 
     one_format(json, csv)
@@ -228,7 +228,7 @@ def _check(draw: Path | None, json: bool, csv: bool) -> None:
 
 
 def _print(value: Any, rows: Sequence[Any], text: Callable[[Any], None], *, json: bool, csv: bool) -> None:
-    from podsim.cli_options import one_format
+    from podsim.cli.options import one_format
     from podsim.report.data import to_csv, to_json
 
     one_format(json, csv)

@@ -43,11 +43,11 @@ def schedule(
     ] = False,
 ) -> None:
     """Show a pipeline schedule: order, bubble, memory."""
-    from podsim.cli_options import one_format
+    from podsim.cli.options import one_format
     from podsim.errors import PodsimError
     from podsim.report.data import to_csv, to_json
     from podsim.report.schedules import print_schedule, print_schedules
-    from podsim.scheduled import ScheduleSheet
+    from podsim.results.scheduled import ScheduleSheet
     from podsim.verbs.schedule import schedule as verb
     from podsim.verbs.schedule import torch_csv
 
@@ -124,7 +124,7 @@ def simulate(
     **options: Any,
 ) -> None:
     """Play one training step: timeline, critical path, links. Exit status 1: it does not fit."""
-    from podsim.cli_options import one_format, overrides
+    from podsim.cli.options import one_format, overrides
     from podsim.report import plot_links, print_against, print_simulated, simulated_data, write_timeline
     from podsim.report.data import to_csv, to_json
     from podsim.verbs.simulate import simulate as verb
@@ -155,7 +155,7 @@ def simulate(
 
 def _ranks(given: list[str] | None, option: str, example: str) -> dict[int, float]:
     """Ranks and factors of a repeatable option."""
-    from podsim.cli_options import pairs
+    from podsim.cli.options import pairs
     from podsim.errors import PodsimError
 
     found = {}
@@ -176,7 +176,7 @@ def register(
 
     `simulate` takes the options of `predict` about the plan.
     """
-    from podsim.cli_options import also_taking
+    from podsim.cli.options import also_taking
 
     command(schedule)
     command(also_taking(simulate, predict, without=("detail", "tokens", "price", "pue", "carbon")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.expense import Expense, Trade
+from podsim.results.expense import Expense, Trade
 
 __all__ = [
     "PARTS",

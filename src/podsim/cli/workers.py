@@ -79,12 +79,12 @@ def workers(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each exchange.")] = False,
 ) -> None:
     """Play data-parallel workers: idle time against staleness."""
-    from podsim.cli_options import one_format, overrides
+    from podsim.cli.options import one_format, overrides
     from podsim.errors import PodsimError
-    from podsim.exchanged import Tradeoff
     from podsim.report.data import to_csv, to_json
     from podsim.report.timelines import suffix_of, write_timeline
     from podsim.report.workers import exchange_data, print_exchange, print_tradeoff
+    from podsim.results.exchanged import Tradeoff
     from podsim.verbs.workers import workers as verb
 
     one_format(json, csv)
@@ -133,7 +133,7 @@ def _worker(text: str, option: str, example: str) -> int:
 
 def _numbers(given: list[str] | None, option: str, example: str) -> dict[int, float]:
     """Workers and factors of a repeatable option."""
-    from podsim.cli_options import pairs
+    from podsim.cli.options import pairs
     from podsim.units import parse_quantity
 
     return {
@@ -144,7 +144,7 @@ def _numbers(given: list[str] | None, option: str, example: str) -> dict[int, fl
 
 def _throttled(given: list[str] | None) -> dict[int, tuple[float, float]]:
     """Workers, factors and times of --throttle."""
-    from podsim.cli_options import pairs
+    from podsim.cli.options import pairs
     from podsim.errors import PodsimError
     from podsim.units import parse_quantity
 

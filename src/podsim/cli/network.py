@@ -56,10 +56,10 @@ def collective(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")] = False,
 ) -> None:
     """Time a collective, compare its algorithms, or check a log."""
-    from podsim.cli_options import one_format, overrides
+    from podsim.cli.options import one_format, overrides
     from podsim.errors import PodsimError
     from podsim.report.collectives import print_comparison, print_sweep
-    from podsim.sweep import Sweep
+    from podsim.results.sweep import Sweep
     from podsim.verbs.collective import collective as verb
 
     one_format(json, csv)
@@ -81,7 +81,7 @@ def collective(
 
 def _data(found: Any, json: bool) -> None:
     from podsim.report.data import to_csv, to_json
-    from podsim.sweep import Sweep
+    from podsim.results.sweep import Sweep
 
     rows = (found.algorithms or found.rows) if isinstance(found, Sweep) else found.rows
     sys.stdout.write(to_json(found) + "\n" if json else to_csv(rows))
@@ -90,7 +90,7 @@ def _data(found: Any, json: bool) -> None:
 def _draw(found: Any, path: Path) -> None:
     from podsim.report.plot_collectives import sweep_image
     from podsim.report.plots import plot_png, plot_svg
-    from podsim.sweep import Sweep
+    from podsim.results.sweep import Sweep
 
     kind = path.suffix.lower()[1:]
     if isinstance(found, Sweep):

@@ -51,7 +51,7 @@ def queue(
     csv: Csv = False,
 ) -> None:
     """Run jobs through a queue. Exit status 1: some fit no machine of this size."""
-    from podsim.cli_options import one_format, pairs
+    from podsim.cli.options import one_format, pairs
     from podsim.report.data import to_csv, to_json
     from podsim.report.queue import plain_result, plain_rows, print_queue
     from podsim.verbs.queue import queue as verb
@@ -98,7 +98,7 @@ def pack(
     csv: Csv = False,
 ) -> None:
     """Pack requests for parts of GPUs onto nodes."""
-    from podsim.cli_options import one_format
+    from podsim.cli.options import one_format
     from podsim.report.data import to_csv, to_json
     from podsim.report.queue import print_pack
     from podsim.verbs.queue import pack as verb

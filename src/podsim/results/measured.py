@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.timeline import Timeline
+from podsim.results.timeline import Timeline
 
 __all__ = ["KindTime", "MeasuredStep", "StepComparison", "StepRow"]
 

@@ -27,7 +27,7 @@ def power(
     csv: Csv = False,
 ) -> None:
     """Show what a cluster draws, by load and component."""
-    from podsim.cli_options import one_format, overrides
+    from podsim.cli.options import one_format, overrides
     from podsim.report.expenses import print_power
     from podsim.verbs.power import power as verb
 
@@ -55,7 +55,7 @@ def cost(
     csv: Csv = False,
 ) -> None:
     """Price GPU hours: energy, carbon dioxide, money."""
-    from podsim.cli_options import one_format, overrides
+    from podsim.cli.options import one_format, overrides
     from podsim.report.expenses import print_bill
     from podsim.verbs.power import cost as verb
 

@@ -21,13 +21,13 @@ Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")]
 
 
 def _overrides(given: list[str] | None) -> dict[str, str]:
-    from podsim.cli_options import pairs
+    from podsim.cli.options import pairs
 
     return pairs(given, "--set", "server.read=10GB/s")
 
 
 def _print(value: Any, rows: Any, *, json: bool, csv: bool, text: Callable[[Any], None]) -> None:
-    from podsim.cli_options import one_format
+    from podsim.cli.options import one_format
     from podsim.report.data import to_csv, to_json
 
     one_format(json, csv)

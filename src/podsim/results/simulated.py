@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.timeline import Timeline
+from podsim.results.timeline import Timeline
 
 __all__ = ["CriticalOps", "LinkUse", "SimulatedStep"]
 

@@ -41,7 +41,7 @@ def capture(
     csv: Csv = False,
 ) -> None:
     """Capture a PyTorch module as a graph of ops, computing nothing."""
-    from podsim.cli_options import one_format
+    from podsim.cli.options import one_format
     from podsim.report.graphs import print_captured
     from podsim.verbs.capture import capture as verb
 
@@ -81,7 +81,7 @@ def graph(
     csv: Csv = False,
 ) -> None:
     """Cost a captured graph, op by op; divide it over devices."""
-    from podsim.cli_options import one_format, overrides
+    from podsim.cli.options import one_format, overrides
     from podsim.report.graphs import print_graph
     from podsim.verbs.graph import graph as verb
 
@@ -100,7 +100,7 @@ def chakra(
     csv: Csv = False,
 ) -> None:
     """Read, mend and rewrite Chakra execution traces."""
-    from podsim.cli_options import one_format
+    from podsim.cli.options import one_format
     from podsim.report.graphs import print_traces
     from podsim.verbs.chakra import chakra as verb
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.prediction import Prediction
+from podsim.results.prediction import Prediction
 
 __all__ = ["PlanRead", "Recipe"]
 

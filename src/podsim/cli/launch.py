@@ -71,10 +71,10 @@ def launch(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")] = False,
 ) -> None:
     """Write what starts a plan, or read what others start. Exit status 1: the plan that was read does not fit."""
-    from podsim.cli_options import one_format, overrides
-    from podsim.launched import PlanRead
+    from podsim.cli.options import one_format, overrides
     from podsim.report.data import to_csv, to_json
     from podsim.report.launches import print_read, print_recipe
+    from podsim.results.launched import PlanRead
     from podsim.verbs.launch import launch as verb
 
     one_format(json, csv)

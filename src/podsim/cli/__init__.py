@@ -16,20 +16,9 @@ from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from podsim import (
-    cli_fleet,
-    cli_goodput,
-    cli_graph,
-    cli_launch,
-    cli_mig,
-    cli_network,
-    cli_power,
-    cli_simulate,
-    cli_storage,
-    cli_workers,
-)
-from podsim.cli_accuracy import register
-from podsim.cli_options import one_format, overrides, pairs
+from podsim.cli import fleet, goodput, graph, launch, mig, network, power, simulate, storage, workers
+from podsim.cli.accuracy import register
+from podsim.cli.options import one_format, overrides, pairs
 from podsim.errors import PodsimError
 
 __all__ = ["app", "main"]
@@ -158,7 +147,7 @@ def show(
     if fabric and csv:
         raise PodsimError("--fabric --csv: a drawing is no table; --json gives its parts")
     if fabric:
-        cli_network.print_fabric(name, overrides(set_), svg, json=json)
+        network.print_fabric(name, overrides(set_), svg, json=json)
         return
     _print(verb(name, overrides=overrides(set_)), json=json, csv=csv, text=print_sheet)
 
@@ -308,16 +297,16 @@ def replay(
 
 
 register(_command)
-cli_network.register(_command)
-cli_simulate.register(_command, predict)
-cli_workers.register(_command)
-cli_graph.register(_command)
-cli_storage.register(app, _guarded)
-cli_goodput.register(_command)
-cli_mig.register(_command, app)
-cli_launch.register(_command)
-cli_power.register(_command)
-cli_fleet.register(_command)
+network.register(_command)
+simulate.register(_command, predict)
+workers.register(_command)
+graph.register(_command)
+storage.register(app, _guarded)
+goodput.register(_command)
+mig.register(_command, app)
+launch.register(_command)
+power.register(_command)
+fleet.register(_command)
 
 
 def main() -> None:
@@ -326,7 +315,3 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):  # a terminal without these characters shows "?", not a traceback
             stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
     app()
-
-
-if __name__ == "__main__":
-    main()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.simulated import LinkUse
-from podsim.timeline import Timeline
+from podsim.results.simulated import LinkUse
+from podsim.results.timeline import Timeline
 
 __all__ = ["ExchangeRun", "Tradeoff"]
 
