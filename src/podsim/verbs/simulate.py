@@ -117,6 +117,8 @@ def play_setting(
     notes = [] if prediction.fits else ["the plan does not fit the memory: it could not be run"]
     if default:
         notes.append("the batch was not given: about four million tokens")
+    if trouble.link and not lowered.link_names:
+        notes.append("a slow adapter changes nothing: nothing leaves a node under this plan")
     if not lowered.table.flush:
         notes.append(
             "an asynchronous schedule: the table is a window of an endless run, with its start and end"
