@@ -12,6 +12,7 @@
     ├── TableError       a table of measurements that cannot be read
     ├── TimelineError    a timeline that cannot be written or drawn, a trace file that cannot be read
     ├── TraceError       an execution trace that cannot be read or written
+    ├── LabError         a real run that cannot be started, or that broke off: by a rank that died, say
     └── StorageError     a storage system, a dataset or a job on it that cannot be
 
 A message gives the value, the rule, and what would work.
@@ -25,6 +26,7 @@ from difflib import get_close_matches
 __all__ = [
     "CatalogError",
     "ClusterError",
+    "LabError",
     "ModelError",
     "NoFitError",
     "PlanError",
@@ -84,6 +86,10 @@ class ScheduleError(PodsimError):
 
 class SimulationError(PodsimError):
     """Ops that cannot be played: they wait for each other, or for what does not exist."""
+
+
+class LabError(PodsimError):
+    """A real run that cannot be started on this machine, or that broke off."""
 
 
 class StorageError(PodsimError):
