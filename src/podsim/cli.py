@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from podsim import cli_graph, cli_network, cli_simulate, cli_storage
+from podsim import cli_graph, cli_lab, cli_network, cli_simulate, cli_storage
 from podsim.cli_accuracy import register
 from podsim.cli_options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -287,6 +287,7 @@ cli_network.register(_command)
 cli_simulate.register(_command, predict)
 cli_graph.register(_command)
 cli_storage.register(app, _guarded)
+cli_lab.register(app, _guarded, _command)
 
 
 def main() -> None:

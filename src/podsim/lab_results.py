@@ -86,6 +86,8 @@ class MeasuredCollectives:
     """versions of what ran it"""
     hosts: tuple[str, ...]
     """name of the machine of each rank"""
+    processes: tuple[int, ...]
+    """process id of each rank"""
     cores: int
     """processor cores of the smallest machine"""
     emulated: Emulated | None

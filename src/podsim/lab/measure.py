@@ -88,7 +88,7 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
     """The job's measurements at rank 0, None at the others; `note` hears what is under way."""
     board = _Board(wires)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    ranks = board.gather({"host": platform.node(), "cores": usage.cores()})
+    ranks = board.gather({"host": platform.node(), "cores": usage.cores(), "pid": os.getpid()})
     message = _message(wires, board)
     rows = []
     for table in (*job.tables, None) if job.library else job.tables:
@@ -102,7 +102,8 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
     return MeasuredCollectives(
         collective=job.collective, ranks=job.ranks, local=job.local, backend=wires.backend,
         device=_device(wires), software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
-        hosts=tuple(one["host"] for one in ranks[: job.ranks]), cores=min(one["cores"] for one in ranks),
+        hosts=tuple(one["host"] for one in ranks[: job.ranks]),
+        processes=tuple(one["pid"] for one in ranks[: job.ranks]), cores=min(one["cores"] for one in ranks),
         emulated=job.emulated, warmup=job.warmup, message=message, started=started,
         rows=tuple(row for row in rows if row is not None), left_out=job.left_out,
     )  # fmt: skip
@@ -238,7 +239,7 @@ def _place(
     wires.settle()
     used = usage.since(before)
     wires.barrier()
-    told = board.gather({"wrong": bad, "usage": used, "pid": os.getpid()})
+    told = board.gather({"wrong": bad, "usage": used})
     if told is None:
         return None
     walls = [one["usage"]["wall"] / iterations for one in told[: job.ranks]]

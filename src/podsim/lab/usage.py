@@ -18,6 +18,9 @@ class Mark:
     wall: float
     own: float
     machine: float
+    """of all programs; idle time and the kernel's work on packets left out"""
+    packets: float
+    """of the kernel's work on packets, whoever sent them"""
 
 
 def cores() -> int:
@@ -27,41 +30,41 @@ def cores() -> int:
 
 def mark() -> Mark:
     """The clocks now."""
-    used = os.times()
-    return Mark(wall=time.perf_counter(), own=used.user + used.system, machine=_machine())
+    machine, packets = _machine()
+    return Mark(wall=time.perf_counter(), own=time.process_time(), machine=machine, packets=packets)
 
 
 def since(before: Mark) -> dict[str, float]:
-    """s since then: wall, own (of this process), machine (of all programs, whatever they are)."""
+    """s since then, by the names of Mark."""
     now = mark()
-    return {
-        "wall": now.wall - before.wall,
-        "own": now.own - before.own,
-        "machine": now.machine - before.machine,
-    }
+    return {name: getattr(now, name) - getattr(before, name) for name in ("wall", "own", "machine", "packets")}
 
 
-def _machine() -> float:
-    """Processor seconds since the machine started that were not idle; 0 where the system does not tell."""
+def _machine() -> tuple[float, float]:
+    """Seconds of all programs, and of packets, since the machine started; 0 where the system does not tell."""
     try:
         words = Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()
     except OSError:
-        return 0.0
-    busy = sum(int(word) for word in words[1:9]) - int(words[4]) - int(words[5])
-    return busy / os.sysconf("SC_CLK_TCK")
+        return 0.0, 0.0
+    tick = os.sysconf("SC_CLK_TCK")
+    return sum(int(word) for word in words[1:4]) / tick, int(words[7]) / tick
 
 
-def busiest(told: Iterable[Mapping[str, float]], hosts: Iterable[str], cores_of: Mapping[str, int]) -> tuple[float, float]:
-    """(share of the ranks, share of others) on the machine whose processors were busiest."""
-    own: dict[str, float] = {}
-    wall: dict[str, float] = {}
-    machine: dict[str, float] = {}
-    for one, host in zip(told, hosts, strict=True):
-        own[host] = own.get(host, 0.0) + one["own"]
-        wall[host] = max(wall.get(host, 0.0), one["wall"], 1e-9)
-        machine[host] = max(machine.get(host, 0.0), one["machine"])
+def busiest(
+    told: Iterable[Mapping[str, float]], hosts: Iterable[str], cores_of: Mapping[str, int]
+) -> tuple[float, float]:
+    """(share of the ranks, share of others) on the machine whose processors were busiest.
+
+    What the kernel did for packets cannot be told apart, and counts as the ranks'.
+    """
+    names = ("wall", "own", "machine", "packets")
+    at, all_told = list(hosts), list(told)
     shares = []
-    for host, used in own.items():
-        room = wall[host] * cores_of[host]
-        shares.append((min(used / room, 1.0), min(max((machine[host] - used) / room, 0.0), 1.0)))
+    for host in sorted(set(at)):
+        here = [one for one, place in zip(all_told, at, strict=True) if place == host]
+        most = {name: max(max(one[name] for one in here), 0.0) for name in names}
+        room = max(most["wall"], 1e-9) * cores_of[host]
+        own = sum(one["own"] for one in here)
+        others = most["machine"] - own
+        shares.append((min((own + most["packets"]) / room, 1.0), min(max(others / room, 0.0), 1.0)))
     return max(shares, key=sum)
