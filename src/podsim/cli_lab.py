@@ -69,6 +69,28 @@ def collective(
         raise typer.Exit(1)
 
 
+def emulate(
+    cluster: Annotated[str, typer.Argument(help="Cluster: dgx-a100:2, or a TOML file.")],
+    command: Annotated[
+        list[str], typer.Argument(help="After --: what every rank runs, as under torchrun.", metavar="-- COMMAND...")
+    ],
+    scale: Annotated[str, typer.Option(help="Share of the cluster's bandwidths: 1/500.")] = "1/1000",
+    per: Annotated[str, typer.Option(help="gpu or server: what is one process.")] = "gpu",
+    set_: Set = None,
+) -> None:
+    """Run a command on a cluster of network namespaces. Exit status: the command's."""
+    from podsim.cli_options import overrides
+    from podsim.verbs.emulate import emulate as verb
+    from podsim.verbs.emulate import emulated_cluster, warnings_of
+
+    given = overrides(set_)
+    for warning in warnings_of(emulated_cluster(cluster, scale=scale, per=per, overrides=given)):
+        sys.stderr.write(f"podsim: {warning}\n")
+    status = verb(cluster, command, scale=scale, per=per, overrides=given)
+    if status:
+        raise typer.Exit(status)
+
+
 def register(
     app: typer.Typer,
     guarded: Callable[[Callable[..., None]], Callable[..., None]],
@@ -81,3 +103,4 @@ def register(
     room.command()(guarded(collective))
     room.callback()(lambda: None)
     app.add_typer(room, name="measure")
+    command(emulate)
