@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from podsim.verbs.capture import capture as capture
     from podsim.verbs.chakra import chakra as chakra
     from podsim.verbs.collective import collective as collective
+    from podsim.verbs.compare import compare as compare
+    from podsim.verbs.emulate import emulate as emulate
     from podsim.verbs.fabric import fabric as fabric
     from podsim.verbs.graph import graph as graph
+    from podsim.verbs.measure import measure_collective as measure_collective
     from podsim.verbs.plan import plan as plan
     from podsim.verbs.plan import replay as replay
     from podsim.verbs.predict import predict as predict
@@ -59,11 +62,14 @@ _PUBLIC = {
     "chakra": "verbs.chakra",
     "clusters": "verbs.show",
     "collective": "verbs.collective",
+    "compare": "verbs.compare",
+    "emulate": "verbs.emulate",
     "fabric": "verbs.fabric",
     "graph": "verbs.graph",
     "load_cluster": "hardware.cluster",
     "load_gpu": "hardware.catalog",
     "load_model": "workload.catalog",
+    "measure_collective": "verbs.measure",
     "models": "verbs.show",
     "plan": "verbs.plan",
     "predict": "verbs.predict",

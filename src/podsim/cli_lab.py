@@ -42,13 +42,13 @@ def collective(
     sizes: Annotated[str, typer.Option(help="FIRST:LAST:FACTOR (or +STEP), as nccl-tests.")] = "64K:1M:4",
     iters: Annotated[int, typer.Option(help="Calls that are timed, one after the other.")] = 20,
     warmup: Annotated[int, typer.Option(help="Calls before; the first is checked.")] = 1,
-    limit: Annotated[float, typer.Option(help="Seconds that timed calls may take; fewer are made then.")] = 10.0,
+    limit: Annotated[
+        float, typer.Option(help="Seconds that timed calls may take; fewer are made then.")
+    ] = 10.0,
     in_place: Annotated[bool, typer.Option(help="Within one buffer, too.")] = True,
     backend: Annotated[str, typer.Option(help="auto, gloo or nccl.")] = "auto",
     timeout: Annotated[float, typer.Option(help="Seconds after which a silent rank is given up.")] = 60.0,
-    save: Annotated[
-        Path | None, typer.Option(help="File that keeps the run, for podsim compare.")
-    ] = None,
+    save: Annotated[Path | None, typer.Option(help="File that keeps the run, for podsim compare.")] = None,
     json: Json = False,
     csv: Csv = False,
 ) -> None:
@@ -72,7 +72,8 @@ def collective(
 def emulate(
     cluster: Annotated[str, typer.Argument(help="Cluster: dgx-a100:2, or a TOML file.")],
     command: Annotated[
-        list[str], typer.Argument(help="After --: what every rank runs, as under torchrun.", metavar="-- COMMAND...")
+        list[str],
+        typer.Argument(help="After --: what every rank runs, as under torchrun.", metavar="-- COMMAND..."),
     ],
     scale: Annotated[str, typer.Option(help="Share of the cluster's bandwidths: 1/500.")] = "1/1000",
     per: Annotated[str, typer.Option(help="gpu or server: what is one process.")] = "gpu",
@@ -91,6 +92,27 @@ def emulate(
         raise typer.Exit(status)
 
 
+def compare(
+    run: Annotated[Path, typer.Argument(help="A file that podsim measure --save wrote.")],
+    on: Annotated[
+        str, typer.Option("--on", help="The cluster it ran on; an emulated run knows its own.")
+    ] = "",
+    set_: Set = None,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Lay a measured run beside its prediction. Exit status 1: no row can be compared."""
+    from podsim.cli_options import one_format, overrides
+    from podsim.report.lab import print_comparison
+    from podsim.verbs.compare import compare as verb
+
+    one_format(json, csv)
+    found = verb(run, on=on, overrides=overrides(set_))
+    _print(found, json=json, csv=csv, text=print_comparison)
+    if found.mean is None:
+        raise typer.Exit(1)
+
+
 def register(
     app: typer.Typer,
     guarded: Callable[[Callable[..., None]], Callable[..., None]],
@@ -98,9 +120,13 @@ def register(
 ) -> None:
     """Add these commands, each wrapped as the application wraps its own."""
     room = typer.Typer(
-        help="Run things for real and time them.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+        help="Run things for real and time them.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
     )
     room.command()(guarded(collective))
     room.callback()(lambda: None)
     app.add_typer(room, name="measure")
     command(emulate)
+    command(compare)

@@ -1,8 +1,8 @@
 """What the ranks put in and what must come out, summed in float64.
 
 The input of a rank is a pattern of random floats, repeated and turned by the rank's number; its length is a prime, so
-that no chunk can be mistaken for its neighbour. A sum of n floats may be off by (n - 1) roundings of the sum of their sizes;
-anything further off, and every NaN, counts as wrong. What is only moved must be exact.
+that no chunk can be mistaken for its neighbour. A sum of n floats may be off by (n - 1) roundings of the sum of
+their sizes; anything further off, and every NaN, counts as wrong. What is only moved must be exact.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs a command once for each rank of an emulated cluster, each in its own network namespace.
 
-A rank's process gets the environment that torchrun would give it (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, …), so whatever
-runs under torchrun runs here. All of it happens below one process, the stage: it makes the namespaces, starts the
-ranks and stops them. The kernel kills the ranks when the stage dies, and the stage when its parent does.
+A rank's process gets the environment that torchrun would give it (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, …), so
+whatever runs under torchrun runs here. All of it happens below one process, the stage: it makes the namespaces,
+starts the ranks and stops them. The kernel kills the ranks when the stage dies, and the stage when its parent does.
 """
 
 from __future__ import annotations
@@ -34,19 +34,23 @@ _NEIGHBOURS = Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3")
 
 
 def perform(
-    made: Emulated, command: Sequence[str], *, own: Callable[[Sequence[str]], int] | None = None, variable: str = ""
+    made: Emulated,
+    command: Sequence[str],
+    *,
+    own: Callable[[Sequence[str]], int] | None = None,
+    variable: str = "",
 ) -> int:
     """Exit status of the command, run by every rank: 0, or that of the first rank that failed.
 
     own: runs the command in this program instead of starting another one; its process already holds PyTorch.
-    variable: environment variable that tells the command of its links. Raises LabError where namespaces cannot be made, and
-    naming the rank, where one is killed. An interruption stops everything first.
+    variable: environment variable that tells the command of its links. Raises LabError where namespaces cannot be
+    made, and naming the rank, where one is killed. An interruption stops everything first.
     """
     _check(made, command, own)
     if why := unable():
         raise LabError(
-            f"cannot emulate a cluster: {why}. Without it, podsim measure collective still runs on the links as they are, and "
-            "podsim collective --simulate plays the cluster's links"
+            f"cannot emulate a cluster: {why}. Without it, podsim measure collective still runs on the links as "
+            "they are, and podsim collective --simulate plays the cluster's links"
         )
     told, tell = os.pipe()
 
@@ -87,8 +91,8 @@ def _check(made: Emulated, command: Sequence[str], own: Callable[[Sequence[str]]
         room = int(_NEIGHBOURS.read_text("ascii"))
         if made.ranks * (made.ranks - 1) > 0.9 * room:
             problems.append(
-                f"{made.ranks} ranks know {made.ranks * (made.ranks - 1)} neighbours, and this kernel keeps {room}: raise "
-                "net.ipv4.neigh.default.gc_thresh1, 2 and 3 with sysctl, or take fewer"
+                f"{made.ranks} ranks know {made.ranks * (made.ranks - 1)} neighbours, and this kernel keeps {room}: "
+                "raise net.ipv4.neigh.default.gc_thresh1, 2 and 3 with sysctl, or take fewer"
             )
     if not command:
         problems.append("no command; give it after --, as in: -- podsim measure collective")
@@ -99,12 +103,19 @@ def _check(made: Emulated, command: Sequence[str], own: Callable[[Sequence[str]]
 
 
 def _stage(
-    made: Emulated, command: Sequence[str], own: Callable[[Sequence[str]], int] | None, variable: str, tell: int
+    made: Emulated,
+    command: Sequence[str],
+    own: Callable[[Sequence[str]], int] | None,
+    variable: str,
+    tell: int,
 ) -> int:
     """Make the cluster, run the ranks, and tell the parent what it cannot see from the exit status."""
     with stopped_by_signals():
         pids: dict[int, int] = {}
         try:
+            os.environ.setdefault(
+                "TORCH_CPP_LOG_LEVEL", "ERROR"
+            )  # addresses here have no names, and it would say so
             if own is not None:
                 load_torch()
             spaces = _build(made)
@@ -138,7 +149,12 @@ def _build(made: Emulated) -> dict[int, int]:
 
 
 def _rank(
-    made: Emulated, rank: int, space: int, command: Sequence[str], own: Callable[[Sequence[str]], int] | None, variable: str
+    made: Emulated,
+    rank: int,
+    space: int,
+    command: Sequence[str],
+    own: Callable[[Sequence[str]], int] | None,
+    variable: str,
 ) -> Callable[[], int]:
     """What a rank's process does."""
 
@@ -180,4 +196,6 @@ def _windows(made: Emulated) -> None:
         try:
             Path("/proc/sys/net/ipv4", name).write_text(value, "ascii")
         except OSError as problem:
-            sys.stderr.write(f"podsim: {name} cannot be set here ({problem.strerror}): times will spread more\n")
+            sys.stderr.write(
+                f"podsim: {name} cannot be set here ({problem.strerror}): times will spread more\n"
+            )

@@ -1,7 +1,7 @@
 """The library's own collectives, called the way a table of the same collective is: same buffers, same result.
 
-`size` is the largest buffer of one rank, cut into equal parts where the collective divides it. Where a release of PyTorch calls
-a function by another name, both are understood.
+`size` is the largest buffer of one rank, cut into equal parts where the collective divides it. Where a release of
+PyTorch calls a function by another name, both are understood.
 """
 
 from __future__ import annotations

@@ -18,7 +18,17 @@ from math import ceil
 
 from podsim.lab_results import Emulated
 
-__all__ = ["LARGEST", "MTU", "address", "burst_of", "fabric_links", "fabric_shapes", "rank_links", "rank_shapes", "window"]
+__all__ = [
+    "LARGEST",
+    "MTU",
+    "address",
+    "burst_of",
+    "fabric_links",
+    "fabric_shapes",
+    "rank_links",
+    "rank_shapes",
+    "window",
+]
 
 MTU = 9000
 """B of a packet; at 1500 headers cost 4 % instead of 1 %, and predictions were 1.5 points further off"""
@@ -59,7 +69,9 @@ def _adapter(made: Emulated, rank: int) -> int:
 
 def _sharing(made: Emulated, server: int, nic: int) -> list[int]:
     """The ranks that use an adapter."""
-    return [server * made.local + p for p in range(made.local) if _adapter(made, server * made.local + p) == nic]
+    return [
+        server * made.local + p for p in range(made.local) if _adapter(made, server * made.local + p) == nic
+    ]
 
 
 def _shared(made: Emulated) -> bool:
@@ -76,7 +88,8 @@ def fabric_links(made: Emulated, holds: dict[int, str]) -> Iterator[Command]:
     def port(rank: int, kind: str, master: str) -> Iterator[Command]:
         here, there = f"{kind}{rank}", "eth0" if kind == "in" else "eth1"
         yield [
-            "link", "add", "name", here, "mtu", str(MTU), "type", "veth", "peer", "name", there, "mtu", str(MTU), "netns", holds[rank],
+            "link", "add", "name", here, "mtu", str(MTU), "type", "veth",
+            "peer", "name", there, "mtu", str(MTU), "netns", holds[rank],
         ]  # fmt: skip
         yield ["link", "set", "dev", here, "master", master]
         yield ["link", "set", "dev", here, "up"]
@@ -92,7 +105,21 @@ def fabric_links(made: Emulated, holds: dict[int, str]) -> Iterator[Command]:
         for nic in range(made.nics):
             name = f"{server}n{nic}"
             yield from bridge(f"nic{name}")
-            yield ["link", "add", "name", f"up{name}", "mtu", str(MTU), "type", "veth", "peer", "name", f"dn{name}", "mtu", str(MTU)]
+            yield [
+                "link",
+                "add",
+                "name",
+                f"up{name}",
+                "mtu",
+                str(MTU),
+                "type",
+                "veth",
+                "peer",
+                "name",
+                f"dn{name}",
+                "mtu",
+                str(MTU),
+            ]
             yield ["link", "set", "dev", f"up{name}", "master", f"nic{name}"]
             yield ["link", "set", "dev", f"dn{name}", "master", "spine"]
             yield ["link", "set", "dev", f"up{name}", "up"]
@@ -154,9 +181,33 @@ def _htb(made: Emulated, device: str, senders: list[int]) -> Iterator[Command]:
     yield ["class", "add", "dev", device, "parent", "1:", "classid", "1:1", "htb", "rate", whole, *tail]
     yield [*root, "1:2", "htb", "rate", _bits(made.between * kept), *tail, "prio", "0"]
     filters = ["filter", "add", "dev", device, "parent", "1:", "protocol", "ip"]
-    yield [*filters, "prio", "1", "u32", "match", "u16", "0x0000", hex(0x10000 - _SMALL), "at", "2", "flowid", "1:2"]
+    yield [
+        *filters,
+        "prio",
+        "1",
+        "u32",
+        "match",
+        "u16",
+        "0x0000",
+        hex(0x10000 - _SMALL),
+        "at",
+        "2",
+        "flowid",
+        "1:2",
+    ]
     for place, rank in enumerate(senders):
         leaf = f"1:{place + 16:x}"
         yield [*root, leaf, "htb", "rate", share, *tail, "prio", "1"]
         yield ["qdisc", "add", "dev", device, "parent", leaf, "pfifo", "limit", "1000"]
-        yield [*filters, "prio", "2", "u32", "match", "ip", "src", f"{address(made, rank)}/32", "flowid", leaf]
+        yield [
+            *filters,
+            "prio",
+            "2",
+            "u32",
+            "match",
+            "ip",
+            "src",
+            f"{address(made, rank)}/32",
+            "flowid",
+            leaf,
+        ]

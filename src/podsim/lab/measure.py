@@ -66,7 +66,11 @@ class _Board:
     """Where ranks put what they have to tell, through the job's store."""
 
     def __init__(self, wires: Wires) -> None:
-        self.store, self.wires, self.turn = wires.torch.distributed.distributed_c10d._get_default_store(), wires, 0
+        self.store, self.wires, self.turn = (
+            wires.torch.distributed.distributed_c10d._get_default_store(),
+            wires,
+            0,
+        )
 
     def gather(self, value: Any) -> list[Any] | None:
         """What every rank said, at rank 0; None at the others."""
@@ -134,11 +138,19 @@ def _message(wires: Wires, board: _Board, trips: int = 15) -> float:
 
 
 def _one(
-    job: Job, table: Table | None, size: int, wires: Wires, board: _Board, ranks: Sequence[Mapping[str, Any]] | None
+    job: Job,
+    table: Table | None,
+    size: int,
+    wires: Wires,
+    board: _Board,
+    ranks: Sequence[Mapping[str, Any]] | None,
 ) -> MeasuredCollective | None:
     """One line: an algorithm at a size."""
     elements = size // FLOAT
-    places = [_place(job, table, elements, wires, board, inside=inside) for inside in (False, True)[: 1 + job.in_place]]
+    places = [
+        _place(job, table, elements, wires, board, inside=inside)
+        for inside in (False, True)[: 1 + job.in_place]
+    ]
     messages = 0
     if table is not None:
         messages = table.transfers
@@ -176,7 +188,9 @@ class _Side:
             self.ranks, self.input, self.output = table.ranks, self.program.input, self.program.output
             self.held = wires.empty(self.program.elements if wires.rank < table.nodes else 0)
         elif wires.rank < job.ranks:
-            self.call, self.input, self.output, buffer = library_call(job.collective, wires, job.ranks, elements, inside)
+            self.call, self.input, self.output, buffer = library_call(
+                job.collective, wires, job.ranks, elements, inside
+            )
             self.ranks, self.held = job.ranks, buffer
         else:
             return

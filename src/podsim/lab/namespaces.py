@@ -1,8 +1,8 @@
 """Network namespaces without names: they live as long as somebody holds them open, so a crash leaves nothing behind.
 
-A namespace made with unshare(2) has no entry in the file system. Its maker holds a file descriptor; processes in it hold it
-too; when the last of them ends, however it ends, the kernel takes the namespace away with all links in it. Nothing is ever deleted by
-name, so nothing of anybody else's can be.
+A namespace made with unshare(2) has no entry in the file system. Its maker holds a file descriptor; processes in it
+hold it too; when the last of them ends, however it ends, the kernel takes the namespace away with all links in it.
+Nothing is ever deleted by name, so nothing of anybody else's can be.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def unable() -> str:
     if not end_of(status):
         return ""
     return (
-        "making network namespaces needs CAP_NET_ADMIN and CAP_SYS_ADMIN (root has both), or user namespaces that are open to "
-        "everyone; this process has neither"
+        "making network namespaces needs CAP_NET_ADMIN and CAP_SYS_ADMIN (root has both), or user namespaces that "
+        "are open to everyone; this process has neither"
     )
 
 
@@ -69,7 +69,7 @@ def _privileged() -> bool:
 
 
 def own_user() -> None:
-    """Without privileges: become root of a user namespace of one's own, for good. Raises OSError where that is refused."""
+    """Without privileges: become root of a user namespace of one's own, for good. Raises OSError if refused."""
     if _privileged():
         return
     user, group = os.getuid(), os.getgid()

@@ -1,7 +1,7 @@
 """Child processes that never outlive their parent, and the words for how they ended.
 
-A child is forked after PyTorch is loaded, so that it starts in milliseconds. The kernel kills it when its parent dies, however
-that dies; Ctrl-C is the parent's business: it stops its children, then itself.
+A child is forked after PyTorch is loaded, so that it starts in milliseconds. The kernel kills it when its parent
+dies, however that dies; Ctrl-C is the parent's business: it stops its children, then itself.
 """
 
 from __future__ import annotations

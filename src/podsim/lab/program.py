@@ -89,7 +89,8 @@ def programs(table: Table, elements: int, nodes: range | None = None) -> tuple[P
     """
     if table.transfers > MOST_TRANSFERS:
         raise LabError(
-            f"{table.name}: {table.transfers:,} messages in one call; at most {MOST_TRANSFERS:,} are run: take fewer ranks"
+            f"{table.name}: {table.transfers:,} messages in one call; at most {MOST_TRANSFERS:,} are run: "
+            "take fewer ranks"
         )
     units, _ = expand(split(table, elements))
     cuts = np.rint(np.concatenate([[0.0], np.cumsum(units.sizes)]) * elements).astype(np.int64)
@@ -162,8 +163,9 @@ class _Compiler:
         sends = units.source[row] == self.node
         self.transfers.append(Transfer(
             peer=int(units.destination[row] if sends else units.source[row]), sends=bool(sends),
-            first=int(self.cuts[chunks.start]), last=int(self.cuts[chunks.stop]), reduce=bool(units.reduce[row]) and not sends,
-            own=bool(units.own[row]) and bool(sends), direct=direct, tag=int(self.tags[row]),
+            first=int(self.cuts[chunks.start]), last=int(self.cuts[chunks.stop]),
+            reduce=bool(units.reduce[row]) and not sends, own=bool(units.own[row]) and bool(sends),
+            direct=direct, tag=int(self.tags[row]),
         ))  # fmt: skip
         k = len(self.transfers) - 1
         self.chunks.append(chunks)

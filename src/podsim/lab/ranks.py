@@ -1,7 +1,8 @@
 """Where ranks come from: forked here, or started by torchrun, Slurm or `podsim emulate`, one process each.
 
-Forked ranks meet in a file, so no port is needed, and tell their parent over a pipe what they are doing and what went wrong;
-the parent sees which of them died. Ranks that were started by others watch each other's heartbeats for that.
+Forked ranks meet in a file, so no port is needed, and tell their parent over a pipe what they are doing and what
+went wrong; the parent sees which of them died. Ranks that were started by others watch each other's heartbeats for
+that.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def here(environment: Mapping[str, str]) -> Place | None:
         return None
     if len(given) < len(needed):
         lacking = ", ".join(key for key in needed if key not in given)
-        raise LabError(f"RANK is set, {lacking} not; torchrun sets all of {', '.join(needed)}: unset RANK to run here")
+        raise LabError(
+            f"RANK is set, {lacking} not; torchrun sets all of {', '.join(needed)}: unset RANK to run here"
+        )
     numbers = {}
     for key, default in (
         ("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_PORT", ""), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1"),
@@ -92,8 +95,8 @@ class _Line:
 def run_here(job: Job, *, hook: Callable[[int, str], None] | None = None) -> MeasuredCollectives:
     """The job on ranks forked on this machine.
 
-    hook: called in each rank with what it is about to do (tests break ranks with it). Raises LabError, naming the rank, if
-    one dies, fails or does not answer within the job's timeout; the others are stopped then.
+    hook: called in each rank with what it is about to do (tests break ranks with it). Raises LabError, naming the
+    rank, if one dies, fails or does not answer within the job's timeout; the others are stopped then.
     """
     load_torch()
     if job.nodes > MOST_RANKS:
@@ -195,8 +198,8 @@ class _Crew:
         if silent:
             names = ", ".join(self._name(rank) for rank in silent)
             return (
-                f"{names} did not answer within {self.job.timeout:g} s during {self.doing.get(silent[0], during)}; all ranks "
-                f"were stopped ({text})"
+                f"{names} did not answer within {self.job.timeout:g} s during {self.doing.get(silent[0], during)}; "
+                f"all ranks were stopped ({text})"
             )
         return f"the ranks lost each other during {during}: {text}"
 
@@ -264,7 +267,9 @@ def run_joined(
     except RuntimeError as problem:
         who = pulse.silent()
         said = f"{who} died or fell silent" if who else "the ranks lost each other"
-        raise LabError(f"{said} during {doing[0]}; rank {place.rank} stopped ({_first_line(problem)})") from None
+        raise LabError(
+            f"{said} during {doing[0]}; rank {place.rank} stopped ({_first_line(problem)})"
+        ) from None
     finally:
         pulse.stop()
         with suppress(Exception):
@@ -310,4 +315,3 @@ class _Pulse:
         """No more beats."""
         self.stopped.set()
         self.thread.join(timeout=_BEAT)
-

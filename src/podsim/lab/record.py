@@ -3,8 +3,8 @@
     {"format": "podsim-run", "version": 1, "kind": "collectives", "collective": "all-reduce", "ranks": 8, …}
     {"algorithm": "ring", "size": 1048576.0, "seconds": 0.0711, …}
 
-Names and units are those of MeasuredCollectives and MeasuredCollective (docs/nomenclature.md). A reader of version 1 reads every
-file that says version 1; a change that it could not read is version 2.
+Names and units are those of MeasuredCollectives and MeasuredCollective (docs/nomenclature.md). A reader of version 1
+reads every file that says version 1; a change that it could not read is version 2.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def write_run(path: Path, run: MeasuredCollectives) -> None:
     rows = head.pop("rows")
     beside = path.with_name(f".{path.name}.part")
     try:
-        beside.write_text("".join(json.dumps(line, allow_nan=False) + "\n" for line in (head, *rows)), "utf-8")
+        beside.write_text(
+            "".join(json.dumps(line, allow_nan=False) + "\n" for line in (head, *rows)), "utf-8"
+        )
         beside.replace(path)
     except OSError as problem:
         beside.unlink(missing_ok=True)
@@ -55,7 +57,9 @@ def read_run(path: Path) -> MeasuredCollectives:
         with path.open("rb") as file:
             data = file.read(_MOST + 1)
     except (OSError, ValueError) as problem:
-        raise LabError(f"{path.name}: cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
+        raise LabError(
+            f"{path.name}: cannot be read: {getattr(problem, 'strerror', None) or problem}"
+        ) from None
     if len(data) > _MOST:
         raise LabError(f"{path.name}: larger than 64 MiB; no run is")
     objects = []
@@ -67,13 +71,19 @@ def read_run(path: Path) -> MeasuredCollectives:
         except (ValueError, RecursionError):
             one = None
         if not isinstance(one, dict):
-            raise LabError(f"{path.name}: line {number} is no JSON object; expected what `podsim measure --save` writes")
+            raise LabError(
+                f"{path.name}: line {number} is no JSON object; expected what `podsim measure --save` writes"
+            )
         objects.append(one)
     head = objects[0] if objects else {}
     if head.get("format") != FORMAT or head.get("kind") != "collectives":
-        raise LabError(f'{path.name}: its first line does not say "format": "{FORMAT}", "kind": "collectives"')
+        raise LabError(
+            f'{path.name}: its first line does not say "format": "{FORMAT}", "kind": "collectives"'
+        )
     if head.get("version") != VERSION:
-        raise LabError(f"{path.name}: version {str(head.get('version'))[:20]}; this podsim reads version {VERSION}")
+        raise LabError(
+            f"{path.name}: version {str(head.get('version'))[:20]}; this podsim reads version {VERSION}"
+        )
     body = {key: value for key, value in head.items() if key not in ("format", "version", "kind")}
     return run_of(body | {"rows": objects[1:]}, path.name)
 
@@ -81,7 +91,8 @@ def read_run(path: Path) -> MeasuredCollectives:
 def run_of(told: Mapping[str, Any], where: str = "a rank") -> MeasuredCollectives:
     """A run from plain values. Raises LabError for values that are missing, unknown or of another type."""
     rows = tuple(
-        _made(MeasuredCollective, row, f"{where}: row {number}") for number, row in enumerate(told.get("rows", []), 1)
+        _made(MeasuredCollective, row, f"{where}: row {number}")
+        for number, row in enumerate(told.get("rows", []), 1)
     )
     emulated = told.get("emulated")
     made = None if emulated is None else emulated_of(emulated, where)
@@ -104,7 +115,7 @@ def _made(kind: Any, told: Any, where: str) -> Any:
     problems += [f"{name[:40]!r} is unknown" for name in told if name not in known]
     for name, field in known.items():
         if name in told:
-            value = tuple(told[name]) if isinstance(told[name], list) else told[name]
+            value: Any = tuple(told[name]) if isinstance(told[name], list) else told[name]
             values[name] = float(value) if types[name] is float and _is(value, int) else value
             if not _is(values[name], types[name]):
                 problems.append(f"{name} is {str(value)[:40]!r}")

@@ -37,7 +37,9 @@ def mark() -> Mark:
 def since(before: Mark) -> dict[str, float]:
     """s since then, by the names of Mark."""
     now = mark()
-    return {name: getattr(now, name) - getattr(before, name) for name in ("wall", "own", "machine", "packets")}
+    return {
+        name: getattr(now, name) - getattr(before, name) for name in ("wall", "own", "machine", "packets")
+    }
 
 
 def _machine() -> tuple[float, float]:
@@ -62,7 +64,7 @@ def busiest(
     shares = []
     for host in sorted(set(at)):
         here = [one for one, place in zip(all_told, at, strict=True) if place == host]
-        most = {name: max(max(one[name] for one in here), 0.0) for name in names}
+        most = {name: max(0.0, *(one[name] for one in here)) for name in names}
         room = max(most["wall"], 1e-9) * cores_of[host]
         own = sum(one["own"] for one in here)
         others = most["machine"] - own

@@ -67,12 +67,21 @@ def pick_backend(torch: Any, wanted: str, local: int) -> str:
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     able = gpus >= local and torch.distributed.is_nccl_available()
     if wanted == "nccl" and not able:
-        raise LabError(f"backend nccl needs a GPU for each of {local} ranks; this machine has {gpus}: take gloo")
+        raise LabError(
+            f"backend nccl needs a GPU for each of {local} ranks; this machine has {gpus}: take gloo"
+        )
     return "nccl" if able and wanted != "gloo" else "gloo"
 
 
 def connect(
-    *, rank: int, world: int, local_rank: int, local: int, init: str, backend: str = "auto", timeout: float = 60.0
+    *,
+    rank: int,
+    world: int,
+    local_rank: int,
+    local: int,
+    init: str,
+    backend: str = "auto",
+    timeout: float = 60.0,
 ) -> Wires:
     """Join the job; `init` is a URL as torch.distributed takes it. Raises LabError where that fails.
 
@@ -96,9 +105,7 @@ def connect(
         ]
     except (RuntimeError, ValueError) as problem:
         raise LabError(_explained(str(problem), init)) from None
-    return Wires(
-        torch=torch, rank=rank, world=world, backend=chosen, device=device, up=both[0], down=both[1]
-    )
+    return Wires(torch=torch, rank=rank, world=world, backend=chosen, device=device, up=both[0], down=both[1])
 
 
 def _explained(problem: str, init: str) -> str:

@@ -36,7 +36,8 @@ def measured_text(run: MeasuredCollectives) -> str:
     lines += ["#", *(f"# Not run: {one}: {why}" for one, why in run.left_out.items())]
     if worst := max((row for row in run.rows), key=lambda row: row.cpu + row.others, default=None):
         lines.append(
-            f"# Processors: ranks {percent(worst.cpu)}, other programs {percent(worst.others)} of {run.cores} cores, at worst"
+            f"# Processors: ranks {percent(worst.cpu)}, other programs {percent(worst.others)} of {run.cores} cores, "
+            "at worst"
         )
     return "\n".join([*lines, f"# Collective test concluded: {name}"]) + "\n"
 
@@ -69,7 +70,9 @@ def links_text(run: MeasuredCollectives) -> str:
     if made is None:
         return f"{run.ranks} ranks on {len(set(run.hosts))} machine{'s' * (len(set(run.hosts)) > 1)}, {run.backend}"
     between = (
-        f", {made.nics} x {format_quantity(made.between * 8, 'b/s')} between servers" if made.servers > 1 else ""
+        f", {made.nics} x {format_quantity(made.between * 8, 'b/s')} between servers"
+        if made.servers > 1
+        else ""
     )
     return (
         f"{made.cluster} scaled by {made.scale:.3g}: {made.servers} x {made.local} ranks, "

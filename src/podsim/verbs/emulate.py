@@ -63,7 +63,7 @@ def emulated_cluster(
         raise ClusterError(f"{whole.name}: {whole.nodes} x {local} processes; emulating needs two or more")
     if slow := [rate for rate in (inside, between) if 0 < rate < _LEAST]:
         raise ClusterError(
-            f"--scale {scale}: a link of {slow[0] * 8:.3g} b/s; 100 kb/s is the slowest worth shaping: take a larger scale"
+            f"--scale {scale}: a link of {slow[0] * 8:.3g} b/s; 100 kb/s is the slowest worth shaping: take a larger one"
         )
     return Emulated(
         cluster=whole.name, scale=share, servers=whole.nodes, local=local, inside=inside, between=between, nics=nics,
@@ -78,8 +78,8 @@ def warnings_of(made: Emulated) -> tuple[str, ...]:
     if rate <= room:
         return ()
     return (
-        f"{made.ranks} ranks at {made.inside * 8e-9:.3g} Gb/s are {rate * 8e-9:.3g} Gb/s; {cores} cores keep up with about "
-        f"{room * 8e-9:.3g}: where all send at once inside a server, processors will be the limit; --scale "
+        f"{made.ranks} ranks at {made.inside * 8e-9:.3g} Gb/s are {rate * 8e-9:.3g} Gb/s; {cores} cores keep up with "
+        f"about {room * 8e-9:.3g}: where all send at once inside a server, processors will be the limit; --scale "
         f"1/{made.ranks * made.inside / made.scale / room:.0f} would not be",
     )
 
@@ -92,7 +92,9 @@ def _share(text: str) -> float:
     except (ValueError, ZeroDivisionError):
         share = 0.0
     if not 0.0 < share <= 1.0:
-        raise PodsimError(f"--scale {text[:40]!r}; expected a share above 0, at most 1, such as 1/500 or 0.002")
+        raise PodsimError(
+            f"--scale {text[:40]!r}; expected a share above 0, at most 1, such as 1/500 or 0.002"
+        )
     return share
 
 
