@@ -31,9 +31,9 @@ __all__ = ["MOST_RANKS", "Place", "here", "run_here", "run_joined"]
 
 MOST_RANKS = 64
 """processes that are forked on one machine"""
-QUIET = 4.0
+QUIET = 3.0
 """s without a heartbeat after which a rank is taken for dead"""
-_BEAT = 1.0
+_BEAT = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
