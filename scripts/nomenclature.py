@@ -22,6 +22,7 @@ MODULES = (
     "prediction", "training/plan", "training/space", "training/software", "hardware/parts", "hardware/cluster",
     "workload/graph", "results", "scheduled", "sweep", "timeline", "simulated", "measured", "workload/op_graph",
     "workload/trace_graph", "graphs", "storage_results", "storage/parts", "storage/workloads",
+    "lab_results",
 )  # fmt: skip
 """where the public dataclasses live, in the order of the page"""
 UNITS = (

@@ -151,4 +151,3 @@ class ComparedCollectives:
     """share, largest absolute difference of comparable rows; None without any"""
     not_predicted: Mapping[str, str] = field(default_factory=dict)
     """rows without a prediction, and why"""
-    notes: tuple[str, ...] = ()

@@ -10,16 +10,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from typer.testing import Result
 
 from podsim.errors import LabError, PodsimError
+from podsim.lab.data import input_of, wrong
+from podsim.lab.engine import Engine
 from podsim.lab.measure import Job
+from podsim.lab.processes import fork, wait_all
+from podsim.lab.program import programs
 from podsim.lab.ranks import here, run_here
 from podsim.lab.record import read_run
-from podsim.network.collectives import ALGORITHMS, make_table
+from podsim.lab.wires import connect
+from podsim.network.collectives import ALGORITHMS, Algorithm, Table, make_table
 from podsim.verbs.measure import measure_collective
 from podsim.verify.nccl_tests import read_log_text
 
@@ -44,7 +51,34 @@ def test_every_table_and_the_library_are_right(collective: str) -> None:
     names = {row.algorithm for row in found.rows}
     assert {one.name for one in ALGORITHMS if one.collective == collective} <= names
     assert all(row.wrong == 0 and row.in_place_wrong == 0 and row.seconds > 0 for row in found.rows)
-    assert ("library" in names) == (collective in ("all-reduce", "broadcast", "reduce", "all-gather", "reduce-scatter"))
+    assert ("library" in names) == (
+        collective in ("all-reduce", "broadcast", "reduce", "all-gather", "reduce-scatter")
+    )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda one: one.name)
+def test_messages_in_groups_as_nccl_takes_them(
+    algorithm: Algorithm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other way to start messages, all that are posted together at once, on gloo: what NCCL would be given."""
+    table: Table = algorithm.build(3)
+
+    def work(rank: int) -> int:
+        wires = connect(
+            rank=rank, world=table.nodes, local_rank=rank, local=table.nodes, init=f"file://{tmp_path}/meeting",
+            backend="gloo", timeout=15.0,
+        )  # fmt: skip
+        program = programs(table, 500, range(rank, rank + 1))[0]
+        own = wires.torch.from_numpy(input_of(rank, program.elements))
+        held = wires.empty(program.elements).zero_()
+        for first, last, _ in program.input:
+            held[first:last] = own[first:last]
+        Engine(program, replace(wires, grouped=True)).run(held, own)
+        wires.barrier()
+        return int(rank < table.ranks and wrong(held.numpy(), program.output, table.ranks) > 0)
+
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    assert wait_all({rank: fork(partial(work, rank)) for rank in range(table.nodes)}) is None
 
 
 def test_a_table_that_forgets_a_part_is_found_out() -> None:
@@ -56,7 +90,9 @@ def test_a_table_that_forgets_a_part_is_found_out() -> None:
 
 
 def test_sizes_that_no_chunk_divides() -> None:
-    found = measure_collective("all-reduce", ranks=3, algo="ring,tree,halving-doubling", sizes="4:28:+12", iters=1)
+    found = measure_collective(
+        "all-reduce", ranks=3, algo="ring,tree,halving-doubling", sizes="4:28:+12", iters=1
+    )
     assert found is not None
     assert {row.count for row in found.rows} == {1, 4, 7}
     assert not any(row.wrong or row.in_place_wrong for row in found.rows)
@@ -66,7 +102,18 @@ def test_the_command_prints_what_nccl_tests_prints(podsim: Callable[..., Result]
     """And the reader of real logs reads it."""
     kept = tmp_path / "run.jsonl"
     done = podsim(
-        "measure", "collective", "--ranks", 2, "--algo", "ring", "--sizes", "4K:16K:2", "--iters", 2, "--save", kept
+        "measure",
+        "collective",
+        "--ranks",
+        2,
+        "--algo",
+        "ring",
+        "--sizes",
+        "4K:16K:2",
+        "--iters",
+        2,
+        "--save",
+        kept,
     )
     assert done.exit_code == 0, done.output
     log = read_log_text(done.stdout, "all_reduce")
@@ -74,13 +121,26 @@ def test_the_command_prints_what_nccl_tests_prints(podsim: Callable[..., Result]
     assert done.stdout.count("Out of bounds values : 0 OK") == 1
     run = read_run(kept)
     assert [row.size for row in run.rows] == [4096.0, 8192.0, 16384.0]
-    assert all(row.algorithm_bandwidth == row.bus_bandwidth for row in run.rows)  # two ranks: 2 (n - 1) / n is 1
+    assert all(
+        row.algorithm_bandwidth == row.bus_bandwidth for row in run.rows
+    )  # two ranks: 2 (n - 1) / n is 1
     assert run.rows[0].messages == 4
 
 
 def test_json_of_one_buffer(podsim: Callable[..., Result]) -> None:
     done = podsim(
-        "measure", "collective", "--ranks", 2, "--algo", "ring", "--sizes", "4K", "--iters", 1, "--no-in-place", "--json"
+        "measure",
+        "collective",
+        "--ranks",
+        2,
+        "--algo",
+        "ring",
+        "--sizes",
+        "4K",
+        "--iters",
+        1,
+        "--no-in-place",
+        "--json",
     )
     (row,) = json.loads(done.stdout)["rows"]
     assert row["in_place"] is None
@@ -161,7 +221,18 @@ def _free() -> int:
 def test_ranks_that_others_started_find_each_other_and_lose_one() -> None:
     """As under torchrun: rank 0 prints; when rank 1 is killed in the middle, rank 0 stops and names it."""
     port = _free()
-    endless = ("--algo", "ring", "--sizes", "4K:4K", "--iters", "10000000", "--limit", "10000", "--timeout", "20")
+    endless = (
+        "--algo",
+        "ring",
+        "--sizes",
+        "4K:4K",
+        "--iters",
+        "10000000",
+        "--limit",
+        "10000",
+        "--timeout",
+        "20",
+    )
     with _joined(0, 2, port, *endless) as first, _joined(1, 2, port, *endless) as second:
         try:
             until = time.monotonic() + 20
@@ -178,7 +249,7 @@ def test_ranks_that_others_started_find_each_other_and_lose_one() -> None:
 
 
 def _sockets(pid: int) -> int:
-    return sum(os.readlink(one).startswith("socket:") for one in Path(f"/proc/{pid}/fd").iterdir())
+    return sum(str(one.readlink()).startswith("socket:") for one in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def test_a_port_in_use_is_said() -> None:
@@ -253,7 +324,12 @@ def test_environments_that_say_half() -> None:
 
 
 def test_more_ranks_than_the_job_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    for key, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+    for key, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "1",
+    }.items():
         monkeypatch.setenv(key, value)
     with pytest.raises(PodsimError, match="this job was started with 2"):
         measure_collective("all-reduce", ranks=4)

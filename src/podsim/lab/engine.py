@@ -71,7 +71,7 @@ class Engine:
     def _post(self, k: int, data: Any) -> None:
         """Start transfer k; NCCL's wait for those that come with it."""
         transfer = self.program.transfers[k]
-        if self.wires.backend == "nccl":
+        if self.wires.grouped:
             self.posted.append((k, transfer, data))
             return
         distributed, group = self.wires.torch.distributed, self._group(transfer)

@@ -241,7 +241,8 @@ def _rank(job: Job, rank: int, meeting: str, line: _Line, hook: Callable[[int, s
 
 
 def _first_line(problem: BaseException) -> str:
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+    line = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+    return line.partition(". This is typically")[0].rpartition("] ")[2][:300] or line[:300]
 
 
 def run_joined(

@@ -40,6 +40,8 @@ class Wires:
     """group for messages to higher ranks: gloo moves data one way at a time between two ranks of one group"""
     down: Any
     """group for messages to lower ranks; the same as `up` with NCCL"""
+    grouped: bool
+    """messages that are posted together are started together, as NCCL wants them"""
 
     def barrier(self) -> None:
         """Wait until every rank is here, and its device is done."""
@@ -105,7 +107,16 @@ def connect(
         ]
     except (RuntimeError, ValueError) as problem:
         raise LabError(_explained(str(problem), init)) from None
-    return Wires(torch=torch, rank=rank, world=world, backend=chosen, device=device, up=both[0], down=both[1])
+    return Wires(
+        torch=torch,
+        rank=rank,
+        world=world,
+        backend=chosen,
+        device=device,
+        up=both[0],
+        down=both[1],
+        grouped=chosen == "nccl",
+    )
 
 
 def _explained(problem: str, init: str) -> str:

@@ -155,8 +155,6 @@ def _comparison(found: ComparedCollectives, width: int) -> Iterator[str]:
         yield "no row can be compared"
     for name, why in found.not_predicted.items():
         yield from paragraph(f"Not predicted: {name}: {why}", width, indent="  ", first="")
-    for note in found.notes:
-        yield from paragraph(note, width)
 
 
 def _seconds(value: float) -> str:
