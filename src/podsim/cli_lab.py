@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,27 +69,41 @@ def collective(
         raise typer.Exit(1)
 
 
-def emulate(
-    cluster: Annotated[str, typer.Argument(help="Cluster: dgx-a100:2, or a TOML file.")],
-    command: Annotated[
-        list[str],
-        typer.Argument(help="After --: what every rank runs, as under torchrun.", metavar="-- COMMAND..."),
-    ],
-    scale: Annotated[str, typer.Option(help="Share of the cluster's bandwidths: 1/500.")] = "1/1000",
-    per: Annotated[str, typer.Option(help="gpu or server: what is one process.")] = "gpu",
-    set_: Set = None,
-) -> None:
-    """Run a command on a cluster of network namespaces. Exit status: the command's."""
-    from podsim.cli_options import overrides
-    from podsim.verbs.emulate import emulate as verb
-    from podsim.verbs.emulate import emulated_cluster, warnings_of
+def _emulate_of(app: typer.Typer) -> Callable[..., None]:
+    """The command `podsim emulate`; a command of podsim that it is given runs in the ranks' processes as they are."""
 
-    given = overrides(set_)
-    for warning in warnings_of(emulated_cluster(cluster, scale=scale, per=per, overrides=given)):
-        sys.stderr.write(f"podsim: {warning}\n")
-    status = verb(cluster, command, scale=scale, per=per, overrides=given)
-    if status:
-        raise typer.Exit(status)
+    def own(words: Sequence[str]) -> int:
+        try:
+            app(args=list(words[1:]), prog_name="podsim")
+        except SystemExit as ending:
+            return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+        return 0
+
+    def emulate(
+        cluster: Annotated[str, typer.Argument(help="Cluster: dgx-a100:2, or a TOML file.")],
+        command: Annotated[
+            list[str],
+            typer.Argument(
+                help="After --: what every rank runs, as under torchrun.", metavar="-- COMMAND..."
+            ),
+        ],
+        scale: Annotated[str, typer.Option(help="Share of the cluster's bandwidths: 1/500.")] = "1/1000",
+        per: Annotated[str, typer.Option(help="gpu or server: what is one process.")] = "gpu",
+        set_: Set = None,
+    ) -> None:
+        """Run a command on a cluster of network namespaces. Exit status: the command's."""
+        from podsim.cli_options import overrides
+        from podsim.verbs.emulate import emulate as verb
+        from podsim.verbs.emulate import emulated_cluster, warnings_of
+
+        given = overrides(set_)
+        for warning in warnings_of(emulated_cluster(cluster, scale=scale, per=per, overrides=given)):
+            sys.stderr.write(f"podsim: {warning}\n")
+        status = verb(cluster, command, scale=scale, per=per, overrides=given, own=own)
+        if status:
+            raise typer.Exit(status)
+
+    return emulate
 
 
 def compare(
@@ -128,5 +142,5 @@ def register(
     room.command()(guarded(collective))
     room.callback()(lambda: None)
     app.add_typer(room, name="measure")
-    command(emulate)
+    command(_emulate_of(app))
     command(compare)

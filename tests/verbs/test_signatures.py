@@ -11,8 +11,8 @@ from podsim import cli
 
 ONLY_CLI = {"json", "csv", "html", "markdown", "sensitivity", "fabric", "svg", "plot", "csv_torch"}
 """how and where a result is printed, or another question asked by the same command"""
-ONLY_PYTHON = {"progress", "cross_validate"}
-"""a function that draws: the terminal has its own; and what a terminal always does"""
+ONLY_PYTHON = {"progress", "cross_validate", "own"}
+"""a function that draws: the terminal has its own; what a terminal always does, and how"""
 RENAMED = {"set_": "overrides", "table": "tables", "gpu": "gpus"}
 """a repeated option, named for one of its values, is a mapping or a list"""
 DEFAULTS = {"tables": {None, ()}, "files": {None, ()}, "gpus": {None, ()}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from podsim.errors import ClusterError, PodsimError
@@ -26,11 +26,13 @@ def emulate(
     scale: str = "1/1000",
     per: str = "gpu",
     overrides: Mapping[str, str] | None = None,
+    own: Callable[[Sequence[str]], int] | None = None,
 ) -> int:
     """Exit status of a command that every rank of the emulated cluster runs, as under torchrun.
 
     cluster     dgx-a100:2, a TOML file, …; its bandwidths times `scale` are the rates of the links
     per         gpu: a process for each GPU; server: one for each server, which has all its adapters as one link
+    own         runs a command of podsim in the rank's process, where PyTorch is loaded; default: as any other command
     Raises ClusterError for a cluster that cannot be emulated, LabError where this machine does not allow it.
     """
     from podsim.lab.emulate import perform
@@ -38,7 +40,7 @@ def emulate(
 
     made = emulated_cluster(cluster, scale=scale, per=per, overrides=overrides)
     words = list(command)
-    return perform(made, words, own=_podsim if words[:1] == ["podsim"] else None, variable=EMULATED)
+    return perform(made, words, own=own if words[:1] == ["podsim"] else None, variable=EMULATED)
 
 
 def emulated_cluster(
@@ -96,17 +98,3 @@ def _share(text: str) -> float:
             f"--scale {text[:40]!r}; expected a share above 0, at most 1, such as 1/500 or 0.002"
         )
     return share
-
-
-def _podsim(words: Sequence[str]) -> int:
-    """Run a podsim command in this process; its exit status."""
-    import sys
-
-    from podsim import cli
-
-    sys.argv = list(words)
-    try:
-        cli.main()
-    except SystemExit as ending:
-        return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
-    return 0
