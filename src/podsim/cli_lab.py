@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -54,14 +55,22 @@ def collective(
 ) -> None:
     """Run a collective for real, checked and timed. Exit status 1: wrong results."""
     from podsim.cli_options import one_format
+    from podsim.errors import LabError, PodsimError
     from podsim.report.lab import print_measured
     from podsim.verbs.measure import measure_collective as verb
 
     one_format(json, csv)
-    found = verb(
-        collective, ranks=ranks, local=local, algo=algo, sizes=sizes, iters=iters, warmup=warmup, limit=limit,
-        in_place=in_place, backend=backend, timeout=timeout, save=save,
-    )  # fmt: skip
+    try:
+        found = verb(
+            collective, ranks=ranks, local=local, algo=algo, sizes=sizes, iters=iters, warmup=warmup, limit=limit,
+            in_place=in_place, backend=backend, timeout=timeout, save=save,
+        )  # fmt: skip
+    except LabError:
+        raise
+    except PodsimError:  # every rank of a job was given the same; one of them says what is wrong with it
+        if os.environ.get("RANK", "0") == "0":
+            raise
+        raise typer.Exit(2) from None
     if found is None:  # another rank has the result
         return
     _print(found, json=json, csv=csv, text=print_measured)

@@ -129,7 +129,7 @@ class ComparedCollective:
     others: float
     """share of processor time that went to other programs"""
     verdict: str
-    """comparable; CPU-limited, not comparable; wrong result, not comparable"""
+    """comparable; or not comparable, and why: CPU-limited, too short, wrong result"""
 
 
 @dataclass(frozen=True, kw_only=True)

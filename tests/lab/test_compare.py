@@ -124,6 +124,7 @@ def test_who_used_the_cores_and_what_went_wrong_is_not_compared(tmp_path: Path) 
         _row(size=8.0 * MIB, cpu=0.6),
         _row(size=16.0 * MIB, others=0.2),
         _row(size=32.0 * MIB, wrong=1),
+        _row(size=64.0, seconds=0.001),
     )
     write_run(kept, _run(*rows))
     found = compare(kept)
@@ -133,6 +134,7 @@ def test_who_used_the_cores_and_what_went_wrong_is_not_compared(tmp_path: Path) 
         limited,
         limited,
         "wrong result, not comparable",
+        "too short, not comparable",
     ]
     assert found.mean == found.worst == abs(found.rows[0].difference)
 

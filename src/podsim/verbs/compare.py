@@ -23,6 +23,8 @@ __all__ = ["compare", "emulated_fabric"]
 
 OWN_MOST, OTHERS_MOST = 0.5, 0.1
 """shares of the processors above which a run is not comparable: the ranks wait for cores, not for links"""
+_SHORTEST = 0.1
+"""s of all timed calls below which the kernel's clock (a tick is 10 ms) does not tell who used the processors"""
 _LIMITED = "CPU-limited, not comparable"
 _HEADERS = (52, 14)
 """B of a packet that are no data, inside its MTU and before it: IP and TCP with a timestamp; Ethernet"""
@@ -93,8 +95,11 @@ def _verdict(run: MeasuredCollectives, row: MeasuredCollective) -> str:
     """Whether a row says anything about links."""
     if row.wrong or row.in_place_wrong:
         return "wrong result, not comparable"
-    slow = run.backend == "gloo" and (row.cpu > OWN_MOST or row.others > OTHERS_MOST)
-    return _LIMITED if slow else "comparable"
+    if run.backend != "gloo":  # GPUs move the data, and a core that waits for them looks busy
+        return "comparable"
+    if row.cpu > OWN_MOST or row.others > OTHERS_MOST:
+        return _LIMITED
+    return "comparable" if row.iterations * row.seconds >= _SHORTEST else "too short, not comparable"
 
 
 def _predicted(
