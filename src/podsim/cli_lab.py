@@ -47,6 +47,9 @@ def collective(
         float, typer.Option(help="Seconds that timed calls may take; fewer are made then.")
     ] = 10.0,
     in_place: Annotated[bool, typer.Option(help="Within one buffer, too.")] = True,
+    apart: Annotated[
+        bool, typer.Option("--apart", help="One call at a time, ranks starting together; for podsim compare.")
+    ] = False,
     backend: Annotated[str, typer.Option(help="auto, gloo or nccl.")] = "auto",
     timeout: Annotated[float, typer.Option(help="Seconds after which a silent rank is given up.")] = 60.0,
     save: Annotated[Path | None, typer.Option(help="File that keeps the run, for podsim compare.")] = None,
@@ -63,7 +66,7 @@ def collective(
     try:
         found = verb(
             collective, ranks=ranks, local=local, algo=algo, sizes=sizes, iters=iters, warmup=warmup, limit=limit,
-            in_place=in_place, backend=backend, timeout=timeout, save=save,
+            in_place=in_place, apart=apart, backend=backend, timeout=timeout, save=save,
         )  # fmt: skip
     except LabError:
         raise

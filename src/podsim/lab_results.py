@@ -37,6 +37,12 @@ class Emulated:
     """B that an adapter lets pass at once after a pause"""
 
     @property
+    def pause(self) -> float:
+        """Seconds after which every link lets its whole burst pass again."""
+        slowest = self.between_burst / self.between if self.between else 0.0
+        return max(self.inside_burst / self.inside, slowest)
+
+    @property
     def ranks(self) -> int:
         """Ranks of all servers."""
         return self.servers * self.local
@@ -57,7 +63,7 @@ class MeasuredCollective:
     seconds: float
     """s of one call into another buffer, mean over calls and ranks"""
     slowest: float
-    """s of one such call on the rank that took longest"""
+    """s of one such call on the rank that took longest; median over calls if they were made one at a time"""
     wrong: int
     """elements of all ranks that are not what they must be, out of place"""
     in_place: float | None
@@ -98,6 +104,8 @@ class MeasuredCollectives:
     """processor cores of the smallest machine"""
     emulated: Emulated | None
     """the links, if they were shaped; None on links as they are"""
+    apart: bool
+    """calls were made one at a time; else one after the other, as nccl-tests makes them"""
     warmup: int
     """calls before those that were timed"""
     message: float
@@ -144,6 +152,8 @@ class ComparedCollectives:
     """what was run on, in words"""
     cluster: str
     """what was predicted for, in words"""
+    apart: bool
+    """calls were made one at a time, as a prediction takes them"""
     rows: tuple[ComparedCollective, ...]
     mean: float | None
     """share, mean of the absolute differences of comparable rows; None without any"""

@@ -15,7 +15,7 @@ from typer.testing import Result
 from podsim.errors import LabError
 from podsim.lab.record import read_run, write_run
 from podsim.lab_results import Emulated, MeasuredCollective, MeasuredCollectives
-from podsim.network.collectives.direct import send_recv
+from podsim.network.collectives.direct import naive_all_reduce, pipelined_naive_all_reduce, send_recv
 from podsim.network.collectives.rings import ring_all_reduce
 from podsim.network.play_links import single_switch
 from podsim.network.table_bursts import burst_saving
@@ -31,7 +31,7 @@ PAYLOAD = 8948 / 9014
 
 def _row(**changes: object) -> MeasuredCollective:
     given = {
-        "algorithm": "ring", "size": 4.0 * MIB, "count": MIB, "iterations": 4, "seconds": 0.47, "slowest": 0.48,
+        "algorithm": "ring", "size": 4.0 * MIB, "count": MIB, "iterations": 4, "seconds": 0.46, "slowest": 0.47,
         "wrong": 0, "in_place": 0.46, "in_place_wrong": 0, "algorithm_bandwidth": 8.9e6, "bus_bandwidth": 15.6e6,
         "messages": 112, "cpu": 0.2, "others": 0.01,
     }  # fmt: skip
@@ -43,7 +43,7 @@ def _run(
 ) -> MeasuredCollectives:
     given = {
         "collective": "all-reduce", "ranks": 8, "local": 4, "backend": "gloo", "device": "CPU", "software": "torch",
-        "hosts": ("a",) * 8, "processes": tuple(range(8)), "cores": 2, "emulated": emulated, "warmup": 1,
+        "hosts": ("a",) * 8, "processes": tuple(range(8)), "cores": 2, "emulated": emulated, "apart": False, "warmup": 1,
         "message": 2e-4, "started": "2020-05-14T12:00:00+00:00", "rows": rows or (_row(),),
     }  # fmt: skip
     return MeasuredCollectives(**(given | changes))  # type: ignore[arg-type]
@@ -71,8 +71,8 @@ def test_a_run_comes_back_as_it_went(tmp_path: Path) -> None:
             lambda lines: [lines[0], lines[1].replace('"size": ', '"sise": ')],
             "'sise' is unknown; size is missing",
         ),
-        (lambda lines: [lines[0], lines[1].replace('"seconds": 0.47', '"seconds": NaN')], "seconds is 'nan'"),
-        (lambda lines: [lines[0], lines[1].replace('"seconds": 0.47', '"seconds": -1')], "seconds is '-1'"),
+        (lambda lines: [lines[0], lines[1].replace('"seconds": 0.46', '"seconds": NaN')], "seconds is 'nan'"),
+        (lambda lines: [lines[0], lines[1].replace('"seconds": 0.46', '"seconds": -1')], "seconds is '-1'"),
         (lambda lines: [lines[0], lines[1].replace('"wrong": 0', '"wrong": true', 1)], "wrong is 'True'"),
         (
             lambda lines: [lines[0].replace('"servers": 2', '"servers": "two"'), lines[1]],
@@ -117,6 +117,15 @@ def test_a_ring_by_hand(tmp_path: Path) -> None:
     assert row.verdict == "comparable"
 
 
+def test_calls_apart_have_full_buckets_each(tmp_path: Path) -> None:
+    kept = tmp_path / "run.jsonl"
+    write_run(kept, _run(apart=True))
+    found = compare(kept)
+    assert found.rows[0].parts["burst"] == pytest.approx(-131072 / (15.625e6 * PAYLOAD))
+    assert found.apart
+    assert LINKS.pause == pytest.approx(131072 / 15.625e6)
+
+
 def test_who_used_the_cores_and_what_went_wrong_is_not_compared(tmp_path: Path) -> None:
     kept = tmp_path / "run.jsonl"
     rows = (
@@ -151,7 +160,7 @@ def test_the_library_is_a_ring_and_other_things_are_not_known(tmp_path: Path) ->
 
 def test_a_run_on_a_real_cluster_needs_its_name(tmp_path: Path, podsim: Callable[..., Result]) -> None:
     kept = tmp_path / "run.jsonl"
-    write_run(kept, _run(_row(size=2.0**30, seconds=0.02), _row(algorithm="library", size=2.0**30, seconds=0.01),
+    write_run(kept, _run(_row(size=2.0**30, slowest=0.02), _row(algorithm="library", size=2.0**30, slowest=0.01),
                          emulated=None, backend="nccl", local=8))  # fmt: skip
     done = podsim("compare", kept)
     assert done.exit_code == 2
@@ -203,6 +212,13 @@ def test_buckets_save_what_they_hold() -> None:
     assert burst_saving(table, fabric, 1e6, bursts, 10) == pytest.approx(0.01)
     assert burst_saving(table, fabric, 5e4, bursts, 1) == pytest.approx(0.05)
     assert burst_saving(table, fabric, 1e6, np.zeros(4), 3) == pytest.approx(0.0)
+
+
+def test_what_waits_for_nothing_is_one_round() -> None:
+    """The pipelined naive algorithm: every message at once, so a link's bucket is used once, not in every step."""
+    table, fabric = pipelined_naive_all_reduce(4), single_switch(4, 1e6)
+    assert burst_saving(table, fabric, 1e6, np.full(8, 1e5), 1) == pytest.approx(0.1)
+    assert burst_saving(naive_all_reduce(4), fabric, 1e6, np.full(8, 1e5), 1) > 0.3
 
 
 def test_buckets_never_save_more_than_they_hold_and_refill() -> None:

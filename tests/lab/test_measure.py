@@ -38,7 +38,7 @@ def _job(**changes: object) -> Job:
     tables = tuple(one.build(3) for one in ALGORITHMS if one.name in ("ring", "tree"))
     given = {
         "collective": "all-reduce", "ranks": 3, "local": 3, "tables": tables, "library": False, "sizes": (12_288,),
-        "iterations": 2, "warmup": 1, "limit": 5.0, "in_place": True, "timeout": 15.0,
+        "iterations": 2, "warmup": 1, "limit": 5.0, "in_place": True, "apart": False, "timeout": 15.0,
     }  # fmt: skip
     return Job(**(given | changes))  # type: ignore[arg-type]
 
@@ -154,6 +154,7 @@ def test_json_of_one_buffer(podsim: Callable[..., Result]) -> None:
         (["--ranks", "65"], "torchrun"),
         (["--ranks", "6", "--local", "4"], "--local 4 does not divide 6"),
         (["--algo", "rung"], "did you mean ring"),
+        (["--algo", "ring,nccl"], "is called library here"),
         (["--algo", ","], "--algo is empty"),
         (["--sizes", "6"], "no whole number of floats"),
         (["--iters", "0", "--warmup", "0"], "--iters 0; it must be at least 1; --warmup 0"),

@@ -5,10 +5,11 @@
     rank ── eth1 ── bridge of an adapter ── bridge of all servers      where several ranks share one
 
 All bridges lie in one namespace, each rank in its own. A rank has one address; the way to another server leads through
-eth1. Own links are shaped with tbf. Shared ones with htb: a leaf for each rank that sends through it with an equal
-guaranteed rate, which makes the link a max-min fair server, and a small class before them for acknowledgements, which
-would otherwise wait behind the data of the other direction.
-Source of the method: tc-tbf(8), tc-htb(8); figures beside the constants were found by measuring.
+eth1. Both ends of a link are shaped with htb: a leaf for each rank at the other end with an equal guaranteed rate, all of
+it to whoever is alone, which makes the link a max-min fair server; and a small class before them for
+acknowledgements, which would otherwise wait behind the data of the other direction. One bucket for all (tbf) holds
+the rate as well, but divides it as its queue happens to: where seven ranks send at once it was up to a tenth slower.
+Source of the method: tc-htb(8); figures beside the constants were found by measuring.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ LEAST_BURST = 128 << 10
 """B that a shaped link may send at once after a pause: two of the largest packets that a kernel passes on whole"""
 _BURST_TIME = 0.5e-3
 """s of a link's rate that its burst holds at least: faster links would run dry between two ticks"""
-_QUEUE = 4 << 20
+_QUEUE = 1000
+"""packets that may wait for a link; windows keep it from filling"""
 _SMALL = 128
 """B of a packet that is an acknowledgement rather than data"""
 LARGEST = 254
@@ -132,14 +134,29 @@ def fabric_links(made: Emulated, holds: dict[int, str]) -> Iterator[Command]:
 def fabric_shapes(made: Emulated) -> Iterator[Command]:
     """Commands of tc for the namespace of the bridges: what comes down to the ranks, and shared adapters."""
     for rank in range(made.ranks):
-        yield _tbf(f"in{rank}", made.inside, made.inside_burst)
+        near, away = _peers(made, rank)
+        yield from _htb(f"in{rank}", made.inside, made.inside_burst, "src", _addresses(made, near))
         if made.servers > 1 and not _shared(made):
-            yield _tbf(f"ex{rank}", made.between, made.between_burst)
+            yield from _htb(f"ex{rank}", made.between, made.between_burst, "src", _addresses(made, away))
     for server in range(made.servers if _shared(made) else 0):
-        away = [rank for rank in range(made.ranks) if rank // made.local != server]
+        away = _peers(made, server * made.local)[1]
         for nic in range(made.nics):
-            yield from _htb(made, f"up{server}n{nic}", _sharing(made, server, nic))
-            yield from _htb(made, f"dn{server}n{nic}", away)
+            mine = _addresses(made, _sharing(made, server, nic))
+            yield from _htb(f"up{server}n{nic}", made.between, made.between_burst, "src", mine)
+            yield from _htb(
+                f"dn{server}n{nic}", made.between, made.between_burst, "src", _addresses(made, away)
+            )
+
+
+def _peers(made: Emulated, rank: int) -> tuple[list[int], list[int]]:
+    """The other ranks of its server, and those of other servers."""
+    server = rank // made.local
+    near = [other for other in range(made.ranks) if other // made.local == server and other != rank]
+    return near, [other for other in range(made.ranks) if other // made.local != server]
+
+
+def _addresses(made: Emulated, ranks: list[int]) -> list[str]:
+    return [address(made, rank) for rank in ranks]
 
 
 def rank_links(made: Emulated, rank: int) -> Iterator[Command]:
@@ -155,31 +172,26 @@ def rank_links(made: Emulated, rank: int) -> Iterator[Command]:
 
 def rank_shapes(made: Emulated, rank: int) -> Iterator[Command]:
     """Commands of tc for a rank's own namespace: what it sends."""
-    yield _tbf("eth0", made.inside, made.inside_burst)
+    near, away = _peers(made, rank)
+    yield from _htb("eth0", made.inside, made.inside_burst, "dst", _addresses(made, near))
     if made.servers > 1 and not _shared(made):
-        yield _tbf("eth1", made.between, made.between_burst)
+        yield from _htb("eth1", made.between, made.between_burst, "dst", _addresses(made, away))
 
 
 def _bits(rate: float) -> str:
     return f"{max(round(rate * 8), 8)}bit"
 
 
-def _tbf(device: str, rate: float, burst: float) -> Command:
-    return [
-        "qdisc", "add", "dev", device, "root", "tbf", "rate", _bits(rate), "burst", str(int(burst)), "limit", str(_QUEUE),
-    ]  # fmt: skip
-
-
-def _htb(made: Emulated, device: str, senders: list[int]) -> Iterator[Command]:
-    """A shared adapter, one way: everybody the same share, and all of it to whoever is alone."""
-    whole, burst = _bits(made.between), str(int(made.between_burst))
+def _htb(device: str, rate: float, burst: float, end: str, others: list[str]) -> Iterator[Command]:
+    """A link, one way: the same share for each of `others` (its senders, src, or receivers, dst), all of it if alone."""
+    whole, bucket = _bits(rate), str(int(burst))
     kept = 0.02  # of the rate, guaranteed to acknowledgements
-    share = _bits(made.between * (1 - kept) / len(senders))
+    share = _bits(rate * (1 - kept) / max(len(others), 1))
     root = ["class", "add", "dev", device, "parent", "1:1", "classid"]
-    tail = ["ceil", whole, "burst", burst, "cburst", burst]
+    tail = ["ceil", whole, "burst", bucket, "cburst", bucket]
     yield ["qdisc", "add", "dev", device, "root", "handle", "1:", "htb", "default", "2"]
     yield ["class", "add", "dev", device, "parent", "1:", "classid", "1:1", "htb", "rate", whole, *tail]
-    yield [*root, "1:2", "htb", "rate", _bits(made.between * kept), *tail, "prio", "0"]
+    yield [*root, "1:2", "htb", "rate", _bits(rate * kept), *tail, "prio", "0"]
     filters = ["filter", "add", "dev", device, "parent", "1:", "protocol", "ip"]
     yield [
         *filters,
@@ -195,19 +207,8 @@ def _htb(made: Emulated, device: str, senders: list[int]) -> Iterator[Command]:
         "flowid",
         "1:2",
     ]
-    for place, rank in enumerate(senders):
+    for place, other in enumerate(others):
         leaf = f"1:{place + 16:x}"
         yield [*root, leaf, "htb", "rate", share, *tail, "prio", "1"]
-        yield ["qdisc", "add", "dev", device, "parent", leaf, "pfifo", "limit", "1000"]
-        yield [
-            *filters,
-            "prio",
-            "2",
-            "u32",
-            "match",
-            "ip",
-            "src",
-            f"{address(made, rank)}/32",
-            "flowid",
-            leaf,
-        ]
+        yield ["qdisc", "add", "dev", device, "parent", leaf, "pfifo", "limit", str(_QUEUE)]
+        yield [*filters, "prio", "2", "u32", "match", "ip", end, f"{other}/32", "flowid", leaf]

@@ -48,6 +48,8 @@ class Job:
     limit: float
     """s that the timed calls of one line may take, if more than one is to be made"""
     in_place: bool
+    apart: bool
+    """calls one at a time, all ranks starting each together; else one after the other, as nccl-tests makes them"""
     timeout: float
     """s after which a call gives up"""
     backend: str = "auto"
@@ -108,7 +110,7 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
         device=_device(wires), software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
         hosts=tuple(one["host"] for one in ranks[: job.ranks]),
         processes=tuple(one["pid"] for one in ranks[: job.ranks]), cores=min(one["cores"] for one in ranks),
-        emulated=job.emulated, warmup=job.warmup, message=message, started=started,
+        emulated=job.emulated, apart=job.apart, warmup=job.warmup, message=message, started=started,
         rows=tuple(row for row in rows if row is not None), left_out=job.left_out,
     )  # fmt: skip
 
@@ -249,16 +251,35 @@ def _place(
     wires.barrier()
     iterations = int(board.tell(max(1, min(job.iterations, int(job.limit / max(first, 1e-9))))))
     before = usage.mark()
-    for _ in range(iterations):
-        side.once()
-    wires.settle()
+    calls = _calls(side, wires, iterations, job)
     used = usage.since(before)
     wires.barrier()
-    told = board.gather({"wrong": bad, "usage": used})
+    told = board.gather({"wrong": bad, "usage": used, "calls": calls})
     if told is None:
         return None
-    walls = [one["usage"]["wall"] / iterations for one in told[: job.ranks]]
+    each = [one["calls"] for one in told[: job.ranks]]
     return {
-        "iterations": iterations, "seconds": statistics.fmean(walls), "slowest": max(walls),
+        "iterations": iterations, "seconds": statistics.fmean(map(statistics.fmean, each)),
+        "slowest": statistics.median(map(max, zip(*each, strict=True))),
         "wrong": sum(one["wrong"] for one in told), "usage": [one["usage"] for one in told],
     }  # fmt: skip
+
+
+def _calls(side: _Side, wires: Wires, iterations: int, job: Job) -> list[float]:
+    """s of each call on this rank; of calls one after the other only their mean."""
+    if not job.apart:
+        start = time.perf_counter()
+        for _ in range(iterations):
+            side.once()
+        wires.settle()
+        return [(time.perf_counter() - start) / iterations]
+    found = []
+    for _ in range(iterations):
+        wires.barrier()
+        time.sleep(job.emulated.pause if job.emulated else 0.0)
+        wires.barrier()
+        start = time.perf_counter()
+        side.once()
+        wires.settle()
+        found.append(time.perf_counter() - start)
+    return found

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from podsim.network.collectives.cost import windows
-from podsim.network.collectives.table import Floats, Table
+from podsim.network.collectives.table import Floats, Ints, Table, expand, row_share
 from podsim.network.play_links import Fabric
 
 __all__ = ["burst_saving"]
@@ -17,9 +16,9 @@ __all__ = ["burst_saving"]
 def burst_saving(table: Table, fabric: Fabric, size: float, bursts: Floats, calls: int) -> float:
     """Seconds that a call of `size` bytes is shorter for the buckets of its links, mean over calls made without a pause.
 
-    bursts: B that each link lets pass at once, [links]. Steps in lockstep: each takes what its busiest link needs for
-    what its bucket does not hold; a link that has less to do meanwhile fills its bucket again. All start full.
-    Known error: as table_cost's, for tables whose steps overlap; their links pause less, and save less.
+    bursts: B that each link lets pass at once, [links]. Transfers that wait for equally many others make a round. It
+    takes what its busiest link needs for what its bucket does not hold; a link that has less to do meanwhile fills
+    its bucket again. All start full. Known error: rounds may overlap; their links then pause less, and save less.
     """
     loads = _loads(table, fabric, size)
     if not loads or calls < 1:
@@ -36,10 +35,30 @@ def burst_saving(table: Table, fabric: Fabric, size: float, bursts: Floats, call
 
 
 def _loads(table: Table, fabric: Fabric, size: float) -> list[Floats]:
-    """B over each link, step by step, [links] each."""
-    found: list[Floats] = []
-    for _, steps, rows, share in windows(table):
-        indptr, links = fabric.routes(table.source[rows], table.destination[rows])
-        load = np.bincount(links, np.repeat(share * size, np.diff(indptr)), len(fabric.capacity))
-        found += [load.astype(np.float64)] * steps
-    return found
+    """B over each link, in rounds that wait for one another, [links] each."""
+    units, _ = expand(table)
+    share = row_share(units, np.arange(len(units.step)), np.zeros(len(units.step), np.int64)) * size
+    indptr, links = fabric.routes(units.source, units.destination)
+    level = np.repeat(units.step if table.lockstep else _levels(units), np.diff(indptr))
+    carried = np.repeat(share, np.diff(indptr))
+    return [
+        np.bincount(links[level == k], carried[level == k], len(fabric.capacity)).astype(np.float64)
+        for k in np.unique(level)
+    ]
+
+
+def _levels(units: Table) -> Ints:
+    """How many transfers, one after another, must have arrived before each row may start; rows in order of steps."""
+    ready: dict[tuple[int, int], int] = {}
+    level = np.zeros(len(units.step), np.int64)
+    for step in np.unique(units.step):
+        rows = np.flatnonzero(units.step == step).tolist()
+        spans = [range(int(units.chunk[row]), int(units.chunk[row] + units.count[row])) for row in rows]
+        for row, span in zip(rows, spans, strict=True):
+            if not units.own[row]:
+                level[row] = max(ready.get((int(units.source[row]), chunk), 0) for chunk in span)
+        for row, span in zip(rows, spans, strict=True):
+            for chunk in span:
+                key = (int(units.destination[row]), chunk)
+                ready[key] = max(ready.get(key, 0), int(level[row]) + 1)
+    return level

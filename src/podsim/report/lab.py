@@ -153,6 +153,11 @@ def _comparison(found: ComparedCollectives, width: int) -> Iterator[str]:
         yield f"mean {percent(found.mean)}, worst {percent(found.worst)} of the rows that can be compared"
     else:
         yield "no row can be compared"
+    if not found.apart:
+        yield from paragraph(
+            "Calls were made one after the other, so that one may have begun before the last had ended everywhere; a "
+            "prediction is of one call: measure with --apart.", width,
+        )  # fmt: skip
     for name, why in found.not_predicted.items():
         yield from paragraph(f"Not predicted: {name}: {why}", width, indent="  ", first="")
 

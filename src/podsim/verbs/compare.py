@@ -41,11 +41,11 @@ class _Parts(NamedTuple):
 def compare(run: Path, *, on: str = "", overrides: Mapping[str, str] | None = None) -> ComparedCollectives:
     """A measured run (podsim measure --save) beside its predictions.
 
-    on: the cluster it ran on; a run on emulated links needs none. A prediction is made of links (the table played on
-    them), messages (a latency for each transfer that waits for another, as measured at the start of the run) and
-    burst (what the buckets of shaped links save); rest is what is left. Rows are not comparable where the ranks used
-    more than half of the processors, or other programs more than a tenth. Raises LabError for a file that is no run,
-    or one that says nothing of its links.
+    Measured is the rank that took longest. on: the cluster it ran on; a run on emulated links needs none. A
+    prediction is made of links (the table played on them), messages (a latency for each transfer that waits for
+    another, as measured at the start of the run) and burst (what the buckets of shaped links save); rest is what is
+    left. Rows are not comparable where the ranks used more than half of the processors, or other programs more than
+    a tenth. Raises LabError for a file that is no run, or one that says nothing of its links.
     """
     from podsim.lab.record import read_run
     from podsim.lab_results import ComparedCollectives
@@ -73,19 +73,19 @@ def compare(run: Path, *, on: str = "", overrides: Mapping[str, str] | None = No
     return ComparedCollectives(
         run=run.name, collective=found.collective, ranks=found.ranks, machine=links_text(found),
         cluster=on or "the same links", rows=tuple(rows), mean=sum(good) / len(good) if good else None,
-        worst=max(good) if good else None, not_predicted=missing,
+        worst=max(good) if good else None, not_predicted=missing, apart=found.apart,
     )  # fmt: skip
 
 
 def _compared(run: MeasuredCollectives, row: MeasuredCollective, parts: _Parts) -> ComparedCollective:
     from podsim.lab_results import ComparedCollective
 
-    predicted = parts.links + parts.messages - parts.burst
+    predicted, measured = parts.links + parts.messages - parts.burst, row.slowest
     return ComparedCollective(
-        algorithm=row.algorithm, size=row.size, measured=row.seconds, predicted=predicted,
-        difference=predicted / row.seconds - 1.0,
+        algorithm=row.algorithm, size=row.size, measured=measured, predicted=predicted,
+        difference=predicted / measured - 1.0,
         parts={
-            "links": parts.links, "messages": parts.messages, "burst": -parts.burst, "rest": row.seconds - predicted,
+            "links": parts.links, "messages": parts.messages, "burst": -parts.burst, "rest": measured - predicted,
         },
         cpu=row.cpu, others=row.others, verdict=_verdict(run, row),
     )  # fmt: skip
@@ -138,7 +138,7 @@ def _on_shaped_links(run: MeasuredCollectives, row: MeasuredCollective, made: Em
     bare, real = emulated_fabric(made), emulated_fabric(made, run.message)
     links = play(table, row.size, bare).seconds
     buckets = np.where(np.arange(len(bare.capacity)) < 2 * made.ranks, made.inside_burst, made.between_burst)
-    saved = burst_saving(table, bare, row.size, buckets, row.iterations)
+    saved = burst_saving(table, bare, row.size, buckets, 1 if run.apart else row.iterations)
     return _Parts(links, play(table, row.size, real).seconds - links, saved)
 
 

@@ -34,6 +34,7 @@ def measure_collective(
     warmup: int = 1,
     limit: float = 10.0,
     in_place: bool = True,
+    apart: bool = False,
     backend: str = "auto",
     timeout: float = 60.0,
     save: Path | None = None,
@@ -48,6 +49,9 @@ def measure_collective(
     iters       calls timed one after the other, fewer where they would take more than `limit` seconds
     warmup      calls before, at least 1: its result is checked against a sum in float64
     in_place    within one buffer, too
+    apart       one call at a time, all ranks starting each together; default one after the other, as nccl-tests
+    does, where
+                the start of a call may run beside the end of the one before
     backend     auto (NCCL where every rank has a GPU), gloo, nccl
     timeout     s after which a call gives up on ranks that do not answer
     save        file that keeps the run (JSON lines), for `podsim compare`
@@ -59,7 +63,7 @@ def measure_collective(
     place = here(os.environ)
     job = _job(
         collective, place, ranks=ranks, local=local, algo=algo, sizes=sizes, iters=iters, warmup=warmup, limit=limit,
-        in_place=in_place, backend=backend, timeout=timeout,
+        in_place=in_place, apart=apart, backend=backend, timeout=timeout,
     )  # fmt: skip
     if save is not None and not save.parent.is_dir():
         raise LabError(f"--save {save}: there is no folder {save.parent}")
@@ -73,7 +77,7 @@ def measure_collective(
 
 def _job(
     collective: str, place: Place | None, *, ranks: int | None, local: int | None, algo: str, sizes: str, iters: int,
-    warmup: int, limit: float, in_place: bool, backend: str, timeout: float,
+    warmup: int, limit: float, in_place: bool, apart: bool, backend: str, timeout: float,
 ) -> Job:  # fmt: skip
     """What is to be run; all that is wrong with the numbers in one PodsimError."""
     from podsim.lab.library import LIBRARY
@@ -101,7 +105,7 @@ def _job(
     return Job(
         collective=name, ranks=world, local=each, tables=tables, library=library,
         sizes=read_sizes(sizes, name, world), iterations=iters, warmup=warmup, limit=limit, in_place=in_place,
-        timeout=timeout, backend=backend, emulated=_emulated(os.environ), left_out=left_out,
+        apart=apart, timeout=timeout, backend=backend, emulated=_emulated(os.environ), left_out=left_out,
         factors=_factors(name, world),
     )  # fmt: skip
 
@@ -143,6 +147,10 @@ def _chosen(
             found, out = all_tables(name, ranks // local, local)
             tables |= {table.name: table for table in found}
             left_out |= out
+        elif one == "nccl":
+            raise PodsimError(
+                "--algo nccl: what the library itself does, NCCL on GPUs, is called library here"
+            )
         elif one != "library":
             table = table_of(one, name, ranks // local, local)
             tables[table.name] = table
