@@ -32,15 +32,16 @@ class Emulated:
     nics: int
     """adapters of a server; a rank uses one, several ranks may share it"""
     inside_burst: float
-    """B that a rank's link lets pass at once after a pause"""
+    """B that a rank's link lets pass at once after a pause, to or from one other rank"""
     between_burst: float
-    """B that an adapter lets pass at once after a pause"""
+    """B that an adapter lets pass at once after a pause, to or from one other rank"""
 
     @property
     def pause(self) -> float:
-        """Seconds after which every link lets its whole burst pass again."""
-        slowest = self.between_burst / self.between if self.between else 0.0
-        return max(self.inside_burst / self.inside, slowest)
+        """Seconds after which every link lets a whole burst pass again for each rank at its other end."""
+        inside = self.inside_burst * (self.local - 1) / self.inside
+        away = self.ranks - self.local
+        return max(inside, self.between_burst * away / self.between if away else 0.0)
 
     @property
     def ranks(self) -> int:

@@ -13,38 +13,49 @@ from podsim.network.play_links import Fabric
 __all__ = ["burst_saving"]
 
 
-def burst_saving(table: Table, fabric: Fabric, size: float, bursts: Floats, calls: int) -> float:
+def burst_saving(
+    table: Table, fabric: Fabric, size: float, bursts: Floats, calls: int, leaves: Ints
+) -> float:
     """Seconds that a call of `size` bytes is shorter for the buckets of its links, mean over calls made without a pause.
 
-    bursts: B that each link lets pass at once, [links]. Transfers that wait for equally many others make a round. It
-    takes what its busiest link needs for what its bucket does not hold; a link that has less to do meanwhile fills
-    its bucket again. All start full. Known error: rounds may overlap; their links then pause less, and save less.
+    bursts: B that each link lets pass at once for one pair of ranks, [links]; leaves: how many pairs it has a bucket for,
+    which fill at equal shares of its rate, [links]. Transfers that wait for equally many others make a round. It takes
+    what its busiest link needs for what its buckets do not hold. All start full.
+    Known error: rounds may overlap; their links then pause less, and save less.
     """
-    loads = _loads(table, fabric, size)
+    pair_link, loads = _loads(table, fabric, size)
     if not loads or calls < 1:
         return 0.0
-    capacity, held = fabric.capacity, np.array(bursts, np.float64)
-    plain = calls * sum(float((load / capacity).max()) for load in loads)
-    spent = 0.0
+    links, bucket = len(fabric.capacity), np.asarray(bursts, np.float64)[pair_link]
+    fill = (fabric.capacity / np.maximum(leaves, 1))[pair_link]
+
+    def seconds(left: Floats) -> float:
+        return float((np.bincount(pair_link, left, links) / fabric.capacity).max())
+
+    held, spent = bucket.copy(), 0.0
     for _ in range(calls):
         for load in loads:
-            seconds = max(float(((load - held) / capacity)[load > 0].max(initial=0.0)), 0.0)
-            held = np.minimum(bursts, held + capacity * seconds - load)
-            spent += seconds
-    return (plain - spent) / calls
+            took = seconds(np.maximum(load - held, 0.0))
+            held = np.clip(held + fill * took - load, 0.0, bucket)
+            spent += took
+    return sum(seconds(load) for load in loads) - spent / calls
 
 
-def _loads(table: Table, fabric: Fabric, size: float) -> list[Floats]:
-    """B over each link, in rounds that wait for one another, [links] each."""
+def _loads(table: Table, fabric: Fabric, size: float) -> tuple[Ints, list[Floats]]:
+    """The link of each pair of ranks on each link, [pairs]; B of each, in rounds that wait for one another, [pairs]."""
     units, _ = expand(table)
     share = row_share(units, np.arange(len(units.step)), np.zeros(len(units.step), np.int64)) * size
     indptr, links = fabric.routes(units.source, units.destination)
-    level = np.repeat(units.step if table.lockstep else _levels(units), np.diff(indptr))
-    carried = np.repeat(share, np.diff(indptr))
-    return [
-        np.bincount(links[level == k], carried[level == k], len(fabric.capacity)).astype(np.float64)
+    hops = np.diff(indptr)
+    ends = np.repeat(units.source * units.nodes + units.destination, hops)
+    pairs, place = np.unique(links * units.nodes**2 + ends, return_inverse=True)
+    level = np.repeat(units.step if table.lockstep else _levels(units), hops)
+    carried = np.repeat(share, hops)
+    loads = [
+        np.bincount(place[level == k], carried[level == k], len(pairs)).astype(np.float64)
         for k in np.unique(level)
     ]
+    return pairs // units.nodes**2, loads
 
 
 def _levels(units: Table) -> Ints:

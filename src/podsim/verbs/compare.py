@@ -137,8 +137,10 @@ def _on_shaped_links(run: MeasuredCollectives, row: MeasuredCollective, made: Em
     table = _table(run, row)
     bare, real = emulated_fabric(made), emulated_fabric(made, run.message)
     links = play(table, row.size, bare).seconds
-    buckets = np.where(np.arange(len(bare.capacity)) < 2 * made.ranks, made.inside_burst, made.between_burst)
-    saved = burst_saving(table, bare, row.size, buckets, 1 if run.apart else row.iterations)
+    own = np.arange(len(bare.capacity)) < 2 * made.ranks
+    buckets = np.where(own, made.inside_burst, made.between_burst)
+    leaves = np.where(own, made.local - 1, made.ranks - made.local)
+    saved = burst_saving(table, bare, row.size, buckets, 1 if run.apart else row.iterations, leaves)
     return _Parts(links, play(table, row.size, real).seconds - links, saved)
 
 
