@@ -209,22 +209,22 @@ def test_buckets_save_what_they_hold() -> None:
     """One message over one link: the first bucket is free, once; a message that fits in it costs nothing."""
     fabric = single_switch(2, 1e6)
     table, bursts = send_recv(2), np.full(4, 1e5)
-    assert burst_saving(table, fabric, 1e6, bursts, 1, ONE) == pytest.approx(0.1)
-    assert burst_saving(table, fabric, 1e6, bursts, 10, ONE) == pytest.approx(0.01)
-    assert burst_saving(table, fabric, 5e4, bursts, 1, ONE) == pytest.approx(0.05)
-    assert burst_saving(table, fabric, 1e6, np.zeros(4), 3, ONE) == pytest.approx(0.0)
+    assert burst_saving(table, fabric, 1e6, bursts, 1, leaves=ONE) == pytest.approx(0.1)
+    assert burst_saving(table, fabric, 1e6, bursts, 10, leaves=ONE) == pytest.approx(0.01)
+    assert burst_saving(table, fabric, 5e4, bursts, 1, leaves=ONE) == pytest.approx(0.05)
+    assert burst_saving(table, fabric, 1e6, np.zeros(4), 3, leaves=ONE) == pytest.approx(0.0)
 
 
 def test_what_waits_for_nothing_is_one_round() -> None:
     """The pipelined naive algorithm: every message at once, so each bucket is used once, not in every step."""
     table, fabric = pipelined_naive_all_reduce(4), single_switch(4, 1e6)
-    assert burst_saving(table, fabric, 1e6, np.full(8, 1e5), 1, np.full(8, 3)) == pytest.approx(0.3)
-    assert burst_saving(naive_all_reduce(4), fabric, 1e6, np.full(8, 1e5), 1, np.full(8, 3)) > 0.6
+    assert burst_saving(table, fabric, 1e6, np.full(8, 1e5), 1, leaves=np.full(8, 3)) == pytest.approx(0.3)
+    assert burst_saving(naive_all_reduce(4), fabric, 1e6, np.full(8, 1e5), 1, leaves=np.full(8, 3)) > 0.6
 
 
 def test_buckets_never_save_more_than_they_hold_and_refill() -> None:
     fabric = single_switch(4, 1e6)
     table = ring_all_reduce(4)
     for calls in (1, 2, 5):
-        saved = calls * burst_saving(table, fabric, 4e6, np.full(8, 1e5), calls, np.ones(8, np.int64))
+        saved = calls * burst_saving(table, fabric, 4e6, np.full(8, 1e5), calls, leaves=np.ones(8, np.int64))
         assert saved == pytest.approx(0.1), "links that never pause have one bucket for all calls"

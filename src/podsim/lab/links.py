@@ -20,6 +20,7 @@ from math import ceil
 from podsim.lab_results import Emulated
 
 __all__ = [
+    "KEPT",
     "LARGEST",
     "MTU",
     "address",
@@ -39,6 +40,8 @@ _BURST_TIME = 0.5e-3
 """s of a link's rate that its burst holds at least: faster links would run dry between two ticks"""
 _QUEUE = 1000
 """packets that may wait for a link; windows keep it from filling"""
+KEPT = 0.02
+"""share of a link's rate that is guaranteed to acknowledgements; data may borrow it"""
 _SMALL = 128
 """B of a packet that is an acknowledgement rather than data"""
 LARGEST = 254
@@ -185,13 +188,12 @@ def _bits(rate: float) -> str:
 def _htb(device: str, rate: float, burst: float, end: str, others: list[str]) -> Iterator[Command]:
     """A link, one way: the same share for each of `others` (its senders, src, or receivers, dst), all of it if alone."""
     whole, bucket = _bits(rate), str(int(burst))
-    kept = 0.02  # of the rate, guaranteed to acknowledgements
-    share = _bits(rate * (1 - kept) / max(len(others), 1))
+    share = _bits(rate * (1 - KEPT) / max(len(others), 1))
     root = ["class", "add", "dev", device, "parent", "1:1", "classid"]
     tail = ["ceil", whole, "burst", bucket, "cburst", bucket]
     yield ["qdisc", "add", "dev", device, "root", "handle", "1:", "htb", "default", "2"]
     yield ["class", "add", "dev", device, "parent", "1:", "classid", "1:1", "htb", "rate", whole, *tail]
-    yield [*root, "1:2", "htb", "rate", _bits(rate * kept), *tail, "prio", "0"]
+    yield [*root, "1:2", "htb", "rate", _bits(rate * KEPT), *tail, "prio", "0"]
     filters = ["filter", "add", "dev", device, "parent", "1:", "protocol", "ip"]
     yield [
         *filters,

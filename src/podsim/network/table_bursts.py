@@ -1,6 +1,7 @@
 """What token buckets save: a shaped link lets a burst pass at once after a pause, and only then holds its rate.
 
-Source of the law: tc-tbf(8): a bucket fills at the link's rate up to its size; what is in it may be sent at any speed.
+Source of the law: tc-htb(8): a bucket fills at its rate up to its size; what is in it may be sent at any speed, and
+counts against the buckets above it.
 """
 
 from __future__ import annotations
@@ -14,31 +15,35 @@ __all__ = ["burst_saving"]
 
 
 def burst_saving(
-    table: Table, fabric: Fabric, size: float, bursts: Floats, calls: int, leaves: Ints
+    table: Table, fabric: Fabric, size: float, bursts: Floats, calls: int, *, leaves: Ints, kept: float = 0.0
 ) -> float:
     """Seconds that a call of `size` bytes is shorter for the buckets of its links, mean over calls made without a pause.
 
-    bursts: B that each link lets pass at once for one pair of ranks, [links]; leaves: how many pairs it has a bucket for,
-    which fill at equal shares of its rate, [links]. Transfers that wait for equally many others make a round. It takes
-    what its busiest link needs for what its buckets do not hold. All start full.
+    bursts: B that each link lets pass at once, as a whole and for each pair of ranks, [links]; leaves: how many pairs it
+    has a bucket for, which fill at equal shares of its rate, [links]; kept: share of its rate that no pair is guaranteed.
+    Transfers that wait for equally many others make a round, which takes what its busiest link needs. A pair may send
+    what its own bucket holds even if the link's is empty; the link then owes it, and until it has paid lends nothing of
+    what is kept: it carries bytes beyond the pairs' buckets at (1 - kept) of its rate, or beyond its own at all of it,
+    whichever is sooner. All start full.
     Known error: rounds may overlap; their links then pause less, and save less.
     """
     pair_link, loads = _loads(table, fabric, size)
     if not loads or calls < 1:
         return 0.0
-    links, bucket = len(fabric.capacity), np.asarray(bursts, np.float64)[pair_link]
-    fill = (fabric.capacity / np.maximum(leaves, 1))[pair_link]
-
-    def seconds(left: Floats) -> float:
-        return float((np.bincount(pair_link, left, links) / fabric.capacity).max())
-
-    held, spent = bucket.copy(), 0.0
+    links, capacity = len(fabric.capacity), fabric.capacity
+    whole = np.asarray(bursts, np.float64)
+    bucket, fill = whole[pair_link], (capacity / np.maximum(leaves, 1))[pair_link]
+    held, own, spent = bucket.copy(), whole.copy(), 0.0
     for _ in range(calls):
         for load in loads:
-            took = seconds(np.maximum(load - held, 0.0))
+            total = np.bincount(pair_link, load, links)
+            beyond = np.bincount(pair_link, np.maximum(load - held, 0.0), links)
+            took = float((np.minimum(beyond / (1.0 - kept), np.maximum(total - own, 0.0)) / capacity).max())
             held = np.clip(held + fill * took - load, 0.0, bucket)
+            own = np.minimum(own + capacity * took - total, whole)
             spent += took
-    return sum(seconds(load) for load in loads) - spent / calls
+    plain = sum(float((np.bincount(pair_link, load, links) / capacity).max()) for load in loads)
+    return plain - spent / calls
 
 
 def _loads(table: Table, fabric: Fabric, size: float) -> tuple[Ints, list[Floats]]:

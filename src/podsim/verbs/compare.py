@@ -129,6 +129,7 @@ def _on_shaped_links(run: MeasuredCollectives, row: MeasuredCollective, made: Em
     """Links as they were shaped, messages as measured at the start, buckets as they were set."""
     import numpy as np
 
+    from podsim.lab.links import KEPT
     from podsim.network.play import play
     from podsim.network.table_bursts import burst_saving
 
@@ -140,7 +141,9 @@ def _on_shaped_links(run: MeasuredCollectives, row: MeasuredCollective, made: Em
     own = np.arange(len(bare.capacity)) < 2 * made.ranks
     buckets = np.where(own, made.inside_burst, made.between_burst)
     leaves = np.where(own, made.local - 1, made.ranks - made.local)
-    saved = burst_saving(table, bare, row.size, buckets, 1 if run.apart else row.iterations, leaves)
+    saved = burst_saving(
+        table, bare, row.size, buckets, 1 if run.apart else row.iterations, leaves=leaves, kept=KEPT
+    )
     return _Parts(links, play(table, row.size, real).seconds - links, saved)
 
 
