@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from podsim.verbs.chakra import chakra as chakra
     from podsim.verbs.checkpoint import checkpoint as checkpoint
     from podsim.verbs.collective import collective as collective
+    from podsim.verbs.compare import compare as compare
+    from podsim.verbs.emulate import emulate as emulate
     from podsim.verbs.fabric import fabric as fabric
     from podsim.verbs.goodput import goodput as goodput
     from podsim.verbs.graph import graph as graph
     from podsim.verbs.launch import launch as launch
+    from podsim.verbs.measure import measure_collective as measure_collective
     from podsim.verbs.mig import mig_check as mig_check
     from podsim.verbs.mig import mig_law as mig_law
     from podsim.verbs.mig import mig_layouts as mig_layouts
@@ -82,6 +85,8 @@ _PUBLIC = {
     "clusters": "verbs.show",
     "collective": "verbs.collective",
     "cost": "verbs.power",
+    "compare": "verbs.compare",
+    "emulate": "verbs.emulate",
     "fabric": "verbs.fabric",
     "graph": "verbs.graph",
     "checkpoint": "verbs.checkpoint",
@@ -96,6 +101,7 @@ _PUBLIC = {
     "mig_plan": "verbs.mig_plan",
     "mig_show": "verbs.mig",
     "mig_state": "verbs.mig",
+    "measure_collective": "verbs.measure",
     "models": "verbs.show",
     "pack": "verbs.queue",
     "plan": "verbs.plan",

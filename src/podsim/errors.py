@@ -15,7 +15,8 @@
     ├── StorageError     a storage system, a dataset or a job on it that cannot be
     │   └── NoFitError   legal plans, of which none fits the memory; a checkpoint that fits nowhere; a run that failures
     │                    never let finish: an answer, so the command line exits with 1, not 2
-    └── MigError         MIG instances that cannot stand together, or nvidia-smi text that cannot be read: all problems
+    ├── MigError         MIG instances that cannot stand together, or nvidia-smi text that cannot be read: all problems
+    └── LabError         a real run that cannot be started, or that broke off: by a rank that died, say
 
 A message gives the value, the rule, and what would work.
 """
@@ -28,6 +29,7 @@ from difflib import get_close_matches
 __all__ = [
     "CatalogError",
     "ClusterError",
+    "LabError",
     "MigError",
     "ModelError",
     "NoFitError",
@@ -88,6 +90,10 @@ class ScheduleError(PodsimError):
 
 class SimulationError(PodsimError):
     """Ops that cannot be played: they wait for each other, or for what does not exist."""
+
+
+class LabError(PodsimError):
+    """A real run that cannot be started on this machine, or that broke off."""
 
 
 class StorageError(PodsimError):

@@ -23,8 +23,8 @@ ONLY_CLI = {
     "timeline",
 }
 """how and where a result is printed, or another question asked by the same command"""
-ONLY_PYTHON = {"progress", "cross_validate", "timeline"}
-"""a function that draws: the terminal has its own; what a terminal always does; what it keeps only to draw it"""
+ONLY_PYTHON = {"progress", "cross_validate", "timeline", "own"}
+"""a function that draws: the terminal has its own; what a terminal always does, and how; what it keeps to draw it"""
 RENAMED = {"set_": "overrides", "table": "tables", "gpu": "gpus"}
 """a repeated option, named for one of its values, is a mapping or a list"""
 DEFAULTS = {name: {None, ()} for name in ("tables", "files", "gpus", "policy", "packer", "mount")} | {

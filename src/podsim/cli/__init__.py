@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from podsim.cli import fleet, goodput, graph, launch, mig, network, power, simulate, storage, workers
+from podsim.cli import fleet, goodput, graph, lab, launch, mig, network, power, simulate, storage, workers
 from podsim.cli.accuracy import register
 from podsim.cli.options import one_format, overrides, pairs
 from podsim.errors import PodsimError
@@ -307,6 +307,7 @@ mig.register(_command, app)
 launch.register(_command)
 power.register(_command)
 fleet.register(_command)
+lab.register(app, _guarded, _command)
 
 
 def main() -> None:

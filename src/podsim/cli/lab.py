@@ -1,0 +1,158 @@
+"""The commands about the real thing: `podsim measure`, `podsim emulate` and `podsim compare`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["register"]
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="Override, as network.bandwidth=100Gb/s. Repeatable.")
+]
+
+
+def _print(value: Any, *, json: bool, csv: bool, text: Callable[[Any], None]) -> None:
+    from podsim.report.data import to_csv, to_json
+
+    if json or csv:
+        sys.stdout.write(to_json(value) + "\n" if json else to_csv(value.rows))
+    else:
+        text(value)
+
+
+def collective(
+    collective: Annotated[
+        str,
+        typer.Argument(
+            help="all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter."
+        ),
+    ] = "all-reduce",
+    ranks: Annotated[int | None, typer.Option(help="Processes; default 4, under torchrun its own.")] = None,
+    local: Annotated[int | None, typer.Option(help="Ranks of a server; default up to 8.")] = None,
+    algo: Annotated[
+        str, typer.Option(help="all, library, or names with commas: ring,tree,FILE.xml,FILE.py:FUNCTION.")
+    ] = "all",
+    sizes: Annotated[str, typer.Option(help="FIRST:LAST:FACTOR (or +STEP), as nccl-tests.")] = "64K:1M:4",
+    iters: Annotated[int, typer.Option(help="Calls that are timed, one after the other.")] = 20,
+    warmup: Annotated[int, typer.Option(help="Calls before; the first is checked.")] = 1,
+    limit: Annotated[
+        float, typer.Option(help="Seconds that timed calls may take; fewer are made then.")
+    ] = 10.0,
+    in_place: Annotated[bool, typer.Option(help="Within one buffer, too.")] = True,
+    apart: Annotated[
+        bool, typer.Option("--apart", help="One call at a time, ranks starting together; for podsim compare.")
+    ] = False,
+    backend: Annotated[str, typer.Option(help="auto, gloo or nccl.")] = "auto",
+    timeout: Annotated[float, typer.Option(help="Seconds after which a silent rank is given up.")] = 60.0,
+    save: Annotated[Path | None, typer.Option(help="File that keeps the run, for podsim compare.")] = None,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Run a collective for real, checked and timed. Exit status 1: wrong results."""
+    from podsim.cli.options import one_format
+    from podsim.errors import LabError, PodsimError
+    from podsim.report.lab import print_measured
+    from podsim.verbs.measure import measure_collective as verb
+
+    one_format(json, csv)
+    try:
+        found = verb(
+            collective, ranks=ranks, local=local, algo=algo, sizes=sizes, iters=iters, warmup=warmup, limit=limit,
+            in_place=in_place, apart=apart, backend=backend, timeout=timeout, save=save,
+        )  # fmt: skip
+    except LabError:
+        raise
+    except PodsimError:  # every rank of a job was given the same; one of them says what is wrong with it
+        if os.environ.get("RANK", "0") == "0":
+            raise
+        raise typer.Exit(2) from None
+    if found is None:  # another rank has the result
+        return
+    _print(found, json=json, csv=csv, text=print_measured)
+    if any(row.wrong or row.in_place_wrong for row in found.rows):
+        raise typer.Exit(1)
+
+
+def _emulate_of(app: typer.Typer) -> Callable[..., None]:
+    """The command `podsim emulate`; a command of podsim that it is given runs in the ranks' processes as they are."""
+
+    def own(words: Sequence[str]) -> int:
+        try:
+            app(args=list(words[1:]), prog_name="podsim")
+        except SystemExit as ending:
+            return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+        return 0
+
+    def emulate(
+        cluster: Annotated[str, typer.Argument(help="Cluster: dgx-a100:2, or a TOML file.")],
+        command: Annotated[
+            list[str],
+            typer.Argument(
+                help="After --: what every rank runs, as under torchrun.", metavar="-- COMMAND..."
+            ),
+        ],
+        scale: Annotated[str, typer.Option(help="Share of the cluster's bandwidths: 1/500.")] = "1/1000",
+        per: Annotated[str, typer.Option(help="gpu or server: what is one process.")] = "gpu",
+        set_: Set = None,
+    ) -> None:
+        """Run a command on a cluster of network namespaces. Exit status: the command's."""
+        from podsim.cli.options import overrides
+        from podsim.verbs.emulate import emulate as verb
+        from podsim.verbs.emulate import emulated_cluster, warnings_of
+
+        given = overrides(set_)
+        for warning in warnings_of(emulated_cluster(cluster, scale=scale, per=per, overrides=given)):
+            sys.stderr.write(f"podsim: {warning}\n")
+        status = verb(cluster, command, scale=scale, per=per, overrides=given, own=own)
+        if status:
+            raise typer.Exit(status)
+
+    return emulate
+
+
+def compare(
+    run: Annotated[Path, typer.Argument(help="A file that podsim measure --save wrote.")],
+    on: Annotated[
+        str, typer.Option("--on", help="The cluster it ran on; an emulated run knows its own.")
+    ] = "",
+    set_: Set = None,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Lay a measured run beside its prediction. Exit status 1: no row can be compared."""
+    from podsim.cli.options import one_format, overrides
+    from podsim.report.lab import print_comparison
+    from podsim.verbs.compare import compare as verb
+
+    one_format(json, csv)
+    found = verb(run, on=on, overrides=overrides(set_))
+    _print(found, json=json, csv=csv, text=print_comparison)
+    if found.mean is None:
+        raise typer.Exit(1)
+
+
+def register(
+    app: typer.Typer,
+    guarded: Callable[[Callable[..., None]], Callable[..., None]],
+    command: Callable[[Callable[..., None]], Callable[..., None]],
+) -> None:
+    """Add these commands, each wrapped as the application wraps its own."""
+    room = typer.Typer(
+        help="Run things for real and time them.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
+    room.command()(guarded(collective))
+    room.callback()(lambda: None)
+    app.add_typer(room, name="measure")
+    command(_emulate_of(app))
+    command(compare)

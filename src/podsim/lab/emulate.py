@@ -1,0 +1,201 @@
+"""Runs a command once for each rank of an emulated cluster, each in its own network namespace.
+
+A rank's process gets the environment that torchrun would give it (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, …), so
+whatever runs under torchrun runs here. All of it happens below one process, the stage: it makes the namespaces,
+starts the ranks and stops them. The kernel kills the ranks when the stage dies, and the stage when its parent does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from podsim.errors import LabError
+from podsim.lab import links
+from podsim.lab.namespaces import configure, enter, own_user, unable, unshare
+from podsim.lab.processes import end_of, fork, kill, stopped_by_signals, wait_all
+from podsim.lab.record import plain
+from podsim.lab.wires import load_torch
+from podsim.results.lab import Emulated
+
+__all__ = ["MOST_RANKS", "PORT", "perform"]
+
+PORT = 29500
+"""where rank 0 listens: in a namespace of its own, no port is ever taken"""
+MOST_RANKS = 64
+_INTERRUPTED = 130
+_NEIGHBOURS = Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3")
+
+
+def perform(
+    made: Emulated,
+    command: Sequence[str],
+    *,
+    own: Callable[[Sequence[str]], int] | None = None,
+    variable: str = "",
+) -> int:
+    """Exit status of the command, run by every rank: 0, or that of the first rank that failed.
+
+    own: runs the command in this program instead of starting another one; its process already holds PyTorch.
+    variable: environment variable that tells the command of its links. Raises LabError where namespaces cannot be
+    made, and naming the rank, where one is killed. An interruption stops everything first.
+    """
+    _check(made, command, own)
+    if why := unable():
+        raise LabError(
+            f"cannot emulate a cluster: {why}. Without it, podsim measure collective still runs on the links as "
+            "they are, and podsim collective --simulate plays the cluster's links"
+        )
+    told, tell = os.pipe()
+
+    def stage() -> int:
+        os.close(told)
+        return _stage(made, command, own, variable, tell)
+
+    with stopped_by_signals():
+        pid = fork(stage)
+        os.close(tell)
+        try:
+            status = os.waitpid(pid, 0)[1]
+        except KeyboardInterrupt:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            os.waitpid(pid, 0)
+            raise
+        finally:
+            problem = b""
+            while part := os.read(told, 1 << 16):
+                problem += part
+            os.close(told)
+    if problem:
+        raise LabError(problem.decode("utf-8", errors="replace"))
+    if os.WIFSIGNALED(status):
+        raise LabError(f"the process that held the emulated cluster {end_of(status)}; its ranks went with it")
+    return os.waitstatus_to_exitcode(status)
+
+
+def _check(made: Emulated, command: Sequence[str], own: Callable[[Sequence[str]], int] | None) -> None:
+    """Raise LabError for what cannot be emulated here, all at once."""
+    problems = []
+    if made.ranks > MOST_RANKS:
+        problems.append(f"{made.ranks} ranks; at most {MOST_RANKS} are emulated on one machine")
+    if max(made.servers, made.local) > links.LARGEST:
+        problems.append(f"{made.servers} servers of {made.local} ranks; at most {links.LARGEST} each")
+    with suppress(OSError, ValueError):
+        room = int(_NEIGHBOURS.read_text("ascii"))
+        if made.ranks * (made.ranks - 1) > 0.9 * room:
+            problems.append(
+                f"{made.ranks} ranks know {made.ranks * (made.ranks - 1)} neighbours, and this kernel keeps {room}: "
+                "raise net.ipv4.neigh.default.gc_thresh1, 2 and 3 with sysctl, or take fewer"
+            )
+    if not command:
+        problems.append("no command; give it after --, as in: -- podsim measure collective")
+    elif own is None and not shutil.which(command[0]):
+        problems.append(f"{command[0][:80]}: no such command")
+    if problems:
+        raise LabError("; ".join(problems))
+
+
+def _stage(
+    made: Emulated,
+    command: Sequence[str],
+    own: Callable[[Sequence[str]], int] | None,
+    variable: str,
+    tell: int,
+) -> int:
+    """Make the cluster, run the ranks, and tell the parent what it cannot see from the exit status."""
+    with stopped_by_signals():
+        pids: dict[int, int] = {}
+        try:
+            os.environ.setdefault(
+                "TORCH_CPP_LOG_LEVEL", "ERROR"
+            )  # addresses here have no names, and it would say so
+            if own is not None:
+                load_torch()
+            spaces = _build(made)
+            for rank in range(made.ranks):
+                pids[rank] = fork(_rank(made, rank, spaces[rank], command, own, variable))
+            failed = wait_all(pids)
+        except KeyboardInterrupt:
+            kill(pids.values())
+            return _INTERRUPTED
+        except (LabError, OSError) as problem:
+            kill(pids.values())
+            os.write(tell, str(problem).encode())
+            return 1
+    if failed is None:
+        return 0
+    rank, status = failed
+    if os.WIFSIGNALED(status):
+        os.write(tell, f"rank {rank} {end_of(status)}; the other ranks were stopped".encode())
+        return 1
+    return os.waitstatus_to_exitcode(status)
+
+
+def _build(made: Emulated) -> dict[int, int]:
+    """Make all namespaces and links; a descriptor for each rank's. This process ends up among the bridges."""
+    own_user()
+    spaces = {rank: unshare() for rank in range(made.ranks)}
+    unshare()
+    holds = {rank: f"/proc/{os.getpid()}/fd/{space}" for rank, space in spaces.items()}
+    configure(list(links.fabric_links(made, holds)), list(links.fabric_shapes(made)))
+    return spaces
+
+
+def _rank(
+    made: Emulated,
+    rank: int,
+    space: int,
+    command: Sequence[str],
+    own: Callable[[Sequence[str]], int] | None,
+    variable: str,
+) -> Callable[[], int]:
+    """What a rank's process does."""
+
+    def work() -> int:
+        enter(space)
+        configure(list(links.rank_links(made, rank)), list(links.rank_shapes(made, rank)))
+        _windows(made)
+        os.environ.update(_environment(made, rank, variable))
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if own is not None:
+            return own(command)
+        try:
+            os.execvp(command[0], list(command))
+        except OSError as problem:
+            sys.stderr.write(f"podsim: {command[0]}: {problem.strerror}\n")
+            return 127
+
+    return work
+
+
+def _environment(made: Emulated, rank: int, variable: str) -> Mapping[str, str]:
+    """What torchrun would set, and which interface to use."""
+    server, place = divmod(rank, made.local)
+    told = {variable: json.dumps(plain(made))} if variable else {}
+    return told | {
+        "RANK": str(rank), "WORLD_SIZE": str(made.ranks), "LOCAL_RANK": str(place),
+        "LOCAL_WORLD_SIZE": str(made.local), "GROUP_RANK": str(server), "MASTER_ADDR": links.address(made, 0),
+        "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+
+
+def _windows(made: Emulated) -> None:
+    """Cap what a connection may have under way, for this namespace alone."""
+    most = links.window(made.inside)
+    values = {
+        "tcp_wmem": f"4096 {most // 2} {most}", "tcp_rmem": f"4096 {most // 2} {most}", "tcp_slow_start_after_idle": "0",
+    }  # fmt: skip
+    for name, value in values.items():
+        try:
+            Path("/proc/sys/net/ipv4", name).write_text(value, "ascii")
+        except OSError as problem:
+            sys.stderr.write(
+                f"podsim: {name} cannot be set here ({problem.strerror}): times will spread more\n"
+            )

@@ -1,0 +1,285 @@
+"""Times collectives as nccl-tests does: checked calls first, then so many one after the other; out of place and in place.
+
+Every rank runs `measure`; rank 0 gets the result, the others None. What ranks tell each other about the measurement goes
+through the job's key-value store, never over what is being measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from podsim.lab import usage
+from podsim.lab.data import input_of, wrong
+from podsim.lab.engine import Engine
+from podsim.lab.library import library_call
+from podsim.lab.program import Program, programs
+from podsim.lab.wires import Wires
+from podsim.network.collectives.table import Table
+from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
+
+__all__ = ["Job", "measure"]
+
+FLOAT = 4
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is to be measured."""
+
+    collective: str
+    ranks: int
+    local: int
+    """ranks of a server"""
+    tables: tuple[Table, ...]
+    library: bool
+    """the library's own collective, too"""
+    sizes: tuple[int, ...]
+    iterations: int
+    warmup: int
+    limit: float
+    """s that the timed calls of one line may take, if more than one is to be made"""
+    in_place: bool
+    apart: bool
+    """calls one at a time, all ranks starting each together; else one after the other, as nccl-tests makes them"""
+    timeout: float
+    """s after which a call gives up"""
+    backend: str = "auto"
+    emulated: Emulated | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """bus: bus bandwidth over algorithm bandwidth; parts: parts that nccl-tests divides a size into"""
+
+    @property
+    def nodes(self) -> int:
+        """Processes: the ranks, and those that play the switches of a table."""
+        return max([self.ranks, *(table.nodes for table in self.tables)])
+
+
+class _Board:
+    """Where ranks put what they have to tell, through the job's store."""
+
+    def __init__(self, wires: Wires) -> None:
+        self.store, self.wires, self.turn = (
+            wires.torch.distributed.distributed_c10d._get_default_store(),
+            wires,
+            0,
+        )
+
+    def gather(self, value: Any) -> list[Any] | None:
+        """What every rank said, at rank 0; None at the others."""
+        self.turn += 1
+        self.store.set(f"podsim/{self.turn}/{self.wires.rank}", json.dumps(value))
+        if self.wires.rank:
+            return None
+        return [json.loads(self.store.get(f"podsim/{self.turn}/{rank}")) for rank in range(self.wires.world)]
+
+    def tell(self, value: Any) -> Any:
+        """What rank 0 said, at every rank."""
+        self.turn += 1
+        if self.wires.rank == 0:
+            self.store.set(f"podsim/{self.turn}", json.dumps(value))
+        return json.loads(self.store.get(f"podsim/{self.turn}"))
+
+
+def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredCollectives | None:
+    """The job's measurements at rank 0, None at the others; `note` hears what is under way."""
+    board = _Board(wires)
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    ranks = board.gather({"host": platform.node(), "cores": usage.cores(), "pid": os.getpid()})
+    message = _message(wires, board)
+    rows = []
+    for table in (*job.tables, None) if job.library else job.tables:
+        for size in job.sizes:
+            name = table.name if table is not None else "library"
+            note(f"{name} of {size:,} B")
+            rows.append(_one(job, table, size, wires, board, ranks))
+    wires.barrier()
+    if ranks is None:
+        return None
+    return MeasuredCollectives(
+        collective=job.collective, ranks=job.ranks, local=job.local, backend=wires.backend,
+        device=_device(wires), software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
+        hosts=tuple(one["host"] for one in ranks[: job.ranks]),
+        processes=tuple(one["pid"] for one in ranks[: job.ranks]), cores=min(one["cores"] for one in ranks),
+        emulated=job.emulated, apart=job.apart, warmup=job.warmup, message=message, started=started,
+        rows=tuple(row for row in rows if row is not None), left_out=job.left_out,
+    )  # fmt: skip
+
+
+def _device(wires: Wires) -> str:
+    if wires.backend == "nccl":
+        return str(wires.torch.cuda.get_device_name(wires.device))
+    return "CPU"
+
+
+def _message(wires: Wires, board: _Board, trips: int = 15) -> float:
+    """Half the median round trip of 4 B between ranks 0 and 1, s; 0 with one rank."""
+    if wires.world < 2:
+        return 0.0
+    data, distributed, found = wires.empty(1).fill_(1.0), wires.torch.distributed, []
+    for _ in range(trips):
+        start = time.perf_counter()
+        if wires.rank == 0:
+            distributed.send(data, 1, group=wires.up)
+            distributed.recv(data, 1, group=wires.down)
+        elif wires.rank == 1:
+            distributed.recv(data, 0, group=wires.up)
+            distributed.send(data, 0, group=wires.down)
+        wires.settle()
+        found.append(time.perf_counter() - start)
+    return float(board.tell(statistics.median(found) / 2))
+
+
+def _one(
+    job: Job,
+    table: Table | None,
+    size: int,
+    wires: Wires,
+    board: _Board,
+    ranks: Sequence[Mapping[str, Any]] | None,
+) -> MeasuredCollective | None:
+    """One line: an algorithm at a size."""
+    elements = size // FLOAT
+    places = [
+        _place(job, table, elements, wires, board, inside=inside)
+        for inside in (False, True)[: 1 + job.in_place]
+    ]
+    messages = 0
+    if table is not None:
+        messages = table.transfers
+    if ranks is None:
+        return None
+    outside = places[0]
+    assert outside is not None
+    inside = places[1] if job.in_place else None
+    seconds = outside["seconds"]
+    speed = size / seconds if seconds > 0 else 0.0
+    cpu, others = usage.busiest(
+        outside["usage"], [one["host"] for one in ranks], {one["host"]: one["cores"] for one in ranks}
+    )
+    return MeasuredCollective(
+        algorithm=table.name if table is not None else "library", size=float(size),
+        count=int(elements // job.factors.get("parts", 1)), iterations=outside["iterations"], seconds=seconds,
+        slowest=outside["slowest"], wrong=outside["wrong"], in_place=inside["seconds"] if inside else None,
+        in_place_wrong=inside["wrong"] if inside else None, algorithm_bandwidth=speed,
+        bus_bandwidth=speed * job.factors.get("bus", 1.0), messages=messages, cpu=cpu, others=others,
+    )  # fmt: skip
+
+
+class _Side:
+    """A rank's buffers for one line, and the call that is timed."""
+
+    def __init__(self, job: Job, table: Table | None, elements: int, wires: Wires, inside: bool) -> None:
+        self.wires, self.inside = wires, inside
+        self.program: Program | None = None
+        self.engine: Engine | None = None
+        if table is not None:
+            if wires.rank >= table.nodes and not table.lockstep:
+                return  # it plays the switch of another table; in lockstep it must meet the others between steps
+            self.program = programs(table, elements, range(wires.rank, wires.rank + 1))[0]
+            self.engine = Engine(self.program, wires)
+            self.ranks, self.input, self.output = table.ranks, self.program.input, self.program.output
+            self.held = wires.empty(self.program.elements if wires.rank < table.nodes else 0)
+        elif wires.rank < job.ranks:
+            self.call, self.input, self.output, buffer = library_call(
+                job.collective, wires, job.ranks, elements, inside
+            )
+            self.ranks, self.held = job.ranks, buffer
+        else:
+            return
+        self.source = self.held if inside else wires.empty(len(self.held))
+        self.active = True
+
+    active = False
+
+    def fill(self) -> None:
+        """Put this rank's data where they belong."""
+        if not self.active or self.wires.rank >= self.ranks:
+            return
+        data = self.wires.torch.from_numpy(input_of(self.wires.rank, len(self.source)))
+        for first, last, _ in self.input:
+            self.source[first:last] = data[first:last].to(self.source.device)
+
+    def once(self) -> None:
+        """One call."""
+        if not self.active:
+            return
+        if self.engine is None or self.program is None:
+            self.call(self.source, self.held)
+            return
+        own = self.source
+        if self.wires.rank >= self.ranks:
+            self.held.zero_()  # a switch starts every sum anew
+        elif self.inside:
+            own = self.held.clone() if self.program.keeps_input else self.held
+        else:
+            for first, last, _ in self.input:
+                self.held[first:last] = self.source[first:last]
+        self.engine.run(self.held, own)
+
+    def wrong(self) -> int:
+        """Elements that came out wrong here."""
+        if not self.active or self.wires.rank >= self.ranks:
+            return 0
+        self.wires.settle()
+        return wrong(self.held.cpu().numpy(), self.output, self.ranks)
+
+
+def _place(
+    job: Job, table: Table | None, elements: int, wires: Wires, board: _Board, *, inside: bool
+) -> dict[str, Any] | None:
+    """Check, then time: out of place, or (inside) within one buffer. What all ranks found, at rank 0."""
+    side = _Side(job, table, elements, wires, inside)
+    side.fill()
+    wires.barrier()
+    start = time.perf_counter()
+    side.once()
+    wires.settle()
+    first = time.perf_counter() - start
+    bad = side.wrong()
+    for _ in range(job.warmup - 1):
+        side.once()
+    wires.barrier()
+    iterations = int(board.tell(max(1, min(job.iterations, int(job.limit / max(first, 1e-9))))))
+    before = usage.mark()
+    calls = _calls(side, wires, iterations, job)
+    used = usage.since(before)
+    wires.barrier()
+    told = board.gather({"wrong": bad, "usage": used, "calls": calls})
+    if told is None:
+        return None
+    each = [one["calls"] for one in told[: job.ranks]]
+    return {
+        "iterations": iterations, "seconds": statistics.fmean(map(statistics.fmean, each)),
+        "slowest": statistics.median(map(max, zip(*each, strict=True))),
+        "wrong": sum(one["wrong"] for one in told), "usage": [one["usage"] for one in told],
+    }  # fmt: skip
+
+
+def _calls(side: _Side, wires: Wires, iterations: int, job: Job) -> list[float]:
+    """s of each call on this rank; of calls one after the other only their mean."""
+    if not job.apart:
+        start = time.perf_counter()
+        for _ in range(iterations):
+            side.once()
+        wires.settle()
+        return [(time.perf_counter() - start) / iterations]
+    found = []
+    for _ in range(iterations):
+        wires.barrier()
+        time.sleep(job.emulated.pause if job.emulated else 0.0)
+        wires.barrier()
+        start = time.perf_counter()
+        side.once()
+        wires.settle()
+        found.append(time.perf_counter() - start)
+    return found

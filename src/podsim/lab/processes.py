@@ -1,0 +1,139 @@
+"""Child processes that never outlive their parent, and the words for how they ended.
+
+A child is forked after PyTorch is loaded, so that it starts in milliseconds. The kernel kills it when its parent
+dies, however that dies; Ctrl-C is the parent's business: it stops its children, then itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from podsim.errors import LabError
+
+__all__ = ["end_of", "fork", "kill", "stopped_by_signals"]
+
+_PR_SET_PDEATHSIG = 1
+GRACE = 3.0
+"""s that a group of processes gets between being asked to stop and being killed"""
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when the one that forked it dies."""
+    with suppress(OSError, AttributeError):  # where there is no such call, the parent's own clean-up remains
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the call
+        os._exit(1)
+
+
+def fork(work: Callable[[], int]) -> int:
+    """The pid of a child that does `work` and exits with what it returns; it leads a process group of its own."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # threads of numpy and torch idle in the parent; the child uses one
+        pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        die_with_parent(parent)
+        os.setpgid(0, 0)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        status = work()
+    except SystemExit as ending:
+        status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def end_of(status: int) -> str:
+    """How a process ended, in words: "ended with status 3", "was killed by SIGKILL"; empty if all is well."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"ended with status {code}" if code else ""
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Kill these children, with the groups that they lead, and wait until they are gone."""
+    waiting = list(pids)
+    for pid in waiting:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # its group may not exist yet
+            os.kill(pid, signal.SIGKILL)
+    for pid in waiting:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+def reap(pid: int) -> int | None:
+    """The wait status of a child that has ended; None while it runs."""
+    done, status = os.waitpid(pid, os.WNOHANG)
+    return status if done else None
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP end this process the way Ctrl-C does, so that what was started is stopped first."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    except ValueError:  # only the main thread may
+        before = {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def wait_all(pids: dict[int, int], *, pause: float = 0.02, grace: float = GRACE) -> tuple[int, int] | None:
+    """Wait for the processes of ranks, {rank: pid}; (rank, wait status) of the first that failed, None if none did.
+
+    After a failure the others get `grace` seconds to say what they saw, then they are killed.
+    """
+    running, failed, since = dict(pids), None, 0.0
+    try:
+        while running:
+            for rank, pid in list(running.items()):
+                status = reap(pid)
+                if status is None:
+                    continue
+                del running[rank]
+                if status and (failed is None or os.WIFSIGNALED(status) > os.WIFSIGNALED(failed[1])):
+                    since = since or time.monotonic()
+                    failed = (rank, status)
+            if failed and time.monotonic() - since > grace:
+                return failed
+            time.sleep(pause)
+        return failed
+    finally:
+        kill(running.values())
+
+
+def unable(what: str, problem: OSError) -> LabError:
+    """The error for something that the system refuses."""
+    return LabError(f"{what}: {problem.strerror or problem}")

@@ -1,0 +1,318 @@
+"""Where ranks come from: forked here, or started by torchrun, Slurm or `podsim emulate`, one process each.
+
+Forked ranks meet in a file, so no port is needed, and tell their parent over a pipe what they are doing and what
+went wrong; the parent sees which of them died. Ranks that were started by others watch each other's heartbeats for
+that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from podsim.errors import LabError
+from podsim.lab.measure import Job, measure
+from podsim.lab.processes import end_of, fork, kill, reap, stopped_by_signals
+from podsim.lab.record import plain, run_of
+from podsim.lab.wires import Wires, connect, load_torch
+from podsim.results.lab import MeasuredCollectives
+
+__all__ = ["MOST_RANKS", "Place", "here", "run_here", "run_joined"]
+
+MOST_RANKS = 64
+"""processes that are forked on one machine"""
+QUIET = 3.0
+"""s without a heartbeat after which a rank is taken for dead"""
+_BEAT = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Which rank this process is, as its environment says."""
+
+    rank: int
+    world: int
+    local_rank: int
+    local: int
+
+
+def here(environment: Mapping[str, str]) -> Place | None:
+    """The rank that this process is, from what torchrun sets; None if it was started by nobody of the kind.
+
+    Raises LabError for an environment that says half of it, or what cannot be.
+    """
+    needed = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    given = [key for key in needed if environment.get(key)]
+    if "RANK" not in given:
+        return None
+    if len(given) < len(needed):
+        lacking = ", ".join(key for key in needed if key not in given)
+        raise LabError(
+            f"RANK is set, {lacking} not; torchrun sets all of {', '.join(needed)}: unset RANK to run here"
+        )
+    numbers = {}
+    for key, default in (
+        ("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_PORT", ""), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1"),
+    ):  # fmt: skip
+        text = environment.get(key) or default
+        if not text.isdecimal():
+            raise LabError(f"{key}={text[:40]!r} in the environment is no number")
+        numbers[key] = int(text)
+    place = Place(
+        rank=numbers["RANK"], world=numbers["WORLD_SIZE"], local_rank=numbers["LOCAL_RANK"],
+        local=numbers["LOCAL_WORLD_SIZE"],
+    )  # fmt: skip
+    if place.rank >= place.world or place.local < 1 or place.world % place.local:
+        raise LabError(
+            f"RANK={place.rank}, WORLD_SIZE={place.world}, LOCAL_WORLD_SIZE={place.local} in the environment do not go "
+            "together: ranks count from 0 to WORLD_SIZE - 1, in servers of LOCAL_WORLD_SIZE each"
+        )
+    return place
+
+
+class _Line:
+    """A rank's end of its pipe: one JSON object a line."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def say(self, **told: Any) -> None:
+        data = (json.dumps(told) + "\n").encode()
+        while data:
+            data = data[os.write(self.descriptor, data) :]
+
+
+def run_here(job: Job, *, hook: Callable[[int, str], None] | None = None) -> MeasuredCollectives:
+    """The job on ranks forked on this machine.
+
+    hook: called in each rank with what it is about to do (tests break ranks with it). Raises LabError, naming the
+    rank, if one dies, fails or does not answer within the job's timeout; the others are stopped then.
+    """
+    load_torch()
+    if job.nodes > MOST_RANKS:
+        raise LabError(f"{job.nodes} ranks on one machine; at most {MOST_RANKS}: start more with torchrun")
+    with tempfile.TemporaryDirectory(prefix="podsim-") as folder, stopped_by_signals():
+        meeting = f"file://{folder}/meeting"
+        crew = _Crew(job)
+        try:
+            for rank in range(job.nodes):
+                crew.add(rank, meeting, hook)
+            return crew.wait()
+        finally:
+            crew.dismiss()
+
+
+class _Crew:
+    """The forked ranks of a job, seen from their parent."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.pids: dict[int, int] = {}
+        self.pipes: dict[int, int] = {}
+        self.text: dict[int, bytes] = {}
+        self.doing: dict[int, str] = {}
+        self.errors: dict[int, tuple[str, bool]] = {}
+        self.dead: dict[int, str] = {}
+        self.result: MeasuredCollectives | None = None
+
+    def add(self, rank: int, meeting: str, hook: Callable[[int, str], None] | None) -> None:
+        """Fork one rank."""
+        job, (mine, theirs) = self.job, os.pipe()
+
+        def work() -> int:
+            os.close(mine)
+            return _rank(job, rank, meeting, _Line(theirs), hook)
+
+        try:
+            self.pids[rank] = fork(work)
+        finally:
+            os.close(theirs)
+        self.pipes[rank] = mine
+        self.text[rank] = b""
+
+    def wait(self) -> MeasuredCollectives:
+        """The result of rank 0, once all have ended well."""
+        since = 0.0
+        while len(self.dead) < len(self.pids):
+            self._listen(0.05)
+            for rank, pid in self.pids.items():
+                status = reap(pid) if rank not in self.dead else None
+                if status is not None:
+                    self.dead[rank] = end_of(status)
+            killed = any("killed" in how for how in self.dead.values())
+            if self.errors or any(self.dead.values()):
+                since = since or time.monotonic()
+                if killed or time.monotonic() - since > QUIET:
+                    break
+        self._listen(0.0)
+        if self.errors or any(self.dead.values()):
+            raise LabError(self._blame())
+        assert self.result is not None
+        return self.result
+
+    def _listen(self, pause: float) -> None:
+        ready, _, _ = select.select(list(self.pipes.values()), [], [], pause)
+        for rank, pipe in list(self.pipes.items()):
+            if pipe not in ready:
+                continue
+            data = os.read(pipe, 1 << 16)
+            if not data:
+                os.close(self.pipes.pop(rank))
+                continue
+            *lines, self.text[rank] = (self.text[rank] + data).split(b"\n")
+            for line in lines:
+                self._heard(rank, json.loads(line))
+
+    def _heard(self, rank: int, told: dict[str, Any]) -> None:
+        if "doing" in told:
+            self.doing[rank] = told["doing"]
+        elif "error" in told:
+            self.errors[rank] = (told["error"], told["own"])
+        else:
+            self.result = run_of(told["result"])
+
+    def _blame(self) -> str:
+        """Who broke the run: a rank that was killed, else one with an error of its own, else one that is silent."""
+        killed = {rank: how for rank, how in self.dead.items() if "killed" in how}
+        own = {rank: text for rank, (text, mine) in self.errors.items() if mine}
+        silent = [rank for rank in self.pids if rank not in self.dead and rank not in self.errors]
+        left = {rank: how for rank, how in self.dead.items() if how and rank not in self.errors}
+        during = next(iter(self.doing.values()), "the start")
+        if killed or (left and not own):
+            rank, how = next(iter((killed or left).items()))
+            return f"{self._name(rank)} {how} during {self.doing.get(rank, during)}; the other ranks were stopped"
+        if own:
+            rank, text = next(iter(own.items()))
+            return f"{self._name(rank)} failed: {text}"
+        text = next(iter(self.errors.values()))[0] if self.errors else ""
+        if silent:
+            names = ", ".join(self._name(rank) for rank in silent)
+            return (
+                f"{names} did not answer within {self.job.timeout:g} s during {self.doing.get(silent[0], during)}; "
+                f"all ranks were stopped ({text})"
+            )
+        return f"the ranks lost each other during {during}: {text}"
+
+    def _name(self, rank: int) -> str:
+        return f"rank {rank}" if rank < self.job.ranks else f"the switch that process {rank} plays"
+
+    def dismiss(self) -> None:
+        """Stop whoever still runs."""
+        kill(pid for rank, pid in self.pids.items() if rank not in self.dead)
+        for pipe in self.pipes.values():
+            os.close(pipe)
+
+
+def _rank(job: Job, rank: int, meeting: str, line: _Line, hook: Callable[[int, str], None] | None) -> int:
+    """What a forked rank does."""
+
+    def note(doing: str) -> None:
+        line.say(doing=doing)
+        if hook is not None:
+            hook(rank, doing)
+
+    if Path("/sys/class/net/lo").exists():  # a host's name may lead nowhere; ranks of one machine need none
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    try:
+        wires = connect(
+            rank=rank, world=job.nodes, local_rank=rank, local=job.nodes, init=meeting, backend=job.backend,
+            timeout=job.timeout,
+        )  # fmt: skip
+        found = measure(job, wires, note)
+    except RuntimeError as problem:  # what gloo and NCCL raise for a peer that is gone or silent
+        line.say(error=_first_line(problem), own=False)
+        return 1
+    except Exception as problem:
+        line.say(error=f"{type(problem).__name__}: {_first_line(problem)}", own=True)
+        return 1
+    if found is not None:
+        line.say(result=plain(found))
+    return 0
+
+
+def _first_line(problem: BaseException) -> str:
+    line = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+    return line.partition(". This is typically")[0].rpartition("] ")[2][:300] or line[:300]
+
+
+def run_joined(
+    job: Job, place: Place, environment: Mapping[str, str], *, hook: Callable[[str], None] = lambda _: None
+) -> MeasuredCollectives | None:
+    """This rank's part of a job that others started: the result at rank 0, None at the others.
+
+    Raises LabError where the ranks cannot find each other, and, naming them, for ranks that die or fall silent.
+    """
+    wires = connect(
+        rank=place.rank, world=place.world, local_rank=place.local_rank, local=place.local, init="env://",
+        backend=job.backend, timeout=job.timeout,
+    )  # fmt: skip
+    doing = ["the start"]
+
+    def note(text: str) -> None:
+        doing[0] = text
+        hook(text)
+
+    pulse = _Pulse(wires, job.timeout)
+    try:
+        return measure(job, wires, note)
+    except RuntimeError as problem:
+        who = pulse.silent()
+        said = f"{who} died or fell silent" if who else "the ranks lost each other"
+        raise LabError(
+            f"{said} during {doing[0]}; rank {place.rank} stopped ({_first_line(problem)})"
+        ) from None
+    finally:
+        pulse.stop()
+        with suppress(Exception):
+            wires.torch.distributed.destroy_process_group()
+
+
+class _Pulse:
+    """A rank's heartbeat in the job's store, and the list of those that have none."""
+
+    def __init__(self, wires: Wires, timeout: float) -> None:
+        self.wires, self.stopped = wires, threading.Event()
+        self.store = wires.torch.distributed.distributed_c10d._get_default_store().clone()
+        self.store.set_timeout(timedelta(seconds=min(timeout, QUIET)))
+        self.thread = threading.Thread(target=self._beat, daemon=True)
+        self.thread.start()
+
+    def _beat(self) -> None:
+        count = 0
+        while not self.stopped.is_set():
+            count += 1
+            try:
+                self.store.set(f"podsim/beat/{self.wires.rank}", str(count))
+            except RuntimeError:  # the store died with rank 0; the next call of this rank says so
+                return
+            self.stopped.wait(_BEAT)
+
+    def silent(self) -> str:
+        """The ranks whose hearts do not beat, in words; rank 0 keeps the store, and is named if that is gone."""
+        try:
+            before = [self._count(rank) for rank in range(self.wires.world)]
+            time.sleep(QUIET)
+            after = [self._count(rank) for rank in range(self.wires.world)]
+        except RuntimeError:
+            return "rank 0"
+        still = [rank for rank in range(self.wires.world) if before[rank] == after[rank]]
+        return ", ".join(f"rank {rank}" for rank in still)
+
+    def _count(self, rank: int) -> bytes:
+        key = f"podsim/beat/{rank}"
+        return bytes(self.store.get(key)) if self.store.check([key]) else b""
+
+    def stop(self) -> None:
+        """No more beats."""
+        self.stopped.set()
+        self.thread.join(timeout=_BEAT)

@@ -1,0 +1,143 @@
+"""Measurements as files: JSON lines, a head that names format and version, then one line a measured row.
+
+    {"format": "podsim-run", "version": 1, "kind": "collectives", "collective": "all-reduce", "ranks": 8, …}
+    {"algorithm": "ring", "size": 1048576.0, "seconds": 0.0711, …}
+
+Names and units are those of MeasuredCollectives and MeasuredCollective (docs/nomenclature.md). A reader of version 1
+reads every file that says version 1; a change that it could not read is version 2.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from podsim.errors import LabError
+from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
+
+__all__ = ["FORMAT", "VERSION", "emulated_of", "plain", "read_run", "run_of", "write_run"]
+
+FORMAT = "podsim-run"
+VERSION = 1
+_MOST = 64 << 20
+
+
+def plain(value: Any) -> Any:
+    """A result as dicts, lists, numbers and text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def write_run(path: Path, run: MeasuredCollectives) -> None:
+    """Write a run; a file of that name is replaced, whole or not at all. Raises LabError where it cannot be."""
+    head = {"format": FORMAT, "version": VERSION, "kind": "collectives"} | plain(run)
+    rows = head.pop("rows")
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        beside.write_text(
+            "".join(json.dumps(line, allow_nan=False) + "\n" for line in (head, *rows)), "utf-8"
+        )
+        beside.replace(path)
+    except OSError as problem:
+        beside.unlink(missing_ok=True)
+        raise LabError(f"{path}: cannot be written: {problem.strerror or problem}") from None
+
+
+def read_run(path: Path) -> MeasuredCollectives:
+    """A run from its file. Raises LabError for a file that is none, naming the line and what is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST + 1)
+    except (OSError, ValueError) as problem:
+        raise LabError(
+            f"{path.name}: cannot be read: {getattr(problem, 'strerror', None) or problem}"
+        ) from None
+    if len(data) > _MOST:
+        raise LabError(f"{path.name}: larger than 64 MiB; no run is")
+    objects = []
+    for number, line in enumerate(data.decode("utf-8", errors="replace").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            one = json.loads(line)
+        except (ValueError, RecursionError):
+            one = None
+        if not isinstance(one, dict):
+            raise LabError(
+                f"{path.name}: line {number} is no JSON object; expected what `podsim measure --save` writes"
+            )
+        objects.append(one)
+    head = objects[0] if objects else {}
+    if head.get("format") != FORMAT or head.get("kind") != "collectives":
+        raise LabError(
+            f'{path.name}: its first line does not say "format": "{FORMAT}", "kind": "collectives"'
+        )
+    if head.get("version") != VERSION:
+        raise LabError(
+            f"{path.name}: version {str(head.get('version'))[:20]}; this podsim reads version {VERSION}"
+        )
+    body = {key: value for key, value in head.items() if key not in ("format", "version", "kind")}
+    return run_of(body | {"rows": objects[1:]}, path.name)
+
+
+def run_of(told: Mapping[str, Any], where: str = "a rank") -> MeasuredCollectives:
+    """A run from plain values. Raises LabError for values that are missing, unknown or of another type."""
+    rows = tuple(
+        _made(MeasuredCollective, row, f"{where}: row {number}")
+        for number, row in enumerate(told.get("rows", []), 1)
+    )
+    emulated = told.get("emulated")
+    made = None if emulated is None else emulated_of(emulated, where)
+    found: MeasuredCollectives = _made(MeasuredCollectives, {**told, "rows": rows, "emulated": made}, where)
+    return found
+
+
+def emulated_of(told: Any, where: str = "the environment") -> Emulated:
+    """The links of an emulated cluster from plain values. Raises LabError for values that are none."""
+    found: Emulated = _made(Emulated, told, f"{where}: emulated")
+    return found
+
+
+def _made(kind: Any, told: Any, where: str) -> Any:
+    """A dataclass from a mapping; all that is wrong with it in one LabError."""
+    if not isinstance(told, Mapping):
+        raise LabError(f"{where}: {str(told)[:40]!r} is no object")
+    types, problems, values = get_type_hints(kind), [], {}
+    known = {field.name: field for field in fields(kind)}
+    problems += [f"{name[:40]!r} is unknown" for name in told if name not in known]
+    for name, field in known.items():
+        if name in told:
+            value: Any = tuple(told[name]) if isinstance(told[name], list) else told[name]
+            values[name] = float(value) if types[name] is float and _is(value, int) else value
+            if not _is(values[name], types[name]):
+                problems.append(f"{name} is {str(value)[:40]!r}")
+        elif field.default is MISSING and field.default_factory is MISSING:
+            problems.append(f"{name} is missing")
+    if problems:
+        raise LabError(f"{where}: {'; '.join(problems)}")
+    return kind(**values)
+
+
+def _is(value: Any, wanted: Any) -> bool:
+    """Whether a value is of an annotated type, and a number that is finite and not negative."""
+    if isinstance(wanted, UnionType):
+        return any(_is(value, one) for one in get_args(wanted))
+    if wanted is NoneType:
+        return value is None
+    plain_type = get_origin(wanted) or wanted
+    if not isinstance(value, plain_type) or (isinstance(value, bool) and plain_type is not bool):
+        return False
+    inner = get_args(wanted)
+    if plain_type is tuple:
+        return all(_is(item, inner[0]) for item in value)
+    if plain_type is Mapping:
+        return all(isinstance(key, str) and _is(item, inner[1]) for key, item in value.items())
+    return not isinstance(value, (int, float)) or (math.isfinite(value) and value >= 0)

@@ -1,0 +1,72 @@
+"""Who used the processor while something was timed: the ranks themselves, and everybody else on their machines."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Mark", "busiest", "mark", "since"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """Clocks at one moment: of the wall, of this process, of the whole machine; s."""
+
+    wall: float
+    own: float
+    machine: float
+    """of all programs; idle time and the kernel's work on packets left out"""
+    packets: float
+    """of the kernel's work on packets, whoever sent them"""
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def mark() -> Mark:
+    """The clocks now."""
+    machine, packets = _machine()
+    return Mark(wall=time.perf_counter(), own=time.process_time(), machine=machine, packets=packets)
+
+
+def since(before: Mark) -> dict[str, float]:
+    """s since then, by the names of Mark."""
+    now = mark()
+    return {
+        name: getattr(now, name) - getattr(before, name) for name in ("wall", "own", "machine", "packets")
+    }
+
+
+def _machine() -> tuple[float, float]:
+    """Seconds of all programs, and of packets, since the machine started; 0 where the system does not tell."""
+    try:
+        words = Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()
+    except OSError:
+        return 0.0, 0.0
+    tick = os.sysconf("SC_CLK_TCK")
+    return sum(int(word) for word in words[1:4]) / tick, int(words[7]) / tick
+
+
+def busiest(
+    told: Iterable[Mapping[str, float]], hosts: Iterable[str], cores_of: Mapping[str, int]
+) -> tuple[float, float]:
+    """(share of the ranks, share of others) on the machine whose processors were busiest.
+
+    What the kernel did for packets cannot be told apart, and counts as the ranks'.
+    """
+    names = ("wall", "own", "machine", "packets")
+    at, all_told = list(hosts), list(told)
+    shares = []
+    for host in sorted(set(at)):
+        here = [one for one, place in zip(all_told, at, strict=True) if place == host]
+        most = {name: max(0.0, *(one[name] for one in here)) for name in names}
+        room = max(most["wall"], 1e-9) * cores_of[host]
+        own = sum(one["own"] for one in here)
+        others = most["machine"] - own
+        shares.append((min((own + most["packets"]) / room, 1.0), min(max(others / room, 0.0), 1.0)))
+    return max(shares, key=sum)

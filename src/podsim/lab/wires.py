@@ -1,0 +1,126 @@
+"""One rank's end of the job: its process group, its clock, and its buffers, on gloo or NCCL.
+
+PyTorch is loaded by name, when a job starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+from podsim.errors import LabError
+
+__all__ = ["BACKENDS", "Wires", "connect", "load_torch"]
+
+BACKENDS = ("auto", "gloo", "nccl")
+
+
+def load_torch() -> Any:
+    """The torch module; LabError where it is not installed."""
+    try:
+        return import_module("torch")
+    except ImportError as error:
+        raise LabError(
+            "running collectives needs PyTorch, which is not installed: pip install podsim[lab]"
+        ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wires:
+    """What a rank sends and receives with."""
+
+    torch: Any
+    rank: int
+    world: int
+    backend: str
+    device: Any
+    up: Any
+    """group for messages to higher ranks: gloo moves data one way at a time between two ranks of one group"""
+    down: Any
+    """group for messages to lower ranks; the same as `up` with NCCL"""
+    grouped: bool
+    """messages that are posted together are started together, as NCCL wants them"""
+
+    def barrier(self) -> None:
+        """Wait until every rank is here, and its device is done."""
+        self.settle()
+        if self.backend == "nccl":
+            self.torch.distributed.barrier(device_ids=[self.device.index])
+        else:
+            self.torch.distributed.barrier()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the device has done what it was given."""
+        if self.backend == "nccl":
+            self.torch.cuda.synchronize(self.device)
+
+    def empty(self, elements: int) -> Any:
+        """A buffer of floats."""
+        return self.torch.empty(elements, dtype=self.torch.float32, device=self.device)
+
+
+def pick_backend(torch: Any, wanted: str, local: int) -> str:
+    """gloo or nccl: NCCL where each rank of this machine has a GPU of its own. Raises LabError where it cannot be."""
+    if wanted not in BACKENDS:
+        raise LabError(f"backend {wanted[:40]!r}; known: {', '.join(BACKENDS)}")
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    able = gpus >= local and torch.distributed.is_nccl_available()
+    if wanted == "nccl" and not able:
+        raise LabError(
+            f"backend nccl needs a GPU for each of {local} ranks; this machine has {gpus}: take gloo"
+        )
+    return "nccl" if able and wanted != "gloo" else "gloo"
+
+
+def connect(
+    *,
+    rank: int,
+    world: int,
+    local_rank: int,
+    local: int,
+    init: str,
+    backend: str = "auto",
+    timeout: float = 60.0,
+) -> Wires:
+    """Join the job; `init` is a URL as torch.distributed takes it. Raises LabError where that fails.
+
+    timeout: s after which a call gives up on ranks that do not answer.
+    """
+    torch = load_torch()
+    torch.set_num_threads(1)
+    chosen = pick_backend(torch, backend, local)
+    if chosen == "nccl":
+        torch.cuda.set_device(local_rank)
+    device = torch.device("cuda", local_rank) if chosen == "nccl" else torch.device("cpu")
+    limit = timedelta(seconds=timeout)
+    try:
+        torch.distributed.init_process_group(
+            chosen, init_method=init, rank=rank, world_size=world, timeout=limit,
+            **({"device_id": device} if chosen == "nccl" else {}),
+        )  # fmt: skip
+        both = [
+            torch.distributed.new_group(list(range(world)), timeout=limit) if chosen == "gloo" else None
+            for _ in range(2)
+        ]
+    except (RuntimeError, ValueError) as problem:
+        raise LabError(_explained(str(problem), init)) from None
+    return Wires(
+        torch=torch,
+        rank=rank,
+        world=world,
+        backend=chosen,
+        device=device,
+        up=both[0],
+        down=both[1],
+        grouped=chosen == "nccl",
+    )
+
+
+def _explained(problem: str, init: str) -> str:
+    first = problem.strip().splitlines()[0][:300] if problem.strip() else "no reason given"
+    if "EADDRINUSE" in problem or "in use" in problem:
+        return f"{init}: the port is in use by another program; set MASTER_PORT to a free one ({first})"
+    return f"the ranks could not find each other at {init}: {first}"

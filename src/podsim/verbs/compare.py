@@ -1,0 +1,194 @@
+"""`podsim compare`: a run of the lab beside its prediction, row by row, with the difference explained by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from podsim.errors import LabError, PodsimError
+
+if TYPE_CHECKING:
+    from podsim.network.collectives import Table
+    from podsim.network.play_links import Links
+    from podsim.results.lab import (
+        ComparedCollective,
+        ComparedCollectives,
+        Emulated,
+        MeasuredCollective,
+        MeasuredCollectives,
+    )
+
+__all__ = ["compare", "emulated_fabric"]
+
+OWN_MOST, OTHERS_MOST = 0.5, 0.1
+"""shares of the processors above which a run is not comparable: the ranks wait for cores, not for links"""
+_SHORTEST = 0.1
+"""s of all timed calls below which the kernel's clock (a tick is 10 ms) does not tell who used the processors"""
+_LIMITED = "CPU-limited, not comparable"
+_HEADERS = (52, 14)
+"""B of a packet that are no data, inside its MTU and before it: IP and TCP with a timestamp; Ethernet"""
+
+
+class _Parts(NamedTuple):
+    """A prediction by kind, s."""
+
+    links: float
+    messages: float
+    burst: float
+
+
+def compare(run: Path, *, on: str = "", overrides: Mapping[str, str] | None = None) -> ComparedCollectives:
+    """A measured run (podsim measure --save) beside its predictions.
+
+    Measured is the rank that took longest. on: the cluster it ran on; a run on emulated links needs none. A
+    prediction is made of links (the table played on them), messages (a latency for each transfer that waits for
+    another, as measured at the start of the run) and burst (what the buckets of shaped links save); rest is what is
+    left. Rows are not comparable where the ranks used more than half of the processors, or other programs more than
+    a tenth. Raises LabError for a file that is no run, or one that says nothing of its links.
+    """
+    from podsim.lab.record import read_run
+    from podsim.report.lab import links_text
+    from podsim.results.lab import ComparedCollectives
+
+    found = read_run(run)
+    if found.emulated is not None and (on or overrides):
+        raise LabError(
+            f"{run.name} says which links it ran on; --on and --set are for runs on a real cluster"
+        )
+    if found.emulated is None and not on:
+        raise LabError(
+            f"{run.name} ran on links that nobody described; name the cluster with --on, or measure on links that are "
+            "known: podsim emulate dgx-a100:2 --scale 1/4000 -- podsim measure collective --save run.jsonl"
+        )
+    rows, missing = [], dict(found.left_out)
+    for row in found.rows:
+        try:
+            parts = _predicted(found, row, on, overrides)
+        except PodsimError as problem:
+            missing[f"{row.algorithm} of {row.size:,.0f} B"] = str(problem)
+            continue
+        rows.append(_compared(found, row, parts))
+    good = [abs(row.difference) for row in rows if row.verdict == "comparable"]
+    return ComparedCollectives(
+        run=run.name, collective=found.collective, ranks=found.ranks, machine=links_text(found),
+        cluster=on or "the same links", rows=tuple(rows), mean=sum(good) / len(good) if good else None,
+        worst=max(good) if good else None, not_predicted=missing, apart=found.apart,
+    )  # fmt: skip
+
+
+def _compared(run: MeasuredCollectives, row: MeasuredCollective, parts: _Parts) -> ComparedCollective:
+    from podsim.results.lab import ComparedCollective
+
+    predicted, measured = parts.links + parts.messages - parts.burst, row.slowest
+    return ComparedCollective(
+        algorithm=row.algorithm, size=row.size, measured=measured, predicted=predicted,
+        difference=predicted / measured - 1.0,
+        parts={
+            "links": parts.links, "messages": parts.messages, "burst": -parts.burst, "rest": measured - predicted,
+        },
+        cpu=row.cpu, others=row.others, verdict=_verdict(run, row),
+    )  # fmt: skip
+
+
+def _verdict(run: MeasuredCollectives, row: MeasuredCollective) -> str:
+    """Whether a row says anything about links."""
+    if row.wrong or row.in_place_wrong:
+        return "wrong result, not comparable"
+    if run.backend != "gloo":  # GPUs move the data, and a core that waits for them looks busy
+        return "comparable"
+    if row.cpu > OWN_MOST or row.others > OTHERS_MOST:
+        return _LIMITED
+    return "comparable" if row.iterations * row.seconds >= _SHORTEST else "too short, not comparable"
+
+
+def _predicted(
+    run: MeasuredCollectives, row: MeasuredCollective, on: str, overrides: Mapping[str, str] | None
+) -> _Parts:
+    """The prediction of one row. Raises PodsimError where there is none."""
+    if run.emulated is not None:
+        return _on_shaped_links(run, row, run.emulated)
+    return _on_cluster(run, row, on, overrides)
+
+
+def _table(run: MeasuredCollectives, row: MeasuredCollective) -> Table:
+    """The table that a row ran; for the library's own, the one that gloo runs."""
+    from podsim.verbs.collective_tables import table_of
+
+    name = row.algorithm
+    if name == "library":
+        if run.collective != "all-reduce":
+            raise PodsimError(
+                f"what gloo does for {run.collective} is not modelled; its all-reduce is a ring"
+            )
+        name = "ring"
+    return table_of(name, run.collective, run.ranks // run.local, run.local)
+
+
+def _on_shaped_links(run: MeasuredCollectives, row: MeasuredCollective, made: Emulated) -> _Parts:
+    """Links as they were shaped, messages as measured at the start, buckets as they were set."""
+    import numpy as np
+
+    from podsim.lab.links import KEPT
+    from podsim.network.play import play
+    from podsim.network.table_bursts import burst_saving
+
+    if run.ranks != made.ranks:
+        raise PodsimError(f"{run.ranks} ranks ran on {made.ranks} emulated ones; all must take part")
+    table = _table(run, row)
+    bare, real = emulated_fabric(made), emulated_fabric(made, run.message)
+    links = play(table, row.size, bare).seconds
+    own = np.arange(len(bare.capacity)) < 2 * made.ranks
+    buckets = np.where(own, made.inside_burst, made.between_burst)
+    leaves = np.where(own, made.local - 1, made.ranks - made.local)
+    saved = burst_saving(
+        table, bare, row.size, buckets, 1 if run.apart else row.iterations, leaves=leaves, kept=KEPT
+    )
+    return _Parts(links, play(table, row.size, real).seconds - links, saved)
+
+
+def emulated_fabric(made: Emulated, latency: float = 0.0) -> Links:
+    """The links of an emulated cluster as the simulation takes them; latency: s of a message between any two ranks.
+
+    Links: of each rank in its server, up and down; of each adapter of each server, up and down. A link carries what
+    its packets hold beside their headers.
+    """
+    import numpy as np
+
+    from podsim.lab.links import MTU
+    from podsim.network.play_links import make_links
+
+    ranks, local, adapters = made.ranks, made.local, made.servers * max(made.nics, 1)
+    payload = (MTU - _HEADERS[0]) / (MTU + _HEADERS[1])
+    capacity = payload * np.repeat([made.inside, max(made.between, 1.0)], [2 * ranks, 2 * adapters])
+
+    def route(source: np.ndarray, destination: np.ndarray) -> np.ndarray:
+        near = source // local == destination // local
+        up, down = (
+            rank // local * made.nics + rank % local * made.nics // local for rank in (source, destination)
+        )
+        first = np.where(near, source, 2 * ranks + up)
+        return np.stack([first, np.where(near, ranks + destination, 2 * ranks + adapters + down)], axis=1)
+
+    return make_links(capacity, latency / 2.0, route)
+
+
+def _on_cluster(
+    run: MeasuredCollectives, row: MeasuredCollective, on: str, overrides: Mapping[str, str] | None
+) -> _Parts:
+    """On a real cluster: a table played on its links, the library as NCCL's law has it."""
+    from podsim.network.collectives import summary
+    from podsim.results.sweep import Sweep
+    from podsim.verbs.collective import collective
+
+    size = f"{row.size:.0f}"
+    if row.algorithm == "library" and run.backend == "nccl":
+        found = collective(run.collective, on=on, sizes=size, ranks=run.ranks, overrides=overrides)
+        assert isinstance(found, Sweep)
+        return _Parts(found.rows[0].seconds, 0.0, 0.0)
+    table = _table(run, row)
+    found = collective(
+        run.collective, on=on, sizes=size, ranks=run.ranks, algo=table, simulate=True, overrides=overrides
+    )
+    assert isinstance(found, Sweep)
+    return _Parts(found.rows[0].seconds, summary(table).rounds * run.message, 0.0)

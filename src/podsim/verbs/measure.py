@@ -1,0 +1,182 @@
+"""`podsim measure collective`: tables of collectives, and the library's own, run for real on the ranks at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podsim.errors import LabError, PodsimError
+
+if TYPE_CHECKING:
+    from podsim.lab.measure import Job
+    from podsim.lab.ranks import Place
+    from podsim.network.collectives import Table
+    from podsim.results.lab import Emulated, MeasuredCollectives
+
+__all__ = ["EMULATED", "measure_collective"]
+
+EMULATED = "PODSIM_EMULATED"
+"""environment variable that tells a rank which shaped links it runs on: the JSON of Emulated"""
+_SIZES = "64K:1M:4"
+
+
+def measure_collective(
+    collective: str = "all-reduce",
+    *,
+    ranks: int | None = None,
+    local: int | None = None,
+    algo: str = "all",
+    sizes: str = _SIZES,
+    iters: int = 20,
+    warmup: int = 1,
+    limit: float = 10.0,
+    in_place: bool = True,
+    apart: bool = False,
+    backend: str = "auto",
+    timeout: float = 60.0,
+    save: Path | None = None,
+) -> MeasuredCollectives | None:
+    """Seconds of a collective run for real, by algorithm and size; None on every rank but the first of a job.
+
+    collective  all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter
+    ranks       processes to fork on this machine, default 4; under torchrun or `podsim emulate`, theirs are taken
+    local       ranks of a server, for algorithms that know servers; default up to 8, under torchrun its own
+    algo        all, library, or names of algorithms (or MSCCL's FILE.xml, FILE.py:FUNCTION) with commas between
+    sizes       FIRST:LAST:FACTOR (or +STEP), as nccl-tests counts
+    iters       calls timed one after the other, fewer where they would take more than `limit` seconds
+    warmup      calls before, at least 1: its result is checked against a sum in float64
+    in_place    within one buffer, too
+    apart       one call at a time, all ranks starting each together; default one after the other, as nccl-tests
+    does, where
+                the start of a call may run beside the end of the one before
+    backend     auto (NCCL where every rank has a GPU), gloo, nccl
+    timeout     s after which a call gives up on ranks that do not answer
+    save        file that keeps the run (JSON lines), for `podsim compare`
+
+    Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
+    """
+    from podsim.lab.ranks import here, run_here, run_joined
+
+    place = here(os.environ)
+    job = _job(
+        collective, place, ranks=ranks, local=local, algo=algo, sizes=sizes, iters=iters, warmup=warmup, limit=limit,
+        in_place=in_place, apart=apart, backend=backend, timeout=timeout,
+    )  # fmt: skip
+    if save is not None and not save.parent.is_dir():
+        raise LabError(f"--save {save}: there is no folder {save.parent}")
+    found = run_here(job) if place is None else run_joined(job, place, os.environ)
+    if found is not None and save is not None:
+        from podsim.lab.record import write_run
+
+        write_run(save, found)
+    return found
+
+
+def _job(
+    collective: str, place: Place | None, *, ranks: int | None, local: int | None, algo: str, sizes: str, iters: int,
+    warmup: int, limit: float, in_place: bool, apart: bool, backend: str, timeout: float,
+) -> Job:  # fmt: skip
+    """What is to be run; all that is wrong with the numbers in one PodsimError."""
+    from podsim.lab.library import LIBRARY
+    from podsim.lab.measure import Job
+    from podsim.lab.wires import BACKENDS
+    from podsim.verbs.collective_sizes import collective_name, read_sizes
+
+    name = collective_name(collective)
+    world, each = _ranks(place, ranks, local)
+    wrong = [
+        f"--{key} {value:g}; it must be at least {least:g}"
+        for key, value, least in (
+            ("iters", iters, 1), ("warmup", warmup, 1), ("limit", limit, 0.001), ("timeout", timeout, 1),
+        )
+        if not value >= least
+    ]  # fmt: skip
+    wrong += [f"--backend {backend[:40]!r}; known: {', '.join(BACKENDS)}"] if backend not in BACKENDS else []
+    if wrong:
+        raise PodsimError("; ".join(wrong))
+    tables, library, left_out = _chosen(algo, name, world, each, can_switch=place is None)
+    if library and name not in LIBRARY:
+        library, left_out["library"] = False, f"PyTorch's {name} is not run; {', '.join(LIBRARY)} are"
+    if not tables and not library:
+        raise PodsimError("; ".join(f"{one}: {why}" for one, why in left_out.items()))
+    return Job(
+        collective=name, ranks=world, local=each, tables=tables, library=library,
+        sizes=read_sizes(sizes, name, world), iterations=iters, warmup=warmup, limit=limit, in_place=in_place,
+        apart=apart, timeout=timeout, backend=backend, emulated=_emulated(os.environ), left_out=left_out,
+        factors=_factors(name, world),
+    )  # fmt: skip
+
+
+def _ranks(place: Place | None, ranks: int | None, local: int | None) -> tuple[int, int]:
+    """(ranks, ranks of a server)."""
+    from podsim.lab.ranks import MOST_RANKS
+    from podsim.network.collectives.algorithms import servers
+
+    if place is not None:
+        if ranks is not None and ranks != place.world:
+            raise PodsimError(f"--ranks {ranks}: this job was started with {place.world}; leave --ranks out")
+        world, each = place.world, place.local if local is None else local
+    else:
+        world = 4 if ranks is None else ranks
+        if not 1 <= world <= MOST_RANKS:
+            raise PodsimError(
+                f"--ranks {world}; 1 to {MOST_RANKS} are forked on one machine, more are started with torchrun"
+            )
+        each = servers(world)[1] if local is None else local
+    if each < 1 or world % each:
+        raise PodsimError(f"--local {each} does not divide {world} ranks into equal servers")
+    return world, each
+
+
+def _chosen(
+    algo: str, name: str, ranks: int, local: int, *, can_switch: bool
+) -> tuple[tuple[Table, ...], bool, dict[str, str]]:
+    """(tables, whether the library's own is run, what is left out and why)."""
+    from podsim.verbs.collective_tables import all_tables, table_of
+
+    wanted = [one.strip() for one in algo.split(",") if one.strip()]
+    if not wanted:
+        raise PodsimError("--algo is empty; give all, library, or names such as ring,tree")
+    tables: dict[str, Table] = {}
+    left_out: dict[str, str] = {}
+    for one in wanted:
+        if one == "all":
+            found, out = all_tables(name, ranks // local, local)
+            tables |= {table.name: table for table in found}
+            left_out |= out
+        elif one == "nccl":
+            raise PodsimError(
+                "--algo nccl: what the library itself does, NCCL on GPUs, is called library here"
+            )
+        elif one != "library":
+            table = table_of(one, name, ranks // local, local)
+            tables[table.name] = table
+    for table in [table for table in tables.values() if table.switches and not can_switch]:
+        del tables[table.name]
+        left_out[table.name] = "its switch needs a process of its own, which only ranks forked by podsim get"
+    return tuple(tables.values()), bool({"all", "library"} & set(wanted)), left_out
+
+
+def _factors(name: str, ranks: int) -> dict[str, float]:
+    """What nccl-tests makes of a size: the factor of the bus bandwidth, and into how many parts it counts it."""
+    from podsim.network.nccl import bus_factor
+    from podsim.verbs.collective_sizes import DIVIDED, NCCL_NAMES
+
+    bus = float(bus_factor(NCCL_NAMES[name], ranks)) if name in NCCL_NAMES else (ranks - 1) / ranks
+    return {"bus": bus, "parts": float(ranks) if name in DIVIDED else 1.0}
+
+
+def _emulated(environment: Mapping[str, str]) -> Emulated | None:
+    """The links that `podsim emulate` gave this rank."""
+    text = environment.get(EMULATED)
+    if not text:
+        return None
+    from podsim.lab.record import emulated_of
+
+    try:
+        return emulated_of(json.loads(text))
+    except ValueError as problem:  # a LabError is one, too
+        raise LabError(f"{EMULATED} in the environment is not what podsim emulate sets: {problem}") from None

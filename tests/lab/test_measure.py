@@ -1,0 +1,336 @@
+"""Collectives run for real on forked gloo ranks: right results, and runs that break off well."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from podsim.errors import LabError, PodsimError
+from podsim.lab.data import input_of, wrong
+from podsim.lab.engine import Engine
+from podsim.lab.measure import Job
+from podsim.lab.processes import fork, wait_all
+from podsim.lab.program import programs
+from podsim.lab.ranks import here, run_here
+from podsim.lab.record import read_run
+from podsim.lab.wires import connect
+from podsim.network.collectives import ALGORITHMS, Algorithm, Table, make_table
+from podsim.verbs.measure import measure_collective
+from podsim.verify.nccl_tests import read_log_text
+
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("torch")]
+QUICK = {"sizes": "12K:12K", "iters": 2, "timeout": 20.0}
+
+
+def _job(**changes: object) -> Job:
+    tables = tuple(one.build(3) for one in ALGORITHMS if one.name in ("ring", "tree"))
+    given = {
+        "collective": "all-reduce", "ranks": 3, "local": 3, "tables": tables, "library": False, "sizes": (12_288,),
+        "iterations": 2, "warmup": 1, "limit": 5.0, "in_place": True, "apart": False, "timeout": 15.0,
+    }  # fmt: skip
+    return Job(**(given | changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("collective", sorted({one.collective for one in ALGORITHMS}))
+def test_every_table_and_the_library_are_right(collective: str) -> None:
+    """Every table of every collective, in place and out, with the in-network one's switch as a process of its own."""
+    found = measure_collective(collective, ranks=4, local=2, **QUICK)  # type: ignore[arg-type]
+    assert found is not None
+    names = {row.algorithm for row in found.rows}
+    assert {one.name for one in ALGORITHMS if one.collective == collective} <= names
+    assert all(row.wrong == 0 and row.in_place_wrong == 0 and row.seconds > 0 for row in found.rows)
+    assert ("library" in names) == (
+        collective in ("all-reduce", "broadcast", "reduce", "all-gather", "reduce-scatter")
+    )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda one: one.name)
+def test_messages_in_groups_as_nccl_takes_them(
+    algorithm: Algorithm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other way to start messages, all that are posted together at once, on gloo: what NCCL would be given."""
+    table: Table = algorithm.build(3)
+
+    def work(rank: int) -> int:
+        wires = connect(
+            rank=rank, world=table.nodes, local_rank=rank, local=table.nodes, init=f"file://{tmp_path}/meeting",
+            backend="gloo", timeout=15.0,
+        )  # fmt: skip
+        program = programs(table, 500, range(rank, rank + 1))[0]
+        own = wires.torch.from_numpy(input_of(rank, program.elements))
+        held = wires.empty(program.elements).zero_()
+        for first, last, _ in program.input:
+            held[first:last] = own[first:last]
+        Engine(program, replace(wires, grouped=True)).run(held, own)
+        wires.barrier()
+        return int(rank < table.ranks and wrong(held.numpy(), program.output, table.ranks) > 0)
+
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    assert wait_all({rank: fork(partial(work, rank)) for rank in range(table.nodes)}) is None
+
+
+def test_a_table_that_forgets_a_part_is_found_out() -> None:
+    rows = {"step": [0, 1], "source": [0, 1], "destination": [1, 0], "chunk": 0, "reduce": [False, False]}
+    bad = make_table("forgets", "all-reduce", rows, ranks=2, chunks=1)
+    found = run_here(_job(ranks=2, local=2, tables=(bad,)))
+    assert found.rows[0].wrong > 6000
+    assert found.rows[0].in_place_wrong == found.rows[0].wrong
+
+
+def test_sizes_that_no_chunk_divides() -> None:
+    found = measure_collective(
+        "all-reduce", ranks=3, algo="ring,tree,halving-doubling", sizes="4:28:+12", iters=1
+    )
+    assert found is not None
+    assert {row.count for row in found.rows} == {1, 4, 7}
+    assert not any(row.wrong or row.in_place_wrong for row in found.rows)
+
+
+def test_the_command_prints_what_nccl_tests_prints(podsim: Callable[..., Result], tmp_path: Path) -> None:
+    """And the reader of real logs reads it."""
+    kept = tmp_path / "run.jsonl"
+    done = podsim(
+        "measure",
+        "collective",
+        "--ranks",
+        2,
+        "--algo",
+        "ring",
+        "--sizes",
+        "4K:16K:2",
+        "--iters",
+        2,
+        "--save",
+        kept,
+    )
+    assert done.exit_code == 0, done.output
+    log = read_log_text(done.stdout, "all_reduce")
+    assert [int(row.text("size_bytes")) for row in log.rows] == [4096, 8192, 16384]
+    assert done.stdout.count("Out of bounds values : 0 OK") == 1
+    run = read_run(kept)
+    assert [row.size for row in run.rows] == [4096.0, 8192.0, 16384.0]
+    assert all(
+        row.algorithm_bandwidth == row.bus_bandwidth for row in run.rows
+    )  # two ranks: 2 (n - 1) / n is 1
+    assert run.rows[0].messages == 4
+
+
+def test_json_of_one_buffer(podsim: Callable[..., Result]) -> None:
+    done = podsim(
+        "measure",
+        "collective",
+        "--ranks",
+        2,
+        "--algo",
+        "ring",
+        "--sizes",
+        "4K",
+        "--iters",
+        1,
+        "--no-in-place",
+        "--json",
+    )
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["in_place"] is None
+    assert row["wrong"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--ranks", "0"], "--ranks 0; 1 to 64"),
+        (["--ranks", "65"], "torchrun"),
+        (["--ranks", "6", "--local", "4"], "--local 4 does not divide 6"),
+        (["--algo", "rung"], "did you mean ring"),
+        (["--algo", "ring,nccl"], "is called library here"),
+        (["--algo", ","], "--algo is empty"),
+        (["--sizes", "6"], "no whole number of floats"),
+        (["--iters", "0", "--warmup", "0"], "--iters 0; it must be at least 1; --warmup 0"),
+        (["--timeout", "nan"], "--timeout nan"),
+        (["--backend", "mpi"], "auto, gloo, nccl"),
+        (["gather", "--algo", "library"], "PyTorch's gather is not run"),
+        (["--save", "nowhere/run.jsonl"], "there is no folder nowhere"),
+        (["--json", "--csv"], "choose one"),
+    ],
+)
+def test_misuse(podsim: Callable[..., Result], arguments: list[str], said: str) -> None:
+    done = podsim("measure", "collective", *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(("how", "words"), [("kill", "killed by SIGKILL"), ("exit", "ended with status 3")])
+def test_a_rank_that_dies_is_named_and_the_others_stop(how: str, words: str) -> None:
+    def hook(rank: int, doing: str) -> None:
+        if rank == 1 and doing.startswith("tree"):
+            os.kill(os.getpid(), signal.SIGKILL) if how == "kill" else os._exit(3)
+
+    with pytest.raises(LabError, match=f"rank 1 .*{words} during tree"):
+        run_here(_job(), hook=hook)
+    with pytest.raises(ChildProcessError):  # no child is left
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_rank_that_hangs_is_named() -> None:
+    def hook(rank: int, doing: str) -> None:
+        if rank == 2 and doing.startswith("tree"):
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    with pytest.raises(LabError, match="rank 2 did not answer within 2 s during tree"):
+        run_here(_job(timeout=2.0), hook=hook)
+
+
+def test_an_error_of_a_rank_is_told() -> None:
+    def hook(rank: int, doing: str) -> None:
+        if rank == 1:
+            raise KeyError("broken")
+
+    with pytest.raises(LabError, match="rank 1 failed: KeyError: 'broken'"):
+        run_here(_job(), hook=hook)
+
+
+def _joined(rank: int, world: int, port: int, *arguments: str) -> subprocess.Popen[str]:
+    told = {
+        "RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR",
+    }  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-m", "podsim.cli", "measure", "collective", *arguments],
+        env=os.environ | {key: str(value) for key, value in told.items()}, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def _free() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def test_ranks_that_others_started_find_each_other_and_lose_one() -> None:
+    """As under torchrun: rank 0 prints; when rank 1 is killed in the middle, rank 0 stops and names it."""
+    port = _free()
+    endless = (
+        "--algo",
+        "ring",
+        "--sizes",
+        "4K:4K",
+        "--iters",
+        "10000000",
+        "--limit",
+        "10000",
+        "--timeout",
+        "20",
+    )
+    with _joined(0, 2, port, *endless) as first, _joined(1, 2, port, *endless) as second:
+        try:
+            until = time.monotonic() + 20
+            while _sockets(second.pid) < 6 and time.monotonic() < until:  # until the ranks have met
+                time.sleep(0.05)
+            time.sleep(0.5)
+            second.kill()
+            _, said = first.communicate(timeout=30)
+        finally:
+            first.kill()
+            second.kill()
+    assert first.returncode == 2
+    assert "rank 1 died or fell silent during ring of 4,096 B; rank 0 stopped" in said
+
+
+def _sockets(pid: int) -> int:
+    return sum(str(one.readlink()).startswith("socket:") for one in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def test_a_port_in_use_is_said() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with _joined(0, 1, taken.getsockname()[1], "--algo", "ring", "--timeout", "5") as rank:
+            _, said = rank.communicate(timeout=30)
+    assert rank.returncode == 2
+    assert "the port is in use by another program; set MASTER_PORT" in said
+
+
+def test_ctrl_c_leaves_nothing_behind() -> None:
+    command = [
+        sys.executable, "-m", "podsim.cli", "measure", "collective", "--ranks", "2", "--algo", "ring", "--sizes", "4K:4K",
+        "--iters", "10000000", "--limit", "10000",
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        children = _wait_for_children(run.pid, 2)
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=20)
+    assert run.returncode == 130
+    assert "interrupted" in said
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_killed_parent_takes_its_ranks_with_it() -> None:
+    command = [
+        sys.executable, "-m", "podsim.cli", "measure", "collective", "--ranks", "2", "--algo", "ring", "--sizes", "4K:4K",
+        "--iters", "10000000", "--limit", "10000",
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        children = _wait_for_children(run.pid, 2)
+        run.kill()
+        run.wait()
+    until = time.monotonic() + 5
+    while any(_runs(pid) for pid in children) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(_runs(pid) for pid in children)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _wait_for_children(pid: int, count: int) -> list[int]:
+    place = Path(f"/proc/{pid}/task/{pid}/children")
+    if not place.exists():
+        pytest.skip("this kernel does not list the children of a process")
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        found = [int(word) for word in place.read_text().split()]
+        if len(found) >= count:
+            return found
+        time.sleep(0.05)
+    raise AssertionError("no ranks were forked")
+
+
+def test_environments_that_say_half() -> None:
+    whole = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+    assert here({}) is None
+    assert here(whole).rank == 1  # type: ignore[union-attr]
+    with pytest.raises(LabError, match="MASTER_PORT not"):
+        here({key: value for key, value in whole.items() if key != "MASTER_PORT"})
+    with pytest.raises(LabError, match="do not go together"):
+        here(whole | {"RANK": "2"})
+    with pytest.raises(LabError, match="is no number"):
+        here(whole | {"WORLD_SIZE": "two"})
+
+
+def test_more_ranks_than_the_job_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "1",
+    }.items():
+        monkeypatch.setenv(key, value)
+    with pytest.raises(PodsimError, match="this job was started with 2"):
+        measure_collective("all-reduce", ranks=4)
