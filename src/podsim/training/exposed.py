@@ -78,7 +78,12 @@ class Waits:
         full = np.asarray(self.plan.zero) == 3
         some = np.maximum(layers / np.maximum(actions, 1e-9), 1.0)
         last_P = np.where(full, self.groups.layer_reduce_K, self._bucket(self.groups.reduce_K))
-        every = np.where(full, self._full(some, beside), self._each(some, beside))
+        if full.all():
+            every = self._full(some, beside)
+        elif full.any():
+            every = np.where(full, self._full(some, beside), self._each(some, beside))
+        else:
+            every = self._each(some, beside)
         if beside:
             queued = np.where(full, np.minimum(some - 1, 1.0), some - 1)
             free = last_P + queued * (self._step(last_P, self.layer_backward_P) - self._slowed(last_P))

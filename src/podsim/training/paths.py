@@ -111,10 +111,17 @@ class _Counts(NamedTuple):
 
 def paths_table(model: Model, plan: Plan) -> Paths:
     """Paths of K plans that differ in PATH_KEY."""
-    shares = _block_shares(model)
     columns = (plan.schedule, plan.pp, plan.virtual_stages, plan.micro_batches)
     keys = zip(*(np.broadcast_to(np.atleast_1d(c), plan.size).tolist() for c in columns), strict=True)
-    found = [_paths(model.order, len(model.kinds), shares, *map(int, key)) for key in keys]
+    return _stacked(model.order, len(model.kinds), _block_shares(model), tuple(keys))
+
+
+@lru_cache(maxsize=64)
+def _stacked(
+    order: tuple[int, ...], width: int, shares: tuple[float, ...], keys: tuple[tuple[int, ...], ...]
+) -> Paths:
+    """Paths of pipelines (schedule, ranks, chunks, micro-batches), side by side."""
+    found = [_paths(order, width, shares, *map(int, key)) for key in keys]
     depth = max(len(paths) for paths in found)
     full = [paths + (paths[0],) * (depth - len(paths)) for paths in found]
 
@@ -184,6 +191,7 @@ def _each(
     order: tuple[int, ...], width: int, shares: tuple[float, ...], schedule: int, p: int, v: int, m: int
 ) -> tuple[_Counts, ...]:
     """The longest path for each of the typical durations."""
+    from podsim.training.compiled import quickest
     from podsim.training.paths_engine import longest
     from podsim.training.schedules import build, play_table
 
@@ -202,7 +210,7 @@ def _each(
         # a send leaves when the pass is done, beside what it takes of the compute stream
         start, end = play_table(table, seconds_WS, send - charge, overlap=0.0)
         forward = table.work == Work.FORWARD
-        path, *sends = longest(
+        path, *sends = quickest(longest, len(table))(
             start, end, need, table.rank, table.pointer, table.beside, forward, send - charge
         )
         out.append(_counted(table, path, sends, counts_SB, abroad))

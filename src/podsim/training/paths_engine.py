@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from podsim.network.jit import njit
 from podsim.training.plan import Array
 
 __all__ = ["longest"]
@@ -13,7 +12,6 @@ SAME = 1e-9
 """times within this share of each other are one"""
 
 
-@njit
 def longest(
     start: Array,
     end: Array,

@@ -104,9 +104,8 @@ def search(
     total = int(np.size(plans.tp))
     if total == 0:
         raise PlanError([_nothing(count, fixed, cut)])
-    plans = plans.take(
-        np.argsort(np.asarray(plans.zero) == 3, kind="stable")
-    )  # ZeRO 3 apart: it costs more to cost
+    # ZeRO levels apart: some cost more to cost than others
+    plans = plans.take(np.argsort(np.asarray(plans.zero), kind="stable"))
     flags = _flags(wanted, software)
     seconds_VC = np.full((len(flags), total), np.inf)
     memory_C = np.full(total, np.inf)

@@ -6,11 +6,9 @@ differ in how many warm up, and in the order in which a rank's chunks take their
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from podsim.training.schedules.programs import Program, assemble, counted, loop, program
+from podsim.training.schedules.programs import Placement, loop
 from podsim.training.schedules.table import Ints, ScheduleTable, Work
 
 __all__ = ["breadth_first", "gpipe", "interleaved", "one_f_one_b"]
@@ -18,17 +16,14 @@ __all__ = ["breadth_first", "gpipe", "interleaved", "one_f_one_b"]
 
 def gpipe(p: int, v: int, m: int) -> ScheduleTable:
     """All forwards, then all backwards (Huang et al. 2019), oldest micro-batch first as Megatron-LM draws it."""
-    return assemble("gpipe", m, loop(p, 1), lambda rank: program([(m, "F0"), (m, "B0")]))
+    micro = np.arange(m)
+    return _in_turn("gpipe", m, loop(p, 1), np.full(p, m), (micro * 0, micro), (micro * 0, micro))
 
 
 def one_f_one_b(p: int, v: int, m: int) -> ScheduleTable:
     """PipeDream-flush (Narayanan et al. 2021): rank r starts p - r - 1 forwards ahead, then one each in turn."""
-
-    def of_rank(rank: int) -> Program:
-        warm = min(p - rank - 1, m)
-        return program([(warm, "F0"), (m - warm, "F0 B0"), (warm, "B0")])
-
-    return assemble("1f1b", m, loop(p, 1), of_rank)
+    micro = np.arange(m)
+    return _in_turn("1f1b", m, loop(p, 1), np.arange(p)[::-1], (micro * 0, micro), (micro * 0, micro))
 
 
 def interleaved(p: int, v: int, m: int) -> ScheduleTable:
@@ -37,13 +32,9 @@ def interleaved(p: int, v: int, m: int) -> ScheduleTable:
     Rank r starts 2 (p - r - 1) + (v - 1) p forwards ahead.
     """
     turn = np.arange(m * v)
-    chunk = turn // p % v
-
-    def of_rank(rank: int) -> Program:
-        warm = min(2 * (p - rank - 1) + (v - 1) * p, m * v)
-        return _in_turn(chunk, v - 1 - chunk, warm)
-
-    return assemble("interleaved", m, loop(p, v), of_rank)
+    chunk, micro = turn // p % v, turn // (p * v) * p + turn % p
+    warm = 2 * np.arange(p)[::-1] + (v - 1) * p
+    return _in_turn("interleaved", m, loop(p, v), warm, (chunk, micro), (v - 1 - chunk, micro))
 
 
 def breadth_first(p: int, v: int, m: int) -> ScheduleTable:
@@ -51,23 +42,44 @@ def breadth_first(p: int, v: int, m: int) -> ScheduleTable:
 
     Backwards run from the youngest micro-batch to the oldest, as in torch's ScheduleLoopedBFS.
     """
-    chunk = np.repeat(np.arange(v), m)
-
-    def of_rank(rank: int) -> Program:
-        plain = _in_turn(chunk, v - 1 - chunk, m * v)
-        youngest_first = np.where(plain.work == Work.BACKWARD, m - 1 - plain.micro, plain.micro)
-        return replace(plain, micro=youngest_first)
-
-    return assemble("breadth-first", m, loop(p, v), of_rank)
+    chunk, micro = np.repeat(np.arange(v), m), np.tile(np.arange(m), v)
+    youngest_first = (v - 1 - chunk, m - 1 - micro)
+    return _in_turn("breadth-first", m, loop(p, v), np.full(p, m * v), (chunk, micro), youngest_first)
 
 
-def _in_turn(forward: Ints, backward: Ints, warm: int) -> Program:
-    """`warm` forwards, then forward and backward in turn, then the backwards left; both given as chunks in order."""
-    n = len(forward)
+def _in_turn(
+    name: str,
+    m: int,
+    placement: Placement,
+    warm_R: Ints,
+    forward: tuple[Ints, Ints],
+    backward: tuple[Ints, Ints],
+) -> ScheduleTable:
+    """`warm_R` forwards on each rank, then forward and backward in turn, then the backwards left.
+
+    `forward` and `backward`: (chunk of the rank, micro-batch) of each, in order, [actions of a rank / 2].
+    """
+    parts, stage_rank, stage_part, before, after, chunks_RC = placement
+    n, ranks = len(forward[0]), len(warm_R)
+    turn = np.arange(n)
     # a forward's place counts the backwards before it, a backward's the forwards: 2 i is a tie won by the forward
-    place = np.concatenate([2 * np.maximum(np.arange(n) - warm, -1), 2 * np.arange(n) + 1])
-    order = np.argsort(place, kind="stable")
-    work = np.repeat([Work.FORWARD, Work.BACKWARD], n)[order].astype(np.int64)
-    chunk = np.concatenate([forward, backward])[order]
-    micro = counted(2 * chunk + work)
-    return Program(work=work, chunk=chunk, micro=micro, beside=np.zeros(2 * n, bool))
+    ahead = 2 * np.maximum(turn - warm_R[:, None], -1)
+    order = np.argsort(
+        np.concatenate([ahead, np.broadcast_to(2 * turn + 1, (ranks, n))], axis=1), kind="stable"
+    )
+    chunk, micro = (np.concatenate(pair)[order] for pair in zip(forward, backward, strict=True))
+    return ScheduleTable(
+        name=name,
+        ranks=ranks,
+        micro_batches=m,
+        parts=parts,
+        stage_rank=stage_rank,
+        stage_part=stage_part,
+        stage_before=before,
+        stage_after=after,
+        pointer=2 * n * np.arange(ranks + 1),
+        work=np.repeat([Work.FORWARD, Work.BACKWARD], n)[order].ravel().astype(np.int64),
+        stage=np.take_along_axis(chunks_RC, chunk, axis=1).ravel(),
+        micro=micro.ravel(),
+        beside=np.zeros(2 * n * ranks, bool),
+    )

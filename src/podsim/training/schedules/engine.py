@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.network.jit import njit
 from podsim.training.schedules.table import Bools, Ints
 
 __all__ = ["play_kernel"]
@@ -13,7 +12,6 @@ __all__ = ["play_kernel"]
 Floats = NDArray[np.float64]
 
 
-@njit
 def play_kernel(
     pointer: Ints,
     need: Ints,

@@ -53,13 +53,14 @@ def played(
     table: ScheduleTable, seconds: Floats | None = None, send: float = 0.0, *, overlap: float = 0.0
 ) -> Played:
     """The same, with the deadlock as words instead of an error."""
+    from podsim.training.compiled import quickest
     from podsim.training.schedules.engine import play_kernel
 
     arrival = np.where(table.abroad, float(send), 0.0)
     start, end = np.zeros(len(table)), np.full(len(table), np.nan)
     times = unit_seconds(table) if seconds is None else np.asarray(seconds, dtype=float)
     durations = times[table.work, table.stage]
-    play_kernel(
+    quickest(play_kernel, len(table))(
         table.pointer,
         table.need,
         table.feed,

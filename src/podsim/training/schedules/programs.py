@@ -15,7 +15,18 @@ import numpy as np
 
 from podsim.training.schedules.table import LETTERS, Bools, Ints, ScheduleTable, Work
 
-__all__ = ["Phase", "Program", "assemble", "counted", "loop", "program", "repeat", "two_ways", "vee"]
+__all__ = [
+    "Phase",
+    "Placement",
+    "Program",
+    "assemble",
+    "counted",
+    "loop",
+    "program",
+    "repeat",
+    "two_ways",
+    "vee",
+]
 
 Phase: TypeAlias = tuple[int, str]
 """(how often, pattern)"""
