@@ -18,7 +18,7 @@ class LinkUse:
     """What one link (or a class of equal links) carried, when, and for whom."""
 
     name: str
-    """"node 3 NIC 2 out", "GPU 5 NVLink in" """
+    """"out of stage 0: 8 ranks from 0": a rank's adapter, one way"""
     copies: int
     """equal links it stands for"""
     capacity: float

@@ -211,7 +211,7 @@ def _links(lowered: Lowered, played: Played, plan: Plan) -> tuple[LinkUse, ...]:
         link = ways[:, way]
         for number in np.unique(link).tolist():
             chosen = link == number
-            name = f"{_process(lowered, plan, number // 2)}: adapter {text}"
+            name = f"{text} of {_process(lowered, plan, number // 2)}"
             copies = int(lowered.classes.copies[number // 2])
             capacity = float(transfers.capacity[number])
             out.append(
