@@ -207,11 +207,11 @@ def _links(lowered: Lowered, played: Played, plan: Plan) -> tuple[LinkUse, ...]:
     kind = kind_of[lowered.what[moved]]
     ways = transfers.routes[1].reshape(-1, 2)[ops.transfer[moved]]
     out = []
-    for way, text in ((0, "out"), (1, "in")):
+    for way, text in ((0, "out of"), (1, "into")):
         link = ways[:, way]
         for number in np.unique(link).tolist():
             chosen = link == number
-            name = f"{text} of {_process(lowered, plan, number // 2)}"
+            name = f"{text} {_process(lowered, plan, number // 2)}"
             copies = int(lowered.classes.copies[number // 2])
             capacity = float(transfers.capacity[number])
             out.append(
