@@ -18,7 +18,7 @@ import typer
 
 from podsim.cli import fleet, goodput, graph, lab, launch, mig, network, power, simulate, storage, workers
 from podsim.cli.accuracy import register
-from podsim.cli.options import one_format, overrides, pairs
+from podsim.cli.options import one_format, overrides, pairs, print_result
 from podsim.errors import PodsimError
 
 __all__ = ["app", "main"]
@@ -111,18 +111,6 @@ def _fail(error: PodsimError) -> int:
     return 1 if isinstance(error, NoFitError) else 2
 
 
-def _print(value: Any, *, json: bool, csv: bool, text: Callable[[Any], None]) -> None:
-    """Print a result as JSON, CSV or text."""
-    from podsim.report import data
-
-    if json:
-        sys.stdout.write(data.to_json(value) + "\n")
-    elif csv:
-        sys.stdout.write(data.to_csv(value))
-    else:
-        text(value)
-
-
 @_command
 def show(
     name: Name,
@@ -149,7 +137,7 @@ def show(
     if fabric:
         network.print_fabric(name, overrides(set_), svg, json=json)
         return
-    _print(verb(name, overrides=overrides(set_)), json=json, csv=csv, text=print_sheet)
+    print_result(verb(name, overrides=overrides(set_)), print_sheet, json=json, csv=csv)
 
 
 @_command
@@ -159,7 +147,7 @@ def models(json: Json = False, csv: Csv = False) -> None:
     from podsim.verbs.show import models as verb
 
     one_format(json, csv)
-    _print(verb(), json=json, csv=csv, text=print_models)
+    print_result(verb(), print_models, json=json, csv=csv)
 
 
 @_command
@@ -169,7 +157,7 @@ def clusters(json: Json = False, csv: Csv = False) -> None:
     from podsim.verbs.show import clusters as verb
 
     one_format(json, csv)
-    _print(verb(), json=json, csv=csv, text=print_clusters)
+    print_result(verb(), print_clusters, json=json, csv=csv)
 
 
 @_command
@@ -229,7 +217,7 @@ def predict(
         optimizer_precision=optimizer_precision, software=software, sequence=sequence,
         tokens=tokens, overrides=overrides(set_), detail=detail, price=price, pue=pue, carbon=carbon,
     )  # fmt: skip
-    _print(result, json=json, csv=csv, text=print_prediction)
+    print_result(result, print_prediction, json=json, csv=csv)
     if not result.fits:
         raise typer.Exit(1)
 
@@ -274,7 +262,7 @@ def plan(
             limit=pairs(limit, "--limit", "tp=4,8"), save=save, tokens=tokens, simulate=simulate,
             overrides=overrides(set_), detail=detail, price=price, pue=pue, progress=progress,
         )  # fmt: skip
-    _print(result, json=json, csv=csv, text=print_plans)
+    print_result(result, print_plans, json=json, csv=csv)
 
 
 @_command
@@ -293,7 +281,7 @@ def replay(
     one_format(json, csv)
     with bar("searching plans") as progress:
         result = verb(experiment, save=save, detail=detail, progress=progress)
-    _print(result, json=json, csv=csv, text=print_plans)
+    print_result(result, print_plans, json=json, csv=csv)
 
 
 register(_command)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from podsim.cli.options import print_result
 
 __all__ = ["register"]
 
@@ -76,7 +77,7 @@ def checkpoint(
         optimizer_precision=optimizer_precision, software=software, limit=pairs(limit, "--limit", "tp=8"), to=to,
         store=store, mode=mode, writers=writers, interval=interval, failures=failures, overrides=overrides(set_),
     )  # fmt: skip
-    _print(found, json, csv, print_checkpoint)
+    print_result(found, print_checkpoint, json=json, csv=csv)
 
 
 def goodput(
@@ -140,19 +141,7 @@ def goodput(
         from podsim.report.plot_runs import goodput_image
 
         plot.write_bytes(goodput_image(result, plot.suffix.lower()[1:]))
-    _print(result, json, csv, print_goodput)
-
-
-def _print(found: Any, json: bool, csv: bool, text: Callable[[Any], None]) -> None:
-    """Print a result as JSON, one line of CSV, or text."""
-    from podsim.report.data import to_csv, to_json
-
-    if json:
-        sys.stdout.write(to_json(found) + "\n")
-    elif csv:
-        sys.stdout.write(to_csv(found))
-    else:
-        text(found)
+    print_result(result, print_goodput, json=json, csv=csv)
 
 
 def register(command: Callable[[Callable[..., None]], Callable[..., None]]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from podsim.cli.options import print_result
 
 __all__ = ["register"]
 
@@ -17,17 +18,6 @@ Inputs = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")]
-
-
-def _print(value: Any, rows: Any, text: Callable[[], None], *, json: bool, csv: bool) -> None:
-    from podsim.report.data import to_csv, to_json
-
-    if json:
-        sys.stdout.write(to_json(value) + "\n")
-    elif csv:
-        sys.stdout.write(to_csv(rows))
-    else:
-        text()
 
 
 def capture(
@@ -47,7 +37,7 @@ def capture(
 
     one_format(json, csv)
     found = verb(module, input=input, out=out)
-    _print(found, found, lambda: print_captured(found), json=json, csv=csv)
+    print_result(found, print_captured, json=json, csv=csv, rows=found)
 
 
 def graph(
@@ -90,7 +80,7 @@ def graph(
         file, on=on, input=input, gpus=gpus, devices=devices, tolerance=tolerance, precision=precision,
         optimizer=optimizer, software=software, fuse=fuse, chakra=chakra, overrides=overrides(set_), detail=detail,
     )  # fmt: skip
-    _print(found, found.ops, lambda: print_graph(found, detail=detail), json=json, csv=csv)
+    print_result(found, lambda found: print_graph(found, detail=detail), json=json, csv=csv, rows=found.ops)
 
 
 def chakra(
@@ -106,7 +96,7 @@ def chakra(
 
     one_format(json, csv)
     found = verb(traces, out=out)
-    _print(found, found.files, lambda: print_traces(found), json=json, csv=csv)
+    print_result(found, print_traces, json=json, csv=csv, rows=found.files)
 
 
 def register(command: Callable[[Callable[..., None]], Callable[..., None]]) -> None:

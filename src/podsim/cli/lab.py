@@ -6,9 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from podsim.cli.options import print_result
 
 __all__ = ["register"]
 
@@ -17,15 +19,6 @@ Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="Override, as network.bandwidth=100Gb/s. Repeatable.")
 ]
-
-
-def _print(value: Any, *, json: bool, csv: bool, text: Callable[[Any], None]) -> None:
-    from podsim.report.data import to_csv, to_json
-
-    if json or csv:
-        sys.stdout.write(to_json(value) + "\n" if json else to_csv(value.rows))
-    else:
-        text(value)
 
 
 def collective(
@@ -76,7 +69,7 @@ def collective(
         raise typer.Exit(2) from None
     if found is None:  # another rank has the result
         return
-    _print(found, json=json, csv=csv, text=print_measured)
+    print_result(found, print_measured, json=json, csv=csv, rows=found.rows)
     if any(row.wrong or row.in_place_wrong for row in found.rows):
         raise typer.Exit(1)
 
@@ -134,7 +127,7 @@ def compare(
 
     one_format(json, csv)
     found = verb(run, on=on, overrides=overrides(set_))
-    _print(found, json=json, csv=csv, text=print_comparison)
+    print_result(found, print_comparison, json=json, csv=csv, rows=found.rows)
     if found.mean is None:
         raise typer.Exit(1)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from podsim.cli.options import print_result
 
 __all__ = ["register"]
 
@@ -44,7 +45,7 @@ def layouts(
          "memory": one.memory, "maximal": one.maximal}
         for one in table.rows
     ]  # fmt: skip
-    _print(table, rows, print_layouts, json=json, csv=csv)
+    print_result(table, print_layouts, json=json, csv=csv, rows=rows)
 
 
 def show(
@@ -69,7 +70,7 @@ def show(
          "l2": one.l2, "peaks": dict(one.peaks)}
         for place, one in zip(sheet.layout.instances, sheet.slices, strict=True)
     ]  # fmt: skip
-    _print(sheet, rows, print_sheet, json=json, csv=csv)
+    print_result(sheet, print_sheet, json=json, csv=csv, rows=rows)
 
 
 def plan(
@@ -108,7 +109,7 @@ def plan(
          "jobs": " ".join(one.jobs), "speeds": " ".join(f"{speed:g}" for speed in one.speeds)}
         for one in made.gpus
     ]  # fmt: skip
-    _print(made, rows, print_plan, json=json, csv=csv)
+    print_result(made, print_plan, json=json, csv=csv, rows=rows)
 
 
 def state(
@@ -140,7 +141,7 @@ def state(
         for one in states
         for each, uuid in zip(one.layout.instances, one.uuids, strict=True)
     ]
-    _print(list(states), rows, print_states, json=json, csv=csv)
+    print_result(list(states), print_states, json=json, csv=csv, rows=rows)
     if any(one.change is not None and not one.change.reachable for one in states):
         raise typer.Exit(1)
 
@@ -163,7 +164,13 @@ def check(
          "enabled": one.enabled, "layout": "" if one.layout is None else str(one.layout)}
         for one in found
     ]  # fmt: skip
-    _print(list(found), rows, lambda made: print_configs(made, slicing_of(load_gpu(gpu))), json=json, csv=csv)
+    print_result(
+        list(found),
+        lambda made: print_configs(made, slicing_of(load_gpu(gpu))),
+        json=json,
+        csv=csv,
+        rows=rows,
+    )
 
 
 def law(json: Json = False, csv: Csv = False) -> None:
@@ -172,7 +179,7 @@ def law(json: Json = False, csv: Csv = False) -> None:
     from podsim.verbs.mig import mig_law
 
     report = mig_law()
-    _print(report, list(report.scores), print_law, json=json, csv=csv)
+    print_result(report, print_law, json=json, csv=csv, rows=list(report.scores))
 
 
 def serve(
@@ -211,9 +218,9 @@ def serve(
         engine=engine, triton=triton, figure=figure, overrides=overrides(set_),
     )  # fmt: skip
     if isinstance(found, Figure):
-        _print(found, list(found.rows), print_figure, json=json, csv=csv)
+        print_result(found, print_figure, json=json, csv=csv, rows=list(found.rows))
         return
-    _print(found, list(found.rows), print_served, json=json, csv=csv)
+    print_result(found, print_served, json=json, csv=csv, rows=list(found.rows))
     if found.best is None:
         raise typer.Exit(1)
 
@@ -225,19 +232,6 @@ def _check(draw: Path | None, json: bool, csv: bool) -> None:
     one_format(json, csv)
     if draw is not None and draw.suffix.lower() not in (".svg", ".png"):
         raise PodsimError(f"--draw {str(draw)[-80:]}: give a name that ends in .svg or .png")
-
-
-def _print(value: Any, rows: Sequence[Any], text: Callable[[Any], None], *, json: bool, csv: bool) -> None:
-    from podsim.cli.options import one_format
-    from podsim.report.data import to_csv, to_json
-
-    one_format(json, csv)
-    if json:
-        sys.stdout.write(to_json(value) + "\n")
-    elif csv:
-        sys.stdout.write(to_csv(list(rows)))
-    else:
-        text(value)
 
 
 def _draw(slicing: Any, gpus: Sequence[Any], title: str, path: Path) -> None:

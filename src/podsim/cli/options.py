@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
 
 from podsim.errors import PodsimError
 
-__all__ = ["also_taking", "one_format", "overrides", "pairs"]
+__all__ = ["also_taking", "one_format", "overrides", "pairs", "print_result"]
 
 
 def also_taking(
@@ -52,3 +53,19 @@ def one_format(json: bool, csv: bool) -> None:
     """Raise PodsimError for two formats at once."""
     if json and csv:
         raise PodsimError("--json and --csv: choose one")
+
+
+def print_result(value: Any, text: Callable[[Any], None], *, json: bool, csv: bool, rows: Any = None) -> None:
+    """Print a result as JSON, as CSV (its `rows`, where they are not the result itself), or as `text` prints it.
+
+    Raises PodsimError for two formats at once.
+    """
+    from podsim.report.data import to_csv, to_json
+
+    one_format(json, csv)
+    if json:
+        sys.stdout.write(to_json(value) + "\n")
+    elif csv:
+        sys.stdout.write(to_csv(value if rows is None else rows))
+    else:
+        text(value)

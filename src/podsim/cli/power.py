@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from podsim.cli.options import print_result
 
 __all__ = ["register"]
 
@@ -33,7 +34,7 @@ def power(
 
     one_format(json, csv)
     found = verb(cluster, gpus=gpus, cap=cap, pue=pue, overrides=overrides(set_))
-    _print(found, found.loads, json, csv, print_power)
+    print_result(found, print_power, json=json, csv=csv, rows=found.loads)
 
 
 def cost(
@@ -64,16 +65,7 @@ def cost(
         cluster, gpu_hours=gpu_hours, price=tuple(price or ()), load=load, cap=cap, pue=pue, carbon=carbon,
         electricity=electricity, overrides=overrides(set_),
     )  # fmt: skip
-    _print(found, found.rows, json, csv, print_bill)
-
-
-def _print(found: Any, rows: Any, json: bool, csv: bool, text: Callable[[Any], None]) -> None:
-    from podsim.report.data import to_csv, to_json
-
-    if json or csv:
-        sys.stdout.write(to_json(found) + "\n" if json else to_csv(rows))
-    else:
-        text(found)
+    print_result(found, print_bill, json=json, csv=csv, rows=found.rows)
 
 
 def register(command: Callable[[Callable[..., None]], Callable[..., None]]) -> None:

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from podsim.cli.options import print_result
+
 __all__ = ["register"]
 
 On = Annotated[str, typer.Option("--on", help="Storage system and clients: weka-ra:4, local-nvme:2.")]
@@ -26,17 +28,6 @@ def _overrides(given: list[str] | None) -> dict[str, str]:
     return pairs(given, "--set", "server.read=10GB/s")
 
 
-def _print(value: Any, rows: Any, *, json: bool, csv: bool, text: Callable[[Any], None]) -> None:
-    from podsim.cli.options import one_format
-    from podsim.report.data import to_csv, to_json
-
-    one_format(json, csv)
-    if json or csv:
-        sys.stdout.write(to_json(value) + "\n" if json else to_csv(rows))
-    else:
-        text(value)
-
-
 def show(
     name: Annotated[str, typer.Argument(help="A storage system; none lists all.")] = "",
     set_: Set = None,
@@ -49,7 +40,7 @@ def show(
     from podsim.verbs.storage import storage_show as verb
 
     found = verb(name, overrides=_overrides(set_), client=client)
-    _print(found, found if isinstance(found, list) else [found], json=json, csv=csv, text=print_sheets)
+    print_result(found, print_sheets, json=json, csv=csv, rows=found if isinstance(found, list) else [found])
 
 
 def fio(
@@ -98,7 +89,7 @@ def fio(
 
         sys.stdout.write(as_fio(found) + "\n")
         return
-    _print(found, found.rows, json=json, csv=csv, text=print_fio)
+    print_result(found, print_fio, json=json, csv=csv, rows=found.rows)
 
 
 def mdtest(
@@ -116,7 +107,7 @@ def mdtest(
     from podsim.verbs.storage import storage_mdtest as verb
 
     found = verb(on, tasks=tasks, items=items, write=write, overrides=_overrides(set_), client=client)
-    _print(found, found.rows, json=json, csv=csv, text=print_mdtest)
+    print_result(found, print_mdtest, json=json, csv=csv, rows=found.rows)
 
 
 def fail(
@@ -133,7 +124,7 @@ def fail(
     from podsim.verbs.storage import storage_fail as verb
 
     found = verb(on, servers=servers, fill=fill, overrides=_overrides(set_), client=client)
-    _print(found, found.rows, json=json, csv=csv, text=print_fail)
+    print_result(found, print_fail, json=json, csv=csv, rows=found.rows)
     if not found.rows[-1].reads:
         raise typer.Exit(1)
 
@@ -173,7 +164,7 @@ def input_(
         cache_size=cache_size, shuffle=shuffle, decode=decode, readers=readers, samples=samples, cold=cold, lost=lost,
         overrides=_overrides(set_), client=client,
     )  # fmt: skip
-    _print(found, found.stages, json=json, csv=csv, text=print_input)
+    print_result(found, print_input, json=json, csv=csv, rows=found.stages)
 
 
 def size(
@@ -201,7 +192,7 @@ def size(
         model, on=on, batch=batch, accelerator=accelerator, era=era, tokens=tokens, slower=slower,
         overrides=_overrides(set_),
     )  # fmt: skip
-    _print(found, found.needs, json=json, csv=csv, text=print_size)
+    print_result(found, print_size, json=json, csv=csv, rows=found.needs)
     if found.tier == "beyond":
         raise typer.Exit(1)
 
@@ -212,7 +203,7 @@ def validate(json: Json = False, csv: Csv = False) -> None:
 
     found = verb()
     rows = [row for comparison in found.comparisons for row in comparison.rows]
-    _print(found, rows, json=json, csv=csv, text=_print_validation)
+    print_result(found, _print_validation, json=json, csv=csv, rows=rows)
     if not found.met:
         raise typer.Exit(1)
 
