@@ -9,7 +9,11 @@ from typing import Any, get_type_hints
 
 from podsim.errors import PodsimError
 
-__all__ = ["also_taking", "one_format", "overrides", "pairs", "print_result"]
+__all__ = ["OF_A_PREDICTION", "also_taking", "one_format", "overrides", "pairs", "print_result"]
+
+
+OF_A_PREDICTION = ("detail", "tokens", "price", "pue", "carbon")
+"""options of `predict` that say what is told of a plan, not what the plan is"""
 
 
 def also_taking(

@@ -176,7 +176,7 @@ def register(
 
     `simulate` takes the options of `predict` about the plan.
     """
-    from podsim.cli.options import also_taking
+    from podsim.cli.options import OF_A_PREDICTION, also_taking
 
     command(schedule)
-    command(also_taking(simulate, predict, without=("detail", "tokens", "price", "pue", "carbon")))
+    command(also_taking(simulate, predict, without=OF_A_PREDICTION))

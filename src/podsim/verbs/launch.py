@@ -6,9 +6,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from podsim.errors import PlanError, PodsimError, unknown_name
+from podsim.verbs.plans import LayoutOptions, read_plan
 
 if TYPE_CHECKING:
     from podsim.launching.job import Reading
@@ -25,34 +26,12 @@ def launch(
     on: str = "",
     tool: str = "",
     read: str = "",
-    gpus: int | None = None,
-    batch: int | None = None,
-    tp: int = 1,
-    pp: int = 1,
-    dp: int | None = None,
-    cp: int = 1,
-    ep: int = 1,
-    virtual_stages: int = 1,
-    micro_batch: int = 1,
-    schedule: str | None = None,
-    sequence_parallel: bool = False,
-    zero: int = 0,
-    shard: int = 0,
-    recompute: str = "none",
-    recompute_layers: int = 0,
-    flash: bool | None = None,
-    overlap_grad: bool | None = None,
-    overlap_param: bool | None = None,
-    overlap_tp: bool = False,
-    precision: str | None = None,
-    optimizer_precision: str = "fp32",
     software: str | None = None,
-    sequence: int | None = None,
-    overrides: Mapping[str, str] | None = None,
     image: str | None = None,
     mount: Sequence[str] = (),
     partition: str = "",
     time_limit: str = "1 d",
+    **options: Unpack[LayoutOptions],
 ) -> Recipe | PlanRead:
     """What starts a plan of a model on a cluster with a tool; or, with `read`, the plan of a file that others run.
 
@@ -64,58 +43,44 @@ def launch(
     contradicts itself in, and PodsimError for anything unusable.
     """
     if read:
-        given = {
-            "tp": tp,
-            "pp": pp,
-            "dp": dp or 1,
-            "cp": cp,
-            "ep": ep,
-            "zero": zero,
-            "micro_batch": micro_batch,
-        }
         wrong = [
-            f"--{name.replace('_', '-')}" for name, value in given.items() if value != int(name != "zero")
+            f"--{name.replace('_', '-')}"
+            for name, plain in _OF_THE_FILE.items()
+            if _said(options, name) != plain
         ]
         if wrong:
             raise PodsimError(f"--read takes the plan from the file; leave out {', '.join(wrong)}")
-        return _read(model, read, on, tool, gpus, sequence, software, overrides)
+        given = (options.get("gpus"), options.get("sequence"), software, options.get("overrides"))
+        return _read(model, read, on, tool, *given)
     if not model or not on:
         raise PodsimError("give MODEL and --on CLUSTER to write a launch file, or --read FILE to read one")
-    return _write(
-        model, on, tool or "megatron", gpus, batch, sequence, overrides, software,
-        {
-            "tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep, "virtual_stages": virtual_stages,
-            "micro_batch": micro_batch, "schedule": schedule, "sequence_parallel": sequence_parallel, "zero": zero,
-            "shard": shard, "recompute": recompute, "recompute_layers": recompute_layers, "flash": flash,
-            "overlap_grad": overlap_grad, "overlap_param": overlap_param, "overlap_tp": overlap_tp,
-            "precision": precision, "optimizer_precision": optimizer_precision,
-        },
-        {"image": image, "mounts": tuple(mount), "partition": partition, "limit": time_limit},
-    )  # fmt: skip
+    wishes = {"image": image, "mounts": tuple(mount), "partition": partition, "limit": time_limit}
+    return _write(model, on, tool or "megatron", software, options, wishes)
+
+
+_OF_THE_FILE = {"tp": 1, "pp": 1, "dp": 1, "cp": 1, "ep": 1, "zero": 0, "micro_batch": 1}
+"""what a file that is read says itself, and its value where the user said nothing"""
+
+
+def _said(options: LayoutOptions, name: str) -> object:
+    """What the user gave; no number of replicas is one."""
+    given = options.get(name, _OF_THE_FILE[name])
+    return given or 1 if name == "dp" else given
 
 
 def _write(
-    model: str, on: str, tool: str, gpus: int | None, batch: int | None, sequence: int | None,
-    overrides: Mapping[str, str] | None, software: str | None, fields: dict[str, Any], wishes: dict[str, Any],
-) -> Recipe:  # fmt: skip
+    model: str, on: str, tool: str, software: str | None, options: LayoutOptions, wishes: dict[str, Any]
+) -> Recipe:
     from podsim.launching.job import IMAGE, Job
     from podsim.launching.tools import TOOLS, emit
-    from podsim.verbs.inputs import batch_of, read_inputs
-    from podsim.verbs.plans import arrange
 
     if tool not in TOOLS:
         raise PodsimError(unknown_name("tool", tool, TOOLS))
     limit = _limit(wishes["limit"])
     mounts = _mounts(wishes["mounts"])
-    if fields["dp"] is not None and gpus is None:
-        gpus = fields["tp"] * fields["pp"] * fields["dp"] * fields["cp"]
-    network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
-    if tool == "deepspeed" and fields["overlap_param"] is None:
-        fields = {**fields, "overlap_param": fields["zero"] == 3}
-    plan = arrange(
-        network, cluster, count, sequences=batch_of(batch, network.sequence)[0],
-        software=software or TOOLS[tool].eras[0], **fields,
-    )  # fmt: skip
+    if tool == "deepspeed" and options.get("overlap_param") is None:
+        options = {**options, "overlap_param": options.get("zero", 0) == 3}
+    network, cluster, plan, _ = read_plan(model, on=on, software=software or TOOLS[tool].eras[0], **options)
     image = IMAGE if wishes["image"] is None else wishes["image"]
     job = Job(
         model=network, cluster=cluster.subset(int(plan.gpus)), plan=plan, image=image, mounts=mounts,
