@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from made_timelines import pipeline
 
 from podsim.errors import TimelineError
+from podsim.protobuf import varint
 from podsim.report import read_timeline, write_timeline
 from podsim.report.trace_rows import label, read_label, rows_of
-from podsim.report.wire import doubles, flat, integers, nested, varint_bytes
+from podsim.report.wire import doubles, flat, integers, nested
 from podsim.results.timeline import Counter, Lane, Timeline
 
 TRACES = (".json", ".json.gz", ".pftrace", ".pftrace.gz")
@@ -115,8 +116,8 @@ def test_numbers_in_columns_are_the_numbers_one_by_one(numbers: list[int]) -> No
     column = flat(nested(3, [*integers(1, np.array(numbers)), *doubles(2, np.array(numbers, dtype=float))]))
     expected = b""
     for number in numbers:
-        inner = b"\x08" + varint_bytes(number) + b"\x11" + np.float64(number).tobytes()
-        expected += b"\x1a" + varint_bytes(len(inner)) + inner
+        inner = b"\x08" + varint(number) + b"\x11" + np.float64(number).tobytes()
+        expected += b"\x1a" + varint(len(inner)) + inner
     assert column == expected
 
 

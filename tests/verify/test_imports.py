@@ -13,7 +13,8 @@ import podsim.verify
 ALLOWED = {
     "verify": ("podsim.errors", "podsim.units", "podsim.results", "podsim.trace_events", "podsim.verify"),
     "report": (
-        "podsim.errors", "podsim.units", "podsim.results", "podsim.hardware", "podsim.trace_events", "podsim.report",
+        "podsim.errors", "podsim.units", "podsim.results", "podsim.hardware", "podsim.protobuf", "podsim.trace_events",
+        "podsim.report",
     ),
 }  # fmt: skip
 FILES = [

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import TraceError
+from podsim.protobuf import bytes_field, fields, number_field, packed, signed, varint, varint_at
 from podsim.workload.chakra import Node, RawTrace, _decoded, _node, encode
 from podsim.workload.chakra_mend import mend, read_chakra, write_chakra
-from podsim.workload.protobuf import bytes_field, fields, number_field, packed, signed, varint, varint_at
 from podsim.workload.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph, critical_seconds
 
 

@@ -15,19 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import TimelineError
+from podsim.protobuf import bytes_field, message_field, number_field
 from podsim.report.trace_rows import Rows, label, nanoseconds, rows_of
-from podsim.report.wire import (
-    Block,
-    constant,
-    doubles,
-    flat,
-    integers,
-    message,
-    nested,
-    only,
-    small,
-    text,
-)  # fmt: skip
+from podsim.report.wire import Block, constant, doubles, flat, integers, nested, only
 from podsim.results.timeline import Counter, Timeline
 
 __all__ = ["packets", "processes_of"]
@@ -72,26 +62,38 @@ def packets(timeline: Timeline, progress: Callable[[int, int], None] | None = No
 
 
 def _descriptor(*parts: bytes) -> bytes:
-    return message(_PACKET, small(_SEQUENCE, 1), message(_DESCRIPTOR, *parts))
+    return message_field(_PACKET, number_field(_SEQUENCE, 1), message_field(_DESCRIPTOR, *parts))
 
 
 def _tracks(timeline: Timeline, rows: Rows, processes: tuple[str, ...]) -> Iterator[bytes]:
     """Packets of processes and threads; process p is track 1 + p, the rows follow."""
     pids = {process: 1 + place for place, process in enumerate(processes)}
     for process, pid in pids.items():
-        yield _descriptor(small(1, pid), message(3, small(1, pid), small(3, pid), text(6, process)))
+        yield _descriptor(
+            number_field(1, pid),
+            message_field(3, number_field(1, pid), number_field(3, pid), bytes_field(6, process)),
+        )
     for row, (lane, depth) in enumerate(zip(rows.lane, rows.depth, strict=True)):
         uuid = 1 + len(processes) + row
         one = timeline.lanes[lane]
-        thread = (small(1, pids[one.process]), small(2, uuid), small(3, row), text(5, label(one, depth)))
-        yield _descriptor(small(1, uuid), small(5, pids[one.process]), message(4, *thread))
+        thread = (
+            number_field(1, pids[one.process]),
+            number_field(2, uuid),
+            number_field(3, row),
+            bytes_field(5, label(one, depth)),
+        )
+        yield _descriptor(
+            number_field(1, uuid), number_field(5, pids[one.process]), message_field(4, *thread)
+        )
 
 
 def _counters(timeline: Timeline, processes: tuple[str, ...], first: int) -> Iterator[bytes]:
     pids = {process: 1 + place for place, process in enumerate(processes)}
     for place, one in enumerate(timeline.counters):
-        unit = message(8, text(6, one.unit))
-        yield _descriptor(small(1, first + place), small(5, pids[one.process]), text(2, one.name), unit)
+        unit = message_field(8, bytes_field(6, one.unit))
+        yield _descriptor(
+            number_field(1, first + place), number_field(5, pids[one.process]), bytes_field(2, one.name), unit
+        )
 
 
 Column: TypeAlias = tuple[str, NDArray[np.generic]]
@@ -116,7 +118,7 @@ def _columns(timeline: Timeline) -> tuple[tuple[str, ...], dict[str, Column]]:
 def _texts(timeline: Timeline, words: tuple[str, ...]) -> bytes:
     """The packet of all texts, each numbered from 1; it opens the sequence."""
     interned = b"".join(
-        message(field, small(1, 1 + place), text(2, word))
+        message_field(field, number_field(1, 1 + place), bytes_field(2, word))
         for field, all_of_them in (
             (1, timeline.kinds),
             (2, timeline.names),
@@ -125,17 +127,17 @@ def _texts(timeline: Timeline, words: tuple[str, ...]) -> bytes:
         )
         for place, word in enumerate(all_of_them)
     )
-    return message(
+    return message_field(
         _PACKET,
-        small(_TIMESTAMP, 0),
-        small(_SEQUENCE, 1),
-        small(_FLAGS, _CLEARED),
-        message(_INTERNED, interned),
+        number_field(_TIMESTAMP, 0),
+        number_field(_SEQUENCE, 1),
+        number_field(_FLAGS, _CLEARED),
+        message_field(_INTERNED, interned),
     )
 
 
 def _packet(stamp: Ints, event: list[Block]) -> list[Block]:
-    same = small(_SEQUENCE, 1) + small(_FLAGS, _NEEDED)
+    same = number_field(_SEQUENCE, 1) + number_field(_FLAGS, _NEEDED)
     return nested(_PACKET, [*integers(_TIMESTAMP, stamp), constant(same, len(stamp)), *nested(_EVENT, event)])
 
 
@@ -144,20 +146,20 @@ def _spans(timeline: Timeline, rows: Rows, part: slice, first_row: int, columns:
     order, track = rows.order[part], rows.row[part] + first_row
     n = len(order)
     begin = [
-        constant(small(_TYPE, _BEGIN), n),
+        constant(number_field(_TYPE, _BEGIN), n),
         *integers(_CATEGORY, timeline.kind[order] + 1),
         *integers(_NAME, timeline.name[order] + 1),
         *integers(_TRACK, track),
     ]
     for place, (what, values) in enumerate(columns.values()):
         begin += _annotation(place + 1, what, values[order])
-    end = [constant(small(_TYPE, _END), n), *integers(_TRACK, track)]
+    end = [constant(number_field(_TYPE, _END), n), *integers(_TRACK, track)]
     return flat([*_packet(rows.start[part], begin), *_packet(rows.end[part], end)])
 
 
 def _annotation(name: int, what: str, values: NDArray[np.generic]) -> list[Block]:
     """An argument of each span; one that is not a number is left out."""
-    named = constant(small(1, name), len(values))
+    named = constant(number_field(1, name), len(values))
     if what == "float":
         numbers = values.astype(np.float64)
         blocks = nested(_ANNOTATION, [named, *doubles(5, numbers)])
@@ -171,7 +173,7 @@ def _values(counter: Counter, track: int) -> Iterator[bytes]:
     stamps = nanoseconds(counter.time)
     if len(stamps) and stamps.min() < 0:
         raise TimelineError(f"counter {counter.name} starts before 0; Perfetto traces start at 0")
-    head = small(_TYPE, _COUNTER) + small(_TRACK, track)
+    head = number_field(_TYPE, _COUNTER) + number_field(_TRACK, track)
     for first in range(0, len(stamps), _CHUNK):
         part = slice(first, first + _CHUNK)
         event = [constant(head, len(stamps[part])), *doubles(_VALUE, counter.value[part])]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from podsim.errors import TimelineError
+from podsim.errors import TimelineError, TraceError
+from podsim.protobuf import fields, signed, varint_at
 from podsim.report.trace_collect import Collected
 from podsim.results.timeline import Timeline
 from podsim.trace_events import read_file
@@ -36,23 +37,9 @@ def read_perfetto(path: str | Path, progress: Callable[[int, int], None] | None 
             reader.packet(packet)
             if progress is not None and count % 8192 == 0:
                 progress(place, len(data))
-    except (IndexError, struct.error, UnicodeDecodeError, TypeError, AttributeError):
+    except (TraceError, struct.error, UnicodeDecodeError, TypeError, AttributeError):
         raise TimelineError(f"{name}: not a Perfetto trace, or damaged; its packets cannot be read") from None
     return reader.found.timeline()
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    byte = data[place]
-    if byte < 0x80:
-        return byte, place + 1
-    number, shift = byte & 0x7F, 7
-    while True:
-        place += 1
-        byte = data[place]
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number & 0xFFFFFFFFFFFFFFFF, place + 1
-        shift += 7
 
 
 def _packets(data: bytes, name: str) -> Iterator[tuple[int, bytes]]:
@@ -64,8 +51,8 @@ def _packets(data: bytes, name: str) -> Iterator[tuple[int, bytes]]:
                 f"{name}: not a Perfetto trace (byte {place:,}); expected a .pftrace or .perfetto-trace file"
             )
         try:
-            length, start = _varint(data, place + 1)
-        except IndexError:
+            length, start = varint_at(data, place + 1, len(data))
+        except TraceError:
             length, start = 1, len(data)
         place = start + length
         if place > len(data):
@@ -76,31 +63,12 @@ def _packets(data: bytes, name: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _fields(data: bytes) -> Fields:
-    """Fields of a message."""
-    found: Fields = []
-    place, end = 0, len(data)
-    while place < end:
-        tag, place = _varint(data, place)
-        wire = tag & 7
-        if wire == 0:
-            value, place = _varint(data, place)
-            found.append((tag >> 3, value))
-        elif wire == 2:
-            length, place = _varint(data, place)
-            found.append((tag >> 3, data[place : place + length]))
-            place += length
-        elif wire == 1:
-            found.append((tag >> 3, _DOUBLE.unpack_from(data, place)[0]))
-            place += 8
-        elif wire == 5:
-            place += 4
-        else:
-            raise IndexError(wire)
-    return found
-
-
-def _signed(number: int) -> int:
-    return number - (1 << 64) if number >> 63 else number
+    """Fields of a message; eight bytes are a double, four are nothing that is needed."""
+    return [
+        (number, _DOUBLE.unpack(value)[0] if wire == 1 and isinstance(value, bytes) else value)
+        for number, wire, value in fields(data, 0, len(data))
+        if wire != 5
+    ]
 
 
 class _Reader:
@@ -172,13 +140,13 @@ class _Reader:
         if name is not None:
             self.found.named({"name": what, "pid": pid, "tid": tid, "args": {"name": name.decode("utf-8")}})
 
-    def _event(self, time: float, fields: Fields, sequence: int) -> None:
+    def _event(self, time: float, content: Fields, sequence: int) -> None:
         """Take the begin or the end of a span, or a value of a counter."""
         kind = track = 0
         words: dict[str, Any] = {}
         arguments: dict[str, Any] = {}
         value: float | None = None
-        for number, held in fields:
+        for number, held in content:
             if number == 9:
                 kind = held
             elif number == 11:
@@ -193,7 +161,7 @@ class _Reader:
             elif number == 4:
                 arguments |= self._argument(held, sequence)
             elif number in (30, 44):
-                value = float(_signed(held)) if number == 30 else held
+                value = float(signed(held)) if number == 30 else held
         if kind == 1:
             pid, tid = self.place.get(track, (self.pid_of_process_track.get(track, 0), f"track {track}"))
             event = {**words, "pid": pid, "tid": tid, "args": arguments}
@@ -220,5 +188,5 @@ class _Reader:
         for number in (3, 4, 5, 2):
             if number in held:
                 value = held[number]
-                return {name: _signed(value) if number == 4 else bool(value) if number == 2 else value}
+                return {name: signed(value) if number == 4 else bool(value) if number == 2 else value}
         return {}

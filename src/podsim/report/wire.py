@@ -4,6 +4,7 @@ A block is a pair of arrays [rows, columns]: bytes, and which of them are there.
 all of them, one after the other, is a message. A variable-length number is as wide as the widest of its column, and the
 bytes that a row does not need are left out when `flat` joins everything. This is the wire format as documented at
 protobuf.dev/programming-guides/encoding; nothing of the protobuf library is needed to write it.
+podsim.protobuf has it one message at a time.
 """
 
 from __future__ import annotations
@@ -14,43 +15,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Block", "constant", "doubles", "flat", "integers", "message", "nested", "only", "small", "text", "varint_bytes",
-]  # fmt: skip
+from podsim.protobuf import tag, varint
+
+__all__ = ["Block", "constant", "doubles", "flat", "integers", "nested", "only"]
 
 Block: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.bool_]]
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
-
-
-def varint_bytes(number: int) -> bytes:
-    """One number as protobuf's variable-length integer; negative ones as 64 bits."""
-    number &= (1 << 64) - 1
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def _tag(field: int, wire: int) -> bytes:
-    return varint_bytes(field << 3 | wire)
-
-
-def small(field: int, number: int) -> bytes:
-    """One integer field."""
-    return _tag(field, _VARINT) + varint_bytes(number)
-
-
-def text(field: int, words: str) -> bytes:
-    """One text field."""
-    return message(field, words.encode("utf-8"))
-
-
-def message(field: int, *parts: bytes) -> bytes:
-    """One field that is a message of its own."""
-    inner = b"".join(parts)
-    return _tag(field, _BYTES) + varint_bytes(len(inner)) + inner
 
 
 def constant(held: bytes, rows: int) -> Block:
@@ -62,7 +32,7 @@ def constant(held: bytes, rows: int) -> Block:
 def _varints(values: NDArray[np.integer]) -> Block:
     """A variable-length integer in each row."""
     whole = values.astype(np.int64).view(np.uint64)
-    widest = len(varint_bytes(int(whole.max()))) if len(whole) else 1
+    widest = len(varint(int(whole.max()))) if len(whole) else 1
     shifted = whole[:, None] >> (7 * np.arange(widest, dtype=np.uint64))
     there = shifted > 0
     there[:, 0] = True
@@ -73,13 +43,13 @@ def _varints(values: NDArray[np.integer]) -> Block:
 
 def integers(field: int, values: NDArray[np.integer]) -> list[Block]:
     """An integer field in each row."""
-    return [constant(_tag(field, _VARINT), len(values)), _varints(values)]
+    return [constant(tag(field, _VARINT), len(values)), _varints(values)]
 
 
 def doubles(field: int, values: NDArray[np.floating]) -> list[Block]:
     """A double in each row."""
     held = np.ascontiguousarray(values, dtype="<f8").view(np.uint8).reshape(len(values), 8)
-    return [constant(_tag(field, _FIXED64), len(values)), (held, np.broadcast_to(np.True_, held.shape))]
+    return [constant(tag(field, _FIXED64), len(values)), (held, np.broadcast_to(np.True_, held.shape))]
 
 
 def nested(field: int, blocks: Sequence[Block]) -> list[Block]:
@@ -88,7 +58,7 @@ def nested(field: int, blocks: Sequence[Block]) -> list[Block]:
     length = np.zeros(rows, dtype=np.int64)
     for _, there in blocks:
         length += np.count_nonzero(there, axis=1)
-    return [constant(_tag(field, _BYTES), rows), _varints(length), *blocks]
+    return [constant(tag(field, _BYTES), rows), _varints(length), *blocks]
 
 
 def only(blocks: Sequence[Block], rows: NDArray[np.bool_]) -> list[Block]:

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from podsim.errors import TraceError
-from podsim.workload.protobuf import (
+from podsim.protobuf import (
     Value,
     bytes_field,
     double_field,

@@ -1,4 +1,4 @@
-"""The wire format of protocol buffers, as far as a trace needs it: numbers, text, nested messages, packed lists.
+"""The wire format of protocol buffers, as far as traces need it: numbers, text, nested messages, packed lists.
 
 A message is a row of fields, each a varint of (number x 8 + wire type) and a value: 0 a varint, 1 eight bytes, 2 a
 length and as many bytes, 5 four bytes. Source: Protocol Buffers documentation, Encoding.
@@ -16,9 +16,11 @@ __all__ = [
     "bytes_field",
     "double_field",
     "fields",
+    "message_field",
     "number_field",
     "packed",
     "signed",
+    "tag",
     "varint",
     "varint_at",
 ]
@@ -94,9 +96,14 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+def tag(number: int, wire: int) -> bytes:
+    """What stands before a field's value: its number and wire type."""
+    return varint(number << 3 | wire)
+
+
 def number_field(number: int, value: int) -> bytes:
     """A field that holds a varint."""
-    return varint(number << 3) + varint(value)
+    return tag(number, 0) + varint(value)
 
 
 def bytes_field(number: int, value: bytes | str | Iterable[int]) -> bytes:
@@ -105,9 +112,14 @@ def bytes_field(number: int, value: bytes | str | Iterable[int]) -> bytes:
         value = value.encode("utf-8")
     elif not isinstance(value, bytes):
         value = b"".join(varint(one) for one in value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
+    return tag(number, 2) + varint(len(value)) + value
+
+
+def message_field(number: int, *parts: bytes) -> bytes:
+    """A field that is a message of its own, made of fields."""
+    return bytes_field(number, b"".join(parts))
 
 
 def double_field(number: int, value: float) -> bytes:
     """A field that holds a number in eight bytes."""
-    return varint(number << 3 | 1) + struct.pack("<d", value)
+    return tag(number, 1) + struct.pack("<d", value)
