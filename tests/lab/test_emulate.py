@@ -195,7 +195,7 @@ def test_an_end_of_any_kind_leaves_nothing_behind(number: signal.Signals) -> Non
         assert len(spaces) == 2, "each rank has a namespace of its own"
         assert Path("/proc/self/ns/net").readlink() not in spaces
         run.send_signal(number)
-        run.wait(timeout=20)
+        run.wait(timeout=60)
     assert run.returncode == (130 if number != signal.SIGKILL else -9)
     until = time.monotonic() + 5
     while any(Path(f"/proc/{pid}").exists() for pid in below) and time.monotonic() < until:
