@@ -30,7 +30,6 @@ PORT = 29500
 """where rank 0 listens: in a namespace of its own, no port is ever taken"""
 MOST_RANKS = 64
 _INTERRUPTED = 130
-_NEIGHBOURS = Path("/proc/sys/net/ipv4/neigh/default/gc_thresh3")
 
 
 def perform(
@@ -87,13 +86,6 @@ def _check(made: Emulated, command: Sequence[str], own: Callable[[Sequence[str]]
         problems.append(f"{made.ranks} ranks; at most {MOST_RANKS} are emulated on one machine")
     if max(made.servers, made.local) > links.LARGEST:
         problems.append(f"{made.servers} servers of {made.local} ranks; at most {links.LARGEST} each")
-    with suppress(OSError, ValueError):
-        room = int(_NEIGHBOURS.read_text("ascii"))
-        if made.ranks * (made.ranks - 1) > 0.9 * room:
-            problems.append(
-                f"{made.ranks} ranks know {made.ranks * (made.ranks - 1)} neighbours, and this kernel keeps {room}: "
-                "raise net.ipv4.neigh.default.gc_thresh1, 2 and 3 with sysctl, or take fewer"
-            )
     if not command:
         problems.append("no command; give it after --, as in: -- podsim measure collective")
     elif own is None and not shutil.which(command[0]):

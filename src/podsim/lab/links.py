@@ -67,6 +67,11 @@ def address(made: Emulated, rank: int) -> str:
     return f"{NETWORK}.{server}.{place + 1}"
 
 
+def _hardware_address(rank: int, device: str) -> str:
+    """The MAC address of a rank's device, of those that anybody may give."""
+    return f"02:00:00:{device[-1]:0>2}:{rank >> 8:02x}:{rank & 255:02x}"
+
+
 def _adapter(made: Emulated, rank: int) -> int:
     """Which adapter of its server a rank sends through."""
     return rank % made.local * made.nics // made.local
@@ -94,7 +99,7 @@ def fabric_links(made: Emulated, holds: dict[int, str]) -> Iterator[Command]:
         here, there = f"{kind}{rank}", "eth0" if kind == "in" else "eth1"
         yield [
             "link", "add", "name", here, "mtu", str(MTU), "type", "veth",
-            "peer", "name", there, "mtu", str(MTU), "netns", holds[rank],
+            "peer", "name", there, "mtu", str(MTU), "address", _hardware_address(rank, there), "netns", holds[rank],
         ]  # fmt: skip
         yield ["link", "set", "dev", here, "master", master]
         yield ["link", "set", "dev", here, "up"]
@@ -163,7 +168,11 @@ def _addresses(made: Emulated, ranks: list[int]) -> list[str]:
 
 
 def rank_links(made: Emulated, rank: int) -> Iterator[Command]:
-    """Commands of ip for a rank's own namespace."""
+    """Commands of ip for a rank's own namespace.
+
+    Whose address is whose is written down: a kernel keeps what it found out by asking in one small table for all
+    namespaces (net.ipv4.neigh.default.gc_thresh3, 1024), in which 32 ranks have no room; what it is told does not count.
+    """
     own = address(made, rank)
     yield ["link", "set", "dev", "lo", "up"]
     yield ["addr", "add", f"{own}/24", "dev", "eth0"]
@@ -171,6 +180,12 @@ def rank_links(made: Emulated, rank: int) -> Iterator[Command]:
     if made.servers > 1:
         yield ["link", "set", "dev", "eth1", "up"]
         yield ["route", "add", f"{NETWORK}.0.0/16", "dev", "eth1", "src", own]
+    for others, device in zip(_peers(made, rank), ("eth0", "eth1"), strict=True):
+        for other in others:
+            hardware = _hardware_address(other, device)
+            yield [
+                "neigh", "add", address(made, other), "lladdr", hardware, "dev", device, "nud", "permanent",
+            ]  # fmt: skip
 
 
 def rank_shapes(made: Emulated, rank: int) -> Iterator[Command]:
