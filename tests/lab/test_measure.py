@@ -21,12 +21,12 @@ from typer.testing import Result
 from podsim.errors import LabError, PodsimError
 from podsim.lab.data import input_of, wrong
 from podsim.lab.engine import Engine
-from podsim.lab.measure import Job
+from podsim.lab.measure import Job, task_of
 from podsim.lab.processes import fork, wait_all
 from podsim.lab.program import programs
-from podsim.lab.ranks import here, run_here
-from podsim.lab.record import read_run
-from podsim.lab.wires import connect
+from podsim.lab.ranks import Note, Task, here, run_here
+from podsim.lab.record import read_run, run_of
+from podsim.lab.wires import Wires, connect
 from podsim.network.collectives import ALGORITHMS, Algorithm, Table, make_table
 from podsim.verbs.measure import measure_collective
 from podsim.verify.nccl_tests import read_log_text
@@ -85,7 +85,7 @@ def test_messages_in_groups_as_nccl_takes_them(
 def test_a_table_that_forgets_a_part_is_found_out() -> None:
     rows = {"step": [0, 1], "source": [0, 1], "destination": [1, 0], "chunk": 0, "reduce": [False, False]}
     bad = make_table("forgets", "all-reduce", rows, ranks=2, chunks=1)
-    found = run_here(_job(ranks=2, local=2, tables=(bad,)))
+    found = run_of(run_here(task_of(_job(ranks=2, local=2, tables=(bad,)))))
     assert found.rows[0].wrong > 6000
     assert found.rows[0].in_place_wrong == found.rows[0].wrong
 
@@ -179,7 +179,7 @@ def test_a_rank_that_dies_is_named_and_the_others_stop(how: str, words: str) -> 
             os.kill(os.getpid(), signal.SIGKILL) if how == "kill" else os._exit(3)
 
     with pytest.raises(LabError, match=f"rank 1 .*{words} during tree"):
-        run_here(_job(), hook=hook)
+        run_here(task_of(_job()), hook=hook)
     with pytest.raises(ChildProcessError):  # no child is left
         os.waitpid(-1, os.WNOHANG)
 
@@ -190,7 +190,7 @@ def test_a_rank_that_hangs_is_named() -> None:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     with pytest.raises(LabError, match="rank 2 did not answer within 2 s during tree"):
-        run_here(_job(timeout=2.0), hook=hook)
+        run_here(task_of(_job(timeout=2.0)), hook=hook)
 
 
 def test_an_error_of_a_rank_is_told() -> None:
@@ -199,7 +199,31 @@ def test_an_error_of_a_rank_is_told() -> None:
             raise KeyError("broken")
 
     with pytest.raises(LabError, match="rank 1 failed: KeyError: 'broken'"):
-        run_here(_job(), hook=hook)
+        run_here(task_of(_job()), hook=hook)
+
+
+def test_ranks_run_any_task_and_tell_what_they_do() -> None:
+    def work(wires: Wires, note: Note) -> dict[str, float]:
+        note("adding", share=0.5)
+        total = wires.empty(1).fill_(wires.rank + 1.0)
+        wires.torch.distributed.all_reduce(total)
+        return {"sum": float(total)}
+
+    heard: list[tuple[int, dict[str, object]]] = []
+    found = run_here(
+        Task(work=work, nodes=3, timeout=15.0), watch=lambda rank, told: heard.append((rank, told))
+    )
+    assert found == {"sum": 6.0}
+    assert sorted(rank for rank, _ in heard) == [0, 1, 2]
+    assert all(told == {"doing": "adding", "share": 0.5} for _, told in heard)
+
+
+def test_a_mistake_that_ranks_find_is_told_as_it_is() -> None:
+    def work(wires: Wires, _note: Note) -> None:
+        raise PodsimError("17 cannot be cut in three")
+
+    with pytest.raises(LabError, match=r"^(the last|rank 0) failed: 17 cannot be cut in three$"):
+        run_here(Task(work=work, nodes=2, names={1: "the last"}, timeout=15.0))
 
 
 def _joined(rank: int, world: int, port: int, *arguments: str) -> subprocess.Popen[str]:

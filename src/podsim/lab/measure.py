@@ -6,12 +6,11 @@ through the job's key-value store, never over what is being measured.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -21,14 +20,15 @@ from podsim.lab.data import input_of, wrong
 from podsim.lab.engine import Engine
 from podsim.lab.library import library_call
 from podsim.lab.program import Program, programs
-from podsim.lab.wires import Wires
+from podsim.lab.ranks import Note, Task
+from podsim.lab.record import plain
+from podsim.lab.wires import Board, Wires
 from podsim.network.collectives.table import Table
 from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
 
-__all__ = ["Job", "measure"]
+__all__ = ["Job", "measure", "task_of"]
 
 FLOAT = 4
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,35 +64,18 @@ class Job:
         return max([self.ranks, *(table.nodes for table in self.tables)])
 
 
-class _Board:
-    """Where ranks put what they have to tell, through the job's store."""
-
-    def __init__(self, wires: Wires) -> None:
-        self.store, self.wires, self.turn = (
-            wires.torch.distributed.distributed_c10d._get_default_store(),
-            wires,
-            0,
-        )
-
-    def gather(self, value: Any) -> list[Any] | None:
-        """What every rank said, at rank 0; None at the others."""
-        self.turn += 1
-        self.store.set(f"podsim/{self.turn}/{self.wires.rank}", json.dumps(value))
-        if self.wires.rank:
-            return None
-        return [json.loads(self.store.get(f"podsim/{self.turn}/{rank}")) for rank in range(self.wires.world)]
-
-    def tell(self, value: Any) -> Any:
-        """What rank 0 said, at every rank."""
-        self.turn += 1
-        if self.wires.rank == 0:
-            self.store.set(f"podsim/{self.turn}", json.dumps(value))
-        return json.loads(self.store.get(f"podsim/{self.turn}"))
+def task_of(job: Job) -> Task:
+    """The job as ranks run it; the result is that of `measure`, as plain values."""
+    switches = {node: f"the switch that process {node} plays" for node in range(job.ranks, job.nodes)}
+    return Task(
+        work=lambda wires, note: plain(measure(job, wires, note)), nodes=job.nodes, names=switches, timeout=job.timeout,
+        backend=job.backend,
+    )  # fmt: skip
 
 
 def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredCollectives | None:
     """The job's measurements at rank 0, None at the others; `note` hears what is under way."""
-    board = _Board(wires)
+    board = Board(wires)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     ranks = board.gather({"host": platform.node(), "cores": usage.cores(), "pid": os.getpid()})
     message = _message(wires, board)
@@ -121,7 +104,7 @@ def _device(wires: Wires) -> str:
     return "CPU"
 
 
-def _message(wires: Wires, board: _Board, trips: int = 15) -> float:
+def _message(wires: Wires, board: Board, trips: int = 15) -> float:
     """Half the median round trip of 4 B between ranks 0 and 1, s; 0 with one rank."""
     if wires.world < 2:
         return 0.0
@@ -144,7 +127,7 @@ def _one(
     table: Table | None,
     size: int,
     wires: Wires,
-    board: _Board,
+    board: Board,
     ranks: Sequence[Mapping[str, Any]] | None,
 ) -> MeasuredCollective | None:
     """One line: an algorithm at a size."""
@@ -235,7 +218,7 @@ class _Side:
 
 
 def _place(
-    job: Job, table: Table | None, elements: int, wires: Wires, board: _Board, *, inside: bool
+    job: Job, table: Table | None, elements: int, wires: Wires, board: Board, *, inside: bool
 ) -> dict[str, Any] | None:
     """Check, then time: out of place, or (inside) within one buffer. What all ranks found, at rank 0."""
     side = _Side(job, table, elements, wires, inside)

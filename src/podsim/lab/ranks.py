@@ -1,8 +1,8 @@
 """Where ranks come from: forked here, or started by torchrun, Slurm or `podsim emulate`, one process each.
 
-Forked ranks meet in a file, so no port is needed, and tell their parent over a pipe what they are doing and what
-went wrong; the parent sees which of them died. Ranks that were started by others watch each other's heartbeats for
-that.
+What they do is a Task: a function that every rank calls with its wires. Forked ranks meet in a file, so no port is
+needed, and tell their parent over a pipe what they are doing and what went wrong; the parent sees which of them died.
+Ranks that were started by others watch each other's heartbeats for that.
 """
 
 from __future__ import annotations
@@ -15,25 +15,49 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from podsim.errors import LabError
-from podsim.lab.measure import Job, measure
+from podsim.errors import LabError, PodsimError
 from podsim.lab.processes import end_of, fork, kill, reap, stopped_by_signals
-from podsim.lab.record import plain, run_of
 from podsim.lab.wires import Wires, connect, load_torch
-from podsim.results.lab import MeasuredCollectives
 
-__all__ = ["MOST_RANKS", "Place", "here", "run_here", "run_joined"]
+__all__ = ["MOST_RANKS", "Hook", "Note", "Place", "Task", "Watch", "here", "quiet", "run_here", "run_joined"]
 
 MOST_RANKS = 64
 """processes that are forked on one machine"""
 QUIET = 3.0
 """s without a heartbeat after which a rank is taken for dead"""
 _BEAT = 0.5
+Note = Callable[..., None]
+"""tells what a rank is about to do, in words, with plain values by name if need be"""
+Hook = Callable[[int, str], None]
+Watch = Callable[[int, dict[str, Any]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What the processes of a job do together."""
+
+    work: Callable[[Wires, Note], Any]
+    """what each process calls; what the one of rank 0 returns is the task's result, plain values that JSON can hold"""
+    nodes: int
+    """processes"""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """of processes that are no ranks, as they are called where they fail: the switch that process 8 plays"""
+    timeout: float = 60.0
+    """s after which a call gives up on processes that do not answer"""
+    backend: str = "auto"
+
+    def name(self, node: int) -> str:
+        """A process, in words."""
+        return self.names.get(node, f"rank {node}")
+
+
+def quiet(_rank: int, _told: dict[str, Any]) -> None:
+    """A Watch that does nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,20 +116,21 @@ class _Line:
             data = data[os.write(self.descriptor, data) :]
 
 
-def run_here(job: Job, *, hook: Callable[[int, str], None] | None = None) -> MeasuredCollectives:
-    """The job on ranks forked on this machine.
+def run_here(task: Task, *, hook: Hook | None = None, watch: Watch = quiet) -> Any:
+    """What the task gives at rank 0, run by processes forked on this machine.
 
-    hook: called in each rank with what it is about to do (tests break ranks with it). Raises LabError, naming the
-    rank, if one dies, fails or does not answer within the job's timeout; the others are stopped then.
+    hook: called in each process with what it is about to do (tests break ranks with it). watch: called here with the
+    rank and what it noted. Raises LabError, naming the rank, if one dies, fails or does not answer within the task's
+    timeout; the others are stopped then.
     """
     load_torch()
-    if job.nodes > MOST_RANKS:
-        raise LabError(f"{job.nodes} ranks on one machine; at most {MOST_RANKS}: start more with torchrun")
+    if task.nodes > MOST_RANKS:
+        raise LabError(f"{task.nodes} ranks on one machine; at most {MOST_RANKS}: start more with torchrun")
     with tempfile.TemporaryDirectory(prefix="podsim-") as folder, stopped_by_signals():
         meeting = f"file://{folder}/meeting"
-        crew = _Crew(job)
+        crew = _Crew(task, watch)
         try:
-            for rank in range(job.nodes):
+            for rank in range(task.nodes):
                 crew.add(rank, meeting, hook)
             return crew.wait()
         finally:
@@ -113,25 +138,25 @@ def run_here(job: Job, *, hook: Callable[[int, str], None] | None = None) -> Mea
 
 
 class _Crew:
-    """The forked ranks of a job, seen from their parent."""
+    """The forked processes of a task, seen from their parent."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, task: Task, watch: Watch) -> None:
+        self.task, self.watch = task, watch
         self.pids: dict[int, int] = {}
         self.pipes: dict[int, int] = {}
         self.text: dict[int, bytes] = {}
         self.doing: dict[int, str] = {}
         self.errors: dict[int, tuple[str, bool]] = {}
         self.dead: dict[int, str] = {}
-        self.result: MeasuredCollectives | None = None
+        self.result: Any = None
 
-    def add(self, rank: int, meeting: str, hook: Callable[[int, str], None] | None) -> None:
+    def add(self, rank: int, meeting: str, hook: Hook | None) -> None:
         """Fork one rank."""
-        job, (mine, theirs) = self.job, os.pipe()
+        task, (mine, theirs) = self.task, os.pipe()
 
         def work() -> int:
             os.close(mine)
-            return _rank(job, rank, meeting, _Line(theirs), hook)
+            return _rank(task, rank, meeting, _Line(theirs), hook)
 
         try:
             self.pids[rank] = fork(work)
@@ -140,7 +165,7 @@ class _Crew:
         self.pipes[rank] = mine
         self.text[rank] = b""
 
-    def wait(self) -> MeasuredCollectives:
+    def wait(self) -> Any:
         """The result of rank 0, once all have ended well."""
         since = 0.0
         while len(self.dead) < len(self.pids):
@@ -157,7 +182,6 @@ class _Crew:
         self._listen(0.0)
         if self.errors or any(self.dead.values()):
             raise LabError(self._blame())
-        assert self.result is not None
         return self.result
 
     def _listen(self, pause: float) -> None:
@@ -176,10 +200,11 @@ class _Crew:
     def _heard(self, rank: int, told: dict[str, Any]) -> None:
         if "doing" in told:
             self.doing[rank] = told["doing"]
+            self.watch(rank, told)
         elif "error" in told:
             self.errors[rank] = (told["error"], told["own"])
         else:
-            self.result = run_of(told["result"])
+            self.result = told["result"]
 
     def _blame(self) -> str:
         """Who broke the run: a rank that was killed, else one with an error of its own, else one that is silent."""
@@ -190,21 +215,18 @@ class _Crew:
         during = next(iter(self.doing.values()), "the start")
         if killed or (left and not own):
             rank, how = next(iter((killed or left).items()))
-            return f"{self._name(rank)} {how} during {self.doing.get(rank, during)}; the other ranks were stopped"
+            return f"{self.task.name(rank)} {how} during {self.doing.get(rank, during)}; the other ranks were stopped"
         if own:
             rank, text = next(iter(own.items()))
-            return f"{self._name(rank)} failed: {text}"
+            return f"{self.task.name(rank)} failed: {text}"
         text = next(iter(self.errors.values()))[0] if self.errors else ""
         if silent:
-            names = ", ".join(self._name(rank) for rank in silent)
+            names = ", ".join(self.task.name(rank) for rank in silent)
             return (
-                f"{names} did not answer within {self.job.timeout:g} s during {self.doing.get(silent[0], during)}; "
+                f"{names} did not answer within {self.task.timeout:g} s during {self.doing.get(silent[0], during)}; "
                 f"all ranks were stopped ({text})"
             )
         return f"the ranks lost each other during {during}: {text}"
-
-    def _name(self, rank: int) -> str:
-        return f"rank {rank}" if rank < self.job.ranks else f"the switch that process {rank} plays"
 
     def dismiss(self) -> None:
         """Stop whoever still runs."""
@@ -213,11 +235,11 @@ class _Crew:
             os.close(pipe)
 
 
-def _rank(job: Job, rank: int, meeting: str, line: _Line, hook: Callable[[int, str], None] | None) -> int:
+def _rank(task: Task, rank: int, meeting: str, line: _Line, hook: Hook | None) -> int:
     """What a forked rank does."""
 
-    def note(doing: str) -> None:
-        line.say(doing=doing)
+    def note(doing: str, **more: Any) -> None:
+        line.say(doing=doing, **more)
         if hook is not None:
             hook(rank, doing)
 
@@ -225,18 +247,21 @@ def _rank(job: Job, rank: int, meeting: str, line: _Line, hook: Callable[[int, s
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     try:
         wires = connect(
-            rank=rank, world=job.nodes, local_rank=rank, local=job.nodes, init=meeting, backend=job.backend,
-            timeout=job.timeout,
+            rank=rank, world=task.nodes, local_rank=rank, local=task.nodes, init=meeting, backend=task.backend,
+            timeout=task.timeout,
         )  # fmt: skip
-        found = measure(job, wires, note)
+        found = task.work(wires, note)
+    except PodsimError as problem:  # a user's mistake, which needs no name of a class
+        line.say(error=str(problem), own=True)
+        return 1
     except RuntimeError as problem:  # what gloo and NCCL raise for a peer that is gone or silent
         line.say(error=_first_line(problem), own=False)
         return 1
     except Exception as problem:
         line.say(error=f"{type(problem).__name__}: {_first_line(problem)}", own=True)
         return 1
-    if found is not None:
-        line.say(result=plain(found))
+    if rank == 0:
+        line.say(result=found)
     return 0
 
 
@@ -245,26 +270,24 @@ def _first_line(problem: BaseException) -> str:
     return line.partition(". This is typically")[0].rpartition("] ")[2][:300] or line[:300]
 
 
-def run_joined(
-    job: Job, place: Place, environment: Mapping[str, str], *, hook: Callable[[str], None] = lambda _: None
-) -> MeasuredCollectives | None:
-    """This rank's part of a job that others started: the result at rank 0, None at the others.
+def run_joined(task: Task, place: Place, *, watch: Watch = quiet) -> Any:
+    """This rank's part of a task that others started: what its work returns here.
 
     Raises LabError where the ranks cannot find each other, and, naming them, for ranks that die or fall silent.
     """
     wires = connect(
         rank=place.rank, world=place.world, local_rank=place.local_rank, local=place.local, init="env://",
-        backend=job.backend, timeout=job.timeout,
+        backend=task.backend, timeout=task.timeout,
     )  # fmt: skip
     doing = ["the start"]
 
-    def note(text: str) -> None:
+    def note(text: str, **more: Any) -> None:
         doing[0] = text
-        hook(text)
+        watch(place.rank, {"doing": text, **more})
 
-    pulse = _Pulse(wires, job.timeout)
+    pulse = _Pulse(wires, task.timeout)
     try:
-        return measure(job, wires, note)
+        return task.work(wires, note)
     except RuntimeError as problem:
         who = pulse.silent()
         said = f"{who} died or fell silent" if who else "the ranks lost each other"

@@ -5,6 +5,7 @@ PyTorch is loaded by name, when a job starts.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
@@ -12,7 +13,7 @@ from typing import Any
 
 from podsim.errors import LabError
 
-__all__ = ["BACKENDS", "Wires", "connect", "load_torch"]
+__all__ = ["BACKENDS", "Board", "Wires", "connect", "load_torch"]
 
 BACKENDS = ("auto", "gloo", "nccl")
 
@@ -60,6 +61,30 @@ class Wires:
     def empty(self, elements: int) -> Any:
         """A buffer of floats."""
         return self.torch.empty(elements, dtype=self.torch.float32, device=self.device)
+
+
+class Board:
+    """Where ranks put what they have to tell, through the job's store."""
+
+    def __init__(self, wires: Wires) -> None:
+        """Every process of the job makes its own, and calls the same methods in the same order."""
+        self.store = wires.torch.distributed.distributed_c10d._get_default_store()
+        self.wires, self.turn = wires, 0
+
+    def gather(self, value: Any) -> list[Any] | None:
+        """What every rank said, at rank 0; None at the others."""
+        self.turn += 1
+        self.store.set(f"podsim/{self.turn}/{self.wires.rank}", json.dumps(value))
+        if self.wires.rank:
+            return None
+        return [json.loads(self.store.get(f"podsim/{self.turn}/{rank}")) for rank in range(self.wires.world)]
+
+    def tell(self, value: Any) -> Any:
+        """What rank 0 said, at every rank."""
+        self.turn += 1
+        if self.wires.rank == 0:
+            self.store.set(f"podsim/{self.turn}", json.dumps(value))
+        return json.loads(self.store.get(f"podsim/{self.turn}"))
 
 
 def pick_backend(torch: Any, wanted: str, local: int) -> str:

@@ -58,7 +58,9 @@ def measure_collective(
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
+    from podsim.lab.measure import task_of
     from podsim.lab.ranks import here, run_here, run_joined
+    from podsim.lab.record import run_of, write_run
 
     place = here(os.environ)
     job = _job(
@@ -67,10 +69,12 @@ def measure_collective(
     )  # fmt: skip
     if save is not None and not save.parent.is_dir():
         raise LabError(f"--save {save}: there is no folder {save.parent}")
-    found = run_here(job) if place is None else run_joined(job, place, os.environ)
-    if found is not None and save is not None:
-        from podsim.lab.record import write_run
-
+    task = task_of(job)
+    told = run_here(task) if place is None else run_joined(task, place)
+    if told is None:
+        return None
+    found = run_of(told)
+    if save is not None:
         write_run(save, found)
     return found
 
