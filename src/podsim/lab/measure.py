@@ -23,6 +23,7 @@ from podsim.lab.program import Program, programs
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.wires import Board, Wires
+from podsim.lab.work import Work, measure_work
 from podsim.network.collectives.table import Table
 from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
 
@@ -79,6 +80,7 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
     started = datetime.now(UTC).isoformat(timespec="seconds")
     ranks = board.gather({"host": platform.node(), "cores": usage.cores(), "pid": os.getpid()})
     message = _message(wires, board)
+    work = measure_work(wires, board, job.emulated.pause) if job.emulated else Work()
     rows = []
     for table in (*job.tables, None) if job.library else job.tables:
         for size in job.sizes:
@@ -95,6 +97,7 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
         processes=tuple(one["pid"] for one in ranks[: job.ranks]), cores=min(one["cores"] for one in ranks),
         emulated=job.emulated, apart=job.apart, warmup=job.warmup, message=message, started=started,
         rows=tuple(row for row in rows if row is not None), left_out=job.left_out,
+        message_work=work.message, byte_work=work.byte, add_work=work.add,
     )  # fmt: skip
 
 

@@ -1,66 +1,146 @@
-"""What token buckets save: a shaped link lets a burst pass at once after a pause, and only then holds its rate.
+"""What token buckets save, and processors cost: a table on shaped links, all ends of which are on one machine.
 
-Source of the law: tc-htb(8): a bucket fills at its rate up to its size; what is in it may be sent at any speed, and
-counts against the buckets above it.
+A shaped link lets a burst pass at once after a pause, and only then holds its rate. Source of the law: tc-htb(8): a
+bucket fills at its rate up to its size; what is in it may be sent at any speed, and counts against the buckets above
+it. At any speed means: as fast as the processors pass it on, which all ranks share.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from podsim.network.collectives.table import Floats, Ints, Table, expand, row_share
 from podsim.network.play_links import Fabric
 
-__all__ = ["burst_saving"]
+__all__ = ["IDLE", "Processors", "Rounds", "shaped_rounds"]
 
 
-def burst_saving(
-    table: Table, fabric: Fabric, size: float, bursts: Floats, calls: int, *, leaves: Ints, kept: float = 0.0
-) -> float:
-    """Seconds that a call of `size` bytes is shorter for the buckets of its links, mean over calls made without a pause.
+class Processors(NamedTuple):
+    """What work costs a machine, s of all its cores together."""
 
-    bursts: B that each link lets pass at once, as a whole and for each pair of ranks, [links]; leaves: how many pairs it
-    has a bucket for, which fill at equal shares of its rate, [links]; kept: share of its rate that no pair is guaranteed.
-    Transfers that wait for equally many others make a round, which takes what its busiest link needs. A pair may send
-    what its own bucket holds even if the link's is empty; the link then owes it, and until it has paid lends nothing of
-    what is kept: it carries bytes beyond the pairs' buckets at (1 - kept) of its rate, or beyond its own at all of it,
-    whichever is sooner. All start full.
-    Known error: rounds may overlap; their links then pause less, and save less.
+    message: float = 0.0
+    byte: float = 0.0
+    """for each B that is sent and received"""
+    add: float = 0.0
+    """for each B that is added to another"""
+    cores: float = 1.0
+    """ranks that add at full speed together"""
+
+
+class Rounds(NamedTuple):
+    """Seconds of a call, mean over calls."""
+
+    plain: float
+    """links hold their rates"""
+    shaped: float
+    """buckets let bursts pass"""
+    worked: float
+    """and processors pass on and add what arrives"""
+
+
+IDLE = Processors()
+
+
+def shaped_rounds(
+    table: Table,
+    fabric: Fabric,
+    size: float,
+    bursts: Floats,
+    calls: int,
+    *,
+    leaves: Ints,
+    kept: float = 0.0,
+    processors: Processors = IDLE,
+    copied: float = 0.0,
+) -> Rounds:
+    """How long a call of `size` bytes takes without and with the buckets of its links, and with processors.
+
+    calls: made without a pause, the buckets full before the first; bursts: B that each link lets pass at once, as a
+    whole and for each pair of ranks, [links]; leaves: how many pairs it has a bucket for, which fill at equal shares of
+    its rate, [links]; kept: share of its rate that no pair is guaranteed; copied: B that all ranks copy before they
+    begin. Transfers that wait for equally many others make a round, which takes what its busiest link needs, and no
+    less than processors need for its messages; then sums are added, while buckets fill. A pair may send what its own
+    bucket holds even if the link's is empty; the link then owes it, and until it has paid lends nothing of what is
+    kept: it carries bytes beyond the pairs' buckets at (1 - kept) of its rate, or beyond its own at all of it,
+    whichever is sooner.
+    Known error: rounds may overlap; their links then pause less, and save less, and sums are hidden.
     """
-    pair_link, loads = _loads(table, fabric, size)
-    if not loads or calls < 1:
-        return 0.0
+    pair_link, rounds = _rounds(table, fabric, size)
+    if not rounds or calls < 1:
+        return Rounds(0.0, 0.0, 0.0)
     links, capacity = len(fabric.capacity), fabric.capacity
+    plain = sum(float((np.bincount(pair_link, one.load, links) / capacity).max()) for one in rounds)
     whole = np.asarray(bursts, np.float64)
     bucket, fill = whole[pair_link], (capacity / np.maximum(leaves, 1))[pair_link]
-    held, own, spent = bucket.copy(), whole.copy(), 0.0
-    for _ in range(calls):
-        for load in loads:
-            total = np.bincount(pair_link, load, links)
-            beyond = np.bincount(pair_link, np.maximum(load - held, 0.0), links)
-            took = float((np.minimum(beyond / (1.0 - kept), np.maximum(total - own, 0.0)) / capacity).max())
-            held = np.clip(held + fill * took - load, 0.0, bucket)
-            own = np.minimum(own + capacity * took - total, whole)
-            spent += took
-    plain = sum(float((np.bincount(pair_link, load, links) / capacity).max()) for load in loads)
-    return plain - spent / calls
+
+    def spent(cost: Processors) -> float:
+        held, own, seconds = bucket, whole, 0.0
+        for _ in range(calls):
+            copying = copied * cost.add
+            held, own = np.minimum(held + fill * copying, bucket), np.minimum(own + capacity * copying, whole)
+            seconds += copying
+            for one in rounds:
+                total = np.bincount(pair_link, one.load, links)
+                beyond = np.bincount(pair_link, np.maximum(one.load - held, 0.0), links)
+                took = float(
+                    (np.minimum(beyond / (1.0 - kept), np.maximum(total - own, 0.0)) / capacity).max()
+                )
+                late = _late(one, held, bucket, took, cost)
+                took += cost.add * max(float(one.added.sum()), float(one.added.max()) * cost.cores)
+                held = np.clip(held + fill * took - one.load, 0.0, bucket)
+                own = np.minimum(own + capacity * took - total, whole)
+                seconds += took + late
+        return seconds / calls
+
+    return Rounds(plain, spent(IDLE), spent(processors))
 
 
-def _loads(table: Table, fabric: Fabric, size: float) -> tuple[Ints, list[Floats]]:
-    """The link of each pair of ranks on each link, [pairs]; B of each, in rounds that wait for one another, [pairs]."""
+def _late(one: _Round, held: Floats, bucket: Floats, took: float, cost: Processors) -> float:
+    """Seconds by which processors hold a round up whose links take so many.
+
+    A full bucket gains nothing while it waits for a processor, so what goes out at once comes on top; another makes the
+    time good. In all a round takes at least what its messages cost.
+    """
+    full = held >= bucket
+    whole = max(float(one.load.sum()), 1e-300)
+    first = float(one.load[full].sum()) / whole * one.messages * cost.message
+    at_once = float(np.minimum(one.load, held)[full].sum()) / whole * one.sent * cost.byte
+    return max(first + at_once, one.messages * cost.message + one.sent * cost.byte - took)
+
+
+class _Round(NamedTuple):
+    """Transfers that wait for equally many others."""
+
+    load: Floats
+    """B of each pair of ranks on each link, [pairs]"""
+    messages: int
+    sent: float
+    """B in all"""
+    added: Floats
+    """B that each node adds, [nodes]"""
+
+
+def _rounds(table: Table, fabric: Fabric, size: float) -> tuple[Ints, list[_Round]]:
+    """The link of each pair of ranks on each link, [pairs]; what is sent in rounds that wait for one another."""
     units, _ = expand(table)
     share = row_share(units, np.arange(len(units.step)), np.zeros(len(units.step), np.int64)) * size
     indptr, links = fabric.routes(units.source, units.destination)
     hops = np.diff(indptr)
     ends = np.repeat(units.source * units.nodes + units.destination, hops)
     pairs, place = np.unique(links * units.nodes**2 + ends, return_inverse=True)
-    level = np.repeat(units.step if table.lockstep else _levels(units), hops)
-    carried = np.repeat(share, hops)
-    loads = [
-        np.bincount(place[level == k], carried[level == k], len(pairs)).astype(np.float64)
-        for k in np.unique(level)
-    ]
-    return pairs // units.nodes**2, loads
+    of_row = units.step if table.lockstep else _levels(units)
+    level, carried = np.repeat(of_row, hops), np.repeat(share, hops)
+    found = []
+    for k in np.unique(of_row):
+        rows, on_links = of_row == k, level == k
+        added = np.bincount(units.destination[rows], (share * units.reduce)[rows], units.nodes)
+        found.append(_Round(
+            np.bincount(place[on_links], carried[on_links], len(pairs)).astype(np.float64), int(rows.sum()),
+            float(share[rows].sum()), added.astype(np.float64),
+        ))  # fmt: skip
+    return pairs // units.nodes**2, found
 
 
 def _levels(units: Table) -> Ints:

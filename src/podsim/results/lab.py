@@ -116,6 +116,12 @@ class MeasuredCollectives:
     rows: tuple[MeasuredCollective, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
     """algorithms that were not run, and why"""
+    message_work: float = 0.0
+    """s of all cores of the machine that a message costs where every rank sends to all; 0 if not measured"""
+    byte_work: float = 0.0
+    """s of all cores for each B sent and received, 0 if not measured"""
+    add_work: float = 0.0
+    """s of all cores for each B added to another, 0 if not measured"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +138,7 @@ class ComparedCollective:
     difference: float
     """share, predicted over measured less one"""
     parts: Mapping[str, float]
-    """s by kind: links, messages and burst make up the prediction; rest is measured less predicted"""
+    """s by kind: links, messages, burst and processors make up the prediction; rest is measured less predicted"""
     cpu: float
     """share of processor time that the ranks used"""
     others: float

@@ -26,6 +26,7 @@ OWN_MOST, OTHERS_MOST = 0.5, 0.1
 _SHORTEST = 0.1
 """s of all timed calls below which the kernel's clock (a tick is 10 ms) does not tell who used the processors"""
 _LIMITED = "CPU-limited, not comparable"
+_FLOAT = 4
 _HEADERS = (52, 14)
 """B of a packet that are no data, inside its MTU and before it: IP and TCP with a timestamp; Ethernet"""
 
@@ -35,7 +36,8 @@ class _Parts(NamedTuple):
 
     links: float
     messages: float
-    burst: float
+    burst: float = 0.0
+    processors: float = 0.0
 
 
 def compare(run: Path, *, on: str = "", overrides: Mapping[str, str] | None = None) -> ComparedCollectives:
@@ -43,7 +45,8 @@ def compare(run: Path, *, on: str = "", overrides: Mapping[str, str] | None = No
 
     Measured is the rank that took longest. on: the cluster it ran on; a run on emulated links needs none. A
     prediction is made of links (the table played on them), messages (a latency for each transfer that waits for
-    another, as measured at the start of the run) and burst (what the buckets of shaped links save); rest is what is
+    another, as measured at the start of the run), burst (what the buckets of shaped links save) and processors (what
+    passing on, copying and adding cost those that all ranks share, measured at the start, too); rest is what is
     left. Rows are not comparable where the ranks used more than half of the processors, or other programs more than
     a tenth. Raises LabError for a file that is no run, or one that says nothing of its links.
     """
@@ -80,13 +83,11 @@ def compare(run: Path, *, on: str = "", overrides: Mapping[str, str] | None = No
 def _compared(run: MeasuredCollectives, row: MeasuredCollective, parts: _Parts) -> ComparedCollective:
     from podsim.results.lab import ComparedCollective
 
-    predicted, measured = parts.links + parts.messages - parts.burst, row.slowest
+    predicted, measured = sum(parts), row.slowest
     return ComparedCollective(
         algorithm=row.algorithm, size=row.size, measured=measured, predicted=predicted,
         difference=predicted / measured - 1.0,
-        parts={
-            "links": parts.links, "messages": parts.messages, "burst": -parts.burst, "rest": measured - predicted,
-        },
+        parts=parts._asdict() | {"rest": measured - predicted},
         cpu=row.cpu, others=row.others, verdict=_verdict(run, row),
     )  # fmt: skip
 
@@ -130,8 +131,9 @@ def _on_shaped_links(run: MeasuredCollectives, row: MeasuredCollective, made: Em
     import numpy as np
 
     from podsim.lab.links import KEPT
+    from podsim.lab.program import programs
     from podsim.network.play import play
-    from podsim.network.table_bursts import burst_saving
+    from podsim.network.table_bursts import Processors, shaped_rounds
 
     if run.ranks != made.ranks:
         raise PodsimError(f"{run.ranks} ranks ran on {made.ranks} emulated ones; all must take part")
@@ -141,10 +143,15 @@ def _on_shaped_links(run: MeasuredCollectives, row: MeasuredCollective, made: Em
     own = np.arange(len(bare.capacity)) < 2 * made.ranks
     buckets = np.where(own, made.inside_burst, made.between_burst)
     leaves = np.where(own, made.local - 1, made.ranks - made.local)
-    saved = burst_saving(
-        table, bare, row.size, buckets, 1 if run.apart else row.iterations, leaves=leaves, kept=KEPT
-    )
-    return _Parts(links, play(table, row.size, real).seconds - links, saved)
+    work = Processors(run.message_work, run.byte_work, run.add_work, min(run.cores, run.ranks))
+    elements = int(row.size) // _FLOAT
+    inputs = (part for one in programs(table, elements, range(run.ranks)) for part in one.input)
+    found = shaped_rounds(
+        table, bare, row.size, buckets, 1 if run.apart else row.iterations, leaves=leaves, kept=KEPT, processors=work,
+        copied=_FLOAT * float(sum(last - first for first, last, _ in inputs)),
+    )  # fmt: skip
+    messages = play(table, row.size, real).seconds - links
+    return _Parts(links, messages, found.shaped - found.plain, found.worked - found.shaped)
 
 
 def emulated_fabric(made: Emulated, latency: float = 0.0) -> Links:
@@ -185,10 +192,10 @@ def _on_cluster(
     if row.algorithm == "library" and run.backend == "nccl":
         found = collective(run.collective, on=on, sizes=size, ranks=run.ranks, overrides=overrides)
         assert isinstance(found, Sweep)
-        return _Parts(found.rows[0].seconds, 0.0, 0.0)
+        return _Parts(found.rows[0].seconds, 0.0)
     table = _table(run, row)
     found = collective(
         run.collective, on=on, sizes=size, ranks=run.ranks, algo=table, simulate=True, overrides=overrides
     )
     assert isinstance(found, Sweep)
-    return _Parts(found.rows[0].seconds, summary(table).rounds * run.message, 0.0)
+    return _Parts(found.rows[0].seconds, summary(table).rounds * run.message)
