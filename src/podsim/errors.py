@@ -17,6 +17,7 @@
     │                    never let finish: an answer, so the command line exits with 1, not 2
     ├── MigError         MIG instances that cannot stand together, or nvidia-smi text that cannot be read: all problems
     └── LabError         a real run that cannot be started, or that broke off: by a rank that died, say
+        └── CheckpointError   a checkpoint that cannot be written, or that is damaged; with the whole one before it
 
 A message gives the value, the rule, and what would work.
 """
@@ -28,6 +29,7 @@ from difflib import get_close_matches
 
 __all__ = [
     "CatalogError",
+    "CheckpointError",
     "ClusterError",
     "LabError",
     "MigError",
@@ -94,6 +96,15 @@ class SimulationError(PodsimError):
 
 class LabError(PodsimError):
     """A real run that cannot be started on this machine, or that broke off."""
+
+
+class CheckpointError(LabError):
+    """A checkpoint that cannot be written, or that is damaged; `previous` is the step to go on from, if there is one."""
+
+    def __init__(self, message: str, *, previous: int | None = None) -> None:
+        """Keep the step of the checkpoint that may be used instead."""
+        self.previous = previous
+        super().__init__(message)
 
 
 class StorageError(PodsimError):
