@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from podsim.verbs.graph import graph as graph
     from podsim.verbs.launch import launch as launch
     from podsim.verbs.measure import measure_collective as measure_collective
+    from podsim.verbs.measure_checkpoint import measure_checkpoint as measure_checkpoint
+    from podsim.verbs.measure_loader import measure_loader as measure_loader
     from podsim.verbs.mig import mig_check as mig_check
     from podsim.verbs.mig import mig_law as mig_law
     from podsim.verbs.mig import mig_layouts as mig_layouts
@@ -101,7 +103,9 @@ _PUBLIC = {
     "mig_plan": "verbs.mig_plan",
     "mig_show": "verbs.mig",
     "mig_state": "verbs.mig",
+    "measure_checkpoint": "verbs.measure_checkpoint",
     "measure_collective": "verbs.measure",
+    "measure_loader": "verbs.measure_loader",
     "models": "verbs.show",
     "pack": "verbs.queue",
     "plan": "verbs.plan",

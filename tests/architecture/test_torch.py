@@ -26,7 +26,10 @@ def test_importing_them_does_not_load_torch() -> None:
     )
     names = [
         "podsim.workload.capture",
-        *(f"podsim.verbs.{name}" for name in ("capture", "measure", "compare")),
+        *(
+            f"podsim.verbs.{name}"
+            for name in ("capture", "measure", "measure_checkpoint", "measure_loader", "compare")
+        ),
         *lab,
     ]
     code = f"import sys, {', '.join(names)}; print('torch' in sys.modules)"

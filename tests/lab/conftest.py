@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -43,3 +46,59 @@ def spaces() -> None:
         pytest.skip("no fork on this system")
     if why := namespaces.unable():
         pytest.skip(why)
+
+
+class Counter:
+    """Requests for samples that the store answered, and bytes that it sent for them."""
+
+    def __init__(self) -> None:
+        self.lock, self.gets, self.sent = threading.Lock(), 0, 0
+
+    def wrap(self, application: Callable[..., Any]) -> Callable[..., Any]:
+        """A WSGI application that counts what goes through."""
+
+        def counted(environment: dict[str, Any], start: Callable[..., Any]) -> Any:
+            sample = environment["PATH_INFO"].endswith(".bin") and environment["REQUEST_METHOD"] == "GET"
+            body = application(environment, start)
+            return self._sent(body) if sample else body
+
+        return counted
+
+    def _sent(self, body: Any) -> Iterator[bytes]:
+        with self.lock:
+            self.gets += 1
+        for part in body:
+            with self.lock:
+                self.sent += len(part)
+            yield part
+
+    def reset(self) -> None:
+        """Count from here."""
+        with self.lock:
+            self.gets = self.sent = 0
+
+
+@pytest.fixture(scope="session")
+def store() -> Iterator[Counter]:
+    """An S3 server on loopback, which every process finds by AWS_ENDPOINT_URL."""
+    pytest.importorskip("s3fs", reason="s3fs is not installed: pip install podsim[lab]")
+    server_of = pytest.importorskip("moto.server", reason="moto is not installed: pip install moto[server]")
+    counter, server = Counter(), server_of.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    threaded = importlib.import_module("moto.moto_server.threaded_moto_server")
+    made = threaded.make_server
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threaded, "make_server", lambda host, port, app, *more, **named: made(
+            host, port, counter.wrap(app), *more, **named))  # fmt: skip
+        server.start()
+        host, port = server.get_host_and_port()
+        for name, value in {
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true", "NO_PROXY": "127.0.0.1",
+            "no_proxy": "127.0.0.1",
+        }.items():  # fmt: skip
+            patch.setenv(name, value)
+        importlib.import_module("s3fs").S3FileSystem().mkdir("bucket")
+        try:
+            yield counter
+        finally:
+            server.stop()

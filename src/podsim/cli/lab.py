@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from podsim.cli import lab_storage
 from podsim.cli.options import print_result
 
 __all__ = ["register"]
@@ -114,7 +115,13 @@ def _emulate_of(app: typer.Typer) -> Callable[..., None]:
 def compare(
     run: Annotated[Path, typer.Argument(help="A file that podsim measure --save wrote.")],
     on: Annotated[
-        str, typer.Option("--on", help="The cluster it ran on; an emulated run knows its own.")
+        str,
+        typer.Option(
+            "--on", help="Cluster it ran on (an emulated run knows its own), or storage; a TOML file, too."
+        ),
+    ] = "",
+    cache_on: Annotated[
+        str, typer.Option("--cache-on", help="Storage that a loader's cache is on; default local-nvme.")
     ] = "",
     set_: Set = None,
     json: Json = False,
@@ -123,11 +130,16 @@ def compare(
     """Lay a measured run beside its prediction. Exit status 1: no row can be compared."""
     from podsim.cli.options import one_format, overrides
     from podsim.report.lab import print_comparison
+    from podsim.report.lab_storage import print_compared_storage
+    from podsim.results.lab import ComparedCollectives
     from podsim.verbs.compare import compare as verb
 
     one_format(json, csv)
-    found = verb(run, on=on, overrides=overrides(set_))
-    print_result(found, print_comparison, json=json, csv=csv, rows=found.rows)
+    found = verb(run, on=on, cache_on=cache_on, overrides=overrides(set_))
+    if isinstance(found, ComparedCollectives):
+        print_result(found, print_comparison, json=json, csv=csv, rows=found.rows)
+    else:
+        print_result(found, print_compared_storage, json=json, csv=csv, rows=found.rows)
     if found.mean is None:
         raise typer.Exit(1)
 
@@ -144,8 +156,8 @@ def register(
         add_completion=False,
         rich_markup_mode=None,
     )
-    room.command()(guarded(collective))
-    room.callback()(lambda: None)
+    for one in (collective, lab_storage.checkpoint, lab_storage.loader):
+        room.command()(guarded(one))
     app.add_typer(room, name="measure")
     command(_emulate_of(app))
     command(compare)

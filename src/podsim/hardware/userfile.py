@@ -1,4 +1,4 @@
-"""A user's own cluster: a small TOML file that inherits from the catalog and changes what is different.
+"""A user's own cluster or storage: a small TOML file that inherits from the catalog and changes what is different.
 
 inherits = "dgx-a100-80gb"
 source = "our lab"

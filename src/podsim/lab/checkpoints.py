@@ -18,7 +18,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import CheckpointError
+from podsim.lab.places import flush
 
 __all__ = [
     "MANIFEST", "Checkpoint", "begin", "commit", "damage", "discard", "latest", "opened", "part_of", "saving",
@@ -125,9 +125,9 @@ def commit(root: Path, step: int, *, layout: Mapping[str, Any], keep: int = 0) -
         text = json.dumps(body | {"sha256": _digest_of(body)}, indent=1, sort_keys=True, allow_nan=False)
         (part / MANIFEST).write_text(text, "utf-8")
         for path in (part / MANIFEST, *(one for one in part.rglob("*") if one.is_dir()), part):
-            _flush(path)
+            flush(path)
         part.rename(place)
-        _flush(root)
+        flush(root)
     except (OSError, CheckpointError, TypeError, ValueError) as problem:
         discard(root, step)
         if isinstance(problem, OSError):
@@ -244,7 +244,7 @@ def _summed(part: Path) -> dict[str, tuple[int, str]]:
     paths = sorted(path for path in part.rglob("*") if path.is_file())
 
     def one(path: Path) -> tuple[int, str]:
-        _flush(path)
+        flush(path)
         return path.stat().st_size, _sum(path)
 
     with ThreadPoolExecutor(_READERS) as pool:
@@ -260,15 +260,6 @@ def _sum(path: Path) -> str:
 def _digest_of(body: Mapping[str, Any]) -> str:
     """Checksum of a manifest's own values."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=False).encode()).hexdigest()
-
-
-def _flush(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, is on the drive."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _remove(root: Path, step: int) -> None:

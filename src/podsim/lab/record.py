@@ -1,10 +1,11 @@
-"""Measurements as files: JSON lines, a head that names format and version, then one line a measured row.
+"""Measurements as files: JSON lines, a head that names format, version and kind, then one line a measured row.
 
     {"format": "podsim-run", "version": 1, "kind": "collectives", "collective": "all-reduce", "ranks": 8, …}
     {"algorithm": "ring", "size": 1048576.0, "seconds": 0.0711, …}
 
-Names and units are those of MeasuredCollectives and MeasuredCollective (docs/nomenclature.md). A reader of version 1
-reads every file that says version 1; a change that it could not read is version 2.
+KINDS has the dataclass of each kind; names and units are its fields (docs/nomenclature.md), the lines after the first
+are its `rows`. A reader of version 1 reads every file that says version 1 and a kind it knows; a change that it could not
+read is version 2, a kind that it does not know is named.
 """
 
 from __future__ import annotations
@@ -17,13 +18,19 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from podsim.errors import LabError
-from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
+from podsim.errors import LabError, unknown_name
+from podsim.results.lab import Emulated, MeasuredCollectives
+from podsim.results.lab_storage import MeasuredCheckpoints, MeasuredLoader
 
-__all__ = ["FORMAT", "VERSION", "emulated_of", "plain", "read_run", "run_of", "write_run"]
+__all__ = ["FORMAT", "KINDS", "VERSION", "Run", "emulated_of", "plain", "read_run", "run_of", "write_run"]
 
 FORMAT = "podsim-run"
 VERSION = 1
+Run = MeasuredCollectives | MeasuredCheckpoints | MeasuredLoader
+KINDS: dict[str, type[Run]] = {
+    "collectives": MeasuredCollectives, "checkpoints": MeasuredCheckpoints, "loader": MeasuredLoader,
+}  # fmt: skip
+"""kind of a run -> what it is made of: a dataclass whose `rows` are a tuple of another"""
 _MOST = 64 << 20
 
 
@@ -36,9 +43,10 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def write_run(path: Path, run: MeasuredCollectives) -> None:
+def write_run(path: Path, run: Run) -> None:
     """Write a run; a file of that name is replaced, whole or not at all. Raises LabError where it cannot be."""
-    head = {"format": FORMAT, "version": VERSION, "kind": "collectives"} | plain(run)
+    kind = next(name for name, made in KINDS.items() if isinstance(run, made))
+    head = {"format": FORMAT, "version": VERSION, "kind": kind} | plain(run)
     rows = head.pop("rows")
     beside = path.with_name(f".{path.name}.part")
     try:
@@ -51,7 +59,7 @@ def write_run(path: Path, run: MeasuredCollectives) -> None:
         raise LabError(f"{path}: cannot be written: {problem.strerror or problem}") from None
 
 
-def read_run(path: Path) -> MeasuredCollectives:
+def read_run(path: Path) -> Run:
     """A run from its file. Raises LabError for a file that is none, naming the line and what is wrong with it."""
     try:
         with path.open("rb") as file:
@@ -76,28 +84,30 @@ def read_run(path: Path) -> MeasuredCollectives:
             )
         objects.append(one)
     head = objects[0] if objects else {}
-    if head.get("format") != FORMAT or head.get("kind") != "collectives":
-        raise LabError(
-            f'{path.name}: its first line does not say "format": "{FORMAT}", "kind": "collectives"'
-        )
+    if head.get("format") != FORMAT or not isinstance(head.get("kind"), str):
+        raise LabError(f'{path.name}: its first line does not say "format": "{FORMAT}", and "kind"')
     if head.get("version") != VERSION:
         raise LabError(
             f"{path.name}: version {str(head.get('version'))[:20]}; this podsim reads version {VERSION}"
         )
+    if head["kind"] not in KINDS:
+        raise LabError(f"{path.name}: {unknown_name('kind of run', head['kind'], KINDS)}")
     body = {key: value for key, value in head.items() if key not in ("format", "version", "kind")}
-    return run_of(body | {"rows": objects[1:]}, path.name)
-
-
-def run_of(told: Mapping[str, Any], where: str = "a rank") -> MeasuredCollectives:
-    """A run from plain values. Raises LabError for values that are missing, unknown or of another type."""
-    rows = tuple(
-        _made(MeasuredCollective, row, f"{where}: row {number}")
-        for number, row in enumerate(told.get("rows", []), 1)
-    )
-    emulated = told.get("emulated")
-    made = None if emulated is None else emulated_of(emulated, where)
-    found: MeasuredCollectives = _made(MeasuredCollectives, {**told, "rows": rows, "emulated": made}, where)
+    found: Run = run_of(body | {"rows": objects[1:]}, path.name, head["kind"])
     return found
+
+
+def run_of(told: Mapping[str, Any], where: str = "a rank", kind: str = "collectives") -> Any:
+    """A run of a kind from plain values. Raises LabError for values that are missing, unknown or of another type."""
+    made = KINDS[kind]
+    row_type = get_args(get_type_hints(made)["rows"])[0]
+    rows = tuple(
+        _made(row_type, row, f"{where}: row {number}") for number, row in enumerate(told.get("rows", []), 1)
+    )
+    values = {**told, "rows": rows}
+    if values.get("emulated") is not None:
+        values["emulated"] = emulated_of(values["emulated"], where)
+    return _made(made, values, where)
 
 
 def emulated_of(told: Any, where: str = "the environment") -> Emulated:

@@ -13,7 +13,7 @@ from typing import Any
 
 from podsim.errors import LabError
 
-__all__ = ["BACKENDS", "Board", "Wires", "connect", "load_torch"]
+__all__ = ["BACKENDS", "Board", "Wires", "connect", "load_part", "load_torch"]
 
 BACKENDS = ("auto", "gloo", "nccl")
 
@@ -26,6 +26,12 @@ def load_torch() -> Any:
         raise LabError(
             "running collectives needs PyTorch, which is not installed: pip install podsim[lab]"
         ) from error
+
+
+def load_part(name: str) -> Any:
+    """A module of PyTorch's; LabError where it is not installed."""
+    load_torch()
+    return import_module(name)
 
 
 @dataclass(frozen=True, kw_only=True)

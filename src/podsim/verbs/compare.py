@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         MeasuredCollective,
         MeasuredCollectives,
     )
+    from podsim.results.lab_storage import ComparedStorage
 
 __all__ = ["compare", "emulated_fabric"]
 
@@ -40,21 +41,32 @@ class _Parts(NamedTuple):
     processors: float = 0.0
 
 
-def compare(run: Path, *, on: str = "", overrides: Mapping[str, str] | None = None) -> ComparedCollectives:
-    """A measured run (podsim measure --save) beside its predictions.
+def compare(
+    run: Path, *, on: str = "", cache_on: str = "", overrides: Mapping[str, str] | None = None
+) -> ComparedCollectives | ComparedStorage:
+    """A measured run (podsim measure --save) beside its predictions: of collectives, checkpoints or a loader.
 
-    Measured is the rank that took longest. on: the cluster it ran on; a run on emulated links needs none. A
-    prediction is made of links (the table played on them), messages (a latency for each transfer that waits for
-    another, as measured at the start of the run), burst (what the buckets of shaped links save) and processors (what
-    passing on, copying and adding cost those that all ranks share, measured at the start, too); rest is what is
-    left. Rows are not comparable where the ranks used more than half of the processors, or other programs more than
-    a tenth. Raises LabError for a file that is no run, or one that says nothing of its links.
+    on: the cluster that collectives ran on (a run on emulated links needs none), the storage system that was read and
+    written; cache_on: that of a loader's cache (podsim.verbs.compare_storage says what is predicted of those two).
+
+    Of collectives measured is the rank that took longest. A prediction is made of links (the table played on them),
+    messages (a latency for each transfer that waits for another, as measured at the start of the run), burst (what the
+    buckets of shaped links save) and processors (what passing on, copying and adding cost those that all ranks share,
+    measured at the start, too); rest is what is left. Rows are not comparable where the ranks used more than half of the
+    processors, or other programs more than a tenth. Raises LabError for a file that is no run, or one that says nothing
+    of its links.
     """
     from podsim.lab.record import read_run
     from podsim.report.lab import links_text
-    from podsim.results.lab import ComparedCollectives
+    from podsim.results.lab import ComparedCollectives, MeasuredCollectives
 
     found = read_run(run)
+    if not isinstance(found, MeasuredCollectives):
+        from podsim.verbs.compare_storage import compare_storage
+
+        return compare_storage(run.name, found, on=on, cache_on=cache_on, overrides=overrides)
+    if cache_on:
+        raise LabError(f"--cache-on is for runs of podsim measure loader; {run.name} is of collectives")
     if found.emulated is not None and (on or overrides):
         raise LabError(
             f"{run.name} says which links it ran on; --on and --set are for runs on a real cluster"

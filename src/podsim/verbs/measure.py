@@ -73,7 +73,7 @@ def measure_collective(
     told = run_here(task) if place is None else run_joined(task, place)
     if told is None:
         return None
-    found = run_of(told)
+    found: MeasuredCollectives = run_of(told)
     if save is not None:
         write_run(save, found)
     return found

@@ -3,6 +3,7 @@
     storage_names()                            what there is
     load_storage("weka-ra:4")                  (system, clients)
     load_storage("weka-ra:4", {"servers": "4", "client.cores": "2"})
+    load_storage("disk.toml")                  a user's file: what it inherits from, and the keys of KEYS that differ
 
 Raises CatalogError for an unknown name and a key that is none, StorageError for values that no system can have.
 """
@@ -20,6 +21,7 @@ from podsim.hardware.catalog import find, load_ssd, load_system
 from podsim.hardware.catalog.read import parse_catalog
 from podsim.hardware.limits import read_count, read_quantity
 from podsim.hardware.parts import System
+from podsim.hardware.userfile import UserFile, read_user_file
 from podsim.storage.catalog.schema import ClientEntry, ServerEntry, StorageEntry
 from podsim.storage.parts import Client, Server, Software, StorageSystem, Stripe
 
@@ -82,15 +84,28 @@ def load_storage(
     `overrides` changes keys of KEYS; `client` puts another server of the hardware catalog in the clients' place, with
     the same ports and software.
     """
+    spec, file = _own(spec)
     name, clients = _parse(spec)
-    entry = _entries()[name]
-    changed, problems = _changed(entry, overrides or {})
+    entry, given = _entries()[name], dict(overrides or {})
+    if file is not None:
+        name, given = file.name, {**file.overrides, **given}
+        entry = entry.model_copy(update={"source": (file.source,), "measured_clients": 0, "notes": {}})
+    changed, problems = _changed(entry, given)
     system = load_system(client or changed.client.system)
     problems += _problems(changed, name)
     if problems:
         raise StorageError(f"{name}: " + "; ".join(problems))
     made = _assembled(name, changed, system, entry.client.cores)
     return made, made.measured_clients or 1 if clients is None else clients
+
+
+def _own(spec: str) -> tuple[str, UserFile | None]:
+    """(the spec of a catalog's system, what a user's file changes of it)."""
+    match = _SPEC.fullmatch(spec.strip())
+    if match is None or not match[1].lower().endswith(".toml"):
+        return spec, None
+    file = read_user_file(match[1])
+    return file.inherits + (f":{match[2]}" if match[2] is not None else ""), file
 
 
 def _parse(spec: str) -> tuple[str, int | None]:

@@ -1,0 +1,254 @@
+"""Checkpoints written and read back for real: every rank has a part, all start together, the last one's end counts.
+
+Files: a rank writes its part as one file, block after block, and reads it back into one buffer. dcp:
+torch.distributed.checkpoint does the same with tensors, and its metadata. Each repeat writes anew and flushes (fsync of
+the file and of its folder), writes again without (what the page cache takes), reads with nothing of it in memory
+(posix_fadvise), and reads once more. What a drive really gave is what the kernel counts; what was read is held against
+what was written, outside the timed part. An object store has neither flush nor page cache: it keeps what was closed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from podsim.lab import usage
+from podsim.lab.places import Place, drop, flush, given_by_drives
+from podsim.lab.ranks import Note, Task
+from podsim.lab.record import plain
+from podsim.lab.wires import Board, Wires, load_part
+from podsim.results.lab_storage import MeasuredCheckpoint, MeasuredCheckpoints
+
+__all__ = ["WRITERS", "CheckpointJob", "measure_checkpoints", "task_of"]
+
+WRITERS = ("files", "dcp")
+_BUFFER = 32 << 20
+"""B of random data that a part is cut from; each block begins elsewhere in it, so that no two are alike"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointJob:
+    """What is to be written and read."""
+
+    place: Place
+    folder: str
+    """new, within the place; the parts of all ranks"""
+    size: int
+    """B of all parts"""
+    ranks: int
+    block: int
+    repeats: int
+    read: bool
+    writer: str
+    timeout: float
+
+    def part(self, rank: int) -> int:
+        """B of a rank's part: equal ones, the first a byte larger where it does not go into equal ones."""
+        return self.size // self.ranks + (rank < self.size % self.ranks)
+
+
+@dataclass(kw_only=True)
+class _Took:
+    """What one operation of one repeat took this rank."""
+
+    seconds: float
+    processor: float
+    drive: float | None
+    usage: Mapping[str, float] = field(default_factory=dict)
+
+
+def task_of(job: CheckpointJob) -> Task:
+    """The job as ranks run it."""
+    return Task(
+        work=lambda wires, note: plain(measure_checkpoints(job, wires, note)), nodes=job.ranks, timeout=job.timeout,
+        backend="gloo",
+    )  # fmt: skip
+
+
+def measure_checkpoints(
+    job: CheckpointJob, wires: Wires, note: Note = lambda _: None
+) -> MeasuredCheckpoints | None:
+    """The job's measurements at rank 0, None at the others."""
+    board, started = Board(wires), datetime.now(UTC).isoformat(timespec="seconds")
+    ranks = board.gather({"host": platform.node(), "cores": usage.cores()})
+    part = _Part(job, wires)
+    steps = _steps(job, part)
+    took: list[list[_Took]] = [[] for _ in steps]
+    for repeat in range(job.repeats):
+        for step, (operation, state, before, call) in enumerate(steps):
+            name = f"{operation} ({state}), repeat {repeat + 1} of {job.repeats}"
+            note(name, done=repeat * len(steps) + step, whole=job.repeats * len(steps))
+            before()
+            wires.barrier()
+            took[step].append(_timed(call, reads=operation == "read"))
+            wires.barrier()
+    wrong = int(job.read and not part.right())
+    told = board.gather({"wrong": wrong, "took": plain([[vars(one) for one in each] for each in took])})
+    wires.barrier()
+    if job.place.local or wires.rank == 0:
+        job.place.clear(job.folder)
+    if told is None or ranks is None:
+        return None
+    rows = tuple(
+        _row(job, operation, state, [one["took"][step] for one in told], ranks,
+             sum(one["wrong"] for one in told) if operation == "read" else 0)
+        for step, (operation, state, _, _) in enumerate(steps)
+    )  # fmt: skip
+    return MeasuredCheckpoints(
+        place=job.place.text, filesystem=job.place.filesystem, size=float(job.size), count=job.ranks,
+        writer=job.writer, block=float(job.block), hosts=tuple(one["host"] for one in ranks),
+        cores=min(one["cores"] for one in ranks), started=started, rows=rows,
+        software=f"{job.place.software}torch {wires.torch.__version__}, Python {platform.python_version()}",
+        left_out={} if job.place.local else {"page cache": "an object store has none that a client could pass by"},
+    )  # fmt: skip
+
+
+def _steps(job: CheckpointJob, part: _Part) -> list[tuple[str, str, Callable[[], None], Callable[[], None]]]:
+    """(operation, state, what is done before, untimed, and the operation itself), in order."""
+
+    def nothing() -> None:
+        return
+
+    if not job.place.local:
+        both = [("write", "store", nothing, lambda: part.write(flushed=False))]
+        return both + ([("read", "store", nothing, part.read)] if job.read else [])
+    found = [
+        ("write", "page cache", part.clear, lambda: part.write(flushed=False)),
+        ("write", "flushed", part.clear, lambda: part.write(flushed=True)),
+    ]
+    if job.read:
+        found += [("read", "drive", part.drop, part.read), ("read", "page cache", nothing, part.read)]
+    return found
+
+
+def _timed(call: Callable[[], None], *, reads: bool) -> _Took:
+    """What a call took; the kernel's count of what drives gave, for reads."""
+    before, drives = usage.mark(), given_by_drives() if reads else None
+    call()
+    used = usage.since(before)
+    after = given_by_drives() if reads else None
+    given = None if drives is None or after is None else after - drives
+    return _Took(seconds=used["wall"], processor=used["own"], drive=given, usage=used)
+
+
+def _row(
+    job: CheckpointJob, operation: str, state: str, told: Sequence[Sequence[Mapping[str, Any]]],
+    ranks: Sequence[Mapping[str, Any]], wrong: int,
+) -> MeasuredCheckpoint:  # fmt: skip
+    """One line, from what every rank says of every repeat."""
+    repeats = list(zip(*told, strict=True))
+    whole = [max(one["seconds"] for one in each) for each in repeats]
+    seconds = statistics.median(whole)
+    drives = [one["drive"] for each in repeats for one in each]
+    shares = [
+        usage.busiest(
+            [one["usage"] for one in each],
+            [one["host"] for one in ranks],
+            {one["host"]: one["cores"] for one in ranks},
+        )
+        for each in repeats
+    ]
+    return MeasuredCheckpoint(
+        operation=operation, state=state, repeats=len(whole), seconds=seconds, fastest=min(whole), slowest=max(whole),
+        bandwidth=job.size / max(seconds, 1e-9),
+        ranks=tuple(statistics.median(one["seconds"] for one in each) for each in told),
+        processor=statistics.median(sum(one["processor"] for one in each) for each in repeats),
+        from_drive=None if None in drives else min(sum(drives) / (job.size * len(whole)), 1.0), wrong=wrong,
+        cpu=statistics.median(one[0] for one in shares), others=statistics.median(one[1] for one in shares),
+    )  # fmt: skip
+
+
+class _Part:
+    """A rank's part of the checkpoint."""
+
+    def __init__(self, job: CheckpointJob, wires: Wires) -> None:
+        self.job, self.wires = job, wires
+        self.size, self.name = job.part(wires.rank), f"{job.folder}/rank-{wires.rank}.bin"
+        self.data = memoryview(os.urandom(min(_BUFFER, max(2 * job.block, 1 << 20))))
+        self.state = self._tensors() if job.writer == "dcp" else {}
+        if job.writer == "dcp":
+            self.dcp = load_part("torch.distributed.checkpoint")
+        job.place.make(job.folder)
+        wires.barrier()
+
+    def _tensors(self) -> dict[str, Any]:
+        whole = b"".join(self._blocks())
+        return {
+            f"rank-{self.wires.rank}": self.wires.torch.frombuffer(
+                bytearray(whole), dtype=self.wires.torch.uint8
+            )
+        }
+
+    def _blocks(self) -> Iterator[memoryview]:
+        """What the part is made of, block by block."""
+        room, block = len(self.data) - self.job.block, self.job.block
+        for k, first in enumerate(range(0, self.size, block)):
+            start = 4099 * (k + 1) % (room + 1)
+            yield self.data[start : start + min(block, self.size - first)]
+
+    def write(self, *, flushed: bool) -> None:
+        """Write the part."""
+        if self.job.writer == "dcp":
+            writer = self.dcp.FileSystemWriter(self.job.folder, sync_files=flushed, overwrite=True)
+            self.dcp.save(self.state, storage_writer=writer)
+        else:
+            with self.job.place.writing(self.name) as file:
+                for block in self._blocks():
+                    while block:  # a nearly full drive takes a part of it
+                        block = block[file.write(block) :]  # noqa: PLW2901
+                if flushed:
+                    file.flush()
+                    os.fsync(file.fileno())
+        if flushed:
+            flush(Path(self.job.folder))
+
+    def read(self) -> None:
+        """Read the part, and keep nothing of it but, with dcp, the tensor."""
+        if self.job.writer == "dcp":
+            self.dcp.load(self.state, storage_reader=self.dcp.FileSystemReader(self.job.folder))
+            return
+        buffer, left = bytearray(self.job.block), self.size
+        with self.job.place.reading(self.name) as file:
+            while left and (count := file.readinto(buffer)):
+                left -= count
+        if left:
+            raise OSError(f"{self.name} ended {left:,} B early")
+
+    def right(self) -> bool:
+        """Whether the part that is there is the one that was written."""
+        said = hashlib.sha256()
+        for block in self._blocks():
+            said.update(block)
+        if self.job.writer == "dcp":
+            held = self.state[f"rank-{self.wires.rank}"]
+            held.zero_()
+            self.read()
+            return hashlib.sha256(held.numpy().data).hexdigest() == said.hexdigest()
+        with self.job.place.reading(self.name) as file:
+            found = hashlib.sha256()
+            while block := file.read(self.job.block):
+                found.update(block)
+        return found.hexdigest() == said.hexdigest()
+
+    def drop(self) -> None:
+        """Take the part's files out of the page cache."""
+        self.wires.barrier()
+        for path in Path(self.job.folder).iterdir():
+            drop(path)
+
+    def clear(self) -> None:
+        """Take the part's file away, so that the next write begins anew."""
+        self.wires.barrier()
+        if self.job.writer == "dcp":
+            if self.wires.rank == 0:
+                self.job.place.empty(self.job.folder)
+        else:
+            self.job.place.remove(self.name)
+        self.wires.barrier()

@@ -1,0 +1,156 @@
+"""Where data lie: a folder of this machine, or a URL that fsspec knows; and what is in the page cache of it.
+
+fsspec is loaded by name, when a URL is opened; forked processes open it anew, as fsspec wants it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from podsim.errors import LabError
+
+__all__ = ["Place", "drop", "flush", "fsspec_of", "given_by_drives", "place_of"]
+
+_URL = re.compile(r"([a-z][a-z0-9+.-]*)(?:://|::)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A folder or a URL."""
+
+    text: str
+    """as given"""
+    path: str
+    """of a folder: absolute; else the URL"""
+    local: bool
+    filesystem: str
+    """kind of the folder's file system, or the URL's protocol"""
+    software: str = ""
+    """versions of what opens it, ending in a comma"""
+
+    def make(self, folder: str) -> None:
+        """Make a folder within the place; object stores need none."""
+        if self.local:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+
+    def writing(self, name: str) -> Any:
+        """A binary file to write; what was written goes out block by block."""
+        return Path(name).open("wb", buffering=0) if self.local else fsspec_of(self.path)[0].open(name, "wb")
+
+    def reading(self, name: str) -> Any:
+        """A binary file to read."""
+        if self.local:
+            return Path(name).open("rb", buffering=0)
+        return fsspec_of(self.path)[0].open(name, "rb", cache_type="none")
+
+    def remove(self, name: str) -> None:
+        """Take a file away; nothing is said if there is none."""
+        if self.local:
+            Path(name).unlink(missing_ok=True)
+            return
+        with suppress(FileNotFoundError):
+            fsspec_of(self.path)[0].rm(name)
+
+    def empty(self, folder: str) -> None:
+        """Take a folder's files away."""
+        shutil.rmtree(folder, ignore_errors=True)
+        Path(folder).mkdir(exist_ok=True)
+
+    def clear(self, folder: str) -> None:
+        """Take a folder away with all that is in it; nothing is said if there is none."""
+        if self.local:
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        with suppress(FileNotFoundError):
+            fsspec_of(self.path)[0].rm(folder, recursive=True)
+
+
+def place_of(text: str) -> Place:
+    """The place that a text names: s3://bucket/…, file:///…, memory://…, or a folder.
+
+    Raises LabError for a URL without fsspec, or of a protocol that it does not know.
+    """
+    match = _URL.match(text)
+    if match is None or match[1].lower() in ("file", "local"):
+        path = Path(text if match is None else text[match.end() :]).absolute()
+        return Place(text=text, path=str(path), local=True, filesystem=filesystem_of(path))
+    fsspec_of(text)
+    version = import_module("fsspec").__version__
+    protocol = text.rpartition("::")[2].partition("://")[0].lower()
+    return Place(
+        text=text, path=text.rstrip("/"), local=False, filesystem=protocol, software=f"fsspec {version}, "
+    )
+
+
+def fsspec_of(url: str) -> tuple[Any, str]:
+    """(file system, path within it) of a URL. Raises LabError where it cannot be opened."""
+    try:
+        core = import_module("fsspec.core")
+    except ImportError:
+        raise LabError(f"{url}: URLs need fsspec, which is not installed: pip install podsim[lab]") from None
+    try:
+        found: tuple[Any, str] = core.url_to_fs(url)
+    except ImportError as problem:  # fsspec knows the protocol, but not its package
+        raise LabError(f"{url}: {str(problem).splitlines()[0][:200]}") from None
+    except ValueError as problem:
+        raise LabError(
+            f"{url}: {str(problem)[:200]}; give a folder, or a URL such as s3://bucket/folder"
+        ) from None
+    return found
+
+
+def filesystem_of(path: Path) -> str:
+    """The kind of file system that a folder is on, as the kernel calls it: ext4, xfs, nfs4, tmpfs; empty if not told."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.system().lower()
+    best, kind = "", ""
+    for line in mounts:
+        words = line.split()
+        if len(words) < 3:
+            continue
+        where = words[1].replace("\\040", " ")
+        inside = where == "/" or str(path) == where or str(path).startswith(where.rstrip("/") + "/")
+        if inside and len(where) >= len(best):
+            best, kind = where, words[2]
+    return kind
+
+
+def flush(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, is on the drive."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def drop(path: Path) -> None:
+    """Take a file out of the page cache: what is new in it goes to the drive first."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    with suppress(FileNotFoundError, IsADirectoryError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+def given_by_drives() -> float | None:
+    """B that drives have given this process, as the kernel counts; None where it does not tell."""
+    try:
+        lines = Path("/proc/self/io").read_text("ascii").splitlines()
+    except OSError:
+        return None
+    return next((float(line.split()[1]) for line in lines if line.startswith("read_bytes:")), None)

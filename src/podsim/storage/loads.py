@@ -1,0 +1,133 @@
+"""What the lab's loader and its checkpoints would take on a storage system: podsim.storage.pipeline's law, for processes.
+
+A sample takes bytes of the store or of the cache, a worker for as long as it waits for the first of them and computes, a
+core of the processor, and a part of a step. All flow at once, so rates count; the first batch is read by one worker
+while everything else waits for it:
+
+    seconds = samples / rate + batch x (latency + processor seconds of a sample)
+    rate    = max-min share of every link; workers / (latency + processor seconds) is one of them
+
+A checkpoint's parts flow through the links that all ranks share:
+
+    written   bytes / rate + latency + processor seconds of a rank     the copy to the page cache, then the flush
+    read      max(bytes / rate, processor seconds of a rank) + latency     the kernel reads ahead while a rank copies
+
+Processor seconds are what the run itself took: the law is of storage, and says what the rest of the time is.
+
+Source: counting. Known error: `podsim compare` prints it, run by run. Stops being true: checkpoints beyond the tenth of
+memory from which on the kernel flushes while a rank still copies (written is then too slow), drives that are fast at
+first and slow when their own cache is full, a store that other programs use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from podsim.hardware.parts import Link
+from podsim.storage.fio import idle_latency
+from podsim.storage.links import Stream, access, link_of, share, storage_links
+from podsim.storage.parts import StorageSystem
+from podsim.storage.pipeline import together
+
+__all__ = ["Load", "Timed", "epoch_time", "transfer_time"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """An epoch as a loader reads it."""
+
+    samples: int
+    record: float
+    """B of a sample, mean"""
+    batch: int
+    workers: int
+    cores: int
+    processor: float
+    """s of processor time that a worker takes for a sample"""
+    compute: float
+    """s of all steps"""
+    stored: float
+    """share of the bytes that come from the store; the rest from the cache"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """Seconds, by kind, and what holds them back."""
+
+    parts: Mapping[str, float]
+    limit: str
+
+    @property
+    def seconds(self) -> float:
+        """Of all kinds together."""
+        return sum(self.parts.values())
+
+
+def epoch_time(load: Load, system: StorageSystem, cache: StorageSystem | None) -> Timed:
+    """Seconds of an epoch: compute, what reading adds to it, what waiting for answers adds, what the processor adds."""
+    links: dict[str, Link] = dict(storage_links(system, 1))
+    if cache is not None:
+        links |= {f"cache {name}": link for name, link in storage_links(cache, 1).items()}
+    links |= {"workers": link_of("workers", load.workers), "processor": link_of("processor", load.cores)}
+    links["accelerator"] = link_of("accelerator", 1.0)
+    moved, waits = _bytes(load, system, cache)
+    compute = {"accelerator": load.compute / load.samples}
+    latency = {"workers": waits}
+    work = {"workers": load.processor, "processor": load.processor}
+    total, before, parts, limit = 0.0, load.compute, {"compute": load.compute}, "accelerator"
+    uses = compute
+    for kind, more in (("read", moved), ("wait", latency), ("processor", work)):
+        uses = together(uses, more)
+        total, limit = _seconds(links, uses, load.samples)
+        parts[kind], before = max(total - before, 0.0), max(total, before)
+    parts["wait"] += load.batch * waits
+    parts["processor"] += load.batch * load.processor
+    return Timed(parts=parts, limit=limit)
+
+
+def _seconds(links: Mapping[str, Link], uses: Mapping[str, float], samples: int) -> tuple[float, str]:
+    taken = {name: use for name, use in uses.items() if use > 0.0}
+    if not taken:
+        return 0.0, ""
+    flow = share(links, [Stream(name="load", use=taken)])[0]
+    return samples / flow.rate, flow.limit
+
+
+def _bytes(load: Load, system: StorageSystem, cache: StorageSystem | None) -> tuple[dict[str, float], float]:
+    """(what a sample's bytes take of each link, s that a worker waits for them beside the links' own time)."""
+    stored, kept = load.stored * load.record, (1.0 - load.stored) * load.record
+    own = access(system, storage_links(system, 1), load.record)
+    found = {name: use * stored for name, use in own.items()}
+    waits = load.stored * idle_latency(system, load.record, write=False)
+    if cache is not None:
+        links = storage_links(cache, 1)
+        for bytes_, write in ((kept, False), (stored, True)):
+            part = {
+                f"cache {name}": use * bytes_
+                for name, use in access(cache, links, load.record, write=write).items()
+            }
+            found = together(found, part)
+        waits += (1.0 - load.stored) * idle_latency(cache, load.record, write=False)
+    return {name: use for name, use in found.items() if use > 0.0}, waits
+
+
+def transfer_time(
+    system: StorageSystem, size: float, *, ranks: int, clients: int, cores: int, block: float, processor: float,
+    write: bool, each_block_waits: bool,
+) -> Timed:  # fmt: skip
+    """Seconds until every rank's part of `size` bytes is written and flushed, or read.
+
+    processor: s that all ranks took; cores: of one client. each_block_waits: a block is asked for when the one before
+    has come, as with an object store; else the file system gathers them.
+    """
+    links = storage_links(system, clients)
+    use = access(system, links, block, write=write)
+    flow = share(links, [Stream(name="checkpoint", use=use)])[0]
+    moving, one = size / flow.rate, system.write_latency if write else system.read_latency
+    part = size / ranks
+    waiting = one * max(part / block, 1.0) if each_block_waits else one
+    computing = processor / min(ranks, cores * clients)
+    kind = "write" if write else "read"
+    added = computing if write else max(computing - moving, 0.0)
+    return Timed(parts={kind: moving, "wait": waiting, "processor": added}, limit=flow.limit)

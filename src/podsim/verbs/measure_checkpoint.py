@@ -1,0 +1,121 @@
+"""`podsim measure checkpoint`: a checkpoint of a given size written, and read back, by the ranks at hand."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podsim.errors import LabError, PodsimError
+from podsim.units import format_quantity, parse_quantity
+
+if TYPE_CHECKING:
+    from podsim.lab.places import Place
+    from podsim.results.lab_storage import MeasuredCheckpoints
+
+__all__ = ["measure_checkpoint"]
+
+_LARGEST = 1 << 50
+
+
+def measure_checkpoint(
+    to: str,
+    *,
+    size: str | float = "256MB",
+    ranks: int | None = None,
+    read: bool = True,
+    repeats: int = 3,
+    block: str | float = "1MiB",
+    writer: str = "files",
+    timeout: float = 600.0,
+    save: Path | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _whole: None,
+) -> MeasuredCheckpoints | None:
+    """Seconds and B/s of a checkpoint written by several ranks, and read back; None on every rank but the first of a job.
+
+    to        a folder, or a URL that fsspec knows (s3://bucket/folder); a new folder in it is used, and taken away again
+    size      B of all ranks' parts together
+    ranks     processes to fork on this machine, default 4; under torchrun, theirs are taken
+    read      read it back, too: from the drive (nothing of it in the page cache) and from the page cache
+    repeats   how often each is done; the median counts, fastest and slowest are told
+    block     B that a rank writes or reads at once
+    writer    files (one a rank), or dcp: torch.distributed.checkpoint
+    timeout   s after which a rank that does not answer is given up
+    save      file that keeps the run, for `podsim compare`
+
+    Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
+    """
+    from podsim.lab.checkpoint_io import WRITERS, CheckpointJob, task_of
+    from podsim.lab.places import place_of
+    from podsim.lab.ranks import MOST_RANKS, here, run_here, run_joined
+    from podsim.lab.record import run_of, write_run
+
+    joined = here(os.environ)
+    count = ranks if ranks is not None else joined.world if joined else 4
+    whole, each = (
+        round(parse_quantity(value, "B", what=name)) for name, value in (("size", size), ("block", block))
+    )
+    wrong = [] if writer in WRITERS else [f"--writer {writer[:40]!r}; known: {', '.join(WRITERS)}"]
+    if joined is not None and count != joined.world:
+        wrong.append(f"--ranks {count}: this job was started with {joined.world}; leave --ranks out")
+    if joined is None and not 1 <= count <= MOST_RANKS:
+        wrong.append(
+            f"--ranks {count}; 1 to {MOST_RANKS} are forked on one machine, more are started with torchrun"
+        )
+    wrong += [
+        f"--{name} {value:g}; it must be {least:g} to {most:g}"
+        for name, value, least, most in (
+            ("size", whole, max(count, 1), _LARGEST), ("block", each, 4096, 1 << 30), ("repeats", repeats, 1, 1000),
+            ("timeout", timeout, 1, 1e6),
+        ) if not least <= value <= most
+    ]  # fmt: skip
+    if wrong:
+        raise PodsimError("; ".join(wrong))
+    if save is not None and not save.parent.is_dir():
+        raise LabError(f"--save {save}: there is no folder {save.parent}")
+    place = place_of(to)
+    if writer == "dcp" and not place.local:
+        raise LabError(f"--writer dcp writes to folders; {to} is a URL: take --writer files")
+    _room(place, whole)
+    token = os.environ.get("TORCHELASTIC_RUN_ID", "job") if joined else uuid.uuid4().hex[:12]
+    job = CheckpointJob(
+        place=place, folder=f"{place.path}/podsim-checkpoint-{token}", size=whole, ranks=count, block=each,
+        repeats=repeats, read=read, writer=writer, timeout=timeout,
+    )  # fmt: skip
+    task = task_of(job)
+    try:
+        if joined is not None:
+            told = run_joined(task, joined)
+        else:
+            told = run_here(
+                task, watch=lambda rank, said: progress(said["done"], said["whole"]) if rank == 0 else None
+            )
+    except BaseException:  # the ranks took their files away, or are dead
+        place.clear(job.folder)
+        raise
+    if told is None:
+        return None
+    found: MeasuredCheckpoints = run_of(told, kind="checkpoints")
+    if save is not None:
+        write_run(save, found)
+    return found
+
+
+def _room(place: Place, size: int) -> None:
+    """Raise LabError for a folder that is none, or that has no room."""
+    if not place.local:
+        return
+    folder = Path(place.path)
+    if not folder.is_dir():
+        raise LabError(f"{folder}: there is no such folder; make it, or give another")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise LabError(f"{folder}: may not be written to")
+    free = shutil.disk_usage(folder).free
+    if free < 1.05 * size:
+        raise LabError(
+            f"{folder} has {format_quantity(free, 'B')} free; a checkpoint of {format_quantity(size, 'B')} needs "
+            f"{format_quantity(1.05 * size, 'B')}: take a smaller --size, or another folder"
+        )

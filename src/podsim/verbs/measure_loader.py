@@ -1,0 +1,112 @@
+"""`podsim measure loader`: samples read for real, epoch after epoch, from a folder or an object store through a cache."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podsim.errors import LabError, PodsimError, UnitError, unknown_name
+from podsim.units import parse_quantity
+
+if TYPE_CHECKING:
+    from podsim.results.lab_storage import MeasuredLoader
+
+__all__ = ["measure_loader"]
+
+_MAKE = re.compile(r"\s*([0-9]{1,9})\s*x\s*(.+?)\s*")
+_KINDS = {"filecache": "file", "blockcache": "block"}
+
+
+def measure_loader(
+    source: str,
+    *,
+    epochs: int = 3,
+    workers: int = 2,
+    cache: Path | None = None,
+    cache_kind: str = "file",
+    batch: int = 32,
+    step_time: str | float = 0.0,
+    model: str = "",
+    make: str = "",
+    keep_page_cache: bool = False,
+    seed: int = 0,
+    save: Path | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _whole: None,
+) -> MeasuredLoader:
+    """Samples/s, B/s and accelerator utilisation of epochs of samples, and where their bytes came from.
+
+    source      a folder, or a URL that fsspec knows (s3://bucket/folder); each file is a sample
+    workers     processes that read, two batches ahead each
+    cache       folder, on an NVMe drive, that fsspec keeps samples in; a source "filecache::s3://…" says which kind
+    cache_kind  file (whole samples) or block
+    step_time   s that an emulated accelerator takes for a batch, as in MLPerf Storage; 0: read only
+    model       resnet: a small residual network (PyTorch) trains on the samples
+    make        1000x150KB: first write so many samples of so many random bytes to the source
+    keep_page_cache   else what the page cache holds of samples and cache is dropped before each epoch
+    save        file that keeps the run, for `podsim compare`
+
+    Ctrl-C ends the run, and what was measured is given. Raises PodsimError for what makes no sense, LabError for
+    samples that cannot be read.
+    """
+    from podsim.lab.loader import LoaderJob
+    from podsim.lab.loader import measure_loader as run
+    from podsim.lab.places import place_of
+    from podsim.lab.record import write_run
+    from podsim.lab.samples import CACHES, make_samples
+    from podsim.lab.small_model import MODELS
+
+    head, chained, rest = source.partition("::")
+    if chained and head in _KINDS:
+        source, cache_kind = rest, _KINDS[head]
+        if cache is None:
+            raise LabError(f"{head}:: keeps samples in a folder; name it with --cache")
+    step = parse_quantity(step_time, "s", what="--step-time")
+    wrong = [] if cache_kind in CACHES else [unknown_name("kind of cache", cache_kind, CACHES)]
+    wrong += [unknown_name("model", model, MODELS)] if model and model not in MODELS else []
+    wrong += ["--model trains, --step-time stands for training: give one of them"] if model and step else []
+    wrong += [
+        f"--{name} {value:g}; it must be {least:g} to {most:g}"
+        for name, value, least, most in (
+            ("epochs", epochs, 1, 10_000), ("workers", workers, 1, 256), ("batch", batch, 1, 1_000_000),
+            ("step-time", step, 0, 3600), ("seed", seed, 0, 2**63),
+        ) if not least <= value <= most
+    ]  # fmt: skip
+    if wrong:
+        raise PodsimError("; ".join(wrong))
+    if save is not None and not save.parent.is_dir():
+        raise LabError(f"--save {save}: there is no folder {save.parent}")
+    place = place_of(source)
+    if cache and cache_kind == "block" and (place.local or place.filesystem == "memory"):
+        raise LabError(
+            f"{source}: fsspec reads such files around its cache of blocks: take --cache-kind file"
+        )
+    if make:
+        make_samples(place, *_made(make), progress, seed)
+    elif place.local and not Path(place.path).is_dir():
+        raise LabError(
+            f"{source}: there is no such folder; --make 1000x150KB makes one with so many samples of so many bytes"
+        )
+    found = run(
+        LoaderJob(
+            place=place, cache=cache_kind if cache else "none", folder=str(cache.absolute()) if cache else "",
+            epochs=epochs, workers=workers, batch=batch, step=step, model=model, keep_pages=keep_page_cache, seed=seed,
+        ),
+        progress,
+    )  # fmt: skip
+    if save is not None:
+        write_run(save, found)
+    return found
+
+
+def _made(text: str) -> tuple[int, int]:
+    """(samples, B of each) of a text such as 1000x150KB."""
+    match = _MAKE.fullmatch(text)
+    try:
+        count, size = (int(match[1]), round(parse_quantity(match[2], "B"))) if match else (0, 0)
+    except UnitError:
+        count = size = 0
+    if not 1 <= count <= 10_000_000 or not 1 <= size <= 1 << 32:
+        raise PodsimError(f"--make {text[:40]!r}; expected samples x bytes, such as 1000x150KB")
+    return count, size
