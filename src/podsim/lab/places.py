@@ -27,9 +27,9 @@ class Place:
     """A folder or a URL."""
 
     text: str
-    """as given"""
+    """a URL as given, or a folder's path"""
     path: str
-    """of a folder: absolute; else the URL"""
+    """of a folder: absolute; else the URL, without a slash at its end"""
     local: bool
     filesystem: str
     """kind of the folder's file system, or the URL's protocol"""
@@ -81,7 +81,7 @@ def place_of(text: str) -> Place:
     match = _URL.match(text)
     if match is None or match[1].lower() in ("file", "local"):
         path = Path(text if match is None else text[match.end() :]).absolute()
-        return Place(text=text, path=str(path), local=True, filesystem=filesystem_of(path))
+        return Place(text=str(path), path=str(path), local=True, filesystem=filesystem_of(path))
     fsspec_of(text)
     version = import_module("fsspec").__version__
     protocol = text.rpartition("::")[2].partition("://")[0].lower()

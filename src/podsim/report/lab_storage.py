@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["print_checkpoints", "print_compared_storage", "print_loader"]
 
+_KINDS = ("compute", "write", "read", "wait", "processor", "rest")
+"""columns of a comparison, in their order"""
+
 
 def print_checkpoints(found: MeasuredCheckpoints) -> None:
     """Print checkpoints as they were measured."""
@@ -123,13 +126,14 @@ def _compared(found: ComparedStorage, width: int) -> Iterator[str]:
     behind = f", its cache as {found.cache}" if found.cache else ""
     yield from paragraph(f"predicted for {found.system}{behind}", width, indent="  ", first="  ")
     yield ""
-    kinds = list(dict.fromkeys(kind for row in found.rows for kind in row.parts))
+    kinds = [kind for kind in _KINDS if any(kind in row.parts for row in found.rows)]
     header = ("", "measured", "predicted", "off by", *kinds, "limit", "cores", "")
     table = Table("lrrr" + "r" * len(kinds) + "lrl", header=header, indent=0)
     for row in found.rows:
         table.add(
             row.row, _s(row.measured), _s(row.predicted), signed_percent(row.difference),
-            *(_s(row.parts.get(kind, 0.0)) for kind in kinds), row.limit, percent(row.cpu + row.others),
+            *(_s(row.parts[kind]) if kind in row.parts else "" for kind in kinds), row.limit,
+            percent(row.cpu + row.others),
             "" if row.verdict == "comparable" else row.verdict,
         )  # fmt: skip
     yield from (line for line, _ in table.lines(width))

@@ -80,7 +80,8 @@ def epoch_time(load: Load, system: StorageSystem, cache: StorageSystem | None) -
     for kind, more in (("read", moved), ("wait", latency), ("processor", work)):
         uses = together(uses, more)
         total, limit = _seconds(links, uses, load.samples)
-        parts[kind], before = max(total - before, 0.0), max(total, before)
+        parts[kind] = total - before if total > before * (1.0 + 1e-9) else 0.0
+        before = max(total, before)
     parts["wait"] += load.batch * waits
     parts["processor"] += load.batch * load.processor
     return Timed(parts=parts, limit=limit)
