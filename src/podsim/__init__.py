@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from podsim.verbs.launch import launch as launch
     from podsim.verbs.measure import measure_collective as measure_collective
     from podsim.verbs.measure_checkpoint import measure_checkpoint as measure_checkpoint
+    from podsim.verbs.measure_ddp import measure_ddp as measure_ddp
     from podsim.verbs.measure_loader import measure_loader as measure_loader
     from podsim.verbs.mig import mig_check as mig_check
     from podsim.verbs.mig import mig_law as mig_law
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from podsim.verbs.storage_input import storage_input as storage_input
     from podsim.verbs.storage_size import storage_size as storage_size
     from podsim.verbs.storage_validate import storage_validate as storage_validate
+    from podsim.verbs.train import train as train
     from podsim.verbs.validate import validate as validate
     from podsim.verbs.workers import workers as workers
     from podsim.workload.catalog import load_model as load_model
@@ -106,6 +108,7 @@ _PUBLIC = {
     "measure_checkpoint": "verbs.measure_checkpoint",
     "measure_collective": "verbs.measure",
     "measure_loader": "verbs.measure_loader",
+    "measure_ddp": "verbs.measure_ddp",
     "models": "verbs.show",
     "pack": "verbs.queue",
     "plan": "verbs.plan",
@@ -124,6 +127,7 @@ _PUBLIC = {
     "storage_show": "verbs.storage",
     "storage_size": "verbs.storage_size",
     "storage_validate": "verbs.storage_validate",
+    "train": "verbs.train",
     "validate": "verbs.validate",
     "workers": "verbs.workers",
 }

@@ -16,7 +16,20 @@ from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from podsim.cli import fleet, goodput, graph, lab, launch, mig, network, power, simulate, storage, workers
+from podsim.cli import (
+    fleet,
+    goodput,
+    graph,
+    lab,
+    launch,
+    mig,
+    network,
+    power,
+    simulate,
+    storage,
+    training,
+    workers,
+)
 from podsim.cli.accuracy import register
 from podsim.cli.options import one_format, overrides, pairs, print_result
 from podsim.errors import PodsimError
@@ -296,6 +309,7 @@ launch.register(_command, predict)
 power.register(_command)
 fleet.register(_command)
 lab.register(app, _guarded, _command)
+training.register(_command, predict)
 
 
 def main() -> None:

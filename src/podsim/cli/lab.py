@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +14,28 @@ import typer
 from podsim.cli import lab_storage
 from podsim.cli.options import print_result
 
-__all__ = ["register"]
+__all__ = ["first_rank_speaks", "register"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="Override, as network.bandwidth=100Gb/s. Repeatable.")
 ]
+
+
+@contextmanager
+def first_rank_speaks() -> Iterator[None]:
+    """Every rank of a job was given the same; what is wrong with it, the first alone says. Runs that broke off, all."""
+    from podsim.errors import LabError, PodsimError
+
+    try:
+        yield
+    except LabError:
+        raise
+    except PodsimError:
+        if os.environ.get("RANK", "0") == "0":
+            raise
+        raise typer.Exit(2) from None
 
 
 def collective(
@@ -52,27 +68,52 @@ def collective(
 ) -> None:
     """Run a collective for real, checked and timed. Exit status 1: wrong results."""
     from podsim.cli.options import one_format
-    from podsim.errors import LabError, PodsimError
     from podsim.report.lab import print_measured
     from podsim.verbs.measure import measure_collective as verb
 
     one_format(json, csv)
-    try:
+    with first_rank_speaks():
         found = verb(
             collective, ranks=ranks, local=local, algo=algo, sizes=sizes, iters=iters, warmup=warmup, limit=limit,
             in_place=in_place, apart=apart, backend=backend, timeout=timeout, save=save,
         )  # fmt: skip
-    except LabError:
-        raise
-    except PodsimError:  # every rank of a job was given the same; one of them says what is wrong with it
-        if os.environ.get("RANK", "0") == "0":
-            raise
-        raise typer.Exit(2) from None
     if found is None:  # another rank has the result
         return
     print_result(found, print_measured, json=json, csv=csv, rows=found.rows)
     if any(row.wrong or row.in_place_wrong for row in found.rows):
         raise typer.Exit(1)
+
+
+def ddp(
+    ranks: Annotated[int | None, typer.Option(help="Processes; default 4, under torchrun its own.")] = None,
+    layers: Annotated[int, typer.Option(help="Layers of the network.")] = 8,
+    size: Annotated[str, typer.Option(help="Gradients of a layer, a bucket of its own.")] = "2.1MB",
+    forward: Annotated[str, typer.Option(help="Pause that stands for a layer's forward pass.")] = "10ms",
+    backward: Annotated[str, typer.Option(help="Pause that stands for its backward pass.")] = "20ms",
+    overlap: Annotated[bool, typer.Option(help="Add gradients up beside the backward pass.")] = True,
+    all_reduce: Annotated[
+        str, typer.Option(help="What adds them up: library, ring, FILE.xml, FILE.py:FUNCTION.")
+    ] = "library",
+    steps: Annotated[int, typer.Option(help="Steps that are timed.")] = 5,
+    backend: Annotated[str, typer.Option(help="auto, gloo or nccl.")] = "auto",
+    timeout: Annotated[float, typer.Option(help="Seconds after which a silent rank is given up.")] = 60.0,
+    save: Annotated[Path | None, typer.Option(help="File that keeps the run, for podsim compare.")] = None,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Time torch's DistributedDataParallel with real communication and compute as pauses."""
+    from podsim.cli.options import one_format
+    from podsim.report.trained import print_ddp
+    from podsim.verbs.measure_ddp import measure_ddp as verb
+
+    one_format(json, csv)
+    with first_rank_speaks():
+        found = verb(
+            ranks=ranks, layers=layers, size=size, forward=forward, backward=backward, overlap=overlap,
+            all_reduce=all_reduce, steps=steps, backend=backend, timeout=timeout, save=save,
+        )  # fmt: skip
+    if found is not None:
+        print_result(found, print_ddp, json=json, csv=csv, rows=found.rows)
 
 
 def _emulate_of(app: typer.Typer) -> Callable[..., None]:
@@ -113,7 +154,7 @@ def _emulate_of(app: typer.Typer) -> Callable[..., None]:
 
 
 def compare(
-    run: Annotated[Path, typer.Argument(help="A file that podsim measure --save wrote.")],
+    run: Annotated[Path, typer.Argument(help="A file that --save of podsim measure or train wrote.")],
     on: Annotated[
         str,
         typer.Option(
@@ -131,11 +172,19 @@ def compare(
     from podsim.cli.options import one_format, overrides
     from podsim.report.lab import print_comparison
     from podsim.report.lab_storage import print_compared_storage
+    from podsim.report.trained import print_compared_ddp, print_compared_training
     from podsim.results.lab import ComparedCollectives
+    from podsim.results.trained import ComparedDdp, ComparedTraining
     from podsim.verbs.compare import compare as verb
 
     one_format(json, csv)
     found = verb(run, on=on, cache_on=cache_on, overrides=overrides(set_))
+    if isinstance(found, (ComparedTraining, ComparedDdp)):
+        text = print_compared_training if isinstance(found, ComparedTraining) else print_compared_ddp
+        print_result(found, text, json=json, csv=csv, rows=[found])
+        if found.verdict != "comparable":
+            raise typer.Exit(1)
+        return
     if isinstance(found, ComparedCollectives):
         print_result(found, print_comparison, json=json, csv=csv, rows=found.rows)
     else:
@@ -156,7 +205,7 @@ def register(
         add_completion=False,
         rich_markup_mode=None,
     )
-    for one in (collective, lab_storage.checkpoint, lab_storage.loader):
+    for one in (collective, ddp, lab_storage.checkpoint, lab_storage.loader):
         room.command()(guarded(one))
     app.add_typer(room, name="measure")
     command(_emulate_of(app))

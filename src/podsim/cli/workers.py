@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["register"]
+__all__ = ["numbers", "register"]
 
 
 def workers(
@@ -98,8 +98,8 @@ def workers(
         precision=precision, software=software, compute=compute, gradients=gradients, weights=weights,
         workers=workers, samples=samples, bandwidth=bandwidth, latency=latency, exchange=exchange,
         staleness=staleness, servers=servers, server_bandwidth=server_bandwidth, beside=beside,
-        hierarchical=hierarchical, every=every, overlap=overlap, jitter=jitter, slow=_numbers(slow, "--slow", "3=1.5"),
-        slow_link=_numbers(slow_link, "--slow-link", "3=0.5"), throttle=_throttled(throttle), steps=steps, seed=seed,
+        hierarchical=hierarchical, every=every, overlap=overlap, jitter=jitter, slow=numbers(slow, "--slow", "3=1.5"),
+        slow_link=numbers(slow_link, "--slow-link", "3=0.5"), throttle=_throttled(throttle), steps=steps, seed=seed,
         compare=compare, overrides=overrides(set_),
     )  # fmt: skip
     if isinstance(found, Tradeoff):
@@ -131,7 +131,7 @@ def _worker(text: str, option: str, example: str) -> int:
         raise PodsimError(f"{option} {text[:40]}: a worker is a number, such as {example}") from None
 
 
-def _numbers(given: list[str] | None, option: str, example: str) -> dict[int, float]:
+def numbers(given: list[str] | None, option: str, example: str) -> dict[int, float]:
     """Workers and factors of a repeatable option."""
     from podsim.cli.options import pairs
     from podsim.units import parse_quantity

@@ -76,7 +76,7 @@ class Engine:
             return
         distributed, group = self.wires.torch.distributed, self._group(transfer)
         call = distributed.isend if transfer.sends else distributed.irecv
-        self.works[k] = call(data, transfer.peer, group=group, tag=transfer.tag)
+        self.works[k] = call(data, self.wires.peer(transfer.peer), group=group, tag=transfer.tag)
 
     def _group(self, transfer: Transfer) -> Any:
         """The group for this direction; a message goes up if it goes to a higher rank."""
@@ -88,7 +88,7 @@ class Engine:
             return
         distributed = self.wires.torch.distributed
         works = distributed.batch_isend_irecv([
-            distributed.P2POp(distributed.isend if t.sends else distributed.irecv, data, t.peer)
+            distributed.P2POp(distributed.isend if t.sends else distributed.irecv, data, self.wires.peer(t.peer))
             for _, t, data in self.posted
         ])  # fmt: skip
         for place, (k, _, _) in enumerate(self.posted):

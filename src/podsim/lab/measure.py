@@ -27,7 +27,7 @@ from podsim.lab.work import Work, measure_work
 from podsim.network.collectives.table import Table
 from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
 
-__all__ = ["Job", "measure", "task_of"]
+__all__ = ["Job", "device_name", "measure", "message_time", "task_of"]
 
 FLOAT = 4
 
@@ -79,7 +79,7 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
     board = Board(wires)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     ranks = board.gather({"host": platform.node(), "cores": usage.cores(), "pid": os.getpid()})
-    message = _message(wires, board)
+    message = message_time(wires, board)
     work = measure_work(wires, board, job.emulated.pause) if job.emulated else Work()
     rows = []
     for table in (*job.tables, None) if job.library else job.tables:
@@ -92,7 +92,7 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
         return None
     return MeasuredCollectives(
         collective=job.collective, ranks=job.ranks, local=job.local, backend=wires.backend,
-        device=_device(wires), software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
+        device=device_name(wires), software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
         hosts=tuple(one["host"] for one in ranks[: job.ranks]),
         processes=tuple(one["pid"] for one in ranks[: job.ranks]), cores=min(one["cores"] for one in ranks),
         emulated=job.emulated, apart=job.apart, warmup=job.warmup, message=message, started=started,
@@ -101,13 +101,14 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
     )  # fmt: skip
 
 
-def _device(wires: Wires) -> str:
+def device_name(wires: Wires) -> str:
+    """What holds the data: the GPU's name, or CPU."""
     if wires.backend == "nccl":
         return str(wires.torch.cuda.get_device_name(wires.device))
     return "CPU"
 
 
-def _message(wires: Wires, board: Board, trips: int = 15) -> float:
+def message_time(wires: Wires, board: Board, trips: int = 15) -> float:
     """Half the median round trip of 4 B between ranks 0 and 1, s; 0 with one rank."""
     if wires.world < 2:
         return 0.0

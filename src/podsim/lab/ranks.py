@@ -22,7 +22,7 @@ from typing import Any
 
 from podsim.errors import LabError, PodsimError
 from podsim.lab.processes import end_of, fork, kill, reap, stopped_by_signals
-from podsim.lab.wires import Wires, connect, load_torch
+from podsim.lab.wires import Wires, connect, load_part, load_torch
 
 __all__ = ["MOST_RANKS", "Hook", "Note", "Place", "Task", "Watch", "here", "quiet", "run_here", "run_joined"]
 
@@ -50,6 +50,8 @@ class Task:
     timeout: float = 60.0
     """s after which a call gives up on processes that do not answer"""
     backend: str = "auto"
+    parts: tuple[str, ...] = ()
+    """modules of PyTorch that are loaded once, before processes are forked"""
 
     def name(self, node: int) -> str:
         """A process, in words."""
@@ -124,6 +126,8 @@ def run_here(task: Task, *, hook: Hook | None = None, watch: Watch = quiet) -> A
     timeout; the others are stopped then.
     """
     load_torch()
+    for part in task.parts:
+        load_part(part)
     if task.nodes > MOST_RANKS:
         raise LabError(f"{task.nodes} ranks on one machine; at most {MOST_RANKS}: start more with torchrun")
     with tempfile.TemporaryDirectory(prefix="podsim-") as folder, stopped_by_signals():

@@ -21,14 +21,16 @@ from typing import Any, get_args, get_origin, get_type_hints
 from podsim.errors import LabError, unknown_name
 from podsim.results.lab import Emulated, MeasuredCollectives
 from podsim.results.lab_storage import MeasuredCheckpoints, MeasuredLoader
+from podsim.results.trained import MeasuredDdp, MeasuredTraining
 
 __all__ = ["FORMAT", "KINDS", "VERSION", "Run", "emulated_of", "plain", "read_run", "run_of", "write_run"]
 
 FORMAT = "podsim-run"
 VERSION = 1
-Run = MeasuredCollectives | MeasuredCheckpoints | MeasuredLoader
+Run = MeasuredCollectives | MeasuredCheckpoints | MeasuredLoader | MeasuredTraining | MeasuredDdp
 KINDS: dict[str, type[Run]] = {
     "collectives": MeasuredCollectives, "checkpoints": MeasuredCheckpoints, "loader": MeasuredLoader,
+    "training": MeasuredTraining, "ddp": MeasuredDdp,
 }  # fmt: skip
 """kind of a run -> what it is made of: a dataclass whose `rows` are a tuple of another"""
 _MOST = 64 << 20

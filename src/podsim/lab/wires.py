@@ -6,7 +6,8 @@ PyTorch is loaded by name, when a job starts.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -29,9 +30,14 @@ def load_torch() -> Any:
 
 
 def load_part(name: str) -> Any:
-    """A module of PyTorch's; LabError where it is not installed."""
+    """A module of PyTorch's by its name; LabError where it is not installed, or has none of that name."""
     load_torch()
-    return import_module(name)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch, about its own older ways
+            return import_module(name)
+    except ImportError as error:
+        raise LabError(f"this PyTorch has no {name}: pip install -U torch ({error})") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +55,26 @@ class Wires:
     """group for messages to lower ranks; the same as `up` with NCCL"""
     grouped: bool
     """messages that are posted together are started together, as NCCL wants them"""
+    members: tuple[int, ...] = ()
+    """ranks of the whole job that these wires join, if not all: `rank` and `world` count among them"""
+    group: Any = None
+    """their process group"""
+
+    def part(self, members: tuple[int, ...], group: Any) -> Wires:
+        """The wires of some ranks of the job, this one among them, in rising order."""
+        return replace(self, rank=members.index(self.rank), world=len(members), members=members, group=group)
+
+    def peer(self, rank: int) -> int:
+        """The rank of the whole job that a rank of these wires is."""
+        return self.members[rank] if self.members else rank
 
     def barrier(self) -> None:
         """Wait until every rank is here, and its device is done."""
         self.settle()
         if self.backend == "nccl":
-            self.torch.distributed.barrier(device_ids=[self.device.index])
+            self.torch.distributed.barrier(self.group, device_ids=[self.device.index])
         else:
-            self.torch.distributed.barrier()
+            self.torch.distributed.barrier(self.group)
         self.settle()
 
     def settle(self) -> None:

@@ -16,6 +16,7 @@ from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from podsim.results.lab import ComparedCollectives, MeasuredCollective, MeasuredCollectives
+    from podsim.results.trained import MeasuredDdp
 
 __all__ = ["comparison_text", "measured_text", "print_comparison", "print_measured"]
 
@@ -64,7 +65,7 @@ def _head(run: MeasuredCollectives, name: str) -> Iterator[str]:
         )
 
 
-def links_text(run: MeasuredCollectives) -> str:
+def links_text(run: MeasuredCollectives | MeasuredDdp) -> str:
     """The links that a run was given, in words."""
     made = run.emulated
     if made is None:

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
         MeasuredCollectives,
     )
     from podsim.results.lab_storage import ComparedStorage
+    from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp
 
-__all__ = ["compare", "emulated_fabric"]
+__all__ = ["Parts", "compare", "emulated_fabric", "on_shaped_links"]
 
-OWN_MOST, OTHERS_MOST = 0.5, 0.1
-"""shares of the processors above which a run is not comparable: the ranks wait for cores, not for links"""
 _SHORTEST = 0.1
 """s of all timed calls below which the kernel's clock (a tick is 10 ms) does not tell who used the processors"""
 _LIMITED = "CPU-limited, not comparable"
@@ -32,7 +31,7 @@ _HEADERS = (52, 14)
 """B of a packet that are no data, inside its MTU and before it: IP and TCP with a timestamp; Ethernet"""
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """A prediction by kind, s."""
 
     links: float
@@ -43,11 +42,11 @@ class _Parts(NamedTuple):
 
 def compare(
     run: Path, *, on: str = "", cache_on: str = "", overrides: Mapping[str, str] | None = None
-) -> ComparedCollectives | ComparedStorage:
-    """A measured run (podsim measure --save) beside its predictions: of collectives, checkpoints or a loader.
+) -> ComparedCollectives | ComparedStorage | ComparedTraining | ComparedDdp:
+    """A measured run (--save of podsim measure or train) beside its predictions.
 
-    on: the cluster that collectives ran on (a run on emulated links needs none), the storage system that was read and
-    written; cache_on: that of a loader's cache (podsim.verbs.compare_storage says what is predicted of those two).
+    on: the cluster that collectives or training ran on (a run on emulated links needs none), the storage system that was
+    read and written; cache_on: that of a loader's cache (podsim.verbs.compare_storage says what is predicted of these).
 
     Of collectives measured is the rank that took longest. A prediction is made of links (the table played on them),
     messages (a latency for each transfer that waits for another, as measured at the start of the run), burst (what the
@@ -57,16 +56,33 @@ def compare(
     of its links.
     """
     from podsim.lab.record import read_run
-    from podsim.report.lab import links_text
-    from podsim.results.lab import ComparedCollectives, MeasuredCollectives
+    from podsim.results.lab_storage import MeasuredCheckpoints, MeasuredLoader
+    from podsim.results.trained import MeasuredDdp, MeasuredTraining
 
     found = read_run(run)
-    if not isinstance(found, MeasuredCollectives):
+    if isinstance(found, (MeasuredCheckpoints, MeasuredLoader)):
         from podsim.verbs.compare_storage import compare_storage
 
         return compare_storage(run.name, found, on=on, cache_on=cache_on, overrides=overrides)
     if cache_on:
-        raise LabError(f"--cache-on is for runs of podsim measure loader; {run.name} is of collectives")
+        raise LabError(f"--cache-on is for runs of podsim measure loader; {run.name} is of another kind")
+    if isinstance(found, MeasuredTraining):
+        from podsim.verbs.compare_training import compare_training
+
+        return compare_training(found, run.name, on, overrides)
+    if isinstance(found, MeasuredDdp):
+        from podsim.verbs.compare_ddp import compare_ddp
+
+        return compare_ddp(found, run.name, on, overrides)
+    return _collectives(found, run, on, overrides)
+
+
+def _collectives(
+    found: MeasuredCollectives, run: Path, on: str, overrides: Mapping[str, str] | None
+) -> ComparedCollectives:
+    from podsim.report.lab import links_text
+    from podsim.results.lab import ComparedCollectives
+
     if found.emulated is not None and (on or overrides):
         raise LabError(
             f"{run.name} says which links it ran on; --on and --set are for runs on a real cluster"
@@ -92,7 +108,7 @@ def compare(
     )  # fmt: skip
 
 
-def _compared(run: MeasuredCollectives, row: MeasuredCollective, parts: _Parts) -> ComparedCollective:
+def _compared(run: MeasuredCollectives, row: MeasuredCollective, parts: Parts) -> ComparedCollective:
     from podsim.results.lab import ComparedCollective
 
     predicted, measured = sum(parts), row.slowest
@@ -110,6 +126,8 @@ def _verdict(run: MeasuredCollectives, row: MeasuredCollective) -> str:
         return "wrong result, not comparable"
     if run.backend != "gloo":  # GPUs move the data, and a core that waits for them looks busy
         return "comparable"
+    from podsim.verbs.compare_ddp import OTHERS_MOST, OWN_MOST
+
     if row.cpu > OWN_MOST or row.others > OTHERS_MOST:
         return _LIMITED
     return "comparable" if row.iterations * row.seconds >= _SHORTEST else "too short, not comparable"
@@ -117,10 +135,14 @@ def _verdict(run: MeasuredCollectives, row: MeasuredCollective) -> str:
 
 def _predicted(
     run: MeasuredCollectives, row: MeasuredCollective, on: str, overrides: Mapping[str, str] | None
-) -> _Parts:
+) -> Parts:
     """The prediction of one row. Raises PodsimError where there is none."""
     if run.emulated is not None:
-        return _on_shaped_links(run, row, run.emulated)
+        if run.ranks != run.emulated.ranks:
+            raise PodsimError(
+                f"{run.ranks} ranks ran on {run.emulated.ranks} emulated ones; all must take part"
+            )
+        return on_shaped_links(run, _table(run, row), row.size, 1 if run.apart else row.iterations)
     return _on_cluster(run, row, on, overrides)
 
 
@@ -138,8 +160,8 @@ def _table(run: MeasuredCollectives, row: MeasuredCollective) -> Table:
     return table_of(name, run.collective, run.ranks // run.local, run.local)
 
 
-def _on_shaped_links(run: MeasuredCollectives, row: MeasuredCollective, made: Emulated) -> _Parts:
-    """Links as they were shaped, messages as measured at the start, buckets as they were set."""
+def on_shaped_links(run: MeasuredCollectives | MeasuredDdp, table: Table, size: float, calls: int) -> Parts:
+    """One of so many calls without a pause: links as they were shaped, messages as measured, buckets as they were set."""
     import numpy as np
 
     from podsim.lab.links import KEPT
@@ -147,23 +169,22 @@ def _on_shaped_links(run: MeasuredCollectives, row: MeasuredCollective, made: Em
     from podsim.network.play import play
     from podsim.network.table_bursts import Processors, shaped_rounds
 
-    if run.ranks != made.ranks:
-        raise PodsimError(f"{run.ranks} ranks ran on {made.ranks} emulated ones; all must take part")
-    table = _table(run, row)
+    made = run.emulated
+    assert made is not None
     bare, real = emulated_fabric(made), emulated_fabric(made, run.message)
-    links = play(table, row.size, bare).seconds
+    links = play(table, size, bare).seconds
     own = np.arange(len(bare.capacity)) < 2 * made.ranks
     buckets = np.where(own, made.inside_burst, made.between_burst)
     leaves = np.where(own, made.local - 1, made.ranks - made.local)
     work = Processors(run.message_work, run.byte_work, run.add_work, min(run.cores, run.ranks))
-    elements = int(row.size) // _FLOAT
+    elements = int(size) // _FLOAT
     inputs = (part for one in programs(table, elements, range(run.ranks)) for part in one.input)
     found = shaped_rounds(
-        table, bare, row.size, buckets, 1 if run.apart else row.iterations, leaves=leaves, kept=KEPT, processors=work,
+        table, bare, size, buckets, calls, leaves=leaves, kept=KEPT, processors=work,
         copied=_FLOAT * float(sum(last - first for first, last, _ in inputs)),
     )  # fmt: skip
-    messages = play(table, row.size, real).seconds - links
-    return _Parts(links, messages, found.shaped - found.plain, found.worked - found.shaped)
+    messages = play(table, size, real).seconds - links
+    return Parts(links, messages, found.shaped - found.plain, found.worked - found.shaped)
 
 
 def emulated_fabric(made: Emulated, latency: float = 0.0) -> Links:
@@ -194,7 +215,7 @@ def emulated_fabric(made: Emulated, latency: float = 0.0) -> Links:
 
 def _on_cluster(
     run: MeasuredCollectives, row: MeasuredCollective, on: str, overrides: Mapping[str, str] | None
-) -> _Parts:
+) -> Parts:
     """On a real cluster: a table played on its links, the library as NCCL's law has it."""
     from podsim.network.collectives import summary
     from podsim.results.sweep import Sweep
@@ -204,10 +225,10 @@ def _on_cluster(
     if row.algorithm == "library" and run.backend == "nccl":
         found = collective(run.collective, on=on, sizes=size, ranks=run.ranks, overrides=overrides)
         assert isinstance(found, Sweep)
-        return _Parts(found.rows[0].seconds, 0.0)
+        return Parts(found.rows[0].seconds, 0.0)
     table = _table(run, row)
     found = collective(
         run.collective, on=on, sizes=size, ranks=run.ranks, algo=table, simulate=True, overrides=overrides
     )
     assert isinstance(found, Sweep)
-    return _Parts(found.rows[0].seconds, summary(table).rounds * run.message)
+    return Parts(found.rows[0].seconds, summary(table).rounds * run.message)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from podsim.network.collectives import Table
     from podsim.results.lab import Emulated, MeasuredCollectives
 
-__all__ = ["EMULATED", "measure_collective"]
+__all__ = ["EMULATED", "emulated_links", "measure_collective", "ranks_of", "sum_table"]
 
 EMULATED = "PODSIM_EMULATED"
 """environment variable that tells a rank which shaped links it runs on: the JSON of Emulated"""
@@ -90,7 +90,7 @@ def _job(
     from podsim.verbs.collective_sizes import collective_name, read_sizes
 
     name = collective_name(collective)
-    world, each = _ranks(place, ranks, local)
+    world, each = ranks_of(place, ranks, local)
     wrong = [
         f"--{key} {value:g}; it must be at least {least:g}"
         for key, value, least in (
@@ -109,12 +109,12 @@ def _job(
     return Job(
         collective=name, ranks=world, local=each, tables=tables, library=library,
         sizes=read_sizes(sizes, name, world), iterations=iters, warmup=warmup, limit=limit, in_place=in_place,
-        apart=apart, timeout=timeout, backend=backend, emulated=_emulated(os.environ), left_out=left_out,
+        apart=apart, timeout=timeout, backend=backend, emulated=emulated_links(os.environ), left_out=left_out,
         factors=_factors(name, world),
     )  # fmt: skip
 
 
-def _ranks(place: Place | None, ranks: int | None, local: int | None) -> tuple[int, int]:
+def ranks_of(place: Place | None, ranks: int | None, local: int | None) -> tuple[int, int]:
     """(ranks, ranks of a server)."""
     from podsim.lab.ranks import MOST_RANKS
     from podsim.network.collectives.algorithms import servers
@@ -164,6 +164,21 @@ def _chosen(
     return tuple(tables.values()), bool({"all", "library"} & set(wanted)), left_out
 
 
+def sum_table(all_reduce: str, nodes: int, local: int) -> Table | None:
+    """The table of an all-reduce that ranks run among themselves; None for the library's own.
+
+    Raises LabError for one that needs a switch, and PodsimError for an unknown one.
+    """
+    from podsim.verbs.collective_tables import table_of
+
+    if all_reduce == "library":
+        return None
+    table = table_of(all_reduce, "all-reduce", nodes, local)
+    if table.switches:
+        raise LabError(f"{table.name}: its switch needs a process of its own, and all of these have work")
+    return table
+
+
 def _factors(name: str, ranks: int) -> dict[str, float]:
     """What nccl-tests makes of a size: the factor of the bus bandwidth, and into how many parts it counts it."""
     from podsim.network.nccl import bus_factor
@@ -173,7 +188,7 @@ def _factors(name: str, ranks: int) -> dict[str, float]:
     return {"bus": bus, "parts": float(ranks) if name in DIVIDED else 1.0}
 
 
-def _emulated(environment: Mapping[str, str]) -> Emulated | None:
+def emulated_links(environment: Mapping[str, str]) -> Emulated | None:
     """The links that `podsim emulate` gave this rank."""
     text = environment.get(EMULATED)
     if not text:

@@ -1,0 +1,172 @@
+"""What is trained on: text as bytes, images by folder, or numbers drawn from a seed.
+
+The batch of a step follows from the seed and the step alone, so every layout sees the same, and a run that resumes goes
+on where it broke off.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import LabError
+
+__all__ = ["Batches", "Images", "Patterns", "Synthetic", "Text", "batches_of"]
+
+Pair = tuple[NDArray[Any], NDArray[Any]]
+_MOST_TEXT = 1 << 30
+_MOST_IMAGES = 200_000
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm")
+
+
+class Batches(Protocol):
+    """Where the batches of a run come from."""
+
+    classes: int
+    """of what is to be told apart; 0 for tokens"""
+
+    def batch(self, step: int, count: int) -> Pair:
+        """(inputs, targets) of a step, all `count` samples of it."""
+        ...
+
+
+def _draws(seed: int, step: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=[seed, step]))
+
+
+class Synthetic:
+    """Tokens of a Markov chain: each is followed by one of four others, the first most often."""
+
+    classes = 0
+
+    def __init__(self, vocabulary: int, length: int, seed: int) -> None:
+        """The chain follows from the seed."""
+        self.seed, self.length, self.vocabulary = seed, length, vocabulary
+        self.next = np.random.default_rng(seed).integers(0, vocabulary, (vocabulary, 4))
+
+    def batch(self, step: int, count: int) -> Pair:
+        """See Batches."""
+        draws = _draws(self.seed, step)
+        tokens = np.empty((count, self.length + 1), np.int64)
+        tokens[:, 0] = draws.integers(0, self.vocabulary, count)
+        choice = draws.choice(4, (count, self.length), p=[0.7, 0.15, 0.1, 0.05])
+        for place in range(self.length):
+            tokens[:, place + 1] = self.next[tokens[:, place], choice[:, place]]
+        return tokens[:, :-1], tokens[:, 1:]
+
+
+class Text:
+    """Pieces of a file, a byte a token, from places that are drawn."""
+
+    classes = 0
+
+    def __init__(self, path: Path, vocabulary: int, length: int, seed: int) -> None:
+        """Raises LabError for a file that is none, too short, or holds bytes beyond the vocabulary."""
+        try:
+            size = path.stat().st_size
+            if size > _MOST_TEXT:
+                raise LabError(f"--data {path}: {size:,} B; at most {_MOST_TEXT:,} are read: cut it")
+            self.bytes = np.fromfile(path, np.uint8)
+        except OSError as problem:
+            raise LabError(f"--data {path}: cannot be read: {problem.strerror or problem}") from None
+        if len(self.bytes) < length + 2:
+            raise LabError(
+                f"--data {path}: {len(self.bytes):,} B; a sequence of {length:,} tokens needs {length + 2:,} or more"
+            )
+        largest = int(self.bytes.max())
+        if largest >= vocabulary:
+            raise LabError(
+                f"--data {path}: it holds byte {largest}, and the network knows {vocabulary} tokens; a byte is a token: "
+                "add --set model.vocab=256"
+            )
+        self.seed, self.length = seed, length
+
+    def batch(self, step: int, count: int) -> Pair:
+        """See Batches."""
+        starts = _draws(self.seed, step).integers(0, len(self.bytes) - self.length - 1, count)
+        pieces = self.bytes[starts[:, None] + np.arange(self.length + 1)].astype(np.int64)
+        return pieces[:, :-1], pieces[:, 1:]
+
+
+class Patterns:
+    """Images drawn from a seed: a pattern for each class, under noise."""
+
+    def __init__(self, classes: int, side: int, seed: int) -> None:
+        """Patterns are coarse, eight squares a side."""
+        self.classes, self.side, self.seed = classes, side, seed
+        coarse = np.random.default_rng(seed).normal(size=(classes, 3, 8, 8))
+        times = -(-side // 8)
+        self.patterns = coarse.repeat(times, 2).repeat(times, 3)[:, :, :side, :side].astype(np.float32)
+
+    def batch(self, step: int, count: int) -> Pair:
+        """See Batches."""
+        draws = _draws(self.seed, step)
+        labels = draws.integers(0, self.classes, count)
+        noise = draws.normal(size=(count, 3, self.side, self.side)).astype(np.float32)
+        return self.patterns[labels] + noise, labels
+
+
+class Images:
+    """Images of a folder with a folder for each class."""
+
+    def __init__(self, folder: Path, side: int, seed: int) -> None:
+        """Raises LabError for a folder without them, or where Pillow is not installed."""
+        try:
+            from PIL import Image
+        except ImportError as error:
+            raise LabError(
+                "reading images needs Pillow, which is not installed: pip install podsim[lab]"
+            ) from error
+        self.open, self.side, self.seed = Image.open, side, seed
+        names = sorted(one.name for one in folder.iterdir() if one.is_dir())
+        self.files = [
+            (path, label)
+            for label, name in enumerate(names)
+            for path in sorted((folder / name).iterdir())
+            if path.suffix.lower() in _PICTURES
+        ]
+        self.classes = len(names)
+        if len(names) < 2 or not self.files:
+            raise LabError(
+                f"--data {folder}: {len(self.files)} images in {len(names)} folders; a folder for each class, two or "
+                f"more, with files of {', '.join(_PICTURES)}"
+            )
+        if len(self.files) > _MOST_IMAGES:
+            raise LabError(f"--data {folder}: {len(self.files):,} images; at most {_MOST_IMAGES:,} are read")
+
+    def batch(self, step: int, count: int) -> Pair:
+        """See Batches."""
+        chosen = _draws(self.seed, step).integers(0, len(self.files), count)
+        pictures = np.stack([self._picture(self.files[k][0]) for k in chosen])
+        return pictures, np.array([self.files[k][1] for k in chosen], np.int64)
+
+    def _picture(self, path: Path) -> NDArray[np.float32]:
+        """An image, cut to a square and brought to size, values about 0."""
+        try:
+            with self.open(path) as image:
+                small = min(image.size)
+                left, top = (image.width - small) // 2, (image.height - small) // 2
+                square = image.convert("RGB").crop((left, top, left + small, top + small))
+                values = np.asarray(square.resize((self.side, self.side)), np.float32)
+        except (OSError, ValueError) as problem:
+            raise LabError(f"{path}: no image that can be read: {problem}") from None
+        return np.ascontiguousarray(((values / 255.0 - 0.5) / 0.25).transpose(2, 0, 1))
+
+
+def batches_of(
+    data: str, *, vocabulary: int, length: int, side: int, classes: int, seed: int, images: bool
+) -> Batches:
+    """The batches that a run's data mean. Raises LabError for data that cannot be used."""
+    if data == "synthetic":
+        return Patterns(classes, side, seed) if images else Synthetic(vocabulary, length, seed)
+    path = Path(data)
+    if images:
+        if not path.is_dir():
+            raise LabError(f"--data {data[-200:]}: no folder; images lie in a folder for each class")
+        return Images(path, side, seed)
+    if path.is_dir():
+        raise LabError(f"--data {data[-200:]}: a folder; a GPT reads a text file")
+    return Text(path, vocabulary, length, seed)

@@ -1,0 +1,172 @@
+"""Steps of DistributedDataParallel with real communication and emulated compute: every layer pauses inside autograd.
+
+So many processes can share few cores, and what is timed is whether the buckets' all-reduces run beside the backward pass.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from podsim.lab import usage
+from podsim.lab.measure import message_time
+from podsim.lab.ranks import Note, Task
+from podsim.lab.record import plain
+from podsim.lab.training.sums import Sums, hook_of
+from podsim.lab.wires import Board, Wires, load_torch
+from podsim.lab.work import Work, measure_work
+from podsim.network.collectives.table import Table
+from podsim.results.lab import Emulated
+from podsim.results.trained import MeasuredDdp, MeasuredPass
+
+__all__ = ["SMALLEST", "Ddp", "task_of"]
+
+SMALLEST = 1 << 20
+"""B of the first bucket that DistributedDataParallel closes, by default; a layer above it is a bucket of its own"""
+_FLOAT = 4
+_WARM = 2
+"""steps before those that are timed: the buckets are put in their order after the first"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ddp:
+    """What is measured."""
+
+    ranks: int
+    local: int
+    """ranks of a server"""
+    layers: int
+    size: int
+    """B of a layer's gradients"""
+    forward: float
+    """s that a layer's forward pass pauses"""
+    backward: float
+    """s that a layer's backward pass pauses"""
+    overlap: bool
+    """gradients are added up beside the backward pass"""
+    table: Table | None
+    """what adds them up; None: as the library does it"""
+    steps: int
+    timeout: float
+    backend: str
+    emulated: Emulated | None
+
+
+def task_of(job: Ddp) -> Task:
+    """The job as ranks run it."""
+    return Task(
+        work=lambda wires, note: plain(_measure(job, wires, note)), nodes=job.ranks, timeout=job.timeout,
+        backend=job.backend, parts=("torch._dynamo",),
+    )  # fmt: skip
+
+
+def _measure(job: Ddp, wires: Wires, note: Note) -> MeasuredDdp | None:
+    board, started = Board(wires), datetime.now(UTC).isoformat(timespec="seconds")
+    ranks = board.gather({"host": platform.node(), "cores": usage.cores()})
+    message = message_time(wires, board)
+    work = measure_work(wires, board, job.emulated.pause) if job.emulated else Work()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch, about its own ways
+        once = _step(job, wires)
+        for _ in range(_WARM):
+            once()
+        before = usage.mark()
+        seconds = []
+        for step in range(job.steps):
+            note(f"step {step}", done=step + 1)
+            wires.barrier()
+            time.sleep(job.emulated.pause if job.emulated else 0.0)
+            wires.barrier()
+            start = time.perf_counter()
+            once()
+            seconds.append(time.perf_counter() - start)
+        used = usage.since(before)
+    told = board.gather({"seconds": seconds, "used": used})
+    if ranks is None or told is None:
+        return None
+    hosts = [one["host"] for one in ranks]
+    cpu, others = usage.busiest(
+        [one["used"] for one in told], hosts, {one["host"]: one["cores"] for one in ranks}
+    )
+    slowest = [max(each) for each in zip(*(one["seconds"] for one in told), strict=True)]
+    return MeasuredDdp(
+        layers=job.layers, size=float(job.size), forward=job.forward, backward=job.backward, overlap=job.overlap,
+        all_reduce=job.table.name if job.table is not None else "library", ranks=job.ranks, local=job.local,
+        backend=wires.backend, software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
+        hosts=tuple(hosts), cores=min(one["cores"] for one in ranks), emulated=job.emulated, message=message,
+        message_work=work.message, byte_work=work.byte, add_work=work.add, started=started, cpu=cpu, others=others,
+        rows=tuple(MeasuredPass(step=k, seconds=one) for k, one in enumerate(slowest)),
+    )  # fmt: skip
+
+
+def _step(job: Ddp, wires: Wires) -> Callable[[], None]:
+    """A call that does one step."""
+    torch = wires.torch
+    module = _classes()(job).to(wires.device)
+    sums = Sums(wires, job.table)
+    wrapped = torch.nn.parallel.DistributedDataParallel(
+        module, bucket_cap_mb=job.size / 2**20 / 2, gradient_as_bucket_view=True
+    )
+    if job.table is not None:
+        wrapped.register_comm_hook(None, hook_of(sums))
+    data = torch.ones(1, device=wires.device)
+
+    def together() -> None:
+        wrapped(data).sum().backward()
+        wires.settle()
+
+    def apart() -> None:
+        with wrapped.no_sync():
+            wrapped(data).sum().backward()
+        for parameter in reversed(list(module.parameters())):
+            sums.mean(parameter.grad.view(-1))
+        wires.settle()
+
+    return together if job.overlap else apart
+
+
+@lru_cache(maxsize=1)
+def _classes() -> Any:
+    """The class of a network of pauses; made when PyTorch is there."""
+    torch = load_torch()
+    function: Any = torch.autograd.Function
+    base: Any = torch.nn.Module
+
+    class Pause(function):  # type: ignore[misc]
+        """A layer: it pauses, and its weights have a gradient."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Any, weights: Any, forward: float, backward: float) -> Any:
+            ctx.save_for_backward(weights)
+            ctx.pause = backward
+            time.sleep(forward)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            (weights,) = ctx.saved_tensors
+            time.sleep(ctx.pause)
+            return gradient, torch.ones_like(weights), None, None
+
+    class Network(base):  # type: ignore[misc]
+        """Layers one after the other."""
+
+        def __init__(self, job: Ddp) -> None:
+            super().__init__()
+            self.pauses = (job.forward, job.backward)
+            count = job.size // _FLOAT
+            self.weights = torch.nn.ParameterList(torch.zeros(count) for _ in range(job.layers))
+
+        def forward(self, x: Any) -> Any:
+            x = x.requires_grad_()
+            for weights in self.weights:
+                x = Pause.apply(x, weights, *self.pauses)
+            return x
+
+    return Network

@@ -1,0 +1,77 @@
+"""What is trained, as every rank gets it: a network, a plan, data, and where checkpoints go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from podsim.network.collectives.table import Table
+from podsim.results.lab import Emulated
+from podsim.training.plan import Plan
+from podsim.training.schedules.table import ScheduleTable
+from podsim.workload.specification import Transformer
+
+__all__ = ["EXCHANGES", "Training"]
+
+EXCHANGES = ("bsp", "ps", "ssp", "async")
+"""how data-parallel replicas share gradients: all-reduce; a server, in step; ahead by some steps; nobody waits"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """One training run."""
+
+    network: Transformer | None
+    """the GPT; None for a residual network"""
+    changes: Mapping[str, str]
+    """fields of the network that were changed"""
+    residual: str = ""
+    """the residual network's name"""
+    plan: Plan
+    cut: tuple[int, ...]
+    """layers of each part of the model"""
+    schedule: ScheduleTable | None
+    """of the pipeline; None without one"""
+    all_reduce: Table | None
+    """how gradients are added up; None: as the library does it"""
+    exchange: str
+    """one of EXCHANGES"""
+    staleness: int | None
+    """of ssp: steps that the fastest replica may be ahead of the slowest"""
+    slow: Mapping[int, float]
+    """s that a replica rests in each step, by replica"""
+    steps: int
+    rate: float
+    """learning rate of AdamW"""
+    seed: int
+    data: str
+    """synthetic, or the path of a text file or of a folder of images"""
+    image: int
+    """pixels of a side of an image"""
+    classes: int
+    """of synthetic images"""
+    checkpoint: Path | None
+    every: int
+    """steps between checkpoints; 0: one at the end"""
+    keep: int
+    """checkpoints that are kept; 0: all"""
+    resume: bool
+    timeout: float
+    backend: str
+    emulated: Emulated | None
+
+    @property
+    def served(self) -> bool:
+        """Whether one more process holds the weights as a parameter server."""
+        return self.exchange != "bsp"
+
+    @property
+    def ranks(self) -> int:
+        """Processes that train."""
+        return int(self.plan.gpus)
+
+    @property
+    def nodes(self) -> int:
+        """Processes: those that train, and the server."""
+        return self.ranks + self.served

@@ -1,0 +1,168 @@
+"""A network laid out over the ranks as a plan says: torch's own DDP, FSDP2, DTensor and pipeline stages.
+
+degree                       is
+dp, zero 0                   DistributedDataParallel; with tensor parallelism or a pipeline, where its hooks do not
+                             reach, the same sum after the last backward pass
+dp, zero 1                   and torch's ZeroRedundancyOptimizer
+dp, zero 2 and 3             fully_shard (FSDP2), weights kept or not between forward and backward pass
+tp, sequence_parallel        parallelize_module over DTensor, cut as Megatron-LM does
+pp                           PipelineStage, a module for each part that the rank holds
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from podsim.lab.training.gpt import gpt, pieces
+from podsim.lab.training.job import Training
+from podsim.lab.training.residual import residual_network
+from podsim.lab.training.sums import Sums, hook_of
+from podsim.lab.wires import Wires, load_part
+
+__all__ = ["Laid", "lay"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laid:
+    """What one rank holds."""
+
+    modules: dict[int, Any]
+    """the part of the network itself, by pipeline stage"""
+    runs: dict[int, Any]
+    """what is called: the same, or wrapped"""
+    optimizer: Any
+    moments: Any
+    """the optimizer that holds the moments of this rank"""
+    sums: Sums | None
+    """adds up the gradients after the backward passes; None where something else does"""
+    hooked: bool
+    """gradients are added up beside the backward pass"""
+    pipe: Any
+    """process group of its pipeline"""
+    replica: int
+    """which data-parallel replica it is"""
+    stage: int
+    """its place in the pipeline"""
+    tensor: int
+    """its place in the tensor-parallel group"""
+
+    def parameters(self) -> list[tuple[str, Any]]:
+        """Names in the whole network, and values."""
+        return [pair for module in self.modules.values() for pair in module.named_parameters()]
+
+
+def lay(job: Training, wires: Wires) -> Laid:
+    """This rank's share of the network, on its device, with its optimizer. Every rank of the job calls it."""
+    torch, plan = wires.torch, job.plan
+    if job.served:
+        return _apart(job, wires)
+    tp, pp, dp, zero = int(plan.tp), int(plan.pp), int(plan.dp), int(plan.zero)
+    shards = min(int(plan.shard) or dp, dp)
+    mesh = load_part("torch.distributed.device_mesh").init_device_mesh(
+        wires.device.type, (pp, dp // shards, shards, tp), mesh_dim_names=("pp", "replica", "shard", "tp")
+    )
+    tensor, replica, stage = wires.rank % tp, wires.rank // tp % dp, wires.rank // (tp * dp)
+    modules = {k: module.to(wires.device) for k, module in _modules(job, stage).items()}
+    if tp > 1:
+        for module in modules.values():
+            _divide(module, mesh["tp"], sequence=bool(plan.sequence_parallel))
+    runs = dict(modules)
+    alone = tp == 1 and pp == 1 and bool(plan.overlap_grad)
+    members = tuple(stage * tp * dp + one * tp + tensor for one in range(dp))
+    group = _group(wires, mesh, members, tp, pp, dp)
+    sums = None
+    if dp > 1 and zero < 2:
+        part = wires.part(members, group)
+        if alone:
+            wrapped = torch.nn.parallel.DistributedDataParallel(modules[0])
+            if job.all_reduce is not None:
+                wrapped.register_comm_hook(None, hook_of(Sums(part, job.all_reduce)))
+            runs = {0: wrapped}
+        else:
+            sums = Sums(part, job.all_reduce)
+    elif dp > 1 and zero >= 2:
+        over = mesh["shard"] if shards == dp else mesh["replica", "shard"]
+        shard = load_part("torch.distributed.fsdp").fully_shard
+        for module in modules.values():
+            for layer in module.layers.values():
+                shard(layer, mesh=over, reshard_after_forward=zero == 3)
+            shard(module, mesh=over, reshard_after_forward=zero == 3)
+    optimizer, moments = _optimizer(job, wires, modules, group if zero == 1 and dp > 1 else None)
+    return Laid(
+        modules=modules, runs=runs, optimizer=optimizer, moments=moments, sums=sums, hooked=alone and dp > 1 and zero < 2,
+        pipe=mesh["pp"].get_group(), replica=replica, stage=stage, tensor=tensor,
+    )  # fmt: skip
+
+
+def _apart(job: Training, wires: Wires) -> Laid:
+    """A whole network on each replica and on the server, which alone updates it."""
+    modules = {k: module.to(wires.device) for k, module in _modules(job, 0).items()}
+    return Laid(
+        modules=modules, runs=modules, optimizer=None, moments=None, sums=None, hooked=False, pipe=None,
+        replica=wires.rank, stage=0, tensor=0,
+    )  # fmt: skip
+
+
+def _group(wires: Wires, mesh: Any, members: tuple[int, ...], tp: int, pp: int, dp: int) -> Any:
+    """Process group of the ranks that hold the same weights; made by all ranks, in the same order."""
+    found = None
+    for stage in range(pp):
+        for tensor in range(tp):
+            ranks = [stage * tp * dp + one * tp + tensor for one in range(dp)]
+            group = wires.torch.distributed.new_group(ranks)
+            found = group if tuple(ranks) == members else found
+    return found
+
+
+def _modules(job: Training, stage: int) -> dict[int, Any]:
+    """The parts that a pipeline rank holds, by stage of the schedule."""
+    if job.network is None:
+        return {0: residual_network(job.residual, classes=job.classes, seed=job.seed)}
+    parts, table = pieces(job.cut), job.schedule
+    held = [0] if table is None else [k for k in range(table.stages) if int(table.stage_rank[k]) == stage]
+    recompute = job.plan.describe()["recompute"] == "full"
+    return {k: gpt(job.network, parts[k], seed=job.seed, recompute=recompute) for k in held}
+
+
+def _optimizer(job: Training, wires: Wires, modules: dict[int, Any], group: Any) -> tuple[Any, Any]:
+    """(what steps, what holds the moments); with a group, moments are divided over it (ZeRO 1)."""
+    torch = wires.torch
+    own = [parameter for module in modules.values() for parameter in module.parameters()]
+    given = {"lr": job.rate, "betas": (0.9, 0.95), "weight_decay": 0.1, "foreach": False}
+    if group is None:
+        made = torch.optim.AdamW(own, **given)
+        return made, made
+    zero = load_part("torch.distributed.optim").ZeroRedundancyOptimizer(
+        own, optimizer_class=torch.optim.AdamW, process_group=group, **given
+    )
+    return zero, zero.optim
+
+
+def _divide(module: Any, mesh: Any, *, sequence: bool) -> None:
+    """Tensor parallelism of a stage, as Megatron-LM cuts it; with `sequence`, tokens are divided between the cuts."""
+    parallel, tensor = load_part("torch.distributed.tensor.parallel"), load_part("torch.distributed.tensor")
+    whole = tensor.Replicate()
+    between = tensor.Shard(1) if sequence else whole
+    column = parallel.ColwiseParallel(input_layouts=between)
+    row = parallel.RowwiseParallel(output_layouts=between)
+    table = parallel.RowwiseParallel(input_layouts=whole, output_layouts=between)
+    plan: dict[str, Any] = {
+        "tokens": table, "positions": table,
+        "head": parallel.ColwiseParallel(input_layouts=between, output_layouts=whole),
+        "layers.*.mlp.up": column, "layers.*.mlp.gate": column, "layers.*.mlp.out": row,
+        "layers.*.attention.q": column, "layers.*.attention.k": column, "layers.*.attention.v": column,
+        "layers.*.attention.out": row,
+    }  # fmt: skip
+    if sequence:
+        norm = parallel.SequenceParallel(use_local_output=True)
+        plan |= {"norm": norm, "layers.*.norm1": norm, "layers.*.norm2": norm}
+    there = {name for name, one in module.named_modules() if one is not None}
+    wanted = {name: style for name, style in plan.items() if any(_like(name, one) for one in there)}
+    parallel.parallelize_module(module, mesh, wanted, src_data_rank=None)
+
+
+def _like(pattern: str, name: str) -> bool:
+    """Whether a module's name is meant by one of the plan's, whose * is a layer's number."""
+    wanted, given = pattern.split("."), name.split(".")
+    return len(wanted) == len(given) and all(a in ("*", b) for a, b in zip(wanted, given, strict=True))

@@ -1,0 +1,161 @@
+"""A training run on one rank: from the first weights, or a checkpoint, to the last step."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+import warnings
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from podsim.errors import LabError
+from podsim.lab import usage
+from podsim.lab.measure import device_name
+from podsim.lab.ranks import Note, Task
+from podsim.lab.record import plain
+from podsim.lab.training.batches import batches_of
+from podsim.lab.training.job import Training
+from podsim.lab.training.layout import Laid, lay
+from podsim.lab.training.servers import Replica, serve
+from podsim.lab.training.state import Keeper
+from podsim.lab.training.steps import Stepper
+from podsim.lab.wires import Board, Wires
+from podsim.results.trained import MeasuredTraining, TrainedStep
+
+__all__ = ["PARTS", "task_of", "train"]
+
+PARTS = (
+    "torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.fsdp", "torch.distributed.optim",
+    "torch.distributed.pipelining.schedules", "torch.distributed.tensor.parallel",
+)  # fmt: skip
+"""what training loads of torch sooner or later; its optimizers load the first, which takes a second"""
+
+
+def task_of(job: Training) -> Task:
+    """The run as ranks do it; the result is that of `train`, as plain values."""
+    return Task(
+        work=lambda wires, note: plain(train(job, wires, note)), nodes=job.nodes,
+        names={job.ranks: "the parameter server"} if job.served else {}, timeout=job.timeout, backend=job.backend,
+        parts=PARTS,
+    )  # fmt: skip
+
+
+def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
+    """Train; what was measured at rank 0, None at the others. `note` hears each step, with its loss where it is known."""
+    board, started = Board(wires), datetime.now(UTC).isoformat(timespec="seconds")
+    told = board.gather({"host": platform.node(), "cores": usage.cores()})
+    note("the network")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch, about its own ways
+        laid = lay(job, wires)
+        run = _Run(job, wires, board, laid, note)
+        first = run.resume()
+        wires.barrier()
+        before = usage.mark()
+        if wires.rank >= job.ranks:
+            run.late = serve(job, wires, laid)
+        else:
+            run.steps(first)
+        wires.settle()
+        run.used = usage.since(before)
+    gathered, ended = run.gather(), run.end()
+    if told is None or gathered is None or ended is None:
+        return None
+    hosts = [one["host"] for one in told]
+    cpu, others = usage.busiest(ended[0], hosts, {one["host"]: one["cores"] for one in told})
+    network = job.network
+    return MeasuredTraining(
+        model=network.name if network is not None else job.residual,
+        changes=job.changes,
+        plan={name: value for name, value in job.plan.describe().items() if isinstance(value, (int, str))},
+        sequence=network.sequence if network is not None else 0,
+        all_reduce=job.all_reduce.name if job.all_reduce is not None else "library", exchange=job.exchange,
+        staleness=job.staleness, late=ended[1], data=job.data, seed=job.seed, rate=job.rate, ranks=job.ranks,
+        backend=wires.backend, device=device_name(wires),
+        software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
+        hosts=tuple(hosts[: job.ranks]), cores=min(one["cores"] for one in told), emulated=job.emulated, started=started,
+        resumed=tuple(run.resumed), cpu=cpu, others=others,
+        rows=tuple(
+            TrainedStep(step=step, loss=loss, seconds=seconds)
+            for step, (loss, seconds) in enumerate(zip(gathered["losses"], gathered["seconds"], strict=True))
+        ),
+    )  # fmt: skip
+
+
+class _Run:
+    """The state of a run on one rank: losses and seconds so far, and where its checkpoints are."""
+
+    def __init__(self, job: Training, wires: Wires, board: Board, laid: Laid, note: Note) -> None:
+        self.job, self.wires, self.board, self.laid, self.note = job, wires, board, laid, note
+        self.losses: list[float | None] = []
+        self.seconds: list[float] = []
+        self.past: dict[str, list[float]] = {"losses": [], "seconds": []}
+        self.resumed: list[int] = []
+        self.late: Mapping[str, int] = {}
+        self.used: Mapping[str, float] = {}
+        self.keeper = None if job.checkpoint is None else Keeper(job.checkpoint, job.keep, laid, wires, board)
+
+    def resume(self) -> int:
+        """The first step to do; what a checkpoint holds is in place then."""
+        if self.keeper is None or not self.job.resume:
+            return 0
+        self.note("the last checkpoint")
+        step, history = self.keeper.load()
+        if step:
+            self.past = {name: history[name][:step] for name in self.past}
+            self.resumed = [*history["resumed"], step]
+        return step
+
+    def steps(self, first: int) -> None:
+        """All steps from the first."""
+        job, wires = self.job, self.wires
+        network = job.network
+        batches = batches_of(
+            job.data, vocabulary=network.vocab if network else 0, length=network.sequence if network else 0,
+            side=job.image, classes=job.classes, seed=job.seed, images=network is None,
+        )  # fmt: skip
+        stepper = Stepper(job, wires, self.laid, batches)
+        server = Replica(wires, self.laid, job.ranks) if job.served else None
+        factor = job.slow.get(self.laid.replica, 1.0)
+        for step in range(first, job.steps):
+            start = time.perf_counter()
+            loss = stepper.gradients(step)
+            if factor > 1:
+                time.sleep((factor - 1) * (time.perf_counter() - start))
+            stepper.update() if server is None else server.exchange()
+            wires.settle()
+            self.seconds.append(time.perf_counter() - start)
+            self.losses.append(loss)
+            if loss is not None and not math.isfinite(loss):
+                raise LabError(f"the loss of step {step} is {loss}: take a smaller --rate than {job.rate:g}")
+            self.note(f"step {step}", done=step + 1, loss=loss)
+            if job.checkpoint is not None and (
+                step + 1 == job.steps or (job.every and (step + 1) % job.every == 0)
+            ):
+                self.keep(step + 1)
+
+    def keep(self, count: int) -> None:
+        """Write a checkpoint after so many steps."""
+        assert self.keeper is not None
+        self.note(f"the checkpoint of step {count}")
+        found = self.gather()
+        history = None if found is None else {**found, "resumed": self.resumed}
+        self.keeper.save(count, self.job.plan.describe(), history)
+
+    def gather(self) -> dict[str, Any] | None:
+        """Losses and seconds of all steps so far, at rank 0; None at the others."""
+        told = self.board.gather({"losses": self.losses, "seconds": self.seconds})
+        if told is None:
+            return None
+        told = told[: self.job.ranks]
+        heard = [one["losses"] for one in told if one["losses"] and one["losses"][0] is not None]
+        means = [sum(each) / len(each) for each in zip(*heard, strict=True)]
+        slowest = [max(each) for each in zip(*(one["seconds"] for one in told), strict=True)]
+        return {"losses": [*self.past["losses"], *means], "seconds": [*self.past["seconds"], *slowest]}
+
+    def end(self) -> tuple[list[Mapping[str, float]], Mapping[str, int]] | None:
+        """(processor time of each rank, how late gradients were), at rank 0; None at the others."""
+        told = self.board.gather({"used": self.used, "late": self.late})
+        return None if told is None else ([one["used"] for one in told], told[-1]["late"])

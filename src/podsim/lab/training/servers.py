@@ -1,0 +1,117 @@
+"""A parameter server: one process that holds the weights, gets gradients from replicas, and sends weights back.
+
+    ps     a round at a time: it waits for every replica, and updates once with the mean, as an all-reduce would
+    ssp    each gradient is an update as it comes; a replica that is more than so many steps ahead of the slowest waits
+    async  each gradient is an update as it comes; nobody waits
+
+Where each gradient is an update of its own there are as many updates to a round as replicas, so the learning rate is
+divided by their number: a round moves the weights about as far as a step of all replicas together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from podsim.lab.training.job import Training
+from podsim.lab.training.layout import Laid
+from podsim.lab.wires import Wires
+
+__all__ = ["Replica", "serve"]
+
+
+def _flat(torch: Any, laid: Laid) -> Any:
+    return torch.cat([one.detach().reshape(-1) for _, one in laid.parameters()])
+
+
+class Replica:
+    """A replica's end: gradients out, weights in."""
+
+    def __init__(self, wires: Wires, laid: Laid, server: int) -> None:
+        """server: the rank that holds the weights."""
+        self.wires, self.laid, self.server = wires, laid, server
+
+    def exchange(self) -> None:
+        """Send the gradients, and take the weights that come back."""
+        torch, parameters = self.wires.torch, [one for _, one in self.laid.parameters()]
+        flat = torch.cat([one.grad.reshape(-1) for one in parameters])
+        torch.distributed.send(flat, self.server, group=self.wires.up)
+        torch.distributed.recv(flat, self.server, group=self.wires.down)
+        done = 0
+        with torch.no_grad():
+            for one in parameters:
+                one.copy_(flat[done : done + one.numel()].view_as(one))
+                done += one.numel()
+
+
+class _Server:
+    """The weights, and what is known of each replica."""
+
+    def __init__(self, job: Training, wires: Wires, laid: Laid) -> None:
+        torch, self.replicas = wires.torch, int(job.plan.dp)
+        self.wires, self.job = wires, job
+        self.weights = torch.nn.Parameter(_flat(torch, laid))
+        share = 1.0 if job.exchange == "ps" else 1.0 / self.replicas
+        self.optimizer = torch.optim.AdamW(
+            [self.weights], lr=job.rate * share, betas=(0.9, 0.95), weight_decay=0.1, foreach=False
+        )
+        self.updates = 0
+        self.clock = [0] * self.replicas
+        self.sent = [0] * self.replicas
+        self.late: Counter[int] = Counter()
+
+    def receive(self) -> tuple[int, Any]:
+        """(the replica, its gradients), whoever sends first."""
+        torch = self.wires.torch
+        flat = torch.empty_like(self.weights)
+        return torch.distributed.recv(flat, group=self.wires.up), flat
+
+    def update(self, gradients: Any) -> None:
+        """Move the weights."""
+        self.weights.grad = gradients
+        self.optimizer.step()
+        self.updates += 1
+
+    def reply(self, replica: int) -> None:
+        """Send the weights as they are now."""
+        self.sent[replica] = self.updates
+        self.wires.torch.distributed.send(self.weights.detach(), replica, group=self.wires.down)
+
+    def round(self) -> None:
+        """All replicas once, in step."""
+        came = dict(self.receive() for _ in range(self.replicas))
+        total = came[0]
+        for replica in range(1, self.replicas):
+            total += came[replica]
+        self.late[0] += self.replicas
+        self.update(total / self.replicas)
+        for replica in range(self.replicas):
+            self.reply(replica)
+
+    def run_free(self) -> None:
+        """Every gradient of the run as it comes."""
+        bound = self.job.staleness if self.job.exchange == "ssp" else None
+        waiting: list[int] = []
+        for _ in range(self.job.steps * self.replicas):
+            replica, gradients = self.receive()
+            self.late[self.updates - self.sent[replica]] += 1
+            self.update(gradients)
+            self.clock[replica] += 1
+            waiting.append(replica)
+            slowest = min(self.clock)
+            for one in [one for one in waiting if bound is None or self.clock[one] - slowest <= bound]:
+                waiting.remove(one)
+                self.reply(one)
+        for replica in waiting:  # those that were ahead to the end
+            self.reply(replica)
+
+
+def serve(job: Training, wires: Wires, laid: Laid) -> dict[str, int]:
+    """Serve a whole run; how many gradients were how many updates late."""
+    server = _Server(job, wires, laid)
+    if job.exchange == "ps":
+        for _ in range(job.steps):
+            server.round()
+    else:
+        server.run_free()
+    return {str(key): count for key, count in sorted(server.late.items())}

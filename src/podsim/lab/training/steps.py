@@ -1,0 +1,100 @@
+"""One step of a layout: forward and backward passes of all micro-batches, gradients added up, weights updated."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from podsim.lab.training.batches import Batches
+from podsim.lab.training.job import Training
+from podsim.lab.training.layout import Laid
+from podsim.lab.wires import Wires, load_part
+from podsim.training.schedules.torch_csv import to_csv
+
+__all__ = ["Stepper"]
+
+
+class Stepper:
+    """This rank's part of each step."""
+
+    def __init__(self, job: Training, wires: Wires, laid: Laid, batches: Batches) -> None:
+        """Nothing is computed yet."""
+        self.job, self.wires, self.laid, self.batches = job, wires, laid, batches
+        self.micro = int(job.plan.micro_batches)
+        self.last = len(job.cut) - 1 in laid.runs
+        self.pipeline = None if job.schedule is None else self._pipeline()
+
+    def gradients(self, step: int) -> float | None:
+        """Leave the step's gradients in the parameters; the mean loss of this replica, None where it is not known."""
+        for _, one in self.laid.parameters():
+            one.grad = None
+        inputs, targets = self._share(step)
+        if self.pipeline is None:
+            return self._passes(inputs, targets)
+        losses: list[Any] = []
+        given = (inputs,) if 0 in self.laid.runs else ()
+        self.pipeline.step(
+            *given,
+            target=targets if self.last else None,
+            losses=losses if self.last else None,
+            return_outputs=False,
+        )
+        return sum(float(loss) for loss in losses) / self.micro if self.last else None
+
+    def update(self) -> None:
+        """Add the gradients up over the replicas, where that is not done yet, and move the weights."""
+        parameters = [one for _, one in self.laid.parameters()]
+        for one in parameters:
+            _settled(one)
+        if self.laid.sums is not None:
+            self.laid.sums.gradients(parameters)
+        self.laid.optimizer.step()
+
+    def _share(self, step: int) -> tuple[Any, Any]:
+        """The samples of this replica, on its device."""
+        torch, plan = self.wires.torch, self.job.plan
+        whole, dp = int(plan.global_batch), int(plan.dp)
+        each = whole // dp
+        mine = slice(self.laid.replica * each, (self.laid.replica + 1) * each)
+        inputs, targets = (torch.from_numpy(part[mine].copy()) for part in self.batches.batch(step, whole))
+        return inputs.to(self.wires.device), targets.to(self.wires.device)
+
+    def _passes(self, inputs: Any, targets: Any) -> float:
+        """Micro-batches one after the other; gradients leave with the last."""
+        run, total = self.laid.runs[0], 0.0
+        pieces = zip(inputs.chunk(self.micro), targets.chunk(self.micro), strict=True)
+        for number, (given, wanted) in enumerate(pieces):
+            if self.laid.hooked:
+                run.require_backward_grad_sync = number == self.micro - 1
+            loss = self._loss(run(given), wanted) / self.micro
+            loss.backward()
+            total += float(loss.detach())
+        return total
+
+    def _loss(self, logits: Any, targets: Any) -> Any:
+        cross_entropy = self.wires.torch.nn.functional.cross_entropy
+        return cross_entropy(logits.flatten(0, -2).float(), targets.flatten())
+
+    def _pipeline(self) -> Any:
+        """torch's runtime, given the schedule's table."""
+        pipelining, table = load_part("torch.distributed.pipelining"), self.job.schedule
+        schedules = load_part("torch.distributed.pipelining.schedules")
+        assert table is not None
+        stages = [
+            pipelining.PipelineStage(run, stage, table.stages, self.wires.device, group=self.laid.pipe)
+            for stage, run in self.laid.runs.items()
+        ]
+        runtime = schedules._PipelineScheduleRuntime(stages, self.micro, loss_fn=self._loss)
+        with tempfile.TemporaryDirectory(prefix="podsim-") as folder:
+            path = Path(folder, "schedule.csv")
+            path.write_text(to_csv(table), "utf-8")
+            runtime._load_csv(str(path))
+        return runtime
+
+
+def _settled(parameter: Any) -> None:
+    """A gradient that is a sum over ranks still to be made becomes one that is laid out as its parameter."""
+    grad = parameter.grad
+    if hasattr(grad, "placements") and any(one.is_partial() for one in grad.placements):
+        parameter.grad = grad.redistribute(placements=parameter.placements)

@@ -1,0 +1,83 @@
+"""Gradients added up over data-parallel replicas: by a table of transfers or by the library, beside the backward pass
+(a communication hook of DistributedDataParallel) or after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from podsim.lab.engine import Engine
+from podsim.lab.program import programs
+from podsim.lab.wires import Wires
+from podsim.network.collectives.table import Table
+
+__all__ = ["Sums", "hook_of"]
+
+
+class Sums:
+    """Means of buffers over the ranks of some wires."""
+
+    def __init__(self, wires: Wires, table: Table | None) -> None:
+        """table: whose transfers are run; None: the library's all-reduce."""
+        self.wires, self.table = wires, table
+        self.engines: dict[int, Engine] = {}
+
+    def mean(self, data: Any) -> None:
+        """Put the mean over all ranks into a flat buffer; every rank calls it with as many elements."""
+        if self.table is None:
+            self.wires.torch.distributed.all_reduce(data, group=self.wires.group)
+        else:
+            engine = self._engine(data.numel())
+            engine.run(data, data.clone() if engine.program.keeps_input else data)
+            self.wires.settle()
+        data.div_(self.wires.world)
+
+    def _engine(self, elements: int) -> Engine:
+        if elements not in self.engines:
+            assert self.table is not None
+            rank = self.wires.rank
+            program = programs(self.table, elements, range(rank, rank + 1))[0]
+            self.engines[elements] = Engine(program, self.wires)
+        return self.engines[elements]
+
+    def gradients(self, parameters: list[Any]) -> None:
+        """Replace the gradients by their means, all in one buffer."""
+        torch = self.wires.torch
+        grads = [_local(one.grad) for one in parameters if one.grad is not None]
+        flat = torch.cat([grad.reshape(-1) for grad in grads])
+        self.mean(flat)
+        done = 0
+        for grad in grads:
+            grad.copy_(flat[done : done + grad.numel()].view_as(grad))
+            done += grad.numel()
+
+
+def _local(grad: Any) -> Any:
+    """What of a gradient lies on this rank."""
+    return grad.to_local() if hasattr(grad, "to_local") else grad
+
+
+def hook_of(sums: Sums) -> Callable[[Any, Any], Any]:
+    """A hook for DistributedDataParallel; buckets are added up one after the other, beside the backward pass."""
+    torch = sums.wires.torch
+    pool = ThreadPoolExecutor(1)
+
+    def hook(state: Any, bucket: Any) -> Any:
+        told = torch.futures.Future()
+        data = bucket.buffer()
+
+        def run() -> None:
+            try:
+                sums.mean(data)
+                told.set_result(data)
+            except Exception as problem:
+                told.set_exception(problem)
+
+        pool.submit(run)
+        return told
+
+    hook.__annotations__ = {  # torch reads them, and this module names no type of torch's
+        "bucket": torch.distributed.GradBucket, "return": torch.futures.Future[torch.Tensor],
+    }  # fmt: skip
+    return hook

@@ -1,0 +1,62 @@
+"""A measured step of DistributedDataParallel beside two predictions: buckets beside the backward pass, and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from podsim.errors import LabError
+
+if TYPE_CHECKING:
+    from podsim.results.trained import ComparedDdp, MeasuredDdp
+
+__all__ = ["OTHERS_MOST", "OWN_MOST", "compare_ddp", "step_times"]
+
+OWN_MOST, OTHERS_MOST = 0.5, 0.1
+"""shares of the processors above which a run is not comparable: the ranks wait for cores, not for links"""
+
+
+def step_times(layers: int, forward: float, backward: float, bucket: float) -> tuple[float, float]:
+    """(s of a step with overlap, s without), for s of a layer's passes and of a bucket's all-reduce.
+
+    A bucket leaves when its layer's backward pass is done, last layer first, and when the one before it has arrived.
+    """
+    end = 0.0
+    for layer in range(layers):
+        end = max(end, layers * forward + (layer + 1) * backward) + bucket
+    return end, layers * (forward + backward + bucket)
+
+
+def compare_ddp(run: MeasuredDdp, name: str, on: str, overrides: Mapping[str, str] | None) -> ComparedDdp:
+    """The median step of a run beside what it would take with overlap and without.
+
+    A bucket's seconds are those of its table on the links that the run was given. Raises LabError for a run on links
+    that nobody described.
+    """
+    from podsim.report.lab import links_text
+    from podsim.results.trained import ComparedDdp
+    from podsim.verbs.collective_tables import table_of
+    from podsim.verbs.compare import on_shaped_links
+
+    if run.emulated is None or on or overrides:
+        raise LabError(
+            f"{name}: a bucket's time is predicted for shaped links: podsim emulate dgx-a100:2 --scale 1/2000 -- podsim "
+            "measure ddp --save run.jsonl, then podsim compare run.jsonl"
+        )
+    table = table_of(
+        "ring" if run.all_reduce == "library" else run.all_reduce,
+        "all-reduce",
+        run.ranks // run.local,
+        run.local,
+    )
+    bucket = sum(on_shaped_links(run, table, run.size, run.layers))
+    overlapped, apart = step_times(run.layers, run.forward, run.backward, bucket)
+    right, other = (overlapped, apart) if run.overlap else (apart, overlapped)
+    measured = run.step_time
+    busy = run.backend == "gloo" and (run.cpu > OWN_MOST or run.others > OTHERS_MOST)
+    return ComparedDdp(
+        run=name, machine=links_text(run), overlap=run.overlap, measured=measured, bucket=bucket,
+        overlapped=overlapped, apart=apart, told=abs(right - measured) < abs(other - measured),
+        difference=right / measured - 1.0, cpu=run.cpu, others=run.others,
+        verdict="CPU-limited, not comparable" if busy else "comparable",
+    )  # fmt: skip

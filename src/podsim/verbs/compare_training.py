@@ -1,0 +1,48 @@
+"""A training run beside its prediction: the same plan of the same network, on the cluster that it ran on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podsim.errors import LabError
+from podsim.results.trained import ComparedTraining, MeasuredTraining
+
+__all__ = ["compare_training"]
+
+_OTHERS_MOST = 0.1
+"""share of the processors above which other programs make a run not comparable"""
+_PLAN = (
+    "tp", "pp", "dp", "virtual_stages", "micro_batch", "schedule", "sequence_parallel", "zero", "shard", "recompute",
+    "overlap_grad", "overlap_param", "precision", "sequence",
+)  # fmt: skip
+"""fields of a plan that `predict` takes by the same names"""
+
+
+def compare_training(
+    run: MeasuredTraining, name: str, on: str, overrides: Mapping[str, str] | None
+) -> ComparedTraining:
+    """The median step of a run beside the prediction of its plan on a cluster.
+
+    Raises LabError for a run that no prediction is of: without a cluster, of a residual network, or with a parameter
+    server.
+    """
+    from podsim.verbs.predict import predict
+
+    if not on:
+        raise LabError(f"{name} says nothing of its machine; name it with --on: --on host.toml")
+    if run.exchange != "bsp" or not run.sequence:
+        what = f"exchange {run.exchange}" if run.sequence else f"{run.model}, a residual network,"
+        raise LabError(f"{name}: {what} is not what podsim predict knows; a GPT that all-reduces is")
+    plan: dict[str, Any] = {field: run.plan[field] for field in _PLAN if field in run.plan}
+    given = {**run.changes, **(overrides or {})}
+    told = predict(
+        run.model, on=on, gpus=run.ranks, batch=int(run.plan["global_batch"]), overrides=given or None, **plan
+    )
+    measured = run.step_time
+    return ComparedTraining(
+        run=name, model=run.model, cluster=told.cluster, plan=run.plan, measured=measured, predicted=told.step_time,
+        difference=told.step_time / measured - 1.0, parts=told.parts, cpu=run.cpu, others=run.others,
+        verdict="comparable" if run.backend != "gloo" or run.others <= _OTHERS_MOST else "busy with other programs, not "
+        "comparable",
+    )  # fmt: skip
