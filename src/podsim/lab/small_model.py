@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.lab.training.residual import residual_network
 from podsim.lab.wires import load_part, load_torch
 
 __all__ = ["MODELS", "trainer"]
 
-MODELS = {"resnet": "a residual network of 10 layers on 64 x 64 pixels"}
+MODELS = {"resnet": "resnet-8 of podsim train, on 64 x 64 pixels"}
 """name -> what it is"""
 _CLASSES = 10
 
@@ -27,9 +26,8 @@ def trainer(name: str, threads: int) -> Callable[[NDArray[np.uint8] | None], Non
     assert name in MODELS
     torch, nn = load_torch(), load_part("torch.nn")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    torch.manual_seed(0)
     torch.set_num_threads(threads)
-    model = _residual(torch, nn).to(device)
+    model = residual_network("resnet-8", classes=_CLASSES, seed=0).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
 
@@ -44,26 +42,3 @@ def trainer(name: str, threads: int) -> Callable[[NDArray[np.uint8] | None], Non
             torch.cuda.synchronize(device)
 
     return step
-
-
-def _residual(torch: Any, nn: Any) -> Any:
-    """A residual network of 10 layers: a convolution, four blocks of two, a classifier (He et al. 2016)."""
-
-    class Block(nn.Module):  # type: ignore[misc]
-        def __init__(self, before: int, after: int) -> None:
-            super().__init__()
-            self.way = nn.Sequential(
-                nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(),
-                nn.Conv2d(after, after, 3, padding=1, bias=False), nn.BatchNorm2d(after),
-            )  # fmt: skip
-            self.short = nn.Conv2d(before, after, 1, stride=2, bias=False)
-
-        def forward(self, given: Any) -> Any:
-            return torch.relu(self.way(given) + self.short(given))
-
-    widths = (16, 32, 64, 128, 128)
-    return nn.Sequential(
-        nn.Conv2d(3, widths[0], 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU(),
-        *(Block(one, other) for one, other in pairwise(widths)),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], _CLASSES),
-    )  # fmt: skip
