@@ -83,6 +83,7 @@ class Naive:
         self.speed = [1.0] * n
         self.level = [0] * n
         self.entered = [0.0] * n
+        self.stopped = [-1.0] * n
         self.released = [None] * n
         self.done = [None] * n
         self.runs = [0] * n
@@ -144,6 +145,7 @@ class Naive:
         self.spans.append((j, self.since[j], now))
         left, held = self.remaining(j, now), self.held(j, now)
         self.left[j], self.attained[j], self.where[j] = left, held, None
+        self.stopped[j] = now
 
     def key(self, j, now):  # noqa: PLR0911
         jobs, policy = self.jobs, self.policy
@@ -161,14 +163,22 @@ class Naive:
         if policy.order == "smallest remaining":
             return left * gpus
         if policy.order == "least attained":
+            return self.held(j, now)
+        if policy.order == "by level":
             held = self.held(j, now)
-            if not policy.levels:
-                return held
             level = sum(held >= bound * (1 - 1e-12) for bound in policy.levels)
             if level != self.level[j]:
                 self.level[j], self.entered[j] = level, now
-            return (self.level[j], self.entered[j])
+            last = self.entered[j]
+            if self.where[j] is not None and last < now:  # goes on
+                return (self.level[j], 0, max(self.since[j], last))
+            if self.where[j] is None and self.stopped[j] > last:  # was stopped at this level
+                return (self.level[j], 1, -self.stopped[j])
+            return (self.level[j], 2, last)
         if policy.order == "worst off":
+            held = self.held(j, now)
+            return -(now - float(jobs.submit[j])) / held if held else -math.inf
+        if policy.order == "worst off for its length":
             return -round(now - float(jobs.submit[j]) + left - guess, 6) / max(guess, 1e-9)
         total = self.usage.sum()
         share = 1.0 / len(jobs.users)
@@ -310,7 +320,7 @@ class Naive:
             if not changed and self.waiting():
                 if policy.refresh:
                     want = min(want, looked + policy.refresh)
-                if policy.order == "least attained" and policy.levels:
+                if policy.levels:
                     for j in self.running():
                         later = policy.levels[self.level[j] :]
                         if later:

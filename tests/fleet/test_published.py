@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -23,10 +24,12 @@ TRACES = ("1", "2", "3", "4", "1pr", "2pr", "3pr", "4pr")
 OURS = {
     "SRTF": find_policy("srtf", moves=True),
     "SRSF": find_policy("srsf", moves=True),
-    "Themis": find_policy("themis"),
-    "Tiresias": find_policy("tiresias"),
+    "Themis": find_policy("themis", moves=True),
+    "Tiresias": find_policy("tiresias", moves=True),
 }
-"""those that give whole GPUs to one job at a time; our Themis knows true lengths, the published one does not"""
+"""those that give whole GPUs to one job at a time"""
+NOT_REPRODUCED = {("1", "Themis"): (1.05, 1.15), ("2pr", "Themis"): (0.45, 0.6)}
+"""where our mean completion time over the published one lies; docs/queue.md says what is known of it"""
 
 
 def measured(trace, policy):
@@ -45,10 +48,22 @@ def test_within_a_tenth(trace, policy):
 
 
 @pytest.mark.parametrize(("trace", "policy"), tuple(product(TRACES, ("Themis", "Tiresias"))))
-def test_makespan_where_lengths_are_unknown(trace, policy):
-    # their mean completion times are off by up to 92 %: docs/queue.md reports them
-    _, makespan = measured(trace, policy)
-    assert makespan == pytest.approx(PUBLISHED[trace, policy][1], rel=0.1)
+def test_where_lengths_are_unknown(trace, policy):
+    jct, makespan = measured(trace, policy)
+    wanted_jct, wanted_makespan = PUBLISHED[trace, policy]
+    low, high = NOT_REPRODUCED.get((trace, policy), (0.9, 1.1))
+    assert low < jct / wanted_jct < high
+    assert makespan == pytest.approx(wanted_makespan, rel=0.1)
+
+
+@pytest.mark.parametrize("levels", [(3250.0,), (3600.0,), (3250.0, 7200.0)])
+def test_levels_matter_little(levels):
+    # the publication does not say which it took: any of these is near
+    policy = replace(OURS["Tiresias"], levels=levels)
+    for trace in TRACES:
+        jobs = read_jobs(f"philly-{trace[0]}", together="pr" in trace)
+        run = run_queue(jobs, MACHINE, policy)
+        assert 0.9 < float((run.end - jobs.submit).mean()) / PUBLISHED[trace, "Tiresias"][0] < 1.15
 
 
 @pytest.mark.parametrize("trace", TRACES)
@@ -56,7 +71,7 @@ def test_order_of_policies(trace):
     names = ("SRSF", "SRTF", "Themis", "Tiresias")
     ours = {name: measured(trace, name)[0] for name in names}
     wanted = {name: PUBLISHED[trace, name][0] for name in names}
-    if trace in ("3", "2pr"):  # not reproduced: published has Tiresias before Themis there
+    if trace == "2pr":  # not reproduced: published has Tiresias before Themis there
         assert ours["SRSF"] < ours["SRTF"] < min(ours["Themis"], ours["Tiresias"])
     else:
         assert sorted(names, key=ours.__getitem__) == sorted(names, key=wanted.__getitem__)

@@ -192,6 +192,19 @@ def test_tiresias_by_hand():
     # A falls after 50 GPU seconds, and B (new) overtakes it at once; B falls at 100, and A, who fell first, goes on
     jobs = [job("A", 0, 1, 100), job("B", 10, 1, 100)]
     assert ends(jobs, 1, "tiresias", levels=(50.0,)) == [150, 200]
+    # D falls at 10 s and A at 20 s, behind D, who goes on; C, new, stops D for 8 s; then D, then A
+    jobs = [job("D", 0, 1, 30), job("A", 1, 1, 30), job("C", 25, 1, 8)]
+    assert ends(jobs, 1, "tiresias", levels=(10.0,)) == [48, 68, 33]
+    # within a level nobody is stopped: X (2 GPUs) fell at 5 s, but first Y and then V of its level run, so it waits
+    jobs = [job("X", 0, 2, 20), job("Y", 1, 1, 40), job("V", 10, 1, 60)]
+    assert ends(jobs, 2, "tiresias", levels=(10.0,)) == [85, 45, 70]
+
+
+def test_themis_by_hand():
+    # looked at every 10 s: the job that has had least for its age; one that has had none comes first
+    jobs = [job("A", 0, 1, 20), job("B", 5, 1, 20)]
+    assert ends(jobs, 1, "themis", refresh=10.0) == [40, 35]
+    assert ends(jobs, 1, "themis-known", refresh=10.0) == [30, 40]
 
 
 def test_fair_share_by_hand():
@@ -233,6 +246,8 @@ def test_bad_policies_and_machines():
         find_policy("easy", restart=-1.0, preempt=True)
     with pytest.raises(PodsimError, match="levels"):
         find_policy("tiresias", levels=(5.0, 1.0))
+    with pytest.raises(PodsimError, match=r"levels=\(5.0,\) need order='by level'"):
+        find_policy("las", levels=(5.0,))
     with pytest.raises(PodsimError, match="conservative backfill decides"):
         find_policy("conservative", interval=60.0)
     with pytest.raises(ClusterError, match=r"nodes=0.*placement='worst'"):

@@ -29,7 +29,7 @@ def queue(
         list[str] | None,
         typer.Option(
             help="fifo, fifo-skip, easy (default), conservative, sjf, qssf, srtf, srsf, las, tiresias, themis,"
-            " slurm. Repeatable."
+            " themis-known, slurm. Repeatable."
         ),
     ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="All policies side by side.")] = False,

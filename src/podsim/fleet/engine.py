@@ -35,8 +35,8 @@ from podsim.network.jit import kernel, njit, part
 __all__ = ["ALL_ENDED", "ROOM", "STUCK", "advance"]
 
 ALL_ENDED, ROOM, STUCK = range(3)
-MULTIFACTOR = 7
-LEAST_ATTAINED = 5
+BY_LEVEL = 6
+MULTIFACTOR = 9
 
 
 @njit
@@ -129,7 +129,7 @@ def _decide(work: Work, plant: Plant, rules: Rules, state: State, early: bool, n
         serve(work, plant, rules, state, now)
     if state.number[STARTED] and not rules.preempt:
         tidy(state, False)
-    if rules.order == LEAST_ATTAINED and len(rules.levels) and _waiting(rules, state) > 0:
+    if rules.order == BY_LEVEL and _waiting(rules, state) > 0:
         state.time[PLANNED] = _next_fall(work, rules, state, now)
     state.number[DIRTY] = 0
 

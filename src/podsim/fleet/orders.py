@@ -5,7 +5,7 @@ A new order is one function, one line of ORDERS and one of `_ordered`. Equal key
 
 from __future__ import annotations
 
-from math import floor
+from math import floor, inf
 from typing import NamedTuple
 
 from podsim.fleet.state import CHARGED, QUEUE, RUNNING, USED, Rules, State, Work
@@ -15,6 +15,8 @@ __all__ = ["MOVING", "ORDERS", "Seen", "charge", "comes_before", "key_of", "sort
 
 _LEVEL = 1e10
 """s by which a level outweighs any time in a queue: 317 years"""
+_RUNS = 4e9
+"""s by which running outweighs any time in a queue"""
 
 
 class Seen(NamedTuple):
@@ -37,6 +39,11 @@ class Seen(NamedTuple):
     """level of attained service, 0 the first"""
     entered: float
     """s, when it came to that level"""
+    since: float
+    """s, when it last started or was stopped; 0 for one that never ran"""
+    runs: bool
+    now: float
+    """s"""
     usage: float
     """its user's share of what all users used of late"""
     share: float
@@ -77,13 +84,36 @@ def smallest_remaining(job: Seen, rules: Rules) -> float:
 
 @kernel
 def least_attained(job: Seen, rules: Rules) -> float:
-    """Least attained service in GPU seconds; with levels (Tiresias): by level, first come first served within one."""
-    return job.held if len(rules.levels) == 0 else job.level * _LEVEL + job.entered
+    """Least attained service in GPU seconds."""
+    return job.held
+
+
+@kernel
+def by_level(job: Seen, rules: Rules) -> float:
+    """Levels of attained service (Tiresias). Within one, those that run go on: first those that run, then those that
+    were stopped, the last one first, then by arrival at the level; a job that falls comes last there.
+    """
+    base = job.level * _LEVEL
+    if job.runs and job.entered < job.now:
+        return base - _RUNS + max(job.since, job.entered)
+    if not job.runs and job.since > job.entered:
+        return base - job.since
+    return base + job.entered
 
 
 @kernel
 def worst_off(job: Seen, rules: Rules) -> float:
-    """Finish-time fairness (Themis): the job whose end, were it to run from now on, is latest for its length.
+    """Finish-time fairness where lengths are unknown (Themis): most time since submission for the service it has had.
+
+    The time that a job takes on the shared machine over what it would take alone, both as far as they are known: its
+    age over its GPU seconds.  Jobs that have had none come first, in order of submission.
+    """
+    return -job.age / job.held if job.held > 0.0 else -inf
+
+
+@kernel
+def worst_off_known(job: Seen, rules: Rules) -> float:
+    """The same where lengths are known: the job whose end, were it to run from now on, is latest for its length.
 
     Time lost is counted in whole microseconds, so that jobs that have lost none are equal whatever the rounding.
     """
@@ -101,7 +131,7 @@ def multifactor(job: Seen, rules: Rules) -> float:
     )
 
 
-MOVING = ("worst off", "multifactor")
+MOVING = ("worst off", "worst off for its length", "multifactor")
 """orders in which time changes the keys of jobs that wait"""
 
 ORDERS = {
@@ -111,7 +141,9 @@ ORDERS = {
     "shortest remaining": shortest_remaining,
     "smallest remaining": smallest_remaining,
     "least attained": least_attained,
+    "by level": by_level,
     "worst off": worst_off,
+    "worst off for its length": worst_off_known,
     "multifactor": multifactor,
 }
 
@@ -132,7 +164,11 @@ def _ordered(job: Seen, rules: Rules) -> float:  # noqa: PLR0911 - one return fo
     if rules.order == 5:
         return least_attained(job, rules)
     if rules.order == 6:
+        return by_level(job, rules)
+    if rules.order == 7:
         return worst_off(job, rules)
+    if rules.order == 8:
+        return worst_off_known(job, rules)
     return multifactor(job, rules)
 
 
@@ -154,7 +190,7 @@ def key_of(work: Work, state: State, rules: Rules, j: int, now: float) -> float:
         now - state.job[j].released, now - work.job[j].submit, state.job[j].released, float(work.job[j].gpus),
         work.job[j].guess,
         max(remaining + (work.job[j].guess - work.job[j].seconds), 0.0), service, float(level),
-        state.job[j].entered, usage,
+        state.job[j].entered, state.job[j].begun, state.job[j].status == RUNNING, now, usage,
         work.shares[work.job[j].user], work.job[j].rank,
     )  # fmt: skip
     return _ordered(job, rules)
@@ -188,30 +224,66 @@ def comes_before(state: State, a: int, b: int) -> bool:
 def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
     """Give every job of the queue its key, and sort.
 
-    A job that waits keeps its key where time alone does not change it (`still`); NaN is none yet.  Those that keep
-    theirs are in order already; the others are sorted behind them, and merged in.
+    A job that waits keeps its key where time alone does not change it (`still`); NaN is none yet.  Those that wait are
+    in order already, or nearly; the few others are sorted behind them, and merged in.
     """
     n, kept, moved = state.number[QUEUE], 0, 0
     for place in range(n):
         j = state.queue[place]
-        if state.job[j].status == RUNNING or not rules.still or state.job[j].key != state.job[j].key:
+        if state.job[j].status == RUNNING or state.job[j].key != state.job[j].key:
             state.job[j].key = key_of(work, state, rules, j, now)
             state.spare[moved] = j
             moved += 1
         else:
+            if not rules.still:
+                state.job[j].key = key_of(work, state, rules, j, now)
             state.queue[kept] = j
             kept += 1
     for place in range(moved):
         state.queue[kept + place] = state.spare[place]
+    if not rules.still:
+        _sort(state, 0, kept)
     _sort(state, kept, n)
-    if kept > 0 and moved > 0:
-        _merge(state, 0, kept, n)
+    _merge_few(state, kept, n)
+
+
+@part
+def _merge_few(state: State, middle: int, stop: int) -> None:
+    """Merge the sorted queue from middle to stop, few jobs, into the sorted one before it."""
+    for place in range(middle, stop):
+        state.spare[place - middle] = state.queue[place]
+    last, out = middle, stop
+    for place in range(stop - middle - 1, -1, -1):
+        j, low, high = state.spare[place], 0, last
+        while low < high:
+            half = (low + high) // 2
+            if comes_before(state, j, state.queue[half]):
+                high = half
+            else:
+                low = half + 1
+        while last > low:
+            last -= 1
+            out -= 1
+            state.queue[out] = state.queue[last]
+        out -= 1
+        state.queue[out] = j
 
 
 @part
 def _sort(state: State, first: int, n: int) -> None:
-    """Sort a stretch of the queue: runs that are in order already are merged, pair by pair."""
-    runs = 2
+    """Sort a stretch of the queue: by insertion while it is nearly in order, else runs are merged, pair by pair."""
+    runs, effort = 2, 4 * (n - first)
+    for place in range(first + 1, n):
+        j, to = state.queue[place], place
+        while to > first and comes_before(state, j, state.queue[to - 1]):
+            state.queue[to] = state.queue[to - 1]
+            to -= 1
+        state.queue[to] = j
+        effort -= place - to
+        if effort < 0:
+            break
+    if effort >= 0:
+        return
     while runs > 1:
         runs, start = 0, first
         while start < n:

@@ -97,6 +97,8 @@ class Policy:
             )
         if self.backfill == "conservative" and self.interval:
             problems.append("conservative backfill decides at every event; give interval=0")
+        if self.levels and self.order != "by level":
+            problems.append(f"levels={self.levels} need order='by level', not {self.order!r}")
         if list(self.levels) != sorted(set(self.levels)) or any(level <= 0 for level in self.levels):
             problems.append(f"levels={self.levels} must be positive and rise")
         if problems:
@@ -137,20 +139,25 @@ POLICIES = (
         preempt=True, refresh=360.0,
     ),
     Policy(
-        name="tiresias", says="two levels of attained service, FIFO within each", order="least attained",
-        preempt=True, levels=(3200.0,),
+        name="tiresias", says="three levels of attained service; within a level nobody is stopped", order="by level",
+        preempt=True, levels=(3250.0, 7200.0),
     ),
     Policy(
-        name="themis", says="worst finish-time fairness first, looked at every twenty minutes", order="worst off",
-        preempt=True, refresh=1200.0,
+        name="themis", says="worst finish-time fairness first, lengths unknown, looked at every twenty minutes",
+        order="worst off", preempt=True, refresh=1200.0,
+    ),
+    Policy(
+        name="themis-known", says="the same where lengths are known", order="worst off for its length", preempt=True,
+        refresh=1200.0,
     ),
     Policy(
         name="slurm", says="multifactor priority (age 1000, fair share 10000, size 100) with EASY backfill",
         order="multifactor", backfill="easy", refresh=300.0, age=1000.0, fair=10000.0, big=100.0, site=1000.0,
     ),
 )  # fmt: skip
-"""300 s is Slurm's PriorityCalcPeriod.  Unconfirmed, common knowledge that was read in no source: 3200 GPU seconds for
-Tiresias' two queues, leases of 20 min for Themis; 360 s for `las` and the weights of `slurm` are choices of ours."""
+"""300 s is Slurm's PriorityCalcPeriod.  Unconfirmed, remembered and read in no source: Tiresias' three queues with bounds
+of 3250 and 7200 GPU seconds and the rule within them, from the simulator of its authors; leases of 20 min for Themis.
+360 s for `las` and the weights of `slurm` are choices of ours."""
 
 
 def find_policy(name: str, **changes: object) -> Policy:

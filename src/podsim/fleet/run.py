@@ -90,6 +90,7 @@ def stop(work: Work, state: State, j: int, now: float) -> None:
     state.job[j].remaining = max(state.job[j].remaining - useful * state.job[j].speed, 0.0)
     _leave(work, state, j, now)
     state.job[j].status, state.job[j].key = WAITING, nan
+    state.job[j].begun = now
 
 
 @part

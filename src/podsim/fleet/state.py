@@ -49,7 +49,7 @@ STANDING = np.dtype([
     ("released", np.float64),  # s, when it could first start
     ("remaining", np.float64),  # s at full speed, when it last stopped
     ("attained", np.float64),  # GPU seconds held until it last stopped
-    ("begun", np.float64),  # s, when it last started
+    ("begun", np.float64),  # s, when it last started; of one that waits: when it was stopped
     ("extra", np.float64),  # s of its present run in which it does nothing useful: start, restart
     ("speed", np.float64),
     ("end", np.float64),  # s, when it ends if nothing stops it
@@ -58,7 +58,7 @@ STANDING = np.dtype([
     ("entered", np.float64),  # s, when it came to its level
     ("runs", np.int64),  # times it was started
     ("key", np.float64),
-        ("turn", np.int64),  # the last decision that gave it its GPUs, or let it keep them
+    ("turn", np.int64),  # the last decision that gave it its GPUs, or let it keep them
     ("span", np.int64),  # where the span of its present run is
     ("plan", np.float64),  # s, its reservation (conservative backfill)
     ("held_for", np.float64),  # s that are reserved
