@@ -74,7 +74,7 @@ def test_clusters_models_of_arrivals_and_compare():
         ).stdout
     )
     assert said["gpus"] == 64
-    assert len(said["runs"]) == 12
+    assert len(said["runs"]) == 13
     assert said["load"] == pytest.approx(0.9, rel=0.05)
     other = json.loads(call("queue", "arrivals:300", "--on", "64", "--seed", "3", "--json").stdout)
     assert other["runs"][0]["policy"] == "easy"

@@ -37,12 +37,15 @@ def queue(
         list[str] | None, typer.Option(help="Keep rows of the trace, as vc=7f04ca. Repeatable.")
     ] = None,
     together: Annotated[bool, typer.Option("--together", help="Submit all jobs at once.")] = False,
-    placement: Annotated[str, typer.Option(help="best-fit, first-fit or spread.")] = "best-fit",
+    placement: Annotated[str, typer.Option(help="best-fit, first-fit or spread; fgd for MIG.")] = "best-fit",
     interval: Annotated[str, typer.Option(help="Time between decisions, as 6min; default every event.")] = "",
     start: Annotated[str, typer.Option(help="Time a job needs before its first step, as 2min.")] = "",
     checkpoint: Annotated[str, typer.Option(help="Time a preempted job needs to save.")] = "",
     restart: Annotated[str, typer.Option(help="Time a preempted job needs to load and go on.")] = "",
     depth: Annotated[int | None, typer.Option(help="Jobs that backfill looks at; 0 all.")] = None,
+    repartition: Annotated[
+        str, typer.Option(help="Time a job waits where a GPU is divided anew for it (MIG), as 10s.")
+    ] = "",
     seed: Annotated[int, typer.Option(help="Of a model of arrivals.")] = 0,
     plot: Annotated[
         Path | None, typer.Option(help="Draw use over time and completion times: FILE.svg or .png.")
@@ -61,7 +64,8 @@ def queue(
     found = verb(
         trace, on=on, policy=tuple(policy or ()), compare=compare, where=pairs(where, "--where", "vc=7f04ca"),
         together=together, placement=placement,
-        interval=interval, start=start, checkpoint=checkpoint, restart=restart, depth=depth, seed=seed,
+        interval=interval, start=start, checkpoint=checkpoint, restart=restart, depth=depth,
+        repartition=repartition, seed=seed,
         timeline=plot is not None,
     )  # fmt: skip
     if plot is not None:

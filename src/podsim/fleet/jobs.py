@@ -36,6 +36,8 @@ class Job:
     """jobs that must end first"""
     rank: float = 0.0
     """0 to 1: what the site gives it (quality of service)"""
+    mig: str = ""
+    """the MIG instance that it asks for instead of a GPU, as 1g.10gb or 3g"""
     slow: tuple[float, float] = (1.0, 1.0)
     """its speed on more than one node, and under more than one leaf switch, as a share of that on one node"""
 
@@ -63,6 +65,8 @@ class Jobs:
     rank: Floats
     slow_JS: Floats
     """speed on one node, on more, under more leaves"""
+    mig: Sequence[str] = ()
+    """MIG instance that each asks for, "" for whole GPUs; empty where none asks for any"""
     source: str = ""
     """where they come from"""
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -92,7 +96,7 @@ class Jobs:
         }
         return replace(
             self, ids=[str(self.ids[j]) for j in np.flatnonzero(kept).tolist()], submit=self.submit[kept],
-            after=after, **parts,
+            after=after, mig=[one for one, keep in zip(self.mig, kept, strict=True) if keep] if self.mig else (), **parts,
             left_out={**self.left_out, reason: int(np.count_nonzero(~kept))},
         )  # fmt: skip
 
@@ -125,6 +129,7 @@ def jobs_of(jobs: Iterable[Job], *, source: str = "") -> Jobs:
         guess=[np.nan if job.guess is None else job.guess for job in rows],
         after=[job.after for job in rows], rank=[job.rank for job in rows],
         slow_JS=np.array([(1.0, *job.slow) for job in rows]).reshape(-1, 3), source=source,
+        mig=[job.mig for job in rows],
     )  # fmt: skip
 
 
@@ -141,6 +146,7 @@ def columns(
     after: Sequence[Sequence[str]] | None = None,
     rank: ArrayLike | None = None,
     slow_JS: Floats | None = None,
+    mig: Sequence[str] | None = None,
     source: str = "",
     left_out: Mapping[str, int] | None = None,
 ) -> Jobs:
@@ -180,7 +186,8 @@ def columns(
         limit=np.where(np.isnan(bound), length, bound)[order],
         guess=np.where(np.isnan(believed), cut, believed)[order],
         user=position[order], users=owners, after=waits, rank=ranks[order],
-        slow_JS=np.ascontiguousarray(speeds[order]), source=source, left_out=dict(left_out or {}),
+        slow_JS=np.ascontiguousarray(speeds[order]), mig=[mig[place] for place in order] if mig and any(mig) else (),
+        source=source, left_out=dict(left_out or {}),
         cut=int(np.count_nonzero(length > bound)),
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ def run_of(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
     """Figures of a schedule; with `timeline` the spans of its jobs, too."""
     jobs, gpus = schedule.jobs, schedule.machine.gpus
     length = schedule.span_end - schedule.span_start
-    held = length * jobs.gpus[schedule.span_job]
+    held = length * schedule.size[schedule.span_job]
     on_gpus = np.bincount(schedule.span_job, length, len(jobs))
     jct = schedule.end - jobs.submit
     wait = np.maximum(jct - on_gpus, 0.0)
@@ -38,6 +38,7 @@ def run_of(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
         utilisation=_share(total, room), wasted=_share(_wasted(schedule, total), total),
         scattered=_share(schedule.scattered, room), preemptions=int(len(length) - len(jobs)),
         across=_share(float(held[far].sum()), total), fairness=fairness, late=schedule.late, users=users, jct=jct,
+        relaid=schedule.relaid, fragmented=_share(schedule.lost, room),
         timeline=timeline_of(schedule) if timeline else None,
     )  # fmt: skip
 
@@ -56,6 +57,9 @@ def _at(values: Floats, percent: float) -> float:
 
 def _wasted(schedule: Schedule, held: float) -> float:
     """GPU seconds held in which no job did anything useful: what was held less what was done, at the speed it had."""
+    if schedule.span_gpu is not None:
+        first = float((schedule.policy.start * schedule.size).sum())
+        return min(first + schedule.spent, held)
     if not (schedule.policy.start or schedule.policy.restart or schedule.policy.checkpoint):
         return 0.0
     policy = schedule.policy
@@ -64,6 +68,11 @@ def _wasted(schedule: Schedule, held: float) -> float:
     lead = np.where(first, policy.start, again)
     spent = np.minimum(lead, schedule.span_end - schedule.span_start) * schedule.jobs.gpus[schedule.span_job]
     return min(float(spent.sum()), held)
+
+
+def _whole(size: Floats) -> NDArray[Any]:
+    """Sizes as whole numbers, where they are."""
+    return size.astype(np.int64) if (size % 1 == 0).all() else size
 
 
 def jain(values: Floats) -> float:
@@ -104,7 +113,7 @@ def timeline_of(schedule: Schedule) -> Timeline:
         lane=node.astype(np.int64), name=jobs.user[schedule.span_job], kind=np.where(last, 0, 1),
         start=schedule.span_start, end=schedule.span_end,
         arguments={
-            "job": schedule.span_job, "gpus": jobs.gpus[schedule.span_job], "reach": schedule.span_reach,
+            "job": schedule.span_job, "gpus": _whole(schedule.size)[schedule.span_job], "reach": schedule.span_reach,
         },
         counters=counters(schedule),
     )  # fmt: skip
@@ -112,16 +121,16 @@ def timeline_of(schedule: Schedule) -> Timeline:
 
 def counters(schedule: Schedule) -> tuple[Counter, ...]:
     """GPUs in use, jobs waiting, and GPUs that those ask for, over time."""
-    jobs = schedule.jobs
-    held = jobs.gpus[schedule.span_job]
+    jobs, size = schedule.jobs, _whole(schedule.size)
+    held = size[schedule.span_job]
     ones = np.ones(len(jobs), np.int64)
     runs = np.ones(len(held), np.int64)
     made = [("GPUs in use", *_steps((schedule.span_start, held), (schedule.span_end, -held)))]
-    for name, asked, size in (("jobs waiting", ones, runs), ("GPUs waited for", jobs.gpus, held)):
+    for name, asked, each in (("jobs waiting", ones, runs), ("GPUs waited for", size, held)):
         made.append((
             name,
             *_steps(
-                (jobs.submit, asked), (schedule.end, -asked), (schedule.span_start, -size), (schedule.span_end, size)
+                (jobs.submit, asked), (schedule.end, -asked), (schedule.span_start, -each), (schedule.span_end, each)
             ),
         ))  # fmt: skip
     return tuple(

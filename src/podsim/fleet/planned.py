@@ -35,8 +35,9 @@ def planned_job(
 ) -> Job:
     """A job of so many steps: its seconds where it runs best, and its speed on more nodes and under more leaves.
 
-    `taper` is the share of a leaf's bandwidth that its uplinks have.  Raises PlanError for a plan that is not legal or
-    does not fit, PodsimError for steps below 1 or a taper outside (0, 1].
+    A job on a MIG instance (cluster "a100-80gb/3g.40gb") asks for that.  `taper` is the share of a leaf's bandwidth that
+    its uplinks have.  Raises PlanError for a plan that is not legal or does not fit, PodsimError for steps below 1 or a
+    taper outside (0, 1].
     """
     if steps < 1 or not 0 < taper <= 1:
         raise PodsimError(
@@ -44,9 +45,14 @@ def planned_job(
         )
     one, more, far = step_times(model, cluster, plan, taper=taper)
     return Job(
-        id=id, submit=submit, gpus=int(plan.gpus), seconds=one * steps, user=user,
+        id=id, submit=submit, gpus=int(plan.gpus), seconds=one * steps, user=user, mig=profile_of(cluster),
         slow=(min(one / more, 1.0), min(one / far, 1.0)),
     )  # fmt: skip
+
+
+def profile_of(cluster: Cluster) -> str:
+    """The MIG profile that the "GPUs" of a cluster are (a100-80gb/3g.40gb), "" for whole GPUs."""
+    return cluster.gpu.name.partition("/")[2] if cluster.gpu.fraction < 1 else ""
 
 
 def step_times(

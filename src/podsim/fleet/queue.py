@@ -101,6 +101,18 @@ class Schedule:
     decisions: int
     late: int
     """times a reservation could not be kept because GPUs were too scattered"""
+    size: Floats
+    """GPUs of each job, parts of one where it has a MIG instance, [J]"""
+    span_gpu: Ints | None = None
+    """GPU of the instance, [S], as the next: only where some jobs have instances"""
+    span_slice: Ints | None = None
+    """first memory slice of the instance"""
+    relaid: int = 0
+    """times a GPU was divided anew for a job"""
+    spent: float = 0.0
+    """GPU seconds that jobs waited for that"""
+    lost: float = 0.0
+    """GPU seconds that were free and of no use to a job of the trace, in the mean over them"""
 
 
 def too_large(jobs: Jobs, machine: Machine) -> Ints:
@@ -123,6 +135,10 @@ def run_queue(
             f"{len(large):,} jobs need more than the {machine.gpus:,} GPUs of the machine ({told}); leave them out, or"
             f" give it {jobs.gpus.max():,} GPUs"
         )
+    if jobs.mig:
+        raise PodsimError(
+            "some jobs ask for MIG instances; podsim.fleet.sliced.run_sliced has places for them"
+        )
     if policy.moves and np.any(jobs.slow_JS != 1.0):
         raise PodsimError(
             f"policy {policy.name} moves running jobs free of charge, so their speed must not depend on place"
@@ -143,6 +159,7 @@ def run_queue(
         runs=state.job["runs"].copy(),
         span_job=spans.copy(), span_start=state.span_start[:count].copy(), span_end=state.span_end[:count].copy(),
         span_node=state.span_node[:count].copy(), span_reach=state.span_reach[:count].copy(),
+        size=jobs.gpus.astype(np.float64),
         scattered=float(state.time[SPLIT]), decisions=int(state.number[DECISIONS]), late=int(state.number[LATE]),
     )  # fmt: skip
 

@@ -12,12 +12,13 @@ from podsim.errors import TableError
 from podsim.fleet.jobs import Jobs, columns
 from podsim.fleet.rows import Row
 
-__all__ = ["SACCT", "elapsed", "gpus_of", "read_sacct"]
+__all__ = ["SACCT", "elapsed", "gpus_of", "mig_of", "read_sacct"]
 
 SACCT = {"JobID", "Submit", "Elapsed"}
 """columns by which the table is known; AllocTRES or ReqTRES must be there too, User and Timelimit may"""
 _SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?$")
 _TYPED = re.compile(r"gres/gpu(:[^=,]+)?=(\d+)")
+_SLICE = re.compile(r"gres/gpu:[^=,]*?(\d+g\.\d+gb(?:\+me)?)=\d+")
 
 
 def elapsed(text: str) -> float:
@@ -36,6 +37,12 @@ def gpus_of(tres: str) -> int:
     return max(plain) if plain else sum(int(count) for _, count in found)
 
 
+def mig_of(tres: str) -> str:
+    """The MIG instance of a list of trackable resources, such as gres/gpu:a100_3g.20gb=1; "" for none."""
+    found = _SLICE.search(tres)
+    return found[1] if found else ""
+
+
 def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
     """Jobs of sacct's table: steps are dropped, jobs that never ran or asked for no GPU are left out and counted.
 
@@ -46,7 +53,7 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
             f"{source}: no column AllocTRES or ReqTRES, which tell a job's GPUs; add it to --format"
         )
     left_out = {"never started": 0, "asked for no GPU": 0}
-    made: list[tuple[str, float, int, float, str, float]] = []
+    made: list[tuple[str, float, int, float, str, float, str]] = []
     wrong = []
     for place, row in enumerate(rows):
         if "." in row["JobID"]:
@@ -70,15 +77,17 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
             longer = (
                 np.nan if np.isnan(limit) else max(limit, seconds)
             )  # KillWait lets a job outlive its limit
-            made.append((row["JobID"], when, gpus, seconds, row.get("User", ""), longer))
+            slice_ = mig_of(row.get("AllocTRES", "")) or mig_of(row.get("ReqTRES", ""))
+            made.append((row["JobID"], when, gpus, seconds, row.get("User", ""), longer, slice_))
     if wrong:
         raise TableError(
             f"{source}: Submit must be as 2026-01-31T08:00:00, Elapsed as 1-02:03:04 ({'; '.join(wrong[:5])})"
         )
-    ids, submits, gpus_, lengths, users, limits = zip(*made, strict=True) if made else ((),) * 6
+    ids, submits, gpus_, lengths, users, limits, migs = zip(*made, strict=True) if made else ((),) * 7
     return columns(
         ids=list(ids), submit=list(submits), gpus=list(gpus_), seconds=list(lengths), user=list(users),
-        limit=list(limits), source=source, left_out={reason: count for reason, count in left_out.items() if count},
+        limit=list(limits), mig=list(migs), source=source,
+        left_out={reason: count for reason, count in left_out.items() if count},
     )  # fmt: skip
 
 

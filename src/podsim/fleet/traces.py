@@ -40,6 +40,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "guess": ("guess", "expected_s"),
     "after": ("after", "depends_on"),
     "rank": ("rank",),
+    "mig": ("mig", "mig_profile", "profile"),
     "slow": ("across_nodes",),
     "slower": ("across_leaves",),
 }
@@ -141,8 +142,8 @@ def _columns(rows: Sequence[Row], found: Mapping[str, str], source: str, left_ou
         gpus=numbers(rows, found["gpus"], source), seconds=seconds, user=_texts(rows, found, "user"),
         limit=_optional(rows, found, "limit", source), guess=_optional(rows, found, "guess", source),
         after=None if after is None else [[one for one in re.split(r"[;:\s]+", cell) if one] for cell in after],
-        rank=None if rank is None else np.nan_to_num(rank), slow_JS=np.stack(speeds, axis=1), source=source,
-        left_out=left_out,
+        rank=None if rank is None else np.nan_to_num(rank), slow_JS=np.stack(speeds, axis=1),
+        mig=_texts(rows, found, "mig"), source=source, left_out=left_out,
     )  # fmt: skip
 
 

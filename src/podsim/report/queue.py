@@ -127,6 +127,11 @@ def _print_one(run: QueueRun) -> None:
         _say(f"{run.wasted:.1%} of the GPU time held went into starting, saving and loading.")
     if run.across:
         _say(f"{run.across:.1%} of the GPU time held was under more than one leaf switch.")
+    if run.relaid or run.fragmented:
+        _say(
+            f"GPUs were divided anew {run.relaid:,} times; {run.fragmented:.1%} of all GPU time was free and of no use to"
+            " a job of the trace, in the mean over them."
+        )
     if run.late:
         _say(f"{run.late:,} reservations slipped because free GPUs were too scattered.")
     if len(run.users) < 2:

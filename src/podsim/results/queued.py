@@ -58,6 +58,10 @@ class QueueRun:
     """Jain's index of the users' mean slowdowns: 1 equal, 1 / users if one bears it all"""
     late: int
     """times a reservation could not be kept because GPUs were too scattered (conservative backfill)"""
+    relaid: int = 0
+    """times a GPU was divided anew for a job (MIG)"""
+    fragmented: float = 0.0
+    """share of the GPU seconds of the makespan that were free and of no use to a job of the trace, in the mean (MIG)"""
     users: tuple[UserRow, ...]
     """those that used most first"""
     jct: NDArray[np.float64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from podsim.units import parse_quantity
 if TYPE_CHECKING:
     from podsim.fleet.jobs import Jobs
     from podsim.fleet.policies import Policy
-    from podsim.fleet.queue import Machine
+    from podsim.fleet.queue import Machine, Schedule
     from podsim.results.queued import PackResult, PackRow, QueueResult
 
 __all__ = ["machine_of", "pack", "queue"]
@@ -37,6 +37,7 @@ def queue(
     checkpoint: str = "",
     restart: str = "",
     depth: int | None = None,
+    repartition: str = "",
     seed: int = 0,
     timeline: bool = True,
 ) -> QueueResult:
@@ -47,17 +48,23 @@ def queue(
     nodes as `8x8`, or a cluster.  `policy` names some of podsim.fleet.policies.POLICIES (default easy), `compare` takes
     all; `where` chooses rows by column; `together` submits all at time 0.  `interval` between decisions and the costs
     `start`, `checkpoint`, `restart` are times as text ("6 min"); `depth` bounds backfill; `seed` is for arrivals.
+
+    Where jobs ask for MIG instances (column `mig`: 1g.10gb, 3g, …), `on` is a cluster whose GPUs can be divided,
+    `placement` one of podsim.fleet.slots.PACKERS, and `repartition` the time for which a job waits where a GPU is
+    divided anew for it.
     Jobs larger than the machine are reported, and the others run.  Raises PodsimError for anything unusable.
     """
     from podsim.fleet.metrics import run_of
-    from podsim.fleet.queue import run_queue, too_large
+    from podsim.fleet.queue import too_large
     from podsim.results.queued import QueueResult
 
     machine, name = machine_of(on, placement)
-    policies = [
-        _changed(one, interval, start, checkpoint, restart, depth) for one in _policies(policy, compare)
-    ]
     jobs = _jobs(trace, machine, where, together, seed)
+    run = _runner(jobs, machine, on, placement, repartition)
+    policies = [
+        _changed(one, interval, start, checkpoint, restart, depth)
+        for one in _policies(policy, compare, divided=bool(jobs.mig))
+    ]
     large = too_large(jobs, machine)
     told = tuple(f"{jobs.ids[j]}: {jobs.gpus[j]} GPUs" for j in large[:20])
     if len(large) == len(jobs):
@@ -67,13 +74,41 @@ def queue(
         )
     if len(large):
         jobs = jobs.only(jobs.gpus <= machine.gpus, "larger than the machine")
-    runs = tuple(run_of(run_queue(jobs, machine, one), timeline=timeline) for one in policies)
-    span = float(jobs.submit.max())
+    schedules = [run(jobs, one) for one in policies]
+    runs = tuple(run_of(one, timeline=timeline) for one in schedules)
+    span, asked = float(jobs.submit.max()), float((jobs.seconds * schedules[0].size).sum())
     return QueueResult(
         trace=trace[-200:], source=jobs.source, machine=name, gpus=machine.gpus, jobs=len(jobs), users=len(jobs.users),
-        load=float((jobs.seconds * jobs.gpus).sum() / machine.gpus / span) if span > 0 else 0.0,
+        load=asked / machine.gpus / span if span > 0 else 0.0,
         left_out=jobs.left_out, too_large=told, cut=jobs.cut, runs=runs,
     )  # fmt: skip
+
+
+def _runner(
+    jobs: Jobs, machine: Machine, on: str, placement: str, repartition: str
+) -> Callable[[Jobs, Policy], Schedule]:
+    """What runs jobs under a policy: whole GPUs, or where some ask for MIG instances, places on GPUs."""
+    if not jobs.mig:
+        from podsim.fleet.queue import run_queue
+
+        if repartition or placement == "fgd":
+            given = f"repartition={repartition}" if repartition else "placement=fgd"
+            raise PodsimError(
+                f"{given}: no job of the trace asks for a MIG instance (column mig, as 1g.10gb)"
+            )
+        return lambda some, policy: run_queue(some, machine, policy)
+    from podsim.fleet.sliced import run_sliced
+    from podsim.hardware.cluster import load_cluster
+    from podsim.hardware.mig.profiles import slicing_of
+
+    if _SIZE.fullmatch(on.strip()):
+        wanted = ", ".join(sorted({one for one in jobs.mig if one})[:5])
+        raise PodsimError(
+            f"on={on}: jobs ask for MIG instances ({wanted}); name GPUs that can be divided, as dgx-a100-80gb:8"
+        )
+    slicing = slicing_of(load_cluster(on).gpu)
+    relay = parse_quantity(repartition, "s", what="repartition") if repartition else 0.0
+    return lambda some, policy: run_sliced(some, machine, policy, slicing, packer=placement, relay=relay)
 
 
 def machine_of(on: str, placement: str = "best-fit") -> tuple[Machine, str]:
@@ -82,6 +117,10 @@ def machine_of(on: str, placement: str = "best-fit") -> tuple[Machine, str]:
 
     match = _SIZE.fullmatch(on.strip())
     if match:
+        if placement == "fgd":
+            raise PodsimError(
+                "placement=fgd is for MIG instances; name GPUs that can be divided, as dgx-a100-80gb:8"
+            )
         nodes, gpus = int(match[1] or 1), int(match[2])
         name = f"{nodes} nodes of {gpus} GPUs" if match[1] else f"{gpus} GPUs that know no place"
         return Machine(nodes=nodes, gpus_per_node=gpus, placement=placement), name
@@ -94,16 +133,21 @@ def machine_of(on: str, placement: str = "best-fit") -> tuple[Machine, str]:
         nodes=cluster.nodes,
         gpus_per_node=cluster.gpus_per_node,
         nodes_per_leaf=cluster.system.unit,
-        placement=placement,
+        placement="best-fit" if placement == "fgd" else placement,
     )
     return machine, cluster.name
 
 
-def _policies(names: Sequence[str], compare: bool) -> list[Policy]:
+def _policies(names: Sequence[str], compare: bool, *, divided: bool) -> list[Policy]:
+    """Policies by name, or all that there are (`divided`: that can serve MIG instances)."""
     from podsim.fleet.policies import POLICIES, find_policy
 
     if names and compare:
         raise PodsimError("compare takes every policy; give policies or compare, not both")
+    if compare and divided:
+        from podsim.fleet.sliced import problem_of
+
+        return [one for one in POLICIES if not problem_of(one)]
     if compare:
         return list(POLICIES)
     twice = [name for name in names if list(names).count(name) > 1]

@@ -17,7 +17,18 @@ from functools import cache
 from podsim.errors import MigError
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile
 
-__all__ = ["Instance", "Layout", "check", "extensions", "layouts", "maximal", "place", "read_layout"]
+__all__ = [
+    "Instance",
+    "Layout",
+    "check",
+    "counts_hold",
+    "extensions",
+    "instance",
+    "layouts",
+    "maximal",
+    "place",
+    "read_layout",
+]
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -138,14 +149,14 @@ def layouts(slicing: Slicing, *, every: bool = False) -> tuple[Layout, ...]:
         for profile in profiles:
             if at in profile.starts:
                 more = (*taken, instance(profile, at))
-                if _counts_hold(slicing, more):
+                if counts_hold(slicing, more):
                     walk(at + profile.size, more)
 
     walk(0, ())
     return tuple(Layout(slicing=slicing.name, instances=one) for one in sorted(found) if one)
 
 
-def _counts_hold(slicing: Slicing, instances: tuple[Instance, ...]) -> bool:
+def counts_hold(slicing: Slicing, instances: tuple[Instance, ...]) -> bool:
     """Whether compute slices, numbers of a profile and media engines are enough."""
     counts = Counter(one.profile for one in instances)
     limits = {one.name: (one.most, one.media) for one in slicing.profiles}
@@ -170,7 +181,7 @@ def _can_grow(slicing: Slicing, profiles: tuple[Profile, ...], instances: tuple[
     taken = {at for one in instances for at in one.slices}
     return any(
         taken.isdisjoint(range(start, start + profile.size))
-        and _counts_hold(slicing, (*instances, instance(profile, start)))
+        and counts_hold(slicing, (*instances, instance(profile, start)))
         for profile in profiles
         for start in profile.starts
     )
