@@ -46,6 +46,9 @@ def queue(
     repartition: Annotated[
         str, typer.Option(help="Time a job waits where a GPU is divided anew for it (MIG), as 10s.")
     ] = "",
+    taper: Annotated[
+        float, typer.Option(help="Share of a leaf's bandwidth that its uplinks have, for jobs with plans.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(help="Of a model of arrivals.")] = 0,
     plot: Annotated[
         Path | None, typer.Option(help="Draw use over time and completion times: FILE.svg or .png.")
@@ -65,7 +68,7 @@ def queue(
         trace, on=on, policy=tuple(policy or ()), compare=compare, where=pairs(where, "--where", "vc=7f04ca"),
         together=together, placement=placement,
         interval=interval, start=start, checkpoint=checkpoint, restart=restart, depth=depth,
-        repartition=repartition, seed=seed,
+        repartition=repartition, taper=taper, seed=seed,
         timeline=plot is not None,
     )  # fmt: skip
     if plot is not None:

@@ -62,10 +62,17 @@ PACKAGED: dict[str, tuple[str, dict[str, str], str]] = {
 """traces in the package: file, rows, source"""
 
 
-def read_jobs(trace: str, where: Mapping[str, str] | None = None, *, together: bool = False) -> Jobs:
+def read_jobs(
+    trace: str,
+    where: Mapping[str, str] | None = None,
+    *,
+    together: bool = False,
+    fill: Callable[[list[Row]], list[Row]] | None = None,
+) -> Jobs:
     """Jobs of a packaged trace, or of a file (.csv, .json, sacct -P; gzip too).
 
-    `where` keeps the rows that have these values; `together` submits all at time 0.  Jobs without GPUs, and those that
+    `where` keeps the rows that have these values; `together` submits all at time 0; `fill` completes rows before they are
+    read.  Jobs without GPUs, and those that
     never ran, are left out and counted.  Raises TableError for what cannot be read, with everything found wrong.
     """
     if trace in PACKAGED:
@@ -78,6 +85,7 @@ def read_jobs(trace: str, where: Mapping[str, str] | None = None, *, together: b
     text = read_text(path)
     table = _philly_json(text, path.name) if text.lstrip()[:1] in ("[", "{") else rows_of(text, path.name)
     table = _kept(table, kept, path.name)
+    table = fill(table) if fill is not None else table
     reader: Callable[[Sequence[Row], str], Jobs] = read_sacct if set(table[0]) >= SACCT else _read_table
     jobs = reader(table, source)
     if not len(jobs):

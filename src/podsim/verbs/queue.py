@@ -38,6 +38,7 @@ def queue(
     restart: str = "",
     depth: int | None = None,
     repartition: str = "",
+    taper: float = 1.0,
     seed: int = 0,
     timeline: bool = True,
 ) -> QueueResult:
@@ -51,7 +52,8 @@ def queue(
 
     Where jobs ask for MIG instances (column `mig`: 1g.10gb, 3g, …), `on` is a cluster whose GPUs can be divided,
     `placement` one of podsim.fleet.slots.PACKERS, and `repartition` the time for which a job waits where a GPU is
-    divided anew for it.
+    divided anew for it.  Where jobs tell `model`, `plan` and `steps`, their GPUs, length and speed across nodes and
+    leaves are predicted for that cluster; `taper` is the share of a leaf's bandwidth that its uplinks have.
     Jobs larger than the machine are reported, and the others run.  Raises PodsimError for anything unusable.
     """
     from podsim.fleet.metrics import run_of
@@ -59,7 +61,7 @@ def queue(
     from podsim.results.queued import QueueResult
 
     machine, name = machine_of(on, placement)
-    jobs = _jobs(trace, machine, where, together, seed)
+    jobs = _jobs(trace, machine, where, together, seed, on=on, taper=taper)
     run = _runner(jobs, machine, on, placement, repartition)
     policies = [
         _changed(one, interval, start, checkpoint, restart, depth)
@@ -169,11 +171,23 @@ def _changed(
     return replace(policy, **changes) if changes else policy
 
 
-def _jobs(trace: str, machine: Machine, where: Mapping[str, str] | None, together: bool, seed: int) -> Jobs:
+def _jobs(
+    trace: str,
+    machine: Machine,
+    where: Mapping[str, str] | None,
+    together: bool,
+    seed: int,
+    *,
+    on: str,
+    taper: float,
+) -> Jobs:
     from podsim.fleet.traces import read_jobs
+    from podsim.verbs.queue_plans import with_plans
 
+    if not 0 < taper <= 1:
+        raise PodsimError(f"taper={taper:g}; it is above 0 and at most 1")
     if not trace.startswith(_MODEL):
-        return read_jobs(trace, where, together=together)
+        return read_jobs(trace, where, together=together, fill=with_plans(on, taper))
     import numpy as np
 
     from podsim.fleet.arrivals import draw_jobs
