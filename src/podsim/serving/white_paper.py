@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
 
 from podsim.errors import CatalogError
 from podsim.hardware.catalog import load_gpu, load_system
@@ -20,6 +21,10 @@ from podsim.workload.catalog import load_model
 __all__ = ["FIGURES", "figure"]
 
 FIGURES = (7, 12)
+_LENGTHS = (32, 64, 128, 256, 384)
+"""tokens of a sequence over which figure 7 is tried"""
+Bar: TypeAlias = tuple[str, str, str, str, bool, int, str]
+"""name, entry of white_paper.toml, GPU, precision, 2:4 sparse, how many, engine"""
 
 
 @cache
@@ -51,7 +56,7 @@ def _figure_7() -> Figure:
     told = _printed()["figure-7"]
     tokens = int(told["tokens"])
     busy = 1 - sum(interference().values()) / len(interference())
-    bars = [
+    bars: list[Bar] = [
         ("V100", "v100", "v100-sxm2-16gb", "fp16", False, 1, "tensorrt-2021"),
         ("T4", "t4", "t4", "int8", False, 1, "tensorrt-2021"),
         ("1 slice of an A100", "slice", "a100-sxm4-40gb/1g.5gb", "int8", True, 1, "tensorrt-2026"),
@@ -75,6 +80,7 @@ def _figure_7() -> Figure:
                 printed=entry.get("relative"), confirmed=entry.get("confirmed", ""),
             )
         )  # fmt: skip
+    least, most = _by_length(bars[3], bars[0], told, busy)
     one, seven, old = rows[2].relative, rows[3].relative, rows[4].relative
     return Figure(
         title="White paper, figure 7: BERT-Large inference, sequences/s", unit="1/s", base="V100", source=told["source"],
@@ -89,10 +95,28 @@ def _figure_7() -> Figure:
             f"published latencies at batch 128 give {_measured():.1f} for a whole A100 of 2026 over a V100 of 2021; "
             "none of the paper's own date is known here",
             f"one slice gives {one:.2f} of a V100 (printed: 1, unconfirmed)",
-            "the length of a sequence, which the paper does not say; 128 tokens are taken",
+            f"the length of a sequence, which the paper does not say; {tokens} tokens are taken, and {least:.1f} to"
+            f" {most:.1f} times a V100 come of {_LENGTHS[0]} to {_LENGTHS[-1]}: no length gives the seven, and no"
+            " larger batch",
             "the T4 has no measured kernels: its shares of peak are the V100's",
         ),
     )  # fmt: skip
+
+
+def _by_length(seven: Bar, base: Bar, told: Mapping[str, Any], busy: float) -> tuple[float, float]:
+    """(least, most) of what seven slices make of a V100, over lengths of a sequence and batches up to the V100's own."""
+
+    def rate(bar: Bar, batch: int, tokens: int) -> float:
+        _, _, gpu, precision, sparse, count, engine = bar
+        return _rate(gpu, precision, sparse, batch, tokens, engine) * count
+
+    batch, largest = int(told["slices"]["batch"]), int(told["v100"]["batch"])
+    found = [
+        busy * rate(seven, each, length) / rate(base, largest, length)
+        for length in _LENGTHS
+        for each in (batch, largest)
+    ]
+    return min(found), max(found)
 
 
 def _measured() -> float:
