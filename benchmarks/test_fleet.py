@@ -8,16 +8,20 @@ Kernels are compiled before the clock starts; times are of run_queue alone, on j
 from __future__ import annotations
 
 import resource
+from time import process_time
 
 import numpy as np
 import pytest
 
 from podsim.fleet.arrivals import Arrivals, draw_jobs
+from podsim.fleet.jobs import columns
 from podsim.fleet.openb import read_nodes, read_requests
 from podsim.fleet.packing import draw, pack
 from podsim.fleet.policies import POLICIES, find_policy
 from podsim.fleet.queue import Machine, run_queue
+from podsim.fleet.sliced import run_sliced
 from podsim.fleet.traces import DATA, read_jobs
+from podsim.hardware.mig.profiles import slicings
 
 SMALL = Machine(nodes=8, gpus_per_node=8)
 SELENE = Machine(nodes=560, gpus_per_node=8, nodes_per_leaf=20)
@@ -38,6 +42,10 @@ def philly():
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
 def test_philly_10879_jobs(benchmark, philly, policy):
     runs = benchmark.pedantic(lambda: [run_queue(jobs, SMALL, policy) for jobs in philly], rounds=2)
+    before = process_time()
+    for jobs in philly:
+        run_queue(jobs, SMALL, policy)
+    benchmark.extra_info["processor s"] = process_time() - before
     benchmark.extra_info["target s"] = 2.0
     benchmark.extra_info["decisions"] = sum(run.decisions for run in runs)
     assert sum(len(run.jobs) for run in runs) == 10_879
@@ -55,6 +63,23 @@ def test_million_jobs_on_4480_gpus_with_backfill(benchmark):
 def test_100000_jobs_with_conservative_backfill(benchmark):
     jobs = draw_jobs(Arrivals(jobs=100_000, load=0.85), SELENE.gpus, np.random.default_rng(1))
     benchmark.pedantic(lambda: run_queue(jobs, SELENE, find_policy("conservative")), rounds=1)
+
+
+@pytest.mark.parametrize("packer", ["best-fit", "fgd"])
+def test_10000_jobs_of_which_most_ask_for_instances(benchmark, packer):
+    rng, n = np.random.default_rng(0), 10_000
+    profile = rng.choice(["1g", "2g", "3g", "7g", ""], n, p=[0.45, 0.2, 0.15, 0.05, 0.15])
+    gpus = np.where(profile == "", rng.choice([1, 2, 4, 8], n), 1)
+    seconds = np.minimum(3600 * np.exp(1.5 * rng.standard_normal(n)), 3e5)
+    jobs = columns(
+        ids=range(n),
+        submit=np.sort(rng.uniform(0, 12_000.0, n)),
+        gpus=gpus,
+        seconds=seconds,
+        mig=profile.tolist(),
+    )
+    slicing, easy = slicings()["a100-80gb"], find_policy("easy")
+    benchmark.pedantic(lambda: run_sliced(jobs, SELENE, easy, slicing, packer=packer), rounds=1)
 
 
 @pytest.mark.parametrize("packer", ["random", "best-fit", "fgd"])

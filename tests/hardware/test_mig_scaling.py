@@ -17,6 +17,7 @@ from podsim.hardware.mig.scaling import (
     fit_fixed,
     fixed_by_batches,
     fixed_by_probe,
+    fixed_by_work,
     relative_speed,
     share_of,
 )
@@ -32,6 +33,10 @@ def test_by_hand() -> None:
     assert share_of(A100, find_profile(A100, "3g")) == 0.5  # memory: 4 of 8, compute: 3 of 7
     assert share_of(A100, find_profile(A100, "1g")) == pytest.approx(1 / 7)
     assert fixed_by_batches([1, 2, 4], [3.0, 4.0, 6.0], 1.0) == pytest.approx([2 / 3, 0.5, 1 / 3])
+    # 2 s of host and 1 s of kernels for each sample: at batch 6 there are 8 s, of which 2 are fixed
+    assert fixed_by_work([1, 2, 4], [3.0, 4.0, 6.0], [2 / 3, 0.5, 1 / 3], 6, 8.0) == pytest.approx(0.25)
+    # host work that grows with the batch, too, does not matter: it is what remains
+    assert fixed_by_work([1, 2], [4.0, 6.0], [3 / 4, 4 / 6], 4, 10.0) == pytest.approx(0.6)
 
 
 @given(Fixed, Shares, Shares)
@@ -71,7 +76,7 @@ def test_28_jobs_within_six_percent() -> None:
     assert fitted.worst < 0.13
     assert probe.points == 98 - 28
     assert probe.mean < 0.042
-    assert batch.mean < 0.07
+    assert batch.mean < 0.04
     assert 0.12 < model.mean < 0.15  # without any instance measured: reported, not met
 
 

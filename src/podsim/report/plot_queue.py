@@ -116,21 +116,22 @@ def _use(axes: Axes, result: QueueResult) -> None:
 
 
 def _gantt(axes: Axes, timeline: Timeline, gpus: int, makespan: float) -> None:
-    """Each run as a bar as high as its GPUs, in the lowest rows that are free all the while."""
+    """Each run as a bar as high as its GPUs, or its part of one, in the lowest rows that are free all the while."""
     from matplotlib.collections import PolyCollection
 
     size, _ = _time_axis(axes, makespan)
-    until = np.zeros(gpus)
+    held = np.asarray(timeline.arguments["gpus"], float)
+    parts = next((n for n in range(1, 9) if np.allclose(held * n, np.round(held * n))), 8)
+    until = np.zeros(gpus * parts)
     shapes, colours = [], []
     for span in np.argsort(timeline.start, kind="stable").tolist():
-        start, end, count = timeline.start[span], timeline.end[span], int(timeline.arguments["gpus"][span])
+        start, end, count = timeline.start[span], timeline.end[span], round(held[span] * parts)
         rows = np.flatnonzero(until <= start + 1e-9)[:count]
         until[rows] = end
         colour = _COLOURS[int(timeline.arguments["job"][span]) % len(_COLOURS)]
         for first, last in _stretches(rows):
-            shapes.append(
-                [(start / size, first), (end / size, first), (end / size, last), (start / size, last)]
-            )
+            low, high = first / parts, last / parts
+            shapes.append([(start / size, low), (end / size, low), (end / size, high), (start / size, high)])
             colours.append(colour)
     axes.add_collection(
         PolyCollection(shapes, facecolors=colours, edgecolors="white", linewidths=0.2, alpha=0.9)

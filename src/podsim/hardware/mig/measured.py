@@ -21,6 +21,7 @@ from podsim.hardware.mig.scaling import (
     fit_fixed,
     fixed_by_batches,
     fixed_by_probe,
+    fixed_by_work,
     relative_speed,
     share_of,
 )
@@ -167,8 +168,8 @@ def slice_scores() -> tuple[SliceScore, ...]:
         ),
         _score(
             "batch left out",
-            "f between (or beyond) those of the model's other batches, over the logarithm of the batch",
-            [(c, _between(c, every), 0) for c in every],
+            "f from instances at the model's other batches: the work that slices slow grows by a line with the batch",
+            [(c, _by_work(c, every), 0) for c in every],
         ),
         _score(
             "model left out",
@@ -194,13 +195,13 @@ def _score(name: str, how: str, given: Iterable[tuple[SliceCase, float, int]]) -
     )  # fmt: skip
 
 
-def _between(case: SliceCase, every: tuple[SliceCase, ...]) -> float:
-    """f of a case from a line through those of the model's two nearest other batches."""
+def _by_work(case: SliceCase, every: tuple[SliceCase, ...]) -> float:
+    """f of a case from its time on the whole GPU and the model's other batches."""
     others = [one for one in every if one.model == case.model and one.batch != case.batch]
-    near = sorted(others, key=lambda one: abs(np.log2(one.batch / case.batch)))[:2]
-    (x, y), (u, v) = ((float(np.log2(one.batch)), one.fixed) for one in near)
-    at = y + (v - y) * (float(np.log2(case.batch)) - x) / (u - x)
-    return float(np.clip(at, 0.0, 1.0))
+    return fixed_by_work(
+        [one.batch for one in others], [one.seconds for one in others], [one.fixed for one in others],
+        case.batch, case.seconds,
+    )  # fmt: skip
 
 
 def _model_left_out(every: tuple[SliceCase, ...]) -> list[tuple[SliceCase, float]]:

@@ -4,10 +4,11 @@
 
 relative to the instance that is the whole GPU (7g).  f is the part of an iteration that no slice slows down: host
 time, launches, too little parallel work.  It is a job's own (0 for one that saturates the GPU, 0.9 for a small
-convolutional network at a small batch), and is known in one of three ways:
+convolutional network at a small batch), and is known in one of four ways:
 
     fit_fixed          speeds on several instances are known
     fixed_by_probe     the speed on one instance is known, best the smallest that holds the job
+    fixed_by_work      it is known at other batches, and times on the whole GPU at all of them
     fixed_by_batches   only times on the whole GPU at several batches are known: what is left at batch 0 is fixed
 
 Known error, on 28 measured training jobs (7 models, MISO): `slice_scores` computes it, by leaving out.
@@ -22,7 +23,15 @@ import numpy.typing as npt
 
 from podsim.hardware.mig.profiles import Profile, Slicing
 
-__all__ = ["SHAPE", "fit_fixed", "fixed_by_batches", "fixed_by_probe", "relative_speed", "share_of"]
+__all__ = [
+    "SHAPE",
+    "fit_fixed",
+    "fixed_by_batches",
+    "fixed_by_probe",
+    "fixed_by_work",
+    "relative_speed",
+    "share_of",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -57,6 +66,20 @@ def fixed_by_probe(share: float, relative: float) -> float:
     """f of a job whose relative speed on one instance is known, within 0 to 1."""
     assert 0 < share < 1, share
     return float(np.clip((1 / relative - 1 / share) / (1 - 1 / share), 0.0, 1.0))
+
+
+def fixed_by_work(
+    batches: Sequence[float], seconds: Sequence[float], fixed: Sequence[float], batch: float, whole: float
+) -> float:
+    """f at a batch whose iteration takes `whole` seconds on the whole GPU, from f and seconds at other batches.
+
+    The part of an iteration that slices slow down, (1 - f) x seconds, is work of kernels, and grows by a line with the
+    batch (least squares of errors relative to an iteration); what remains at `batch` is fixed.
+    """
+    b, t = np.asarray(batches, float), np.asarray(seconds, float)
+    work = (1 - np.asarray(fixed, float)) * t
+    (start, slope), *_ = np.linalg.lstsq(np.stack([1 / t, b / t], axis=1), work / t)
+    return float(np.clip(1 - (start + slope * batch) / whole, 0.0, 1.0))
 
 
 def fixed_by_batches(batches: Sequence[float], seconds: Sequence[float], shape: float = SHAPE) -> Floats:
