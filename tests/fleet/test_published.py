@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -32,6 +33,7 @@ NOT_REPRODUCED = {("1", "Themis"): (1.05, 1.15), ("2pr", "Themis"): (0.45, 0.6)}
 """where our mean completion time over the published one lies; docs/queue.md says what is known of it"""
 
 
+@cache
 def measured(trace, policy):
     jobs = read_jobs(f"philly-{trace[0]}", together="pr" in trace)
     run = run_queue(jobs, MACHINE, OURS[policy])

@@ -85,7 +85,7 @@ def run_sliced(
     if packer not in PACKERS:
         problems.append(f"packer={packer!r} may be {', '.join(PACKERS)}")
     if not 0 <= relay < inf:
-        problems.append(f"relay={relay:g}; it must be finite and not negative")
+        problems.append(f"repartition={relay:g} s; it must be finite and not negative")
     large = np.flatnonzero(jobs.gpus > machine.gpus)
     problems += [f"job {jobs.ids[j]}: {jobs.gpus[j]} GPUs; there are {machine.gpus}" for j in large[:5]]
     if problems:

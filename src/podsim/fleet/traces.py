@@ -40,7 +40,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "guess": ("guess", "expected_s"),
     "after": ("after", "depends_on"),
     "rank": ("rank",),
-    "mig": ("mig", "mig_profile", "profile"),
+    "mig": ("mig", "mig_profile"),
     "slow": ("across_nodes",),
     "slower": ("across_leaves",),
 }
