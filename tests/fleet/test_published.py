@@ -8,14 +8,17 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from podsim.fleet.policies import find_policy
 from podsim.fleet.queue import Machine, run_queue
 from podsim.fleet.traces import read_jobs
 
-ROWS = csv.DictReader(
-    (Path(__file__).parent / "data" / "philly_4vc_published.csv").read_text("utf-8").splitlines()
+ROWS = list(
+    csv.DictReader(
+        (Path(__file__).parent / "data" / "philly_4vc_published.csv").read_text("utf-8").splitlines()
+    )
 )
 PUBLISHED = {
     (row["trace"], row["policy"]): (float(row["avg_jct_s"]), float(row["makespan_s"])) for row in ROWS
@@ -56,6 +59,16 @@ def test_where_lengths_are_unknown(trace, policy):
     low, high = NOT_REPRODUCED.get((trace, policy), (0.9, 1.1))
     assert low < jct / wanted_jct < high
     assert makespan == pytest.approx(wanted_makespan, rel=0.1)
+
+
+@pytest.mark.parametrize("trace", TRACES)
+def test_tail_of_tiresias(trace):
+    jobs = read_jobs(f"philly-{trace[0]}", together="pr" in trace)
+    last = np.percentile(run_queue(jobs, MACHINE, OURS["Tiresias"]).end - jobs.submit, 99)
+    wanted = next(
+        float(row["p99_jct_s"]) for row in ROWS if (row["trace"], row["policy"]) == (trace, "Tiresias")
+    )
+    assert last == pytest.approx(wanted, rel=0.05)
 
 
 @pytest.mark.parametrize("levels", [(3250.0,), (3600.0,), (3250.0, 7200.0)])

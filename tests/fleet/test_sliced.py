@@ -107,6 +107,46 @@ def test_theorems(seed, policy, packer):
     assert 0 <= run.scattered <= room - held + 1e-6
 
 
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), policy=st.sampled_from(ABLE), packer=st.sampled_from(list(PACKERS)))
+def test_nobody_waits_beside_room(seed, policy, packer):
+    # the first of the queue has no place at any moment while it waits; where others may overtake, nobody has
+    machine = Machine(gpus_per_node=3)
+    jobs = mixed(seed, n=25, most=3, after=seed % 2 == 0)
+    run = run_sliced(jobs, machine, policy, A100, packer=packer)
+    released = [
+        max([float(jobs.submit[j]), *(run.end[p] for p in jobs.after.get(j, ()))]) for j in range(len(jobs))
+    ]
+    size = {"first come": released, "shortest": jobs.guess, "smallest": jobs.guess * run.size}[policy.order]
+    every = {one.instances for one in layouts(A100, every=True)}
+    for moment in np.unique([*run.start, *run.end, *released]):
+        waiting = [j for j in range(len(jobs)) if released[j] <= moment < run.start[j]]
+        waiting.sort(key=lambda j: (size[j], released[j], j))
+        busy: list[list[Instance]] = [[] for _ in range(machine.gpus)]
+        whole = 0
+        for place in np.flatnonzero((run.span_start <= moment) & (run.span_end > moment)):
+            j = run.span_job[place]
+            if jobs.mig[j]:
+                one = instance(find_profile(A100, jobs.mig[j]), int(run.span_slice[place]))
+                busy[run.span_gpu[place]].append(one)
+            else:
+                whole += int(jobs.gpus[j])
+        idle = busy.count([]) - whole
+        for j in waiting if policy.backfill == "skip" else waiting[:1]:
+            if not jobs.mig[j]:
+                assert jobs.gpus[j] > idle
+                continue
+            assert idle <= 0
+            profile = find_profile(A100, jobs.mig[j])
+            assert not any(
+                tuple(sorted((*there, instance(profile, s)))) in every
+                and all(set(instance(profile, s).slices).isdisjoint(one.slices) for one in there)
+                for there in busy
+                if there
+                for s in profile.starts
+            )
+
+
 def job(id, submit, seconds, mig="", gpus=1, **more):
     return Job(id=id, submit=submit, gpus=gpus, seconds=seconds, mig=mig, **more)
 

@@ -236,6 +236,7 @@ def _harmless(run: _Run, j: int, places: Places, head: int, ahead: tuple[float, 
 
 
 def _schedule(run: _Run, machine: Machine, lost: float, scattered: float, decisions: int) -> Schedule:
+    assert len(run.spans) == len(run.jobs), (len(run.spans), len(run.jobs))
     table = np.array(run.spans, np.float64).reshape(-1, 7)
     whole = table[:, [0, 3, 4, 5, 6]].astype(np.int64)
     start, end = np.zeros(len(run.jobs)), np.zeros(len(run.jobs))
