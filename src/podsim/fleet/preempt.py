@@ -28,7 +28,8 @@ _NONE = 1 << 60
 def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
     """Give the machine to the first of the queue that fit; a job that runs keeps its place if nobody before took it.
 
-    `trial` is what would be free if all running jobs that have not had their turn gave way.
+    `trial` is what would be free if all running jobs that have not had their turn gave way.  Who comes before whom is
+    the order's affair: where nobody of a level may stop another, those that run come first in it (`by level`).
     """
     for node in range(len(state.free)):
         state.trial[node] = plant.size
