@@ -26,7 +26,8 @@ MODULES = (
     "hardware/mig/profiles", "hardware/mig/layouts", "hardware/mig/best", "hardware/mig/change",
     "hardware/mig/measured", "hardware/mig/results", "serving/engine", "workload/convolution",
     "results/expense", "results/launched", "results/queued", "results/exchanged", "fleet/jobs",
-    "fleet/policies", "results/lab", "results/lab_storage", "results/trained",
+    "fleet/policies", "results/lab", "results/lab_storage", "results/trained", "results/host",
+    "results/acceptance", "hardware/measured",
 )  # fmt: skip
 """where the public dataclasses live, in the order of the page"""
 UNITS = (

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from podsim.verbs.measure import measure_collective as measure_collective
     from podsim.verbs.measure_checkpoint import measure_checkpoint as measure_checkpoint
     from podsim.verbs.measure_ddp import measure_ddp as measure_ddp
+    from podsim.verbs.measure_host import measure_host as measure_host
     from podsim.verbs.measure_loader import measure_loader as measure_loader
     from podsim.verbs.mig import mig_check as mig_check
     from podsim.verbs.mig import mig_law as mig_law
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from podsim.verbs.storage_validate import storage_validate as storage_validate
     from podsim.verbs.train import train as train
     from podsim.verbs.validate import validate as validate
+    from podsim.verbs.verify import verify_machine as verify_machine
     from podsim.verbs.workers import workers as workers
     from podsim.workload.catalog import load_model as load_model
     from podsim.workload.graph import Model as Model
@@ -109,6 +111,7 @@ _PUBLIC = {
     "measure_collective": "verbs.measure",
     "measure_loader": "verbs.measure_loader",
     "measure_ddp": "verbs.measure_ddp",
+    "measure_host": "verbs.measure_host",
     "models": "verbs.show",
     "pack": "verbs.queue",
     "plan": "verbs.plan",
@@ -129,6 +132,7 @@ _PUBLIC = {
     "storage_validate": "verbs.storage_validate",
     "train": "verbs.train",
     "validate": "verbs.validate",
+    "verify_machine": "verbs.verify",
     "workers": "verbs.workers",
 }
 

@@ -28,6 +28,7 @@ from podsim.cli import (
     simulate,
     storage,
     training,
+    verify,
     workers,
 )
 from podsim.cli.accuracy import register
@@ -310,6 +311,7 @@ power.register(_command)
 fleet.register(_command)
 lab.register(app, _guarded, _command)
 training.register(_command, predict)
+verify.register(app, _guarded)
 
 
 def main() -> None:

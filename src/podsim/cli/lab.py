@@ -116,6 +116,37 @@ def ddp(
         print_result(found, print_ddp, json=json, csv=csv, rows=found.rows)
 
 
+def host(
+    ranks: Annotated[
+        int | None, typer.Option(help="Processes busy at once; default one a GPU, else 8.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Of the entry; default the machine's own.")] = "",
+    folder: Annotated[Path, typer.Option(help="Folder on the disk that is measured.")] = Path(),
+    size: Annotated[str, typer.Option(help="Of fio's file, as fio writes it.")] = "1G",
+    seconds: Annotated[float, typer.Option(help="Of each kernel.")] = 0.3,
+    disk: Annotated[bool, typer.Option(help="Measure the disk with fio.")] = True,
+    images: Annotated[bool, typer.Option(help="Train ResNet-50, too, for podsim verify.")] = True,
+    backend: Annotated[str, typer.Option(help="auto, gloo or nccl.")] = "auto",
+    timeout: Annotated[float, typer.Option(help="Seconds after which a silent rank is given up.")] = 300.0,
+    save: Annotated[Path | None, typer.Option(help="Write the catalog entry to this .toml file.")] = None,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
+    """Measure this machine, and make a catalog entry of it."""
+    from podsim.cli.options import one_format
+    from podsim.report.host import print_host
+    from podsim.report.progress import doing
+    from podsim.verbs.measure_host import measure_host as verb
+
+    one_format(json, csv)
+    with doing() as progress:
+        found = verb(
+            ranks=ranks, name=name, folder=folder, size=size, seconds=seconds, disk=disk, images=images, backend=backend,
+            timeout=timeout, save=save, progress=progress,
+        )  # fmt: skip
+    print_result(found, print_host, json=json, csv=csv, rows=found.kernels)
+
+
 def _emulate_of(app: typer.Typer) -> Callable[..., None]:
     """The command `podsim emulate`; a command of podsim that it is given runs in the ranks' processes as they are."""
 
@@ -205,7 +236,7 @@ def register(
         add_completion=False,
         rich_markup_mode=None,
     )
-    for one in (collective, ddp, lab_storage.checkpoint, lab_storage.loader):
+    for one in (collective, ddp, host, lab_storage.checkpoint, lab_storage.loader):
         room.command()(guarded(one))
     app.add_typer(room, name="measure")
     command(_emulate_of(app))

@@ -4,7 +4,7 @@ load_cluster("dgx-a100-80gb:64")      64 nodes of a system of the catalog
 load_cluster("selene")                a cluster of the catalog
 load_cluster("superpod-a100:2su")     scalable units of one
 load_cluster("a100-40gb/3g.20gb")     one MIG instance of a GPU, in a server of the catalog
-load_cluster("lab.toml")              a user's file (podsim.hardware.userfile)
+load_cluster("lab.toml")              a user's file (podsim.hardware.userfile), or one that `podsim measure host` wrote
 load_cluster("dgx-a100-80gb", {"network.bandwidth": "100 Gb/s"})
 """
 
@@ -14,15 +14,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 from podsim.errors import CatalogError, ClusterError, UnitError, unknown_name
-from podsim.hardware.catalog import aliases, cluster_entry, find, load_gpu, load_pcie, load_system, names
+from podsim.hardware.catalog import aliases, cluster_entry, find, load_gpu, load_system, names
+from podsim.hardware.inside import inside_link, reach
 from podsim.hardware.limits import read_count
+from podsim.hardware.measured import FORMAT, Host, measured_host
 from podsim.hardware.mig.host import slice_host
 from podsim.hardware.overrides import GPU_KEYS, Reader, change_gpu, count, quantity, read_overrides, words
 from podsim.hardware.parts import Gpu, Link, Nic, System
-from podsim.hardware.userfile import read_user_file
+from podsim.hardware.userfile import read_toml, user_file
 from podsim.units import format_quantity
 
 __all__ = ["CLUSTER_KEYS", "FABRICS", "MOST_NODES", "Cluster", "cluster_names", "load_cluster"]
@@ -71,6 +74,8 @@ class Cluster:
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
     faults: tuple[tuple[str, float], ...] = ()
     """links or parts of its fabric, by name (Fabric.find), and the share of their capacity that is left"""
+    host: Host | None = None
+    """of a machine that `podsim measure host` measured: what it found, which no catalog has"""
 
     def __post_init__(self) -> None:
         """Raise ClusterError for a network that is there by half, or missing between two nodes."""
@@ -158,7 +163,7 @@ class Cluster:
         per = self.gpus_per_node
         if gpus < per:
             nics = ceil(self.nics * gpus / per)
-            link = replace(self.nvlink, bandwidth=self.nvlink.bandwidth * _reach(self.system, gpus))
+            link = replace(self.nvlink, bandwidth=self.nvlink.bandwidth * reach(self.system, gpus))
             part = replace(self.system, gpus=gpus, nics=nics, datasheet={})
             changed: dict[str, Any] = {"system": part, "nodes": 1, "nics": nics, "nvlink": link}
         elif gpus % per:
@@ -191,7 +196,12 @@ def load_cluster(spec: str, overrides: Mapping[str, object] | None = None) -> Cl
     if not spec.strip().lower().endswith(".toml"):
         base = _catalog_cluster(spec)
         return _changed(base, late, dict.fromkeys(late, "the user")) if late else base
-    file = read_user_file(spec.strip())
+    path = Path(spec.strip())
+    table = read_toml(path)
+    if table.get("format") == FORMAT:
+        base = _measured(table, path)
+        return _changed(base, late, dict.fromkeys(late, "the user")) if late else base
+    file = user_file(table, str(path)[-200:], path.stem)
     early = {_ALIASES.get(key, key): value for key, value in file.overrides.items()}
     origins = {**dict.fromkeys(early, file.source), **dict.fromkeys(late, "the user")}
     try:
@@ -199,6 +209,15 @@ def load_cluster(spec: str, overrides: Mapping[str, object] | None = None) -> Cl
         return _changed(base, {**early, **late}, origins)
     except (CatalogError, ClusterError) as error:
         raise type(error)(f"{spec.strip()[-200:]}: {error}") from None
+
+
+def _measured(table: Mapping[str, Any], path: Path) -> Cluster:
+    """The ranks of a measured machine as one node."""
+    found = measured_host(table, path)
+    return Cluster(
+        name=found.name, system=found.system, nodes=1, nvlink=found.link, network=_NO_NETWORK, nics=0, fabric="none",
+        source=found.source, host=found.host,
+    )  # fmt: skip
 
 
 def _catalog_cluster(spec: str) -> Cluster:
@@ -285,41 +304,12 @@ def _assembled(name: str, system: System, nodes: int, source: str) -> Cluster:
         name=name,
         system=system,
         nodes=nodes,
-        nvlink=_inside(system),
+        nvlink=inside_link(system),
         network=network,
         nics=system.nics,
         fabric=nic.kind if nic else "none",
         source=source,
     )
-
-
-def _inside(system: System) -> Link:
-    """The link of one GPU to the others of its node: its NVLinks, else its PCI Express slot."""
-    gpu = system.gpu
-    if gpu.nvlink and not gpu.bridge and system.topology not in ("pcie", "nvlink-pair"):
-        return Link(name="NVLink", bandwidth=gpu.nvlink, latency=gpu.nvlink_latency)
-    slot = system.pcie
-    if slot is None or slot.generation > gpu.pcie_generation:
-        slot = load_pcie(f"pcie{gpu.pcie_generation}")
-    return Link(
-        name=f"PCIe {slot.generation}.0 x{gpu.pcie_lanes}",
-        bandwidth=slot.bandwidth * gpu.pcie_lanes / 16,
-        latency=slot.latency,
-    )
-
-
-def _reach(system: System, gpus: int) -> float:
-    """Share of a GPU's links that lead to the other GPUs of a part of its node.
-
-    All of them through NVSwitch or PCI Express; in a mesh only those to the neighbours in the part. In the
-    DGX-1 a GPU has 4 of its 6 links within its group of four, and 2 with its closest neighbour (topology
-    listing of a DGX-1V).
-    """
-    if system.topology == "nvlink-mesh":
-        return max(gpus - 1, 1) / (system.gpus - 1)
-    if system.topology == "cube-mesh" and system.gpus == 8:
-        return (4 if gpus >= 4 else 2) / 6
-    return 1.0
 
 
 def _changed(cluster: Cluster, given: Mapping[str, object], origins: Mapping[str, str]) -> Cluster:
@@ -356,8 +346,8 @@ def _changed_inside(cluster: Cluster, system: System) -> Link:
     """The link of a GPU inside a node of a cluster whose system has been changed."""
     if system.gpu == cluster.gpu and system.gpus == cluster.gpus_per_node:
         return cluster.nvlink
-    link = _inside(system)
-    share = _reach(cluster.system, system.gpus) if system.gpus < cluster.gpus_per_node else 1.0
+    link = inside_link(system)
+    share = reach(cluster.system, system.gpus) if system.gpus < cluster.gpus_per_node else 1.0
     return replace(link, bandwidth=link.bandwidth * share)
 
 

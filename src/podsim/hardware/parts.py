@@ -167,6 +167,10 @@ class Ssd:
     """1/s of 4 KiB, None where no figure is known"""
     write_iops: float | None
     """1/s of 4 KiB, None where no figure is known"""
+    read_latency: float = 0.0
+    """s of one read of 4 KiB, alone; 0 where no figure is known"""
+    write_latency: float = 0.0
+    """s of one write of 4 KiB, alone; 0 where no figure is known"""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -205,6 +209,8 @@ class System:
     """nodes of a scalable unit: those that share one leaf switch per rail; 0 where none is laid down"""
     datasheet: Mapping[str, float] = field(default_factory=dict, hash=False)
     """rounded figures that the vendor prints, to hold the derived ones against"""
+    features: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """what else it comes with: tpm, secure_boot, self_encrypting, raid (of the data drives)"""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -15,10 +15,11 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from podsim.errors import CatalogError
 
-__all__ = ["LARGEST", "LONGEST", "UserFile", "read_user_file"]
+__all__ = ["LARGEST", "LONGEST", "UserFile", "parse_user_file", "read_toml", "read_user_file", "user_file"]
 
 LARGEST = 64_000
 """B of the largest file read; a description takes a few hundred"""
@@ -37,26 +38,42 @@ class UserFile:
     """values by dotted key, not yet checked"""
 
 
-def read_user_file(path: str | Path) -> UserFile:
-    """What a user's cluster file says; its overrides are checked by whoever applies them.
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table of a cluster's file, whatever it says.
 
-    Raises CatalogError for a file that is missing, no regular file, too large, no UTF-8, no TOML, or that
-    does not say what it inherits from and where its figures come from.
+    Raises CatalogError for a file that is missing, no regular file, too large, no UTF-8 or no TOML.
     """
-    return parse_user_file(_read(Path(path)), str(path)[-200:], Path(path).stem)
+    return _parsed(_read(path), str(path)[-200:])
+
+
+def read_user_file(path: str | Path) -> UserFile:
+    """What a user's file says; see `read_toml` and `user_file`."""
+    return user_file(read_toml(Path(path)), str(path)[-200:], Path(path).stem)
 
 
 def parse_user_file(text: str, file: str, stem: str) -> UserFile:
-    """The same for text already read; `file` is for messages, `stem` the name if the text gives none."""
+    """What the text of a user's file says; see `user_file`."""
+    return user_file(_parsed(text, file), file, stem)
+
+
+def _parsed(text: str, file: str) -> dict[str, Any]:
     longest = max(map(len, text.splitlines()), default=0)
     if longest > LONGEST:
         raise CatalogError(
             f"{file} has a line of {longest:,} characters; a cluster file has at most {LONGEST:,}"
         )
     try:
-        table = tomllib.loads(text)
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise CatalogError(f"{file} is not TOML: {str(error)[:200]}") from None
+
+
+def user_file(table: dict[str, Any], file: str, stem: str) -> UserFile:
+    """What a user's table says; its overrides are checked by whoever applies them.
+
+    `file` is for messages, `stem` the name if the table gives none. Raises CatalogError where it does not say what it
+    inherits from and where its figures come from.
+    """
     head = {
         key: table.pop(key, default) for key, default in (("name", stem), ("inherits", ""), ("source", ""))
     }

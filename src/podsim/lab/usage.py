@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Mark", "busiest", "mark", "since"]
+__all__ = ["Mark", "busiest", "clocks", "mark", "others_since", "since"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,3 +70,16 @@ def busiest(
         others = most["machine"] - own
         shares.append((min((own + most["packets"]) / room, 1.0), min(max(others / room, 0.0), 1.0)))
     return max(shares, key=sum)
+
+
+def clocks() -> tuple[float, float, float]:
+    """(wall, this process and the children that it has waited for, all programs of the machine), s."""
+    own = os.times()
+    used = own.user + own.system + own.children_user + own.children_system
+    return time.perf_counter(), used, _machine()[0]
+
+
+def others_since(before: tuple[float, float, float]) -> float:
+    """Share of the processors' time that went to other programs since then."""
+    wall, own, machine = (now - then for now, then in zip(clocks(), before, strict=True))
+    return min(max((machine - own) / (max(wall, 1e-9) * cores()), 0.0), 1.0)

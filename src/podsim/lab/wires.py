@@ -14,7 +14,7 @@ from typing import Any
 
 from podsim.errors import LabError
 
-__all__ = ["BACKENDS", "Board", "Wires", "connect", "load_part", "load_torch"]
+__all__ = ["BACKENDS", "Board", "Wires", "connect", "gpus_here", "load_part", "load_torch"]
 
 BACKENDS = ("auto", "gloo", "nccl")
 
@@ -109,6 +109,15 @@ class Board:
         if self.wires.rank == 0:
             self.store.set(f"podsim/{self.turn}", json.dumps(value))
         return json.loads(self.store.get(f"podsim/{self.turn}"))
+
+
+def gpus_here() -> int:
+    """GPUs that PyTorch finds; 0 without PyTorch."""
+    try:
+        torch = load_torch()
+    except LabError:
+        return 0
+    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
 
 
 def pick_backend(torch: Any, wanted: str, local: int) -> str:

@@ -205,6 +205,7 @@ def wires_of(cluster: Cluster) -> Wires:
         vendor="other" if cpu is None else cpu.vendor, gpus=cluster.gpus_per_node,
         nvlink=cluster.nvlink.bandwidth, nvlink_latency=cluster.nvlink.latency,
         nics=cluster.nics, network=cluster.network.bandwidth, network_latency=cluster.network.latency,
+        exchanges=cluster.host.exchanges if cluster.host is not None else (),
     )  # fmt: skip
 
 

@@ -16,6 +16,9 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+
+from podsim.errors import ClusterError
 from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
 from podsim.network.nccl_tuner import (
     PROTOCOLS,
@@ -77,9 +80,29 @@ def table(wires: Wires, collective: str, group: Group, launch: str, release: str
 
 @lru_cache(maxsize=65536)
 def _table(wires: Wires, collective: str, group: Group, launch: str, release: str) -> tuple[Candidate, ...]:
+    if wires.exchanges:
+        return (measured(wires, collective, group),)
     fabric = load_fabric(wires.architecture)
     network = load_network(wires.fabric) if group.nodes > 1 else None
     return candidates(wires, collective, group, launch, release, fabric, network)
+
+
+def measured(wires: Wires, collective: str, group: Group) -> Candidate:
+    """What a collective took on a measured machine, between the numbers of ranks that were measured by their logarithm.
+
+    It is called a ring, or pairs, after what gloo and NCCL run for large messages.
+    """
+    if group.ranks == 1:
+        return _NOTHING
+    rows = sorted((one for one in wires.exchanges if one.collective == collective), key=lambda one: one.ranks)
+    if not rows:
+        raise ClusterError(f"{collective} was not measured on this machine: podsim measure host does so")
+    ranks = np.log2([one.ranks for one in rows])
+    at = math.log2(group.ranks)
+    latency = float(np.interp(at, ranks, [one.latency for one in rows]))
+    per_byte = float(np.interp(at, ranks, [one.per_byte for one in rows]))
+    name = "pairs" if collective in ("all_to_all", "send_recv") else "ring"
+    return Candidate(name, "Simple", math.inf, latency, 0.0, 1.0, per_byte, 0.0, 1.0, 0.0, 0.0)
 
 
 def candidates(
@@ -200,6 +223,8 @@ def wire_rates(
     wires: Wires, collective: str, group: Group, algorithm: str, protocol: str
 ) -> tuple[float, float]:
     """(B/s of a GPU to others of its node, B/s out of a node) that an algorithm and protocol reach, where links allow."""
+    if wires.exchanges:
+        return wires.nvlink, wires.network
     fabric, p = load_fabric(wires.architecture), PROTOCOLS.index(protocol)
     network = load_network(wires.fabric) if group.nodes > 1 else None
     outside = _outside(wires, group, network) * (0.5, _LINE_SHARE, 1.0)[p]

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
+from podsim.hardware.measured import Exchange
 
 __all__ = [
     "GENERATIONS",
@@ -102,6 +103,8 @@ class Wires:
     nics: int
     network: float
     network_latency: float
+    exchanges: tuple[Exchange, ...] = ()
+    """what collectives took on a measured machine: then nothing of NCCL's law is used"""
 
 
 class Group(NamedTuple):

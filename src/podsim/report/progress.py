@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["bar"]
+__all__ = ["bar", "doing"]
 
 
 @contextmanager
@@ -32,3 +32,20 @@ def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[[int, int], None
     finally:
         if shown:
             sys.stderr.write("\r" + " " * 78 + "\r")
+
+
+@contextmanager
+def doing() -> Iterator[Callable[[str], None]]:
+    """Give a function that says on one line of a terminal's standard error what is under way."""
+
+    def say(text: str) -> None:
+        sys.stderr.write(f"\r\033[K{text[:78]}")
+        sys.stderr.flush()
+
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    try:
+        yield say
+    finally:
+        say("")

@@ -205,7 +205,8 @@ def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -
     sequence = np.asarray(plan.sequence_parallel).astype(bool)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
     sharing = max(1.0, cluster.gpus_per_node / cluster.nics) if cluster.nics else 1.0
-    seconds_K = send_seconds(split_K, cluster, crosses_node=grid.stage_crosses, sharing=sharing)
+    crosses_K = np.asarray(grid.stage_crosses) & (cluster.nodes > 1)  # one node may have no network at all
+    seconds_K = send_seconds(split_K, cluster, crosses_node=crosses_K, sharing=sharing)
     if software.scatter_gather:
         gather_K = group_seconds("all_gather", whole_K, cluster, software, ranks=plan.tp, members=grid.tp)
         seconds_K = seconds_K + np.where(sequence, 0.0, gather_K)

@@ -284,6 +284,7 @@ def load_constants(name: str) -> KernelConstants:
             raise CatalogError(unknown_name("kernel constants", name, known_kernels()))
     try:
         table = tomllib.loads(folder.joinpath(f"{name}.toml").read_text("utf-8"))
+        table = table.get("kernels", table)  # in the file of a measured machine they are one table of many
         base = load_constants(table["base"]) if table.get("base") else None
         return _assemble(name, table, folder, base)
     except (OSError, KeyError, tomllib.TOMLDecodeError) as error:

@@ -206,6 +206,8 @@ def traffic(op: TensorOp, software: Software) -> float:
     """Bytes this framework moves for a memory-bound op, relative to one fused kernel."""
     if op.kind == "norm":
         return software.norm_traffic
+    if op.kind == "cross_entropy":
+        return software.loss_traffic
     return software.elementwise_traffic if op.fused else 1.0
 
 

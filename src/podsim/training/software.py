@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podsim.errors import CatalogError, unknown_name
@@ -68,6 +69,8 @@ class Software:
     """B per parameter of stored gradients"""
     optimizer_traffic: float = 34.0
     """B moved per parameter by the Adam step (read and write master, moments, gradient; write weights; norm)"""
+    loss_traffic: float = 1.0
+    """bytes of the cross-entropy, relative to Megatron-LM's, op by op in fp32"""
     logit_bytes: float = 8.0
     """B held per logit beside the fp32 softmax: low precision, gradients"""
     scatter_gather: bool = True
@@ -163,4 +166,21 @@ def load_software(name: str, gpu: Gpu | None = None) -> Software:
     if name not in catalog:
         raise CatalogError(unknown_name("software", name, catalog))
     found = catalog[name]
-    return found.get(gpu.name) or found.get(gpu.architecture) or found[""] if gpu else found[""]
+    if gpu is None:
+        return found[""]
+    known = found.get(gpu.name) or found.get(gpu.architecture) or found[""]
+    own: Mapping[str, Any] = _measured(gpu.kernels, name) if gpu.kernels.endswith(".toml") else {}
+    return replace(known, **own) if own else known
+
+
+@cache
+def _measured(file: str, name: str) -> Mapping[str, float]:
+    """Constants of an era that were measured on one machine: the table software.NAME of its file."""
+    try:
+        table = tomllib.loads(Path(file).read_text("utf-8")).get("software", {}).get(name, {})
+    except (OSError, ValueError) as problem:
+        raise CatalogError(f"{file}: its software constants cannot be read: {problem}") from None
+    floats = {field.name for field in fields(Software) if field.type == "float"}
+    if unknown := sorted(set(table) - floats):
+        raise CatalogError(f"{file}: software.{name}: {unknown_name('constant', unknown[0], floats)}")
+    return {key: float(value) for key, value in table.items()}

@@ -57,6 +57,7 @@ def graph(
     """
     from podsim.training.graph_cost import graph_costs, update_seconds
     from podsim.training.software import load_software
+    from podsim.verbs.inputs import default_precision, software_of
     from podsim.workload.fusion import fuse as fused
 
     if fuse not in FUSIONS:
@@ -65,8 +66,8 @@ def graph(
         raise PodsimError(f"detail={detail!r} may be ops")
     gpu, cluster, count = _machine(on, gpus, overrides)
     found = fused(_graph(file, input or ()), FUSIONS[fuse])
-    era = load_software(software, gpu)
-    number = precision or ("bf16" if "bf16" in gpu.peaks else "fp16")
+    era = load_software(software_of(software, gpu), gpu)
+    number = precision or default_precision(gpu)
     costs = graph_costs(found, gpu, number, era)
     update = update_seconds(found, gpu, number, optimizer, era)
     cut, division = _cut(found, costs, devices, tolerance, number)

@@ -9,9 +9,19 @@ from podsim.errors import ClusterError, PodsimError
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
+    from podsim.hardware.parts import Gpu
     from podsim.workload.graph import Model
 
-__all__ = ["DEFAULT_TOKENS", "LARGEST_BATCH", "batch_of", "precision_of", "read_inputs", "split_overrides"]
+__all__ = [
+    "DEFAULT_TOKENS",
+    "LARGEST_BATCH",
+    "batch_of",
+    "default_precision",
+    "precision_of",
+    "read_inputs",
+    "software_of",
+    "split_overrides",
+]
 
 DEFAULT_TOKENS = 4 * 2**20
 """tokens of a step when no batch is given, as large language models of 2020-2024 were trained with"""
@@ -60,5 +70,18 @@ def batch_of(batch: int | None, sequence: int) -> tuple[int, bool]:
 
 
 def precision_of(precision: str | None, cluster: Cluster) -> str:
-    """The precision asked for; without a wish bf16, or fp16 on a GPU without it."""
-    return precision or ("bf16" if "bf16" in cluster.gpu.peaks else "fp16")
+    """The precision asked for; without a wish bf16, or fp16 on a GPU without it, fp32 on processors."""
+    return precision or default_precision(cluster.gpu)
+
+
+def default_precision(gpu: Gpu) -> str:
+    """bf16, or fp16 on a GPU without it; fp32 on processors."""
+    return "fp32" if gpu.architecture == "cpu" else "bf16" if "bf16" in gpu.peaks else "fp16"
+
+
+def software_of(software: str, gpu: Gpu) -> str:
+    """The framework era asked for; in place of Megatron-Core, which does not run on processors, eager PyTorch there.
+
+    Megatron-Core is what every verb takes by default. The plan that is printed names what was taken.
+    """
+    return "pytorch-eager" if gpu.architecture == "cpu" and software == "megatron-core" else software

@@ -65,7 +65,7 @@ def plan(
     PodsimError for anything unusable.
     """
     from podsim.training.plan import Plan
-    from podsim.verbs.inputs import batch_of, precision_of, read_inputs
+    from podsim.verbs.inputs import batch_of, precision_of, read_inputs, software_of
     from podsim.verbs.limits import spelled
     from podsim.verbs.long_runs import read_tokens
     from podsim.verbs.save import check_directory, save_plans
@@ -75,6 +75,7 @@ def plan(
     if save is not None:
         check_directory(Path(save))
     network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
+    software = software_of(software, cluster.gpu)
     sequences, default = batch_of(batch, network.sequence)
     fixed = Plan(
         global_batch=sequences, precision=precision_of(precision, cluster), optimizer_precision=optimizer_precision,

@@ -95,11 +95,12 @@ def read_plan(
     """
     from podsim.training.plan import Plan
     from podsim.training.software import load_software
-    from podsim.verbs.inputs import batch_of, precision_of, read_inputs
+    from podsim.verbs.inputs import batch_of, precision_of, read_inputs, software_of
 
     if dp is not None and gpus is None:
         gpus = tp * pp * dp * cp
     network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
+    software = software_of(software, cluster.gpu)
     sequences, default = batch_of(batch, network.sequence)
     era = load_software(software, cluster.gpu)
     degrees = tp * pp * cp

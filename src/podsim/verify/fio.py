@@ -134,7 +134,7 @@ def _runtime(jobs: list[dict[str, Any]], name: str) -> float:
 def _latency(part: Mapping[str, Any], side: str, name: str) -> float:
     for key, factor in _LATENCIES:
         found = part.get(key)
-        if isinstance(found, Mapping) and "mean" in found:
+        if isinstance(found, Mapping) and "mean" in found and found.get("N", 1):
             return _number(found["mean"], f"{side}.{key}.mean", name) * factor
     return 0.0
 

@@ -135,6 +135,8 @@ class SsdEntry(Entry):
     write_bandwidth: Rate
     read_iops: PerSecond | None = None
     write_iops: PerSecond | None = None
+    read_latency: Seconds = 0.0
+    write_latency: Seconds = 0.0
 
 
 class Datasheet(BaseModel):
@@ -174,6 +176,7 @@ class SystemEntry(Entry):
     switch: str = ""
     unit: Count = 0
     datasheet: Datasheet = Datasheet()
+    features: dict[Literal["tpm", "secure_boot", "self_encrypting", "raid"], str] = {}
 
 
 class Published(BaseModel):

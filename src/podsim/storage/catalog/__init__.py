@@ -19,6 +19,7 @@ from typing import Any, cast
 from podsim.errors import CatalogError, PodsimError, StorageError, UnitError, unknown_name
 from podsim.hardware.catalog import find, load_ssd, load_system
 from podsim.hardware.catalog.read import parse_catalog
+from podsim.hardware.cluster import load_cluster
 from podsim.hardware.limits import read_count, read_quantity
 from podsim.hardware.parts import System
 from podsim.hardware.userfile import UserFile, read_user_file
@@ -81,8 +82,8 @@ def load_storage(
 ) -> tuple[StorageSystem, int]:
     """(system, number of clients) of a text such as weka-ra:4; without a number, those it was measured with, or 1.
 
-    `overrides` changes keys of KEYS; `client` puts another server of the hardware catalog in the clients' place, with
-    the same ports and software.
+    `overrides` changes keys of KEYS; `client` puts another server of the hardware catalog, or that of a cluster's file
+    (.toml), in the clients' place, with the same ports and software.
     """
     spec, file = _own(spec)
     name, clients = _parse(spec)
@@ -91,7 +92,7 @@ def load_storage(
         name, given = file.name, {**file.overrides, **given}
         entry = entry.model_copy(update={"source": (file.source,), "measured_clients": 0, "notes": {}})
     changed, problems = _changed(entry, given)
-    system = load_system(client or changed.client.system)
+    system = _node(client or changed.client.system)
     problems += _problems(changed, name)
     if problems:
         raise StorageError(f"{name}: " + "; ".join(problems))
@@ -106,6 +107,11 @@ def _own(spec: str) -> tuple[str, UserFile | None]:
         return spec, None
     file = read_user_file(match[1])
     return file.inherits + (f":{match[2]}" if match[2] is not None else ""), file
+
+
+def _node(name: str) -> System:
+    """A server of the hardware catalog, or that of a cluster's file."""
+    return load_cluster(name).system if name.lower().endswith(".toml") else load_system(name)
 
 
 def _parse(spec: str) -> tuple[str, int | None]:
@@ -201,9 +207,11 @@ def _assembled(name: str, entry: StorageEntry, system: System, cores: int) -> St
     server, client = _server(entry, system), _client(entry.client, system, cores)
     raw = server.ssds * server.ssd.capacity * entry.servers if server.ssd else 0.0
     stripe = Stripe(**entry.stripe.model_dump()) if entry.stripe else None
+    ssd = server.ssd if entry.kind == "local" else None
     return StorageSystem(
         name=name, kind=entry.kind, servers=entry.servers, server=server, client=client, stripe=stripe,
-        read_latency=entry.read_latency, write_latency=entry.write_latency, capacity=entry.capacity or raw,
+        read_latency=(ssd and ssd.read_latency) or entry.read_latency,
+        write_latency=(ssd and ssd.write_latency) or entry.write_latency, capacity=entry.capacity or raw,
         tier=entry.tier, measured_clients=entry.measured_clients, range_requests=entry.range_requests or 0.0,
         source="; ".join(entry.source), confirmed=entry.confirmed, notes=dict(entry.notes),
     )  # fmt: skip

@@ -1,0 +1,128 @@
+"""What a file of `podsim measure host` may say: unknown keys, missing ones and absurd numbers are refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from podsim.errors import CatalogError
+from podsim.hardware.measured import FORMAT, VERSION
+from podsim.hardware.precision import Peak
+
+__all__ = ["HostEntry", "read_host_entry"]
+
+
+def _positive(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise ValueError("must be a number above 0, in SI")
+    return float(value)
+
+
+Number = Annotated[float, BeforeValidator(_positive)]
+Count = Annotated[int, Field(ge=1, le=100_000)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Rank(_Table):
+    """What one rank reaches."""
+
+    name: str = Field(min_length=1, max_length=80)
+    compute_capability: float = Field(ge=0, lt=100)
+    """0 for a share of processor cores"""
+    clock: Annotated[float, Field(ge=0)] = 0.0
+    peaks: dict[Peak, Number] = Field(min_length=1)
+    memory: Number
+    memory_bandwidth: Number
+    cache: Annotated[float, Field(ge=0)] = 0.0
+
+
+class Processor(_Table):
+    """The processors of the machine."""
+
+    name: str
+    vendor: Literal["amd", "intel", "other"]
+    sockets: Count
+    cores: Count
+    memory: Number
+
+
+class RankLink(_Table):
+    """Between two ranks."""
+
+    name: str
+    bandwidth: Number
+    latency: Number
+
+
+class ExchangeEntry(_Table):
+    """A collective of so many ranks."""
+
+    collective: Literal[
+        "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv"
+    ]
+    ranks: Annotated[int, Field(ge=2, le=100_000)]
+    latency: Number
+    per_byte: Number
+
+
+class Disk(_Table):
+    """What fio found."""
+
+    folder: str
+    capacity: Number
+    read: Number
+    write: Number
+    read_operations: Number
+    write_operations: Number
+    read_latency: Number
+    write_latency: Number
+
+
+class Images(_Table):
+    """What ResNet-50 did on so many ranks."""
+
+    ranks: Count
+    rate: Number
+
+
+class HostEntry(_Table):
+    """The whole file; its tables `kernels` and `software` are read by whoever needs them."""
+
+    format: Literal["podsim-host"]
+    version: Literal[1]
+    name: str = Field(min_length=1, max_length=80)
+    source: str = Field(min_length=1, max_length=1000)
+    ranks: Count
+    images: Images | None = None
+    rank: Rank
+    processor: Processor
+    link: RankLink
+    exchange: tuple[ExchangeEntry, ...] = ()
+    disk: Disk | None = None
+    names: dict[str, Number] = {}
+    features: dict[Literal["tpm", "secure_boot", "self_encrypting", "raid"], str] = {}
+    kernels: dict[str, Any]
+    software: dict[str, dict[str, float]] = {}
+
+
+def read_host_entry(table: Mapping[str, Any], path: Path) -> HostEntry:
+    """The entry of a parsed file. Raises CatalogError with everything that is wrong in it."""
+    assert (FORMAT, VERSION) == ("podsim-host", 1)
+    try:
+        found = HostEntry.model_validate(dict(table))
+    except ValidationError as error:
+        told = (
+            f"{'.'.join(str(step) for step in one['loc'])}: {one['msg'].removeprefix('Value error, ')}"
+            for one in error.errors(include_url=False)
+        )
+        raise CatalogError(f"{path.name}: {'; '.join(told)}") from None
+    if found.ranks > 1 and not found.exchange:
+        raise CatalogError(f"{path.name}: {found.ranks} ranks, and no exchange between them")
+    return found

@@ -1,0 +1,37 @@
+"""Links between the GPUs of one node."""
+
+from __future__ import annotations
+
+from podsim.hardware.catalog import load_pcie
+from podsim.hardware.parts import Link, System
+
+__all__ = ["inside_link", "reach"]
+
+
+def inside_link(system: System) -> Link:
+    """The link of one GPU to the others of its node: its NVLinks, else its PCI Express slot."""
+    gpu = system.gpu
+    if gpu.nvlink and not gpu.bridge and system.topology not in ("pcie", "nvlink-pair"):
+        return Link(name="NVLink", bandwidth=gpu.nvlink, latency=gpu.nvlink_latency)
+    slot = system.pcie
+    if slot is None or slot.generation > gpu.pcie_generation:
+        slot = load_pcie(f"pcie{gpu.pcie_generation}")
+    return Link(
+        name=f"PCIe {slot.generation}.0 x{gpu.pcie_lanes}",
+        bandwidth=slot.bandwidth * gpu.pcie_lanes / 16,
+        latency=slot.latency,
+    )
+
+
+def reach(system: System, gpus: int) -> float:
+    """Share of a GPU's links that lead to the other GPUs of a part of its node.
+
+    All of them through NVSwitch or PCI Express; in a mesh only those to the neighbours in the part. In the
+    DGX-1 a GPU has 4 of its 6 links within its group of four, and 2 with its closest neighbour (topology
+    listing of a DGX-1V).
+    """
+    if system.topology == "nvlink-mesh":
+        return max(gpus - 1, 1) / (system.gpus - 1)
+    if system.topology == "cube-mesh" and system.gpus == 8:
+        return (4 if gpus >= 4 else 2) / 6
+    return 1.0

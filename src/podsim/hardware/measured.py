@@ -1,0 +1,125 @@
+"""A machine that was measured: the file that `podsim measure host` writes, as a cluster of its ranks.
+
+One rank is what one process gets while all others are busy, too: a share of the cores, or a GPU. Files are TOML, numbers
+in SI, and say where they come from; podsim.hardware.catalog.measured_schema says what may stand in them.
+
+    format = "podsim-host"
+    version = 1
+    name = "node7"
+    source = "podsim measure host, 2026-01-31, torch 2.13.0, 8 ranks on 2 cores"
+    ranks = 8
+    [rank]                # what one rank reaches: peaks, memory, memory_bandwidth
+    [link]                # between two ranks
+    [[exchange]]          # a collective of so many ranks: seconds = latency + per_byte x size
+    [disk]                # what fio found
+    [kernels]             # constants of the kernel law, as in hardware/catalog/kernels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podsim.hardware.parts import Cpu, Gpu, Link, Pcie, Ssd, System
+
+if TYPE_CHECKING:
+    from podsim.hardware.catalog.measured_schema import HostEntry
+
+__all__ = ["FORMAT", "VERSION", "Exchange", "Host", "Measured", "measured_host"]
+
+FORMAT = "podsim-host"
+VERSION = 1
+_ARCHITECTURES = {7: "volta", 8: "ampere", 9: "hopper", 10: "blackwell", 12: "blackwell"}
+"""major number of the compute capability -> architecture"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """What a collective of so many ranks took, while all ranks were busy: latency + per_byte x size."""
+
+    collective: str
+    ranks: int
+    latency: float
+    """s whatever the size"""
+    per_byte: float
+    """s of a byte, counted as nccl-tests counts sizes"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What is known of a measured machine beside its parts."""
+
+    file: str
+    exchanges: tuple[Exchange, ...]
+    names: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """operations on names a second, by mdtest's names"""
+    images: Mapping[int, float] = field(default_factory=dict, hash=False)
+    """ranks to images a second that ResNet-50 trained on them"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A file read: what a cluster is made of."""
+
+    name: str
+    source: str
+    system: System
+    link: Link
+    host: Host
+
+
+def measured_host(table: Mapping[str, Any], path: Path) -> Measured:
+    """What a file says. Raises CatalogError with everything that is wrong in it."""
+    from podsim.hardware.catalog.measured_schema import read_host_entry
+
+    entry = read_host_entry(table, path)
+    gpu = _rank(entry, path)
+    return Measured(
+        name=entry.name, source=entry.source, system=_system(entry, gpu),
+        link=Link(name=entry.link.name, bandwidth=entry.link.bandwidth, latency=entry.link.latency),
+        host=Host(
+            file=str(path), names=dict(entry.names),
+            images={entry.images.ranks: entry.images.rate} if entry.images else {},
+            exchanges=tuple(Exchange(**one.model_dump()) for one in entry.exchange),
+        ),
+    )  # fmt: skip
+
+
+def _rank(entry: HostEntry, path: Path) -> Gpu:
+    """One rank as an accelerator, whose kernels this file describes."""
+    rank = entry.rank
+    major = int(rank.compute_capability)
+    return Gpu(
+        name=rank.name, architecture=_ARCHITECTURES.get(major, "cpu"), compute_capability=rank.compute_capability,
+        sms=1, clock=rank.clock, peaks={str(key): value for key, value in rank.peaks.items()}, sparse_peaks={},
+        memory=rank.memory, memory_bandwidth=rank.memory_bandwidth, l2=rank.cache, power=0.0, nvlinks=0,
+        nvlink_bandwidth=0.0, pcie_generation=3, pcie_lanes=16, kernels=str(path.resolve()), source=entry.source,
+        confirmed="yes",
+        notes={"power": "not measured", "sms": "a rank is taken as one multiprocessor"},
+    )  # fmt: skip
+
+
+def _system(entry: HostEntry, gpu: Gpu) -> System:
+    processor, disk = entry.processor, entry.disk
+    cpu = Cpu(
+        name=processor.name, cores=processor.cores // processor.sockets, clock=gpu.clock,
+        memory_bandwidth=entry.rank.memory_bandwidth * entry.ranks / processor.sockets, pcie_lanes=0, power=0.0,
+        vendor=processor.vendor, source=entry.source, confirmed="yes",
+    )  # fmt: skip
+    slot = Pcie(  # what ranks reach each other over, drawn where GPUs have their slots
+        name=entry.link.name, generation=3, bandwidth=entry.link.bandwidth, latency=entry.link.latency,
+        source=entry.source, confirmed="yes",
+    )  # fmt: skip
+    ssd = None if disk is None else Ssd(
+        name="folder that was measured", capacity=disk.capacity, read_bandwidth=disk.read, write_bandwidth=disk.write,
+        read_iops=disk.read_operations, write_iops=disk.write_operations, read_latency=disk.read_latency,
+        write_latency=disk.write_latency, source=entry.source, confirmed="yes",
+    )  # fmt: skip
+    return System(
+        name=entry.name, gpu=gpu, gpus=entry.ranks, cpu=cpu, cpus=processor.sockets, memory=processor.memory,
+        nvswitch=None, nvswitches=0, topology="pcie", pcie=slot, nic=None, nics=0, storage_nic=None, storage_nics=0,
+        ssd=ssd, ssds=1 if ssd else 0, power=0.0, features={str(key): value for key, value in entry.features.items()},
+        source=entry.source, confirmed="yes", notes={"power": "not measured"},
+    )  # fmt: skip

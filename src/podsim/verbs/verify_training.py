@@ -1,0 +1,117 @@
+"""ResNet-50 on 1 to N ranks, the first epoch against later ones, beside what is predicted for the expected machine."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from podsim.errors import PodsimError
+from podsim.hardware.cluster import Cluster
+from podsim.results.acceptance import Check, Curve
+from podsim.verbs.verify_thresholds import SAME, THRESHOLDS, check
+
+__all__ = ["Images", "counts_of", "measure_images", "training_checks"]
+
+Note = Callable[[str], None]
+
+
+class Images(NamedTuple):
+    """What ResNet-50 did."""
+
+    rates: dict[int, tuple[float, ...]]
+    """ranks to images a second by epoch"""
+    image: int
+    batch: int
+    device: str
+
+
+def counts_of(ranks: int) -> tuple[int, ...]:
+    """1, 2, 4, … and the last."""
+    powers = [1 << place for place in range(ranks.bit_length()) if 1 << place < ranks]
+    return (*powers, ranks)
+
+
+def measure_images(folder: Path, ranks: int, *, gpu: bool, note: Note, alone: bool = False) -> Images:
+    """Images a second on 1, 2, … ranks, or on all of them alone.
+
+    Without GPUs images and batch are small, so that a step ends in a second.
+    """
+    from podsim.lab.disk import scratch
+    from podsim.lab.ranks import Task, run_here
+    from podsim.lab.resnet import RECORD, Training, train_resnet, write_records
+
+    image, batch, steps = (224, 208, 12) if gpu else (32, 4, 6)
+    found: dict[int, tuple[float, ...]] = {}
+    with scratch(folder, RECORD * batch * steps * ranks) as place:
+        for count in (ranks,) if alone else counts_of(ranks):
+            note(f"ResNet-50 on {count} rank{'s' * (count > 1)}")
+            path = place / f"records-{count}"
+            write_records(path, count * batch * steps)
+            training = Training(records=path, image=image, batch=batch, steps=steps, epochs=3)
+
+            def work(wires: Any, said: Any, training: Training = training) -> Any:
+                return train_resnet(training, wires, said)
+
+            told = run_here(Task(work=work, nodes=count, timeout=300.0, backend="auto" if gpu else "gloo"))
+            found[count] = tuple(float(rate) for rate in told["rates"])
+            path.unlink()
+    return Images(found, image, batch, "GPU" if gpu else "CPU")
+
+
+def _predicted(cluster: Cluster, client: str) -> tuple[float | None, str]:
+    """Images a second of one node's GPUs together, where runs on such nodes are known."""
+    from podsim.verbs.storage_input import storage_input
+
+    try:
+        told = storage_input("resnet50", on="local-nvme", client=client)
+    except PodsimError as problem:
+        return None, str(problem)[:160]
+    each = told.epochs[-1].rate / told.accelerators
+    return (
+        each,
+        f"podsim storage input resnet50 --on local-nvme --client {cluster.system.name}, each of its GPUs",
+    )
+
+
+def training_checks(
+    images: Images, cluster: Cluster, client: str, *, same: bool, before: float | None
+) -> tuple[list[Check], list[Curve]]:
+    """Later epochs on all ranks against the prediction, the first epoch against later ones, and the curves."""
+    ranks = max(images.rates)
+    rates = images.rates[ranks]
+    later = {count: statistics.fmean(told[1:]) for count, told in images.rates.items()}
+    if same:
+        expected, basis = before, "measured before, on as many ranks"
+    else:
+        each, basis = _predicted(cluster, client)
+        expected = None if each is None else each * ranks
+    how = f"PyTorch, {ranks} ranks, {images.batch} images of {images.image} x {images.image} each, on {images.device}"
+    why = (
+        ""
+        if images.image == 224
+        else "images are small, as there is no GPU: of 224 x 224 there would be even fewer"
+    )
+    checks = [
+        check(
+            "training", f"ResNet-50, {ranks} ranks", "1/s", SAME if same else THRESHOLDS["training"],
+            measured=later[ranks], expected=expected, limit=None, basis=basis, how=how, why=why,
+        ),
+        check(
+            "training", "ResNet-50, first epoch", "1/s", THRESHOLDS["first epoch"], measured=rates[0],
+            expected=later[ranks], limit=None, basis="its own later epochs", how=f"{how}; records read from the folder",
+        ),
+    ]  # fmt: skip
+    curves = [
+        Curve(
+            name="ResNet-50, images a second over ranks", over="ranks", over_unit="", unit="1/s",
+            measured=tuple((float(count), rate) for count, rate in later.items()),
+            expected=() if same or expected is None else tuple((float(n), expected * n / ranks) for n in later),
+        ),
+        Curve(
+            name=f"ResNet-50, images a second by epoch, {ranks} ranks", over="epoch", over_unit="", unit="1/s",
+            measured=tuple((float(epoch), rate) for epoch, rate in enumerate(rates)),
+        ),
+    ]  # fmt: skip
+    return checks, curves

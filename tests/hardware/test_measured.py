@@ -1,0 +1,111 @@
+"""The file that `podsim measure host` writes is a cluster of its ranks, and every prediction takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from podsim.errors import CatalogError, ClusterError
+from podsim.hardware.cluster import load_cluster
+from podsim.network.nccl import choice, collective_seconds, send_seconds
+from podsim.storage.catalog import load_storage
+from podsim.training.kernels import gemm_seconds, kernel_constants
+from podsim.training.software import load_software
+
+FILE = Path(__file__).parent / "data" / "host.toml"
+
+
+def _file(tmp_path: Path, old: str, new: str) -> str:
+    text = FILE.read_text("utf-8")
+    assert old in text
+    path = tmp_path / "host.toml"
+    path.write_text(text.replace(old, new, 1), "utf-8")
+    return str(path)
+
+
+def test_it_is_a_cluster_of_its_ranks() -> None:
+    cluster = load_cluster(str(FILE))
+    assert (cluster.name, cluster.gpus, cluster.nodes, cluster.fabric) == ("two-cores", 8, 1, "none")
+    assert cluster.gpu.architecture == "cpu"
+    assert "podsim measure host" in cluster.source
+    assert cluster.host is not None
+    assert cluster.host.images[2] > 0
+    changed = load_cluster(str(FILE), {"gpus_per_node": "4", "gpu.memory": "1 GB"})
+    assert (changed.gpus, changed.gpu.memory, changed.host) == (4, 1e9, cluster.host)
+
+
+def test_kernels_and_software_are_its_own() -> None:
+    cluster = load_cluster(str(FILE))
+    constants = kernel_constants(cluster.gpu)
+    assert not constants.extrapolated
+    assert set(constants.gemm) == {"fp32", "bf16"}
+    seconds = gemm_seconds(cluster.gpu, [256, 512], 512, 512, precision="fp32")
+    flops = 2 * np.array([256, 512]) * 512 * 512 / seconds
+    assert (flops <= cluster.gpu.peaks["fp32"] * 1.0001).all()
+    assert (flops > 0.3 * cluster.gpu.peaks["fp32"]).all()
+    era, plain = load_software("pytorch-eager", cluster.gpu), load_software("pytorch-eager")
+    assert (era.norm_traffic, era.gradient_bytes) != (plain.norm_traffic, 2.0)
+    assert load_software("megatron-core", cluster.gpu) == load_software("megatron-core")
+
+
+def test_collectives_are_those_that_were_measured() -> None:
+    cluster = load_cluster(str(FILE))
+    assert cluster.host is not None
+    rows = {(one.collective, one.ranks): one for one in cluster.host.exchanges}
+    for (collective, ranks), row in rows.items():
+        told = collective_seconds(collective, [1e3, 1e7], cluster, ranks=ranks, ranks_per_node=ranks)
+        assert told == pytest.approx([row.latency + size * row.per_byte for size in (1e3, 1e7)]), collective
+    # between measured numbers of ranks by the logarithm: six ranks lie at 0.585 of the way from four to eight
+    four, eight = (rows["all_reduce", n].latency for n in (4, 8))
+    six = float(collective_seconds("all_reduce", 0.0, cluster, ranks=6, ranks_per_node=6))
+    assert six == pytest.approx(four + np.log2(6 / 4) * (eight - four))
+    assert choice("all_reduce", 1e6, cluster, ranks=8, ranks_per_node=8).algorithm == "ring"
+    assert float(send_seconds(1e6, cluster, crosses_node=False)) > 0
+    assert float(collective_seconds("all_reduce", 1e6, cluster, ranks=1, ranks_per_node=1)) == 0.0
+
+
+def test_its_disk_is_that_of_a_node() -> None:
+    system, clients = load_storage("local-nvme", client=str(FILE))
+    assert clients == 1
+    assert system.server.ssd is not None
+    assert system.read_latency == system.server.ssd.read_latency > 0
+    known, _ = load_storage("local-nvme", client="dgx-a100-80gb")
+    assert known.read_latency == pytest.approx(100e-6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("version = 1", "version = 2", r"host\.toml: version: Input should be 1"),
+        ("ranks = 8\n", "", "ranks: Field required"),
+        ("[link]", "[cable]", "link: Field required.*cable: Extra inputs"),
+        ("[rank]", "[rank]\nspeed = 3.0", "rank.speed: Extra inputs are not permitted"),
+        ("per_byte = ", "per_byte = -", "per_byte: must be a number above 0, in SI"),
+        ('collective = "all_reduce"', 'collective = "all_reduced"', "exchange.0.collective"),
+    ],
+)
+def test_files_that_are_wrong_are_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    with pytest.raises(CatalogError, match=problem):
+        load_cluster(_file(tmp_path, old, new))
+
+
+def test_ranks_need_what_they_exchange(tmp_path: Path) -> None:
+    text = FILE.read_text("utf-8")
+    blocks = text.split("\n\n")
+    path = tmp_path / "host.toml"
+    path.write_text("\n\n".join(block for block in blocks if not block.startswith("[[exchange]]")))
+    with pytest.raises(CatalogError, match="8 ranks, and no exchange between them"):
+        load_cluster(str(path))
+    kept = [block for block in blocks if 'collective = "broadcast"' not in block]
+    path.write_text("\n\n".join(kept))
+    cluster = load_cluster(str(path))
+    with pytest.raises(ClusterError, match="broadcast was not measured on this machine"):
+        collective_seconds("broadcast", 1e6, cluster, ranks=8, ranks_per_node=8)
+
+
+def test_software_constants_that_are_none_are_refused(tmp_path: Path) -> None:
+    path = _file(tmp_path, "norm_traffic", "norm_trafic")
+    with pytest.raises(CatalogError, match="did you mean norm_traffic"):
+        load_software("pytorch-eager", load_cluster(path).gpu)
