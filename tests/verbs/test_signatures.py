@@ -19,6 +19,7 @@ ONLY_CLI = {
     "fabric",
     "svg",
     "plot",
+    "pdf",
     "csv_torch",
     "timeline",
 }
