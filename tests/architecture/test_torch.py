@@ -37,7 +37,7 @@ def test_importing_them_does_not_load_torch() -> None:
                 "measure_ddp",
                 "measure_loader",
                 "train",
-            )  # fmt: skip
+            )
         ),
         *lab,
     ]
