@@ -21,14 +21,23 @@ def test_only_capture_and_the_lab_load_torch() -> None:
 
 
 def test_importing_them_does_not_load_torch() -> None:
-    lab = sorted(
-        f"podsim.lab.{path.stem}" for path in (SOURCE / "lab").glob("*.py") if path.stem != "__init__"
-    )
+    paths = [path.relative_to(SOURCE.parent).with_suffix("") for path in (SOURCE / "lab").rglob("*.py")]
+    lab = sorted(".".join(path.parts) for path in paths if path.name != "__init__")
     names = [
         "podsim.workload.capture",
         *(
             f"podsim.verbs.{name}"
-            for name in ("capture", "measure", "measure_checkpoint", "measure_loader", "compare")
+            for name in (
+                "capture",
+                "compare",
+                "compare_ddp",
+                "compare_training",
+                "measure",
+                "measure_checkpoint",
+                "measure_ddp",
+                "measure_loader",
+                "train",
+            )
         ),
         *lab,
     ]

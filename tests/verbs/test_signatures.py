@@ -32,7 +32,7 @@ DEFAULTS = {name: {None, ()} for name in ("tables", "files", "gpus", "policy", "
     "price": {None, (), ""}
 }
 """a terminal has no empty tuple"""
-ONLY_CLI_OF = {"simulate": {"timeline", "links", "against"}}
+ONLY_CLI_OF = {"simulate": {"timeline", "links", "against"}, "train": {"against"}}
 """the same, of one command"""
 COMMANDS = {
     callback.__name__: callback

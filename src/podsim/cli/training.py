@@ -82,7 +82,6 @@ def _train(
     from podsim.verbs.train import train as verb
 
     one_format(json, csv)
-    layout |= {} if micro_batch is None else {"micro_batch": micro_batch}
     with first_rank_speaks():
         others = {path.name: read_trained(path) for path in against or []}
         kind = suffix_of(plot, (".png", ".svg"), "plot")[1:] if plot is not None else ""
@@ -92,7 +91,7 @@ def _train(
                 staleness=staleness, slow=numbers(slow, "--slow", "3=1.5"), steps=steps, rate=rate, seed=seed, data=data,
                 image=image, classes=classes, checkpoint=checkpoint, every=every, keep=keep, resume=resume,
                 backend=backend, timeout=timeout, save=save, overrides=overrides(set_),
-                watch=lambda done, whole, loss: progress(done, whole), **layout,
+                progress=progress, micro_batch=micro_batch, **layout,
             )  # fmt: skip
     if found is None:  # another rank has the result
         return

@@ -158,12 +158,6 @@ class MeasuredDdp:
     """the links, if they were shaped; None on links as they are"""
     message: float
     """s from sending 4 B to receiving them, between ranks 0 and 1, half of a round trip, median"""
-    message_work: float
-    """s of all cores of the machine that a message costs where every rank sends to all; 0 if not measured"""
-    byte_work: float
-    """s of all cores for each B sent and received, 0 if not measured"""
-    add_work: float
-    """s of all cores for each B added to another, 0 if not measured"""
     started: str
     """date and time in UTC, ISO 8601"""
     cpu: float

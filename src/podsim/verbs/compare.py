@@ -161,13 +161,17 @@ def _table(run: MeasuredCollectives, row: MeasuredCollective) -> Table:
 
 
 def on_shaped_links(run: MeasuredCollectives | MeasuredDdp, table: Table, size: float, calls: int) -> Parts:
-    """One of so many calls without a pause: links as they were shaped, messages as measured, buckets as they were set."""
+    """One of so many calls without a pause: links as they were shaped, messages as measured, buckets as they were set.
+
+    Processors are counted where the run measured what they cost.
+    """
     import numpy as np
 
     from podsim.lab.links import KEPT
     from podsim.lab.program import programs
     from podsim.network.play import play
-    from podsim.network.table_bursts import Processors, shaped_rounds
+    from podsim.network.table_bursts import IDLE, Processors, shaped_rounds
+    from podsim.results.lab import MeasuredCollectives
 
     made = run.emulated
     assert made is not None
@@ -176,7 +180,9 @@ def on_shaped_links(run: MeasuredCollectives | MeasuredDdp, table: Table, size: 
     own = np.arange(len(bare.capacity)) < 2 * made.ranks
     buckets = np.where(own, made.inside_burst, made.between_burst)
     leaves = np.where(own, made.local - 1, made.ranks - made.local)
-    work = Processors(run.message_work, run.byte_work, run.add_work, min(run.cores, run.ranks))
+    work = IDLE
+    if isinstance(run, MeasuredCollectives):
+        work = Processors(run.message_work, run.byte_work, run.add_work, min(run.cores, run.ranks))
     elements = int(size) // _FLOAT
     inputs = (part for one in programs(table, elements, range(run.ranks)) for part in one.input)
     found = shaped_rounds(

@@ -30,7 +30,8 @@ def step_times(layers: int, forward: float, backward: float, bucket: float) -> t
 def compare_ddp(run: MeasuredDdp, name: str, on: str, overrides: Mapping[str, str] | None) -> ComparedDdp:
     """The median step of a run beside what it would take with overlap and without.
 
-    A bucket's seconds are those of its table on the links that the run was given. Raises LabError for a run on links
+    A bucket's seconds are those of its table on the links that the run was given: processors rest while layers pause, and
+    what they add up is left out. Raises LabError for a run on links
     that nobody described.
     """
     from podsim.report.lab import links_text

@@ -6,10 +6,9 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from podsim.errors import LabError, PlanError, PodsimError, unknown_name
-from podsim.verbs.plans import LayoutOptions
 
 if TYPE_CHECKING:
     from podsim.lab.ranks import Place
@@ -25,17 +24,26 @@ BATCH = 16
 """samples of a step when no batch is given"""
 _STAND_IN = "dgx-a100"
 """whose GPUs a plan is checked on: the rules of a layout are the same everywhere"""
-_LAYOUT = (
-    "batch", "tp", "pp", "dp", "virtual_stages", "micro_batch", "schedule", "sequence_parallel", "zero", "shard",
-    "recompute", "overlap_grad", "sequence", "overrides",
-)  # fmt: skip
-"""of LayoutOptions, what training for real can do"""
 
 
 def train(
-    model: str,
+    model: str = "gpt-tiny",
     *,
     ranks: int | None = None,
+    batch: int = BATCH,
+    tp: int = 1,
+    pp: int = 1,
+    dp: int | None = None,
+    virtual_stages: int = 1,
+    micro_batch: int | None = None,
+    schedule: str | None = None,
+    sequence_parallel: bool = False,
+    zero: int = 0,
+    shard: int = 0,
+    recompute: str = "none",
+    overlap_grad: bool | None = None,
+    sequence: int | None = None,
+    overrides: Mapping[str, str] | None = None,
     all_reduce: str = "library",
     exchange: str = "bsp",
     staleness: int | None = None,
@@ -53,15 +61,15 @@ def train(
     backend: str = "auto",
     timeout: float = 60.0,
     save: Path | None = None,
-    watch: Callable[[int, int, float | None], None] = lambda done, steps, loss: None,
-    **layout: Unpack[LayoutOptions],
+    progress: Callable[[int, int], None] = lambda done, steps: None,
 ) -> MeasuredTraining | None:
     """Losses and seconds of each step of a training run; None on every rank but the first of a job.
 
     model       a GPT: gpt-tiny, any name of the catalog or config.json; or resnet-8, resnet-20, resnet-18
     ranks       processes to fork on this machine, default tp x pp x dp; under torchrun or `podsim emulate`, theirs
-    layout      batch (default 16), tp, pp, dp, virtual_stages, micro_batch, schedule, sequence_parallel, zero, shard,
-                recompute, overlap_grad, sequence and overrides of the model, as in `podsim.predict`; numbers are fp32
+    batch       samples of a step of all replicas; micro_batch: default a replica's, or 2 x pp of them for a pipeline
+    tp, pp, dp, virtual_stages, schedule, sequence_parallel, zero, shard, recompute, overlap_grad, sequence, overrides of
+                the model: as in `podsim.predict`; numbers are fp32
     all_reduce  what adds gradients up: library, or a table's name (or MSCCL's FILE.xml, FILE.py:FUNCTION)
     exchange    bsp: all-reduce; ps, ssp, async: one more process is a parameter server, as in `podsim.workers`
     staleness   of ssp: steps that the fastest replica may be ahead of the slowest
@@ -72,7 +80,7 @@ def train(
     backend     auto (NCCL where every rank has a GPU), gloo, nccl
     timeout     s after which a call gives up on ranks that do not answer
     save        file that keeps the run (JSON lines), for `podsim compare`
-    watch       called with (steps done, steps, loss if it is known) as the run goes
+    progress    called with (steps done, steps) as the run goes
 
     The loss of a step is the same for every layout, but for rounding, except where gradients are exchanged
     asynchronously. Raises PlanError with all that is wrong with the plan, PodsimError for what makes no sense, LabError,
@@ -83,11 +91,11 @@ def train(
     from podsim.lab.training.run import task_of
 
     place = here(os.environ)
-    given: dict[str, Any] = dict(layout)
-    if unknown := [name for name in given if name not in _LAYOUT]:
-        raise PodsimError(
-            f"{', '.join(unknown)}: podsim train has no such thing; it has {', '.join(_LAYOUT)}"
-        )
+    given = {
+        "batch": batch, "tp": tp, "pp": pp, "dp": dp, "virtual_stages": virtual_stages, "micro_batch": micro_batch,
+        "schedule": schedule, "sequence_parallel": sequence_parallel, "zero": zero, "shard": shard,
+        "recompute": recompute, "overlap_grad": overlap_grad, "sequence": sequence, "overrides": overrides,
+    }  # fmt: skip
     _check(
         steps=steps, rate=rate, seed=seed, image=image, classes=classes, every=every, keep=keep, timeout=timeout,
         checkpoint=checkpoint, resume=resume, backend=backend, save=save,
@@ -105,7 +113,7 @@ def train(
 
     def heard(rank: int, told: dict[str, Any]) -> None:
         if "done" in told:
-            watch(int(told["done"]), steps, told["loss"])
+            progress(int(told["done"]), steps)
 
     task = task_of(job)
     told = run_here(task, watch=heard) if place is None else run_joined(task, place, watch=heard)
@@ -231,8 +239,8 @@ def _gpt_plan(model: str, given: dict[str, Any], ranks: int | None) -> tuple[Pla
         raise PlanError(problems)
     degrees = [int(given.get(name) or 1) for name in ("tp", "pp", "dp")]
     count = ranks or max(1, math.prod(degrees))
-    options = {"batch": BATCH, **given, "gpus": count}
-    if options.get("micro_batch") is None:
+    options = given | {"gpus": count}
+    if options["micro_batch"] is None:
         options["micro_batch"] = _micro(options, count)
     setting = read_plan(model, on=f"{_STAND_IN}:{-(-count // 8)}", precision="fp32", **options)
     if int(setting.plan.gpus) != count:
@@ -261,7 +269,7 @@ def _residual_plan(given: dict[str, Any], ranks: int | None) -> tuple[Plan, None
         raise PlanError(
             [f"{', '.join(wrong)}: a residual network is trained data parallel only: dp, zero, shard"]
         )
-    dp, batch = int(given.get("dp") or ranks or 1), int(given.get("batch") or BATCH)
+    dp, batch = int(given.get("dp") or ranks or 1), int(given["batch"])
     if ranks is not None and dp != ranks:
         raise PlanError([f"dp={dp}, and there are {ranks} ranks"])
     micro = int(given.get("micro_batch") or max(1, batch // max(dp, 1)))

@@ -33,7 +33,7 @@ LINKS = Emulated(
 DDP = MeasuredDdp(
     layers=4, size=2e6, forward=0.01, backward=0.1, overlap=True, all_reduce="library", ranks=4, local=2, backend="gloo",
     software="torch", hosts=("here",) * 4, cores=2, emulated=LINKS, message=1e-4,
-    message_work=0.0, byte_work=0.0, add_work=0.0, started="2026-01-01T00:00:00+00:00",
+    started="2026-01-01T00:00:00+00:00",
     cpu=0.1, others=0.01, rows=(MeasuredPass(step=0, seconds=1.0),),
 )  # fmt: skip
 

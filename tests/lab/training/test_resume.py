@@ -176,7 +176,6 @@ def test_a_worker_killed_under_torchrun_costs_no_more_than_an_interval(
         ({"exchange": "gossip"}, "unknown exchange"),
         ({"ranks": 65}, "torchrun"),
         ({"data": "nowhere.txt"}, "cannot be read"),
-        ({"cp": 2}, "podsim train has no such thing"),
         ({"overrides": {"gpu.memory": "1GB"}}, "takes fields of the model"),
     ],
 )

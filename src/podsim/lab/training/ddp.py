@@ -20,7 +20,6 @@ from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.training.sums import Sums, hook_of
 from podsim.lab.wires import Board, Wires, load_torch
-from podsim.lab.work import Work, measure_work
 from podsim.network.collectives.table import Table
 from podsim.results.lab import Emulated
 from podsim.results.trained import MeasuredDdp, MeasuredPass
@@ -70,7 +69,6 @@ def _measure(job: Ddp, wires: Wires, note: Note) -> MeasuredDdp | None:
     board, started = Board(wires), datetime.now(UTC).isoformat(timespec="seconds")
     ranks = board.gather({"host": platform.node(), "cores": usage.cores()})
     message = message_time(wires, board)
-    work = measure_work(wires, board, job.emulated.pause) if job.emulated else Work()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch, about its own ways
         once = _step(job, wires)
@@ -100,7 +98,7 @@ def _measure(job: Ddp, wires: Wires, note: Note) -> MeasuredDdp | None:
         all_reduce=job.table.name if job.table is not None else "library", ranks=job.ranks, local=job.local,
         backend=wires.backend, software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
         hosts=tuple(hosts), cores=min(one["cores"] for one in ranks), emulated=job.emulated, message=message,
-        message_work=work.message, byte_work=work.byte, add_work=work.add, started=started, cpu=cpu, others=others,
+        started=started, cpu=cpu, others=others,
         rows=tuple(MeasuredPass(step=k, seconds=one) for k, one in enumerate(slowest)),
     )  # fmt: skip
 
