@@ -7,6 +7,9 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -188,6 +191,33 @@ def test_a_reader_that_is_killed(tmp_path: Path) -> None:
         measure_loader(str(tmp_path / "set"), progress=murder, **(QUICK | {"epochs": 50}))
 
 
+def test_no_reader_outlives_the_command(tmp_path: Path) -> None:
+    measure_loader(str(tmp_path / "set"), make=MAKE, **QUICK)
+    command = [
+        sys.executable,
+        "-m",
+        "podsim.cli",
+        "measure",
+        "loader",
+        str(tmp_path / "set"),
+        "--step-time",
+        "10s",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        _until(lambda: len(children.read_text().split()) == 2)
+        readers = [Path(f"/proc/{pid}") for pid in children.read_text().split()]
+        process.kill()
+    _until(lambda: not any(reader.exists() for reader in readers))
+
+
+def _until(true: Callable[[], bool], patience: float = 60.0) -> None:
+    end = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def test_the_command(tmp_path: Path, podsim: Callable[..., Result]) -> None:
     source = tmp_path / "set"
     ended = podsim(
@@ -221,10 +251,14 @@ def test_mistakes(tmp_path: Path, podsim: Callable[..., Result]) -> None:
         ({"source": "filecache::s3://bucket/x"}, "name it with --cache"),
         ({"source": "nosuch://bucket/x"}, "nosuch"),
         ({"source": tmp_path / "full", "save": tmp_path / "none" / "run"}, "there is no folder"),
-        ({"source": tmp_path / "full", "cache": tmp_path / "full" / "a.bin"}, "a.bin: File exists"),
+        ({"source": tmp_path / "full", "cache": tmp_path / "full" / "c"}, "would be taken for samples"),
+        ({"source": tmp_path / "full", "cache": __file__}, r"test_loader\.py: File exists"),
     ):
+        paths = {"source": str(given["source"])} | (
+            {"cache": Path(str(given["cache"]))} if "cache" in given else {}
+        )
         with pytest.raises(PodsimError, match=said):
-            measure_loader(**(given | {"source": str(given["source"])}))  # type: ignore[arg-type]
+            measure_loader(**(given | paths))  # type: ignore[arg-type]
     ended = podsim("measure", "loader", tmp_path / "none")
     assert ended.exit_code == 2
     assert "Traceback" not in ended.output
