@@ -19,6 +19,8 @@ from podsim.errors import LabError
 
 __all__ = ["Place", "drop", "flush", "fsspec_of", "given_by_drives", "place_of"]
 
+_opened: set[int] = set()
+"""processes that have opened a URL: this one, and those that it is a fork of"""
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)(?:://|::)", re.IGNORECASE)
 
 
@@ -96,6 +98,9 @@ def fsspec_of(url: str) -> tuple[Any, str]:
         core = import_module("fsspec.core")
     except ImportError:
         raise LabError(f"{url}: URLs need fsspec, which is not installed: pip install podsim[lab]") from None
+    if _opened and os.getpid() not in _opened:  # a fork: the thread that fsspec waits for is its parent's
+        import_module("fsspec.asyn").reset_lock()
+    _opened.add(os.getpid())
     try:
         found: tuple[Any, str] = core.url_to_fs(url)
     except ImportError as problem:  # fsspec knows the protocol, but not its package
