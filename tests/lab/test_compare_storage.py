@@ -199,6 +199,8 @@ def test_without_a_storage_system_it_is_asked_for(tmp_path: Path, disk: str) -> 
             _against(tmp_path, run, "")
     with pytest.raises(LabError, match="ran without a cache"):
         _against(tmp_path, _loader(), disk, disk)
+    with pytest.raises(LabError, match="row 1 measures nothing"):
+        _against(tmp_path, _loader(_epoch(0, seconds=0.0)), disk)
     with pytest.raises(LabError, match="is of checkpoints"):
         _against(tmp_path, _checkpoints(), disk, disk)
 
