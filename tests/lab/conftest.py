@@ -82,7 +82,7 @@ class Counter:
 def store() -> Iterator[Counter]:
     """An S3 server on loopback, which every process finds by AWS_ENDPOINT_URL."""
     pytest.importorskip("s3fs", reason="s3fs is not installed: pip install podsim[lab]")
-    server_of = pytest.importorskip("moto.server", reason="moto is not installed: pip install moto[server]")
+    server_of = pytest.importorskip("moto.server", reason="moto is not installed: pip install podsim[dev]")
     counter, server = Counter(), server_of.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     threaded = importlib.import_module("moto.moto_server.threaded_moto_server")
     made = threaded.make_server

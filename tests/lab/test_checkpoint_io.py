@@ -120,6 +120,15 @@ def test_a_store_has_no_page_cache(store: Any) -> None:
     )
 
 
+def test_a_store_that_refuses(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One screen, also where what was written cannot be taken away."""
+    with pytest.raises(LabError, match=r"rank \d failed: .*bucket does not exist"):
+        measure_checkpoint("s3://nobucket/checkpoints", **QUICK)
+    monkeypatch.setattr("podsim.lab.places.Place.clear", lambda *_: "it cannot be taken away")
+    with pytest.raises(LabError, match="may still be there: it cannot be taken away"):
+        measure_checkpoint("s3://nobucket/checkpoints", **QUICK)
+
+
 def test_the_command(tmp_path: Path, podsim: Callable[..., Result]) -> None:
     given = ("measure", "checkpoint", "--to", tmp_path, "--size", "1MB", "--ranks", 2, "--repeats", 1)
     ended = podsim(*given)

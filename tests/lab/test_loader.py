@@ -7,6 +7,10 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -162,6 +166,29 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     assert not multiprocessing.active_children()
 
 
+def test_ctrl_c_does_not_wait_for_a_store_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the second epoch on no read ends; a run that waited for them would never come back."""
+    load = Reader.load
+
+    def stuck(self: Reader, paths: Any, epoch: int, decode: bool) -> Any:
+        if epoch:
+            time.sleep(100_000)
+        return load(self, paths, epoch, decode)
+
+    def interrupt(done: int, _whole: int) -> None:
+        if done == 5:
+            threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    measure_loader(str(tmp_path / "set"), make=MAKE, **QUICK)
+    monkeypatch.setattr(Reader, "load", stuck)
+    run = measure_loader(str(tmp_path / "set"), progress=interrupt, **QUICK)
+    assert run.stopped
+    assert [row.whole for row in run.rows] == [True]
+    assert not multiprocessing.active_children()
+
+
 def test_the_command_ends_with_130_after_ctrl_c(
     tmp_path: Path, podsim: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +213,44 @@ def test_a_reader_that_is_killed(tmp_path: Path) -> None:
     measure_loader(str(tmp_path / "set"), make=MAKE, **QUICK)
     with pytest.raises(LabError, match="a process that read samples died in epoch"):
         measure_loader(str(tmp_path / "set"), progress=murder, **(QUICK | {"epochs": 50}))
+
+
+def test_no_reader_outlives_the_command(tmp_path: Path) -> None:
+    measure_loader(str(tmp_path / "set"), make=MAKE, **QUICK)
+    command = [
+        sys.executable,
+        "-m",
+        "podsim.cli",
+        "measure",
+        "loader",
+        str(tmp_path / "set"),
+        "--step-time",
+        "10s",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        try:
+            if not children.exists():
+                pytest.skip("this kernel does not list the children of a process")
+            _until(lambda: len(children.read_text().split()) == 2)
+            readers = [int(pid) for pid in children.read_text().split()]
+        finally:
+            process.kill()
+    _until(lambda: not any(_runs(pid) for pid in readers))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _until(true: Callable[[], bool], patience: float = 60.0) -> None:
+    end = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_the_command(tmp_path: Path, podsim: Callable[..., Result]) -> None:
@@ -221,10 +286,14 @@ def test_mistakes(tmp_path: Path, podsim: Callable[..., Result]) -> None:
         ({"source": "filecache::s3://bucket/x"}, "name it with --cache"),
         ({"source": "nosuch://bucket/x"}, "nosuch"),
         ({"source": tmp_path / "full", "save": tmp_path / "none" / "run"}, "there is no folder"),
-        ({"source": tmp_path / "full", "cache": tmp_path / "full" / "a.bin"}, "a.bin: File exists"),
+        ({"source": tmp_path / "full", "cache": tmp_path / "full" / "c"}, "would be taken for samples"),
+        ({"source": tmp_path / "full", "cache": __file__}, r"test_loader\.py: File exists"),
     ):
+        paths = {"source": str(given["source"])} | (
+            {"cache": Path(str(given["cache"]))} if "cache" in given else {}
+        )
         with pytest.raises(PodsimError, match=said):
-            measure_loader(**(given | {"source": str(given["source"])}))  # type: ignore[arg-type]
+            measure_loader(**(given | paths))  # type: ignore[arg-type]
     ended = podsim("measure", "loader", tmp_path / "none")
     assert ended.exit_code == 2
     assert "Traceback" not in ended.output

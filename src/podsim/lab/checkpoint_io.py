@@ -92,8 +92,7 @@ def measure_checkpoints(
     wrong = int(job.read and not part.right())
     told = board.gather({"wrong": wrong, "took": plain([[vars(one) for one in each] for each in took])})
     wires.barrier()
-    if job.place.local or wires.rank == 0:
-        job.place.clear(job.folder)
+    left = job.place.clear(job.folder) if job.place.local or wires.rank == 0 else ""
     if told is None or ranks is None:
         return None
     rows = tuple(
@@ -106,8 +105,14 @@ def measure_checkpoints(
         writer=job.writer, block=float(job.block), hosts=tuple(one["host"] for one in ranks),
         cores=min(one["cores"] for one in ranks), started=started, rows=rows,
         software=f"{job.place.software}torch {wires.torch.__version__}, Python {platform.python_version()}",
-        left_out={} if job.place.local else {"page cache": "an object store has none that a client could pass by"},
+        left_out=_left_out(job, left),
     )  # fmt: skip
+
+
+def _left_out(job: CheckpointJob, left: str) -> dict[str, str]:
+    """What was not done, and why; left: why the files are still there."""
+    found = {} if job.place.local else {"page cache": "an object store has none that a client could pass by"}
+    return found | ({"taking it away": left} if left else {})
 
 
 def _steps(job: CheckpointJob, part: _Part) -> list[tuple[str, str, Callable[[], None], Callable[[], None]]]:

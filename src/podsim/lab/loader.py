@@ -22,7 +22,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -91,19 +92,20 @@ def measure_loader(
     generator = np.random.default_rng(job.seed)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     many = -(-len(names) // job.batch)
-    with stopped_by_signals(), _pool(job) as pool:
+    with stopped_by_signals(), _pool(job) as (pool, readers):
         step, name = _consumer(job)
         for epoch in range(job.epochs):
-            if not job.keep_pages:
-                _drop_pages(job, names)
-            order = [names[k] for k in generator.permutation(len(names))]
-            batches = [order[first : first + job.batch] for first in range(0, len(order), job.batch)]
             measured = _Epoch(epoch)
             try:
+                if not job.keep_pages:
+                    _drop_pages(job, names)
+                order = [names[k] for k in generator.permutation(len(names))]
+                batches = [order[first : first + job.batch] for first in range(0, len(order), job.batch)]
                 for done in measured.run(pool, batches, step, job):
                     progress(epoch * many + done, job.epochs * many)
             except KeyboardInterrupt:
                 stopped = True
+                _kill(readers)  # one may wait for a store that does not answer
             except BrokenProcessPool:
                 raise LabError(f"a process that read samples died in epoch {epoch + 1}") from None
             if measured.steps:
@@ -124,8 +126,9 @@ def measure_loader(
 
 
 @contextmanager
-def _pool(job: LoaderJob) -> Iterator[ProcessPoolExecutor]:
+def _pool(job: LoaderJob) -> Iterator[tuple[ProcessPoolExecutor, list[BaseProcess]]]:
     """The workers, forked at once: what is in this process's memory (memory://) they see as it is now."""
+    before = active_children()
     if job.cache != "none":
         try:
             Path(job.folder).mkdir(parents=True, exist_ok=True)
@@ -141,9 +144,14 @@ def _pool(job: LoaderJob) -> Iterator[ProcessPoolExecutor]:
                 "ignore"
             )  # fsspec's thread and numpy's idle here; fsspec makes its own anew in a child
             pool.submit(os.getpid).result()
-        yield pool
+        yield pool, [child for child in active_children() if child not in before]
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _kill(readers: Sequence[BaseProcess]) -> None:
+    for reader in readers:
+        reader.kill()
 
 
 def _consumer(job: LoaderJob) -> tuple[Step, str]:

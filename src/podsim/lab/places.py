@@ -17,8 +17,10 @@ from typing import Any
 
 from podsim.errors import LabError
 
-__all__ = ["Place", "drop", "flush", "fsspec_of", "given_by_drives", "place_of"]
+__all__ = ["Place", "drop", "first_line", "flush", "fsspec_of", "given_by_drives", "place_of"]
 
+_opened: set[int] = set()
+"""processes that have opened a URL: this one, and those that it is a fork of"""
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)(?:://|::)", re.IGNORECASE)
 
 
@@ -64,13 +66,24 @@ class Place:
         shutil.rmtree(folder, ignore_errors=True)
         Path(folder).mkdir(exist_ok=True)
 
-    def clear(self, folder: str) -> None:
-        """Take a folder away with all that is in it; nothing is said if there is none."""
+    def clear(self, folder: str) -> str:
+        """Take a folder away with all that is in it, if it is there; why that failed, empty if it did not."""
         if self.local:
             shutil.rmtree(folder, ignore_errors=True)
-            return
-        with suppress(FileNotFoundError):
+            return f"{folder} cannot be taken away" if Path(folder).exists() else ""
+        try:
             fsspec_of(self.path)[0].rm(folder, recursive=True)
+        except FileNotFoundError:
+            return ""
+        except Exception as problem:  # whatever the store's library raises
+            return f"{folder} cannot be taken away: {first_line(problem)}"
+        return ""
+
+
+def first_line(problem: BaseException) -> str:
+    """What a library's error says, on one line."""
+    text = str(problem).strip().splitlines()
+    return (text[0] if text else type(problem).__name__)[:200]
 
 
 def place_of(text: str) -> Place:
@@ -96,6 +109,9 @@ def fsspec_of(url: str) -> tuple[Any, str]:
         core = import_module("fsspec.core")
     except ImportError:
         raise LabError(f"{url}: URLs need fsspec, which is not installed: pip install podsim[lab]") from None
+    if _opened and os.getpid() not in _opened:  # a fork: the thread that fsspec waits for is its parent's
+        import_module("fsspec.asyn").reset_lock()
+    _opened.add(os.getpid())
     try:
         found: tuple[Any, str] = core.url_to_fs(url)
     except ImportError as problem:  # fsspec knows the protocol, but not its package

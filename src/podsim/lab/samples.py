@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import LabError
-from podsim.lab.places import Place, fsspec_of, given_by_drives
+from podsim.lab.places import Place, first_line, fsspec_of, given_by_drives
 
 __all__ = ["CACHES", "SIDE", "Loaded", "Reader", "listed", "make_samples"]
 
@@ -68,7 +68,7 @@ def listed(place: Place) -> dict[str, int]:
     except FileNotFoundError:
         found = {}
     except Exception as problem:
-        raise LabError(f"{place.text}: cannot be listed: {_said(problem)}") from None
+        raise LabError(f"{place.text}: cannot be listed: {first_line(problem)}") from None
     samples = {
         name: int(one["size"])
         for name, one in sorted(found.items())
@@ -100,7 +100,7 @@ def make_samples(
     except LabError:
         raise
     except Exception as problem:
-        raise LabError(f"--make: {place.text} cannot be written to: {_said(problem)}") from None
+        raise LabError(f"--make: {place.text} cannot be written to: {first_line(problem)}") from None
 
 
 class Reader:
@@ -142,7 +142,7 @@ class Reader:
             except LabError:
                 raise
             except Exception as problem:
-                raise LabError(f"{path}: cannot be read: {_said(problem)}") from None
+                raise LabError(f"{path}: cannot be read: {first_line(problem)}") from None
             size, fetched = size + len(data), fetched + (self.fetched > had)
             middle = time.perf_counter()
             if decode:
@@ -189,13 +189,7 @@ def _decoded(path: str, data: bytes) -> NDArray[np.uint8]:
             with image.open(io.BytesIO(data)) as picture:
                 made = np.asarray(picture.convert("RGB").resize((SIDE, SIDE)), np.uint8)
         except Exception as problem:
-            raise LabError(f"{path}: is no picture: {_said(problem)}") from None
+            raise LabError(f"{path}: is no picture: {first_line(problem)}") from None
         return np.ascontiguousarray(made.transpose(2, 0, 1))
     wanted = 3 * SIDE * SIDE
     return np.resize(np.frombuffer(data, np.uint8), wanted).reshape(3, SIDE, SIDE)
-
-
-def _said(problem: BaseException) -> str:
-    """What a library's error says, on one line."""
-    text = str(problem).strip().splitlines()
-    return (text[0] if text else type(problem).__name__)[:200]

@@ -70,7 +70,7 @@ def _checkpoints(found: MeasuredCheckpoints, width: int) -> Iterator[str]:
             "what was read back is what was written" if not wrong else f"{wrong} ranks READ BACK OTHER BYTES"
         )
     for name, why in found.left_out.items():
-        yield from paragraph(f"Not measured: {name}: {why}", width, indent="  ", first="")
+        yield from paragraph(f"Not done: {name}: {why}", width, indent="  ", first="")
 
 
 def print_loader(found: MeasuredLoader) -> None:

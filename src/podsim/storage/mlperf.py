@@ -4,12 +4,18 @@ An emulated accelerator sleeps for its step, so a system that keeps up gives
 
     samples/s of one accelerator = batch / (step + host),    host = host_step + batch x record / host_bandwidth
 
-and a result whose utilisation AU is known gives AU x batch / step, by the benchmark's definition. `fit_host` gives the
-two constants: the least mean |error| over the results on one accelerator (six, three workloads), on a grid. All other
-results are only reported on.
+and a result whose utilisation AU is known gives AU x batch / step, by the benchmark's definition. What the benchmark
+counts is the rate of all accelerators together, at a utilisation that must be reached; so who submits adds accelerators
+for as long as it is, and a result on several is one of a system at its limit:
+
+    between  threshold x batch / step  and  batch / (step + host)
+
+`at_limit` gives the lower end, for one accelerator the upper. `fit_host` gives the two constants: the least mean |error|
+over the results on one accelerator (six, three workloads), on a grid. All other results are only reported on.
 
 Source: github.com/mlcommons/storage_results_v1.0. Known error: `podsim storage validate`. Stops being true: results close
-to the utilisation that must be reached (0.9, CosmoFlow 0.7): submitters add accelerators until the system is the limit.
+to the utilisation that must be reached (0.9, CosmoFlow 0.7) lie near the lower end; those of systems that had more to
+give, or of submitters who had no more accelerators, near the upper.
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ import numpy as np
 
 from podsim.storage.workloads import Workload, load_workload
 
-__all__ = ["Result", "by_utilisation", "fit_host", "results", "unhindered"]
+__all__ = ["Result", "at_limit", "by_utilisation", "fit_host", "results", "unhindered"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +85,14 @@ def by_utilisation(result: Result) -> float:
     """Samples/s of one accelerator at the result's own utilisation."""
     work = load_workload(result.workload)
     return result.utilisation * work.batch / work.steps[result.accelerator]
+
+
+def at_limit(result: Result) -> float:
+    """Samples/s of one accelerator where as many are fed as the utilisation that must be reached allows."""
+    if result.accelerators == 1:  # there was none to take away, nor did they add one
+        return unhindered(result)
+    work = load_workload(result.workload)
+    return min(work.threshold * work.batch / work.steps[result.accelerator], unhindered(result))
 
 
 def fit_host(rows: Sequence[Result]) -> tuple[float, float]:

@@ -26,7 +26,8 @@ _OTHERS = 0.1
 """share of the processors in other programs' hands above which a run says nothing of storage"""
 _FROM_DRIVE = 0.9
 """share of the bytes that drives must have given for a run to be one of drives"""
-_OBJECTS = ("s3", "gs", "gcs", "abfs", "az", "http", "https", "memory")
+_OBJECTS = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "http", "https")
+"""protocols of stores that are asked over a network, one request after another"""
 _ASK = (
     "says what was measured, not what the storage is: name it with --on, such as s3, nfs, local-nvme (`podsim storage "
     "show` lists them), or describe it in a file: disk.toml with inherits = \"local-nvme\", source = \"fio\", "
@@ -56,6 +57,9 @@ def compare_storage(
 
     if not on:
         raise LabError(f"{name} {_ASK}")
+    rows: tuple[MeasuredCheckpoint | MeasuredEpoch, ...] = run.rows
+    if empty := [k for k, row in enumerate(rows, 1) if not _measures(row)]:
+        raise LabError(f"{name}: row {empty[0]} measures nothing")
     system, _ = load_storage(on, overrides)
     if isinstance(run, MeasuredCheckpoints):
         if cache_on:
@@ -66,6 +70,12 @@ def compare_storage(
     return _epochs(
         name, run, system, None if run.cache_kind == "none" else load_storage(cache_on or "local-nvme")[0]
     )
+
+
+def _measures(row: MeasuredCheckpoint | MeasuredEpoch) -> bool:
+    """Whether anything was moved in any time."""
+    moved = row.samples * (row.store + row.cache) if isinstance(row, MeasuredEpoch) else 1.0
+    return row.seconds > 0.0 and moved > 0.0
 
 
 def _epochs(

@@ -93,8 +93,10 @@ def measure_checkpoint(
             told = run_here(
                 task, watch=lambda rank, said: progress(said["done"], said["whole"]) if rank == 0 else None
             )
-    except BaseException:  # the ranks took their files away, or are dead
-        place.clear(job.folder)
+    except BaseException as broken:  # the ranks took their files away, or are dead
+        left = place.clear(job.folder)
+        if left and isinstance(broken, LabError):
+            raise LabError(f"{broken}; what was written of it may still be there: {left}") from None
         raise
     if told is None:
         return None

@@ -82,6 +82,10 @@ def measure_loader(
         raise LabError(
             f"{source}: fsspec reads such files around its cache of blocks: take --cache-kind file"
         )
+    if cache and place.local and cache.absolute().is_relative_to(place.path):
+        raise LabError(
+            f"--cache {cache} is within {place.path}: its files would be taken for samples; give another folder"
+        )
     if make:
         make_samples(place, *_made(make), progress, seed)
     elif place.local and not Path(place.path).is_dir():

@@ -17,6 +17,14 @@ _MARGIN = 0.05
 """utilisation above what a result must reach from which on its system was clearly not the limit"""
 
 
+_ENDS = {
+    "": "were the storage no limit",
+    "-limit": "were there as many as the utilisation allows",
+    "-au": "given its utilisation",
+}
+"""end of a table's name -> what its law supposes"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StorageValidation:
     """Predictions against published results, and the bars they are meant to meet."""
@@ -32,23 +40,22 @@ class StorageValidation:
 
 def storage_validate() -> StorageValidation:
     """MLPerf Storage v1.0, times of ResNet-50, and published rates, each against its prediction."""
-    blind, defined = _mlperf("mlperf-storage"), _mlperf("mlperf-storage-au")
+    blind, limit, defined = (_mlperf(f"mlperf-storage{end}") for end in _ENDS)
     times, rates = _times(), _rates()
     bars = (
         _median_bar(blind, 0.10, "a system that keeps up, its utilisation not known"),
         _median_bar(defined, 0.10, "at the utilisation that was measured"),
         _worst_bar(times, "weka-ra", 0.08),
     )
-    return StorageValidation(comparisons=(blind, defined, times, rates), verdicts=bars)
+    return StorageValidation(comparisons=(blind, limit, defined, times, rates), verdicts=bars)
 
 
 def _mlperf(table: str) -> Comparison:
-    from podsim.storage.mlperf import by_utilisation, results, unhindered
+    from podsim.storage.mlperf import at_limit, by_utilisation, results, unhindered
     from podsim.verify import assess
 
-    known = table.endswith("-au")
-    how = "given its utilisation" if known else "were the storage no limit"
-    law = by_utilisation if known else unhindered
+    end = table.removeprefix("mlperf-storage")
+    law, how = {"": unhindered, "-limit": at_limit, "-au": by_utilisation}[end], _ENDS[end]
     rows = tuple(
         ComparedRow(
             id=row.id, role=row.role, table=table, predicted=law(row), measured=row.rate, group=_group(row),
