@@ -245,10 +245,25 @@ def _along(paths: Chosen, apart: bool, passes: _Passes, sends_P: Array, charge_P
         total += paths.backward_JBK[:, block] * passes.backward_BP[block]
         if apart:
             total += paths.apart_JBK[:, block] * passes.weight_BP[block]
-        if passes.exchanged_WBP is not None:
-            total -= paths.paired_JBK[:, block] * passes.exchanged_WBP[0, block]
-            total -= paths.paired_back_JBK[:, block] * passes.exchanged_WBP[1, block]
+    if passes.exchanged_WBP is not None:
+        total -= _hidden(paths, passes, passes.exchanged_WBP)
     return total
+
+
+def _hidden(paths: Chosen, passes: _Passes, exchanged_WBP: Array) -> Array:
+    """Seconds by which pairs of passes along a path are shorter than the two one after the other (J, P).
+
+    A pair takes as long as the compute of both, the exchanges of both, or either pass alone: whichever is longest.
+    """
+    ahead_JP, back_JP, ahead_sent_JP, back_sent_JP = (
+        np.asarray((counts_JBP * seconds_BP).sum(axis=1))
+        for counts_JBP, seconds_BP in (
+            (paths.paired_JBK, passes.forward_BP), (paths.paired_back_JBK, passes.backward_BP),
+            (paths.paired_JBK, exchanged_WBP[0]), (paths.paired_back_JBK, exchanged_WBP[1]),
+        )
+    )  # fmt: skip
+    sent_JP = ahead_sent_JP + back_sent_JP
+    return np.asarray(np.minimum.reduce([sent_JP, ahead_JP + back_JP - sent_JP, ahead_JP, back_JP]))
 
 
 def _waited(paths: Chosen, waits: Waits, drained_P: Array, beside: bool) -> Array:
