@@ -24,15 +24,16 @@ WAVE = 25e-6
 A100 (312 TFLOP/s over 108) so long"""
 SLICES = 400
 """slices that a pass is cut into at most; longer passes have longer slices"""
+_MEETING = Piece(name="beside each other", kind="compute", seconds=0.0)
+"""when both passes can begin, and when both are over"""
 
 
 def together(drafts: list[Draft], *, kernels: bool) -> Draft:
     """Two actions that run beside each other as one, their pieces in the order that ends soonest.
 
-    `kernels` false: what no exchange parts is one piece, which changes no time.
+    Both begin when both can, and are over when both are. `kernels` false: what no exchange parts is one piece, which
+    changes no time.
     """
-    if len(drafts) == 1:
-        return drafts[0]
     assert len(drafts) == 2, len(drafts)  # no schedule has more
     cut = [_Cut.of(draft) for draft in drafts]
     starts = shortest(*(array for one in cut for array in (one.seconds, one.stream)))
@@ -95,7 +96,7 @@ def _joined(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, int]], 
     waiting = [
         {z for _, z in draft.edges} | {op for op, _ in draft.waits} | set(draft.heads) for draft in drafts
     ]
-    out = Draft()
+    out = Draft(pieces=[_MEETING], heads=[0, 0], first=0)
     first: list[dict[int, int]] = [{}, {}]
     last: list[dict[int, int]] = [{}, {}]
     previous: dict[int, tuple[int, int, int]] = {}
@@ -116,13 +117,11 @@ def _joined(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, int]], 
         first[d].setdefault(at, op)
         last[d][at] = op
     for d, draft in enumerate(drafts):
+        out.edges += [(0, first[d][op]) for op in draft.heads]
         out.edges += [(last[d][a], first[d][z]) for a, z in draft.edges]
         out.waits += [(first[d][op], ticket) for op, ticket in draft.waits]
-        out.sent += [last[d][op] if op >= 0 else -1 for op in draft.sent]
-        out.heads += [first[d][op] for op in draft.heads]
         out.pending += [last[d][op] for op in (*draft.pending, draft.last)]
-    out.first, out.last = min(out.heads), max(last[d][draft.last] for d, draft in enumerate(drafts))
-    out.pending = [op for op in out.pending if op != out.last]
+    out.chain([_MEETING])
     return out
 
 

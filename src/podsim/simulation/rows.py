@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.simulation.drafts import Catalog, Packed, Ticket, pack
-from podsim.simulation.pairs import together
 from podsim.simulation.passes import Writer
 from podsim.simulation.pieces import Stream
 from podsim.training.schedules import Work
@@ -69,10 +68,7 @@ def row_of(writer: Writer, catalog: Catalog) -> Row:
             (int(table.work[a]), int(table.stage[a]), opening, closing) for a, opening, closing in group
         )
         if key not in drafts:
-            # of passes beside each other every kernel counts: what hides what depends on them
-            one = writer if len(group) == 1 else replace(writer, kernels=True)
-            actions = [one.action(*action) for action in group]
-            drafts[key] = pack(together(actions, kernels=writer.kernels), catalog)
+            drafts[key] = pack(writer.together(group), catalog)
         script.append(([a for a, _, _ in group], drafts[key]))
     script.append(([], pack(writer.closing(), catalog)))
     return _assembled(writer, script)

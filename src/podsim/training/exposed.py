@@ -37,6 +37,8 @@ class Waits:
     """of the embedding, which the first gather of a step runs beside"""
     edge_backward_P: Array
     """its backward pass, which the last reduction runs beside"""
+    closing_P: Array
+    """of one layer's last pass in a step, which its gradients leave beside: of the weights alone where those are apart"""
 
     def kept(self, seconds: Array) -> Array:
         """Of the waits of passes those of passes that exchange, with nothing beside them to hide it.
@@ -147,7 +149,7 @@ class Waits:
         first_P = self._step(gather_P, self.edge_forward_P)
         ahead = first_P + more * self._step(gather_P, self.layer_forward_P)
         last_P = self._step(reduce_P, self.edge_backward_P)
-        hidden = last_P + more * self._step(reduce_P, self.layer_backward_P)
+        hidden = last_P + more * self._step(reduce_P, self.closing_P)
         if (np.asarray(plan.virtual_stages) > 1).any():
             ahead, hidden = self._chunks(ahead, hidden, charge_P)
         opening = np.where(plan.overlap_param, ahead, groups.gather_K)

@@ -8,7 +8,7 @@ Axes: P plans, K distinct keys, S classes of stages, B blocks, X parts of a laye
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,6 +69,8 @@ class Prepared:
     weights: Keyed[Weights]
     activations: Keyed[Activations]
     groups: Keyed[Groups]
+    firsts: Keyed[Groups] | None
+    """of the first stage, where another may end last; None where none may"""
     sends: Keyed[Array]
     paths: Keyed[Paths]
 
@@ -103,6 +105,9 @@ def prepare(
         weights=keyed(plan, WEIGHT_KEY, lambda sub: weight_table(model, sub), codes),
         activations=keyed(plan, ACTIVATION_KEY, lambda sub: activation_table(model, sub, software), codes),
         groups=keyed(plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software), codes),
+        firsts=keyed(plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software, first=True), codes)
+        if plan.loose_end.any()
+        else None,
         sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software), codes),
         paths=keyed(plan, PATH_KEY, lambda sub: paths_table(model, sub), codes),
     )
@@ -139,12 +144,13 @@ def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None)
     stages = ready.stages.table.take(ready.stages.index[part])
     weights = Weights(*(t[..., ready.weights.index[part]] for t in ready.weights.table))
     groups = ready.groups.table.take(ready.groups.index[part])
+    firsts = ready.firsts and ready.firsts.table.take(ready.firsts.index[part])
     layers_YXBP = ready.layers.table[..., ready.layers.index[part]]
     sends_P = ready.sends.table[ready.sends.index[part]]
     paths = ready.paths.table.take(ready.paths.index[part])
 
     timed = plan.having(flags) if flags else plan
-    seconds_P, parts_XP = _seconds(ready, timed, stages, groups, paths, layers_YXBP, sends_P)
+    seconds_P, parts_XP = _seconds(ready, timed, stages, (groups, firsts), paths, layers_YXBP, sends_P)
     kinds_MSP = memory_MSP(
         plan,
         ready.software,
@@ -203,6 +209,8 @@ class _Passes:
     backward_BP: Array
     """of the stage that recomputes least"""
     weight_BP: Array
+    closing_BP: Array
+    """of the last pass in a step"""
     exchanged_WBP: Array | None
     """of forward and backward passes, seconds that a pass beside them hides; None where no schedule has such"""
 
@@ -210,20 +218,21 @@ class _Passes:
 def _passes(plan: Plan, stages: Stages, layers_YXBP: Array) -> _Passes:
     chosen_XBP = _chosen(plan, layers_YXBP)
     backward_XSP = _held(stages.counts_SBU, chosen_XBP)
-    backward_BP = chosen_XBP.sum(axis=0)
     share_SP = recomputed_share(plan, stages.counts_SBU)
     if share_SP is not None:
         plain_XBP = layers_YXBP[Pass.BACKWARD]
         backward_XSP = share_SP * backward_XSP + (1 - share_SP) * _held(stages.counts_SBU, plain_XBP)
         least_P = np.where(stages.many_SU > 0, share_SP, 1.0).min(axis=0)
-        backward_BP = least_P * backward_BP + (1 - least_P) * plain_XBP.sum(axis=0)
+        chosen_XBP = least_P * chosen_XBP + (1 - least_P) * plain_XBP
+    backward_BP, weight_BP = chosen_XBP.sum(axis=0), layers_YXBP[Pass.WEIGHT].sum(axis=0)
     return _Passes(
         _held(stages.counts_SBU, layers_YXBP[Pass.FORWARD]),
         backward_XSP,
         stages.counts_SBU[:, 1:-1].sum(axis=1),
         layers_YXBP[Pass.FORWARD].sum(axis=0),
         backward_BP,
-        layers_YXBP[Pass.WEIGHT].sum(axis=0),
+        weight_BP,
+        np.where(plan.loose_end, weight_BP, backward_BP) if plan.loose_end.any() else backward_BP,
         _exchanged(plan, layers_YXBP, chosen_XBP),
     )
 
@@ -278,17 +287,25 @@ def _waited(paths: Chosen, waits: Waits, drained_P: Array, beside: bool) -> Arra
     return waits.kept(total)
 
 
+def _of_first(paths: Chosen, path_JP: Array) -> Array:
+    """Seconds of the longest path that ends on the rank that holds the embedding (P,)."""
+    return np.asarray(np.where(paths.first_JK, path_JP, 0.0).max(axis=0))
+
+
 def _seconds(
     ready: Prepared,
     plan: Plan,
     stages: Stages,
-    groups: Groups,
+    ends: tuple[Groups, Groups | None],
     paths: Chosen,
     layers_YXBP: Array,
     sends_P: Array,
 ) -> tuple[Array, Array]:
-    """Step seconds (..., P) and, where the layer table is split, its parts (X, P)."""
-    software = ready.software
+    """Step seconds (..., P) and, where the layer table is split, its parts (X, P).
+
+    `ends`: what the rank that ends last exchanges, and what the first stage does, where the two may differ.
+    """
+    software, groups = ready.software, ends[0]
     m_P = np.asarray(plan.micro_batches, dtype=float)
     piped_P = np.asarray(plan.pp) > 1
     v_P = np.where(piped_P, plan.virtual_stages, 1.0)
@@ -298,7 +315,7 @@ def _seconds(
     count_B /= count_B.sum()
     waits = Waits(
         plan, software, groups, count_B @ passes.forward_BP[1:-1], count_B @ passes.backward_BP[1:-1],
-        passes.forward_BP[0], passes.backward_BP[0],
+        passes.forward_BP[0], passes.backward_BP[0], count_B @ passes.closing_BP[1:-1],
     )  # fmt: skip
     along_JP = _along(paths, ready.apart, passes, sends_P, charge_P)
     busy_XSP = passes.forward_XSP + passes.backward_XSP
@@ -309,9 +326,8 @@ def _seconds(
     part_layers = np.floor(groups.stage_layers_K / parts_P)
     drained_P = waits.drained(part_layers)
     beside = np.where(np.asarray(plan.zero) == 3, plan.overlap_param, plan.overlap_grad).astype(bool)
-    path_P = np.where(
-        beside, *((along_JP + _waited(paths, waits, drained_P, on)).max(axis=0) for on in (True, False))
-    )
+    paths_JP = [along_JP + _waited(paths, waits, drained_P, on) for on in (True, False)]
+    path_P = np.where(beside, *(path_JP.max(axis=0) for path_JP in paths_JP))
     own_SP = stage_SP
     if (np.asarray(plan.zero) >= 2).any():
         own = (stage_SP + _own(waits, stages.counts_SBU, passes.layers_SP, plan, on) for on in (True, False))
@@ -321,6 +337,13 @@ def _seconds(
     charged_P = 2 * m_P * v_P * charge_P
     through_P = np.maximum(path_P, longest_P + charged_P)
     once_P = waits.once(part_layers, charge_P)
+    if ends[1] is not None:
+        first = replace(waits, groups=ends[1])
+        last_P = first.once(np.floor(ends[1].stage_layers_K / parts_P), charge_P)
+        ending_P = np.where(beside, *(_of_first(paths, path_JP) for path_JP in paths_JP)) + last_P
+        total_P = through_P + once_P
+        once_P = np.where(ending_P > total_P, last_P, once_P)
+        through_P = np.maximum(total_P, ending_P) - once_P
     seconds_P = through_P + once_P + groups.optimizer_K + software.host_step
     if layers_YXBP.shape[1] != len(PARTS) or seconds_P.ndim > 1:
         return seconds_P, np.empty((0, seconds_P.shape[-1]))
