@@ -70,7 +70,7 @@ class _Cut:
             parts = max(int(np.ceil(one.seconds / wave)), 1) if one.stream == Stream.COMPUTE else 1
             piece += [at] * parts
             share += [1 / parts] * parts
-        loose = set(draft.loose)
+        loose = _loose(draft)
         chain = [i for i, at in enumerate(piece) if at not in loose]
         seconds = np.array([draft.pieces[piece[i]].seconds * share[i] for i in chain])
         stream = np.array([int(draft.pieces[piece[i]].stream) for i in chain], np.int64)
@@ -88,6 +88,18 @@ class _Cut:
             if i not in ends:
                 out[i] = last
         return out
+
+
+def _loose(draft: Draft) -> set[int]:
+    """Ops that run beside the chain, less those that its very next op waits for: these are part of it."""
+    loose, edges = set(draft.loose), set(draft.edges)
+    following = len(draft.pieces)
+    for at in range(len(draft.pieces) - 1, -1, -1):
+        if at not in draft.loose:
+            following = at
+        elif (at, following) in edges or (following == len(draft.pieces) and at in draft.pending):
+            loose.discard(at)
+    return loose
 
 
 def _joined(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, int]], kernels: bool) -> Draft:

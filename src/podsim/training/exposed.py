@@ -41,13 +41,8 @@ class Waits:
     """of one layer's last pass in a step, which its gradients leave beside: of the weights alone where those are apart"""
 
     def kept(self, seconds: Array) -> Array:
-        """Of the waits of passes those of passes that exchange, with nothing beside them to hide it.
-
-        A pipeline that gathers weights once exchanges for one micro-batch of a step; a pass beside another is hidden.
-        """
+        """Of the waits of passes those of passes that exchange: if weights are gathered once, one micro-batch's."""
         plan = self.plan
-        if plan.paired.any():
-            seconds = seconds * ~plan.paired
         if not self.software.regather:
             once = (np.asarray(plan.pp) > 1) & (np.asarray(plan.zero) == 3)
             seconds = seconds * np.where(once, 1 / np.maximum(np.asarray(plan.micro_batches), 1), 1.0)
@@ -97,6 +92,16 @@ class Waits:
         return np.asarray(
             np.where(np.asarray(self.plan.zero) >= 2, actions * every - hidden * free - saved, 0.0)
         )
+
+    def exchanged(self, passes: Array, ahead: Array, back: Array) -> Array:
+        """Seconds of all gathers and reductions of so many forward and as many backward passes (ZeRO 3).
+
+        `ahead` and `back`: layers that they pass through; backwards, the weights of the last layer are still there.
+        """
+        late = self.software.late_gather
+        gathers = ahead + (1 - late) * np.maximum(back - passes, 0.0)
+        seconds = gathers * self.groups.layer_gather_K + back * self.groups.layer_reduce_K
+        return np.asarray(np.where(np.asarray(self.plan.zero) == 3, seconds, 0.0))
 
     def _slowed(self, exchange_P: Array) -> Array:
         """Seconds by which an exchange slows the compute of a layer, if nobody waits for it."""

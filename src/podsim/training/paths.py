@@ -73,6 +73,8 @@ class Paths:
     """forward passes through each block beside another pass, which hides their exchanges"""
     paired_back_JBK: Array
     """backward passes beside another"""
+    pairs_JK: Array
+    """pairs of passes beside each other"""
     first_JK: Array
     """whether a path ends on the rank that holds the embedding"""
 
@@ -105,6 +107,7 @@ class _Counts(NamedTuple):
     charges: Array
     closing: Array
     paired_WB: Array
+    pairs: Array
     first: Array
 
     def plus(self, other: _Counts, times: float) -> _Counts:
@@ -137,7 +140,7 @@ def _stacked(
     def stacked(field: int) -> Array:
         return np.moveaxis(np.array([[path[field] for path in paths] for paths in full], dtype=float), 0, -1)
 
-    works_JWBK, actions_JWK, ahead_JK, back_JK, charges_JK, closing_JK, paired_JWBK, first_JK = map(
+    works_JWBK, actions_JWK, ahead_JK, back_JK, charges_JK, closing_JK, paired_JWBK, pairs_JK, first_JK = map(
         stacked, range(len(_Counts._fields))
     )
     inner_JWK = works_JWBK[:, :, 1:-1].sum(axis=2)
@@ -151,7 +154,7 @@ def _stacked(
         apart_JBK=works_JWBK[:, weight] - works_JWBK[:, data], passes_JK=actions_JWK[:, forward],
         layers_JK=inner_JWK[:, forward], back_passes_JK=whole[0], back_layers_JK=whole[1], back_edges_JK=whole[2],
         ahead_JK=ahead_JK, back_JK=back_JK, sends_JK=ahead_JK + back_JK, charges_JK=charges_JK, closing_JK=closing_JK,
-        paired_JBK=paired_JWBK[:, forward], paired_back_JBK=paired_JWBK[:, backward] + paired_JWBK[:, data], first_JK=first_JK > 0,
+        paired_JBK=paired_JWBK[:, forward], paired_back_JBK=paired_JWBK[:, backward] + paired_JWBK[:, data], pairs_JK=pairs_JK, first_JK=first_JK > 0,
     )  # fmt: skip
 
 
@@ -175,7 +178,7 @@ def _paths(
         works = np.zeros((4, width))
         works[:2] = m * counts
         none = np.zeros(())
-        return (_Counts(works, np.array([m, m, 0.0, 0.0]), none, none, none, none, np.zeros_like(works), np.ones(())),)
+        return (_Counts(works, np.array([m, m, 0.0, 0.0]), none, none, none, none, np.zeros_like(works), none, np.ones(())),)
     short = 3 * p + m % p
     if m <= short + p:
         return _distinct(list(_each(order, width, shares, schedule, p, v, m)))
@@ -258,4 +261,7 @@ def _counted(table: ScheduleTable, path: Array, sends: list[int], counts_SB: Arr
     last[table.stage[gradient]] = gradient
     closing = np.array(float(max((last[stage] == path).sum() - 1, 0)))
     first = np.array(float(_first_ranks(table)[table.rank[path[0]]]))
-    return _Counts(works, np.bincount(work, minlength=4).astype(float), ahead, back, charged, closing, paired, first)
+    return _Counts(
+        works, np.bincount(work, minlength=4).astype(float), ahead, back, charged, closing, paired,
+        np.array(pair.sum() / 2.0), first,
+    )  # fmt: skip

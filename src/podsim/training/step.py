@@ -15,7 +15,7 @@ import numpy as np
 
 from podsim.training.exposed import Waits
 from podsim.training.groups import GROUP_KEY, SEND_KEY, Groups, group_table, send_table
-from podsim.training.layers import KEY, PARTS, Pass, layer_table
+from podsim.training.layers import KEY, PARTS, Pass, layer_table, longest_stretch, syncs_of
 from podsim.training.memory import (
     ACTIVATION_KEY,
     WEIGHT_KEY,
@@ -26,6 +26,7 @@ from podsim.training.memory import (
     recomputed_share,
     weight_table,
 )
+from podsim.training.pairs import Exchanged, spared
 from podsim.training.paths import PATH_KEY, Chosen, Paths, paths_table
 from podsim.training.pipeline import STAGE_KEY, Stages, stages_table
 from podsim.training.plan import Array, Placement, Plan, Recompute
@@ -73,6 +74,8 @@ class Prepared:
     """of the first stage, where another may end last; None where none may"""
     sends: Keyed[Array]
     paths: Keyed[Paths]
+    stretches: Array | None
+    """of the layers' keys: compute of a forward pass between two syncs, at most; None where no passes are paired"""
 
     @property
     def apart(self) -> bool:
@@ -110,6 +113,9 @@ def prepare(
         else None,
         sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software), codes),
         paths=keyed(plan, PATH_KEY, lambda sub: paths_table(model, sub), codes),
+        stretches=keyed(plan, KEY, lambda sub: longest_stretch(model, cluster, sub, software), codes).table
+        if plan.paired.any()
+        else None,
     )
 
 
@@ -149,8 +155,10 @@ def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None)
     sends_P = ready.sends.table[ready.sends.index[part]]
     paths = ready.paths.table.take(ready.paths.index[part])
 
+    stretch_P = None if ready.stretches is None else ready.stretches[ready.layers.index[part]]
+
     timed = plan.having(flags) if flags else plan
-    seconds_P, parts_XP = _seconds(ready, timed, stages, (groups, firsts), paths, layers_YXBP, sends_P)
+    seconds_P, parts_XP = _seconds(ready, timed, stages, (groups, firsts), paths, layers_YXBP, sends_P, stretch_P)
     kinds_MSP = memory_MSP(
         plan,
         ready.software,
@@ -211,11 +219,13 @@ class _Passes:
     weight_BP: Array
     closing_BP: Array
     """of the last pass in a step"""
-    exchanged_WBP: Array | None
-    """of forward and backward passes, seconds that a pass beside them hides; None where no schedule has such"""
+    exchanged: Exchanged | None
+    """what a pass beside another may hide; None where no schedule has such"""
 
 
-def _passes(plan: Plan, stages: Stages, layers_YXBP: Array) -> _Passes:
+def _passes(
+    model: Model, plan: Plan, stages: Stages, layers_YXBP: Array, stretch_P: Array | None
+) -> _Passes:
     chosen_XBP = _chosen(plan, layers_YXBP)
     backward_XSP = _held(stages.counts_SBU, chosen_XBP)
     share_SP = recomputed_share(plan, stages.counts_SBU)
@@ -233,16 +243,20 @@ def _passes(plan: Plan, stages: Stages, layers_YXBP: Array) -> _Passes:
         backward_BP,
         weight_BP,
         np.where(plan.loose_end, weight_BP, backward_BP) if plan.loose_end.any() else backward_BP,
-        _exchanged(plan, layers_YXBP, chosen_XBP),
+        None if stretch_P is None else _exchanged(model, layers_YXBP, chosen_XBP, stretch_P),
     )
 
 
-def _exchanged(plan: Plan, layers_YXBP: Array, chosen_XBP: Array) -> Array | None:
-    """Seconds of tensor-, context- and expert-parallel exchanges, forward and backward (W, B, P)."""
-    if not plan.paired.any():
-        return None
-    kinds = slice(PARTS.index("tp"), None)
-    return np.stack([layers_YXBP[Pass.FORWARD, kinds].sum(axis=0), chosen_XBP[kinds].sum(axis=0)])
+def _exchanged(model: Model, layers_YXBP: Array, chosen_XBP: Array, stretch_P: Array) -> Exchanged:
+    """What passes exchange within the tensor-, context- and expert-parallel groups."""
+    kinds, sync = slice(PARTS.index("tp"), None), PARTS.index("tp")
+    behind_B = np.maximum([syncs_of(model, block)[1] for block in model.kinds], 1)
+    return Exchanged(
+        np.stack([layers_YXBP[Pass.FORWARD, kinds].sum(axis=0), chosen_XBP[kinds].sum(axis=0)]),
+        layers_YXBP[Pass.BACKWARD, sync] / behind_B[:, None],
+        layers_YXBP[Pass.BACKWARD, sync],
+        stretch_P + layers_YXBP[Pass.FORWARD, PARTS.index("launch")].max(axis=0),
+    )
 
 
 def _along(paths: Chosen, apart: bool, passes: _Passes, sends_P: Array, charge_P: Array) -> Array:
@@ -254,37 +268,21 @@ def _along(paths: Chosen, apart: bool, passes: _Passes, sends_P: Array, charge_P
         total += paths.backward_JBK[:, block] * passes.backward_BP[block]
         if apart:
             total += paths.apart_JBK[:, block] * passes.weight_BP[block]
-    if passes.exchanged_WBP is not None:
-        total -= _hidden(paths, passes, passes.exchanged_WBP)
     return total
 
 
-def _hidden(paths: Chosen, passes: _Passes, exchanged_WBP: Array) -> Array:
-    """Seconds by which pairs of passes along a path are shorter than the two one after the other (J, P).
-
-    A pair takes as long as the compute of both, the exchanges of both, or either pass alone: whichever is longest.
-    """
-    ahead_JP, back_JP, ahead_sent_JP, back_sent_JP = (
-        np.asarray((counts_JBP * seconds_BP).sum(axis=1))
-        for counts_JBP, seconds_BP in (
-            (paths.paired_JBK, passes.forward_BP), (paths.paired_back_JBK, passes.backward_BP),
-            (paths.paired_JBK, exchanged_WBP[0]), (paths.paired_back_JBK, exchanged_WBP[1]),
-        )
-    )  # fmt: skip
-    sent_JP = ahead_sent_JP + back_sent_JP
-    return np.asarray(np.minimum.reduce([sent_JP, ahead_JP + back_JP - sent_JP, ahead_JP, back_JP]))
-
-
-def _waited(paths: Chosen, waits: Waits, drained_P: Array, beside: bool) -> Array:
-    """Seconds that exchanges add along each path (J, P), or one for all paths; none where a pass beside hides them."""
+def _waited(paths: Chosen, waits: Waits, passes: _Passes, drained_P: Array, beside: bool) -> Array:
+    """Seconds that exchanges add along each path, less what passes beside each other spare (J, P), or one for all paths."""
     total = paths.closing_JK * drained_P if beside else np.zeros((1, drained_P.shape[-1]))
+    if passes.exchanged is not None:
+        whole_WBP = np.stack([passes.forward_BP, passes.backward_BP])
+        total = total - spared(paths, whole_WBP, passes.exchanged, waits, beside=beside)
     if not (np.asarray(waits.plan.zero) >= 2).any():
         return np.asarray(total)
-    total = total + waits.forward(paths.passes_JK, paths.layers_JK, beside, hidden=paths.ahead_JK)
-    total = total + waits.backward(
+    alone = waits.forward(paths.passes_JK, paths.layers_JK, beside, hidden=paths.ahead_JK) + waits.backward(
         paths.back_passes_JK, paths.back_layers_JK, beside, edges=paths.back_edges_JK, hidden=paths.back_JK
     )
-    return waits.kept(total)
+    return np.asarray(total + waits.kept(alone))
 
 
 def _of_first(paths: Chosen, path_JP: Array) -> Array:
@@ -300,6 +298,7 @@ def _seconds(
     paths: Chosen,
     layers_YXBP: Array,
     sends_P: Array,
+    stretch_P: Array | None,
 ) -> tuple[Array, Array]:
     """Step seconds (..., P) and, where the layer table is split, its parts (X, P).
 
@@ -310,7 +309,7 @@ def _seconds(
     piped_P = np.asarray(plan.pp) > 1
     v_P = np.where(piped_P, plan.virtual_stages, 1.0)
     charge_P = np.where(piped_P, sends_P * software.pipeline_exposed + software.host_send, 0.0)
-    passes = _passes(plan, stages, layers_YXBP)
+    passes = _passes(ready.model, plan, stages, layers_YXBP, stretch_P)
     count_B = np.array([block.count for block in ready.model.kinds[1:-1]], dtype=float)
     count_B /= count_B.sum()
     waits = Waits(
@@ -319,14 +318,14 @@ def _seconds(
     )  # fmt: skip
     along_JP = _along(paths, ready.apart, passes, sends_P, charge_P)
     busy_XSP = passes.forward_XSP + passes.backward_XSP
-    if passes.exchanged_WBP is not None:
+    if passes.exchanged is not None:
         busy_XSP[PARTS.index("tp") :] *= ~plan.paired
     stage_SP = np.where(stages.many_SU > 0, busy_XSP.sum(axis=0), 0.0)
     parts_P = np.where(plan.placement == Placement.TWO_WAYS, 2.0, v_P)
     part_layers = np.floor(groups.stage_layers_K / parts_P)
     drained_P = waits.drained(part_layers)
     beside = np.where(np.asarray(plan.zero) == 3, plan.overlap_param, plan.overlap_grad).astype(bool)
-    paths_JP = [along_JP + _waited(paths, waits, drained_P, on) for on in (True, False)]
+    paths_JP = [along_JP + _waited(paths, waits, passes, drained_P, on) for on in (True, False)]
     path_P = np.where(beside, *(path_JP.max(axis=0) for path_JP in paths_JP))
     own_SP = stage_SP
     if (np.asarray(plan.zero) >= 2).any():
@@ -365,4 +364,4 @@ def _own(waits: Waits, counts_SBP: Array, layers_SP: Array, plan: Plan, beside: 
     hidden = np.where(piped_P, v_P, 0.0)
     ahead = waits.forward(v_P, layers_SP, beside, hidden=hidden)
     back = waits.backward(v_P, layers_SP, beside, edges=counts_SBP[:, 0] * (hidden == 0), hidden=hidden)
-    return waits.kept(ahead + back)
+    return waits.kept(ahead + back) * ~plan.paired
