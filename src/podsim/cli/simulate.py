@@ -115,6 +115,20 @@ def simulate(
         float, typer.Option(help="Noise of kernels: 0.05 is about 5 %. Every rank by itself.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
+    fail: Annotated[
+        list[str] | None,
+        typer.Option(help="A GPU that fails, as RANK=0.8: after 0.8 s of the step it does nothing more."),
+    ] = None,
+    fail_link: Annotated[
+        list[str] | None,
+        typer.Option(help="An adapter that fails, as RANK=0.8: traffic goes over a neighbour's, or stops."),
+    ] = None,
+    watchdog: Annotated[
+        float | None, typer.Option(help="Seconds a collective may hang before the run ends; default 600.")
+    ] = None,
+    checkpoint_every: Annotated[
+        float, typer.Option(help="Seconds between checkpoints, half of which a failure costs too.")
+    ] = 0.0,
     force: Annotated[bool, typer.Option(help="Play a plan that does not fit the memory.")] = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override, as network.bandwidth=100Gb/s. Repeatable.")
@@ -132,7 +146,9 @@ def simulate(
     one_format(json, csv)
     step = verb(
         model, on=on, ranks=ranks, kernels=kernels, slow=_ranks(slow, "--slow", "5=1.2"),
-        slow_link=_ranks(slow_link, "--slow-link", "5=0.5"), jitter=jitter, seed=seed, force=force, chakra=chakra,
+        slow_link=_ranks(slow_link, "--slow-link", "5=0.5"), jitter=jitter, seed=seed, fail=_ranks(fail, "--fail", "5=0.8"),
+        fail_link=_ranks(fail_link, "--fail-link", "5=0.8"), watchdog=watchdog, checkpoint_every=checkpoint_every,
+        force=force, chakra=chakra,
         overrides=overrides(set_), **options,
     )  # fmt: skip
     for path in timeline or []:

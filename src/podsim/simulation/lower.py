@@ -49,6 +49,8 @@ class Trouble:
     """rank -> times as long as its kernels take"""
     link: dict[int, float] = field(default_factory=dict)
     """rank -> share of its network bandwidth that is left"""
+    fail: tuple[int, ...] = ()
+    """ranks that will do nothing more, or that lose their adapter: told apart from others, not played"""
     jitter: float = 0.0
     """standard deviation of the logarithm of each pass's duration, drawn anew for each rank and op"""
     seed: int = 0
@@ -133,17 +135,18 @@ def _marks(plan: Plan, trouble: Trouble) -> Ints:
     """A number for what makes each rank special, shape (R, X, T)."""
     shape = (int(plan.pp), int(plan.dp) * int(plan.cp), int(plan.tp))
     ranks = int(np.prod(shape))
-    wrong = sorted(r for r in {*trouble.slow, *trouble.link} if not 0 <= r < ranks)
+    special = {*trouble.slow, *trouble.link, *trouble.fail}
+    wrong = sorted(r for r in special if not 0 <= r < ranks)
     if wrong:
         raise SimulationError(
             f"rank {', '.join(map(str, wrong))} does not exist; this job has ranks 0 to {ranks - 1}"
         )
     flat = np.zeros(ranks, np.int64)
-    special = sorted(
-        {(trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0)) for r in {*trouble.slow, *trouble.link}}
-    )
-    for r in {*trouble.slow, *trouble.link}:
-        flat[r] = 1 + special.index((trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0)))
+    known: dict[tuple[float, float, int], int] = {}
+    for r in sorted(special):
+        failed = trouble.fail.index(r) + 1 if r in trouble.fail else 0
+        one = (trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0), failed)
+        flat[r] = known.setdefault(one, len(known) + 1)
     return flat.reshape(shape)
 
 

@@ -193,10 +193,13 @@ def _corners(seconds: Floats, stream: Ints, others: Floats, other_stream: Ints) 
                 if (i0 < n or j0 < m) and end < best[n, m]:
                     best[n, m], came[n, m] = end, here
                 continue
-            if y == other[j] and time + done[i + 1] - x < best[i + 1, j]:  # the second chain waits
-                best[i + 1, j], came[i + 1, j] = time + done[i + 1] - x, here
-            if x == done[i] and time + other[j + 1] - y < best[i, j + 1]:  # the first chain waits
-                best[i, j + 1], came[i, j + 1] = time + other[j + 1] - y, here
+            # one of the two goes first; the other stops before the op that they meet at
+            ahead = best[i0, j0] + max(done[i + 1] - done[i0], other[j] - other[j0])
+            if ahead < best[i + 1, j]:
+                best[i + 1, j], came[i + 1, j] = ahead, here
+            ahead = best[i0, j0] + max(done[i] - done[i0], other[j + 1] - other[j0])
+            if ahead < best[i, j + 1]:
+                best[i, j + 1], came[i, j + 1] = ahead, here
     way = np.empty((n + m + 2, 3))
     way[0, 0], way[0, 1], way[0, 2] = n, m, best[n, m]
     length = 1

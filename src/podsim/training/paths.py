@@ -69,6 +69,10 @@ class Paths:
     """sends and receives that take the compute stream of their rank on the path"""
     closing_JK: Array
     """last backward passes of stages on the path, the very last apart"""
+    staying_JK: Array
+    """of these, those after which the path stays on their rank"""
+    after_JK: Array
+    """passes that follow there at least, before the next of these"""
     paired_JBK: Array
     """forward passes through each block beside another pass, which hides their exchanges"""
     paired_back_JBK: Array
@@ -106,6 +110,8 @@ class _Counts(NamedTuple):
     back: Array
     charges: Array
     closing: Array
+    staying: Array
+    after: Array
     paired_WB: Array
     pairs: Array
     first: Array
@@ -140,9 +146,19 @@ def _stacked(
     def stacked(field: int) -> Array:
         return np.moveaxis(np.array([[path[field] for path in paths] for paths in full], dtype=float), 0, -1)
 
-    works_JWBK, actions_JWK, ahead_JK, back_JK, charges_JK, closing_JK, paired_JWBK, pairs_JK, first_JK = map(
-        stacked, range(len(_Counts._fields))
-    )
+    (
+        works_JWBK,
+        actions_JWK,
+        ahead_JK,
+        back_JK,
+        charges_JK,
+        closing_JK,
+        staying_JK,
+        after_JK,
+        paired_JWBK,
+        pairs_JK,
+        first_JK,
+    ) = map(stacked, range(len(_Counts._fields)))
     inner_JWK = works_JWBK[:, :, 1:-1].sum(axis=2)
     forward, backward, data, weight = (int(work) for work in Work)
     whole = [
@@ -154,6 +170,7 @@ def _stacked(
         apart_JBK=works_JWBK[:, weight] - works_JWBK[:, data], passes_JK=actions_JWK[:, forward],
         layers_JK=inner_JWK[:, forward], back_passes_JK=whole[0], back_layers_JK=whole[1], back_edges_JK=whole[2],
         ahead_JK=ahead_JK, back_JK=back_JK, sends_JK=ahead_JK + back_JK, charges_JK=charges_JK, closing_JK=closing_JK,
+        staying_JK=staying_JK, after_JK=after_JK,
         paired_JBK=paired_JWBK[:, forward], paired_back_JBK=paired_JWBK[:, backward] + paired_JWBK[:, data], pairs_JK=pairs_JK, first_JK=first_JK > 0,
     )  # fmt: skip
 
@@ -178,7 +195,9 @@ def _paths(
         works = np.zeros((4, width))
         works[:2] = m * counts
         none = np.zeros(())
-        return (_Counts(works, np.array([m, m, 0.0, 0.0]), none, none, none, none, np.zeros_like(works), none, np.ones(())),)
+        return (
+            _Counts(works, np.array([m, m, 0.0, 0.0]), *[none] * 6, np.zeros_like(works), none, np.ones(())),
+        )
     short = 3 * p + m % p
     if m <= short + p:
         return _distinct(list(_each(order, width, shares, schedule, p, v, m)))
@@ -232,6 +251,21 @@ def _each(
     return tuple(out)
 
 
+def _stays(ends: Array, rank: Array) -> tuple[int, int]:
+    """(closing passes after which the path stays on their rank, passes that follow there at least before another).
+
+    `ends`: which actions of the path, last first, are closing passes.
+    """
+    following = []
+    for at in np.flatnonzero(ends[1:]) + 1:
+        count = 1
+        while count < at and rank[at - count] == rank[at] and not ends[at - count]:
+            count += 1
+        if rank[at - 1] == rank[at]:
+            following.append(count)
+    return len(following), min(following, default=0)
+
+
 def _first_ranks(table: ScheduleTable) -> Array:
     """Whether a rank holds the model's first part."""
     out = np.zeros(table.ranks, bool)
@@ -259,9 +293,10 @@ def _counted(table: ScheduleTable, path: Array, sends: list[int], counts_SB: Arr
     gradient = np.flatnonzero((table.work == Work.BACKWARD) | (table.work == Work.WEIGHT))
     last = np.full(table.stages, -1)
     last[table.stage[gradient]] = gradient
-    closing = np.array(float(max((last[stage] == path).sum() - 1, 0)))
+    ends = last[stage] == path
+    staying, after = _stays(ends, table.rank[path])
     first = np.array(float(_first_ranks(table)[table.rank[path[0]]]))
     return _Counts(
-        works, np.bincount(work, minlength=4).astype(float), ahead, back, charged, closing, paired,
-        np.array(pair.sum() / 2.0), first,
+        works, np.bincount(work, minlength=4).astype(float), ahead, back, charged,
+        np.array(float(max(ends.sum() - 1, 0))), np.array(float(staying)), np.array(float(after)), paired, np.array(pair.sum() / 2.0), first,
     )  # fmt: skip

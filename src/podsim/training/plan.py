@@ -22,7 +22,17 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Model
 
-__all__ = ["SCHEDULE_CODES", "SPLIT_BACKWARD", "Array", "Grid", "Ints", "Placement", "Plan", "Recompute", "Schedule"]
+__all__ = [
+    "SCHEDULE_CODES",
+    "SPLIT_BACKWARD",
+    "Array",
+    "Grid",
+    "Ints",
+    "Placement",
+    "Plan",
+    "Recompute",
+    "Schedule",
+]
 
 Array: TypeAlias = NDArray[Any]
 Ints: TypeAlias = int | NDArray[Any]

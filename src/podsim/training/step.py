@@ -108,7 +108,9 @@ def prepare(
         weights=keyed(plan, WEIGHT_KEY, lambda sub: weight_table(model, sub), codes),
         activations=keyed(plan, ACTIVATION_KEY, lambda sub: activation_table(model, sub, software), codes),
         groups=keyed(plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software), codes),
-        firsts=keyed(plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software, first=True), codes)
+        firsts=keyed(
+            plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software, first=True), codes
+        )
         if plan.loose_end.any()
         else None,
         sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software), codes),
@@ -158,7 +160,9 @@ def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None)
     stretch_P = None if ready.stretches is None else ready.stretches[ready.layers.index[part]]
 
     timed = plan.having(flags) if flags else plan
-    seconds_P, parts_XP = _seconds(ready, timed, stages, (groups, firsts), paths, layers_YXBP, sends_P, stretch_P)
+    seconds_P, parts_XP = _seconds(
+        ready, timed, stages, (groups, firsts), paths, layers_YXBP, sends_P, stretch_P
+    )
     kinds_MSP = memory_MSP(
         plan,
         ready.software,
@@ -223,9 +227,7 @@ class _Passes:
     """what a pass beside another may hide; None where no schedule has such"""
 
 
-def _passes(
-    model: Model, plan: Plan, stages: Stages, layers_YXBP: Array, stretch_P: Array | None
-) -> _Passes:
+def _passes(model: Model, plan: Plan, stages: Stages, layers_YXBP: Array, stretch_P: Array | None) -> _Passes:
     chosen_XBP = _chosen(plan, layers_YXBP)
     backward_XSP = _held(stages.counts_SBU, chosen_XBP)
     share_SP = recomputed_share(plan, stages.counts_SBU)
@@ -271,9 +273,11 @@ def _along(paths: Chosen, apart: bool, passes: _Passes, sends_P: Array, charge_P
     return total
 
 
-def _waited(paths: Chosen, waits: Waits, passes: _Passes, drained_P: Array, beside: bool) -> Array:
+def _waited(paths: Chosen, waits: Waits, passes: _Passes, closed_JP: Array, beside: bool) -> Array:
     """Seconds that exchanges add along each path, less what passes beside each other spare (J, P), or one for all paths."""
-    total = paths.closing_JK * drained_P if beside else np.zeros((1, drained_P.shape[-1]))
+    total = np.zeros((1, closed_JP.shape[-1]))
+    if beside:
+        total = closed_JP
     if passes.exchanged is not None:
         whole_WBP = np.stack([passes.forward_BP, passes.backward_BP])
         total = total - spared(paths, whole_WBP, passes.exchanged, waits, beside=beside)
@@ -314,7 +318,7 @@ def _seconds(
     count_B /= count_B.sum()
     waits = Waits(
         plan, software, groups, count_B @ passes.forward_BP[1:-1], count_B @ passes.backward_BP[1:-1],
-        passes.forward_BP[0], passes.backward_BP[0], count_B @ passes.closing_BP[1:-1],
+        passes.forward_BP[0], passes.backward_BP[0], charge_P, sends_P, count_B @ passes.closing_BP[1:-1],
     )  # fmt: skip
     along_JP = _along(paths, ready.apart, passes, sends_P, charge_P)
     busy_XSP = passes.forward_XSP + passes.backward_XSP
@@ -323,9 +327,12 @@ def _seconds(
     stage_SP = np.where(stages.many_SU > 0, busy_XSP.sum(axis=0), 0.0)
     parts_P = np.where(plan.placement == Placement.TWO_WAYS, 2.0, v_P)
     part_layers = np.floor(groups.stage_layers_K / parts_P)
-    drained_P = waits.drained(part_layers)
+    closed_JP = paths.closing_JK * waits.drained(part_layers)
+    if (v_P > 1).any():
+        closed_JP = closed_JP + paths.staying_JK * waits.stayed(part_layers, paths.after_JK)
+    slowed_P = _at(closed_JP, (along_JP + closed_JP).argmax(axis=0))
     beside = np.where(np.asarray(plan.zero) == 3, plan.overlap_param, plan.overlap_grad).astype(bool)
-    paths_JP = [along_JP + _waited(paths, waits, passes, drained_P, on) for on in (True, False)]
+    paths_JP = [along_JP + _waited(paths, waits, passes, closed_JP, on) for on in (True, False)]
     path_P = np.where(beside, *(path_JP.max(axis=0) for path_JP in paths_JP))
     own_SP = stage_SP
     if (np.asarray(plan.zero) >= 2).any():
@@ -335,10 +342,10 @@ def _seconds(
     longest_P = m_P * _at(own_SP, slowest_P)
     charged_P = 2 * m_P * v_P * charge_P
     through_P = np.maximum(path_P, longest_P + charged_P)
-    once_P = waits.once(part_layers, charge_P)
+    once_P = waits.once(part_layers, slowed_P)
     if ends[1] is not None:
         first = replace(waits, groups=ends[1])
-        last_P = first.once(np.floor(ends[1].stage_layers_K / parts_P), charge_P)
+        last_P = first.once(np.floor(ends[1].stage_layers_K / parts_P), slowed_P)
         ending_P = np.where(beside, *(_of_first(paths, path_JP) for path_JP in paths_JP)) + last_P
         total_P = through_P + once_P
         once_P = np.where(ending_P > total_P, last_P, once_P)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from podsim.errors import NoFitError, PodsimError
 from podsim.verbs.plans import PlanOptions, Setting, read_plan
+from podsim.verbs.simulate_failure import Failing, failing, failing_step
 
 if TYPE_CHECKING:
     from podsim.results.simulated import SimulatedStep
@@ -29,6 +30,10 @@ def simulate(
     slow_link: Mapping[int, float] | None = None,
     jitter: float = 0.0,
     seed: int = 0,
+    fail: Mapping[int, float] | None = None,
+    fail_link: Mapping[int, float] | None = None,
+    watchdog: float | None = None,
+    checkpoint_every: float = 0.0,
     force: bool = False,
     chakra: Path | None = None,
     **options: Unpack[PlanOptions],
@@ -39,12 +44,16 @@ def simulate(
     "all" each by itself. `kernels` lists them one by one, or what lies between two collectives as one op (which
     changes no time); default: yes if folded. `slow` maps ranks to the times their kernels take longer (5 to 1.2: rank
     5 is 20 % slower), `slow_link` to the share of their adapters' bandwidth that is left. `jitter` is the standard
-    deviation of the logarithm of each op's duration, drawn with `seed`; it makes every rank its own. `force` plays a
-    plan that does not fit the memory. `chakra`: a directory for Chakra execution traces, one file a rank.
+    deviation of the logarithm of each op's duration, drawn with `seed`; it makes every rank its own. `fail` maps one rank
+    to the seconds of the step after which it does nothing more, `fail_link` one whose adapter is gone: its traffic goes
+    on over a neighbour's, half as fast, or stops if the node has no other. `watchdog`: seconds that a collective may
+    take before the run is ended (default: 10 minutes, PyTorch's); `checkpoint_every`: seconds between checkpoints, half
+    of which are lost too. `force` plays a plan that does not fit the memory. `chakra`: a directory for Chakra execution traces, one file a rank.
     Raises NoFitError for such a plan without it, PodsimError for anything unusable.
     """
     from podsim.simulation.lower import Trouble
 
+    fault = failing(dict(fail or {}), dict(fail_link or {}), watchdog, checkpoint_every)
     trouble = Trouble(slow=dict(slow or {}), link=dict(slow_link or {}), jitter=jitter, seed=seed)
     if problems := [
         *_problems(trouble),
@@ -60,6 +69,7 @@ def simulate(
         trouble=trouble,
         force=force,
         chakra=chakra,
+        fault=fault,
     )
 
 
@@ -90,6 +100,7 @@ def play_setting(
     trouble: Trouble,
     force: bool = False,
     chakra: Path | None = None,
+    fault: Failing | None = None,
 ) -> SimulatedStep:
     """The played step of a legal plan."""
     from dataclasses import replace
@@ -100,7 +111,7 @@ def play_setting(
     from podsim.simulation.outcome import outcome
     from podsim.training.predict import predict_plan
 
-    model, cluster, plan, default = setting
+    model, cluster, plan, _ = setting
     prediction = predict_plan(model, cluster, plan)
     if not prediction.fits and not force:
         need, room = prediction.memory / 1e9, prediction.memory_limit / 1e9
@@ -109,14 +120,21 @@ def play_setting(
                 f"the plan needs {need:.1f} GB on its fullest stage, a GPU has {room:.1f} GB; force plays it anyway"
             ]
         )
+    if fault is not None and chakra is not None:
+        raise PodsimError("a trace of a step that fails cannot be replayed: leave chakra or the failure out")
+    if fault is not None:
+        return replace(
+            failing_step(
+                setting, fault, kernels=kernels, unfold=unfold, trouble=trouble, closed_form=prediction.step_time
+            ),
+            warnings=_warned(setting, prediction.fits),
+        )
     lowered = lower(model, cluster, plan, kernels=kernels, unfold=unfold, trouble=trouble)
     played = play(lowered.ops)
     step = outcome(model, cluster, plan, lowered, played, prediction.step_time)
     if chakra is not None:
         _write_chakra(trace_graphs(lowered, played, plan), chakra)
-    notes = [] if prediction.fits else ["the plan does not fit the memory: it could not be run"]
-    if default:
-        notes.append("the batch was not given: about four million tokens")
+    notes = [*_warned(setting, prediction.fits)]
     if trouble.link and not lowered.link_names:
         notes.append("a slow adapter changes nothing: nothing leaves a node under this plan")
     if not lowered.table.flush:
@@ -124,6 +142,12 @@ def play_setting(
             "an asynchronous schedule: the table is a window of an endless run, with its start and end"
         )
     return replace(step, warnings=tuple(notes))
+
+
+def _warned(setting: Setting, fits: bool) -> tuple[str, ...]:
+    """What is to be said of a plan, whatever happens to its step."""
+    notes = [] if fits else ["the plan does not fit the memory: it could not be run"]
+    return (*notes, *(["the batch was not given: about four million tokens"] if setting[3] else []))
 
 
 def _write_chakra(graphs: list[TraceGraph], folder: Path) -> None:
