@@ -111,6 +111,10 @@ def simulate(
         list[str] | None,
         typer.Option(help="A slow adapter, as RANK=0.5: half its bandwidth is left. Repeatable."),
     ] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(help="A server with other GPUs, as 1=a100-sxm4-40gb (numbered from 0). Repeatable."),
+    ] = None,
     jitter: Annotated[
         float, typer.Option(help="Noise of kernels: 0.05 is about 5 %. Every rank by itself.")
     ] = 0.0,
@@ -146,7 +150,7 @@ def simulate(
     one_format(json, csv)
     step = verb(
         model, on=on, ranks=ranks, kernels=kernels, slow=_ranks(slow, "--slow", "5=1.2"),
-        slow_link=_ranks(slow_link, "--slow-link", "5=0.5"), jitter=jitter, seed=seed, fail=_ranks(fail, "--fail", "5=0.8"),
+        slow_link=_ranks(slow_link, "--slow-link", "5=0.5"), node=_nodes(node), jitter=jitter, seed=seed, fail=_ranks(fail, "--fail", "5=0.8"),
         fail_link=_ranks(fail_link, "--fail-link", "5=0.8"), watchdog=watchdog, checkpoint_every=checkpoint_every,
         force=force, chakra=chakra,
         overrides=overrides(set_), **options,
@@ -183,6 +187,18 @@ def _ranks(given: list[str] | None, option: str, example: str) -> dict[int, floa
                 f"{option} {rank[:40]}={factor[:40]}: expected RANK=NUMBER, such as {example}"
             ) from None
     return found
+
+
+def _nodes(given: list[str] | None) -> dict[int, str]:
+    """Servers and types of GPU."""
+    from podsim.cli.options import pairs
+    from podsim.errors import PodsimError
+
+    found = pairs(given, "--node", "1=a100-sxm4-40gb")
+    wrong = [number for number in found if not number.isdecimal()]
+    if wrong:
+        raise PodsimError(f"--node {wrong[0][:40]}={found[wrong[0]][:40]}: servers are numbered from 0")
+    return {int(number): gpu for number, gpu in found.items()}
 
 
 def register(

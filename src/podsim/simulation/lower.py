@@ -51,6 +51,8 @@ class Trouble:
     """rank -> share of its network bandwidth that is left"""
     fail: tuple[int, ...] = ()
     """ranks that will do nothing more, or that lose their adapter: told apart from others, not played"""
+    nodes: dict[int, str] = field(default_factory=dict)
+    """server -> type of its GPUs, where that is another"""
     jitter: float = 0.0
     """standard deviation of the logarithm of each pass's duration, drawn anew for each rank and op"""
     seed: int = 0
@@ -70,7 +72,9 @@ class Lowered:
     base: Ints
     """[C + 1] ops of class c are base[c] : base[c + 1]"""
     rows: list[Row]
-    """of the pipeline ranks"""
+    """of the pipeline ranks, for each type of GPU"""
+    row_of: Ints
+    """[C] the row of each class"""
     table: ScheduleTable
     ready: Prepared
     link_names: tuple[str, ...]
@@ -94,22 +98,23 @@ def lower(
     itself, not classes of equal ranks. Raises SimulationError for a rank that does not exist, or too many ops.
     """
     trouble = trouble or Trouble()
-    ready = prepare(model, cluster, plan)
-    table = schedule_table(plan)
-    blocks = block_pieces(ready, cluster)
-    catalog = Catalog()
-    common: dict[str, Any] = {
-        "software": ready.software,
-        "table": table,
-        "blocks": blocks,
-        "kernels": kernels,
-    }
-    rows = [
-        row_of(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
-        for rank, stage in enumerate(stages_of(model, cluster, plan, ready, table))
-    ]
-    classes = divide(plan, _marks(plan, trouble), unfold=unfold or trouble.jitter > 0)
-    stage_of = classes.first[:, 0]
+    table, catalog = schedule_table(plan), Catalog()
+    kinds = ["", *dict.fromkeys(trouble.nodes.values())]
+    made = [cluster.having(gpu) if gpu else cluster for gpu in kinds]
+    readies = [prepare(model, one, plan) for one in made]
+    ready = readies[0]
+    rows: list[Row] = []
+    for one, own in zip(made, readies, strict=True):
+        common: dict[str, Any] = {
+            "software": own.software, "table": table, "blocks": block_pieces(own, one), "kernels": kernels,
+        }  # fmt: skip
+        rows += [
+            row_of(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
+            for rank, stage in enumerate(stages_of(model, one, plan, own, table))
+        ]
+    marks, kind = _marks(plan, trouble, cluster, kinds)
+    classes = divide(plan, marks, unfold=unfold or trouble.jitter > 0)
+    stage_of = classes.first[:, 0] + kind[tuple(classes.first.T)] * table.ranks
     sizes = np.array([len(row.what) for row in rows])
     base = np.concatenate([[0], np.cumsum(sizes[stage_of])])
     if base[-1] > MOST_OPS:
@@ -118,22 +123,33 @@ def lower(
         )
     what = np.concatenate([rows[r].what for r in stage_of])
     stream = np.concatenate([rows[r].stream + c * STREAMS for c, r in enumerate(stage_of)]).astype(np.int32)
-    before, after = _edges(rows, table, classes, base)
+    before, after = _edges(rows, stage_of, table, classes, base)
     wired = transfers_of(cluster, plan, catalog.pieces, what, classes, base, trouble.link)
     seconds = _seconds(catalog.pieces, what, classes, base, trouble) * wired.stretch
+    join = _joins(catalog.pieces, rows, stage_of, classes, base)
+    if trouble.nodes:
+        seconds = _as_the_slowest(seconds, join)
     ops = Ops(
-        stream=stream, seconds=seconds, before=before, after=after, join=_joins(catalog.pieces, rows, classes, base),
+        stream=stream, seconds=seconds, before=before, after=after, join=join,
         transfer=wired.kind, transfers=wired.transfers, streams=_streams(classes.count, ready.software.contention),
     )  # fmt: skip
     return Lowered(
         ops=ops, what=what, micro=np.concatenate([rows[r].micro for r in stage_of]), pieces=catalog.pieces,
-        classes=classes, base=base, rows=rows, table=table, ready=ready, link_names=wired.names,
+        classes=classes, base=base, rows=rows, row_of=stage_of, table=table, ready=ready, link_names=wired.names,
     )  # fmt: skip
 
 
-def _marks(plan: Plan, trouble: Trouble) -> Ints:
-    """A number for what makes each rank special, shape (R, X, T)."""
+def _marks(plan: Plan, trouble: Trouble, cluster: Cluster, kinds: list[str]) -> tuple[Ints, Ints]:
+    """(a number for what makes each rank special, position of its type of GPU among `kinds`), shape (R, X, T)."""
     shape = (int(plan.pp), int(plan.dp) * int(plan.cp), int(plan.tp))
+    per = cluster.gpus_per_node
+    absent = sorted(n for n in trouble.nodes if not 0 <= n * per < int(np.prod(shape)))
+    if absent:
+        last = (int(np.prod(shape)) - 1) // per
+        raise SimulationError(f"server {', '.join(map(str, absent))} does not exist; the job has 0 to {last}")
+    kind = np.zeros(int(np.prod(shape)), np.int64)
+    for node, gpu in trouble.nodes.items():
+        kind[node * per : (node + 1) * per] = kinds.index(gpu)
     ranks = int(np.prod(shape))
     special = {*trouble.slow, *trouble.link, *trouble.fail}
     wrong = sorted(r for r in special if not 0 <= r < ranks)
@@ -142,31 +158,35 @@ def _marks(plan: Plan, trouble: Trouble) -> Ints:
             f"rank {', '.join(map(str, wrong))} does not exist; this job has ranks 0 to {ranks - 1}"
         )
     flat = np.zeros(ranks, np.int64)
-    known: dict[tuple[float, float, int], int] = {}
-    for r in sorted(special):
+    known: dict[tuple[float, float, int, int], int] = {}
+    for r in sorted({*special, *np.flatnonzero(kind).tolist()}):
         failed = trouble.fail.index(r) + 1 if r in trouble.fail else 0
-        one = (trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0), failed)
+        one = (trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0), failed, int(kind[r]))
         flat[r] = known.setdefault(one, len(known) + 1)
-    return flat.reshape(shape)
+    return flat.reshape(shape), kind.reshape(shape)
 
 
-def _edges(rows: list[Row], table: ScheduleTable, classes: Classes, base: Ints) -> tuple[Small, Small]:
+def _edges(
+    rows: list[Row], row_of: Ints, table: ScheduleTable, classes: Classes, base: Ints
+) -> tuple[Small, Small]:
     """(before, after): edges inside each class, and from what one stage sends to what the next one does with it."""
-    stage_of = classes.first[:, 0]
     need = table.need
     owner = table.rank
-    before = [row_edges(rows[r])[0] + base[c] for c, r in enumerate(stage_of)]
-    after = [row_edges(rows[r])[1] + base[c] for c, r in enumerate(stage_of)]
-    sent = np.concatenate([row.sent for row in rows])
-    first = np.concatenate([row.first for row in rows])
-    for c, r in enumerate(stage_of.tolist()):
+    before = [row_edges(rows[r])[0] + base[c] for c, r in enumerate(row_of)]
+    after = [row_edges(rows[r])[1] + base[c] for c, r in enumerate(row_of)]
+    of_type = [rows[k : k + table.ranks] for k in range(0, len(rows), table.ranks)]
+    sent = np.stack([np.concatenate([row.sent for row in own]) for own in of_type])
+    for c, r in enumerate(classes.first[:, 0].tolist()):
         actions = np.arange(table.pointer[r], table.pointer[r + 1])
         source = need[actions]
         moved = (source >= 0) & (owner[np.maximum(source, 0)] != r)
-        source, actions = source[moved], actions[moved]
-        assert np.all(sent[source] >= 0)
-        before.append(base[classes.line_CR[c, owner[source]]] + sent[source])
-        after.append(base[c] + first[actions])
+        first = rows[row_of[c]].first[moved]
+        source = source[moved]
+        senders = classes.line_CR[c, owner[source]]
+        ops = sent[row_of[senders] // table.ranks, source]
+        assert np.all(ops >= 0)
+        before.append(base[senders] + ops)
+        after.append(base[c] + first)
     return np.concatenate(before).astype(np.int32), np.concatenate(after).astype(np.int32)
 
 
@@ -194,9 +214,20 @@ def _seconds(
     return np.asarray(seconds)
 
 
-def _joins(pieces: list[Piece], rows: list[Row], classes: Classes, base: Ints) -> NDArray[np.int32]:
+def _as_the_slowest(seconds: NDArray[np.float64], join: Small) -> NDArray[np.float64]:
+    """Collectives of unequal ranks go at the pace of the slowest of them."""
+    met = join >= 0
+    longest = np.zeros(int(join.max(initial=-1)) + 1)
+    np.maximum.at(longest, join[met], seconds[met])
+    out = seconds.copy()
+    out[met] = longest[join[met]]
+    return out
+
+
+def _joins(
+    pieces: list[Piece], rows: list[Row], stage_of: Ints, classes: Classes, base: Ints
+) -> NDArray[np.int32]:
     """Ops of different classes that are one collective, by number; -1 where a class meets only its like."""
-    stage_of = classes.first[:, 0]
     join = np.full(int(base[-1]), -1, np.int32)
     named = np.array([group_of(piece) for piece in pieces])
     taken = 0

@@ -35,7 +35,7 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
     for c in range(lowered.classes.count):
         rank = int(lowered.classes.first[c, 0])
         actions = np.arange(table.pointer[rank], table.pointer[rank + 1])
-        begin = played.start[lowered.base[c] + lowered.rows[rank].first]
+        begin = played.start[lowered.base[c] + lowered.rows[int(lowered.row_of[c])].first]
         work, part = table.work[actions], table.stage_part[table.stage[actions]]
         # what a pass frees is free when those after it begin, and not while one runs beside it
         apart = np.flatnonzero(~table.beside[actions])

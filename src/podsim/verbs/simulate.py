@@ -28,6 +28,7 @@ def simulate(
     kernels: bool | None = None,
     slow: Mapping[int, float] | None = None,
     slow_link: Mapping[int, float] | None = None,
+    node: Mapping[int, str] | None = None,
     jitter: float = 0.0,
     seed: int = 0,
     fail: Mapping[int, float] | None = None,
@@ -43,7 +44,8 @@ def simulate(
     The plan's options are those of `podsim.predict`. `ranks="folded"` plays one rank of each class of equal ones,
     "all" each by itself. `kernels` lists them one by one, or what lies between two collectives as one op (which
     changes no time); default: yes if folded. `slow` maps ranks to the times their kernels take longer (5 to 1.2: rank
-    5 is 20 % slower), `slow_link` to the share of their adapters' bandwidth that is left. `jitter` is the standard
+    5 is 20 % slower), `slow_link` to the share of their adapters' bandwidth that is left, `node` servers to the type of
+    GPUs that they have instead (1 to "a100-sxm4-40gb"). `jitter` is the standard
     deviation of the logarithm of each op's duration, drawn with `seed`; it makes every rank its own. `fail` maps one rank
     to the seconds of the step after which it does nothing more, `fail_link` one whose adapter is gone: its traffic goes
     on over a neighbour's, half as fast, or stops if the node has no other. `watchdog`: seconds that a collective may
@@ -54,7 +56,7 @@ def simulate(
     from podsim.simulation.lower import Trouble
 
     fault = failing(dict(fail or {}), dict(fail_link or {}), watchdog, checkpoint_every)
-    trouble = Trouble(slow=dict(slow or {}), link=dict(slow_link or {}), jitter=jitter, seed=seed)
+    trouble = Trouble(slow=dict(slow or {}), link=dict(slow_link or {}), nodes=dict(node or {}), jitter=jitter, seed=seed)
     if problems := [
         *_problems(trouble),
         *([] if ranks in RANKS else [f"ranks={ranks!r} may be folded or all"]),
@@ -113,8 +115,10 @@ def play_setting(
 
     model, cluster, plan, _ = setting
     prediction = predict_plan(model, cluster, plan)
-    if not prediction.fits and not force:
-        need, room = prediction.memory / 1e9, prediction.memory_limit / 1e9
+    others = [predict_plan(model, cluster.having(gpu), plan) for gpu in dict.fromkeys(trouble.nodes.values())]
+    tightest = min([prediction, *others], key=lambda one: one.memory_limit - one.memory)
+    if not tightest.fits and not force:
+        need, room = tightest.memory / 1e9, tightest.memory_limit / 1e9
         raise NoFitError(
             [
                 f"the plan needs {need:.1f} GB on its fullest stage, a GPU has {room:.1f} GB; force plays it anyway"
@@ -127,14 +131,16 @@ def play_setting(
             failing_step(
                 setting, fault, kernels=kernels, unfold=unfold, trouble=trouble, closed_form=prediction.step_time
             ),
-            warnings=_warned(setting, prediction.fits),
+            warnings=_warned(setting, tightest.fits),
         )
     lowered = lower(model, cluster, plan, kernels=kernels, unfold=unfold, trouble=trouble)
     played = play(lowered.ops)
     step = outcome(model, cluster, plan, lowered, played, prediction.step_time)
     if chakra is not None:
         _write_chakra(trace_graphs(lowered, played, plan), chakra)
-    notes = [*_warned(setting, prediction.fits)]
+    notes = [*_warned(setting, tightest.fits)]
+    if trouble.nodes:
+        notes.append(f"the closed form is that of a cluster whose servers all have {cluster.gpu.name}")
     if trouble.link and not lowered.link_names:
         notes.append("a slow adapter changes nothing: nothing leaves a node under this plan")
     if not lowered.table.flush:
