@@ -8,7 +8,7 @@ Axes: R pipeline ranks, X data and context ranks, T tensor ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from podsim.simulation.classes import Classes, divide, rank_number
 from podsim.simulation.drafts import Catalog, Ints
 from podsim.simulation.events import Ops, Streams
 from podsim.simulation.lower_links import transfers_of
+from podsim.simulation.lower_marks import Trouble, marks_of
 from podsim.simulation.lower_stages import stages_of
 from podsim.simulation.passes import Writer
 from podsim.simulation.pieces import Piece, Stream, block_pieces
@@ -41,23 +42,6 @@ MOST_OPS = 120_000_000
 """ops beyond which nothing is lowered: they would need more than 8 GiB"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trouble:
-    """What is not as it should be: ranks whose GPU is slow, or whose adapter is; noise."""
-
-    slow: dict[int, float] = field(default_factory=dict)
-    """rank -> times as long as its kernels take"""
-    link: dict[int, float] = field(default_factory=dict)
-    """rank -> share of its network bandwidth that is left"""
-    fail: tuple[int, ...] = ()
-    """ranks that will do nothing more, or that lose their adapter: told apart from others, not played"""
-    nodes: dict[int, str] = field(default_factory=dict)
-    """server -> type of its GPUs, where that is another"""
-    jitter: float = 0.0
-    """standard deviation of the logarithm of each pass's duration, drawn anew for each rank and op"""
-    seed: int = 0
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lowered:
     """A step, ready to be played."""
@@ -75,17 +59,20 @@ class Lowered:
     """of the pipeline ranks, for each type of GPU"""
     row_of: Ints
     """[C] the row of each class"""
+    tables: list[ScheduleTable]
+    """of each type of rank: as many micro-batches as its replica has; rows r : r + ranks are of type r / ranks"""
     table: ScheduleTable
     ready: Prepared
     link_names: tuple[str, ...]
 
 
-def schedule_table(plan: Plan) -> ScheduleTable:
-    """The plan's schedule; one stage runs each micro-batch forward and back."""
+def schedule_table(plan: Plan, micro_batches: int = 0) -> ScheduleTable:
+    """The plan's schedule, perhaps for another number of micro-batches; one stage runs each forward and back."""
+    count = micro_batches or int(plan.micro_batches)
     if int(plan.pp) == 1:
-        return build("1f1b", 1, 1, int(plan.micro_batches))
+        return build("1f1b", 1, 1, count)
     name = {code: text for text, code in SCHEDULE_CODES.items()}[Schedule(int(plan.schedule))]
-    return build(name, int(plan.pp), int(plan.virtual_stages), int(plan.micro_batches))
+    return build(name, int(plan.pp), int(plan.virtual_stages), count)
 
 
 def lower(
@@ -98,13 +85,14 @@ def lower(
     itself, not classes of equal ranks. Raises SimulationError for a rank that does not exist, or too many ops.
     """
     trouble = trouble or Trouble()
-    table, catalog = schedule_table(plan), Catalog()
-    kinds = ["", *dict.fromkeys(trouble.nodes.values())]
-    made = [cluster.having(gpu) if gpu else cluster for gpu in kinds]
-    readies = [prepare(model, one, plan) for one in made]
-    ready = readies[0]
+    marks, kind, kinds = marks_of(plan, trouble, cluster)
+    catalog = Catalog()
+    made = {gpu: cluster.having(gpu) if gpu else cluster for gpu in dict.fromkeys(["", *(g for g, _ in kinds)])}
+    readies = {gpu: prepare(model, one, plan) for gpu, one in made.items()}
+    ready, tables = readies[""], [schedule_table(plan, count) for _, count in kinds]
     rows: list[Row] = []
-    for one, own in zip(made, readies, strict=True):
+    for (gpu, _), table in zip(kinds, tables, strict=True):
+        one, own = made[gpu], readies[gpu]
         common: dict[str, Any] = {
             "software": own.software, "table": table, "blocks": block_pieces(own, one), "kernels": kernels,
         }  # fmt: skip
@@ -112,9 +100,8 @@ def lower(
             row_of(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
             for rank, stage in enumerate(stages_of(model, one, plan, own, table))
         ]
-    marks, kind = _marks(plan, trouble, cluster, kinds)
     classes = divide(plan, marks, unfold=unfold or trouble.jitter > 0)
-    stage_of = classes.first[:, 0] + kind[tuple(classes.first.T)] * table.ranks
+    stage_of = classes.first[:, 0] + kind[tuple(classes.first.T)] * int(plan.pp)
     sizes = np.array([len(row.what) for row in rows])
     base = np.concatenate([[0], np.cumsum(sizes[stage_of])])
     if base[-1] > MOST_OPS:
@@ -123,11 +110,11 @@ def lower(
         )
     what = np.concatenate([rows[r].what for r in stage_of])
     stream = np.concatenate([rows[r].stream + c * STREAMS for c, r in enumerate(stage_of)]).astype(np.int32)
-    before, after = _edges(rows, stage_of, table, classes, base)
+    before, after = _edges(rows, stage_of, tables, classes, base)
     wired = transfers_of(cluster, plan, catalog.pieces, what, classes, base, trouble.link)
     seconds = _seconds(catalog.pieces, what, classes, base, trouble) * wired.stretch
     join = _joins(catalog.pieces, rows, stage_of, classes, base)
-    if trouble.nodes:
+    if len(readies) > 1:
         seconds = _as_the_slowest(seconds, join)
     ops = Ops(
         stream=stream, seconds=seconds, before=before, after=after, join=join,
@@ -135,55 +122,29 @@ def lower(
     )  # fmt: skip
     return Lowered(
         ops=ops, what=what, micro=np.concatenate([rows[r].micro for r in stage_of]), pieces=catalog.pieces,
-        classes=classes, base=base, rows=rows, row_of=stage_of, table=table, ready=ready, link_names=wired.names,
+        classes=classes, base=base, rows=rows, row_of=stage_of, tables=tables, table=tables[0], ready=ready, link_names=wired.names,
     )  # fmt: skip
 
 
-def _marks(plan: Plan, trouble: Trouble, cluster: Cluster, kinds: list[str]) -> tuple[Ints, Ints]:
-    """(a number for what makes each rank special, position of its type of GPU among `kinds`), shape (R, X, T)."""
-    shape = (int(plan.pp), int(plan.dp) * int(plan.cp), int(plan.tp))
-    per = cluster.gpus_per_node
-    absent = sorted(n for n in trouble.nodes if not 0 <= n * per < int(np.prod(shape)))
-    if absent:
-        last = (int(np.prod(shape)) - 1) // per
-        raise SimulationError(f"server {', '.join(map(str, absent))} does not exist; the job has 0 to {last}")
-    kind = np.zeros(int(np.prod(shape)), np.int64)
-    for node, gpu in trouble.nodes.items():
-        kind[node * per : (node + 1) * per] = kinds.index(gpu)
-    ranks = int(np.prod(shape))
-    special = {*trouble.slow, *trouble.link, *trouble.fail}
-    wrong = sorted(r for r in special if not 0 <= r < ranks)
-    if wrong:
-        raise SimulationError(
-            f"rank {', '.join(map(str, wrong))} does not exist; this job has ranks 0 to {ranks - 1}"
-        )
-    flat = np.zeros(ranks, np.int64)
-    known: dict[tuple[float, float, int, int], int] = {}
-    for r in sorted({*special, *np.flatnonzero(kind).tolist()}):
-        failed = trouble.fail.index(r) + 1 if r in trouble.fail else 0
-        one = (trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0), failed, int(kind[r]))
-        flat[r] = known.setdefault(one, len(known) + 1)
-    return flat.reshape(shape), kind.reshape(shape)
-
-
 def _edges(
-    rows: list[Row], row_of: Ints, table: ScheduleTable, classes: Classes, base: Ints
+    rows: list[Row], row_of: Ints, tables: list[ScheduleTable], classes: Classes, base: Ints
 ) -> tuple[Small, Small]:
     """(before, after): edges inside each class, and from what one stage sends to what the next one does with it."""
-    need = table.need
-    owner = table.rank
     before = [row_edges(rows[r])[0] + base[c] for c, r in enumerate(row_of)]
     after = [row_edges(rows[r])[1] + base[c] for c, r in enumerate(row_of)]
-    of_type = [rows[k : k + table.ranks] for k in range(0, len(rows), table.ranks)]
-    sent = np.stack([np.concatenate([row.sent for row in own]) for own in of_type])
+    ranks = tables[0].ranks
+    sent = [np.concatenate([row.sent for row in rows[k : k + ranks]]) for k in range(0, len(rows), ranks)]
     for c, r in enumerate(classes.first[:, 0].tolist()):
-        actions = np.arange(table.pointer[r], table.pointer[r + 1])
-        source = need[actions]
+        table = tables[row_of[c] // ranks]
+        owner, actions = table.rank, np.arange(table.pointer[r], table.pointer[r + 1])
+        source = table.need[actions]
         moved = (source >= 0) & (owner[np.maximum(source, 0)] != r)
-        first = rows[row_of[c]].first[moved]
-        source = source[moved]
+        source, first = source[moved], rows[row_of[c]].first[moved]
         senders = classes.line_CR[c, owner[source]]
-        ops = sent[row_of[senders] // table.ranks, source]
+        types = row_of[senders] // ranks  # a pipeline may have GPUs of several types, not several tables
+        ops = np.empty(len(source), np.int64)
+        for one in np.unique(types).tolist():
+            ops[types == one] = sent[one][source[types == one]]
         assert np.all(ops >= 0)
         before.append(base[senders] + ops)
         after.append(base[c] + first)

@@ -30,10 +30,11 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
     """
     static_R = _static(lowered, plan)
     kept_P = _kept(lowered, plan)
-    table, high, counters = lowered.table, 0.0, []
+    high, counters = 0.0, []
     sign = np.array([1.0, -1.0, 0.0, -1.0])
     for c in range(lowered.classes.count):
         rank = int(lowered.classes.first[c, 0])
+        table = lowered.tables[int(lowered.row_of[c]) // lowered.table.ranks]
         actions = np.arange(table.pointer[rank], table.pointer[rank + 1])
         begin = played.start[lowered.base[c] + lowered.rows[int(lowered.row_of[c])].first]
         work, part = table.work[actions], table.stage_part[table.stage[actions]]
