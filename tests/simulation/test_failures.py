@@ -89,9 +89,7 @@ def test_a_failure_when_all_others_are_done_holds_nobody_up(two, small):
 
 
 def step(**more):
-    return simulate(
-        "gpt-1.7b", on="dgx-a100-80gb:2", tp=2, pp=1, zero=1, batch=32, kernels=False, **more
-    )
+    return simulate("gpt-1.7b", on="dgx-a100-80gb:2", tp=2, pp=1, zero=1, batch=32, kernels=False, **more)
 
 
 def test_the_watchdog_and_the_checkpoint():

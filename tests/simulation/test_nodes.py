@@ -64,3 +64,44 @@ def test_the_smallest_memory_counts():
 def test_what_cannot_be(node, said):
     with pytest.raises(PodsimError, match=said):
         simulate("gpt-1.7b", on="dgx-a100-80gb:2", tp=2, batch=32, node=node)
+
+
+def test_fewer_micro_batches_for_slow_replicas(small):
+    """Eight GPUs of a third of the speed beside 24: they hold the others up until they have less to do."""
+    options = {
+        "on": "dgx-h100:4",
+        "tp": 8,
+        "pp": 1,
+        "batch": 64,
+        "kernels": False,
+        "node": {3: "a100-sxm4-80gb"},
+    }
+    even, uneven = (simulate("gpt-1.7b", **options, uneven=uneven) for uneven in (False, True))
+    given = next(note for note in uneven.warnings if "micro-batches" in note)
+    shares = [int(text) for text in given.split(": ")[1].split(", ")]
+    assert sum(shares) == 64
+    assert 0 < shares[3] < min(shares[:3]) >= max(shares[:3]) - 1
+    assert uneven.step_time < 0.8 * even.step_time
+
+
+@pytest.mark.parametrize("shares", [(18, 18, 18, 10), (1, 2, 30, 31)])
+def test_uneven_shares_folded_and_each_by_itself(shares, four, small):
+    for degrees in ({"tp": 8, "pp": 1}, {"tp": 2, "pp": 4}):
+        plan = Plan(dp=4, global_batch=64, zero=1, **degrees)
+        trouble = Trouble(shares=shares)
+        folded, alone = (
+            play(lower(small, four, plan, kernels=False, unfold=unfold, trouble=trouble).ops).seconds
+            for unfold in (False, True)
+        )
+        assert folded == pytest.approx(alone, rel=1e-6)
+        most = Plan(dp=4, global_batch=4 * max(shares), zero=1, **degrees)
+        assert folded == pytest.approx(seconds(small, four, most, {})[1], rel=0.01)
+
+
+@pytest.mark.parametrize(("plan", "shares", "said"), [
+    (PLANS[0], (4, 4), "for dp=4 replicas"), (PLANS[0], (0, 8, 12, 12), "of 1 or more"),
+    (PLANS[1], tuple(range(1, 17)), "zero may be 0, 1"),
+])  # fmt: skip
+def test_shares_that_cannot_be(plan, shares, said, four, small):
+    with pytest.raises(PodsimError, match=said):
+        lower(small, four, plan, trouble=Trouble(shares=shares))

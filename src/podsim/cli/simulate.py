@@ -115,6 +115,7 @@ def simulate(
         list[str] | None,
         typer.Option(help="A server with other GPUs, as 1=a100-sxm4-40gb (numbered from 0). Repeatable."),
     ] = None,
+    uneven: Annotated[bool, typer.Option(help="Slower replicas get fewer micro-batches.")] = False,
     jitter: Annotated[
         float, typer.Option(help="Noise of kernels: 0.05 is about 5 %. Every rank by itself.")
     ] = 0.0,
@@ -150,7 +151,8 @@ def simulate(
     one_format(json, csv)
     step = verb(
         model, on=on, ranks=ranks, kernels=kernels, slow=_ranks(slow, "--slow", "5=1.2"),
-        slow_link=_ranks(slow_link, "--slow-link", "5=0.5"), node=_nodes(node), jitter=jitter, seed=seed, fail=_ranks(fail, "--fail", "5=0.8"),
+        slow_link=_ranks(slow_link, "--slow-link", "5=0.5"), node=_nodes(node),
+        uneven=uneven, jitter=jitter, seed=seed, fail=_ranks(fail, "--fail", "5=0.8"),
         fail_link=_ranks(fail_link, "--fail-link", "5=0.8"), watchdog=watchdog, checkpoint_every=checkpoint_every,
         force=force, chakra=chakra,
         overrides=overrides(set_), **options,

@@ -46,9 +46,7 @@ def failure_lines(found: FailedStep, width: int) -> Iterator[tuple[str, str]]:
     yield "Who stands still, since when, and for whom", "bold"
     table = Table("lrll", header=("ranks", "since", "at", "waits for"))
     for one in found.standing[:_MOST]:
-        table.add(
-            one.ranks, format_quantity(one.since, "s", digits=4), one.op, one.waits_for or "(failed)"
-        )
+        table.add(one.ranks, format_quantity(one.since, "s", digits=4), one.op, one.waits_for or "(failed)")
     yield from ((line, "") for line, _ in table.lines(width))
     if len(found.standing) > _MOST:
         yield f"  and {len(found.standing) - _MOST} more", ""

@@ -126,7 +126,9 @@ def _stopped(
     ops = lowered.ops
     never = _reached(ops, first)
     hangs = never & (played.start < time)
-    share = np.where(hangs, np.clip((time - played.start) / np.maximum(played.end - played.start, 1e-30), 0, 1), 1.0)
+    share = np.where(
+        hangs, np.clip((time - played.start) / np.maximum(played.end - played.start, 1e-30), 0, 1), 1.0
+    )
     kept = ~never | hangs
     part = play(_kept(ops, kept, np.where(hangs, -1, _joins(ops)), ops.seconds * share))
     still = float(part.end[~never[kept]].max(initial=time))
@@ -232,7 +234,9 @@ def _standing(lowered: Lowered, plan: Plan, never: Bools, played: Played) -> tup
     """Since when each class stands still, at what, and for whom; in the order in which they stop."""
     ops, owner, join = lowered.ops, _owners(lowered), _joins(lowered.ops)
     sources: dict[int, list[int]] = {}
-    for a, z in zip(ops.before[never[ops.before]].tolist(), ops.after[never[ops.before]].tolist(), strict=True):
+    for a, z in zip(
+        ops.before[never[ops.before]].tolist(), ops.after[never[ops.before]].tolist(), strict=True
+    ):
         sources.setdefault(z, []).append(a)
     heads: dict[int, int] = {}
     for op in np.flatnonzero(never).tolist():
@@ -247,9 +251,11 @@ def _standing(lowered: Lowered, plan: Plan, never: Bools, played: Played) -> tup
         op, other = _awaited(blocked, c, owner, join, sources, heads, ops.stream)
         out.append(
             Standing(
-                ranks=ranks_text(lowered.classes, plan, c), since=since, op=lowered.pieces[int(lowered.what[op])].name,
+                ranks=ranks_text(lowered.classes, plan, c),
+                since=since,
+                op=lowered.pieces[int(lowered.what[op])].name,
                 waits_for="" if other < 0 else ranks_text(lowered.classes, plan, other),
-            )  # fmt: skip
+            )
         )
     return tuple(sorted(out, key=lambda one: one.since))
 

@@ -87,7 +87,9 @@ def lower(
     trouble = trouble or Trouble()
     marks, kind, kinds = marks_of(plan, trouble, cluster)
     catalog = Catalog()
-    made = {gpu: cluster.having(gpu) if gpu else cluster for gpu in dict.fromkeys(["", *(g for g, _ in kinds)])}
+    made = {
+        gpu: cluster.having(gpu) if gpu else cluster for gpu in dict.fromkeys(["", *(g for g, _ in kinds)])
+    }
     readies = {gpu: prepare(model, one, plan) for gpu, one in made.items()}
     ready, tables = readies[""], [schedule_table(plan, count) for _, count in kinds]
     rows: list[Row] = []
@@ -122,7 +124,8 @@ def lower(
     )  # fmt: skip
     return Lowered(
         ops=ops, what=what, micro=np.concatenate([rows[r].micro for r in stage_of]), pieces=catalog.pieces,
-        classes=classes, base=base, rows=rows, row_of=stage_of, tables=tables, table=tables[0], ready=ready, link_names=wired.names,
+        classes=classes, base=base, rows=rows, row_of=stage_of, tables=tables, table=tables[0],
+        ready=ready, link_names=wired.names,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ Long kernels give way to each other in between: they do so at every wave of thre
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def together(drafts: list[Draft], *, kernels: bool) -> Draft:
     """
     assert len(drafts) == 2, len(drafts)  # no schedule has more
     cut = [_Cut.of(draft) for draft in drafts]
-    starts = shortest(*(array for one in cut for array in (one.seconds, one.stream)))
+    starts = shortest(cut[0].seconds, cut[0].stream, cut[1].seconds, cut[1].stream)
     rows = sorted(
         (float(time), d, at)
         for d, one in enumerate(cut)
@@ -149,7 +150,7 @@ def shortest(seconds: Floats, stream: Ints, others: Floats, other_stream: Ints) 
     """When each op of two chains starts so that both end soonest, s; ops of one stream never run at once."""
     corners = _corners(seconds, stream, others, other_stream)
     out = (np.zeros(len(seconds)), np.zeros(len(others)))
-    for (i, j, time), (i_next, j_next, _) in zip(corners[:-1], corners[1:], strict=True):
+    for (i, j, time), (i_next, j_next, _) in pairwise(corners):
         for starts, work, low, high in ((out[0], seconds, i, i_next), (out[1], others, j, j_next)):
             done = np.cumsum(work[int(low) : int(high)])
             starts[int(low) : int(high)] = time + np.concatenate([[0.0], done[:-1]]) if len(done) else time

@@ -36,12 +36,12 @@ class Exchanged:
         """Seconds along each path in which neither pass of a pair computes (J, P).
 
         While one pass syncs, the other cannot, as both use one stream: it computes until its own next sync, no further.
-        A forward pass through embedding or head has more to compute, enough for one sync; the first stretch of others may
-        have what a receive takes of the compute stream, too.
+        The first stretch may have what a receive takes of the compute stream, too. Of each pair one sync is left out, at
+        which either pass may not have begun or be over; and one where the forward pass goes through embedding or head.
         """
         share_BP = np.maximum(1 - (self.stretch_P + charge_P) / np.maximum(self.sync_BP, 1e-12), 0.0)
         found = (paths.paired_back_JBK * self.syncs_BP * share_BP).sum(axis=1)
-        edges = paths.paired_JBK[:, 0] + paths.paired_JBK[:, -1]
+        edges = paths.paired_JBK[:, 0] + paths.paired_JBK[:, -1] + paths.pairs_JK
         return np.asarray(np.maximum(found - edges * (self.sync_BP * share_BP).max(axis=0), 0.0))
 
 

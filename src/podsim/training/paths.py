@@ -171,7 +171,8 @@ def _stacked(
         layers_JK=inner_JWK[:, forward], back_passes_JK=whole[0], back_layers_JK=whole[1], back_edges_JK=whole[2],
         ahead_JK=ahead_JK, back_JK=back_JK, sends_JK=ahead_JK + back_JK, charges_JK=charges_JK, closing_JK=closing_JK,
         staying_JK=staying_JK, after_JK=after_JK,
-        paired_JBK=paired_JWBK[:, forward], paired_back_JBK=paired_JWBK[:, backward] + paired_JWBK[:, data], pairs_JK=pairs_JK, first_JK=first_JK > 0,
+        paired_JBK=paired_JWBK[:, forward], paired_back_JBK=paired_JWBK[:, backward] + paired_JWBK[:, data],
+        pairs_JK=pairs_JK, first_JK=first_JK > 0,
     )  # fmt: skip
 
 
@@ -196,8 +197,11 @@ def _paths(
         works[:2] = m * counts
         none = np.zeros(())
         return (
-            _Counts(works, np.array([m, m, 0.0, 0.0]), *[none] * 6, np.zeros_like(works), none, np.ones(())),
-        )
+            _Counts(
+                works_WB=works, actions_W=np.array([m, m, 0.0, 0.0]), ahead=none, back=none, charges=none, closing=none,
+                staying=none, after=none, paired_WB=np.zeros_like(works), pairs=none, first=np.ones(()),
+            ),
+        )  # fmt: skip
     short = 3 * p + m % p
     if m <= short + p:
         return _distinct(list(_each(order, width, shares, schedule, p, v, m)))
@@ -298,5 +302,6 @@ def _counted(table: ScheduleTable, path: Array, sends: list[int], counts_SB: Arr
     first = np.array(float(_first_ranks(table)[table.rank[path[0]]]))
     return _Counts(
         works, np.bincount(work, minlength=4).astype(float), ahead, back, charged,
-        np.array(float(max(ends.sum() - 1, 0))), np.array(float(staying)), np.array(float(after)), paired, np.array(pair.sum() / 2.0), first,
+        np.array(float(max(ends.sum() - 1, 0))), np.array(float(staying)), np.array(float(after)), paired,
+        np.array(pair.sum() / 2.0), first,
     )  # fmt: skip

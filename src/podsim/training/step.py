@@ -152,7 +152,7 @@ def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None)
     stages = ready.stages.table.take(ready.stages.index[part])
     weights = Weights(*(t[..., ready.weights.index[part]] for t in ready.weights.table))
     groups = ready.groups.table.take(ready.groups.index[part])
-    firsts = ready.firsts and ready.firsts.table.take(ready.firsts.index[part])
+    firsts = None if ready.firsts is None else ready.firsts.table.take(ready.firsts.index[part])
     layers_YXBP = ready.layers.table[..., ready.layers.index[part]]
     sends_P = ready.sends.table[ready.sends.index[part]]
     paths = ready.paths.table.take(ready.paths.index[part])
@@ -274,7 +274,7 @@ def _along(paths: Chosen, apart: bool, passes: _Passes, sends_P: Array, charge_P
 
 
 def _waited(paths: Chosen, waits: Waits, passes: _Passes, closed_JP: Array, beside: bool) -> Array:
-    """Seconds that exchanges add along each path, less what passes beside each other spare (J, P), or one for all paths."""
+    """Seconds that exchanges add along each path, less what pairs of passes spare (J, P), or one for all paths."""
     total = np.zeros((1, closed_JP.shape[-1]))
     if beside:
         total = closed_JP

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from podsim.errors import NoFitError, PodsimError
 from podsim.verbs.plans import PlanOptions, Setting, read_plan
 from podsim.verbs.simulate_failure import Failing, failing, failing_step
+from podsim.verbs.simulate_shares import shares
 
 if TYPE_CHECKING:
     from podsim.results.simulated import SimulatedStep
@@ -29,6 +30,7 @@ def simulate(
     slow: Mapping[int, float] | None = None,
     slow_link: Mapping[int, float] | None = None,
     node: Mapping[int, str] | None = None,
+    uneven: bool = False,
     jitter: float = 0.0,
     seed: int = 0,
     fail: Mapping[int, float] | None = None,
@@ -45,24 +47,32 @@ def simulate(
     "all" each by itself. `kernels` lists them one by one, or what lies between two collectives as one op (which
     changes no time); default: yes if folded. `slow` maps ranks to the times their kernels take longer (5 to 1.2: rank
     5 is 20 % slower), `slow_link` to the share of their adapters' bandwidth that is left, `node` servers to the type of
-    GPUs that they have instead (1 to "a100-sxm4-40gb"). `jitter` is the standard
+    GPUs that they have instead (1 to "a100-sxm4-40gb"); `uneven` gives slower replicas
+    fewer micro-batches. `jitter` is the standard
     deviation of the logarithm of each op's duration, drawn with `seed`; it makes every rank its own. `fail` maps one rank
     to the seconds of the step after which it does nothing more, `fail_link` one whose adapter is gone: its traffic goes
     on over a neighbour's, half as fast, or stops if the node has no other. `watchdog`: seconds that a collective may
     take before the run is ended (default: 10 minutes, PyTorch's); `checkpoint_every`: seconds between checkpoints, half
-    of which are lost too. `force` plays a plan that does not fit the memory. `chakra`: a directory for Chakra execution traces, one file a rank.
+    of which are lost too. `force` plays a plan that does not fit the memory. `chakra`: a directory for Chakra execution
+    traces, one file a rank.
     Raises NoFitError for such a plan without it, PodsimError for anything unusable.
     """
+    from dataclasses import replace
+
     from podsim.simulation.lower import Trouble
 
     fault = failing(dict(fail or {}), dict(fail_link or {}), watchdog, checkpoint_every)
-    trouble = Trouble(slow=dict(slow or {}), link=dict(slow_link or {}), nodes=dict(node or {}), jitter=jitter, seed=seed)
+    trouble = Trouble(
+        slow=dict(slow or {}), link=dict(slow_link or {}), nodes=dict(node or {}), jitter=jitter, seed=seed
+    )
     if problems := [
         *_problems(trouble),
         *([] if ranks in RANKS else [f"ranks={ranks!r} may be folded or all"]),
     ]:
         raise PodsimError("; ".join(problems))
     setting = read_plan(model, on=on, **options)
+    if uneven:
+        trouble = replace(trouble, shares=shares(*setting[:3], trouble))
     unfold = ranks == "all" or jitter > 0
     return play_setting(
         setting,
@@ -129,7 +139,12 @@ def play_setting(
     if fault is not None:
         return replace(
             failing_step(
-                setting, fault, kernels=kernels, unfold=unfold, trouble=trouble, closed_form=prediction.step_time
+                setting,
+                fault,
+                kernels=kernels,
+                unfold=unfold,
+                trouble=trouble,
+                closed_form=prediction.step_time,
             ),
             warnings=_warned(setting, tightest.fits),
         )
@@ -141,6 +156,8 @@ def play_setting(
     notes = [*_warned(setting, tightest.fits)]
     if trouble.nodes:
         notes.append(f"the closed form is that of a cluster whose servers all have {cluster.gpu.name}")
+    if trouble.shares:
+        notes.append(f"micro-batches of each replica: {', '.join(map(str, trouble.shares))}")
     if trouble.link and not lowered.link_names:
         notes.append("a slow adapter changes nothing: nothing leaves a node under this plan")
     if not lowered.table.flush:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from podsim.errors import PodsimError, SimulationError
 
@@ -88,7 +88,7 @@ def failing_step(
     played = play(lowered.ops)
     if fault.time >= played.seconds:
         raise not_within(fault.time, played.seconds)
-    common = {
+    common: dict[str, Any] = {
         "what": "adapter" if fault.adapter else "rank", "rank": fault.rank, "time": fault.time, "healthy": played.seconds,
         "watchdog": fault.watchdog,
     }  # fmt: skip
@@ -126,7 +126,7 @@ def _touched(fault: Failing, node: int, nics: int, gpus: int) -> tuple[list[int]
 
 
 def _stood(
-    setting: Setting, fault: Failing, ended: Stopped, played: Played, common: dict[str, object], closed_form: float
+    setting: Setting, fault: Failing, ended: Stopped, played: Played, common: dict[str, Any], closed_form: float
 ) -> SimulatedStep:  # fmt: skip
     """A step that stops short."""
     from podsim.results.failed import FailedStep
@@ -138,5 +138,5 @@ def _stood(
     told = FailedStep(
         **common, rerouted="", under_way=ended.under_way, standing=ended.standing, still=ended.played.seconds,
         noticed=noticed, lost=noticed + fault.interval / 2,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
     return replace(found, failure=told, critical=())
