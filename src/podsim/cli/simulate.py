@@ -139,7 +139,9 @@ def simulate(
         list[str] | None, typer.Option("--set", help="Override, as network.bandwidth=100Gb/s. Repeatable.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV: the critical path.")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV: the critical path, or who stands still.")
+    ] = False,
     **options: Any,
 ) -> None:
     """Play one training step: timeline, critical path, links. Exit status 1: it does not fit."""
@@ -170,7 +172,8 @@ def simulate(
         else:
             print_against(compared)
     elif json or csv:
-        sys.stdout.write(to_json(simulated_data(step)) + "\n" if json else to_csv(step.critical))
+        rows = (step.failure.standing if step.failure else ()) or step.critical
+        sys.stdout.write(to_json(simulated_data(step)) + "\n" if json else to_csv(rows))
     else:
         print_simulated(step)
 

@@ -44,7 +44,10 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
         after = np.append(begin[apart], played.seconds)[following]
         time = np.where(work == Work.FORWARD, begin, after)
         order = np.lexsort((work == Work.FORWARD, time))
-        value = static_R[rank] + np.cumsum((sign[work] * kept_P[part])[order])
+        moved = np.where(
+            begin < played.seconds, sign[work] * kept_P[part], 0.0
+        )  # others never run: a failure
+        value = static_R[rank] + np.cumsum(moved[order])
         high = max(high, float(value.max(initial=static_R[rank])))
         counters.append(
             Counter(

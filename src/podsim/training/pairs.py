@@ -32,14 +32,14 @@ class Exchanged:
     stretch_P: Array
     """compute of a forward pass between two syncs, at most"""
 
-    def idle(self, paths: Chosen, charge_P: Array) -> Array:
+    def idle(self, paths: Chosen) -> Array:
         """Seconds along each path in which neither pass of a pair computes (J, P).
 
         While one pass syncs, the other cannot, as both use one stream: it computes until its own next sync, no further.
-        The first stretch may have what a receive takes of the compute stream, too. Of each pair one sync is left out, at
-        which either pass may not have begun or be over; and one where the forward pass goes through embedding or head.
+        Of each pair one sync is left out, as the first stretch may have what a receive takes of the stream, too, and
+        one where the forward pass goes through embedding or head.
         """
-        share_BP = np.maximum(1 - (self.stretch_P + charge_P) / np.maximum(self.sync_BP, 1e-12), 0.0)
+        share_BP = np.maximum(1 - self.stretch_P / np.maximum(self.sync_BP, 1e-12), 0.0)
         found = (paths.paired_back_JBK * self.syncs_BP * share_BP).sum(axis=1)
         edges = paths.paired_JBK[:, 0] + paths.paired_JBK[:, -1] + paths.pairs_JK
         return np.asarray(np.maximum(found - edges * (self.sync_BP * share_BP).max(axis=0), 0.0))
@@ -67,7 +67,7 @@ def spared(paths: Chosen, seconds_WBP: Array, exchanged: Exchanged, waits: Waits
             waits.backward(pairs_JP, layers[1], beside, edges=paths.paired_back_JBK[:, 0])
         )
         busy_JP = waits.kept(waits.exchanged(pairs_JP, layers[0], layers[1]))
-    idle_JP = exchanged.idle(paths, waits.charge_P)
+    idle_JP = exchanged.idle(paths)
     # what is gathered and reduced slows only what is computed meanwhile
     slowed_JP = compute_JP + idle_JP + waits.software.contention * np.maximum(busy_JP - idle_JP, 0.0)
     longest_JP = np.maximum.reduce(np.broadcast_arrays(slowed_JP, sent_JP, *alone, busy_JP))
