@@ -8,6 +8,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import PlanError
+from podsim.hardware.cluster import load_cluster
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
 from podsim.training.plan import Plan
@@ -17,6 +18,8 @@ from podsim.workload.catalog import load_model
 ROUNDING = 1e-9
 ABOVE = 0.03
 """share of the closed form by which the simulation may exceed it"""
+WIDER = 0.055
+"""the same where the closed form is known to be looser: `docs/laws.md` says when and by how much"""
 
 
 def ratio(model, cluster, plan):
@@ -94,27 +97,39 @@ def test_other_schedules(two, small, fields, recompute, schedule):
     assert 1 - ROUNDING <= ratio(small, two, plan) <= 1 + ABOVE
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(plans, recomputing, st.sampled_from(SPLIT_BACKWARD))
 def test_schedules_with_weight_gradients_apart(two, small, fields, recompute, schedule):
-    """Not bounds to the last digit: which rank ends last, and what its exchanges hide behind, depends on durations."""
+    """Any rank may end last; under ZeRO 3 with one or two micro-batches a rank the bound is a little looser."""
     plan = legal(
         small, two, **fields, recompute=recompute[0], recompute_layers=recompute[1], schedule=schedule[0],
         virtual_stages=schedule[1],
     )  # fmt: skip
-    assert 1 - 0.01 <= ratio(small, two, plan) <= 1 + 0.05
+    assert 1 - ROUNDING <= ratio(small, two, plan) <= 1 + (ABOVE if int(plan.zero) < 3 else WIDER)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
-@given(plans, st.sampled_from([("dualpipe", 1), ("dualpipe-v", 2)]))
-def test_pairs_of_passes(two, small, fields, schedule):
-    """The closed form takes all exchanges beside a pair as hidden, the simulation those that find compute: no more than
-    a bound, and a loose one where a rank exchanges much (tensor parallelism, ZeRO 3)."""
-    plan = legal(small, two, **fields, schedule=schedule[0], virtual_stages=schedule[1])
-    found = ratio(small, two, plan)
-    assert found >= 1 - 0.02
-    if int(plan.tp) == int(plan.cp) == 1 and int(plan.zero) < 2:
-        assert found <= 1 + ABOVE
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(plans, recomputing, st.sampled_from([("dualpipe", 1), ("dualpipe-v", 2)]))
+def test_pairs_of_passes(two, small, fields, recompute, schedule):
+    """A pair takes what the compute or the exchanges of both, or one of them alone take: looser where
+    hidden collectives or gathers stand in the way of the other pass's, or stages recompute unequal shares."""
+    plan = legal(
+        small, two, **fields, recompute=recompute[0], recompute_layers=recompute[1], schedule=schedule[0],
+        virtual_stages=schedule[1],
+    )  # fmt: skip
+    plain = int(plan.zero) < 3 and not (plan.overlap_tp and int(plan.tp) > 1) and not plan.recompute_layers
+    assert 1 - ROUNDING <= ratio(small, two, plan) <= 1 + (ABOVE if plain else WIDER)
+
+
+@pytest.mark.parametrize(("pp", "v", "zero"), [(2, 16, 0), (2, 16, 1), (8, 4, 1), (4, 8, 0)])
+def test_gradients_that_do_not_hide(pp, v, zero):
+    """GPT-3 175B on all of Selene with as few micro-batches as its pipeline takes: gradients of other chunks contend."""
+    dp = 560 // pp
+    plan = Plan(
+        tp=8, pp=pp, dp=dp, virtual_stages=v, schedule="interleaved", global_batch=dp * pp, zero=zero,
+        sequence_parallel=True, recompute="selective",
+    )  # fmt: skip
+    assert 1 - ROUNDING <= ratio(load_model("gpt3-175b"), load_cluster("selene"), plan) <= 1 + ABOVE
 
 
 @settings(max_examples=15, deadline=None, derandomize=True)

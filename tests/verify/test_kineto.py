@@ -324,3 +324,27 @@ def test_a_real_trace_of_a_cpu(tmp_path: Path) -> None:
     } <= set(busy)
     assert any(group == "optimizer" for _, group in busy)
     assert 0 < sum(one.wall for one in step.kinds) <= step.step_time * 1.001
+
+
+AVERAGES = """
+import json
+json.dump({one.key: [one.count, one.cpu_time_total] for one in profiler.key_averages()}, open(sys.argv[2], "w"))
+"""
+
+
+@pytest.mark.torch
+def test_a_real_trace_holds_what_torch_itself_counts(tmp_path: Path) -> None:
+    """Calls and seconds of ops that nothing calls but the program, against the profiler's own table of the same run."""
+    pytest.importorskip("torch")
+    path, table = tmp_path / "cpu.json.gz", tmp_path / "table.json"
+    subprocess.run(
+        [sys.executable, "-c", REAL + AVERAGES, str(path), str(table)], check=True, capture_output=True
+    )
+    told = json.loads(table.read_text())
+    timeline = read_kineto(path, cpu=True).timeline
+    names = np.array(timeline.names)[timeline.name]
+    length = timeline.end - timeline.start
+    for name in ("aten::linear", "aten::layer_norm", "aten::gelu", "aten::cross_entropy_loss"):
+        count, microseconds = told[name]
+        assert (names == name).sum() == count > 0
+        assert length[names == name].sum() == pytest.approx(microseconds / 1e6, rel=0.01, abs=2e-6 * count)

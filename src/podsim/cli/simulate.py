@@ -111,16 +111,37 @@ def simulate(
         list[str] | None,
         typer.Option(help="A slow adapter, as RANK=0.5: half its bandwidth is left. Repeatable."),
     ] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(help="A server with other GPUs, as 1=a100-sxm4-40gb (numbered from 0). Repeatable."),
+    ] = None,
+    uneven: Annotated[bool, typer.Option(help="Slower replicas get fewer micro-batches.")] = False,
     jitter: Annotated[
         float, typer.Option(help="Noise of kernels: 0.05 is about 5 %. Every rank by itself.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
+    fail: Annotated[
+        list[str] | None,
+        typer.Option(help="A GPU that fails, as RANK=0.8: after 0.8 s of the step it does nothing more."),
+    ] = None,
+    fail_link: Annotated[
+        list[str] | None,
+        typer.Option(help="An adapter that fails, as RANK=0.8: traffic goes over a neighbour's, or stops."),
+    ] = None,
+    watchdog: Annotated[
+        float | None, typer.Option(help="Seconds a collective may hang before the run ends; default 600.")
+    ] = None,
+    checkpoint_every: Annotated[
+        float, typer.Option(help="Seconds between checkpoints, half of which a failure costs too.")
+    ] = 0.0,
     force: Annotated[bool, typer.Option(help="Play a plan that does not fit the memory.")] = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override, as network.bandwidth=100Gb/s. Repeatable.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV: the critical path.")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV: the critical path, or who stands still.")
+    ] = False,
     **options: Any,
 ) -> None:
     """Play one training step: timeline, critical path, links. Exit status 1: it does not fit."""
@@ -132,7 +153,10 @@ def simulate(
     one_format(json, csv)
     step = verb(
         model, on=on, ranks=ranks, kernels=kernels, slow=_ranks(slow, "--slow", "5=1.2"),
-        slow_link=_ranks(slow_link, "--slow-link", "5=0.5"), jitter=jitter, seed=seed, force=force, chakra=chakra,
+        slow_link=_ranks(slow_link, "--slow-link", "5=0.5"), node=_nodes(node),
+        uneven=uneven, jitter=jitter, seed=seed, fail=_ranks(fail, "--fail", "5=0.8"),
+        fail_link=_ranks(fail_link, "--fail-link", "5=0.8"), watchdog=watchdog, checkpoint_every=checkpoint_every,
+        force=force, chakra=chakra,
         overrides=overrides(set_), **options,
     )  # fmt: skip
     for path in timeline or []:
@@ -148,7 +172,8 @@ def simulate(
         else:
             print_against(compared)
     elif json or csv:
-        sys.stdout.write(to_json(simulated_data(step)) + "\n" if json else to_csv(step.critical))
+        rows = (step.failure.standing if step.failure else ()) or step.critical
+        sys.stdout.write(to_json(simulated_data(step)) + "\n" if json else to_csv(rows))
     else:
         print_simulated(step)
 
@@ -167,6 +192,18 @@ def _ranks(given: list[str] | None, option: str, example: str) -> dict[int, floa
                 f"{option} {rank[:40]}={factor[:40]}: expected RANK=NUMBER, such as {example}"
             ) from None
     return found
+
+
+def _nodes(given: list[str] | None) -> dict[int, str]:
+    """Servers and types of GPU."""
+    from podsim.cli.options import pairs
+    from podsim.errors import PodsimError
+
+    found = pairs(given, "--node", "1=a100-sxm4-40gb")
+    wrong = [number for number in found if not number.isdecimal()]
+    if wrong:
+        raise PodsimError(f"--node {wrong[0][:40]}={found[wrong[0]][:40]}: servers are numbered from 0")
+    return {int(number): gpu for number, gpu in found.items()}
 
 
 def register(

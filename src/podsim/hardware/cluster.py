@@ -150,6 +150,10 @@ class Cluster:
             raise ClusterError("; ".join(problems))
         return replace(self, faults=(*self.faults, *((name, share) for name in names)))
 
+    def having(self, gpu: str) -> Cluster:
+        """The same with GPUs of another type, by name."""
+        return _changed(self, {"gpu.name": gpu}, {"gpu.name": "the user"})
+
     def subset(self, gpus: int) -> Cluster:
         """The part given to a job: GPUs of one node, or whole nodes.
 

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from podsim.report.data import plain
+from podsim.report.failed import failure_lines, failure_times
 from podsim.report.figures import percent, signed_percent
 from podsim.report.links import link_lines, utilisation
 from podsim.report.predictions import layout
@@ -46,6 +47,9 @@ def _lines(step: SimulatedStep, width: int) -> Iterator[tuple[str, str]]:
     yield "", ""
     yield from _times(step, width)
     yield "", ""
+    if step.failure is not None:
+        yield from failure_lines(step.failure, width)
+        yield "", ""
     yield from _parts(step, width)
     yield "", ""
     fits = step.memory <= step.memory_limit
@@ -71,7 +75,10 @@ def _times(step: SimulatedStep, width: int) -> Iterator[tuple[str, str]]:
     against = f"; closed form {format_quantity(step.closed_form, 's')}" if step.closed_form > 0 else ""
     if against:
         against += f", {signed_percent(step.step_time / step.closed_form - 1)} by simulation"
-    yield from _said(f"{format_quantity(step.step_time, 's')} a step{against}", width, "bold")
+    first = f"{format_quantity(step.step_time, 's')} a step{against}"
+    if step.failure is not None:
+        first = failure_times(step.failure, step.step_time)
+    yield from _said(first, width, "bold")
     yield from _said(
         f"Bubble: {percent(step.bubble)} of the time between first and last pass, mean over the pipeline's ranks",
         width,
@@ -131,7 +138,9 @@ def simulated_data(step: SimulatedStep, *, spans: bool = False) -> dict[str, Any
     by column. A link has its mean `utilisation` beside its own fields.
     """
     held = {
-        one.name: getattr(step, one.name) for one in fields(step) if one.name not in ("timeline", "links")
+        one.name: getattr(step, one.name)
+        for one in fields(step)
+        if one.name not in ("timeline", "links") and not (one.name == "failure" and step.failure is None)
     }
     told: dict[str, Any] = plain(held)
     told["links"] = [{**plain(use), "utilisation": utilisation(use, step.step_time)} for use in step.links]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.results.failed import FailedStep
 from podsim.results.timeline import Timeline
 
 __all__ = ["CriticalOps", "LinkUse", "SimulatedStep"]
@@ -81,3 +82,5 @@ class SimulatedStep:
     memory_limit: float
     """B of a GPU"""
     warnings: tuple[str, ...] = ()
+    failure: FailedStep | None = field(default=None, metadata={"asked": True})
+    """what failed in the middle of it; step_time is then when all stands still, or the end by a detour"""

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from podsim.simulation.pieces import Piece
 
-__all__ = ["Catalog", "Draft", "Packed", "pack", "together"]
+__all__ = ["Catalog", "Draft", "Packed", "pack"]
 
+Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Ticket: TypeAlias = tuple[str, int, int]
 
@@ -37,6 +38,8 @@ class Draft:
     """last op of the chain"""
     pending: list[int] = field(default_factory=list)
     """ops that the next one of the chain waits for"""
+    loose: list[int] = field(default_factory=list)
+    """ops that run beside the chain"""
 
     def chain(self, pieces: Iterable[Piece]) -> None:
         """Go on with pieces one after the other; those marked `beside` are left to run beside the next."""
@@ -57,33 +60,12 @@ class Draft:
         """A piece that starts when the chain has come here and that the chain does not wait for; its op."""
         self.pieces.append(piece)
         at = len(self.pieces) - 1
+        self.loose.append(at)
         if self.last >= 0:
             self.edges.append((self.last, at))
         else:
             self.waits.append((at, ("before", 0, 0)))
         return at
-
-
-def together(drafts: list[Draft]) -> Draft:
-    """Actions that run beside each other as one: their pieces in turn, in proportion to their number."""
-    if len(drafts) == 1:
-        return drafts[0]
-    places = sorted(
-        ((i + 0.5) / len(draft.pieces), d, i)
-        for d, draft in enumerate(drafts)
-        for i in range(len(draft.pieces))
-    )
-    at = {(d, i): position for position, (_, d, i) in enumerate(places)}
-    out = Draft(pieces=[drafts[d].pieces[i] for _, d, i in places])
-    for d, draft in enumerate(drafts):
-        out.edges += [(at[d, a], at[d, b]) for a, b in draft.edges]
-        out.waits += [(at[d, op], ticket) for op, ticket in draft.waits]
-        out.sent += [at[d, op] if op >= 0 else -1 for op in draft.sent]
-        out.heads += [at[d, op] for op in draft.heads]
-        out.pending += [at[d, op] for op in draft.pending] + [at[d, draft.last]]
-    out.first, out.last = min(out.heads), max(at[d, draft.last] for d, draft in enumerate(drafts))
-    out.pending.remove(out.last)
-    return out
 
 
 class Catalog:

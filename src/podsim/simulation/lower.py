@@ -8,7 +8,7 @@ Axes: R pipeline ranks, X data and context ranks, T tensor ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from podsim.simulation.classes import Classes, divide, rank_number
 from podsim.simulation.drafts import Catalog, Ints
 from podsim.simulation.events import Ops, Streams
 from podsim.simulation.lower_links import transfers_of
+from podsim.simulation.lower_marks import Trouble, marks_of
 from podsim.simulation.lower_stages import stages_of
 from podsim.simulation.passes import Writer
 from podsim.simulation.pieces import Piece, Stream, block_pieces
@@ -41,19 +42,6 @@ MOST_OPS = 120_000_000
 """ops beyond which nothing is lowered: they would need more than 8 GiB"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trouble:
-    """What is not as it should be: ranks whose GPU is slow, or whose adapter is; noise."""
-
-    slow: dict[int, float] = field(default_factory=dict)
-    """rank -> times as long as its kernels take"""
-    link: dict[int, float] = field(default_factory=dict)
-    """rank -> share of its network bandwidth that is left"""
-    jitter: float = 0.0
-    """standard deviation of the logarithm of each pass's duration, drawn anew for each rank and op"""
-    seed: int = 0
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lowered:
     """A step, ready to be played."""
@@ -68,18 +56,23 @@ class Lowered:
     base: Ints
     """[C + 1] ops of class c are base[c] : base[c + 1]"""
     rows: list[Row]
-    """of the pipeline ranks"""
+    """of the pipeline ranks, for each type of GPU"""
+    row_of: Ints
+    """[C] the row of each class"""
+    tables: list[ScheduleTable]
+    """of each type of rank: as many micro-batches as its replica has; rows r : r + ranks are of type r / ranks"""
     table: ScheduleTable
     ready: Prepared
     link_names: tuple[str, ...]
 
 
-def schedule_table(plan: Plan) -> ScheduleTable:
-    """The plan's schedule; one stage runs each micro-batch forward and back."""
+def schedule_table(plan: Plan, micro_batches: int = 0) -> ScheduleTable:
+    """The plan's schedule, perhaps for another number of micro-batches; one stage runs each forward and back."""
+    count = micro_batches or int(plan.micro_batches)
     if int(plan.pp) == 1:
-        return build("1f1b", 1, 1, int(plan.micro_batches))
+        return build("1f1b", 1, 1, count)
     name = {code: text for text, code in SCHEDULE_CODES.items()}[Schedule(int(plan.schedule))]
-    return build(name, int(plan.pp), int(plan.virtual_stages), int(plan.micro_batches))
+    return build(name, int(plan.pp), int(plan.virtual_stages), count)
 
 
 def lower(
@@ -92,22 +85,25 @@ def lower(
     itself, not classes of equal ranks. Raises SimulationError for a rank that does not exist, or too many ops.
     """
     trouble = trouble or Trouble()
-    ready = prepare(model, cluster, plan)
-    table = schedule_table(plan)
-    blocks = block_pieces(ready, cluster)
+    marks, kind, kinds = marks_of(plan, trouble, cluster)
     catalog = Catalog()
-    common: dict[str, Any] = {
-        "software": ready.software,
-        "table": table,
-        "blocks": blocks,
-        "kernels": kernels,
+    made = {
+        gpu: cluster.having(gpu) if gpu else cluster for gpu in dict.fromkeys(["", *(g for g, _ in kinds)])
     }
-    rows = [
-        row_of(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
-        for rank, stage in enumerate(stages_of(model, cluster, plan, ready, table))
-    ]
-    classes = divide(plan, _marks(plan, trouble), unfold=unfold or trouble.jitter > 0)
-    stage_of = classes.first[:, 0]
+    readies = {gpu: prepare(model, one, plan) for gpu, one in made.items()}
+    ready, tables = readies[""], [schedule_table(plan, count) for _, count in kinds]
+    rows: list[Row] = []
+    for (gpu, _), table in zip(kinds, tables, strict=True):
+        one, own = made[gpu], readies[gpu]
+        common: dict[str, Any] = {
+            "software": own.software, "table": table, "blocks": block_pieces(own, one), "kernels": kernels,
+        }  # fmt: skip
+        rows += [
+            row_of(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
+            for rank, stage in enumerate(stages_of(model, one, plan, own, table))
+        ]
+    classes = divide(plan, marks, unfold=unfold or trouble.jitter > 0)
+    stage_of = classes.first[:, 0] + kind[tuple(classes.first.T)] * int(plan.pp)
     sizes = np.array([len(row.what) for row in rows])
     base = np.concatenate([[0], np.cumsum(sizes[stage_of])])
     if base[-1] > MOST_OPS:
@@ -116,54 +112,45 @@ def lower(
         )
     what = np.concatenate([rows[r].what for r in stage_of])
     stream = np.concatenate([rows[r].stream + c * STREAMS for c, r in enumerate(stage_of)]).astype(np.int32)
-    before, after = _edges(rows, table, classes, base)
+    before, after = _edges(rows, stage_of, tables, classes, base)
     wired = transfers_of(cluster, plan, catalog.pieces, what, classes, base, trouble.link)
     seconds = _seconds(catalog.pieces, what, classes, base, trouble) * wired.stretch
+    join = _joins(catalog.pieces, rows, stage_of, classes, base)
+    if len(readies) > 1:
+        seconds = _as_the_slowest(seconds, join)
     ops = Ops(
-        stream=stream, seconds=seconds, before=before, after=after, join=_joins(catalog.pieces, rows, classes, base),
+        stream=stream, seconds=seconds, before=before, after=after, join=join,
         transfer=wired.kind, transfers=wired.transfers, streams=_streams(classes.count, ready.software.contention),
     )  # fmt: skip
     return Lowered(
         ops=ops, what=what, micro=np.concatenate([rows[r].micro for r in stage_of]), pieces=catalog.pieces,
-        classes=classes, base=base, rows=rows, table=table, ready=ready, link_names=wired.names,
+        classes=classes, base=base, rows=rows, row_of=stage_of, tables=tables, table=tables[0],
+        ready=ready, link_names=wired.names,
     )  # fmt: skip
 
 
-def _marks(plan: Plan, trouble: Trouble) -> Ints:
-    """A number for what makes each rank special, shape (R, X, T)."""
-    shape = (int(plan.pp), int(plan.dp) * int(plan.cp), int(plan.tp))
-    ranks = int(np.prod(shape))
-    wrong = sorted(r for r in {*trouble.slow, *trouble.link} if not 0 <= r < ranks)
-    if wrong:
-        raise SimulationError(
-            f"rank {', '.join(map(str, wrong))} does not exist; this job has ranks 0 to {ranks - 1}"
-        )
-    flat = np.zeros(ranks, np.int64)
-    special = sorted(
-        {(trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0)) for r in {*trouble.slow, *trouble.link}}
-    )
-    for r in {*trouble.slow, *trouble.link}:
-        flat[r] = 1 + special.index((trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0)))
-    return flat.reshape(shape)
-
-
-def _edges(rows: list[Row], table: ScheduleTable, classes: Classes, base: Ints) -> tuple[Small, Small]:
+def _edges(
+    rows: list[Row], row_of: Ints, tables: list[ScheduleTable], classes: Classes, base: Ints
+) -> tuple[Small, Small]:
     """(before, after): edges inside each class, and from what one stage sends to what the next one does with it."""
-    stage_of = classes.first[:, 0]
-    need = table.need
-    owner = table.rank
-    before = [row_edges(rows[r])[0] + base[c] for c, r in enumerate(stage_of)]
-    after = [row_edges(rows[r])[1] + base[c] for c, r in enumerate(stage_of)]
-    sent = np.concatenate([row.sent for row in rows])
-    first = np.concatenate([row.first for row in rows])
-    for c, r in enumerate(stage_of.tolist()):
-        actions = np.arange(table.pointer[r], table.pointer[r + 1])
-        source = need[actions]
+    before = [row_edges(rows[r])[0] + base[c] for c, r in enumerate(row_of)]
+    after = [row_edges(rows[r])[1] + base[c] for c, r in enumerate(row_of)]
+    ranks = tables[0].ranks
+    sent = [np.concatenate([row.sent for row in rows[k : k + ranks]]) for k in range(0, len(rows), ranks)]
+    for c, r in enumerate(classes.first[:, 0].tolist()):
+        table = tables[row_of[c] // ranks]
+        owner, actions = table.rank, np.arange(table.pointer[r], table.pointer[r + 1])
+        source = table.need[actions]
         moved = (source >= 0) & (owner[np.maximum(source, 0)] != r)
-        source, actions = source[moved], actions[moved]
-        assert np.all(sent[source] >= 0)
-        before.append(base[classes.line_CR[c, owner[source]]] + sent[source])
-        after.append(base[c] + first[actions])
+        source, first = source[moved], rows[row_of[c]].first[moved]
+        senders = classes.line_CR[c, owner[source]]
+        types = row_of[senders] // ranks  # a pipeline may have GPUs of several types, not several tables
+        ops = np.empty(len(source), np.int64)
+        for one in np.unique(types).tolist():
+            ops[types == one] = sent[one][source[types == one]]
+        assert np.all(ops >= 0)
+        before.append(base[senders] + ops)
+        after.append(base[c] + first)
     return np.concatenate(before).astype(np.int32), np.concatenate(after).astype(np.int32)
 
 
@@ -191,9 +178,20 @@ def _seconds(
     return np.asarray(seconds)
 
 
-def _joins(pieces: list[Piece], rows: list[Row], classes: Classes, base: Ints) -> NDArray[np.int32]:
+def _as_the_slowest(seconds: NDArray[np.float64], join: Small) -> NDArray[np.float64]:
+    """Collectives of unequal ranks go at the pace of the slowest of them."""
+    met = join >= 0
+    longest = np.zeros(int(join.max(initial=-1)) + 1)
+    np.maximum.at(longest, join[met], seconds[met])
+    out = seconds.copy()
+    out[met] = longest[join[met]]
+    return out
+
+
+def _joins(
+    pieces: list[Piece], rows: list[Row], stage_of: Ints, classes: Classes, base: Ints
+) -> NDArray[np.int32]:
     """Ops of different classes that are one collective, by number; -1 where a class meets only its like."""
-    stage_of = classes.first[:, 0]
     join = np.full(int(base[-1]), -1, np.int32)
     named = np.array([group_of(piece) for piece in pieces])
     taken = 0

@@ -13,7 +13,7 @@ from podsim.training.groups import exchanges, owned, send_bytes, tied
 from podsim.training.kernels import optimizer_seconds
 from podsim.training.memory import Weights, recomputed_share, weight_table
 from podsim.training.pipeline import part_blocks
-from podsim.training.plan import Array, Grid
+from podsim.training.plan import Array, Grid, Placement
 from podsim.training.schedules import ScheduleTable
 from podsim.training.shapes import element_bytes
 
@@ -78,7 +78,8 @@ def _stage(
     if zero in (1, 2) and not plan.overlap_param and gather > 0.0:
         closing.append(Piece(name="weights", kind="dp", seconds=gather, stream=Stream.DATA))
     closing.append(Piece(name="host", kind="host", seconds=software.host_step))
-    share = recomputed_share(wide, counts_BK[None])
+    homes = 2 if wide.placement == Placement.TWO_WAYS else 1  # what is recomputed is told of one part
+    share = recomputed_share(wide, counts_BK[None] / homes)
     sizes = _bytes(cluster, plan, software, counts_BK, weights)
 
     def data(name: str, seconds: float, size: tuple[float, float]) -> Piece:

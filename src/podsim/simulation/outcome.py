@@ -211,8 +211,10 @@ def _links(lowered: Lowered, played: Played, plan: Plan) -> tuple[LinkUse, ...]:
         link = ways[:, way]
         for number in np.unique(link).tolist():
             chosen = link == number
-            name = f"{text} {_process(lowered, plan, number // 2)}"
-            copies = int(lowered.classes.copies[number // 2])
+            c = number // 2 % lowered.classes.count  # links after a failure follow those before it
+            later = " since it failed" if number // 2 >= lowered.classes.count else ""
+            name = f"{text} {_process(lowered, plan, c)}{later}"
+            copies = int(lowered.classes.copies[c])
             capacity = float(transfers.capacity[number])
             out.append(
                 link_use(name, copies, capacity, kind[chosen], amount[chosen], start[chosen], end[chosen])

@@ -30,12 +30,13 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
     """
     static_R = _static(lowered, plan)
     kept_P = _kept(lowered, plan)
-    table, high, counters = lowered.table, 0.0, []
+    high, counters = 0.0, []
     sign = np.array([1.0, -1.0, 0.0, -1.0])
     for c in range(lowered.classes.count):
         rank = int(lowered.classes.first[c, 0])
+        table = lowered.tables[int(lowered.row_of[c]) // lowered.table.ranks]
         actions = np.arange(table.pointer[rank], table.pointer[rank + 1])
-        begin = played.start[lowered.base[c] + lowered.rows[rank].first]
+        begin = played.start[lowered.base[c] + lowered.rows[int(lowered.row_of[c])].first]
         work, part = table.work[actions], table.stage_part[table.stage[actions]]
         # what a pass frees is free when those after it begin, and not while one runs beside it
         apart = np.flatnonzero(~table.beside[actions])
@@ -43,7 +44,10 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
         after = np.append(begin[apart], played.seconds)[following]
         time = np.where(work == Work.FORWARD, begin, after)
         order = np.lexsort((work == Work.FORWARD, time))
-        value = static_R[rank] + np.cumsum((sign[work] * kept_P[part])[order])
+        moved = np.where(
+            begin < played.seconds, sign[work] * kept_P[part], 0.0
+        )  # others never run: a failure
+        value = static_R[rank] + np.cumsum(moved[order])
         high = max(high, float(value.max(initial=static_R[rank])))
         counters.append(
             Counter(

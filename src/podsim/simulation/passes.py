@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from podsim.simulation.drafts import Draft
+from podsim.simulation.pairs import together
 from podsim.simulation.pieces import BlockPieces, Piece, Stream, merged
 from podsim.training.schedules import Work
 
@@ -81,14 +82,44 @@ class Writer:
         """Whether a stage is there and on another rank."""
         return stage >= 0 and int(self.table.stage_rank[stage]) != self.rank
 
-    def action(self, action: int, opening: bool, closing: bool) -> Draft:
-        """One action; `opening`: the first pass of its stage in this step, `closing`: the last of that kind."""
-        work, stage = int(self.table.work[action]), int(self.table.stage[action])
+    def together(self, actions: list[tuple[int, bool, bool]]) -> Draft:
+        """Actions that run beside each other, or one alone: (action, opening, closing).
+
+        `opening`: the first pass of its stage in this step, `closing`: the last of that kind. What two passes beside each
+        other need is there before both, and what they send leaves after both, as in DualPipe's own code, which exchanges
+        between them (github.com/deepseek-ai/DualPipe); of two charges for sending, the first delays both sends.
+        """
+        if len(actions) == 1:
+            draft = self._action(*actions[0])
+        else:  # every kernel counts: what hides what depends on them
+            whole = replace(self, kernels=True)
+            draft = together([whole._action(*action) for action in actions], kernels=self.kernels)
+        ways = [(action, self._way(action)[1]) for action, _, _ in actions]
+        sends = [action for action, target in ways if self._moves(action) and self.abroad(target)]
+        draft.chain([self.stage.charge] * (len(sends) - 1))
+        for action, _ in ways:
+            stream = Stream.AHEAD if self.table.work[action] == Work.FORWARD else Stream.BACK
+            sent = draft.aside(replace(self.stage.send, stream=stream)) if action in sends else -1
+            draft.sent.append(sent)
+        draft.chain([self.stage.charge] * min(len(sends), 1))
+        return draft
+
+    def _way(self, action: int) -> tuple[int, int]:
+        """The stages that an action's input comes from and its output goes to, -1 for none."""
+        stage = int(self.table.stage[action])
         ends = (int(self.table.stage_before[stage]), int(self.table.stage_after[stage]))
-        source, target = ends if work == Work.FORWARD else ends[::-1]
+        return ends if self.table.work[action] == Work.FORWARD else ends[::-1]
+
+    def _moves(self, action: int) -> bool:
+        return int(self.table.work[action]) != Work.WEIGHT
+
+    def _action(self, action: int, opening: bool, closing: bool) -> Draft:
+        """One action, without what it sends."""
+        work, stage = int(self.table.work[action]), int(self.table.stage[action])
+        source, target = self._way(action)
         part = int(self.table.stage_part[stage])
-        draft, moves = Draft(), work != Work.WEIGHT
-        if moves and self.abroad(source) and not self.abroad(target):
+        draft = Draft()
+        if self._moves(action) and self.abroad(source) and not self.abroad(target):
             draft.chain([self.stage.charge])
         layers = self.stage.parts[part]
         order = list(range(len(layers)))[:: 1 if work == Work.FORWARD else -1]
@@ -99,12 +130,6 @@ class Writer:
             draft.chain(self.pieces(layers[i], work))
             hooks.behind(draft, i)
         hooks.end(draft)
-        sent = -1
-        if moves and self.abroad(target):
-            stream = Stream.AHEAD if work == Work.FORWARD else Stream.BACK
-            sent = draft.aside(replace(self.stage.send, stream=stream))
-            draft.chain([self.stage.charge])
-        draft.sent.append(sent)
         draft.heads.append(draft.first)
         return draft
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.simulation.drafts import Catalog, Packed, Ticket, pack, together
+from podsim.simulation.drafts import Catalog, Packed, Ticket, pack
 from podsim.simulation.passes import Writer
 from podsim.simulation.pieces import Stream
 from podsim.training.schedules import Work
@@ -68,7 +68,7 @@ def row_of(writer: Writer, catalog: Catalog) -> Row:
             (int(table.work[a]), int(table.stage[a]), opening, closing) for a, opening, closing in group
         )
         if key not in drafts:
-            drafts[key] = pack(together([writer.action(*one) for one in group]), catalog)
+            drafts[key] = pack(writer.together(group), catalog)
         script.append(([a for a, _, _ in group], drafts[key]))
     script.append(([], pack(writer.closing(), catalog)))
     return _assembled(writer, script)

@@ -37,15 +37,15 @@ class Waits:
     """of the embedding, which the first gather of a step runs beside"""
     edge_backward_P: Array
     """its backward pass, which the last reduction runs beside"""
+    charge_P: Array
+    """what a send or receive takes of the compute stream"""
+    send_P: Array
+    closing_P: Array
+    """of one layer's last pass in a step, which its gradients leave beside: of the weights alone where those are apart"""
 
     def kept(self, seconds: Array) -> Array:
-        """Of the waits of passes those of passes that exchange, with nothing beside them to hide it.
-
-        A pipeline that gathers weights once exchanges for one micro-batch of a step; a pass beside another is hidden.
-        """
+        """Of the waits of passes those of passes that exchange: if weights are gathered once, one micro-batch's."""
         plan = self.plan
-        if plan.paired.any():
-            seconds = seconds * ~plan.paired
         if not self.software.regather:
             once = (np.asarray(plan.pp) > 1) & (np.asarray(plan.zero) == 3)
             seconds = seconds * np.where(once, 1 / np.maximum(np.asarray(plan.micro_batches), 1), 1.0)
@@ -96,6 +96,16 @@ class Waits:
             np.where(np.asarray(self.plan.zero) >= 2, actions * every - hidden * free - saved, 0.0)
         )
 
+    def exchanged(self, passes: Array, ahead: Array, back: Array) -> Array:
+        """Seconds of all gathers and reductions of so many forward and as many backward passes (ZeRO 3).
+
+        `ahead` and `back`: layers that they pass through; backwards, the weights of the last layer are still there.
+        """
+        late = self.software.late_gather
+        gathers = ahead + (1 - late) * np.maximum(back - passes, 0.0)
+        seconds = gathers * self.groups.layer_gather_K + back * self.groups.layer_reduce_K
+        return np.asarray(np.where(np.asarray(self.plan.zero) == 3, seconds, 0.0))
+
     def _slowed(self, exchange_P: Array) -> Array:
         """Seconds by which an exchange slows the compute of a layer, if nobody waits for it."""
         share = self.software.contention
@@ -128,17 +138,27 @@ class Waits:
 
         Of layers alone, without the embedding that the first stage reduces too.
         """
-        share, each_P = (
-            self.software.contention,
-            self._bucket(self.groups.reduce_K) * self.groups.layer_share_K,
-        )
-        slowed_P = np.minimum(share * each_P, share / (1 - share) * self.layer_backward_P)
-        return np.where(np.asarray(self.plan.zero) < 2, np.maximum(part_layers - 1, 0.0) * slowed_P, 0.0)
+        return self._closing(np.maximum(part_layers - 1, 0.0) * self._slowed(self._layer_reduce()))
 
-    def once(self, part_layers: Array, charge_P: Array) -> Array:
+    def stayed(self, part_layers: Array, after: Array) -> Array:
+        """What they slow the passes after it, where their rank goes on with `after` passes of another chunk."""
+        share, layers = self.software.contention, np.maximum(part_layers, 1.0)
+        beside_P = (layers - 1 + after * layers) * self.layer_backward_P
+        whole_P = np.minimum(share * layers * self._layer_reduce(), share / (1 - share) * beside_P)
+        return self._closing(np.maximum(whole_P - (layers - 1) * self._slowed(self._layer_reduce()), 0.0))
+
+    def _layer_reduce(self) -> Array:
+        """Seconds of the gradients of one layer."""
+        return np.asarray(self._bucket(self.groups.reduce_K) * self.groups.layer_share_K)
+
+    def _closing(self, seconds: Array) -> Array:
+        """Of what leaves once a step, not with every micro-batch."""
+        return np.asarray(np.where(np.asarray(self.plan.zero) < 2, seconds, 0.0))
+
+    def once(self, part_layers: Array, slowed_P: Array) -> Array:
         """Waits of a step's start and end; `part_layers`: layers in one model part of the first stage.
 
-        `charge_P`: what a send or receive takes of the compute stream.
+        `slowed_P`: what the gradients on their way slow the passes, which they have that much longer to hide behind.
         """
         plan, groups = self.plan, self.groups
         zero = np.asarray(plan.zero)
@@ -147,15 +167,15 @@ class Waits:
         first_P = self._step(gather_P, self.edge_forward_P)
         ahead = first_P + more * self._step(gather_P, self.layer_forward_P)
         last_P = self._step(reduce_P, self.edge_backward_P)
-        hidden = last_P + more * self._step(reduce_P, self.layer_backward_P)
+        hidden = last_P + more * self._step(reduce_P, self.closing_P)
         if (np.asarray(plan.virtual_stages) > 1).any():
-            ahead, hidden = self._chunks(ahead, hidden, charge_P)
+            ahead, hidden = self._chunks(ahead, hidden, first_P, slowed_P)
         opening = np.where(plan.overlap_param, ahead, groups.gather_K)
         closing = np.where(plan.overlap_grad, hidden, groups.reduce_K)
         last = np.where(zero == 3, groups.reduce_K, np.where(zero == 2, 0.0, closing))
         return np.asarray(np.where((zero == 1) | (zero == 2), opening, 0.0) + last + groups.embedding_K)
 
-    def _chunks(self, ahead: Array, hidden: Array, charge_P: Array) -> tuple[Array, Array]:
+    def _chunks(self, ahead: Array, hidden: Array, first_P: Array, slowed_P: Array) -> tuple[Array, Array]:
         """The same where a rank's chunks take turns: weights that come, and gradients that go, too late for all of them.
 
         The last chunk's first pass needs all weights before it, and comes after so many passes of the chunks before; the
@@ -166,13 +186,17 @@ class Waits:
         turn_P = np.where(schedule == Schedule.INTERLEAVED, plan.pp, plan.micro_batches)
         known = (schedule == Schedule.INTERLEAVED) | (schedule == Schedule.BREADTH_FIRST)
         layers_P = np.ceil(groups.stage_layers_K / v_P)
-        forward_P = layers_P * self.layer_forward_P + charge_P
-        backward_P = layers_P * self.layer_backward_P + charge_P
+        forward_P = layers_P * self.layer_forward_P + self.charge_P
+        backward_P = layers_P * self.layer_backward_P + self.charge_P
         behind_P = (v_P - 1) * turn_P
         before_P = groups.gather_K * (1 - (layers_P - 1) / np.maximum(groups.stage_layers_K, 1))
         late_P = before_P - behind_P * forward_P
-        idle_P = 2 * (np.asarray(plan.pp) - 1) * forward_P
-        left_P = groups.reduce_K - (behind_P + 1) * backward_P - idle_P
+        # until all weights are there, they slow whatever computes; sends of the first micro-batch they do not
+        gather_P = groups.gather_K * groups.layer_share_K - self._bucket(groups.gather_K)
+        sent_P = (np.asarray(plan.pp) - 1) * self.send_P
+        late_P = np.maximum(late_P, first_P + self.software.contention * (gather_P - sent_P))
+        beside_P = behind_P * backward_P + np.maximum(layers_P - 1, 0.0) * self.layer_backward_P
+        left_P = groups.reduce_K - beside_P - slowed_P
         return np.where(known, np.maximum(ahead, late_P), ahead), np.where(
             known, np.maximum(hidden, left_P), hidden
         )

@@ -65,11 +65,13 @@ class Groups:
         return Groups(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
 
-def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Groups:
+def group_table(
+    model: Model, cluster: Cluster, plan: Plan, software: Software, *, first: bool = False
+) -> Groups:
     """Groups of K plans that differ in GROUP_KEY.
 
-    Gradients are those of the first stage, whose backward pass ends last; where another rank may end last, those of the
-    stage that has the fewest.
+    Gradients are those of the first stage, whose backward pass ends last; where another rank may end last, and unless
+    the `first` stage is asked for, those of the stage that has the fewest, which holds no tied embedding.
     """
     weights = weight_table(model, plan)
     stages = stages_table(model, plan)
@@ -77,7 +79,8 @@ def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     counts_SBK = stages.counts_SBU * homes_K
     each_BK = weights.dense_BK + weights.expert_BK
     held_SK = np.where(stages.many_SU > 0, (counts_SBK * each_BK).sum(axis=1), np.inf)
-    ends_K = np.where(plan.loose_end, held_SK.argmin(axis=0), 0)
+    loose_K = plan.loose_end & (not first)
+    ends_K = np.where(loose_K, held_SK.argmin(axis=0), 0)
     counts_BK = np.take_along_axis(counts_SBK, ends_K[None, None], axis=0)[0]
     found = exchanges(model, cluster, plan, software, weights, counts_BK)
     heaviest_K = np.zeros(plan.size)
@@ -88,7 +91,7 @@ def group_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
         **found._asdict(),
         layer_share_K=held_BK[1:-1].sum(axis=0) / held_BK.sum(axis=0),
         stage_layers_K=counts_BK[1:-1].sum(axis=0),
-        embedding_K=tied(model, cluster, plan, software, weights.dense_BK[0]),
+        embedding_K=np.where(loose_K, 0.0, tied(model, cluster, plan, software, weights.dense_BK[0])),
         optimizer_K=optimizer_seconds(cluster.gpu, heaviest_K, software.optimizer_traffic)
         / software.memory_speed,
     )
@@ -175,7 +178,7 @@ class _Exchange:
 
 
 def tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embedding_K: Array) -> Array:
-    """Seconds to add the tied embedding's gradients of the first and the last stage."""
+    """Seconds to add the tied embedding's gradients of the first and the last stage, if two ranks hold them."""
     if not model.tied_embeddings:
         return np.zeros(plan.size)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
@@ -185,7 +188,7 @@ def tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embeddi
         embedding_K * software.gradient_bytes,
         cluster,
         software,
-        ranks=np.where(np.asarray(plan.pp) > 1, 2, 1),
+        ranks=np.where((np.asarray(plan.pp) > 1) & (plan.placement != Placement.VEE), 2, 1),
         members=members_K,
         sharing=np.where(grid.stage_crosses, cluster.gpus_per_node, 1),
     )

@@ -38,6 +38,7 @@ __all__ = [
     "ep_bytes",
     "items_of",
     "layer_table",
+    "longest_stretch",
     "op_times",
     "syncs_of",
     "tp_bytes",
@@ -135,6 +136,24 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     busy_YXBK[3], host_YBK[3] = busy_YXBK[1] + again_XBK * inner, host_YBK[1] + again_host_BK * inner
     busy_YXBK[:, 2] = np.maximum(host_YBK - busy_YXBK.sum(axis=1), 0.0)
     return busy_YXBK
+
+
+def longest_stretch(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
+    """Seconds of the longest stretch of compute between two tensor-parallel syncs of layers' forward passes (K,)."""
+    seconds: dict[tuple[int, int], Array] = {}
+    for items, where, times in op_times(model, cluster, plan, software):
+        for item, block, row_K in zip(items, where.tolist(), times.forward_OK, strict=True):
+            seconds[block, id(item.op)] = row_K
+    longest_K = np.zeros(plan.size)
+    for position, block in enumerate(model.kinds[1:-1], 1):
+        stretches = [np.zeros(plan.size)]
+        for op in block.ops:
+            stretches[-1] = stretches[-1] + seconds[position, id(op)]
+            if op.kind == "gemm" and op.split == "row":
+                stretches.append(np.zeros(plan.size))
+        stretches[0] = stretches[0] + stretches[-1]  # what is behind the last sync goes on in the next layer
+        longest_K = np.maximum(longest_K, np.maximum.reduce(stretches))
+    return longest_K
 
 
 def unneeded(model: Model) -> frozenset[int]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from podsim.training.pipeline import part_blocks
-from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Schedule
+from podsim.training.plan import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Plan, Schedule
 from podsim.training.schedules.table import Work
 
 if TYPE_CHECKING:
@@ -28,10 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["PATH_KEY", "Chosen", "Paths", "paths_table"]
 
 PATH_KEY = ("schedule", "pp", "virtual_stages", "dp", "micro_batch", "global_batch")
+_LOOSE = tuple(int(code) for code in SPLIT_BACKWARD)
 _NAMES = {code: name for name, code in SCHEDULE_CODES.items()}
 _TYPICAL = ((1.0, 1.0, 1.0, 0.0, 0.01), (1.0, 1.0, 0.3, 0.3, 0.0), (1.5, 1.0, 0.6, 0.2, 0.25))
 """durations that paths are found with, relative to one layer's forward: (input gradient, weight gradient, how much the
 head's share of the arithmetic weighs, a send, what a send takes of the compute stream)"""
+_APART = (
+    *_TYPICAL, (2.5, 1.0, 1.0, 0.0, 0.01), (1.2, 0.8, 1.5, 0.25, 0.02), (1.5, 1.0, 1.5, 0.0, 0.01),
+    (2.0, 1.0, 0.5, 0.0, 0.01),
+)  # fmt: skip
+"""the same for schedules with weight gradients apart, whose longest path depends on durations more than others' does"""
 
 
 @dataclass(frozen=True)
@@ -63,10 +69,18 @@ class Paths:
     """sends and receives that take the compute stream of their rank on the path"""
     closing_JK: Array
     """last backward passes of stages on the path, the very last apart"""
+    staying_JK: Array
+    """of these, those after which the path stays on their rank"""
+    after_JK: Array
+    """passes that follow there at least, before the next of these"""
     paired_JBK: Array
     """forward passes through each block beside another pass, which hides their exchanges"""
     paired_back_JBK: Array
     """backward passes beside another"""
+    pairs_JK: Array
+    """pairs of passes beside each other"""
+    first_JK: Array
+    """whether a path ends on the rank that holds the embedding"""
 
     def take(self, index: Array) -> Chosen:
         """The pipelines at an index."""
@@ -96,7 +110,11 @@ class _Counts(NamedTuple):
     back: Array
     charges: Array
     closing: Array
+    staying: Array
+    after: Array
     paired_WB: Array
+    pairs: Array
+    first: Array
 
     def plus(self, other: _Counts, times: float) -> _Counts:
         """This path and another so many times."""
@@ -128,9 +146,19 @@ def _stacked(
     def stacked(field: int) -> Array:
         return np.moveaxis(np.array([[path[field] for path in paths] for paths in full], dtype=float), 0, -1)
 
-    works_JWBK, actions_JWK, ahead_JK, back_JK, charges_JK, closing_JK, paired_JWBK = map(
-        stacked, range(len(_Counts._fields))
-    )
+    (
+        works_JWBK,
+        actions_JWK,
+        ahead_JK,
+        back_JK,
+        charges_JK,
+        closing_JK,
+        staying_JK,
+        after_JK,
+        paired_JWBK,
+        pairs_JK,
+        first_JK,
+    ) = map(stacked, range(len(_Counts._fields)))
     inner_JWK = works_JWBK[:, :, 1:-1].sum(axis=2)
     forward, backward, data, weight = (int(work) for work in Work)
     whole = [
@@ -142,7 +170,9 @@ def _stacked(
         apart_JBK=works_JWBK[:, weight] - works_JWBK[:, data], passes_JK=actions_JWK[:, forward],
         layers_JK=inner_JWK[:, forward], back_passes_JK=whole[0], back_layers_JK=whole[1], back_edges_JK=whole[2],
         ahead_JK=ahead_JK, back_JK=back_JK, sends_JK=ahead_JK + back_JK, charges_JK=charges_JK, closing_JK=closing_JK,
+        staying_JK=staying_JK, after_JK=after_JK,
         paired_JBK=paired_JWBK[:, forward], paired_back_JBK=paired_JWBK[:, backward] + paired_JWBK[:, data],
+        pairs_JK=pairs_JK, first_JK=first_JK > 0,
     )  # fmt: skip
 
 
@@ -166,13 +196,18 @@ def _paths(
         works = np.zeros((4, width))
         works[:2] = m * counts
         none = np.zeros(())
-        return (_Counts(works, np.array([m, m, 0.0, 0.0]), none, none, none, none, np.zeros_like(works)),)
+        return (
+            _Counts(
+                works_WB=works, actions_W=np.array([m, m, 0.0, 0.0]), ahead=none, back=none, charges=none, closing=none,
+                staying=none, after=none, paired_WB=np.zeros_like(works), pairs=none, first=np.ones(()),
+            ),
+        )  # fmt: skip
     short = 3 * p + m % p
     if m <= short + p:
         return _distinct(list(_each(order, width, shares, schedule, p, v, m)))
     few, more = (_each(order, width, shares, schedule, p, v, n) for n in (short, short + p))
     steps = [b.plus(a, -1.0) for a, b in zip(few, more, strict=True)]
-    if len(order) % (p * v):  # of unequal parts it may not grow alike: then every micro-batch is played
+    if len(order) % (p * v) or schedule in _LOOSE:  # it may not grow alike: then every micro-batch is played
         last = _each(order, width, shares, schedule, p, v, short + 2 * p)
         if any(not b.plus(step, 1.0).equals(c) for b, step, c in zip(more, steps, last, strict=True)):
             return _distinct(list(_each(order, width, shares, schedule, p, v, m)))
@@ -190,7 +225,7 @@ def _distinct(paths: list[_Counts]) -> tuple[_Counts, ...]:
 def _each(
     order: tuple[int, ...], width: int, shares: tuple[float, ...], schedule: int, p: int, v: int, m: int
 ) -> tuple[_Counts, ...]:
-    """The longest path for each of the typical durations."""
+    """The longest path for each of the typical durations; where any rank may end last, that of the first rank too."""
     from podsim.training.compiled import quickest
     from podsim.training.paths_engine import longest
     from podsim.training.schedules import build, play_table
@@ -201,7 +236,8 @@ def _each(
     abroad = _abroad(table)
     need = table.need
     out = []
-    for data, weight, head, send, charge in _TYPICAL:
+    loose, early = schedule in _LOOSE, _first_ranks(table)
+    for data, weight, head, send, charge in _APART if loose else _TYPICAL:
         layer_B = np.maximum(np.array(shares), 0.02)
         layer_B[-1] *= head
         whole_S = counts_SB @ layer_B
@@ -210,11 +246,35 @@ def _each(
         # a send leaves when the pass is done, beside what it takes of the compute stream
         start, end = play_table(table, seconds_WS, send - charge, overlap=0.0)
         forward = table.work == Work.FORWARD
-        path, *sends = quickest(longest, len(table))(
-            start, end, need, table.rank, table.pointer, table.beside, forward, send - charge
-        )
-        out.append(_counted(table, path, sends, counts_SB, abroad))
+        ends = [int(end.argmax())] + ([int(np.where(early[table.rank], end, -1.0).argmax())] if loose else [])
+        for last in ends:
+            path, *sends = quickest(longest, len(table))(
+                start, end, need, table.rank, table.pointer, table.beside, forward, send - charge, last
+            )
+            out.append(_counted(table, path, sends, counts_SB, abroad))
     return tuple(out)
+
+
+def _stays(ends: Array, rank: Array) -> tuple[int, int]:
+    """(closing passes after which the path stays on their rank, passes that follow there at least before another).
+
+    `ends`: which actions of the path, last first, are closing passes.
+    """
+    following = []
+    for at in np.flatnonzero(ends[1:]) + 1:
+        count = 1
+        while count < at and rank[at - count] == rank[at] and not ends[at - count]:
+            count += 1
+        if rank[at - 1] == rank[at]:
+            following.append(count)
+    return len(following), min(following, default=0)
+
+
+def _first_ranks(table: ScheduleTable) -> Array:
+    """Whether a rank holds the model's first part."""
+    out = np.zeros(table.ranks, bool)
+    out[table.stage_rank[table.stage_part == 0]] = True
+    return out
 
 
 def _abroad(table: ScheduleTable) -> Array:
@@ -237,5 +297,11 @@ def _counted(table: ScheduleTable, path: Array, sends: list[int], counts_SB: Arr
     gradient = np.flatnonzero((table.work == Work.BACKWARD) | (table.work == Work.WEIGHT))
     last = np.full(table.stages, -1)
     last[table.stage[gradient]] = gradient
-    closing = np.array(float(max((last[stage] == path).sum() - 1, 0)))
-    return _Counts(works, np.bincount(work, minlength=4).astype(float), ahead, back, charged, closing, paired)
+    ends = last[stage] == path
+    staying, after = _stays(ends, table.rank[path])
+    first = np.array(float(_first_ranks(table)[table.rank[path[0]]]))
+    return _Counts(
+        works, np.bincount(work, minlength=4).astype(float), ahead, back, charged,
+        np.array(float(max(ends.sum() - 1, 0))), np.array(float(staying)), np.array(float(after)), paired,
+        np.array(pair.sum() / 2.0), first,
+    )  # fmt: skip

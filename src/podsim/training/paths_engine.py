@@ -21,17 +21,14 @@ def longest(
     beside: Array,
     forward: Array,
     send: float,
+    last: int,
 ) -> tuple[Array, int, int]:
     """(actions on the longest path, last first; sends on it forward; and back).
 
     Each action began when what stands before it on the path was over. Actions that run beside each other are on it
-    together. `forward`: whether an action is a forward pass.
+    together. `forward`: whether an action is a forward pass; `last`: the action that the path ends with.
     """
     path = np.empty(len(start), np.int64)
-    last = 0
-    for i in range(len(end)):
-        if end[i] > end[last]:
-            last = i
     n, ahead, back = 0, 0, 0
     while last >= 0:
         own = rank[last]

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Model
 
-__all__ = ["SCHEDULE_CODES", "Array", "Grid", "Ints", "Placement", "Plan", "Recompute", "Schedule"]
+__all__ = [
+    "SCHEDULE_CODES",
+    "SPLIT_BACKWARD",
+    "Array",
+    "Grid",
+    "Ints",
+    "Placement",
+    "Plan",
+    "Recompute",
+    "Schedule",
+]
 
 Array: TypeAlias = NDArray[Any]
 Ints: TypeAlias = int | NDArray[Any]
@@ -81,7 +91,8 @@ class Placement(IntEnum):
     """rank r parts r and p - 1 - r, for half of the micro-batches each"""
 
 
-_APART = (Schedule.ZB_H1, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE, Schedule.DUALPIPE_V)
+SPLIT_BACKWARD = (Schedule.ZB_H1, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE, Schedule.DUALPIPE_V)
+"""schedules that compute gradients of weights apart"""
 _PAIRED = (Schedule.DUALPIPE, Schedule.DUALPIPE_V)
 _VEE = (Schedule.ZB_V, Schedule.DUALPIPE_V)
 
@@ -163,7 +174,7 @@ class Plan:
     @cached_property
     def loose_end(self) -> Array:
         """Whether another rank than the first may run the last pass of a step: schedules with weight gradients apart."""
-        return _has(self.schedule, _APART)
+        return _has(self.schedule, SPLIT_BACKWARD) & (np.asarray(self.pp) > 1)
 
     @property
     def shard_ranks(self) -> Ints:

@@ -8,14 +8,14 @@ Axes: P plans, K distinct keys, S classes of stages, B blocks, X parts of a laye
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from podsim.training.exposed import Waits
 from podsim.training.groups import GROUP_KEY, SEND_KEY, Groups, group_table, send_table
-from podsim.training.layers import KEY, PARTS, Pass, layer_table
+from podsim.training.layers import KEY, PARTS, Pass, layer_table, longest_stretch, syncs_of
 from podsim.training.memory import (
     ACTIVATION_KEY,
     WEIGHT_KEY,
@@ -26,6 +26,7 @@ from podsim.training.memory import (
     recomputed_share,
     weight_table,
 )
+from podsim.training.pairs import Exchanged, spared
 from podsim.training.paths import PATH_KEY, Chosen, Paths, paths_table
 from podsim.training.pipeline import STAGE_KEY, Stages, stages_table
 from podsim.training.plan import Array, Placement, Plan, Recompute
@@ -69,8 +70,12 @@ class Prepared:
     weights: Keyed[Weights]
     activations: Keyed[Activations]
     groups: Keyed[Groups]
+    firsts: Keyed[Groups] | None
+    """of the first stage, where another may end last; None where none may"""
     sends: Keyed[Array]
     paths: Keyed[Paths]
+    stretches: Array | None
+    """of the layers' keys: compute of a forward pass between two syncs, at most; None where no passes are paired"""
 
     @property
     def apart(self) -> bool:
@@ -103,8 +108,16 @@ def prepare(
         weights=keyed(plan, WEIGHT_KEY, lambda sub: weight_table(model, sub), codes),
         activations=keyed(plan, ACTIVATION_KEY, lambda sub: activation_table(model, sub, software), codes),
         groups=keyed(plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software), codes),
+        firsts=keyed(
+            plan, GROUP_KEY, lambda sub: group_table(model, cluster, sub, software, first=True), codes
+        )
+        if plan.loose_end.any()
+        else None,
         sends=keyed(plan, SEND_KEY, lambda sub: send_table(model, cluster, sub, software), codes),
         paths=keyed(plan, PATH_KEY, lambda sub: paths_table(model, sub), codes),
+        stretches=keyed(plan, KEY, lambda sub: longest_stretch(model, cluster, sub, software), codes).table
+        if plan.paired.any()
+        else None,
     )
 
 
@@ -139,12 +152,17 @@ def combine(ready: Prepared, part: slice, flags: dict[str, Array] | None = None)
     stages = ready.stages.table.take(ready.stages.index[part])
     weights = Weights(*(t[..., ready.weights.index[part]] for t in ready.weights.table))
     groups = ready.groups.table.take(ready.groups.index[part])
+    firsts = None if ready.firsts is None else ready.firsts.table.take(ready.firsts.index[part])
     layers_YXBP = ready.layers.table[..., ready.layers.index[part]]
     sends_P = ready.sends.table[ready.sends.index[part]]
     paths = ready.paths.table.take(ready.paths.index[part])
 
+    stretch_P = None if ready.stretches is None else ready.stretches[ready.layers.index[part]]
+
     timed = plan.having(flags) if flags else plan
-    seconds_P, parts_XP = _seconds(ready, timed, stages, groups, paths, layers_YXBP, sends_P)
+    seconds_P, parts_XP = _seconds(
+        ready, timed, stages, (groups, firsts), paths, layers_YXBP, sends_P, stretch_P
+    )
     kinds_MSP = memory_MSP(
         plan,
         ready.software,
@@ -203,37 +221,44 @@ class _Passes:
     backward_BP: Array
     """of the stage that recomputes least"""
     weight_BP: Array
-    exchanged_WBP: Array | None
-    """of forward and backward passes, seconds that a pass beside them hides; None where no schedule has such"""
+    closing_BP: Array
+    """of the last pass in a step"""
+    exchanged: Exchanged | None
+    """what a pass beside another may hide; None where no schedule has such"""
 
 
-def _passes(plan: Plan, stages: Stages, layers_YXBP: Array) -> _Passes:
+def _passes(model: Model, plan: Plan, stages: Stages, layers_YXBP: Array, stretch_P: Array | None) -> _Passes:
     chosen_XBP = _chosen(plan, layers_YXBP)
     backward_XSP = _held(stages.counts_SBU, chosen_XBP)
-    backward_BP = chosen_XBP.sum(axis=0)
     share_SP = recomputed_share(plan, stages.counts_SBU)
     if share_SP is not None:
         plain_XBP = layers_YXBP[Pass.BACKWARD]
         backward_XSP = share_SP * backward_XSP + (1 - share_SP) * _held(stages.counts_SBU, plain_XBP)
         least_P = np.where(stages.many_SU > 0, share_SP, 1.0).min(axis=0)
-        backward_BP = least_P * backward_BP + (1 - least_P) * plain_XBP.sum(axis=0)
+        chosen_XBP = least_P * chosen_XBP + (1 - least_P) * plain_XBP
+    backward_BP, weight_BP = chosen_XBP.sum(axis=0), layers_YXBP[Pass.WEIGHT].sum(axis=0)
     return _Passes(
         _held(stages.counts_SBU, layers_YXBP[Pass.FORWARD]),
         backward_XSP,
         stages.counts_SBU[:, 1:-1].sum(axis=1),
         layers_YXBP[Pass.FORWARD].sum(axis=0),
         backward_BP,
-        layers_YXBP[Pass.WEIGHT].sum(axis=0),
-        _exchanged(plan, layers_YXBP, chosen_XBP),
+        weight_BP,
+        np.where(plan.loose_end, weight_BP, backward_BP) if plan.loose_end.any() else backward_BP,
+        None if stretch_P is None else _exchanged(model, layers_YXBP, chosen_XBP, stretch_P),
     )
 
 
-def _exchanged(plan: Plan, layers_YXBP: Array, chosen_XBP: Array) -> Array | None:
-    """Seconds of tensor-, context- and expert-parallel exchanges, forward and backward (W, B, P)."""
-    if not plan.paired.any():
-        return None
-    kinds = slice(PARTS.index("tp"), None)
-    return np.stack([layers_YXBP[Pass.FORWARD, kinds].sum(axis=0), chosen_XBP[kinds].sum(axis=0)])
+def _exchanged(model: Model, layers_YXBP: Array, chosen_XBP: Array, stretch_P: Array) -> Exchanged:
+    """What passes exchange within the tensor-, context- and expert-parallel groups."""
+    kinds, sync = slice(PARTS.index("tp"), None), PARTS.index("tp")
+    behind_B = np.maximum([syncs_of(model, block)[1] for block in model.kinds], 1)
+    return Exchanged(
+        np.stack([layers_YXBP[Pass.FORWARD, kinds].sum(axis=0), chosen_XBP[kinds].sum(axis=0)]),
+        layers_YXBP[Pass.BACKWARD, sync] / behind_B[:, None],
+        layers_YXBP[Pass.BACKWARD, sync],
+        stretch_P + layers_YXBP[Pass.FORWARD, PARTS.index("launch")].max(axis=0),
+    )
 
 
 def _along(paths: Chosen, apart: bool, passes: _Passes, sends_P: Array, charge_P: Array) -> Array:
@@ -245,58 +270,70 @@ def _along(paths: Chosen, apart: bool, passes: _Passes, sends_P: Array, charge_P
         total += paths.backward_JBK[:, block] * passes.backward_BP[block]
         if apart:
             total += paths.apart_JBK[:, block] * passes.weight_BP[block]
-        if passes.exchanged_WBP is not None:
-            total -= paths.paired_JBK[:, block] * passes.exchanged_WBP[0, block]
-            total -= paths.paired_back_JBK[:, block] * passes.exchanged_WBP[1, block]
     return total
 
 
-def _waited(paths: Chosen, waits: Waits, drained_P: Array, beside: bool) -> Array:
-    """Seconds that exchanges add along each path (J, P), or one for all paths; none where a pass beside hides them."""
-    total = paths.closing_JK * drained_P if beside else np.zeros((1, drained_P.shape[-1]))
+def _waited(paths: Chosen, waits: Waits, passes: _Passes, closed_JP: Array, beside: bool) -> Array:
+    """Seconds that exchanges add along each path, less what pairs of passes spare (J, P), or one for all paths."""
+    total = np.zeros((1, closed_JP.shape[-1]))
+    if beside:
+        total = closed_JP
+    if passes.exchanged is not None:
+        whole_WBP = np.stack([passes.forward_BP, passes.backward_BP])
+        total = total - spared(paths, whole_WBP, passes.exchanged, waits, beside=beside)
     if not (np.asarray(waits.plan.zero) >= 2).any():
         return np.asarray(total)
-    total = total + waits.forward(paths.passes_JK, paths.layers_JK, beside, hidden=paths.ahead_JK)
-    total = total + waits.backward(
+    alone = waits.forward(paths.passes_JK, paths.layers_JK, beside, hidden=paths.ahead_JK) + waits.backward(
         paths.back_passes_JK, paths.back_layers_JK, beside, edges=paths.back_edges_JK, hidden=paths.back_JK
     )
-    return waits.kept(total)
+    return np.asarray(total + waits.kept(alone))
+
+
+def _of_first(paths: Chosen, path_JP: Array) -> Array:
+    """Seconds of the longest path that ends on the rank that holds the embedding (P,)."""
+    return np.asarray(np.where(paths.first_JK, path_JP, 0.0).max(axis=0))
 
 
 def _seconds(
     ready: Prepared,
     plan: Plan,
     stages: Stages,
-    groups: Groups,
+    ends: tuple[Groups, Groups | None],
     paths: Chosen,
     layers_YXBP: Array,
     sends_P: Array,
+    stretch_P: Array | None,
 ) -> tuple[Array, Array]:
-    """Step seconds (..., P) and, where the layer table is split, its parts (X, P)."""
-    software = ready.software
+    """Step seconds (..., P) and, where the layer table is split, its parts (X, P).
+
+    `ends`: what the rank that ends last exchanges, and what the first stage does, where the two may differ.
+    """
+    software, groups = ready.software, ends[0]
     m_P = np.asarray(plan.micro_batches, dtype=float)
     piped_P = np.asarray(plan.pp) > 1
     v_P = np.where(piped_P, plan.virtual_stages, 1.0)
     charge_P = np.where(piped_P, sends_P * software.pipeline_exposed + software.host_send, 0.0)
-    passes = _passes(plan, stages, layers_YXBP)
+    passes = _passes(ready.model, plan, stages, layers_YXBP, stretch_P)
     count_B = np.array([block.count for block in ready.model.kinds[1:-1]], dtype=float)
     count_B /= count_B.sum()
     waits = Waits(
         plan, software, groups, count_B @ passes.forward_BP[1:-1], count_B @ passes.backward_BP[1:-1],
-        passes.forward_BP[0], passes.backward_BP[0],
+        passes.forward_BP[0], passes.backward_BP[0], charge_P, sends_P, count_B @ passes.closing_BP[1:-1],
     )  # fmt: skip
     along_JP = _along(paths, ready.apart, passes, sends_P, charge_P)
     busy_XSP = passes.forward_XSP + passes.backward_XSP
-    if passes.exchanged_WBP is not None:
+    if passes.exchanged is not None:
         busy_XSP[PARTS.index("tp") :] *= ~plan.paired
     stage_SP = np.where(stages.many_SU > 0, busy_XSP.sum(axis=0), 0.0)
     parts_P = np.where(plan.placement == Placement.TWO_WAYS, 2.0, v_P)
     part_layers = np.floor(groups.stage_layers_K / parts_P)
-    drained_P = waits.drained(part_layers)
+    closed_JP = paths.closing_JK * waits.drained(part_layers)
+    if (v_P > 1).any():
+        closed_JP = closed_JP + paths.staying_JK * waits.stayed(part_layers, paths.after_JK)
+    slowed_P = _at(closed_JP, (along_JP + closed_JP).argmax(axis=0))
     beside = np.where(np.asarray(plan.zero) == 3, plan.overlap_param, plan.overlap_grad).astype(bool)
-    path_P = np.where(
-        beside, *((along_JP + _waited(paths, waits, drained_P, on)).max(axis=0) for on in (True, False))
-    )
+    paths_JP = [along_JP + _waited(paths, waits, passes, closed_JP, on) for on in (True, False)]
+    path_P = np.where(beside, *(path_JP.max(axis=0) for path_JP in paths_JP))
     own_SP = stage_SP
     if (np.asarray(plan.zero) >= 2).any():
         own = (stage_SP + _own(waits, stages.counts_SBU, passes.layers_SP, plan, on) for on in (True, False))
@@ -305,7 +342,14 @@ def _seconds(
     longest_P = m_P * _at(own_SP, slowest_P)
     charged_P = 2 * m_P * v_P * charge_P
     through_P = np.maximum(path_P, longest_P + charged_P)
-    once_P = waits.once(part_layers, charge_P)
+    once_P = waits.once(part_layers, slowed_P)
+    if ends[1] is not None:
+        first = replace(waits, groups=ends[1])
+        last_P = first.once(np.floor(ends[1].stage_layers_K / parts_P), slowed_P)
+        ending_P = np.where(beside, *(_of_first(paths, path_JP) for path_JP in paths_JP)) + last_P
+        total_P = through_P + once_P
+        once_P = np.where(ending_P > total_P, last_P, once_P)
+        through_P = np.maximum(total_P, ending_P) - once_P
     seconds_P = through_P + once_P + groups.optimizer_K + software.host_step
     if layers_YXBP.shape[1] != len(PARTS) or seconds_P.ndim > 1:
         return seconds_P, np.empty((0, seconds_P.shape[-1]))
@@ -327,4 +371,4 @@ def _own(waits: Waits, counts_SBP: Array, layers_SP: Array, plan: Plan, beside: 
     hidden = np.where(piped_P, v_P, 0.0)
     ahead = waits.forward(v_P, layers_SP, beside, hidden=hidden)
     back = waits.backward(v_P, layers_SP, beside, edges=counts_SBP[:, 0] * (hidden == 0), hidden=hidden)
-    return waits.kept(ahead + back)
+    return waits.kept(ahead + back) * ~plan.paired

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Unpack
 
 from podsim.errors import NoFitError, PodsimError
 from podsim.verbs.plans import PlanOptions, Setting, read_plan
+from podsim.verbs.simulate_failure import Failing, failing, failing_step
+from podsim.verbs.simulate_shares import shares
 
 if TYPE_CHECKING:
     from podsim.results.simulated import SimulatedStep
@@ -27,8 +29,14 @@ def simulate(
     kernels: bool | None = None,
     slow: Mapping[int, float] | None = None,
     slow_link: Mapping[int, float] | None = None,
+    node: Mapping[int, str] | None = None,
+    uneven: bool = False,
     jitter: float = 0.0,
     seed: int = 0,
+    fail: Mapping[int, float] | None = None,
+    fail_link: Mapping[int, float] | None = None,
+    watchdog: float | None = None,
+    checkpoint_every: float = 0.0,
     force: bool = False,
     chakra: Path | None = None,
     **options: Unpack[PlanOptions],
@@ -38,20 +46,33 @@ def simulate(
     The plan's options are those of `podsim.predict`. `ranks="folded"` plays one rank of each class of equal ones,
     "all" each by itself. `kernels` lists them one by one, or what lies between two collectives as one op (which
     changes no time); default: yes if folded. `slow` maps ranks to the times their kernels take longer (5 to 1.2: rank
-    5 is 20 % slower), `slow_link` to the share of their adapters' bandwidth that is left. `jitter` is the standard
-    deviation of the logarithm of each op's duration, drawn with `seed`; it makes every rank its own. `force` plays a
-    plan that does not fit the memory. `chakra`: a directory for Chakra execution traces, one file a rank.
+    5 is 20 % slower), `slow_link` to the share of their adapters' bandwidth that is left, `node` servers to the type of
+    GPUs that they have instead (1 to "a100-sxm4-40gb"); `uneven` gives slower replicas
+    fewer micro-batches. `jitter` is the standard
+    deviation of the logarithm of each op's duration, drawn with `seed`; it makes every rank its own. `fail` maps one rank
+    to the seconds of the step after which it does nothing more, `fail_link` one whose adapter is gone: its traffic goes
+    on over a neighbour's, half as fast, or stops if the node has no other. `watchdog`: seconds that a collective may
+    take before the run is ended (default: 10 minutes, PyTorch's); `checkpoint_every`: seconds between checkpoints, half
+    of which are lost too. `force` plays a plan that does not fit the memory. `chakra`: a directory for Chakra execution
+    traces, one file a rank.
     Raises NoFitError for such a plan without it, PodsimError for anything unusable.
     """
+    from dataclasses import replace
+
     from podsim.simulation.lower import Trouble
 
-    trouble = Trouble(slow=dict(slow or {}), link=dict(slow_link or {}), jitter=jitter, seed=seed)
+    fault = failing(dict(fail or {}), dict(fail_link or {}), watchdog, checkpoint_every)
+    trouble = Trouble(
+        slow=dict(slow or {}), link=dict(slow_link or {}), nodes=dict(node or {}), jitter=jitter, seed=seed
+    )
     if problems := [
         *_problems(trouble),
         *([] if ranks in RANKS else [f"ranks={ranks!r} may be folded or all"]),
     ]:
         raise PodsimError("; ".join(problems))
     setting = read_plan(model, on=on, **options)
+    if uneven:
+        trouble = replace(trouble, shares=shares(*setting[:3], trouble))
     unfold = ranks == "all" or jitter > 0
     return play_setting(
         setting,
@@ -60,6 +81,7 @@ def simulate(
         trouble=trouble,
         force=force,
         chakra=chakra,
+        fault=fault,
     )
 
 
@@ -90,6 +112,7 @@ def play_setting(
     trouble: Trouble,
     force: bool = False,
     chakra: Path | None = None,
+    fault: Failing | None = None,
 ) -> SimulatedStep:
     """The played step of a legal plan."""
     from dataclasses import replace
@@ -100,23 +123,41 @@ def play_setting(
     from podsim.simulation.outcome import outcome
     from podsim.training.predict import predict_plan
 
-    model, cluster, plan, default = setting
+    model, cluster, plan, _ = setting
     prediction = predict_plan(model, cluster, plan)
-    if not prediction.fits and not force:
-        need, room = prediction.memory / 1e9, prediction.memory_limit / 1e9
+    others = [predict_plan(model, cluster.having(gpu), plan) for gpu in dict.fromkeys(trouble.nodes.values())]
+    tightest = min([prediction, *others], key=lambda one: one.memory_limit - one.memory)
+    if not tightest.fits and not force:
+        need, room = tightest.memory / 1e9, tightest.memory_limit / 1e9
         raise NoFitError(
             [
                 f"the plan needs {need:.1f} GB on its fullest stage, a GPU has {room:.1f} GB; force plays it anyway"
             ]
+        )
+    if fault is not None and chakra is not None:
+        raise PodsimError("a trace of a step that fails cannot be replayed: leave chakra or the failure out")
+    if fault is not None:
+        return replace(
+            failing_step(
+                setting,
+                fault,
+                kernels=kernels,
+                unfold=unfold,
+                trouble=trouble,
+                closed_form=prediction.step_time,
+            ),
+            warnings=_warned(setting, tightest.fits),
         )
     lowered = lower(model, cluster, plan, kernels=kernels, unfold=unfold, trouble=trouble)
     played = play(lowered.ops)
     step = outcome(model, cluster, plan, lowered, played, prediction.step_time)
     if chakra is not None:
         _write_chakra(trace_graphs(lowered, played, plan), chakra)
-    notes = [] if prediction.fits else ["the plan does not fit the memory: it could not be run"]
-    if default:
-        notes.append("the batch was not given: about four million tokens")
+    notes = [*_warned(setting, tightest.fits)]
+    if trouble.nodes:
+        notes.append(f"the closed form is that of a cluster whose servers all have {cluster.gpu.name}")
+    if trouble.shares:
+        notes.append(f"micro-batches of each replica: {', '.join(map(str, trouble.shares))}")
     if trouble.link and not lowered.link_names:
         notes.append("a slow adapter changes nothing: nothing leaves a node under this plan")
     if not lowered.table.flush:
@@ -124,6 +165,12 @@ def play_setting(
             "an asynchronous schedule: the table is a window of an endless run, with its start and end"
         )
     return replace(step, warnings=tuple(notes))
+
+
+def _warned(setting: Setting, fits: bool) -> tuple[str, ...]:
+    """What is to be said of a plan, whatever happens to its step."""
+    notes = [] if fits else ["the plan does not fit the memory: it could not be run"]
+    return (*notes, *(["the batch was not given: about four million tokens"] if setting[3] else []))
 
 
 def _write_chakra(graphs: list[TraceGraph], folder: Path) -> None:

@@ -1,0 +1,288 @@
+"""A rank or an adapter that fails in the middle of a step: what still runs, who waits for whom.
+
+Nothing before the failure depends on it. What was under way on the failed rank, or with it, never ends; nor does what
+waits for that. All else goes on until nothing is left that can. Ops under way that hang keep the work that they had
+done: their share of the time that they would have taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import SimulationError
+from podsim.network.jit import njit
+from podsim.results.failed import Standing
+from podsim.simulation.events import Ops, Played, Transfers, play
+from podsim.simulation.lower import STREAMS, Lowered, ranks_text
+from podsim.simulation.pieces import Stream
+from podsim.simulation.state import Floats, Ints, Small
+
+if TYPE_CHECKING:
+    from podsim.training.plan import Plan
+
+__all__ = ["Stopped", "cut_off", "detour", "not_within", "stop"]
+
+Bools: TypeAlias = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stopped:
+    """A play that stops short."""
+
+    lowered: Lowered
+    """its ops with the work that is done of them"""
+    played: Played
+    """ops that never run begin and end when all stands still"""
+    under_way: tuple[str, ...]
+    standing: tuple[Standing, ...]
+    hung: float
+    """s: when the first exchange began that hangs, which is when its first rank came to it"""
+
+
+def _class(lowered: Lowered, rank: int) -> int:
+    """The class of a rank."""
+    return int(lowered.classes.label_RXT.ravel()[rank])
+
+
+def stop(lowered: Lowered, played: Played, plan: Plan, rank: int, time: float) -> Stopped:
+    """The same step with a rank that does nothing more from a time on, s."""
+    c = _class(lowered, rank)
+    owner = _owners(lowered)
+    late = played.end > time
+    first = (owner == c) & late
+    ops = lowered.ops
+    # a message to a rank that is gone is never taken
+    into = (owner[ops.after] == c) & (owner[ops.before] != c)
+    first[ops.before[into]] |= late[ops.before[into]]
+    return _stopped(lowered, played, plan, first, time, gone=owner == c)
+
+
+def cut_off(lowered: Lowered, played: Played, plan: Plan, ranks: list[int], time: float) -> Stopped:
+    """The same step with ranks that nothing reaches from outside their node from a time on, s."""
+    classes = [_class(lowered, rank) for rank in ranks]
+    ops = lowered.ops
+    used = ops.transfer >= 0 if len(ops.transfer) else np.zeros(len(ops.stream), bool)
+    mine = used & np.isin(_owners(lowered), classes)
+    links = ops.transfers.routes[1].reshape(-1, 2)
+    into = np.zeros(len(ops.stream), bool)
+    into[used] = np.isin(links[ops.transfer[used], 1] // 2, classes)
+    first = (mine | into) & (played.end > time)
+    return _stopped(lowered, played, plan, first, time, gone=np.zeros(len(first), bool))
+
+
+def detour(lowered: Lowered, played: Played, slower: Lowered, time: float) -> Lowered:
+    """The same step with slower links from a time on, s; `slower`: the same ops as they are with those links.
+
+    What is on its way then goes on at the new pace with what it has left. Raises nothing: both have the same ops.
+    """
+    ops, other = lowered.ops, slower.ops
+    first, second = ops.transfers, other.transfers
+    after = played.start >= time
+    pace = _pace(ops, other)
+    left = np.clip((played.end - time) / np.maximum(played.end - played.start, 1e-30), 0.0, 1.0)
+    seconds = ops.seconds * (1 - left + left * pace)
+    links, offset = len(first.capacity), len(first.peak)
+    merged = Transfers(
+        peak=np.concatenate([first.peak, second.peak]), latency=np.concatenate([first.latency, second.latency]),
+        routes=(
+            np.concatenate([first.routes[0], second.routes[0][1:] + first.routes[0][-1]]),
+            np.concatenate([first.routes[1], second.routes[1] + links]),
+        ),
+        use=np.concatenate([first.use, second.use]), capacity=np.concatenate([first.capacity, second.capacity]),
+    )  # fmt: skip
+    moved = ops.transfer >= 0
+    return replace(lowered, ops=replace(
+        ops, seconds=np.where(after, other.seconds, seconds), transfers=merged,
+        transfer=np.where(moved & after, other.transfer + offset, ops.transfer).astype(np.int32),
+    ))  # fmt: skip
+
+
+def _pace(ops: Ops, other: Ops) -> Floats:
+    """Times as long as each op takes on the other links."""
+    pace = np.ones(len(ops.seconds))
+    moved = np.flatnonzero(ops.transfer >= 0)
+    speed = [
+        np.minimum(t.peak, t.capacity[t.routes[1].reshape(-1, 2)].min(axis=1))
+        for t in (ops.transfers, other.transfers)
+    ]
+    amount = [o.seconds[moved] * o.transfers.peak[o.transfer[moved]] for o in (ops, other)]
+    taken = [a / s[o.transfer[moved]] for a, s, o in zip(amount, speed, (ops, other), strict=True)]
+    pace[moved] = taken[1] / np.maximum(taken[0], 1e-30)
+    return pace
+
+
+def _owners(lowered: Lowered) -> Ints:
+    return np.repeat(np.arange(lowered.classes.count), np.diff(lowered.base))
+
+
+def _stopped(
+    lowered: Lowered, played: Played, plan: Plan, first: Bools, time: float, *, gone: Bools
+) -> Stopped:
+    """`gone`: ops of the rank that does nothing more; others hang until all stand still."""
+    ops = lowered.ops
+    never = _reached(ops, first)
+    hangs = never & (played.start < time)
+    share = np.where(
+        hangs, np.clip((time - played.start) / np.maximum(played.end - played.start, 1e-30), 0, 1), 1.0
+    )
+    kept = ~never | hangs
+    part = play(_kept(ops, kept, np.where(hangs, -1, _joins(ops)), ops.seconds * share))
+    still = float(part.end[~never[kept]].max(initial=time))
+    start, end = np.full(len(never), still), np.full(len(never), still)
+    start[kept] = part.start
+    end[~never] = part.end[~never[kept]]
+    end[hangs & gone] = time
+    why = np.full(len(never), -1, np.int32)
+    places = np.flatnonzero(kept)
+    why[kept] = np.where(part.why >= 0, places[np.maximum(part.why, 0)], -1)
+    done = replace(ops, seconds=np.where(never & ~hangs, 0.0, ops.seconds * share))
+    found = Played(start=start, end=end, why=why, seconds=still, solved=part.solved)
+    lowered = replace(lowered, ops=done)
+    standing = _standing(lowered, plan, never, found)
+    exchanged = hangs & (ops.stream % STREAMS != Stream.COMPUTE)
+    waiting = [one.since for one in standing if one.waits_for]
+    return Stopped(
+        lowered=lowered, played=found, under_way=_under_way(lowered, plan, hangs), standing=standing,
+        hung=float(min([*start[exchanged], *waiting], default=time)),
+    )  # fmt: skip
+
+
+def _joins(ops: Ops) -> Small:
+    return ops.join if len(ops.join) else np.full(len(ops.stream), -1, np.int32)
+
+
+def _kept(ops: Ops, kept: Bools, join: Small, seconds: Floats) -> Ops:
+    """Some of the ops, with all edges among them."""
+    number = np.cumsum(kept) - 1
+    inside = kept[ops.before] & kept[ops.after]
+    numbers = np.full(int(kept.sum()), -1, np.int32)
+    met = join[kept] >= 0
+    numbers[met] = np.unique(join[kept][met], return_inverse=True)[1]
+    return replace(
+        ops, stream=ops.stream[kept], seconds=seconds[kept], before=number[ops.before[inside]].astype(np.int32),
+        after=number[ops.after[inside]].astype(np.int32), join=numbers,
+        transfer=ops.transfer[kept] if len(ops.transfer) else ops.transfer,
+    )  # fmt: skip
+
+
+def _reached(ops: Ops, first: Bools) -> Bools:
+    """What never ends: these ops, what waits for them, what comes after on their streams, and who should join them."""
+    n = len(ops.stream)
+    order = np.argsort(ops.stream, kind="stable")
+    following = np.full(n, -1, np.int64)
+    same = ops.stream[order][1:] == ops.stream[order][:-1]
+    following[order[:-1][same]] = order[1:][same]
+    join = _joins(ops).astype(np.int64)
+    return _spread(
+        first.copy(), *_rows(ops.before, ops.after, n), following, join,
+        *_rows(join[join >= 0], np.flatnonzero(join >= 0), int(join.max(initial=-1)) + 1),
+    )  # fmt: skip
+
+
+def _rows(key: Ints | Small, value: Ints | Small, n: int) -> tuple[Ints, Ints]:
+    """Values by key: those of k are values[pointer[k] : pointer[k + 1]]."""
+    order = np.argsort(key, kind="stable")
+    pointer = np.concatenate([[0], np.cumsum(np.bincount(key, minlength=n))]).astype(np.int64)
+    return pointer, np.asarray(value[order], np.int64)
+
+
+@njit
+def _spread(
+    never: Bools, pointer: Ints, after: Ints, following: Ints, join: Ints, join_pointer: Ints, joined: Ints
+) -> Bools:
+    stack = np.flatnonzero(never)
+    room = np.empty(len(never), np.int64)
+    room[: len(stack)] = stack
+    depth = len(stack)
+    while depth > 0:
+        depth -= 1
+        op = room[depth]
+        if following[op] >= 0 and not never[following[op]]:
+            never[following[op]] = True
+            room[depth] = following[op]
+            depth += 1
+        for at in range(pointer[op], pointer[op + 1]):
+            if not never[after[at]]:
+                never[after[at]] = True
+                room[depth] = after[at]
+                depth += 1
+        if join[op] >= 0:
+            for at in range(join_pointer[join[op]], join_pointer[join[op] + 1]):
+                if not never[joined[at]]:
+                    never[joined[at]] = True
+                    room[depth] = joined[at]
+                    depth += 1
+    return never
+
+
+def _under_way(lowered: Lowered, plan: Plan, hangs: Bools) -> tuple[str, ...]:
+    """Ops that had begun and never end, in words."""
+    owner = _owners(lowered)
+    return tuple(
+        dict.fromkeys(
+            f"{ranks_text(lowered.classes, plan, int(owner[op]))}: {lowered.pieces[int(lowered.what[op])].name}"
+            for op in np.flatnonzero(hangs)
+        )
+    )
+
+
+def _standing(lowered: Lowered, plan: Plan, never: Bools, played: Played) -> tuple[Standing, ...]:
+    """Since when each class stands still, at what, and for whom; in the order in which they stop."""
+    ops, owner, join = lowered.ops, _owners(lowered), _joins(lowered.ops)
+    sources: dict[int, list[int]] = {}
+    for a, z in zip(
+        ops.before[never[ops.before]].tolist(), ops.after[never[ops.before]].tolist(), strict=True
+    ):
+        sources.setdefault(z, []).append(a)
+    heads: dict[int, int] = {}
+    for op in np.flatnonzero(never).tolist():
+        heads.setdefault(int(ops.stream[op]), op)
+    out = []
+    for c in range(lowered.classes.count):
+        ran = np.flatnonzero((owner == c) & ~never)
+        since = float(played.end[ran].max(initial=0.0))
+        blocked = [op for stream, op in heads.items() if stream // STREAMS == c]
+        if not blocked:
+            continue
+        op, other = _awaited(blocked, c, owner, join, sources, heads, ops.stream)
+        out.append(
+            Standing(
+                ranks=ranks_text(lowered.classes, plan, c),
+                since=since,
+                op=lowered.pieces[int(lowered.what[op])].name,
+                waits_for="" if other < 0 else ranks_text(lowered.classes, plan, other),
+            )
+        )
+    return tuple(sorted(out, key=lambda one: one.since))
+
+
+def _awaited(
+    blocked: list[int], c: int, owner: Ints, join: Small, sources: dict[int, list[int]], heads: dict[int, int],
+    stream: Small,
+) -> tuple[int, int]:  # fmt: skip
+    """(the op that a class is held up at, the class that it waits for: -1 for none)."""
+    for op in sorted(blocked):
+        for source in sources.get(op, []):
+            if owner[source] != c:
+                return op, int(owner[source])
+        if any(owner[source] == c for source in sources.get(op, [])):
+            continue  # held up by what another of its own streams is held up at
+        if join[op] >= 0:
+            absent = [
+                int(owner[other]) for other in np.flatnonzero(join == join[op]).tolist()
+                if owner[other] != c and heads[int(stream[other])] != other
+            ]  # fmt: skip
+            present = [int(owner[o]) for o in np.flatnonzero(join == join[op]).tolist() if owner[o] != c]
+            return op, (absent or present or [-1])[0]
+    return min(blocked), -1
+
+
+def not_within(time: float, seconds: float) -> SimulationError:
+    """A failure that the step does not see."""
+    return SimulationError(
+        f"a failure after {time:g} s: the step is over after {seconds:g} s; give a time from 0 to less than that"
+    )
