@@ -22,6 +22,7 @@ from podsim.errors import LabError
 __all__ = ["end_of", "fork", "kill", "stopped_by_signals"]
 
 _PR_SET_PDEATHSIG = 1
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE = 3.0
 """s that a group of processes gets between being asked to stop and being killed"""
 
@@ -39,9 +40,17 @@ def fork(work: Callable[[], int]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # threads of numpy and torch idle in the parent; the child uses one
-        pid = os.fork()
+    # an interrupt that falls into what Python calls around a fork would be swallowed there
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # threads of numpy and torch idle in the parent; the child uses one
+            pid = os.fork()
+    finally:
+        if os.getpid() == parent:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
     if pid:
         return pid
     status = 1
@@ -50,6 +59,7 @@ def fork(work: Callable[[], int]) -> int:
         os.setpgid(0, 0)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         status = work()
     except SystemExit as ending:
         status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
