@@ -28,7 +28,7 @@ ONLY_PYTHON = {"progress", "cross_validate", "timeline", "own"}
 """a function that draws: the terminal has its own; what a terminal always does, and how; what it keeps to draw it"""
 RENAMED = {"set_": "overrides", "table": "tables", "gpu": "gpus"}
 """a repeated option, named for one of its values, is a mapping or a list"""
-DEFAULTS = {name: {None, ()} for name in ("tables", "files", "gpus", "policy", "packer", "mount")} | {
+DEFAULTS = {name: {None, ()} for name in ("tables", "files", "gpus", "policy", "packer", "mount", "fio")} | {
     "price": {None, (), ""}
 }
 """a terminal has no empty tuple"""
