@@ -309,8 +309,6 @@ def _problems(
             f"schedule={name} with zero={zero}: FSDP2 adds gradients up after whole backward passes, and this schedule "
             "splits them; take zero 0 or 1, or 1f1b"
         )
-    if zero == 1 and tp > 1:
-        found.append(f"zero=1 with tp={tp}: ZeroRedundancyOptimizer holds no DTensors; take zero 0, 2 or 3")
     if zero == 1 and plan.shard and int(plan.shard) != dp:
         found.append(
             f"shard={plan.shard} with zero=1: ZeroRedundancyOptimizer divides over all replicas; leave it out"

@@ -45,7 +45,7 @@ def test_each_layout_goes_on_where_another_broke_off(tmp_path: Path) -> None:
     """Weights and moments: losses after four changes of layout are those of a run without any."""
     whole = losses(run(steps=10))
     layouts: list[dict[str, Any]] = [
-        {"tp": 2, "dp": 2, "zero": 3}, {"dp": 2, "zero": 1}, {"pp": 2}, {"dp": 4, "zero": 2}, {"tp": 2},
+        {"tp": 2, "dp": 2, "zero": 3}, {"dp": 2, "tp": 2, "zero": 1}, {"pp": 2}, {"dp": 4, "zero": 2}, {"tp": 2},
     ]  # fmt: skip
     for place, layout in enumerate(layouts):
         found = run(steps=2 * place + 2, checkpoint=tmp_path, resume=True, **layout)

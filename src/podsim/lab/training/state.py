@@ -24,17 +24,21 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def state_of(laid: Laid, wires: Wires) -> dict[str, Any]:
-    """Weights and moments of this rank by name; the tensors themselves, so that loading fills them."""
+    """Weights and moments of this rank by name: the tensors that training changes, so that loading fills them.
+
+    To be called before the first step; it makes the moments, laid out as their parameters.
+    """
     torch, found = wires.torch, {}
     held = {id(one) for group in laid.moments.param_groups for one in group["params"]}
     for name, parameter in laid.parameters():
         found[f"weights.{name}"] = parameter.detach()
-        if id(parameter) not in held:
+        own = laid.own[id(parameter)]
+        if id(own) not in held:
             continue
-        moments = laid.moments.state[parameter]
-        if not moments:
-            moments |= {kind: torch.zeros_like(parameter) for kind in _MOMENTS} | {"step": torch.tensor(0.0)}
-        found |= {f"{kind}.{name}": moments[kind] for kind in _MOMENTS}
+        moments = {kind: torch.zeros_like(parameter).detach() for kind in _MOMENTS}
+        found |= {f"{kind}.{name}": moment for kind, moment in moments.items()}
+        here = {kind: one if own is parameter else one.to_local() for kind, one in moments.items()}
+        laid.moments.state[own] = here | {"step": torch.tensor(0.0)}
     return found
 
 
@@ -46,6 +50,7 @@ class Keeper:
         self.root, self.keep, self.laid, self.wires, self.board = root, keep, laid, wires, board
         self.broken = load_part("torch.distributed.checkpoint.api").CheckpointException
         self.io = load_part("torch.distributed.checkpoint")
+        self.state = state_of(laid, wires)
 
     def save(self, step: int, layout: Mapping[str, Any], history: Mapping[str, Any] | None) -> None:
         """Write a checkpoint after so many steps, whole or not at all; `history` is what rank 0 keeps beside it.
@@ -57,7 +62,7 @@ class Keeper:
         folder = part_of(self.root, step)
         wrong = ""
         try:
-            self.io.save(state_of(self.laid, self.wires), checkpoint_id=folder)
+            self.io.save(self.state, checkpoint_id=folder)
         except self.broken as problem:
             wrong = _cause(problem)
 
@@ -79,9 +84,8 @@ class Keeper:
         if not step:
             return 0, {}
         folder = self.root / f"step-{step}"
-        state = state_of(self.laid, self.wires)
         try:
-            self.io.load(state, checkpoint_id=folder)
+            self.io.load(self.state, checkpoint_id=folder)
         except self.broken as problem:
             raise CheckpointError(
                 f"{folder} does not fit this network; a run is resumed with the same model ({_cause(problem)})"

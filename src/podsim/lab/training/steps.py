@@ -49,6 +49,10 @@ class Stepper:
             _settled(one)
         if self.laid.sums is not None:
             self.laid.sums.gradients(parameters)
+        for one in parameters:
+            mine = self.laid.own[id(one)]
+            if mine is not one:
+                mine.grad = one.grad.to_local()
         self.laid.optimizer.step()
 
     def _share(self, step: int) -> tuple[Any, Any]:
@@ -94,7 +98,7 @@ class Stepper:
 
 
 def _settled(parameter: Any) -> None:
-    """A gradient that is a sum over ranks still to be made becomes one that is laid out as its parameter."""
+    """A gradient that is whole, or a sum over ranks still to be made, becomes one that is laid out as its parameter."""
     grad = parameter.grad
-    if hasattr(grad, "placements") and any(one.is_partial() for one in grad.placements):
+    if hasattr(grad, "placements") and grad.placements != parameter.placements:
         parameter.grad = grad.redistribute(placements=parameter.placements)
