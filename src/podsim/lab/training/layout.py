@@ -35,7 +35,7 @@ class Laid:
     moments: Any
     """the optimizer that holds the moments of this rank"""
     own: dict[int, Any]
-    """what the optimizer moves, by the id of the parameter: of a DTensor what lies on this rank, which is much quicker"""
+    """what the optimizer moves, by the id of the parameter: of a DTensor what lies on this rank"""
     sums: Sums | None
     """adds up the gradients after the backward passes; None where something else does"""
     hooked: bool
