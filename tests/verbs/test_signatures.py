@@ -14,6 +14,7 @@ ONLY_CLI = {
     "json",
     "csv",
     "html",
+    "pdf",
     "markdown",
     "sensitivity",
     "fabric",
