@@ -20,7 +20,6 @@ ONLY_CLI = {
     "fabric",
     "svg",
     "plot",
-    "pdf",
     "csv_torch",
     "timeline",
 }
