@@ -14,12 +14,12 @@ ONLY_CLI = {
     "json",
     "csv",
     "html",
+    "pdf",
     "markdown",
     "sensitivity",
     "fabric",
     "svg",
     "plot",
-    "pdf",
     "csv_torch",
     "timeline",
 }

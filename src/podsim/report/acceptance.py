@@ -9,7 +9,7 @@ from podsim.results.acceptance import Acceptance, Check
 __all__ = ["CHECK_COLUMNS", "PART_COLUMNS", "check_cells", "part_cells", "print_acceptance", "verdict_line"]
 
 PART_COLUMNS = ("part", "expected", "found", "verdict", "why")
-CHECK_COLUMNS = ("check", "measured", "wanted", "of it", "limit", "verdict", "why")
+CHECK_COLUMNS = ("check", "measured", "expected", "of it", "limit", "verdict", "why")
 
 
 def part_cells(found: Acceptance) -> list[tuple[str, ...]]:

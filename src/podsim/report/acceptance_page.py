@@ -14,7 +14,8 @@ from podsim.results.acceptance import Acceptance, Curve
 
 __all__ = ["acceptance_page"]
 
-_NUMBERS = ("measured", "wanted", "of it", "limit")
+_NUMBERS = ("measured", "expected", "of it", "limit")
+"""columns of numbers, in the table of checks; those of the inventory are words"""
 _BAD = ("differs", "falls short", "above the limit", "not run")
 
 
@@ -41,18 +42,18 @@ def acceptance_page(found: Acceptance) -> str:
     )
 
 
-def _cell(text: str, column: str) -> str:
+def _cell(text: str, column: str, numbers: Sequence[str]) -> str:
     if column == "verdict":
         kind = "ok" if text == "ok" else "bad" if text in _BAD else ""
         return f'<td><span class="verdict {kind}">{escape(text)}</span></td>'
-    kind = "why" if column == "why" else "n" if column in _NUMBERS else ""
+    kind = "why" if column == "why" else "n" if column in numbers else ""
     return f'<td class="{kind}">{escape(text)}</td>' if kind else f"<td>{escape(text)}</td>"
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th class="{"n" if name in _NUMBERS else ""}">{escape(name)}</th>' for name in columns)
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> str:
+    head = "".join(f'<th class="{"n" if name in numbers else ""}">{escape(name)}</th>' for name in columns)
     lines = "\n".join(
-        f"<tr>{''.join(_cell(text, name) for text, name in zip(row, columns, strict=True))}</tr>"
+        f"<tr>{''.join(_cell(text, name, numbers) for text, name in zip(row, columns, strict=True))}</tr>"
         for row in rows
     )
     return (
@@ -70,7 +71,7 @@ def _inventory(found: Acceptance) -> str:
 def _checks(found: Acceptance) -> str:
     if not found.checks:
         return ""
-    table = _table(CHECK_COLUMNS, [check_cells(check) for check in found.checks])
+    table = _table(CHECK_COLUMNS, [check_cells(check) for check in found.checks], _NUMBERS)
     drawn = ""
     if any(check.share is not None for check in found.checks):
         drawn = f"<figure>{_inline(checks_svg(found.checks), 'checks', 'measured over expected')}</figure>"
