@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from podsim.lab.places import drop
 from podsim.lab.ranks import Note
 from podsim.lab.wires import Wires
 
@@ -46,14 +47,7 @@ def write_records(path: Path, count: int) -> None:
     with path.open("wb") as file:
         for _ in range(count):
             file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
-        _forget(file.fileno())
-
-
-def _forget(descriptor: int) -> None:
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    drop(path)
 
 
 def _model(nn: Any) -> Any:

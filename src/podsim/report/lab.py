@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from podsim.results.lab import ComparedCollectives, MeasuredCollective, MeasuredCollectives
     from podsim.results.trained import MeasuredDdp
 
-__all__ = ["comparison_text", "measured_text", "print_comparison", "print_measured"]
+__all__ = ["comparison_text", "errors_line", "measured_text", "print_comparison", "print_measured"]
 
 _PROGRAMS = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
 _SUMMED = ("all-reduce", "reduce-scatter", "reduce")
@@ -150,10 +150,7 @@ def _comparison(found: ComparedCollectives, width: int) -> Iterator[str]:
         )  # fmt: skip
     yield from (line for line, _ in table.lines(width))
     yield ""
-    if found.mean is not None and found.worst is not None:
-        yield f"mean {percent(found.mean)}, worst {percent(found.worst)} of the rows that can be compared"
-    else:
-        yield "no row can be compared"
+    yield errors_line(found.mean, found.worst)
     if not found.apart:
         yield from paragraph(
             "Calls were made one after the other, so that one may have begun before the last had ended everywhere; a "
@@ -161,6 +158,13 @@ def _comparison(found: ComparedCollectives, width: int) -> Iterator[str]:
         )  # fmt: skip
     for name, why in found.not_predicted.items():
         yield from paragraph(f"Not predicted: {name}: {why}", width, indent="  ", first="")
+
+
+def errors_line(mean: float | None, worst: float | None) -> str:
+    """How far rows that can be compared are off; None: there is none."""
+    if mean is None or worst is None:
+        return "no row can be compared"
+    return f"mean {percent(mean)}, worst {percent(worst)} of the rows that can be compared"
 
 
 def _seconds(value: float) -> str:

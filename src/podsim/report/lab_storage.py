@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from podsim.report.figures import percent, signed_percent
+from podsim.report.lab import errors_line
 from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
 
@@ -138,10 +139,7 @@ def _compared(found: ComparedStorage, width: int) -> Iterator[str]:
         )  # fmt: skip
     yield from (line for line, _ in table.lines(width))
     yield ""
-    if found.mean is not None and found.worst is not None:
-        yield f"mean {percent(found.mean)}, worst {percent(found.worst)} of the rows that can be compared"
-    else:
-        yield "no row can be compared"
+    yield errors_line(found.mean, found.worst)
     for note in found.notes:
         yield from paragraph(note, width)
 
