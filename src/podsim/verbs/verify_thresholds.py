@@ -10,8 +10,8 @@ __all__ = ["SAME", "THRESHOLDS", "check", "thresholds_of"]
 
 SAME = Threshold(
     name="measured before", least=0.7,
-    why="the expected figure was measured on this machine itself, where other programs may have run; it varies by up to "
-    "a quarter from run to run",
+    why="the expected figure was measured on this machine itself, where other programs may have run; a shared "
+    "machine varies by a quarter from run to run, and the rates of small files by more",
 )  # fmt: skip
 """what holds for every figure where the expected system is an entry that `podsim measure host` wrote"""
 THRESHOLDS = {
