@@ -193,6 +193,7 @@ def loss_image(runs: Sequence[MeasuredTraining], kind: str, *, dpi: int = 150) -
         loss.set_title("loss", fontsize=9.5, loc="left", color=INK)
         time.set_title("milliseconds of a step", fontsize=9.5, loc="left", color=INK)
         time.set_xlabel("step", fontsize=9)
+        time.xaxis.get_major_locator().set_params(integer=True)
         time.set_ylim(bottom=0.0)
         loss.legend(loc="upper right", fontsize=8.5)
         for axes in (loss, time):
