@@ -174,6 +174,7 @@ def loss_image(runs: Sequence[MeasuredTraining], kind: str, *, dpi: int = 150) -
     matplotlib = load_matplotlib()
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
 
         figure = Figure(figsize=(8.4, 5.2))
         loss, time = figure.add_axes((0.095, 0.4, 0.875, 0.47)), figure.add_axes((0.095, 0.11, 0.875, 0.19))
@@ -193,12 +194,12 @@ def loss_image(runs: Sequence[MeasuredTraining], kind: str, *, dpi: int = 150) -
         loss.set_title("loss", fontsize=9.5, loc="left", color=INK)
         time.set_title("milliseconds of a step", fontsize=9.5, loc="left", color=INK)
         time.set_xlabel("step", fontsize=9)
-        time.xaxis.get_major_locator().set_params(integer=True)
         time.set_ylim(bottom=0.0)
         loss.legend(loc="upper right", fontsize=8.5)
         for axes in (loss, time):
             axes.grid(axis="y", color=MUTED, alpha=0.25, lw=0.6)
             axes.tick_params(labelsize=8.5)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         figure.text(
             0.012,
             0.955,
