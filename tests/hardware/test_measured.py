@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import podsim
 from podsim.errors import CatalogError, ClusterError
 from podsim.hardware.cluster import load_cluster
 from podsim.network.nccl import choice, collective_seconds, send_seconds
+from podsim.report.collectives import nccl_tests_text
 from podsim.storage.catalog import load_storage
 from podsim.training.kernels import gemm_seconds, kernel_constants
 from podsim.training.software import load_software
@@ -64,6 +66,14 @@ def test_collectives_are_those_that_were_measured() -> None:
     assert choice("all_reduce", 1e6, cluster, ranks=8, ranks_per_node=8).algorithm == "ring"
     assert float(send_seconds(1e6, cluster, crosses_node=False)) > 0
     assert float(collective_seconds("all_reduce", 1e6, cluster, ranks=1, ranks_per_node=1)) == 0.0
+
+
+def test_nobody_says_that_nccl_or_a_gpu_did_it() -> None:
+    text = nccl_tests_text(podsim.collective("all-reduce", on=str(FILE), sizes="1M:1M:4"))
+    assert "[0x01] CPU" in text
+    assert "measured to take" in text
+    assert "NVIDIA" not in text
+    assert "NCCL" not in text
 
 
 def test_its_disk_is_that_of_a_node() -> None:

@@ -68,7 +68,9 @@ def _head(sweep: Sweep, name: str) -> Iterator[str]:
 
 def _device(gpu: str) -> str:
     """The catalog's name as the driver writes it: "a100-sxm4-80gb" is "NVIDIA A100-SXM4-80GB"."""
-    return f"NVIDIA {gpu.upper()}" if gpu else "GPU"
+    if gpu in ("", "CPU"):
+        return gpu or "GPU"
+    return f"NVIDIA {gpu.upper()}"
 
 
 def _row(sweep: Sweep, row: Timed) -> str:

@@ -58,7 +58,7 @@ class Sweep:
     machine: str
     """the cluster, or the file that its server was read from"""
     gpu: str
-    """its GPU; empty where a file does not tell"""
+    """its GPU, or CPU; empty where a file does not tell"""
     ranks: int
     """GPUs that take part"""
     ranks_per_node: int

@@ -102,7 +102,10 @@ def collective(
 
 
 def _gpu(place: _Place) -> str:
-    return place.cluster.gpu.name if place.cluster else ""
+    """What holds the data, by name; empty where a file of links does not tell."""
+    if place.cluster is None:
+        return ""
+    return "CPU" if place.cluster.gpu.architecture == "cpu" else place.cluster.gpu.name
 
 
 def _place(on: str, topology: Path | None, ranks: int | None, overrides: Mapping[str, str] | None) -> _Place:
@@ -159,6 +162,8 @@ def _nccl_rows(
         return tuple(
             rows
         ), f"the tables that NCCL {version} would choose, simulated on the links at its wire efficiency"
+    if cluster.host is not None:
+        return tuple(rows), "what its ranks were measured to take"
     return tuple(rows), f"what NCCL {version} would run and cost"
 
 
