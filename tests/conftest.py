@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.workload.catalog import load_model
 from podsim.workload.graph import Model
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs behind it with Ctrl-C ignored; tests that interrupt need it to be heard."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
