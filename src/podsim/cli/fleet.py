@@ -57,13 +57,13 @@ def queue(
     csv: Csv = False,
 ) -> None:
     """Run jobs through a queue. Exit status 1: some fit no machine of this size."""
-    from podsim.cli.options import one_format, pairs
+    from podsim.cli.options import drawable, one_format, pairs
     from podsim.report.data import to_csv, to_json
     from podsim.report.queue import plain_result, plain_rows, print_queue
     from podsim.verbs.queue import queue as verb
 
     one_format(json, csv)
-    _check_plot(plot)
+    drawable(plot, "--plot")
     found = verb(
         trace, on=on, policy=tuple(policy or ()), compare=compare, where=pairs(where, "--where", "vc=7f04ca"),
         together=together, placement=placement,
@@ -105,13 +105,13 @@ def pack(
     csv: Csv = False,
 ) -> None:
     """Pack requests for parts of GPUs onto nodes."""
-    from podsim.cli.options import one_format
+    from podsim.cli.options import drawable, one_format
     from podsim.report.data import to_csv, to_json
     from podsim.report.queue import print_pack
     from podsim.verbs.queue import pack as verb
 
     one_format(json, csv)
-    _check_plot(plot)
+    drawable(plot, "--plot")
     found = verb(requests, nodes=nodes, packer=tuple(packer or ()), load=load, seeds=seeds)
     if plot is not None:
         from podsim.report.plot_queue import pack_image
@@ -123,13 +123,6 @@ def pack(
         sys.stdout.write(to_csv(found.rows))
     else:
         print_pack(found)
-
-
-def _check_plot(plot: Path | None) -> None:
-    from podsim.errors import PodsimError
-
-    if plot is not None and plot.suffix.lower() not in (".svg", ".png"):
-        raise PodsimError(f"--plot {str(plot)[-80:]}: give a name that ends in .svg or .png")
 
 
 def register(command: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

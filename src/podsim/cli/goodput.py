@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from podsim.cli.options import print_result
+from podsim.cli.options import drawable, print_result
 
 __all__ = ["register"]
 
@@ -123,13 +123,11 @@ def goodput(
 ) -> None:
     """Days of a run with failures, and where they go."""
     from podsim.cli.options import one_format, overrides, pairs
-    from podsim.errors import PodsimError
     from podsim.report.runs import print_goodput
     from podsim.verbs.goodput import goodput as verb
 
     one_format(json, csv)
-    if plot is not None and plot.suffix.lower() not in (".svg", ".png"):
-        raise PodsimError(f"--plot {str(plot)[-80:]}: give a name that ends in .svg or .png")
+    drawable(plot, "--plot")
     result = verb(
         model, on=on, tokens=tokens, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
         optimizer_precision=optimizer_precision, software=software, limit=pairs(limit, "--limit", "tp=8"), step=step,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from podsim.cli.options import print_result
+from podsim.cli.options import drawable, print_result
 
 __all__ = ["register"]
 
@@ -227,11 +227,9 @@ def serve(
 
 def _check(draw: Path | None, json: bool, csv: bool) -> None:
     from podsim.cli.options import one_format
-    from podsim.errors import PodsimError
 
     one_format(json, csv)
-    if draw is not None and draw.suffix.lower() not in (".svg", ".png"):
-        raise PodsimError(f"--draw {str(draw)[-80:]}: give a name that ends in .svg or .png")
+    drawable(draw, "--draw")
 
 
 def _draw(slicing: Any, gpus: Sequence[Any], title: str, path: Path) -> None:

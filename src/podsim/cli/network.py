@@ -56,15 +56,13 @@ def collective(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")] = False,
 ) -> None:
     """Time a collective, compare its algorithms, or check a log."""
-    from podsim.cli.options import one_format, overrides
-    from podsim.errors import PodsimError
+    from podsim.cli.options import drawable, one_format, overrides
     from podsim.report.collectives import print_comparison, print_sweep
     from podsim.results.sweep import Sweep
     from podsim.verbs.collective import collective as verb
 
     one_format(json, csv)
-    if plot is not None and plot.suffix.lower() not in (".svg", ".png"):
-        raise PodsimError(f"--plot {str(plot)[-80:]}: give a name that ends in .svg or .png")
+    drawable(plot, "--plot")
     found = verb(
         collective, on=on, sizes=sizes, algo=algo, ranks=ranks, launch=launch, nccl=nccl, simulate=simulate,
         compare=compare, topology=topology, against=against, overrides=overrides(set_),

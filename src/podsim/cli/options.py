@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from podsim.errors import PodsimError
 
-__all__ = ["OF_A_PREDICTION", "also_taking", "one_format", "overrides", "pairs", "print_result"]
+__all__ = ["OF_A_PREDICTION", "also_taking", "drawable", "one_format", "overrides", "pairs", "print_result"]
 
 
 OF_A_PREDICTION = ("detail", "tokens", "price", "pue", "carbon")
@@ -51,6 +52,13 @@ def pairs(given: list[str] | None, option: str, example: str) -> dict[str, str]:
 def overrides(given: list[str] | None) -> dict[str, str]:
     """Keys and values of --set."""
     return pairs(given, "--set", "gpu.memory=64GB")
+
+
+def drawable(path: Path | None, option: str, kinds: tuple[str, ...] = (".svg", ".png")) -> None:
+    """Raise PodsimError for a picture's name that does not say how it is to be drawn."""
+    if path is not None and path.suffix.lower() not in kinds:
+        given = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+        raise PodsimError(f"{option} {str(path)[-80:]}: give a name that ends in {given}")
 
 
 def one_format(json: bool, csv: bool) -> None:

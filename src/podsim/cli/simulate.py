@@ -43,7 +43,7 @@ def schedule(
     ] = False,
 ) -> None:
     """Show a pipeline schedule: order, bubble, memory."""
-    from podsim.cli.options import one_format
+    from podsim.cli.options import drawable, one_format
     from podsim.errors import PodsimError
     from podsim.report.data import to_csv, to_json
     from podsim.report.schedules import print_schedule, print_schedules
@@ -52,8 +52,7 @@ def schedule(
     from podsim.verbs.schedule import torch_csv
 
     one_format(json, csv)
-    if plot is not None and plot.suffix.lower() not in _PICTURES:
-        raise PodsimError(f"--plot {str(plot)[-80:]}: give a name that ends in .png, .svg or .html")
+    drawable(plot, "--plot", _PICTURES)
     if not name and (plot is not None or csv_torch is not None):
         raise PodsimError("--plot and --csv-torch are of one schedule: give its name")
     sizes = {"pp": pp, "micro_batches": micro_batches, "virtual_stages": virtual_stages}

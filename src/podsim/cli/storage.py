@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from podsim.cli.options import print_result
+from podsim.cli.options import drawable, print_result
 
 __all__ = ["register"]
 
@@ -72,8 +72,7 @@ def fio(
     from podsim.report.storage import print_fio
     from podsim.verbs.storage import storage_fio as verb
 
-    if plot is not None and plot.suffix.lower() not in (".svg", ".png"):
-        raise PodsimError(f"--plot {str(plot)[-80:]}: give a name that ends in .svg or .png")
+    drawable(plot, "--plot")
     if fio_json and (json or csv):
         raise PodsimError("--fio-json, --json and --csv: choose one")
     found = verb(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podsim.errors import LabError, PodsimError
+from podsim.verbs.lab_options import no_folder, unknown_backend
 
 if TYPE_CHECKING:
     from podsim.lab.measure import Job
@@ -67,8 +68,8 @@ def measure_collective(
         collective, place, ranks=ranks, local=local, algo=algo, sizes=sizes, iters=iters, warmup=warmup, limit=limit,
         in_place=in_place, apart=apart, backend=backend, timeout=timeout,
     )  # fmt: skip
-    if save is not None and not save.parent.is_dir():
-        raise LabError(f"--save {save}: there is no folder {save.parent}")
+    if lost := no_folder(save):
+        raise LabError(*lost)
     task = task_of(job)
     told = run_here(task) if place is None else run_joined(task, place)
     if told is None:
@@ -86,7 +87,6 @@ def _job(
     """What is to be run; all that is wrong with the numbers in one PodsimError."""
     from podsim.lab.library import LIBRARY
     from podsim.lab.measure import Job
-    from podsim.lab.wires import BACKENDS
     from podsim.verbs.collective_sizes import collective_name, read_sizes
 
     name = collective_name(collective)
@@ -98,7 +98,7 @@ def _job(
         )
         if not value >= least
     ]  # fmt: skip
-    wrong += [f"--backend {backend[:40]!r}; known: {', '.join(BACKENDS)}"] if backend not in BACKENDS else []
+    wrong += unknown_backend(backend)
     if wrong:
         raise PodsimError("; ".join(wrong))
     tables, library, left_out = _chosen(algo, name, world, each, can_switch=place is None)

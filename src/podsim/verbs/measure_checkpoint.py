@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from podsim.errors import LabError, PodsimError
 from podsim.units import format_quantity, parse_quantity
+from podsim.verbs.lab_options import no_folder, outside
 
 if TYPE_CHECKING:
     from podsim.lab.places import Place
@@ -65,17 +66,14 @@ def measure_checkpoint(
         wrong.append(
             f"--ranks {count}; 1 to {MOST_RANKS} are forked on one machine, more are started with torchrun"
         )
-    wrong += [
-        f"--{name} {value:g}; it must be {least:g} to {most:g}"
-        for name, value, least, most in (
-            ("size", whole, max(count, 1), _LARGEST), ("block", each, 4096, 1 << 30), ("repeats", repeats, 1, 1000),
-            ("timeout", timeout, 1, 1e6),
-        ) if not least <= value <= most
-    ]  # fmt: skip
+    wrong += outside((
+        ("size", whole, max(count, 1), _LARGEST), ("block", each, 4096, 1 << 30), ("repeats", repeats, 1, 1000),
+        ("timeout", timeout, 1, 1e6),
+    ))  # fmt: skip
     if wrong:
         raise PodsimError("; ".join(wrong))
-    if save is not None and not save.parent.is_dir():
-        raise LabError(f"--save {save}: there is no folder {save.parent}")
+    if lost := no_folder(save):
+        raise LabError(*lost)
     place = place_of(to)
     if writer == "dcp" and not place.local:
         raise LabError(f"--writer dcp writes to folders; {to} is a URL: take --writer files")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError
+from podsim.verbs.lab_options import no_folder, outside, unknown_backend
 
 if TYPE_CHECKING:
     from podsim.results.trained import MeasuredDdp
@@ -44,7 +44,6 @@ def measure_ddp(
     from podsim.lab.ranks import here, run_here, run_joined
     from podsim.lab.record import run_of, write_run
     from podsim.lab.training.ddp import SMALLEST, Ddp, task_of
-    from podsim.lab.wires import BACKENDS
     from podsim.units import parse_quantity
     from podsim.verbs.measure import emulated_links, ranks_of, sum_table
 
@@ -55,18 +54,13 @@ def measure_ddp(
         parse_quantity(text, "s", what=what)
         for what, text in (("--forward", forward), ("--backward", backward))
     ]
-    wrong = [
-        f"--{name} {value:g}; it must be {least:g} to {most:g}"
-        for name, value, least, most in (
-            ("layers", layers, 1, MOST_LAYERS), ("steps", steps, 1, MOST_STEPS), ("timeout", timeout, 1, 1e6),
-            ("forward", pauses[0], 0, 60), ("backward", pauses[1], 0, 60), ("size", bytes_, SMALLEST + 4, 1 << 31),
-        )
-        if not (math.isfinite(value) and least <= value <= most)
-    ]  # fmt: skip
-    wrong += [f"--backend {backend[:40]!r}; known: {', '.join(BACKENDS)}"] if backend not in BACKENDS else []
+    wrong = outside((
+        ("layers", layers, 1, MOST_LAYERS), ("steps", steps, 1, MOST_STEPS), ("timeout", timeout, 1, 1e6),
+        ("forward", pauses[0], 0, 60), ("backward", pauses[1], 0, 60), ("size", bytes_, SMALLEST + 4, 1 << 31),
+    ))  # fmt: skip
+    wrong += unknown_backend(backend)
     wrong += ["--ranks 1: one rank has nobody to add gradients up with"] if world < 2 else []
-    if save is not None and not save.parent.is_dir():
-        wrong.append(f"--save {save}: there is no folder {save.parent}")
+    wrong += no_folder(save)
     if wrong:
         raise PodsimError("; ".join(wrong))
     job = Ddp(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from podsim.errors import LabError, PodsimError, UnitError, unknown_name
 from podsim.units import parse_quantity
+from podsim.verbs.lab_options import no_folder, outside
 
 if TYPE_CHECKING:
     from podsim.results.lab_storage import MeasuredLoader
@@ -66,17 +67,14 @@ def measure_loader(
     wrong = [] if cache_kind in CACHES else [unknown_name("kind of cache", cache_kind, CACHES)]
     wrong += [unknown_name("model", model, MODELS)] if model and model not in MODELS else []
     wrong += ["--model trains, --step-time stands for training: give one of them"] if model and step else []
-    wrong += [
-        f"--{name} {value:g}; it must be {least:g} to {most:g}"
-        for name, value, least, most in (
-            ("epochs", epochs, 1, 10_000), ("workers", workers, 1, 256), ("batch", batch, 1, 1_000_000),
-            ("step-time", step, 0, 3600), ("seed", seed, 0, 2**63),
-        ) if not least <= value <= most
-    ]  # fmt: skip
+    wrong += outside((
+        ("epochs", epochs, 1, 10_000), ("workers", workers, 1, 256), ("batch", batch, 1, 1_000_000),
+        ("step-time", step, 0, 3600), ("seed", seed, 0, 2**63),
+    ))  # fmt: skip
     if wrong:
         raise PodsimError("; ".join(wrong))
-    if save is not None and not save.parent.is_dir():
-        raise LabError(f"--save {save}: there is no folder {save.parent}")
+    if lost := no_folder(save):
+        raise LabError(*lost)
     place = place_of(source)
     if cache and cache_kind == "block" and (place.local or place.filesystem == "memory"):
         raise LabError(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podsim.errors import LabError, PlanError, PodsimError, unknown_name
+from podsim.verbs.lab_options import no_folder, outside, unknown_backend
 
 if TYPE_CHECKING:
     from podsim.lab.ranks import Place
@@ -141,25 +142,17 @@ def _check(
     checkpoint: Path | None, resume: bool, backend: str, save: Path | None,
 ) -> None:  # fmt: skip
     """Raise PodsimError with all that is wrong with the numbers."""
-    from podsim.lab.wires import BACKENDS
-
-    wrong = [
-        f"--{name} {value:g}; it must be {least:g} to {most:g}"
-        for name, value, least, most in (
-            ("steps", steps, 1, 1e7), ("rate", rate, 1e-9, 100), ("seed", seed, 0, 2**31), ("image", image, 8, 512),
-            ("classes", classes, 2, 10_000), ("every", every, 0, 1e7), ("keep", keep, 0, 1e6),
-            ("timeout", timeout, 1, 1e6),
-        )
-        if not (math.isfinite(value) and least <= value <= most)
-    ]  # fmt: skip
-    wrong += [f"--backend {backend[:40]!r}; known: {', '.join(BACKENDS)}"] if backend not in BACKENDS else []
+    wrong = outside((
+        ("steps", steps, 1, 1e7), ("rate", rate, 1e-9, 100), ("seed", seed, 0, 2**31), ("image", image, 8, 512),
+        ("classes", classes, 2, 10_000), ("every", every, 0, 1e7), ("keep", keep, 0, 1e6), ("timeout", timeout, 1, 1e6),
+    ))  # fmt: skip
+    wrong += unknown_backend(backend)
     idle = [name for name, there in (("every", every), ("keep", keep), ("resume", resume)) if there]
     if checkpoint is None and idle:
         wrong.append(
             f"{', '.join(f'--{name}' for name in idle)}: of checkpoints; say where with --checkpoint FOLDER"
         )
-    if save is not None and not save.parent.is_dir():
-        wrong.append(f"--save {save}: there is no folder {save.parent}")
+    wrong += no_folder(save)
     if wrong:
         raise PodsimError("; ".join(wrong))
 
