@@ -3,6 +3,7 @@ from __future__ import annotations
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.workload.catalog import load_model
@@ -10,7 +11,9 @@ from podsim.workload.graph import Model
 
 
 def pytest_configure() -> None:
-    """A shell starts what runs behind it with Ctrl-C ignored; tests that interrupt need it to be heard."""
+    """Loaded machines are slow; and a shell starts what runs behind it with Ctrl-C ignored, which some tests need."""
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -10,11 +10,13 @@ import pytest
 import podsim
 from podsim.errors import CatalogError, ClusterError
 from podsim.hardware.cluster import load_cluster
+from podsim.hardware.measured import between
 from podsim.network.nccl import choice, collective_seconds, send_seconds
 from podsim.report.collectives import nccl_tests_text
 from podsim.storage.catalog import load_storage
 from podsim.training.kernels import gemm_seconds, kernel_constants
 from podsim.training.software import load_software
+from podsim.workload.catalog import load_model
 
 FILE = Path(__file__).parent / "data" / "host.toml"
 
@@ -66,6 +68,36 @@ def test_collectives_are_those_that_were_measured() -> None:
     assert choice("all_reduce", 1e6, cluster, ranks=8, ranks_per_node=8).algorithm == "ring"
     assert float(send_seconds(1e6, cluster, crosses_node=False)) > 0
     assert float(collective_seconds("all_reduce", 1e6, cluster, ranks=1, ranks_per_node=1)) == 0.0
+
+
+def test_what_syncs_took_within_a_layer_is_what_tensor_parallelism_costs(tmp_path: Path) -> None:
+    plain = load_cluster(str(FILE))
+    assert plain.host is not None
+    assert plain.host.syncs == ()
+    entry = "\n[[sync]]\nranks = {0}\nlatency = {1}\nper_byte = {2}\n"
+    path = tmp_path / "host.toml"
+    text = FILE.read_text("utf-8") + entry.format(2, 1e-3, 1e-8) + entry.format(8, 3e-3, 3e-8)
+    path.write_text(text, "utf-8")
+    host = load_cluster(str(path)).host
+    assert host is not None
+    assert between(host.syncs, 4) == (pytest.approx(2e-3), pytest.approx(2e-8))
+    given = {"gpus": 8, "batch": 8, "micro_batch": 1, "precision": "fp32"}
+    one, four = (podsim.predict("gpt-tiny", on=str(path), tp=tp, dp=8 // tp, **given) for tp in (1, 4))  # type: ignore[arg-type]
+    assert "tp" not in one.parts or one.parts["tp"] == 0
+    model = load_model("gpt-tiny")
+    # two syncs forward and two backward in each layer, one for the embedding and one for the head; four micro-batches
+    size = 4.0 * model.hidden * model.sequence
+    count = 4 * sum(block.count for block in model.layers) + 2
+    assert four.parts["tp"] == pytest.approx(4 * count * (2e-3 + 2e-8 * size))
+
+
+def test_cores_are_shared_by_ranks_of_processors_alone(tmp_path: Path) -> None:
+    host = load_cluster(str(FILE)).host
+    assert host is not None
+    assert host.share == 2 / 8
+    gpus = load_cluster(_file(tmp_path, "compute_capability = 0.0", "compute_capability = 8.0")).host
+    assert gpus is not None
+    assert gpus.share == 1.0
 
 
 def test_nobody_says_that_nccl_or_a_gpu_did_it() -> None:

@@ -59,6 +59,10 @@ def test_everything_is_measured(entry: tuple[MeasuredHost, Path]) -> None:
     )
     assert {one.collective for one in found.sends} == set(COLLECTIVES)
     assert all(one.seconds > 0 and one.ranks == 2 for one in found.sends)
+    assert set(found.runtime) == {
+        *(f"{wide}layer over {ranks}" for wide in ("", "wide ") for ranks in (1, 2)), "stage", "update", "step",
+    }  # fmt: skip
+    assert all(seconds >= 0 for seconds in found.runtime.values())
     assert found.peaks["fp32"] > 1e8
     assert 0 <= found.error < 1
     assert found.disk == {}
@@ -74,6 +78,8 @@ def test_the_entry_predicts(entry: tuple[MeasuredHost, Path]) -> None:
     assert told.fits
     assert (told.plan["software"], told.plan["precision"]) == ("pytorch-eager", "fp32")
     assert 1e-4 < told.step_time < 100
+    assert cluster.host is not None
+    assert [one.ranks for one in cluster.host.syncs] == [2]
     # twice the work takes between the same and twice the time: what is only paid once a step stays
     more = predict("gpt2", on=str(path), batch=16, dp=2, micro_batch=4, overrides=SMALL)
     assert told.step_time < more.step_time < 2 * told.step_time
@@ -88,6 +94,8 @@ def test_the_command_prints_and_saves(tmp_path: Path, podsim: Callable[..., Resu
     assert told["ranks"] == 1
     assert told["sends"] == []
     assert load_cluster(str(path)).gpus == 1
+    assert set(told["runtime"]) == {"layer over 1", "wide layer over 1", "update", "step"}
+    assert predict("gpt2", on=str(path), batch=2, overrides=SMALL).fits
 
 
 @pytest.mark.parametrize(

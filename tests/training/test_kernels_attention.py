@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.resources import as_file, files
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podsim.hardware.catalog import load_gpu
+from podsim.training import kernels_memory
 from podsim.training.kernel_constants import FlashConstants, kernel_constants
 from podsim.training.kernels import attention_seconds, gemm_seconds, memory_seconds, optimizer_seconds
 from podsim.training.kernels_attention import flash_law, score_passes
@@ -192,6 +194,22 @@ def test_memory_bound_kernels_approach_the_bandwidth():
 def test_one_large_kernel_beats_two_small_ones(a, b):
     assert memory_seconds(A100, a + b) < memory_seconds(A100, a) + memory_seconds(A100, b)
     assert memory_seconds(A100, a) >= a / A100.memory_bandwidth
+
+
+def test_what_caches_do_not_hold_takes_longer(monkeypatch):
+    """On a machine that was measured so: per byte 1 up to `near`, 1 + spill from `far` on, between by the logarithm."""
+    known = kernel_constants(A100)
+    memory = replace(known.memory, startup=0.0, near=1e6, far=1e8, spill=0.5)
+    plain = replace(known, memory=replace(memory, spill=0.0))
+    sizes = np.array([1e3, 1e6, 1e7, 1e8, 1e9])
+    seconds = []
+    for constants in (plain, replace(known, memory=memory)):
+        monkeypatch.setattr(kernels_memory, "kernel_constants", lambda gpu, constants=constants: constants)
+        seconds.append(memory_seconds(A100, sizes) - memory.latency)
+        assert optimizer_seconds(A100, 1e9, 30) == pytest.approx(
+            30e9 / A100.memory_bandwidth / memory.share, rel=1e-3
+        )
+    assert seconds[1] / seconds[0] == pytest.approx([1, 1, 1.25, 1.5, 1.5])
 
 
 def test_an_adam_step_moves_its_bytes():

@@ -11,24 +11,29 @@ in SI, and say where they come from; podsim.hardware.catalog.measured_schema say
     [rank]                # what one rank reaches: peaks, memory, memory_bandwidth
     [link]                # between two ranks
     [[exchange]]          # a collective of so many ranks: seconds = latency + per_byte x size
+    [[sync]]              # the same of a tensor-parallel exchange within a layer
     [disk]                # what fio found
     [kernels]             # constants of the kernel law, as in hardware/catalog/kernels
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from podsim.hardware.parts import Cpu, Gpu, Link, Pcie, Ssd, System
 
 if TYPE_CHECKING:
     from podsim.hardware.catalog.measured_schema import HostEntry
 
-__all__ = ["FORMAT", "VERSION", "Exchange", "Host", "Measured", "measured_host"]
+__all__ = ["FORMAT", "VERSION", "Exchange", "Host", "Measured", "between", "measured_host"]
 
+Floats = npt.NDArray[np.float64]
 FORMAT = "podsim-host"
 VERSION = 1
 _ARCHITECTURES = {7: "volta", 8: "ampere", 9: "hopper", 10: "blackwell", 12: "blackwell"}
@@ -47,12 +52,26 @@ class Exchange:
     """s of a byte, counted as nccl-tests counts sizes"""
 
 
+def between(rows: Sequence[Exchange], ranks: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """(s, s of a byte) of an exchange of so many ranks, between the numbers that were measured by their logarithm."""
+    ordered = sorted(rows, key=lambda one: one.ranks)
+    known, at = np.log2([one.ranks for one in ordered]), np.log2(np.asarray(ranks, float))
+    return (
+        np.asarray(np.interp(at, known, [one.latency for one in ordered])),
+        np.asarray(np.interp(at, known, [one.per_byte for one in ordered])),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """What is known of a measured machine beside its parts."""
 
     file: str
     exchanges: tuple[Exchange, ...]
+    share: float = 1.0
+    """cores that a rank has to itself, at most one: below it ranks that wait leave their cores to others"""
+    syncs: tuple[Exchange, ...] = ()
+    """what a tensor-parallel exchange took within a layer, all that the framework does about it included"""
     names: Mapping[str, float] = field(default_factory=dict, hash=False)
     """operations on names a second, by mdtest's names"""
     images: Mapping[int, float] = field(default_factory=dict, hash=False)
@@ -81,8 +100,10 @@ def measured_host(table: Mapping[str, Any], path: Path) -> Measured:
         link=Link(name=entry.link.name, bandwidth=entry.link.bandwidth, latency=entry.link.latency),
         host=Host(
             file=str(path), names=dict(entry.names),
+            share=1.0 if gpu.architecture != "cpu" else min(entry.processor.cores / entry.ranks, 1.0),
             images={entry.images.ranks: entry.images.rate} if entry.images else {},
             exchanges=tuple(Exchange(**one.model_dump()) for one in entry.exchange),
+            syncs=tuple(Exchange(collective="sync", **one.model_dump()) for one in entry.sync),
         ),
     )  # fmt: skip
 

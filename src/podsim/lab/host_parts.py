@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,10 @@ __all__ = ["PARTS", "Part", "linear"]
 
 Make = Callable[[Any, Any], Callable[[], None]]
 TOKENS, WIDTH, INNER, VOCABULARY = 512, 512, 2048, 4096
+_TURNS = 4
+"""of the same part, each with numbers of its own"""
+FAR = 8
+"""times as many tokens, whose operands the caches of a processor do not hold"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,46 +27,73 @@ class Part:
     """(torch, device) to the call"""
 
 
+def _in_turn(calls: list[Callable[[], None]]) -> Callable[[], None]:
+    """One call after the other, so that each finds in the caches what the others left, as the layers of a step do."""
+    following = itertools.cycle(calls)
+
+    def call() -> None:
+        next(following)()
+
+    return call
+
+
 def _backward(
     torch: Any, device: Any, shape: tuple[int, ...], forward: Callable[[Any], Any]
 ) -> Callable[[], None]:
     """The call of a function and of its gradient."""
-    x = torch.randn(*shape, device=device, requires_grad=True)
-    grad = torch.ones_like(forward(x))
 
-    def call() -> None:
-        x.grad = None
-        forward(x).backward(grad)
+    def one() -> Callable[[], None]:
+        x = torch.randn(*shape, device=device, requires_grad=True)
+        grad = torch.ones_like(forward(x))
 
-    return call
+        def call() -> None:
+            x.grad = None
+            forward(x).backward(grad)
+
+        return call
+
+    return _in_turn([one() for _ in range(_TURNS)])
 
 
 def linear(torch: Any, device: Any, shape: tuple[int, int, int], kind: Any) -> Callable[[], None]:
-    """A linear layer of (tokens, outputs, inputs), forward and backward, as a step runs it: into new memory."""
+    """A linear layer of (tokens, outputs, inputs), forward and backward, as a step runs it: into new memory, in turn."""
     tokens, outputs, inputs = shape
-    layer = torch.nn.Linear(inputs, outputs, device=device, dtype=kind)
-    x = torch.randn(tokens, inputs, device=device).to(kind).requires_grad_()
-    grad = torch.ones(tokens, outputs, device=device, dtype=kind)
 
-    def call() -> None:
-        x.grad = layer.weight.grad = layer.bias.grad = None
-        layer(x).backward(grad)
+    def one() -> Callable[[], None]:
+        layer = torch.nn.Linear(inputs, outputs, device=device, dtype=kind)
+        x = torch.randn(tokens, inputs, device=device).to(kind).requires_grad_()
+        grad = torch.ones(tokens, outputs, device=device, dtype=kind)
 
-    return call
+        def call() -> None:
+            x.grad = layer.weight.grad = layer.bias.grad = None
+            layer(x).backward(grad)
 
+        return call
 
-def _norm(torch: Any, device: Any) -> Callable[[], None]:
-    layer = torch.nn.LayerNorm(WIDTH, device=device)
-    return _backward(torch, device, (TOKENS, WIDTH), layer)
-
-
-def _activation(torch: Any, device: Any) -> Callable[[], None]:
-    return _backward(torch, device, (TOKENS, INNER), torch.nn.functional.gelu)
+    return _in_turn([one() for _ in range(_TURNS)])
 
 
-def _residual(torch: Any, device: Any) -> Callable[[], None]:
-    other = torch.randn(TOKENS, WIDTH, device=device)
-    return _backward(torch, device, (TOKENS, WIDTH), lambda x: x + other)
+def _norm(tokens: int) -> Make:
+    def make(torch: Any, device: Any) -> Callable[[], None]:
+        layer = torch.nn.LayerNorm(WIDTH, device=device)
+        return _backward(torch, device, (tokens, WIDTH), layer)
+
+    return make
+
+
+def _activation(tokens: int) -> Make:
+    def make(torch: Any, device: Any) -> Callable[[], None]:
+        return _backward(torch, device, (tokens, INNER), torch.nn.functional.gelu)
+
+    return make
+
+
+def _residual(tokens: int) -> Make:
+    def make(torch: Any, device: Any) -> Callable[[], None]:
+        other = torch.randn(tokens, WIDTH, device=device)
+        return _backward(torch, device, (tokens, WIDTH), lambda x: x + other)
+
+    return make
 
 
 def _loss(torch: Any, device: Any) -> Callable[[], None]:
@@ -100,9 +132,15 @@ def _optimizer(torch: Any, device: Any) -> Callable[[], None]:
 
 _PARAMETERS = 2 * INNER * WIDTH + 4 * WIDTH * WIDTH + WIDTH + INNER
 PARTS = (
-    Part(kind="norm", shape=(TOKENS, WIDTH), make=_norm),
-    Part(kind="activation", shape=(TOKENS, INNER), make=_activation),
-    Part(kind="residual", shape=(TOKENS, WIDTH), make=_residual),
+    *(
+        part
+        for tokens in (TOKENS, FAR * TOKENS)
+        for part in (
+            Part(kind="norm", shape=(tokens, WIDTH), make=_norm(tokens)),
+            Part(kind="activation", shape=(tokens, INNER), make=_activation(tokens)),
+            Part(kind="residual", shape=(tokens, WIDTH), make=_residual(tokens)),
+        )
+    ),
     Part(kind="loss", shape=(TOKENS, VOCABULARY), make=_loss),
     Part(kind="attention", shape=(4, 8, 128, 64), make=_attention(4, 8, 128, 64)),
     Part(kind="attention", shape=(1, 8, 512, 64), make=_attention(1, 8, 512, 64)),

@@ -16,9 +16,8 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
-
 from podsim.errors import ClusterError
+from podsim.hardware.measured import between
 from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
 from podsim.network.nccl_tuner import (
     PROTOCOLS,
@@ -94,13 +93,10 @@ def measured(wires: Wires, collective: str, group: Group) -> Candidate:
     """
     if group.ranks == 1:
         return _NOTHING
-    rows = sorted((one for one in wires.exchanges if one.collective == collective), key=lambda one: one.ranks)
+    rows = [one for one in wires.exchanges if one.collective == collective]
     if not rows:
         raise ClusterError(f"{collective} was not measured on this machine: podsim measure host does so")
-    ranks = np.log2([one.ranks for one in rows])
-    at = math.log2(group.ranks)
-    latency = float(np.interp(at, ranks, [one.latency for one in rows]))
-    per_byte = float(np.interp(at, ranks, [one.per_byte for one in rows]))
+    latency, per_byte = (float(one) for one in between(rows, group.ranks))
     name = "pairs" if collective in ("all_to_all", "send_recv") else "ring"
     return Candidate(name, "Simple", math.inf, latency, 0.0, 1.0, per_byte, 0.0, 1.0, 0.0, 0.0)
 

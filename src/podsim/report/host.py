@@ -45,6 +45,8 @@ def host_lines(host: MeasuredHost, width: int) -> list[str]:
         table.add(name, value(rate, "1/s"))
     lines += [start + rest for start, rest in table.lines(width)]
     lines += ["", *_kernels(host.kernels, width), "", *_sends(host, width), ""]
+    if host.runtime:
+        lines += [*_runtime(host, width), ""]
     lines.append(
         f"Mean error of the fitted law over linear layers: {percent(host.error)}; other programs used"
         f" {percent(host.others)} of the processors."
@@ -69,6 +71,14 @@ def _kernels(rows: tuple[MeasuredKernel, ...], width: int) -> list[str]:
         law = f"{row.predicted / row.seconds - 1:+.0%}" if row.predicted else "-"
         shape = " x ".join(map(str, row.shape))
         table.add(row.name, row.precision, shape, format_quantity(row.seconds, "s"), rate, law)
+    return [start + rest for start, rest in table.lines(width)]
+
+
+def _runtime(host: MeasuredHost, width: int) -> list[str]:
+    """A line for each way that a layer was run."""
+    table = Table("lr", header=("PyTorch's own, in a small step", "time"), indent=0)
+    for name, seconds in host.runtime.items():
+        table.add(name, format_quantity(seconds, "s", digits=3))
     return [start + rest for start, rest in table.lines(width)]
 
 

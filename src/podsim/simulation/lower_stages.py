@@ -72,9 +72,8 @@ def _stage(
     if both > 0.0:
         closing.append(Piece(name="embedding gradients", kind="dp", seconds=both, stream=Stream.DATA))
     closing.append(Piece(name="gradient norm", kind="optimizer", seconds=0.0))
-    closing.append(
-        Piece(name="optimizer", kind="optimizer", seconds=float(update[0]) / software.memory_speed)
-    )
+    updated = float(update[0]) / software.memory_speed + software.host_update * float(counts_BK[1:-1].sum())
+    closing.append(Piece(name="optimizer", kind="optimizer", seconds=updated))
     if zero in (1, 2) and not plan.overlap_param and gather > 0.0:
         closing.append(Piece(name="weights", kind="dp", seconds=gather, stream=Stream.DATA))
     closing.append(Piece(name="host", kind="host", seconds=software.host_step))

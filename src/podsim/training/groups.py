@@ -93,7 +93,9 @@ def group_table(
         stage_layers_K=counts_BK[1:-1].sum(axis=0),
         embedding_K=np.where(loose_K, 0.0, tied(model, cluster, plan, software, weights.dense_BK[0])),
         optimizer_K=optimizer_seconds(cluster.gpu, heaviest_K, software.optimizer_traffic)
-        / software.memory_speed,
+        / software.memory_speed
+        + software.host_update
+        * (counts_SBK[:, 1:-1] * (stages.many_SU > 0)[:, None]).sum(axis=1).max(axis=0),
     )
 
 
@@ -204,6 +206,8 @@ def send_bytes(model: Model, plan: Plan, software: Software) -> tuple[Array, Arr
 
 def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
     """Seconds to send one micro-batch's activations to the next pipeline stage (K,)."""
+    if np.max(plan.pp) <= 1:  # and a machine of one GPU may have nowhere to send
+        return np.zeros(plan.size)
     whole_K, split_K = send_bytes(model, plan, software)
     sequence = np.asarray(plan.sequence_parallel).astype(bool)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -55,7 +55,7 @@ UNITS = {
     "ceiling": "1", "fill": "1", "bandwidth_share": "1", "store": "1", "startup": "B", "latency": "s",
     "sharpness": "1", "reduction": "1", "split_latency": "s", "unaligned": "1",
     "share": "1", "share_64": "1", "share_128": "1", "tail": "1",
-    "backward_64": "1", "backward_128": "1", "backward_fill": "1",
+    "backward_64": "1", "backward_128": "1", "backward_fill": "1", "near": "B", "far": "B", "spill": "1",
 }  # fmt: skip
 """unit of each constant in a file ("1" is a pure number)"""
 
@@ -146,6 +146,12 @@ class MemoryConstants:
     """B that would have moved while traffic starts"""
     latency: float
     """s from the start to the end of an empty kernel"""
+    near: float = 0.0
+    """B moved by a kernel whose operands the caches hold, of a machine that was measured so"""
+    far: float = 0.0
+    """B moved by one that only memory holds"""
+    spill: float = 0.0
+    """times a byte takes longer there, less one"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,7 +350,7 @@ def _read(kind: type[_T], part: Mapping[str, Any], where: str, base: _T | None) 
             problems.append(f"{key} must be {{ value = …, unit = {UNITS[key]!r} }}, not {cell!r}")
         else:
             values[key] = float(cell["value"])
-    missing = [n for n in names if n not in values]
+    missing = [f.name for f in fields(kind) if f.name not in values and f.default is MISSING]
     if base is None and missing:
         problems.append(f"missing {', '.join(missing)}, and there is no base to take them from")
     if problems:

@@ -1,6 +1,9 @@
 """Seconds of memory-bound kernels.
 
-    seconds = latency + (bytes + startup) / (bandwidth x share)
+    seconds = latency + (bytes + startup) / (bandwidth x share) x slower
+
+`slower` is 1 but on processors that were measured with operands in their caches and beyond: there it grows with the
+logarithm of the bytes between the two sizes. An optimizer's update is measured as a whole, and has no such factor.
 
 The constants are those of streaming reads: products of a weight matrix with one to four tokens, which is what
 was measured on each GPU in hundreds of sizes, the faster ones weighted more. Known error: those rows, median
@@ -16,7 +19,7 @@ import numpy.typing as npt
 
 from podsim.errors import PlanError
 from podsim.hardware.parts import Gpu
-from podsim.training.kernel_constants import kernel_constants
+from podsim.training.kernel_constants import MemoryConstants, kernel_constants
 
 __all__ = ["memory_seconds", "optimizer_seconds"]
 
@@ -30,12 +33,22 @@ def memory_seconds(gpu: Gpu, bytes_: npt.ArrayLike) -> Floats:
     finite.
     """
     moved = np.asarray(bytes_, float)
+    c = kernel_constants(gpu).memory
+    return _streamed(gpu, c, moved, _spilled(c, moved) if c.spill else 1.0)
+
+
+def _streamed(gpu: Gpu, c: MemoryConstants, moved: Floats, slower: Floats | float = 1.0) -> Floats:
     wrong = ~((moved >= 0) & (moved < np.inf))
     if wrong.any():
         raise PlanError([f"bytes_={moved[wrong].flat[0]:g} must be finite, and zero or more"])
-    c = kernel_constants(gpu).memory
-    seconds = c.latency + (moved + c.startup) / (gpu.memory_bandwidth * c.share)
+    seconds = c.latency + (moved + c.startup) / (gpu.memory_bandwidth * c.share) * slower
     return np.asarray(np.where(moved > 0, seconds, 0.0))
+
+
+def _spilled(c: MemoryConstants, moved: Floats) -> Floats:
+    """Times that a byte takes longer than in the caches: 1 up to `near`, most from `far` on, between by the logarithm."""
+    beyond = np.log(np.clip(moved, c.near, c.far) / c.near) / np.log(c.far / c.near)
+    return np.asarray(1.0 + c.spill * beyond)
 
 
 def optimizer_seconds(gpu: Gpu, parameters: npt.ArrayLike, bytes_per_parameter: npt.ArrayLike) -> Floats:
@@ -44,4 +57,5 @@ def optimizer_seconds(gpu: Gpu, parameters: npt.ArrayLike, bytes_per_parameter: 
     Adam on bf16 weights with fp32 master weights and gradients moves 30 B: it reads the gradient, master
     weight and two moments (16 B) and writes the last three and the bf16 weight (14 B).
     """
-    return memory_seconds(gpu, np.asarray(parameters, float) * np.asarray(bytes_per_parameter, float))
+    moved = np.asarray(parameters, float) * np.asarray(bytes_per_parameter, float)
+    return _streamed(gpu, kernel_constants(gpu).memory, moved)

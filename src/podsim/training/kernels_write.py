@@ -54,6 +54,8 @@ def constants_text(constants: KernelConstants) -> str:
         if name in constants.evidence:
             lines += ["", f"[{name}]"]
             for each in fields(table):
+                if getattr(table, each.name) == each.default:
+                    continue  # what only some machines have
                 value = float(f"{getattr(table, each.name):.5g}")
                 value = value if value > 1e-9 else 0.0
                 lines.append(f'{each.name} = {{ value = {value!r}, unit = "{UNITS[each.name]}" }}')

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.hardware.measured import between
 from podsim.training.exchange import group_seconds
 from podsim.training.plan import Array, Grid, Plan
 from podsim.training.shapes import (
@@ -134,7 +135,10 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
     inner[[0, -1]] = 0.0  # embedding and head are not recomputed
     busy_YXBK[2], host_YBK[2] = busy_YXBK[1] + selective_XBK * inner, host_YBK[1] + selective_host_BK * inner
     busy_YXBK[3], host_YBK[3] = busy_YXBK[1] + again_XBK * inner, host_YBK[1] + again_host_BK * inner
-    busy_YXBK[:, 2] = np.maximum(host_YBK - busy_YXBK.sum(axis=1), 0.0)
+    hidden_YBK = (
+        0.0 if cluster.gpu.architecture == "cpu" else busy_YXBK.sum(axis=1)
+    )  # a processor is its own host
+    busy_YXBK[:, 2] = np.maximum(host_YBK - hidden_YBK, 0.0)
     return busy_YXBK
 
 
@@ -228,8 +232,14 @@ def ep_bytes(model: Model, block: Block, plan: Plan, software: Software) -> Arra
 
 
 def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
-    """Seconds of one tensor-parallel sync (K,): an all-reduce, or an all-gather and a reduce-scatter."""
+    """Seconds of one tensor-parallel sync (K,): an all-reduce, or an all-gather and a reduce-scatter.
+
+    On a machine that was measured it is what syncs took within a layer.
+    """
     size_K = tp_bytes(model, plan)
+    if cluster.host is not None and cluster.host.syncs:
+        latency_K, per_byte_K = between(cluster.host.syncs, plan.tp)
+        return np.where(np.asarray(plan.tp) > 1, latency_K + per_byte_K * size_K, 0.0)
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).tp
 
     sequence_K = np.asarray(plan.sequence_parallel).astype(bool)

@@ -61,6 +61,8 @@ class Software:
     """s of host time to launch one collective"""
     host_send: float = 15e-6
     """s a pipeline exchange adds to each pass once the pipeline is full (launch, synchronisation)"""
+    host_update: float = 0.0
+    """s of host time to update the weights of one layer"""
     host_step: float = 0.0
     """s a step takes besides its passes: data, loss scale, gradient norm, optimizer launch, logging"""
     gradient_bytes: float = 4.0

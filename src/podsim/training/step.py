@@ -30,6 +30,7 @@ from podsim.training.pairs import Exchanged, spared
 from podsim.training.paths import PATH_KEY, Chosen, Paths, paths_table
 from podsim.training.pipeline import STAGE_KEY, Stages, stages_table
 from podsim.training.plan import Array, Placement, Plan, Recompute
+from podsim.training.shared import shared_through
 from podsim.training.software import Software, load_software
 from podsim.training.unique import Codes, Keyed, keyed
 
@@ -76,6 +77,8 @@ class Prepared:
     paths: Keyed[Paths]
     stretches: Array | None
     """of the layers' keys: compute of a forward pass between two syncs, at most; None where no passes are paired"""
+    share: float = 1.0
+    """cores that a rank of a measured machine has to itself (podsim.hardware.measured.Host)"""
 
     @property
     def apart(self) -> bool:
@@ -118,6 +121,7 @@ def prepare(
         stretches=keyed(plan, KEY, lambda sub: longest_stretch(model, cluster, sub, software), codes).table
         if plan.paired.any()
         else None,
+        share=cluster.host.share if cluster.host is not None else 1.0,
     )
 
 
@@ -339,9 +343,14 @@ def _seconds(
         own = (stage_SP + _own(waits, stages.counts_SBU, passes.layers_SP, plan, on) for on in (True, False))
         own_SP = np.where(beside[..., None, :], *own)
     slowest_P = own_SP.argmax(axis=-2)
-    longest_P = m_P * _at(own_SP, slowest_P)
+    alike_SP = stages.many_SU if ready.share < 1 else None
+    longest_P = m_P * _of_rank(own_SP, slowest_P, alike_SP)
     charged_P = 2 * m_P * v_P * charge_P
-    through_P = np.maximum(path_P, longest_P + charged_P)
+    through_P = (
+        np.maximum(path_P, longest_P + charged_P)
+        if alike_SP is None
+        else shared_through(ready.share, plan.pp, path_P, m_P * _at(own_SP, slowest_P), longest_P, charged_P)
+    )
     once_P = waits.once(part_layers, slowed_P)
     if ends[1] is not None:
         first = replace(waits, groups=ends[1])
@@ -353,12 +362,19 @@ def _seconds(
     seconds_P = through_P + once_P + groups.optimizer_K + software.host_step
     if layers_YXBP.shape[1] != len(PARTS) or seconds_P.ndim > 1:
         return seconds_P, np.empty((0, seconds_P.shape[-1]))
-    busy_XP = m_P * _at(busy_XSP, slowest_P[None])
+    busy_XP = m_P * _of_rank(busy_XSP, slowest_P[None], alike_SP)
     host_P = np.full_like(m_P, software.host_step)
     sent_P = np.minimum(paths.sends_JK[0] * sends_P, through_P - longest_P - charged_P)
-    waits_P = longest_P - m_P * _at(stage_SP, slowest_P) + once_P
+    waits_P = longest_P - m_P * _of_rank(stage_SP, slowest_P, alike_SP) + once_P
     bubble_P = through_P - longest_P - charged_P - sent_P
     return seconds_P, np.stack([*busy_XP, charged_P + sent_P, waits_P, bubble_P, groups.optimizer_K, host_P])
+
+
+def _of_rank(stage_SP: Array, slowest_P: Array, alike_SP: Array | None) -> Array:
+    """The value of the slowest stage; where ranks share cores (`alike_SP` ranks of each class) the mean of all ranks."""
+    if alike_SP is None:
+        return _at(stage_SP, slowest_P)
+    return np.asarray(np.where(alike_SP > 0, stage_SP * alike_SP, 0.0).sum(axis=-2) / alike_SP.sum(axis=-2))
 
 
 def _own(waits: Waits, counts_SBP: Array, layers_SP: Array, plan: Plan, beside: bool) -> Array:

@@ -52,9 +52,11 @@ def measure_host(
     from podsim.lab.host import Measuring, measure_ranks
     from podsim.lab.inventory import read_inventory
     from podsim.lab.ranks import Task, run_here
+    from podsim.lab.training.run import PARTS
     from podsim.lab.usage import cores
     from podsim.lab.wires import gpus_here, load_torch
     from podsim.verbs.measure_host_entry import entry_of
+    from podsim.verbs.measure_host_steps import small_runs
 
     count = ranks if ranks is not None else gpus_here() or 8
     _checked(count, name, folder, seconds, timeout, save)
@@ -62,10 +64,13 @@ def measure_host(
     torch = load_torch()
     found_disk, notes = _disk(folder, size, disk, cores(), progress)
     rate = _images(folder, count, images, progress)
-    measuring = Measuring(seconds=seconds, precisions=("fp32", "bf16"))
+    measuring = Measuring(
+        seconds=seconds, precisions=("fp32", "bf16"), runs=small_runs(count, backend, timeout)
+    )
     told = run_here(
         Task(
-            work=lambda wires, note: measure_ranks(measuring, wires, note), nodes=count, timeout=timeout, backend=backend
+            work=lambda wires, note: measure_ranks(measuring, wires, note), nodes=count, timeout=timeout, backend=backend,
+            parts=PARTS,
         ),
         watch=lambda rank, heard: progress(str(heard.get("doing", ""))) if rank == 0 else None,
     )  # fmt: skip
@@ -144,10 +149,13 @@ def _host(
     told: Mapping[str, Any], ranks: int, name: str, images: float | None, disk: Disk | None, notes: list[str]
 ) -> MeasuredHost:
     """Plain values as the result, with what follows from them at once."""
+    from podsim.verbs.measure_host_steps import runtime_of
+
     kernels = tuple(
         MeasuredKernel(**{**row, "shape": tuple(int(n) for n in row["shape"])}) for row in told["kernels"]
     )
     sends = tuple(MeasuredSend(**row) for row in told["sends"])
+    runtime = runtime_of(told["steps"], ranks)
     streams = [row for row in kernels if row.name == "stream"]
     pairs = [row for row in sends if row.collective == "send_recv"]
     most = max((row.ranks for row in pairs), default=0)
@@ -158,8 +166,8 @@ def _host(
         peaks=_peaks(kernels), memory_bandwidth=max(12.0 * row.shape[0] / row.seconds for row in streams),
         launch=launch, link=max((row.size / row.seconds for row in pairs), default=1.0),
         link_latency=min((row.seconds for row in pairs), default=launch), kernels=kernels, sends=sends,
-        disk=_disk_table(disk), names=dict(disk.names) if disk else {}, images=images, others=_others(told),
-        notes=(*notes, *_shared(told)),
+        runtime=runtime, disk=_disk_table(disk), names=dict(disk.names) if disk else {}, images=images,
+        others=_others(told), notes=(*notes, *_shared(told)),
     )  # fmt: skip
 
 

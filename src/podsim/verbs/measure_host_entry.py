@@ -6,6 +6,7 @@ import math
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 
 from podsim.lab.inventory import Inventory
 from podsim.results.host import MeasuredHost, MeasuredKernel
+from podsim.verbs.measure_host_steps import host_constants
 
 __all__ = ["Entry", "entry_of"]
 
@@ -40,6 +42,8 @@ def entry_of(host: MeasuredHost, machine: Inventory, *, memory: float, capabilit
     streams = [one for one in host.kernels if one.name == "stream"]
     moved = np.array([3.0 * _WIDTH * one.shape[0] for one in streams])
     constants, bandwidth = fit_streams(Streams(moved, np.array([one.seconds for one in streams])))
+    if capability == 0:
+        constants = replace(constants, **_beyond_caches(host, constants, bandwidth))
     table: dict[str, Any] = {
         "format": "podsim-host", "version": 1, "name": host.name,
         "source": f"podsim measure host, {host.started[:10]}, {host.software}, {host.ranks} ranks on {host.cores} cores",
@@ -65,6 +69,11 @@ def entry_of(host: MeasuredHost, machine: Inventory, *, memory: float, capabilit
     kernels, predicted, error = _kernels(host, constants, bandwidth)
     table["kernels"] = kernels
     table["software"] = {ERA: _software(host, constants, bandwidth, table)}
+    if host.runtime:
+        with _drafted(table) as path:
+            runtime = host_constants(host.runtime, host.ranks, path, ERA)
+        table["software"][ERA] |= runtime.constants
+        table["sync"] = list(runtime.syncs)
     text = "".join(f"# {line}\n" for line in _HEAD) + dumped(table)
     return Entry(text=text, host=replace(host, kernels=predicted, memory_bandwidth=bandwidth, error=error))
 
@@ -131,17 +140,16 @@ def _software(
     host: MeasuredHost, memory: Any, bandwidth: float, table: Mapping[str, Any]
 ) -> dict[str, float]:
     """Constants of the era that this machine was measured with: bytes that ops seem to move at a stream's speed."""
-    parts = {one.name: one for one in host.kernels if one.name in (*_PARTS, "optimizer")}
+    parts = {
+        one.name: one for one in reversed(host.kernels) if one.name in (*_PARTS, "optimizer")
+    }  # the small ones
     if not parts:
         return {}
     speed, latency = float(bandwidth * memory.share), float(memory.latency)
 
-    def counted(name: str) -> float:
-        return _PARTS[name] * math.prod(parts[name].shape) * _WIDTH / speed
-
     def factor(*names: str) -> float:
         spent = sum(parts[name].seconds - 2 * latency for name in names)
-        return max(spent / sum(map(counted, names)), 0.05)
+        return max(spent * speed / sum(_counted(parts[name]) for name in names), 0.05)
 
     update = parts["optimizer"]
     return {
@@ -154,14 +162,51 @@ def _software(
     }
 
 
+def _counted(part: MeasuredKernel) -> float:
+    """B that the laws count for a part, forward and backward."""
+    return _PARTS[part.name] * math.prod(part.shape) * _WIDTH
+
+
+def _beyond_caches(host: MeasuredHost, memory: Any, bandwidth: float) -> dict[str, float]:
+    """How much longer a byte takes in parts of a step whose operands no cache holds than in small ones: near, far, spill.
+
+    Means over the parts of logarithms. What a part moves is what a stream moves in its time; forward and backward pass
+    are taken to move half of it each.
+    """
+    sizes: dict[str, list[MeasuredKernel]] = {}
+    for one in host.kernels:
+        if one.name in _PARTS:
+            sizes.setdefault(one.name, []).append(one)
+    pairs = [(min(of, key=_counted), max(of, key=_counted)) for of in sizes.values() if len(of) > 1]
+    if not pairs:
+        return {}
+    spent = np.array([[one.seconds - 2 * memory.latency for one in pair] for pair in pairs])
+    moved = np.array([[_counted(one) for one in pair] for pair in pairs])
+    small, large = np.log(np.maximum(spent, 1e-9) / moved).mean(axis=0)
+    near = np.exp(np.log(np.maximum(spent[:, 0], 1e-9)).mean()) * bandwidth * memory.share / 2
+    times = np.exp(np.log(moved[:, 1] / moved[:, 0]).mean())
+    return {
+        "near": float(near),
+        "far": float(near * times),
+        "spill": max(float(np.exp(large - small)) - 1.0, 0.0),
+    }
+
+
+@contextmanager
+def _drafted(table: Mapping[str, Any]) -> Iterator[Path]:
+    """The file of an entry that is not yet whole, to predict with."""
+    with tempfile.TemporaryDirectory(prefix="podsim-") as folder:
+        path = Path(folder, "draft.toml")
+        path.write_text(dumped(table), "utf-8")
+        yield path
+
+
 def _attention_speed(rows: Sequence[MeasuredKernel], table: Mapping[str, Any]) -> float:
     """Speed of attention cores relative to the law of unfused ones with the constants of this machine."""
     from podsim.hardware.cluster import load_cluster
     from podsim.training.kernels import attention_seconds
 
-    with tempfile.TemporaryDirectory(prefix="podsim-") as folder:
-        path = Path(folder, "draft.toml")
-        path.write_text(dumped(table), "utf-8")
+    with _drafted(table) as path:
         gpu = load_cluster(str(path)).gpu
         logs = []
         for row in rows:

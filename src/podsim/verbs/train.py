@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from podsim.training.schedules import ScheduleTable
     from podsim.workload.specification import Transformer
 
-__all__ = ["BATCH", "read_trained", "train"]
+__all__ = ["BATCH", "read_trained", "train", "training_job"]
 
 BATCH = 16
 """samples of a step when no batch is given"""
@@ -174,6 +174,17 @@ def _count(place: Place | None, ranks: int | None, exchange: str) -> int | None:
             f"--ranks {ranks}; 1 to {MOST_RANKS} are forked on one machine, more are started with torchrun"
         )
     return ranks
+
+
+def training_job(model: str, given: Mapping[str, Any], *, backend: str, timeout: float) -> Training:
+    """A few steps of a GPT on synthetic tokens, library calls throughout; `given` in the words of `train`."""
+    plain = {"virtual_stages": 1, "schedule": None, "sequence_parallel": False, "zero": 0, "shard": 0,
+             "recompute": "none", "sequence": None}  # fmt: skip
+    return _job(
+        model, plain | dict(given), None, all_reduce="library", exchange="bsp", staleness=None, slow={}, steps=1,
+        rate=1e-3, seed=1, data="synthetic", image=32, classes=2, checkpoint=None, every=0, keep=0, resume=False,
+        backend=backend, timeout=timeout,
+    )  # fmt: skip
 
 
 def _job(

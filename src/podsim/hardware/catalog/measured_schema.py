@@ -61,15 +61,20 @@ class RankLink(_Table):
     latency: Number
 
 
-class ExchangeEntry(_Table):
+class Sync(_Table):
+    """An exchange of so many ranks within a layer."""
+
+    ranks: Annotated[int, Field(ge=2, le=100_000)]
+    latency: Number
+    per_byte: Number
+
+
+class ExchangeEntry(Sync):
     """A collective of so many ranks."""
 
     collective: Literal[
         "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv"
     ]
-    ranks: Annotated[int, Field(ge=2, le=100_000)]
-    latency: Number
-    per_byte: Number
 
 
 class Disk(_Table):
@@ -105,6 +110,7 @@ class HostEntry(_Table):
     processor: Processor
     link: RankLink
     exchange: tuple[ExchangeEntry, ...] = ()
+    sync: tuple[Sync, ...] = ()
     disk: Disk | None = None
     names: dict[str, Number] = {}
     features: dict[Literal["tpm", "secure_boot", "self_encrypting", "raid"], str] = {}

@@ -153,10 +153,12 @@ def _divide(module: Any, mesh: Any, *, sequence: bool) -> None:
     parallel, tensor = load_part("torch.distributed.tensor.parallel"), load_part("torch.distributed.tensor")
     whole = tensor.Replicate()
     between = tensor.Shard(1) if sequence else whole
-    column = parallel.ColwiseParallel(input_layouts=between)
-    row = parallel.RowwiseParallel(output_layouts=between)
+    column, row = parallel.ColwiseParallel(), parallel.RowwiseParallel(output_layouts=between)
     table = parallel.RowwiseParallel(input_layouts=whole, output_layouts=between)
+    # gathered once for all that read it, so that their gradients are added up before the ranks add them up
+    shared = parallel.PrepareModuleInput(input_layouts=(between,), desired_input_layouts=(whole,))
     plan: dict[str, Any] = {
+        "layers.*.mlp": shared, "layers.*.attention": shared,
         "tokens": table, "positions": table,
         "head": parallel.ColwiseParallel(input_layouts=between, output_layouts=whole),
         "layers.*.mlp.up": column, "layers.*.mlp.gate": column, "layers.*.mlp.out": row,

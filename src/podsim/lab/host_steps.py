@@ -1,0 +1,73 @@
+"""What PyTorch itself spends on a training step, measured on networks too small for anything else to count.
+
+Steps are those of `podsim train`. Two depths of a network give the seconds of a layer, two numbers of micro-batches those
+of a micro-batch. What a rank does alone is told by its processor time, as kernels are (podsim.lab.host); where ranks
+wait for each other, the wall says what it took, and the fastest step is kept.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+
+from podsim.lab import usage
+from podsim.lab.ranks import Note
+from podsim.lab.training.batches import batches_of
+from podsim.lab.training.job import Training
+from podsim.lab.training.layout import lay
+from podsim.lab.training.steps import Stepper
+from podsim.lab.wires import Board, Wires
+
+__all__ = ["small_steps"]
+
+_FIRST, _STEPS = 2, 5
+"""steps that are not counted, and those of which the fastest is kept"""
+_KEYS = ("passes", "update")
+
+
+def small_steps(
+    runs: Mapping[str, Training], wires: Wires, board: Board, note: Note
+) -> dict[str, dict[str, float]]:
+    """s of the passes and of the update of one step, by the name of the run; empty but at rank 0."""
+    found = {}
+    for name, job in runs.items():
+        note(f"a small step, {name}")
+        alone = int(job.plan.tp) == int(job.plan.pp) == 1 and wires.backend != "nccl"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch, about its own ways
+            told = board.gather(_seconds(job, wires, time.process_time if alone else time.perf_counter))
+        if told is None:
+            continue
+        crowd = max(wires.world / usage.cores(), 1.0) if alone else 1.0
+        for_all = _mean if alone else max
+        found[name] = {
+            key: crowd * min(for_all([row[key] for row in rows]) for rows in zip(*told, strict=True))
+            for key in _KEYS
+        }
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _seconds(job: Training, wires: Wires, clock: Callable[[], float]) -> list[dict[str, float]]:
+    """This rank's seconds of some steps of a run."""
+    network = job.network
+    assert network is not None
+    batches = batches_of(
+        job.data, vocabulary=network.vocab, length=network.sequence, side=0, classes=0, seed=job.seed, images=False
+    )  # fmt: skip
+    stepper = Stepper(job, wires, lay(job, wires), batches)
+    rows = []
+    for step in range(_FIRST + _STEPS):
+        wires.barrier()
+        start = clock()
+        stepper.gradients(step)
+        wires.settle()
+        between = clock()
+        stepper.update()
+        wires.settle()
+        rows.append(dict(zip(_KEYS, (between - start, clock() - between), strict=True)))
+    return rows[_FIRST:]
