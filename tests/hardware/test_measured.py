@@ -100,6 +100,14 @@ def test_cores_are_shared_by_ranks_of_processors_alone(tmp_path: Path) -> None:
     assert gpus.share == 1.0
 
 
+def test_a_simulated_pipeline_says_that_waiting_ranks_keep_their_cores() -> None:
+    given = {"on": str(FILE), "gpus": 8, "batch": 8, "precision": "fp32"}
+    piped, alone = (podsim.simulate("gpt-tiny", pp=pp, dp=8 // pp, **given) for pp in (8, 1))  # type: ignore[arg-type]
+    assert any("ranks share cores" in warning for warning in piped.warnings)
+    assert not any("ranks share cores" in warning for warning in alone.warnings)
+    assert piped.step_time > piped.closed_form
+
+
 def test_nobody_says_that_nccl_or_a_gpu_did_it() -> None:
     text = nccl_tests_text(podsim.collective("all-reduce", on=str(FILE), sizes="1M:1M:4"))
     assert "[0x01] CPU" in text

@@ -170,7 +170,14 @@ def play_setting(
 def _warned(setting: Setting, fits: bool) -> tuple[str, ...]:
     """What is to be said of a plan, whatever happens to its step."""
     notes = [] if fits else ["the plan does not fit the memory: it could not be run"]
-    return (*notes, *(["the batch was not given: about four million tokens"] if setting[3] else []))
+    if setting.default_batch:
+        notes.append("the batch was not given: about four million tokens")
+    host = setting.cluster.host
+    if host is not None and host.share < 1 and int(setting.plan.pp) > 1:
+        notes.append(
+            "ranks share cores, and here each keeps its share while it waits: the closed form is nearer to the machine"
+        )
+    return tuple(notes)
 
 
 def _write_chakra(graphs: list[TraceGraph], folder: Path) -> None:
