@@ -12,6 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from podsim.hardware.precision import PRECISIONS
+from podsim.training.memory_torch import (
+    beyond_kept,
+    kept_by_ops,
+    kept_by_products,
+    logit_bytes,
+    moments,
+    norm_copies,
+    passing,
+    working_set,
+)
 from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Recompute
 from podsim.training.schedules.entries import SCHEDULES, ScheduleEntry
 from podsim.training.shapes import element_bytes, tokens, width
@@ -53,6 +63,8 @@ class Activations(NamedTuple):
     logits_K: Array
     gathered_K: Array
     """sequence parallelism: a gathered input and its gradient"""
+    working_WK: Array
+    """a layer that runs backward in PyTorch's own runtime: with plain collectives, with overlapped ones; else zero"""
 
 
 def weight_table(model: Model, plan: Plan) -> Weights:
@@ -76,18 +88,36 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     t_K = tokens(plan, sequence)
     element = element_bytes(plan.precision)
     kept_RBK = np.zeros((3, len(model.kinds), plan.size))
+    working_WK = np.zeros((2, plan.size))
+    torch = software.runtime == "torch"
     for position, block in enumerate(model.kinds):
         routed_K = t_K * max(block.top_k, 1)
         for op in block.ops:
+            if torch and op.kind == "cross_entropy":
+                continue  # part of the loss
             stored_K = _stored(op, plan, t_K, routed_K, software, element)
             kept_RBK[Recompute.SELECTIVE, position] += stored_K
             if op.kind == "attention":
                 stored_K = stored_K + _core_bytes(op, plan, sequence, element)
             kept_RBK[Recompute.NONE, position] += stored_K
-        if 0 < position < len(model.kinds) - 1:
+        layer = 0 < position < len(model.kinds) - 1
+        if torch and not layer:  # no compiler sees the ends: norms keep fp32 copies
+            kept_RBK[: Recompute.FULL, position] += norm_copies(block, plan, t_K * element)
+        if torch and layer:
+            through = passing(block, plan, sequence, model.hidden)
+            every_K = kept_by_ops(block, plan, software, through, kept_RBK[Recompute.NONE, position])
+            kept_RBK[Recompute.NONE, position] = every_K
+            working_WK = np.maximum(working_WK, working_set(block, plan, software, through, every_K))
+            if software.selective == "ops":
+                kept_RBK[Recompute.SELECTIVE, position] = kept_by_products(
+                    block, plan, sequence, model.hidden
+                )
+        if layer:
             kept_RBK[: Recompute.FULL, position] *= software.activation_scale
         kept_RBK[Recompute.FULL, position] = t_K * model.hidden * element / width(plan, "sequence")
-    if software.selective == "ops":  # half of what is stored between matrix products is computed again
+    if (
+        software.selective == "ops" and not torch
+    ):  # half of what is stored between matrix products is computed again
         inside = slice(1, -1)
         kept_RBK[Recompute.SELECTIVE, inside] = 0.5 * (kept_RBK[0, inside] + kept_RBK[2, inside])
     for edge in (0, -1):  # embedding and head are never recomputed
@@ -95,7 +125,8 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     logits = sum(op.n for op in model.head.ops if op.split == "vocab" and op.kind == "gemm")
     split_K = np.asarray(plan.sequence_parallel).astype(bool)
     gathered_K = np.where(split_K, 2 * t_K * model.hidden * element, 0.0)
-    return Activations(kept_RBK, t_K * logits / np.asarray(plan.tp) * software.logit_bytes, gathered_K)
+    each_K = logit_bytes(plan, software) if torch else software.logit_bytes
+    return Activations(kept_RBK, t_K * logits / np.asarray(plan.tp) * each_K, gathered_K, working_WK)
 
 
 def _stored(
@@ -103,6 +134,8 @@ def _stored(
 ) -> Array:
     """Bytes an op keeps for the backward pass, its attention core's own apart (K,)."""
     stored_K = np.zeros(plan.size)
+    if plan.precision == "fp8" and software.fp8_gather and software.runtime == "torch" and op.kind == "gemm":
+        element = 1.0 if op.split in ("column", "row") else element  # products keep the operands they cast
     for saved in op.saved:
         gathered = software.keeps_gathered and op.split in ("column", "vocab") and saved.split == "sequence"
         ranks_K = width(plan, "none" if gathered else saved.split)
@@ -180,6 +213,7 @@ def memory_MSP(
     kept_RBP: Array,
     logits_P: Array,
     gathered_P: Array,
+    working_WP: Array,
 ) -> Array:
     """Bytes by kind for each class of stages of P plans; classes that a pipeline lacks get garbage to be masked."""
     dense_SP = (counts_SBP * weights.dense_BK).sum(axis=1)
@@ -199,25 +233,64 @@ def memory_MSP(
     copies = weight_copies(plan, first_SP)
     stored = element_bytes(plan.precision)
     master = 4.0 if stored < 4 else 0.0
-    moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
+    moments_bytes = 2 * PRECISIONS[plan.optimizer_precision].bytes
     out = np.empty((len(KINDS), *dense_SP.shape))
+    out[0], out[1] = divided(3) * stored, divided(2) * software.gradient_memory
+    out[2] = divided(1) * (master + moments_bytes)
     # a framework that gathers weights once a step keeps them, and whole gradients, until its pipeline has run
     whole = (np.asarray(plan.pp) > 1) & (zero >= 3) & (not software.regather)
-    held_SP = dense_SP + expert_SP
-    out[0] = np.where(whole, held_SP, divided(3)) * stored
-    out[1] = np.where(whole, held_SP, divided(2)) * software.gradient_memory
-    out[2] = divided(1) * (master + moments)
+    out[6] = software.memory_floor
+    if software.runtime == "torch":
+        parts = (counts_SBP, first_SP, weights, kept_RBP, logits_P, working_WP)
+        _in_torch(plan, software, *parts, shard_P, out)
+    else:
+        held_SP = dense_SP + expert_SP
+        out[0] = np.where(whole, held_SP * stored, out[0])
+        out[1] = np.where(whole, held_SP * software.gradient_memory, out[1])
+        out[3] = _activations(plan, counts_SBP, first_SP, kept_RBP)
+        out[4] = logits_P * (counts_SBP[:, -1] > 0)
+        largest_P = (weights.dense_BK + weights.expert_BK).max(axis=0)
+        out[5] = np.where((zero >= 3) & ~whole, largest_P * (2 * stored + software.gradient_memory), 0.0)
+        out[5] += gathered_P
     if copies is not None:
         out[:3] *= copies[0]
         out[0] *= copies[1]
-    out[3] = _activations(plan, counts_SBP, first_SP, kept_RBP)
-    last = counts_SBP[:, -1] > 0
-    out[4] = logits_P * last
-    largest_P = (weights.dense_BK + weights.expert_BK).max(axis=0)
-    out[5] = np.where((zero >= 3) & ~whole, largest_P * (2 * stored + software.gradient_memory), 0.0)
-    out[5] += gathered_P
-    out[6] = software.memory_floor
     return out
+
+
+def _in_torch(
+    plan: Plan,
+    software: Software,
+    counts_SBP: Array,
+    first_SP: Array,
+    weights: Weights,
+    kept_RBP: Array,
+    logits_P: Array,
+    working_WP: Array,
+    shard_P: Array,
+    out: Array,
+) -> None:
+    """Put into `out` what PyTorch's own runtime holds at a step's highest moment, beside what stays all the time."""
+    chosen_BP, layers_SP = _kept(plan, counts_SBP, kept_RBP)
+    work_P = np.where(plan.overlap_tp, working_WP[1], working_WP[0])
+    high = moments(
+        plan,
+        software,
+        counts_SBP,
+        _of_schedule(plan, first_SP, "activations"),
+        (weights.dense_BK, weights.expert_BK),
+        shard_P,
+        chosen_BP,
+        layers_SP,
+        kept_RBP[Recompute.FULL, 1],
+        logits_P,
+        beyond_kept(plan, work_P, kept_RBP[:, 1:-1].max(axis=1)),
+    )
+    sharded_P = np.asarray(plan.zero) >= 3
+    out[0] = np.where(sharded_P, high.weights, out[0])
+    out[1] += np.where(sharded_P, high.gradients, 0.0)
+    out[3], out[4], out[5] = high.activations, high.logits, high.buffers
+    out[6] += software.reserved
 
 
 def recomputed_share(plan: Plan, counts_SBP: Array) -> Array | None:
@@ -231,14 +304,21 @@ def recomputed_share(plan: Plan, counts_SBP: Array) -> Array | None:
 
 def _activations(plan: Plan, counts_SBP: Array, first_SP: Array, kept_RBP: Array) -> Array:
     """Bytes of stored activations (S, P): those in flight, and the layer being recomputed."""
+    chosen_BP, layers_SP = _kept(plan, counts_SBP, kept_RBP)
+    full_SP = layers_SP + counts_SBP[:, 0] * chosen_BP[0] + counts_SBP[:, -1] * chosen_BP[-1]
+    working_P = np.where(np.asarray(plan.recompute) == Recompute.FULL, kept_RBP[0, 1:-1].max(axis=0), 0.0)
+    return np.asarray(full_SP * in_flight(plan, first_SP) + working_P)
+
+
+def _kept(plan: Plan, counts_SBP: Array, kept_RBP: Array) -> tuple[Array, Array]:
+    """Bytes a micro-batch leaves in each block if it recomputes (B, P), and in all layers of a stage (S, P)."""
     mode = np.asarray(plan.recompute)
     share_SP = recomputed_share(plan, counts_SBP)
     chosen_BP = np.where(
         mode == Recompute.NONE, kept_RBP[0], np.where(mode == Recompute.SELECTIVE, kept_RBP[1], kept_RBP[2])
     )
-    full_SP = (counts_SBP * chosen_BP).sum(axis=1)
+    layers_SP = (counts_SBP[:, 1:-1] * chosen_BP[1:-1]).sum(axis=1)
     if share_SP is not None:
-        plain_SP = (counts_SBP * kept_RBP[0]).sum(axis=1)
-        full_SP = share_SP * full_SP + (1 - share_SP) * plain_SP
-    working_P = np.where(mode == Recompute.FULL, kept_RBP[0, 1:-1].max(axis=0), 0.0)
-    return np.asarray(full_SP * in_flight(plan, first_SP) + working_P)
+        plain_SP = (counts_SBP[:, 1:-1] * kept_RBP[0, 1:-1]).sum(axis=1)
+        layers_SP = share_SP * layers_SP + (1 - share_SP) * plain_SP
+    return chosen_BP, layers_SP

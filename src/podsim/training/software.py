@@ -105,6 +105,13 @@ class Software:
     """full recomputation ends at the last tensor the backward pass needs (PyTorch's non-reentrant checkpoint),
     so a layer's last projection is not computed again; else whole layers are"""
     nccl: str = "2.18"
+    runtime: str = "megatron"
+    """what lays out memory: "megatron" (each kind's high water, added up), "torch" (FSDP2, DTensor and
+    torch.distributed.pipelining: the highest moment of a step)"""
+    fuses: bool = False
+    """a compiler fuses what lies between matrix products, and stores none of it"""
+    reserved: float = 0.0
+    """B that the allocator holds beyond what is in use at the highest moment"""
     memory_floor: float = 2.0e9
     """B of CUDA context, libraries, workspaces and communicators"""
     activation_scale: float = 1.0

@@ -2,7 +2,8 @@
 
 Korthikanti et al. (Figure 1) count the first stage's layers: parameters, gradients and optimizer at 18 B per
 parameter, and activations; neither embedding, logits, buffers nor what the framework itself takes. Rows whose notes
-say "first-stage memory" are held against just that. All others are the peak of the fullest stage, with everything.
+say "first-stage memory" are held against just that. torchtitan logs what the allocator reserved: the peak of the
+fullest stage, without what lies beside the allocator (context, libraries, communicators).
 
 Axes: R rows; M, S, P as in podsim.training.memory.
 """
@@ -27,9 +28,16 @@ FIRST_STAGE = "first-stage memory"
 
 def price_memory(batches: Sequence[Batch], row_notes: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
     """(B of each row, note of each row), shape (R,)."""
+    from podsim.training.software import load_software
+
     bytes_R = costs_of(batches).memory_R
     told = ["peak of the fullest stage"] * len(row_notes)
     for batch in batches:
+        software = load_software(batch.plan.software, batch.cluster.gpu)
+        if software.runtime == "torch":
+            bytes_R[batch.index] -= software.memory_floor
+            for position in batch.index.tolist():
+                told[position] = "bytes that the allocator of the fullest stage reserves"
         layers_P = _first_layers(batch)
         for position, value in zip(batch.index.tolist(), layers_P, strict=True):
             if FIRST_STAGE in row_notes[position]:
