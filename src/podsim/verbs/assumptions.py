@@ -27,7 +27,12 @@ def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bo
         + (" (default: about four million tokens; --batch changes it)" if default_batch else ""),
         f"Adam with {plan.optimizer_precision} moments; weights and activations in {plan.precision}, "
         f"gradients kept at {software.gradient_memory:g} B and reduced at {software.gradient_bytes:g} B per parameter",
-        f"memory floor of {format_quantity(software.memory_floor, 'B')} for context, libraries and communicators",
+        f"memory floor of {format_quantity(software.memory_floor, 'B')} for context, libraries and communicators"
+        + (
+            f", and {format_quantity(software.reserved, 'B')} that the allocator holds beyond what is in use"
+            if software.reserved
+            else ""
+        ),
         "GPUs of a job fill whole nodes, tensor-parallel groups first; no other job shares the fabric; "
         "data loading keeps up; nothing fails",
     ]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Constant", "kernel_files", "registry", "software_entry", "software_raw"]
 
 _CATALOG = "podsim.hardware.catalog"
-_UNITS = {"B": ("_bytes", "_memory", "_traffic", "memory_floor"), "s": ("host_",)}
+_UNITS = {"B": ("_bytes", "_memory", "_traffic", "memory_floor", "reserved"), "s": ("host_",)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -154,7 +154,7 @@ def _all_software() -> Sheet:
 
 
 _SECONDS = ("host_kernel", "host_collective", "host_send", "host_step")
-_BYTES = ("gradient_bytes", "gradient_memory", "optimizer_traffic", "logit_bytes", "memory_floor")
+_BYTES = ("gradient_bytes", "gradient_memory", "optimizer_traffic", "logit_bytes", "memory_floor", "reserved")
 
 
 def _software(name: str) -> Sheet:
