@@ -11,6 +11,7 @@ it; a test compares the two where it can.)
 
 from __future__ import annotations
 
+import bisect
 import collections
 import contextlib
 import json
@@ -39,12 +40,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-STREAMS = {"all_gather_copy_in_stream": "gather", "reduce_scatter_stream": "reduce"}
 SAVED = {
     torch.ops.aten.mm.default,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
     torch.ops._c10d_functional.reduce_scatter_tensor.default,
 }
+SMALL = 2**20
+"""B up to which tensors have a segment of their own"""
 QUIET = [0]
 """depth of DTensor's propagation of shapes, whose tensors no device holds"""
 
@@ -61,8 +63,41 @@ def _quiet(function: Any) -> Any:
     return inner
 
 
+class Arena:
+    """An expandable segment of the caching allocator: the best fit, neighbours join, and its end never comes back."""
+
+    def __init__(self) -> None:
+        self.free: list[tuple[int, int]] = []
+        self.held: dict[int, tuple[int, int]] = {}
+        self.end = 0
+
+    def hold(self, key: int, size: int) -> None:
+        size = -(-size // 512) * 512
+        fits = [hole for hole in self.free if hole[1] >= size]
+        if fits:
+            start, length = hole = min(fits, key=lambda hole: hole[1])
+            self.free.remove(hole)
+            if length > size:
+                bisect.insort(self.free, (start + size, length - size))
+        else:
+            reaches = bool(self.free) and sum(self.free[-1]) == self.end
+            start = self.free.pop()[0] if reaches else self.end
+            self.end = start + size
+        self.held[key] = (start, size)
+
+    def drop(self, key: int) -> None:
+        start, size = self.held.pop(key)
+        place = bisect.bisect(self.free, (start, size))
+        if place < len(self.free) and self.free[place][0] == start + size:
+            size += self.free.pop(place)[1]
+        if place and sum(self.free[place - 1]) == start:
+            before, length = self.free.pop(place - 1)
+            start, size = before, size + length
+        bisect.insort(self.free, (start, size))
+
+
 class Tracker(TorchDispatchMode):
-    """Bytes alive, by stream; `high` has the high water of each since it was cleared."""
+    """Bytes alive by stream; `high`: their high waters since it was cleared, `arenas`: what the allocator reserves."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,10 +105,16 @@ class Tracker(TorchDispatchMode):
         self.now: collections.Counter[str] = collections.Counter()
         self.high: collections.Counter[str] = collections.Counter()
         self.names: dict[int, str] = {}
+        self.arenas: collections.defaultdict[tuple[str, bool], Arena] = collections.defaultdict(Arena)
 
     def hold(self, key: int, size: int) -> None:
-        stream = self.names.get(id(torch.cpu.current_stream()), "main")
+        if not size:
+            return
+        current = torch.cpu.current_stream()
+        own = self.names.setdefault(id(current), f"stream {len(self.names) + 1}")
+        stream = "main" if current is torch.cpu._default_cpu_stream else own
         self.live[key] = (size, stream)
+        self.arenas[stream, size > SMALL].hold(key, size)
         self.now[stream] += size
         self.high[stream] = max(self.high[stream], self.now[stream])
 
@@ -81,6 +122,7 @@ class Tracker(TorchDispatchMode):
         if key in self.live:
             size, stream = self.live.pop(key)
             self.now[stream] -= size
+            self.arenas[stream, size > SMALL].drop(key)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(kind is DTensor for kind in types):
@@ -308,10 +350,12 @@ def _runner(case: dict[str, Any], parts: list[Part], mesh: Any) -> Any:
     return piped
 
 
-def measure(case: dict[str, Any]) -> dict[str, int]:
-    """High water of each stream in the second step of one rank, B; "tracker" is MemTracker's, where it is asked for."""
+def measure(case: dict[str, Any]) -> dict[str, Any]:
+    """B of one rank: "streams", the high water of each in the second step; "reserved", what the allocator has then.
+
+    "tracker" is MemTracker's count instead, where the case asks for it.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.distributed.fsdp._fully_shard._fsdp_state import _get_module_fsdp_state
 
     sizes = (case["pp"], case["dp"], case["tp"])
     rank = case["rank"] * case["dp"] * case["tp"]
@@ -339,15 +383,13 @@ def measure(case: dict[str, Any]) -> dict[str, int]:
                     other.reset_mod_stats()
             with tp.loss_parallel() if case["tp"] > 1 else contextlib.nullcontext():
                 run(torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long))
-            for part, optimizer in zip(parts, optimizers, strict=True):
-                context = _get_module_fsdp_state(part)._comm_ctx
-                tracker.names |= {id(getattr(context, field)): name for field, name in STREAMS.items()}
+            for optimizer in optimizers:
                 if case.get("updates", True):
                     optimizer.step()
     dist.destroy_process_group()
     if other is not None:
         return {"tracker": next(iter(other.get_tracker_snapshot("peak").values()))["Total"]}
-    return dict(tracker.high)
+    return {"streams": dict(tracker.high), "reserved": sum(arena.end for arena in tracker.arenas.values())}
 
 
 def main() -> None:

@@ -144,7 +144,9 @@ def working_set(block: Block, plan: Plan, software: Software, through: Passing, 
 
     Three moments: the last product of the MLP, the gated product before it, and attention. DTensor gathers along the
     sequence, so that a collective's own buffer stands beside the reordered copy
-    (distributed/_functional_collectives.py, all_gather_tensor: cat of chunks); AsyncTP writes each part where it belongs.
+    (distributed/_functional_collectives.py, all_gather_tensor: cat of chunks). AsyncTP writes each part where it belongs;
+    but with several sequences they lie in turns, and what reads them flat copies them
+    (distributed/_symmetric_memory, `_fused_all_gather_matmul_impl`: unflatten).
     A gradient gathered in fp8 has half the bytes, and a transposed copy beside it (torchao, preprocess_addmm).
     """
     element = element_bytes(plan.precision)
@@ -157,7 +159,7 @@ def working_set(block: Block, plan: Plan, software: Software, through: Passing, 
     ring_K = np.where(np.asarray(plan.cp) > 1, _ring(plan, through.heads, element), 0.0)
     product_K = np.maximum(through.whole + one_K, 2 * one_K) + mlp_K
     ways = []
-    for beside_K in (through.whole, 0.0):
+    for beside_K in (through.whole, np.where(np.asarray(plan.micro_batch) > 1, through.whole, 0.0)):
         attention_K = done_K + np.maximum(through.whole + beside_K, ring_K)
         ways.append(kept_K + np.maximum(product_K, attention_K))
     return np.stack(ways)
