@@ -1,11 +1,11 @@
 """Bytes of memory where PyTorch's own parallelism trains: FSDP2, DTensor and torch.distributed.pipelining.
 
-Activations, gradients and logits have their high waters at different moments of a step, so that their sum over moments
+Activations, gradients and logits have their high waters at different moments of a step, so that the highest moment
 counts, not the sum of high waters. Where a line has a source, it is a file of PyTorch 2.13; all of it was held against
-fake runs of the real thing (`tests/lab/test_memory_torch.py`).
+fake runs of the real thing (`tests/training/test_memory_torch.py`).
 
-Axes: S classes of stages, B blocks, K plans (distinct keys), P plans, W = 2 ways of tensor parallelism (PLAIN,
-OVERLAPPED).
+Axes: S classes of stages, B blocks, K plans (distinct keys), P plans, R = 3 ways of recomputing, W = 2 ways of tensor
+parallelism (plain collectives, overlapped ones).
 """
 
 from __future__ import annotations
@@ -21,7 +21,19 @@ from podsim.training.software import Software
 if TYPE_CHECKING:
     from podsim.workload.graph import Block, TensorOp
 
-__all__ = ["Parts", "kept_by_products", "logit_bytes", "moments", "norm_copies", "working_set"]
+__all__ = [
+    "Parts",
+    "Passing",
+    "beyond_kept",
+    "chunks_apart",
+    "kept_by_ops",
+    "kept_by_products",
+    "logit_bytes",
+    "moments",
+    "norm_copies",
+    "passing",
+    "working_set",
+]
 
 _FP32 = 4.0
 
@@ -234,7 +246,7 @@ def moments(
     m_P = np.asarray(plan.micro_batches, dtype=float)
     first_SP, last_SP = counts_SBP[:, 0] > 0, counts_SBP[:, -1] > 0
     into_SP, outof_SP = v_P - first_SP, v_P - last_SP
-    bits_P = logits_P / logit_bytes(plan, software)
+    elements_P = logits_P / logit_bytes(plan, software)
     waiting_P = np.where(_together(plan), m_P, 1.0)
     dense_BP, expert_BP = weights
     sizes = _Sizes(
@@ -246,8 +258,8 @@ def moments(
         # a stage keeps what it sent; what it received lies in the buffers
         unit=(layers_SP + counts_SBP[:, 0] * kept_BP[0] + piped_P * slice_P * (outof_SP - into_SP)) / v_P,
         end=last_SP * kept_BP[-1],
-        ends=last_SP * (kept_BP[-1] + bits_P * _FP32) * (waiting_P - 1),
-        outputs=last_SP * bits_P * element_bytes(plan.precision) * np.where(piped_P, m_P, 1.0),
+        ends=last_SP * (kept_BP[-1] + elements_P * _FP32) * (waiting_P - 1),
+        outputs=last_SP * elements_P * element_bytes(plan.precision) * np.where(piped_P, m_P, 1.0),
         loss=last_SP * logits_P,
         work=work_P + np.zeros_like(first_SP, dtype=float),
     )
