@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 __all__ = [
     "GROUP_KEY",
     "SEND_KEY",
+    "Ends",
     "Exchanges",
     "Groups",
+    "ends_table",
     "exchanges",
     "group_table",
     "owned",
@@ -63,6 +65,25 @@ class Groups:
     def take(self, index: Array) -> Groups:
         """The plans at an index."""
         return Groups(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What the rank that ends a step exchanges."""
+
+    groups: Groups
+    firsts: Groups | None
+    """of the first stage, where another may end last; None where none may"""
+
+    def take(self, index: Array) -> Ends:
+        """The plans at an index."""
+        return Ends(self.groups.take(index), None if self.firsts is None else self.firsts.take(index))
+
+
+def ends_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Ends:
+    """Ends of K plans that differ in GROUP_KEY."""
+    firsts = group_table(model, cluster, plan, software, first=True) if plan.loose_end.any() else None
+    return Ends(group_table(model, cluster, plan, software), firsts)
 
 
 def group_table(

@@ -7,6 +7,7 @@ flight of each schedule).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,10 +26,12 @@ __all__ = [
     "KINDS",
     "WEIGHT_KEY",
     "Activations",
+    "Kept",
     "Weights",
     "activation_table",
     "in_flight",
-    "memory_MSP",
+    "kept_memory",
+    "memory_kinds",
     "recomputed_share",
     "weight_copies",
     "weight_table",
@@ -171,53 +174,79 @@ def _of_schedule(plan: Plan, first_SP: Array, what: str) -> Array:
     return np.asarray(out_SP)
 
 
-def memory_MSP(
+@dataclass(frozen=True)
+class Kept:
+    """What stages hold whatever ZeRO divides; classes that a pipeline lacks get garbage to be masked."""
+
+    dense_SP: Array
+    """parameters"""
+    expert_SP: Array | None
+    """of experts; None without any"""
+    copies: tuple[Array, Array] | None
+    activations_SP: Array
+    logits_SP: Array
+    gathered_P: Array
+    largest_P: Array
+    """parameters of the largest block"""
+
+
+def kept_memory(
     plan: Plan,
-    software: Software,
     counts_SBP: Array,
     first_SP: Array,
     weights: Weights,
     kept_RBP: Array,
     logits_P: Array,
     gathered_P: Array,
-) -> Array:
-    """Bytes by kind for each class of stages of P plans; classes that a pipeline lacks get garbage to be masked."""
-    dense_SP = (counts_SBP * weights.dense_BK).sum(axis=1)
+) -> Kept:
+    """What each class of stages of P plans holds."""
     mixture = bool(weights.expert_BK.any())
-    expert_SP = (counts_SBP * weights.expert_BK).sum(axis=1) if mixture else np.zeros_like(dense_SP)
+    return Kept(
+        dense_SP=(counts_SBP * weights.dense_BK).sum(axis=1),
+        expert_SP=(counts_SBP * weights.expert_BK).sum(axis=1) if mixture else None,
+        copies=weight_copies(plan, first_SP),
+        activations_SP=_activations(plan, counts_SBP, first_SP, kept_RBP),
+        logits_SP=logits_P * (counts_SBP[:, -1] > 0),
+        gathered_P=gathered_P,
+        largest_P=(weights.dense_BK + weights.expert_BK).max(axis=0),
+    )
+
+
+def memory_kinds(plan: Plan, software: Software, kept: Kept) -> tuple[Array, ...]:
+    """Bytes of each kind, in the order of KINDS, for each class of stages of P plans (broadcast to S, P)."""
     zero = np.asarray(plan.zero)
-    shard_P = np.asarray(plan.shard_ranks, dtype=float)
-    expert_shard_P = np.maximum(shard_P / plan.ep, 1.0)
+    held_SP = kept.dense_SP if kept.expert_SP is None else kept.dense_SP + kept.expert_SP
+    divided_SP = held_SP
+    if (zero >= 1).any():
+        shard_P = np.asarray(plan.shard_ranks, dtype=float)
+        divided_SP = kept.dense_SP * (1 / shard_P)
+        if kept.expert_SP is not None:
+            divided_SP = divided_SP + kept.expert_SP * (1 / np.maximum(shard_P / plan.ep, 1.0))
 
-    def divided(level: int) -> Array:
-        share_P = np.where(zero >= level, 1 / shard_P, 1.0)
-        if not mixture:
-            return np.asarray(dense_SP * share_P)
-        expert_P = np.where(zero >= level, 1 / expert_shard_P, 1.0)
-        return np.asarray(dense_SP * share_P + expert_SP * expert_P)
+    def least(level: int, but: Array | bool = False) -> Array:
+        """Parameters of which a rank holds its part from a ZeRO level on, all of them before."""
+        divided = (zero >= level) & ~np.asarray(but)
+        if divided.all():
+            return divided_SP
+        return np.where(divided, divided_SP, held_SP) if divided.any() else held_SP
 
-    copies = weight_copies(plan, first_SP)
     stored = element_bytes(plan.precision)
     master = 4.0 if stored < 4 else 0.0
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
-    out = np.empty((len(KINDS), *dense_SP.shape))
     # a framework that gathers weights once a step keeps them, and whole gradients, until its pipeline has run
     whole = (np.asarray(plan.pp) > 1) & (zero >= 3) & (not software.regather)
-    held_SP = dense_SP + expert_SP
-    out[0] = np.where(whole, held_SP, divided(3)) * stored
-    out[1] = np.where(whole, held_SP, divided(2)) * software.gradient_memory
-    out[2] = divided(1) * (master + moments)
-    if copies is not None:
-        out[:3] *= copies[0]
-        out[0] *= copies[1]
-    out[3] = _activations(plan, counts_SBP, first_SP, kept_RBP)
-    last = counts_SBP[:, -1] > 0
-    out[4] = logits_P * last
-    largest_P = (weights.dense_BK + weights.expert_BK).max(axis=0)
-    out[5] = np.where((zero >= 3) & ~whole, largest_P * (2 * stored + software.gradient_memory), 0.0)
-    out[5] += gathered_P
-    out[6] = software.memory_floor
-    return out
+    trained = [
+        least(3, whole) * stored,
+        least(2, whole) * software.gradient_memory,
+        least(1) * (master + moments),
+    ]
+    if kept.copies is not None:
+        homes_SP, versions_SP = kept.copies
+        trained = [part_SP * homes_SP for part_SP in trained]
+        trained[0] = trained[0] * versions_SP
+    layer_P = np.where((zero >= 3) & ~whole, kept.largest_P * (2 * stored + software.gradient_memory), 0.0)
+    floor = np.asarray(software.memory_floor)
+    return (*trained, kept.activations_SP, kept.logits_SP, layer_P + kept.gathered_P, floor)
 
 
 def recomputed_share(plan: Plan, counts_SBP: Array) -> Array | None:

@@ -94,6 +94,10 @@ class Chosen:
         """Nothing is gathered yet."""
         self._paths, self._index = paths, index
 
+    def take(self, rows: Array) -> Chosen:
+        """Some of them."""
+        return Chosen(self._paths, self._index[rows])
+
     def __getattr__(self, name: str) -> Array:
         """A column for the chosen pipelines."""
         column = np.asarray(getattr(self._paths, name)[..., self._index])
