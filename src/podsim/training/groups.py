@@ -18,6 +18,7 @@ from podsim.training.pipeline import stages_table
 from podsim.training.plan import Array, Grid, Placement, Plan
 from podsim.training.shapes import element_bytes, tokens
 from podsim.training.software import Software
+from podsim.training.unique import gathered
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
@@ -64,7 +65,7 @@ class Groups:
 
     def take(self, index: Array) -> Groups:
         """The plans at an index."""
-        return Groups(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return Groups(**{field.name: gathered(getattr(self, field.name), index) for field in fields(self)})
 
 
 @dataclass(frozen=True)

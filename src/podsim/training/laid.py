@@ -19,6 +19,7 @@ from podsim.training.pairs import Exchanged
 from podsim.training.paths import Chosen
 from podsim.training.pipeline import Stages
 from podsim.training.plan import Array, Placement, Plan, Recompute
+from podsim.training.unique import gathered
 
 if TYPE_CHECKING:
     from podsim.training.step import Prepared
@@ -79,7 +80,7 @@ class Laid:
 def _taken(thing: Any, rows: Array) -> Any:
     """Arrays by their last axis, whatever holds them."""
     if isinstance(thing, np.ndarray):
-        return thing[..., rows]
+        return gathered(thing, rows)
     if isinstance(thing, (Plan, Chosen)):
         return thing.take(rows)
     if isinstance(thing, tuple):
@@ -99,8 +100,8 @@ def lay(ready: Prepared, part: slice | Array) -> Laid:
     """The layouts of some of the plans at hand."""
     plan, software = ready.plan.take(part).wide(), ready.software
     stages = ready.stages.table.take(ready.stages.index[part])
-    layers_YXBP = ready.layers.table[..., ready.layers.index[part]]
-    sends_P = ready.sends.table[ready.sends.index[part]]
+    layers_YXBP = gathered(ready.layers.table, ready.layers.index[part])
+    sends_P = gathered(ready.sends.table, ready.sends.index[part])
     paths = ready.paths.table.take(ready.paths.index[part])
     stretch_P = None if ready.stretches is None else ready.stretches[ready.layers.index[part]]
     passes = _passes(ready.model, plan, stages, layers_YXBP, stretch_P)
@@ -123,8 +124,8 @@ def lay(ready: Prepared, part: slice | Array) -> Laid:
             plan,
             stages.counts_SBU,
             stages.first_SU,
-            Weights(*(table[..., ready.weights.index[part]] for table in ready.weights.table)),
-            *(table[..., ready.activations.index[part]] for table in ready.activations.table),
+            Weights(*(gathered(table, ready.weights.index[part]) for table in ready.weights.table)),
+            *(gathered(table, ready.activations.index[part]) for table in ready.activations.table),
         ),
     )
 

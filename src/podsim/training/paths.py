@@ -20,6 +20,7 @@ import numpy as np
 from podsim.training.pipeline import part_blocks
 from podsim.training.plan import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Plan, Schedule
 from podsim.training.schedules.table import Work
+from podsim.training.unique import gathered
 
 if TYPE_CHECKING:
     from podsim.training.schedules import ScheduleTable
@@ -100,7 +101,7 @@ class Chosen:
 
     def __getattr__(self, name: str) -> Array:
         """A column for the chosen pipelines."""
-        column = np.asarray(getattr(self._paths, name)[..., self._index])
+        column = gathered(getattr(self._paths, name), self._index)
         setattr(self, name, column)
         return column
 

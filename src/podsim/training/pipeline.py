@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from podsim.training.plan import Array, Placement, Plan
+from podsim.training.unique import gathered
 
 if TYPE_CHECKING:
     from podsim.workload.graph import Model
@@ -34,7 +35,7 @@ class Stages:
 
     def take(self, index: Array) -> Stages:
         """The pipelines at an index."""
-        return Stages(self.counts_SBU[..., index], self.many_SU[..., index], self.first_SU[..., index])
+        return Stages(*(gathered(table, index) for table in (self.counts_SBU, self.many_SU, self.first_SU)))
 
 
 def chunk_sizes(layers: int, chunks: int) -> list[int]:

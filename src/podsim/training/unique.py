@@ -10,7 +10,7 @@ import numpy as np
 
 from podsim.training.plan import Array, Plan
 
-__all__ = ["Codes", "Keyed", "distinct", "distinct_rows", "keyed"]
+__all__ = ["Codes", "Keyed", "distinct", "distinct_rows", "gathered", "keyed"]
 
 T = TypeVar("T")
 _DENSE = 1 << 22  # largest code range for which a lookup table beats sorting
@@ -23,6 +23,11 @@ class Keyed(Generic[T]):
     table: T
     index: Array
     """(P,) positions in the table's last axis"""
+
+
+def gathered(table: Array, index: Array) -> Array:
+    """Positions of the last axis: several times as quick as table[..., index]."""
+    return np.asarray(table.take(index, axis=-1))
 
 
 class Codes:
