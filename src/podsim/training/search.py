@@ -150,9 +150,14 @@ def _nothing(gpus: int, fixed: Plan, cut: dict[str, int]) -> str:
 
 def _ranked(seconds_VC: Array, fits_C: Array) -> Array:
     """Positions of the plans that fit, fastest first; of equal ones the first."""
-    usable = np.isfinite(seconds_VC) & fits_C
-    order = np.flatnonzero(usable)
-    return np.asarray(order[np.argsort(seconds_VC.ravel()[order], kind="stable")])
+    order = np.flatnonzero(np.isfinite(seconds_VC) & fits_C)
+    seconds = seconds_VC.ravel()[order]
+    rank = np.argsort(seconds)  # several times as quick as a stable sort; equal ones are put in order afterwards
+    seconds = seconds[rank]
+    same = np.concatenate([[False], seconds[1:] == seconds[:-1]])
+    tied = np.flatnonzero(same | np.concatenate([same[1:], [False]]))
+    rank[tied] = rank[tied][np.lexsort((rank[tied], seconds[tied]))]
+    return np.asarray(order[rank])
 
 
 def _front(memory_C: Array, order: Array) -> Array:
