@@ -152,7 +152,9 @@ def _ranked(seconds_VC: Array, fits_C: Array) -> Array:
     """Positions of the plans that fit, fastest first; of equal ones the first."""
     order = np.flatnonzero(np.isfinite(seconds_VC) & fits_C)
     seconds = seconds_VC.ravel()[order]
-    rank = np.argsort(seconds)  # several times as quick as a stable sort; equal ones are put in order afterwards
+    rank = np.argsort(
+        seconds
+    )  # several times as quick as a stable sort; equal ones are put in order afterwards
     seconds = seconds[rank]
     same = np.concatenate([[False], seconds[1:] == seconds[:-1]])
     tied = np.flatnonzero(same | np.concatenate([same[1:], [False]]))
