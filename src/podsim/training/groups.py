@@ -15,7 +15,7 @@ from podsim.training.exchange import group_seconds
 from podsim.training.kernels import optimizer_seconds
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline import stages_table
-from podsim.training.plan import Array, Grid, Placement, Plan
+from podsim.training.plan import Array, Grid, Ints, Placement, Plan
 from podsim.training.shapes import element_bytes, tokens
 from podsim.training.software import Software
 from podsim.training.unique import gathered
@@ -179,26 +179,25 @@ class _Exchange:
     plan: Plan
     software: Software
 
-    def _collective(self, name: str, size: Array, ranks: Array, members: Array) -> Array:
+    def _collective(self, name: str, size: Array, ranks: Array, stride: Ints) -> Array:
+        if not (ranks > 1).any():
+            return np.zeros(self.plan.size)
+        members = Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan).per_node(ranks, stride)
         return group_seconds(name, size, self.cluster, self.software, ranks=ranks, members=members)
 
     def gather(self, size_K: Array, ranks_K: Array) -> Array:
         """All-gather of size_K bytes in all over the first ranks_K data ranks."""
-        return self._collective("all_gather", size_K, ranks_K, self._members(ranks_K))
+        return self._collective("all_gather", size_K, ranks_K, self.plan.tp)
 
     def reduce(self, size_K: Array, ranks_K: Array, shard_K: Array) -> Array:
         """Gradients of size_K bytes: all-reduce, or reduce-scatter in each shard group and all-reduce across them."""
         whole_ranks_K = np.where(shard_K > 1, 1, ranks_K)
-        whole_K = self._collective("all_reduce", size_K, whole_ranks_K, self._members(whole_ranks_K))
-        scatter_K = self._collective("reduce_scatter", size_K, shard_K, self._members(shard_K))
+        whole_K = self._collective("all_reduce", size_K, whole_ranks_K, self.plan.tp)
+        scatter_K = self._collective("reduce_scatter", size_K, shard_K, self.plan.tp)
         copies_K = np.where(shard_K > 1, np.maximum(ranks_K // np.maximum(shard_K, 1), 1), 1)
-        grid = Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan)
-        members_K = grid.per_node(copies_K, np.asarray(self.plan.tp) * shard_K)
-        across_K = self._collective("all_reduce", size_K / np.maximum(shard_K, 1), copies_K, members_K)
+        stride_K = np.asarray(self.plan.tp) * shard_K
+        across_K = self._collective("all_reduce", size_K / np.maximum(shard_K, 1), copies_K, stride_K)
         return whole_K + scatter_K + across_K
-
-    def _members(self, ranks_K: Array) -> Array:
-        return Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan).data(ranks_K)
 
 
 def tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embedding_K: Array) -> Array:

@@ -98,7 +98,9 @@ def chunks(size: int, length: int = 8192) -> Iterator[slice]:
 
 def lay(ready: Prepared, part: slice | Array) -> Laid:
     """The layouts of some of the plans at hand."""
-    plan, software = ready.plan.take(part).wide(), ready.software
+    plan, software = ready.plan, ready.software
+    if plan.size > 1:
+        plan = plan.take(part).wide()
     stages = ready.stages.table.take(ready.stages.index[part])
     layers_YXBP = gathered(ready.layers.table, ready.layers.index[part])
     sends_P = gathered(ready.sends.table, ready.sends.index[part])

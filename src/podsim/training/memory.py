@@ -8,7 +8,7 @@ flight of each schedule).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Recompute
 from podsim.training.schedules.entries import SCHEDULES, ScheduleEntry
 from podsim.training.shapes import element_bytes, tokens, width
 from podsim.training.software import Software
+from podsim.workload.graph import Split
 
 if TYPE_CHECKING:
     from podsim.workload.graph import Model, TensorOp
@@ -79,17 +80,18 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     t_K = tokens(plan, sequence)
     element = element_bytes(plan.precision)
     kept_RBK = np.zeros((3, len(model.kinds), plan.size))
+    ranks = {split: width(plan, split) for split in get_args(Split)}
     for position, block in enumerate(model.kinds):
         routed_K = t_K * max(block.top_k, 1)
         for op in block.ops:
-            stored_K = _stored(op, plan, t_K, routed_K, software, element)
+            stored_K = _stored(op, ranks, t_K, routed_K, software, element)
             kept_RBK[Recompute.SELECTIVE, position] += stored_K
             if op.kind == "attention":
                 stored_K = stored_K + _core_bytes(op, plan, sequence, element)
             kept_RBK[Recompute.NONE, position] += stored_K
         if 0 < position < len(model.kinds) - 1:
             kept_RBK[: Recompute.FULL, position] *= software.activation_scale
-        kept_RBK[Recompute.FULL, position] = t_K * model.hidden * element / width(plan, "sequence")
+        kept_RBK[Recompute.FULL, position] = t_K * model.hidden * element / ranks["sequence"]
     if software.selective == "ops":  # half of what is stored between matrix products is computed again
         inside = slice(1, -1)
         kept_RBK[Recompute.SELECTIVE, inside] = 0.5 * (kept_RBK[0, inside] + kept_RBK[2, inside])
@@ -102,13 +104,13 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
 
 
 def _stored(
-    op: TensorOp, plan: Plan, t_K: Array, routed_K: Array, software: Software, element: float
+    op: TensorOp, ranks: dict[str, Array], t_K: Array, routed_K: Array, software: Software, element: float
 ) -> Array:
-    """Bytes an op keeps for the backward pass, its attention core's own apart (K,)."""
-    stored_K = np.zeros(plan.size)
+    """Bytes an op keeps for the backward pass, its attention core's own apart (K,); `ranks`: what a split divides by."""
+    stored_K = np.zeros(t_K.size)
     for saved in op.saved:
         gathered = software.keeps_gathered and op.split in ("column", "vocab") and saved.split == "sequence"
-        ranks_K = width(plan, "none" if gathered else saved.split)
+        ranks_K = ranks["none" if gathered else saved.split]
         count_K = routed_K if saved.expert else t_K
         stored_K = stored_K + count_K * saved.elements * (saved.bytes or element) / ranks_K
     return stored_K

@@ -129,8 +129,7 @@ _Sizes: TypeAlias = tuple[int, int, int, int]
 
 def paths_table(model: Model, plan: Plan) -> Paths:
     """Paths of K plans that differ in PATH_KEY."""
-    columns = (plan.schedule, plan.pp, plan.virtual_stages, plan.micro_batches)
-    keys = zip(*(np.broadcast_to(np.atleast_1d(c), plan.size).tolist() for c in columns), strict=True)
+    keys = plan.rows(("schedule", "pp", "virtual_stages", "micro_batches"))
     return _stacked(_Blocks(model.order, len(model.kinds), _block_shares(model)), tuple(keys))
 
 

@@ -91,8 +91,7 @@ _cached_pipeline = lru_cache(maxsize=4096)(_pipeline)
 def stages_table(model: Model, plan: Plan) -> Stages:
     """Stage classes of U plans that differ in STAGE_KEY."""
     order, width = model.order, len(model.kinds)
-    columns = (np.broadcast_to(np.asarray(getattr(plan, name)), plan.size).tolist() for name in STAGE_KEY)
-    found = [_cached_pipeline(order, width, *sizes) for sizes in zip(*columns, strict=True)]
+    found = [_cached_pipeline(order, width, *sizes) for sizes in plan.rows(STAGE_KEY)]
     depth = max(len(classes) for classes, _, _ in found)
     counts_SBU = np.zeros((depth, width, len(found)))
     many_SU = np.zeros((depth, len(found)))

@@ -95,6 +95,8 @@ def prepare(
     """
     software = software or load_software(plan.software, cluster.gpu)
     plan = plan.arrays()
+    if plan.size == 1:
+        plan = plan.wide()  # once for all tables, with what it works out of its fields
     codes = Codes()
     split = not search or bool(plan.paired.any())  # what pairs of passes hide is told apart by part
 
@@ -143,7 +145,9 @@ def combine(ready: Prepared, part: slice) -> StepCost:
     assert ready.ends is not None
     timed = _timed(ready, laid, laid.plan, ready.ends.table.take(ready.ends.index[part]))
     kinds = memory_kinds(laid.plan, ready.software, laid.kept)
-    kinds_MSP = np.stack(np.broadcast_arrays(*kinds))
+    kinds_MSP = np.empty((len(kinds), *laid.stage_SP.shape))
+    for kind_SP, bytes_SP in zip(kinds_MSP, kinds, strict=True):
+        kind_SP[:] = bytes_SP
     total_SP = np.where(laid.stages.many_SU > 0, kinds_MSP.sum(axis=0), 0.0)
     fullest_P = total_SP.argmax(axis=0)
     column = np.arange(fullest_P.size)

@@ -95,9 +95,9 @@ def keyed(
 ) -> Keyed[T]:
     """Call `function` on one plan per distinct combination of the named fields.
 
-    The other fields of the plans it sees are arbitrary: it must not depend on them.
+    The other fields of the plans it sees are arbitrary: it must not depend on them.  A single plan must be `wide`.
     """
     if plan.size == 1:
-        return Keyed(function(plan.wide()), np.zeros(1, dtype=np.int64))
+        return Keyed(function(plan), np.zeros(1, dtype=np.int64))
     first, index = distinct(plan, names, codes)
     return Keyed(function(plan.take(first).wide()), index)
