@@ -105,9 +105,7 @@ def group_table(
     ends_K = np.where(loose_K, held_SK.argmin(axis=0), 0)
     counts_BK = np.take_along_axis(counts_SBK, ends_K[None, None], axis=0)[0]
     found = exchanges(model, cluster, plan, software, weights, counts_BK)
-    heaviest_K = np.zeros(plan.size)
-    for stage_BK in counts_SBK:
-        heaviest_K = np.maximum(heaviest_K, owned(plan, weights, stage_BK))
+    heaviest_K = owned(plan, weights, counts_SBK).max(axis=0)
     held_BK = counts_BK * each_BK
     return Groups(
         **found._asdict(),
@@ -131,11 +129,11 @@ class Exchanges(NamedTuple):
 
 
 def owned(plan: Plan, weights: Weights, counts_BK: Array) -> Array:
-    """Parameters that one rank's optimizer updates, of a stage that holds so many of each block (K,)."""
+    """Parameters that one rank's optimizer updates, of a stage that holds so many of each block (K,), or of S (S, K)."""
     shard_K = np.where(np.asarray(plan.zero) > 0, plan.shard_ranks, 1)
     dense_K, expert_K = (
-        (counts_BK * weights.dense_BK).sum(axis=0),
-        (counts_BK * weights.expert_BK).sum(axis=0),
+        (counts_BK * weights.dense_BK).sum(axis=-2),
+        (counts_BK * weights.expert_BK).sum(axis=-2),
     )
     return np.asarray(dense_K / shard_K + expert_K / np.maximum(shard_K // plan.ep, 1))
 
