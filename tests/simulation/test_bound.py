@@ -137,12 +137,10 @@ def test_gradients_that_do_not_hide(pp, v, zero):
 @example(p=4, m=37)
 def test_paths_grow_by_whole_rounds(p, m):
     """Beyond a few rounds a path is extrapolated: the same counts as from the table itself."""
-    from podsim.training.paths import SCHEDULE_CODES, _distinct, _each, _paths
+    from podsim.training.paths import SCHEDULE_CODES, _Blocks, _distinct, _each, _paths
 
-    order, shares = (1,) * 12, (0.0, 1.0, 0.7)
+    model = _Blocks((1,) * 12, 3, (0.0, 1.0, 0.7))
     for name, v in (("1f1b", 1), ("interleaved", 2), ("zb-h1", 1)):
-        count = m * p if name == "interleaved" else m
-        sizes = (order, 3, shares, int(SCHEDULE_CODES[name]), p, v, count)
-        grown, played = _paths(*sizes), _distinct(list(_each(*sizes)))
-        works = [sorted(tuple(path.works_WB.ravel()) for path in paths) for paths in (grown, played)]
-        assert np.allclose(works[0], works[1])
+        size = (int(SCHEDULE_CODES[name]), p, v, m * p if name == "interleaved" else m)
+        grown, played = _paths(model, [size])[0], _distinct(_each(model, [size])[size])
+        assert np.allclose(grown[np.lexsort(grown.T)], played[np.lexsort(played.T)])

@@ -11,10 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from podsim.hardware.cluster import load_cluster
-from podsim.training.memory import KINDS, Weights, memory_MSP
+from podsim.training.memory import KINDS, Weights, kept_memory, memory_kinds
 from podsim.training.memory_torch import chunks_apart
 from podsim.training.plan import Plan
 from podsim.training.schedules import SCHEDULES, build
@@ -76,8 +77,9 @@ def _kinds(case: dict[str, Any], software: Software, **changes: Any) -> dict[str
     assert not [problem for problem in plan.problems(model, cluster) if "GPUs" not in problem]
     ready = prepare(model, cluster, plan, software=software)
     stages = ready.stages.table.take(ready.stages.index)
-    kinds_MSP = memory_MSP(
-        ready.plan.wide(),
+    plan = ready.plan.wide()
+    kept = kept_memory(
+        plan,
         software,
         stages.counts_SBU,
         stages.first_SU,
@@ -86,7 +88,9 @@ def _kinds(case: dict[str, Any], software: Software, **changes: Any) -> dict[str
     )
     holds = (stages.counts_SBU[:, [0, -1], 0] > 0).tolist()
     stage = holds.index([case["rank"] == 0, case["rank"] == case["pp"] - 1])
-    return dict(zip(KINDS, kinds_MSP[:, stage, 0].tolist(), strict=True))
+    shape = stages.counts_SBU[:, 0].shape
+    kinds = (np.broadcast_to(kind_SP, shape) for kind_SP in memory_kinds(plan, software, kept))
+    return {name: float(kind_SP[stage, 0]) for name, kind_SP in zip(KINDS, kinds, strict=True)}
 
 
 def _allocated(case: dict[str, Any]) -> float:

@@ -7,9 +7,11 @@ import pytest
 
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
-from podsim.training.plan import Plan
+from podsim.training.plan import SCHEDULE_CODES, Plan
 from podsim.training.predict import predict_plan
 from podsim.training.search import Space, search
+from podsim.training.step import step_cost
+from podsim.workload.catalog import load_model
 from podsim.workload.graph import Model
 
 FIXED = Plan(global_batch=16)
@@ -91,3 +93,25 @@ def test_interruption_gives_the_best_so_far(gpt3: Model, selene: Cluster) -> Non
     assert not found.complete
     assert found.order.size > 0
     assert np.isfinite(found.seconds(found.order[0]))
+
+
+@pytest.mark.parametrize("software", ["megatron-core", "torchtitan-2024"])
+def test_all_plans_cost_what_a_step_costs(node: Cluster, software: str) -> None:
+    """Layouts worked out once for all ways to divide them, against plans costed as they are; ties in their order."""
+    wanted = Space(
+        micro_batch=(1, 2), flash=(True,), shard=(0, 2, 4), recompute=(0, 2), recompute_layers=(2,),
+        schedule=tuple(SCHEDULE_CODES[name] for name in ("1f1b", "gpipe", "interleaved", "zb-v", "dualpipe")),
+    )  # fmt: skip
+    model, fixed = load_model("mixtral-8x7b"), Plan(global_batch=16, software=software)
+    found = search(model, node, fixed, wanted=wanted)
+    for (grad, param), seconds_C in zip(found.flags.tolist(), found.seconds_VC, strict=True):
+        alone = step_cost(
+            model, node, found.combinations.having({"overlap_grad": grad, "overlap_param": param})
+        )
+        tried = np.isfinite(seconds_C)
+        assert tried.any()
+        np.testing.assert_allclose(seconds_C[tried], alone.seconds_P[tried], rtol=1e-12)
+        np.testing.assert_allclose(found.memory_C, alone.memory_P, rtol=1e-12)
+    seconds = found.seconds_VC.ravel()[found.order]
+    assert (np.diff(seconds) >= 0).all()
+    assert (np.diff(found.order)[np.diff(seconds) == 0] > 0).all()

@@ -15,9 +15,10 @@ from podsim.training.exchange import group_seconds
 from podsim.training.kernels import optimizer_seconds
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline import stages_table
-from podsim.training.plan import Array, Grid, Placement, Plan
+from podsim.training.plan import Array, Grid, Ints, Placement, Plan
 from podsim.training.shapes import element_bytes, tokens
 from podsim.training.software import Software
+from podsim.training.unique import gathered
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 __all__ = [
     "GROUP_KEY",
     "SEND_KEY",
+    "Ends",
     "Exchanges",
     "Groups",
+    "ends_table",
     "exchanges",
     "group_table",
     "owned",
@@ -62,7 +65,26 @@ class Groups:
 
     def take(self, index: Array) -> Groups:
         """The plans at an index."""
-        return Groups(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return Groups(**{field.name: gathered(getattr(self, field.name), index) for field in fields(self)})
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What the rank that ends a step exchanges."""
+
+    groups: Groups
+    firsts: Groups | None
+    """of the first stage, where another may end last; None where none may"""
+
+    def take(self, index: Array) -> Ends:
+        """The plans at an index."""
+        return Ends(self.groups.take(index), None if self.firsts is None else self.firsts.take(index))
+
+
+def ends_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Ends:
+    """Ends of K plans that differ in GROUP_KEY."""
+    firsts = group_table(model, cluster, plan, software, first=True) if plan.loose_end.any() else None
+    return Ends(group_table(model, cluster, plan, software), firsts)
 
 
 def group_table(
@@ -83,9 +105,7 @@ def group_table(
     ends_K = np.where(loose_K, held_SK.argmin(axis=0), 0)
     counts_BK = np.take_along_axis(counts_SBK, ends_K[None, None], axis=0)[0]
     found = exchanges(model, cluster, plan, software, weights, counts_BK)
-    heaviest_K = np.zeros(plan.size)
-    for stage_BK in counts_SBK:
-        heaviest_K = np.maximum(heaviest_K, owned(plan, weights, stage_BK))
+    heaviest_K = owned(plan, weights, counts_SBK).max(axis=0)
     held_BK = counts_BK * each_BK
     return Groups(
         **found._asdict(),
@@ -109,11 +129,11 @@ class Exchanges(NamedTuple):
 
 
 def owned(plan: Plan, weights: Weights, counts_BK: Array) -> Array:
-    """Parameters that one rank's optimizer updates, of a stage that holds so many of each block (K,)."""
+    """Parameters that one rank's optimizer updates, of a stage that holds so many of each block (K,), or of S (S, K)."""
     shard_K = np.where(np.asarray(plan.zero) > 0, plan.shard_ranks, 1)
     dense_K, expert_K = (
-        (counts_BK * weights.dense_BK).sum(axis=0),
-        (counts_BK * weights.expert_BK).sum(axis=0),
+        (counts_BK * weights.dense_BK).sum(axis=-2),
+        (counts_BK * weights.expert_BK).sum(axis=-2),
     )
     return np.asarray(dense_K / shard_K + expert_K / np.maximum(shard_K // plan.ep, 1))
 
@@ -157,26 +177,25 @@ class _Exchange:
     plan: Plan
     software: Software
 
-    def _collective(self, name: str, size: Array, ranks: Array, members: Array) -> Array:
+    def _collective(self, name: str, size: Array, ranks: Array, stride: Ints) -> Array:
+        if not (ranks > 1).any():
+            return np.zeros(self.plan.size)
+        members = Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan).per_node(ranks, stride)
         return group_seconds(name, size, self.cluster, self.software, ranks=ranks, members=members)
 
     def gather(self, size_K: Array, ranks_K: Array) -> Array:
         """All-gather of size_K bytes in all over the first ranks_K data ranks."""
-        return self._collective("all_gather", size_K, ranks_K, self._members(ranks_K))
+        return self._collective("all_gather", size_K, ranks_K, self.plan.tp)
 
     def reduce(self, size_K: Array, ranks_K: Array, shard_K: Array) -> Array:
         """Gradients of size_K bytes: all-reduce, or reduce-scatter in each shard group and all-reduce across them."""
         whole_ranks_K = np.where(shard_K > 1, 1, ranks_K)
-        whole_K = self._collective("all_reduce", size_K, whole_ranks_K, self._members(whole_ranks_K))
-        scatter_K = self._collective("reduce_scatter", size_K, shard_K, self._members(shard_K))
+        whole_K = self._collective("all_reduce", size_K, whole_ranks_K, self.plan.tp)
+        scatter_K = self._collective("reduce_scatter", size_K, shard_K, self.plan.tp)
         copies_K = np.where(shard_K > 1, np.maximum(ranks_K // np.maximum(shard_K, 1), 1), 1)
-        grid = Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan)
-        members_K = grid.per_node(copies_K, np.asarray(self.plan.tp) * shard_K)
-        across_K = self._collective("all_reduce", size_K / np.maximum(shard_K, 1), copies_K, members_K)
+        stride_K = np.asarray(self.plan.tp) * shard_K
+        across_K = self._collective("all_reduce", size_K / np.maximum(shard_K, 1), copies_K, stride_K)
         return whole_K + scatter_K + across_K
-
-    def _members(self, ranks_K: Array) -> Array:
-        return Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan).data(ranks_K)
 
 
 def tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embedding_K: Array) -> Array:

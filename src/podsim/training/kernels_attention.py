@@ -91,7 +91,7 @@ def attention_seconds(
         machine = (float(gpu.sms), peak, gpu.memory_bandwidth * kernel_constants(gpu).memory.share)
         seconds = flash_law(constants, machine, sizes, causal=causal, window=window,
                             backward=direction == "backward", width=operand_bytes(precision))  # fmt: skip
-        b, h, _, q, s, d, v = np.broadcast_arrays(*sizes)
+        b, h, _, q, s, d, v = sizes
         pairs = b * h * q * (_seen(s, window) if causal or window else s)
         products = pairs * (3 * d + 2 * v if direction == "backward" else d + v)
         return np.asarray(np.maximum(seconds, 2 * products / peak))

@@ -107,13 +107,13 @@ def layer_table(model: Model, cluster: Cluster, plan: Plan, software: Software) 
         part = 0 if is_gemm(items[0].op) or items[0].op.kind == "attention" else 1
         core = np.array([[item.op.core or item.op.kind == "attention"] for item in items])
         spare = np.array([[id(item.op) in tail] for item in items])
-        launch_OK = np.broadcast_to(times.kernels_OK * software.host_kernel, times.forward_OK.shape)
+        launch_OK = times.kernels_OK * software.host_kernel
         for total, seconds in (
             (busy_YXBK[0, part], times.forward_OK),
             (busy_YXBK[1, part], times.backward_OK),
-            (busy_YXBK[4, part], np.broadcast_to(times.weight_OK, times.backward_OK.shape)),
+            (busy_YXBK[4, part], times.weight_OK),
             (host_YBK[0], launch_OK),
-            (host_YBK[1], np.broadcast_to(times.kernels_back_OK * software.host_kernel, launch_OK.shape)),
+            (host_YBK[1], times.kernels_back_OK * software.host_kernel),
             (core_XBK[part], times.forward_OK * core),
             (core_host_BK, launch_OK * core),
             (last_XBK[part], times.forward_OK * spare),
@@ -260,7 +260,7 @@ def _cp_seconds(
     """Exposed seconds of gathering keys and values over the context group, beside the attention of its own part."""
     cp_K = np.asarray(plan.cp, dtype=float)
     if not any(op.kind == "attention" for op in block.ops) or not (cp_K > 1).any():
-        return np.zeros_like(cp_K), np.zeros_like(cp_K)
+        return np.zeros(1), np.zeros(1)
     size_K = cp_bytes(model, block, plan)
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).cp
     gather_K = group_seconds("all_gather", size_K, cluster, software, ranks=plan.cp, members=members_K)
@@ -274,7 +274,7 @@ def _ep_seconds(
     """Seconds of the two all-to-alls (dispatch, combine) of a mixture-of-experts layer."""
     ep_K = np.asarray(plan.ep, dtype=float)
     if not block.experts or not (ep_K > 1).any():
-        return np.zeros_like(ep_K), np.zeros_like(ep_K)
+        return np.zeros(1), np.zeros(1)
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).ep
     busiest_K = ep_bytes(model, block, plan, software)
     once_K = group_seconds("all_to_all", busiest_K, cluster, software, ranks=plan.ep, members=members_K)

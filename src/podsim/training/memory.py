@@ -7,12 +7,14 @@ flight of each schedule).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import numpy as np
 
 from podsim.hardware.precision import PRECISIONS
 from podsim.training.memory_torch import (
+    InTorch,
     beyond_kept,
     kept_by_ops,
     kept_by_products,
@@ -26,6 +28,7 @@ from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Recompute
 from podsim.training.schedules.entries import SCHEDULES, ScheduleEntry
 from podsim.training.shapes import element_bytes, tokens, width
 from podsim.training.software import Software
+from podsim.workload.graph import Split
 
 if TYPE_CHECKING:
     from podsim.workload.graph import Model, TensorOp
@@ -35,10 +38,12 @@ __all__ = [
     "KINDS",
     "WEIGHT_KEY",
     "Activations",
+    "Kept",
     "Weights",
     "activation_table",
     "in_flight",
-    "memory_MSP",
+    "kept_memory",
+    "memory_kinds",
     "recomputed_share",
     "weight_copies",
     "weight_table",
@@ -90,12 +95,13 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     kept_RBK = np.zeros((3, len(model.kinds), plan.size))
     working_WK = np.zeros((2, plan.size))
     torch = software.runtime == "torch"
+    ranks = {split: width(plan, split) for split in get_args(Split)}
     for position, block in enumerate(model.kinds):
         routed_K = t_K * max(block.top_k, 1)
         for op in block.ops:
             if torch and op.kind == "cross_entropy":
                 continue  # part of the loss
-            stored_K = _stored(op, plan, t_K, routed_K, software, element)
+            stored_K = _stored(op, plan, ranks, t_K, routed_K, software, element)
             kept_RBK[Recompute.SELECTIVE, position] += stored_K
             if op.kind == "attention":
                 stored_K = stored_K + _core_bytes(op, plan, sequence, element)
@@ -114,10 +120,10 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
                 )
         if layer:
             kept_RBK[: Recompute.FULL, position] *= software.activation_scale
-        kept_RBK[Recompute.FULL, position] = t_K * model.hidden * element / width(plan, "sequence")
+        kept_RBK[Recompute.FULL, position] = t_K * model.hidden * element / ranks["sequence"]
     if (
         software.selective == "ops" and not torch
-    ):  # half of what is stored between matrix products is computed again
+    ):  # half of what lies between matrix products is computed again
         inside = slice(1, -1)
         kept_RBK[Recompute.SELECTIVE, inside] = 0.5 * (kept_RBK[0, inside] + kept_RBK[2, inside])
     for edge in (0, -1):  # embedding and head are never recomputed
@@ -130,15 +136,21 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
 
 
 def _stored(
-    op: TensorOp, plan: Plan, t_K: Array, routed_K: Array, software: Software, element: float
+    op: TensorOp,
+    plan: Plan,
+    ranks: dict[str, Array],
+    t_K: Array,
+    routed_K: Array,
+    software: Software,
+    element: float,
 ) -> Array:
-    """Bytes an op keeps for the backward pass, its attention core's own apart (K,)."""
-    stored_K = np.zeros(plan.size)
+    """Bytes an op keeps for the backward pass, its attention core's own apart (K,); `ranks`: what a split divides by."""
+    stored_K = np.zeros(t_K.size)
     if plan.precision == "fp8" and software.fp8_gather and software.runtime == "torch" and op.kind == "gemm":
         element = 1.0 if op.split in ("column", "row") else element  # products keep the operands they cast
     for saved in op.saved:
         gathered = software.keeps_gathered and op.split in ("column", "vocab") and saved.split == "sequence"
-        ranks_K = width(plan, "none" if gathered else saved.split)
+        ranks_K = ranks["none" if gathered else saved.split]
         count_K = routed_K if saved.expert else t_K
         stored_K = stored_K + count_K * saved.elements * (saved.bytes or element) / ranks_K
     return stored_K
@@ -204,7 +216,25 @@ def _of_schedule(plan: Plan, first_SP: Array, what: str) -> Array:
     return np.asarray(out_SP)
 
 
-def memory_MSP(
+@dataclass(frozen=True)
+class Kept:
+    """What stages hold whatever ZeRO divides; classes that a pipeline lacks get garbage to be masked."""
+
+    dense_SP: Array
+    """parameters"""
+    expert_SP: Array | None
+    """of experts; None without any"""
+    copies: tuple[Array, Array] | None
+    activations_SP: Array
+    logits_SP: Array
+    gathered_P: Array
+    largest_P: Array
+    """parameters of the largest block"""
+    torch: InTorch | None
+    """of PyTorch's own runtime, in place of activations, logits and what is gathered; None for others"""
+
+
+def kept_memory(
     plan: Plan,
     software: Software,
     counts_SBP: Array,
@@ -214,83 +244,94 @@ def memory_MSP(
     logits_P: Array,
     gathered_P: Array,
     working_WP: Array,
-) -> Array:
-    """Bytes by kind for each class of stages of P plans; classes that a pipeline lacks get garbage to be masked."""
-    dense_SP = (counts_SBP * weights.dense_BK).sum(axis=1)
+) -> Kept:
+    """What each class of stages of P plans holds."""
     mixture = bool(weights.expert_BK.any())
-    expert_SP = (counts_SBP * weights.expert_BK).sum(axis=1) if mixture else np.zeros_like(dense_SP)
-    zero = np.asarray(plan.zero)
-    shard_P = np.asarray(plan.shard_ranks, dtype=float)
-    expert_shard_P = np.maximum(shard_P / plan.ep, 1.0)
-
-    def divided(level: int) -> Array:
-        share_P = np.where(zero >= level, 1 / shard_P, 1.0)
-        if not mixture:
-            return np.asarray(dense_SP * share_P)
-        expert_P = np.where(zero >= level, 1 / expert_shard_P, 1.0)
-        return np.asarray(dense_SP * share_P + expert_SP * expert_P)
-
-    copies = weight_copies(plan, first_SP)
-    stored = element_bytes(plan.precision)
-    master = 4.0 if stored < 4 else 0.0
-    moments_bytes = 2 * PRECISIONS[plan.optimizer_precision].bytes
-    out = np.empty((len(KINDS), *dense_SP.shape))
-    out[0], out[1] = divided(3) * stored, divided(2) * software.gradient_memory
-    out[2] = divided(1) * (master + moments_bytes)
-    # a framework that gathers weights once a step keeps them, and whole gradients, until its pipeline has run
-    whole = (np.asarray(plan.pp) > 1) & (zero >= 3) & (not software.regather)
-    out[6] = software.memory_floor
-    if software.runtime == "torch":
-        parts = (counts_SBP, first_SP, weights, kept_RBP, logits_P, working_WP)
-        _in_torch(plan, software, *parts, shard_P, out)
-    else:
-        held_SP = dense_SP + expert_SP
-        out[0] = np.where(whole, held_SP * stored, out[0])
-        out[1] = np.where(whole, held_SP * software.gradient_memory, out[1])
-        out[3] = _activations(plan, counts_SBP, first_SP, kept_RBP)
-        out[4] = logits_P * (counts_SBP[:, -1] > 0)
-        largest_P = (weights.dense_BK + weights.expert_BK).max(axis=0)
-        out[5] = np.where((zero >= 3) & ~whole, largest_P * (2 * stored + software.gradient_memory), 0.0)
-        out[5] += gathered_P
-    if copies is not None:
-        out[:3] *= copies[0]
-        out[0] *= copies[1]
-    return out
+    return Kept(
+        dense_SP=(counts_SBP * weights.dense_BK).sum(axis=1),
+        expert_SP=(counts_SBP * weights.expert_BK).sum(axis=1) if mixture else None,
+        copies=weight_copies(plan, first_SP),
+        activations_SP=_activations(plan, counts_SBP, first_SP, kept_RBP),
+        logits_SP=logits_P * (counts_SBP[:, -1] > 0),
+        gathered_P=gathered_P,
+        largest_P=(weights.dense_BK + weights.expert_BK).max(axis=0),
+        torch=_in_torch(plan, counts_SBP, first_SP, weights, kept_RBP, logits_P, working_WP)
+        if software.runtime == "torch"
+        else None,
+    )
 
 
 def _in_torch(
     plan: Plan,
-    software: Software,
     counts_SBP: Array,
     first_SP: Array,
     weights: Weights,
     kept_RBP: Array,
     logits_P: Array,
     working_WP: Array,
-    shard_P: Array,
-    out: Array,
-) -> None:
-    """Put into `out` what PyTorch's own runtime holds at a step's highest moment, beside what stays all the time."""
+) -> InTorch:
     chosen_BP, layers_SP = _kept(plan, counts_SBP, kept_RBP)
     work_P = np.where(plan.overlap_tp, working_WP[1], working_WP[0])
-    high = moments(
-        plan,
-        software,
-        counts_SBP,
-        _of_schedule(plan, first_SP, "activations"),
-        (weights.dense_BK, weights.expert_BK),
-        shard_P,
-        chosen_BP,
-        layers_SP,
-        kept_RBP[Recompute.FULL, 1],
-        logits_P,
-        beyond_kept(plan, work_P, kept_RBP[:, 1:-1].max(axis=1)),
+    return InTorch(
+        counts_SBP=counts_SBP,
+        chunks_SP=_of_schedule(plan, first_SP, "activations"),
+        dense_BP=weights.dense_BK,
+        expert_BP=weights.expert_BK,
+        kept_BP=chosen_BP,
+        layers_SP=layers_SP,
+        slice_P=kept_RBP[Recompute.FULL, 1],
+        logits_P=logits_P,
+        work_P=beyond_kept(plan, work_P, kept_RBP[:, 1:-1].max(axis=1)),
     )
-    sharded_P = np.asarray(plan.zero) >= 3
-    out[0] = np.where(sharded_P, high.weights, out[0])
-    out[1] += np.where(sharded_P, high.gradients, 0.0)
-    out[3], out[4], out[5] = high.activations, high.logits, high.buffers
-    out[6] += software.reserved
+
+
+def memory_kinds(plan: Plan, software: Software, kept: Kept) -> tuple[Array, ...]:
+    """Bytes of each kind, in the order of KINDS, for each class of stages of P plans (broadcast to S, P)."""
+    zero = np.asarray(plan.zero)
+    held_SP = kept.dense_SP if kept.expert_SP is None else kept.dense_SP + kept.expert_SP
+    divided_SP = held_SP
+    if (zero >= 1).any():
+        shard_P = np.asarray(plan.shard_ranks, dtype=float)
+        divided_SP = kept.dense_SP * (1 / shard_P)
+        if kept.expert_SP is not None:
+            divided_SP = divided_SP + kept.expert_SP * (1 / np.maximum(shard_P / plan.ep, 1.0))
+
+    def least(level: int, but: Array | bool = False) -> Array:
+        """Parameters of which a rank holds its part from a ZeRO level on, all of them before."""
+        divided = (zero >= level) & ~np.asarray(but)
+        if divided.all():
+            return divided_SP
+        return np.where(divided, divided_SP, held_SP) if divided.any() else held_SP
+
+    stored = element_bytes(plan.precision)
+    master = 4.0 if stored < 4 else 0.0
+    moments_bytes = 2 * PRECISIONS[plan.optimizer_precision].bytes
+    # a framework that gathers weights once a step keeps them, and whole gradients, until its pipeline has run
+    whole = (np.asarray(plan.pp) > 1) & (zero >= 3) & (not software.regather)
+    if kept.torch is not None:
+        whole = np.zeros_like(whole)  # what is whole is part of the moment
+    trained = [
+        least(3, whole) * stored,
+        least(2, whole) * software.gradient_memory,
+        least(1) * (master + moments_bytes),
+    ]
+    floor = np.asarray(software.memory_floor)
+    if kept.torch is not None:
+        high = moments(plan, software, kept.torch)
+        sharded = zero >= 3
+        trained[0] = np.where(sharded, high.weights, trained[0])
+        trained[1] = trained[1] + np.where(sharded, high.gradients, 0.0)
+        rest = (high.activations, high.logits, high.buffers, floor + software.reserved)
+    else:
+        layer_P = np.where(
+            (zero >= 3) & ~whole, kept.largest_P * (2 * stored + software.gradient_memory), 0.0
+        )
+        rest = (kept.activations_SP, kept.logits_SP, layer_P + kept.gathered_P, floor)
+    if kept.copies is not None:
+        homes_SP, versions_SP = kept.copies
+        trained = [part_SP * homes_SP for part_SP in trained]
+        trained[0] = trained[0] * versions_SP
+    return (*trained, *rest)
 
 
 def recomputed_share(plan: Plan, counts_SBP: Array) -> Array | None:

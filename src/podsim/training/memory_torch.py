@@ -10,6 +10,7 @@ parallelism (plain collectives, overlapped ones).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from podsim.workload.graph import Block, TensorOp
 
 __all__ = [
+    "InTorch",
     "Parts",
     "Passing",
     "beyond_kept",
@@ -223,24 +225,30 @@ class _Sizes(NamedTuple):
     """B of a layer that runs backward, beyond what its micro-batch keeps of it"""
 
 
-def moments(
-    plan: Plan,
-    software: Software,
-    counts_SBP: Array,
-    chunks_SP: Array,
-    weights: tuple[Array, Array],
-    shard_P: Array,
-    kept_BP: Array,
-    layers_SP: Array,
-    slice_P: Array,
-    logits_P: Array,
-    work_P: Array,
-) -> Parts:
-    """The highest moment of each class of stages.
+@dataclass(frozen=True)
+class InTorch:
+    """What the highest moment of a step depends on, whatever ZeRO divides."""
 
-    `chunks_SP`: chunks in flight; `kept_BP`: bytes of a micro-batch in each block, `layers_SP` of all layers of a stage;
-    `slice_P`: bytes of a rank's part of the hidden states.
-    """
+    counts_SBP: Array
+    chunks_SP: Array
+    """in flight"""
+    dense_BP: Array
+    """parameters of each block on a rank"""
+    expert_BP: Array
+    kept_BP: Array
+    """B of a micro-batch in each block"""
+    layers_SP: Array
+    """of all layers of a stage"""
+    slice_P: Array
+    """of a rank's part of the hidden states"""
+    logits_P: Array
+    work_P: Array
+
+
+def moments(plan: Plan, software: Software, held: InTorch) -> Parts:
+    """The highest moment of each class of stages."""
+    counts_SBP, chunks_SP, kept_BP = held.counts_SBP, held.chunks_SP, held.kept_BP
+    dense_BP, expert_BP, slice_P, logits_P = held.dense_BP, held.expert_BP, held.slice_P, held.logits_P
     piped_P = np.asarray(plan.pp) > 1
     v_P = np.where(piped_P, plan.virtual_stages, 1.0)
     m_P = np.asarray(plan.micro_batches, dtype=float)
@@ -248,7 +256,6 @@ def moments(
     into_SP, outof_SP = v_P - first_SP, v_P - last_SP
     elements_P = logits_P / logit_bytes(plan, software)
     waiting_P = np.where(_together(plan), m_P, 1.0)
-    dense_BP, expert_BP = weights
     sizes = _Sizes(
         held=(counts_SBP * (dense_BP + expert_BP)).sum(axis=1),
         embed=counts_SBP[:, 0] * dense_BP[0],
@@ -256,18 +263,21 @@ def moments(
         head=counts_SBP[:, -1] * dense_BP[-1],
         layer=(dense_BP + expert_BP)[1:-1].max(axis=0) + np.zeros_like(first_SP, dtype=float),
         # a stage keeps what it sent; what it received lies in the buffers
-        unit=(layers_SP + counts_SBP[:, 0] * kept_BP[0] + piped_P * slice_P * (outof_SP - into_SP)) / v_P,
+        unit=(held.layers_SP + counts_SBP[:, 0] * kept_BP[0] + piped_P * slice_P * (outof_SP - into_SP))
+        / v_P,
         end=last_SP * kept_BP[-1],
         ends=last_SP * (kept_BP[-1] + elements_P * _FP32) * (waiting_P - 1),
         outputs=last_SP * elements_P * element_bytes(plan.precision) * np.where(piped_P, m_P, 1.0),
         loss=last_SP * logits_P,
-        work=work_P + np.zeros_like(first_SP, dtype=float),
+        work=held.work_P + np.zeros_like(first_SP, dtype=float),
     )
     received_SP = np.where(piped_P, m_P * slice_P * (into_SP + outof_SP), 0.0)
     sharded_P = np.asarray(plan.zero) >= 3
     stored = element_bytes(plan.precision)
     root_SP = sizes.embed + sizes.head
-    gathers_SP = stored * (np.maximum(root_SP, sizes.layer) + sizes.layer * (1 + 1 / shard_P))
+    gathers_SP = stored * (
+        np.maximum(root_SP, sizes.layer) + sizes.layer * (1 + 1 / np.asarray(plan.shard_ranks, dtype=float))
+    )
     whole_P = piped_P & sharded_P & (not software.regather)
     alone, piped = None, None
     if not whole_P.all():

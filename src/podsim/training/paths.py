@@ -6,20 +6,25 @@ each block, so many sends. A path is as long as the sum of its counts times the 
 a few paths bounds every play from below, and equals it where one of them is the critical one. The bubble is what a
 path has beyond the work of one rank: nothing about a bubble is put in.
 
-Axes: J paths, W kinds of work, B blocks, K plans (distinct keys), C columns (COLUMNS of B blocks).
+Axes: J paths, W kinds of work, B blocks, K plans (distinct keys), S stages, D durations, Q paths of a table, C counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from podsim.training.paths_counts import Counts, alone, counted
+from podsim.training.paths_played import Joined, longest_paths
 from podsim.training.pipeline import part_blocks
 from podsim.training.plan import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Plan, Schedule
+from podsim.training.schedules.entries import build
 from podsim.training.schedules.table import Work
+from podsim.training.unique import gathered
 
 if TYPE_CHECKING:
     from podsim.training.schedules import ScheduleTable
@@ -38,6 +43,8 @@ _APART = (
     (2.0, 1.0, 0.5, 0.0, 0.01),
 )  # fmt: skip
 """the same for schedules with weight gradients apart, whose longest path depends on durations more than others' does"""
+_AT_ONCE = 1_000_000
+"""actions of tables that are played together"""
 
 
 @dataclass(frozen=True)
@@ -94,90 +101,71 @@ class Chosen:
         """Nothing is gathered yet."""
         self._paths, self._index = paths, index
 
+    def take(self, rows: Array) -> Chosen:
+        """Some of them."""
+        return Chosen(self._paths, self._index[rows])
+
     def __getattr__(self, name: str) -> Array:
         """A column for the chosen pipelines."""
-        column = np.asarray(getattr(self._paths, name)[..., self._index])
+        column = gathered(getattr(self._paths, name), self._index)
         setattr(self, name, column)
         return column
 
 
-class _Counts(NamedTuple):
-    """One path."""
+class _Blocks(NamedTuple):
+    """What paths need to know of a model."""
 
-    works_WB: Array
-    actions_W: Array
-    ahead: Array
-    back: Array
-    charges: Array
-    closing: Array
-    staying: Array
-    after: Array
-    paired_WB: Array
-    pairs: Array
-    first: Array
+    order: tuple[int, ...]
+    """kind of each layer"""
+    width: int
+    """kinds of blocks"""
+    shares: tuple[float, ...]
+    """arithmetic of each block's forward pass over that of the first kind of layer, in steps of a tenth"""
 
-    def plus(self, other: _Counts, times: float) -> _Counts:
-        """This path and another so many times."""
-        pairs: list[tuple[Array, Array]] = list(zip(self, other, strict=True))
-        return _Counts(*(np.asarray(a + times * b) for a, b in pairs))
 
-    def equals(self, other: _Counts) -> bool:
-        """Whether both count the same."""
-        pairs: list[tuple[Array, Array]] = list(zip(self, other, strict=True))
-        return all(np.array_equal(a, b) for a, b in pairs)
+_Sizes: TypeAlias = tuple[int, int, int, int]
+"""of a pipeline or its table: schedule, ranks, chunks, micro-batches"""
 
 
 def paths_table(model: Model, plan: Plan) -> Paths:
     """Paths of K plans that differ in PATH_KEY."""
-    columns = (plan.schedule, plan.pp, plan.virtual_stages, plan.micro_batches)
-    keys = zip(*(np.broadcast_to(np.atleast_1d(c), plan.size).tolist() for c in columns), strict=True)
-    return _stacked(model.order, len(model.kinds), _block_shares(model), tuple(keys))
+    keys = plan.rows(("schedule", "pp", "virtual_stages", "micro_batches"))
+    return _stacked(_Blocks(model.order, len(model.kinds), _block_shares(model)), tuple(keys))
 
 
 @lru_cache(maxsize=64)
-def _stacked(
-    order: tuple[int, ...], width: int, shares: tuple[float, ...], keys: tuple[tuple[int, ...], ...]
-) -> Paths:
-    """Paths of pipelines (schedule, ranks, chunks, micro-batches), side by side."""
-    found = [_paths(order, width, shares, *map(int, key)) for key in keys]
+def _stacked(model: _Blocks, keys: tuple[_Sizes, ...]) -> Paths:
+    """Paths of pipelines side by side."""
+    found = _paths(model, [(int(s), int(p), int(v), int(m)) for s, p, v, m in keys])
     depth = max(len(paths) for paths in found)
-    full = [paths + (paths[0],) * (depth - len(paths)) for paths in found]
+    rows_KJ = [np.where(np.arange(depth) < len(paths), np.arange(depth), 0) for paths in found]
+    counts = Counts(
+        np.stack([paths[row_J] for paths, row_J in zip(found, rows_KJ, strict=True)]), model.width
+    )
 
-    def stacked(field: int) -> Array:
-        return np.moveaxis(np.array([[path[field] for path in paths] for paths in full], dtype=float), 0, -1)
+    def last(column: Array) -> Array:
+        return np.ascontiguousarray(np.moveaxis(column, 0, -1))
 
-    (
-        works_JWBK,
-        actions_JWK,
-        ahead_JK,
-        back_JK,
-        charges_JK,
-        closing_JK,
-        staying_JK,
-        after_JK,
-        paired_JWBK,
-        pairs_JK,
-        first_JK,
-    ) = map(stacked, range(len(_Counts._fields)))
-    inner_JWK = works_JWBK[:, :, 1:-1].sum(axis=2)
+    works_JWBK, paired_JWBK = last(counts.works_WB), last(counts.paired_WB)
+    actions_JWK, inner_JWK = last(counts.actions_W), works_JWBK[:, :, 1:-1].sum(axis=2)
     forward, backward, data, weight = (int(work) for work in Work)
     whole = [
         columns[:, backward] + np.minimum(columns[:, data], columns[:, weight])
         for columns in (actions_JWK, inner_JWK, works_JWBK[:, :, 0])
     ]
+    ahead_JK, back_JK = last(counts.ahead), last(counts.back)
     return Paths(
         forward_JBK=works_JWBK[:, forward], backward_JBK=works_JWBK[:, backward] + works_JWBK[:, data],
         apart_JBK=works_JWBK[:, weight] - works_JWBK[:, data], passes_JK=actions_JWK[:, forward],
         layers_JK=inner_JWK[:, forward], back_passes_JK=whole[0], back_layers_JK=whole[1], back_edges_JK=whole[2],
-        ahead_JK=ahead_JK, back_JK=back_JK, sends_JK=ahead_JK + back_JK, charges_JK=charges_JK, closing_JK=closing_JK,
-        staying_JK=staying_JK, after_JK=after_JK,
+        ahead_JK=ahead_JK, back_JK=back_JK, sends_JK=ahead_JK + back_JK, charges_JK=last(counts.charges),
+        closing_JK=last(counts.closing), staying_JK=last(counts.staying), after_JK=last(counts.after),
         paired_JBK=paired_JWBK[:, forward], paired_back_JBK=paired_JWBK[:, backward] + paired_JWBK[:, data],
-        pairs_JK=pairs_JK, first_JK=first_JK > 0,
+        pairs_JK=last(counts.pairs), first_JK=last(counts.first) > 0,
     )  # fmt: skip
 
 
 def _block_shares(model: Model) -> tuple[float, ...]:
-    """Arithmetic of each block's forward pass over that of the first kind of layer, in steps of a tenth."""
     flops = []
     for block in model.kinds:
         gemms = sum(op.n * op.k * (block.top_k if op.expert else 1) for op in block.ops if op.kind == "gemm")
@@ -186,122 +174,107 @@ def _block_shares(model: Model) -> tuple[float, ...]:
     return tuple(round(f / max(flops[1], 1.0), 1) for f in flops)
 
 
-@lru_cache(maxsize=16384)
-def _paths(
-    order: tuple[int, ...], width: int, shares: tuple[float, ...], schedule: int, p: int, v: int, m: int
-) -> tuple[_Counts, ...]:
-    """Distinct paths of one pipeline; beyond a few rounds of micro-batches each grows by the same counts a round."""
-    if p == 1:
-        counts = np.bincount(np.array([0, *order, width - 1]), minlength=width).astype(float)
-        works = np.zeros((4, width))
-        works[:2] = m * counts
-        none = np.zeros(())
-        return (
-            _Counts(
-                works_WB=works, actions_W=np.array([m, m, 0.0, 0.0]), ahead=none, back=none, charges=none, closing=none,
-                staying=none, after=none, paired_WB=np.zeros_like(works), pairs=none, first=np.ones(()),
-            ),
-        )  # fmt: skip
+def _paths(model: _Blocks, keys: Sequence[_Sizes]) -> list[Array]:
+    """Counts of the distinct paths of each pipeline (J, C); beyond a few rounds each grows by the same counts a round."""
+    played = _each(model, [size for key in keys for size in _played_for(model, key)])
+    found = [_grown(model, key, played) for key in keys]
+    played = _each(model, [key for key, paths in zip(keys, found, strict=True) if paths is None])
+    return [
+        _distinct(played[key]) if paths is None else paths for key, paths in zip(keys, found, strict=True)
+    ]
+
+
+def _played_for(model: _Blocks, key: _Sizes) -> list[_Sizes]:
+    """Sizes of the tables to play for a pipeline: its own, or some with few rounds of micro-batches."""
+    schedule, p, v, m = key
     short = 3 * p + m % p
+    if p == 1:
+        return []
     if m <= short + p:
-        return _distinct(list(_each(order, width, shares, schedule, p, v, m)))
-    few, more = (_each(order, width, shares, schedule, p, v, n) for n in (short, short + p))
-    steps = [b.plus(a, -1.0) for a, b in zip(few, more, strict=True)]
-    if len(order) % (p * v) or schedule in _LOOSE:  # it may not grow alike: then every micro-batch is played
-        last = _each(order, width, shares, schedule, p, v, short + 2 * p)
-        if any(not b.plus(step, 1.0).equals(c) for b, step, c in zip(more, steps, last, strict=True)):
-            return _distinct(list(_each(order, width, shares, schedule, p, v, m)))
-    return _distinct([a.plus(step, (m - short) / p) for a, step in zip(few, steps, strict=True)])
+        return [key]
+    # where it may not grow alike, a third says whether it does
+    rounds = 3 if len(model.order) % (p * v) or schedule in _LOOSE else 2
+    return [(schedule, p, v, short + more * p) for more in range(rounds)]
 
 
-def _distinct(paths: list[_Counts]) -> tuple[_Counts, ...]:
-    known: dict[bytes, _Counts] = {}
-    for path in paths:
-        known.setdefault(np.concatenate([np.ravel(part) for part in path]).tobytes(), path)
-    return tuple(known.values())
+def _grown(model: _Blocks, key: _Sizes, played: Mapping[_Sizes, Array]) -> Array | None:
+    """Counts of a pipeline's paths from those of shorter ones; None where these do not grow alike."""
+    _, p, _, m = key
+    if p == 1:
+        return alone(np.bincount(np.array([0, *model.order, model.width - 1]), minlength=model.width), m)
+    few, *others = (played[size] for size in _played_for(model, key))
+    if not others:
+        return _distinct(few)
+    step = others[0] - few
+    if len(others) > 1 and not np.array_equal(others[0] + step, others[1]):
+        return None
+    return _distinct(few + (m - 3 * p - m % p) / p * step)
 
 
-@lru_cache(maxsize=4096)
-def _each(
-    order: tuple[int, ...], width: int, shares: tuple[float, ...], schedule: int, p: int, v: int, m: int
-) -> tuple[_Counts, ...]:
-    """The longest path for each of the typical durations; where any rank may end last, that of the first rank too."""
-    from podsim.training.compiled import quickest
-    from podsim.training.paths_engine import longest
-    from podsim.training.schedules import build, play_table
+def _distinct(counts_QC: Array) -> Array:
+    known: dict[bytes, int] = {}
+    for number, path_C in enumerate(counts_QC):
+        known.setdefault(path_C.tobytes(), number)
+    return counts_QC[list(known.values())]
 
-    table = build(_NAMES[Schedule(schedule)], p, v, m)
-    blocks = part_blocks(order, width, table.parts)
-    counts_SB = np.stack([np.bincount(np.array(blocks[part]), minlength=width) for part in table.stage_part])
-    abroad = _abroad(table)
-    need = table.need
+
+@lru_cache(maxsize=16384)
+def _cell(model: _Blocks, size: _Sizes) -> list[Array]:
+    """Where the paths of a table are kept once it was played; many are played at once, so each is filled in later."""
+    return []
+
+
+def _each(model: _Blocks, sizes: Sequence[_Sizes]) -> dict[_Sizes, Array]:
+    """Counts of the longest path of each table for each of the typical durations (Q, C).
+
+    Where any rank may end last, those of the longest that ends on the first rank too.
+    """
+    cells = {size: _cell(model, size) for size in sizes}
+    for loose, typical in ((False, _TYPICAL), (True, _APART)):
+        new = [size for size, cell in cells.items() if not cell and (size[0] in _LOOSE) == loose]
+        for some, tables in _batches(new):
+            joined = Joined(tables)
+            counts_SB = np.concatenate([_blocks_of_stages(model, table) for table in tables])
+            seconds_WSD = _durations(model, counts_SB, joined.abroad_S, typical)
+            send_D = np.array([send - charge for *_, send, charge in typical])
+            traced = longest_paths(joined, seconds_WSD, send_D, first=loose)
+            counts_QC = counted(joined, traced, counts_SB)
+            for size, own_QC in zip(some, np.split(counts_QC, len(some)), strict=True):
+                cells[size].append(own_QC)
+    return {size: cell[0] for size, cell in cells.items()}
+
+
+def _batches(sizes: Sequence[_Sizes]) -> Iterator[tuple[list[_Sizes], list[ScheduleTable]]]:
+    """The tables of these sizes, so many at once that memory holds them."""
+    some: list[_Sizes] = []
+    tables: list[ScheduleTable] = []
+    for schedule, p, v, m in sizes:
+        some.append((schedule, p, v, m))
+        tables.append(build(_NAMES[Schedule(schedule)], p, v, m))
+        if sum(map(len, tables)) > _AT_ONCE:
+            yield some, tables
+            some, tables = [], []
+    if some:
+        yield some, tables
+
+
+def _blocks_of_stages(model: _Blocks, table: ScheduleTable) -> Array:
+    """Copies of each block in each stage (S, B)."""
+    parts = part_blocks(model.order, model.width, table.parts)
+    return np.stack([np.bincount(part, minlength=model.width) for part in parts])[table.stage_part]
+
+
+def _durations(
+    model: _Blocks, counts_SB: Array, abroad_S: Array, typical: Sequence[tuple[float, ...]]
+) -> Array:
+    """Seconds of each kind of work on each stage, relative to one layer's forward pass (W, S, D)."""
     out = []
-    loose, early = schedule in _LOOSE, _first_ranks(table)
-    for data, weight, head, send, charge in _APART if loose else _TYPICAL:
-        layer_B = np.maximum(np.array(shares), 0.02)
+    for data, weight, head, _, charge in typical:
+        layer_B = np.maximum(np.array(model.shares), 0.02)
         layer_B[-1] *= head
         whole_S = counts_SB @ layer_B
         seconds_WS = np.stack([whole_S, (data + weight) * whole_S, data * whole_S, weight * whole_S])
-        seconds_WS[:3] += charge * abroad
         # a send leaves when the pass is done, beside what it takes of the compute stream
-        start, end = play_table(table, seconds_WS, send - charge, overlap=0.0)
-        forward = table.work == Work.FORWARD
-        ends = [int(end.argmax())] + ([int(np.where(early[table.rank], end, -1.0).argmax())] if loose else [])
-        for last in ends:
-            path, *sends = quickest(longest, len(table))(
-                start, end, need, table.rank, table.pointer, table.beside, forward, send - charge, last
-            )
-            out.append(_counted(table, path, sends, counts_SB, abroad))
-    return tuple(out)
-
-
-def _stays(ends: Array, rank: Array) -> tuple[int, int]:
-    """(closing passes after which the path stays on their rank, passes that follow there at least before another).
-
-    `ends`: which actions of the path, last first, are closing passes.
-    """
-    following = []
-    for at in np.flatnonzero(ends[1:]) + 1:
-        count = 1
-        while count < at and rank[at - count] == rank[at] and not ends[at - count]:
-            count += 1
-        if rank[at - 1] == rank[at]:
-            following.append(count)
-    return len(following), min(following, default=0)
-
-
-def _first_ranks(table: ScheduleTable) -> Array:
-    """Whether a rank holds the model's first part."""
-    out = np.zeros(table.ranks, bool)
-    out[table.stage_rank[table.stage_part == 0]] = True
-    return out
-
-
-def _abroad(table: ScheduleTable) -> Array:
-    """Whether a stage has a neighbour on another rank, as 0 or 1."""
-    out = np.zeros(table.stages)
-    for other in (table.stage_before, table.stage_after):
-        out = np.maximum(out, (other >= 0) & (table.stage_rank[other] != table.stage_rank))
-    return out
-
-
-def _counted(table: ScheduleTable, path: Array, sends: list[int], counts_SB: Array, abroad: Array) -> _Counts:
-    work, stage = table.work[path], table.stage[path]
-    works = np.zeros((4, counts_SB.shape[1]))
-    np.add.at(works, work, counts_SB[stage].astype(float))
-    pair = (table.beside | np.append(table.beside[1:], False))[path]
-    paired = np.zeros_like(works)
-    np.add.at(paired, work[pair], counts_SB[stage[pair]].astype(float))
-    ahead, back = (np.array(float(n)) for n in sends)
-    charged = np.array((abroad[stage] * (work != Work.WEIGHT)).sum()) - ahead - back
-    gradient = np.flatnonzero((table.work == Work.BACKWARD) | (table.work == Work.WEIGHT))
-    last = np.full(table.stages, -1)
-    last[table.stage[gradient]] = gradient
-    ends = last[stage] == path
-    staying, after = _stays(ends, table.rank[path])
-    first = np.array(float(_first_ranks(table)[table.rank[path[0]]]))
-    return _Counts(
-        works, np.bincount(work, minlength=4).astype(float), ahead, back, charged,
-        np.array(float(max(ends.sum() - 1, 0))), np.array(float(staying)), np.array(float(after)), paired,
-        np.array(pair.sum() / 2.0), first,
-    )  # fmt: skip
+        seconds_WS[:3] += charge * abroad_S
+        out.append(seconds_WS)
+    return np.stack(out, axis=2)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from podsim.training.plan import Array, Placement, Plan
+from podsim.training.unique import gathered
 
 if TYPE_CHECKING:
     from podsim.workload.graph import Model
@@ -34,7 +35,7 @@ class Stages:
 
     def take(self, index: Array) -> Stages:
         """The pipelines at an index."""
-        return Stages(self.counts_SBU[..., index], self.many_SU[..., index], self.first_SU[..., index])
+        return Stages(*(gathered(table, index) for table in (self.counts_SBU, self.many_SU, self.first_SU)))
 
 
 def chunk_sizes(layers: int, chunks: int) -> list[int]:
@@ -90,8 +91,7 @@ _cached_pipeline = lru_cache(maxsize=4096)(_pipeline)
 def stages_table(model: Model, plan: Plan) -> Stages:
     """Stage classes of U plans that differ in STAGE_KEY."""
     order, width = model.order, len(model.kinds)
-    columns = (np.broadcast_to(np.asarray(getattr(plan, name)), plan.size).tolist() for name in STAGE_KEY)
-    found = [_cached_pipeline(order, width, *sizes) for sizes in zip(*columns, strict=True)]
+    found = [_cached_pipeline(order, width, *sizes) for sizes in plan.rows(STAGE_KEY)]
     depth = max(len(classes) for classes, _, _ in found)
     counts_SBU = np.zeros((depth, width, len(found)))
     many_SU = np.zeros((depth, len(found)))

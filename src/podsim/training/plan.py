@@ -7,7 +7,7 @@ context ranks: ep divides dp x cp.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
@@ -93,8 +93,12 @@ class Placement(IntEnum):
 
 SPLIT_BACKWARD = (Schedule.ZB_H1, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE, Schedule.DUALPIPE_V)
 """schedules that compute gradients of weights apart"""
-_PAIRED = (Schedule.DUALPIPE, Schedule.DUALPIPE_V)
-_VEE = (Schedule.ZB_V, Schedule.DUALPIPE_V)
+# the same by code, which is quicker to look up than to compare: of one plan as of a million
+_SPLIT = np.array([code in SPLIT_BACKWARD for code in Schedule])
+_PAIRED = np.array([code in (Schedule.DUALPIPE, Schedule.DUALPIPE_V) for code in Schedule])
+_PLACEMENTS = np.full(len(Schedule), int(Placement.LOOP))
+_PLACEMENTS[[Schedule.ZB_V, Schedule.DUALPIPE_V]] = Placement.VEE
+_PLACEMENTS[Schedule.DUALPIPE] = Placement.TWO_WAYS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,18 +167,17 @@ class Plan:
     @cached_property
     def placement(self) -> Array:
         """Which model parts a pipeline rank holds, a Placement."""
-        both = _has(self.schedule, (Schedule.DUALPIPE,))
-        return np.asarray(_has(self.schedule, _VEE) * int(Placement.VEE) + both * int(Placement.TWO_WAYS))
+        return np.asarray(_PLACEMENTS[self.schedule])
 
     @cached_property
     def paired(self) -> Array:
         """Whether its schedule runs passes beside each other, so that one hides the exchanges of the other."""
-        return _has(self.schedule, _PAIRED) & (np.asarray(self.pp) > 1)
+        return _PAIRED[self.schedule] & (np.asarray(self.pp) > 1)
 
     @cached_property
     def loose_end(self) -> Array:
         """Whether another rank than the first may run the last pass of a step: schedules with weight gradients apart."""
-        return _has(self.schedule, SPLIT_BACKWARD) & (np.asarray(self.pp) > 1)
+        return _SPLIT[self.schedule] & (np.asarray(self.pp) > 1)
 
     @property
     def shard_ranks(self) -> Ints:
@@ -207,8 +210,9 @@ class Plan:
     def arrays(self) -> Plan:
         """The same plan with every numeric field a 1-D array of one common length."""
         values = [np.atleast_1d(np.asarray(getattr(self, name))) for name in ARRAY_FIELDS]
-        wide = np.broadcast_arrays(*values)
-        return self.having(dict(zip(ARRAY_FIELDS, wide, strict=True)))
+        if any(value.size != 1 for value in values):
+            values = list(np.broadcast_arrays(*values))
+        return self.having(dict(zip(ARRAY_FIELDS, values, strict=True)))
 
     def having(self, columns: Mapping[str, Any]) -> Plan:
         """The same plan with other values of some fields."""
@@ -219,6 +223,12 @@ class Plan:
         columns = {name: np.asarray(getattr(self, name)) for name in ARRAY_FIELDS}
         narrow = {name: v for name, v in columns.items() if v.dtype not in _WIDE}
         return self.having({name: v.astype(np.int64) for name, v in narrow.items()}) if narrow else self
+
+    def rows(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Values of some fields or properties, plan by plan."""
+        columns = (np.atleast_1d(getattr(self, name)) for name in names)
+        wide = (c if c.size == self.size else np.broadcast_to(c, self.size) for c in columns)
+        return list(zip(*(column.tolist() for column in wide), strict=True))
 
     def take(self, index: Any) -> Plan:
         """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
@@ -251,14 +261,6 @@ _BOOLEAN = ("sequence_parallel", "flash", "overlap_grad", "overlap_param", "over
 _WIDE = (np.dtype(np.int64), np.dtype(bool))
 _TEXT = ("precision", "optimizer_precision", "software", "sequence")
 ARRAY_FIELDS = tuple(field.name for field in fields(Plan) if field.name not in _TEXT)
-
-
-def _has(schedule: Any, codes: tuple[int, ...]) -> Array:
-    """Where a schedule is one of a few; many times quicker than numpy.isin."""
-    found = np.asarray(schedule) == codes[0]
-    for code in codes[1:]:
-        found = found | (np.asarray(schedule) == code)
-    return np.asarray(found)
 
 
 def _code(field: str, text: str, codes: dict[str, Any]) -> int:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from podsim.errors import PlanError
+from podsim.training.divisions import divide, in_order, slices
 from podsim.training.plan import Array, Plan
 from podsim.training.software import Software, load_software
 from podsim.training.space import Space, space
-from podsim.training.step import chunks, combine, prepare
+from podsim.training.step import combine_divided
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
@@ -73,12 +74,11 @@ def _flags(wanted: Space, software: Software) -> Array:
     return np.array([(g, p) for g in values("overlap_grad") for p in values("overlap_param")])
 
 
-def _redundant(plan: Plan, flags: Array) -> Array:
+def _redundant(plan: Plan, zero: int, flags: Array) -> Array:
     """(V, C) where a flag has nothing to hide, and another value of it was already tried."""
-    idle_grad = (np.asarray(plan.dp) * plan.cp == 1) | (np.asarray(plan.zero) == 3)
-    idle_param = np.asarray(plan.zero) == 0
+    idle_grad = (np.asarray(plan.dp) * plan.cp == 1) | (zero == 3)
     grad, param = flags[:, :1], flags[:, 1:]
-    return np.asarray((idle_grad & (grad != flags[0, 0])) | (idle_param & (param != flags[0, 1])))
+    return np.asarray((idle_grad & (grad != flags[0, 0])) | ((zero == 0) & (param != flags[0, 1])))
 
 
 def search(
@@ -100,25 +100,25 @@ def search(
     count = gpus or cluster.gpus
     wanted = wanted or Space()
     software = load_software(fixed.software, cluster.gpu)
-    plans, cut = space(model, cluster, fixed, count, wanted, software)
+    plans, layouts_C, cut = space(model, cluster, fixed, count, wanted, software)
     total = int(np.size(plans.tp))
     if total == 0:
         raise PlanError([_nothing(count, fixed, cut)])
-    # ZeRO levels apart: some cost more to cost than others
-    plans = plans.take(np.argsort(np.asarray(plans.zero), kind="stable"))
+    plans, layouts_C = in_order(plans, layouts_C)
     flags = _flags(wanted, software)
     seconds_VC = np.full((len(flags), total), np.inf)
     memory_C = np.full(total, np.inf)
     done = evaluated = 0
     try:
-        ready = prepare(model, cluster, plans, split=False)
-        named = {"overlap_grad": flags[:, :1], "overlap_param": flags[:, 1:]}
-        for part in chunks(total):
-            cost = combine(ready, part, named)
-            skip = _redundant(ready.plan.take(part), flags)
-            seconds_VC[:, part] = np.where(skip, np.inf, cost.seconds_P)
-            memory_C[part] = cost.memory_P
-            done, evaluated = part.stop, evaluated + int(skip.size - np.count_nonzero(skip))
+        ready, divisions = divide(model, cluster, plans, layouts_C, software)
+        for some in slices(ready, divisions):
+            skip = _redundant(some.laid.plan, some.zero, flags)
+            tried = np.flatnonzero(~skip.all(axis=1))
+            seconds_VP, memory_C[some.part] = combine_divided(
+                ready, some.laid, some.ends, zero=some.zero, shard=some.shard, flags=flags[tried]
+            )
+            seconds_VC[tried, some.part] = np.where(skip[tried], np.inf, seconds_VP)
+            done, evaluated = done + skip.shape[1], evaluated + int(skip.size - np.count_nonzero(skip))
             if progress:
                 progress(done, total)
     except KeyboardInterrupt:
@@ -150,9 +150,16 @@ def _nothing(gpus: int, fixed: Plan, cut: dict[str, int]) -> str:
 
 def _ranked(seconds_VC: Array, fits_C: Array) -> Array:
     """Positions of the plans that fit, fastest first; of equal ones the first."""
-    usable = np.isfinite(seconds_VC) & fits_C
-    order = np.flatnonzero(usable)
-    return np.asarray(order[np.argsort(seconds_VC.ravel()[order], kind="stable")])
+    order = np.flatnonzero(np.isfinite(seconds_VC) & fits_C)
+    seconds = seconds_VC.ravel()[order]
+    rank = np.argsort(
+        seconds
+    )  # several times as quick as a stable sort; equal ones are put in order afterwards
+    seconds = seconds[rank]
+    same = np.concatenate([[False], seconds[1:] == seconds[:-1]])
+    tied = np.flatnonzero(same | np.concatenate([same[1:], [False]]))
+    rank[tied] = rank[tied][np.lexsort((rank[tied], seconds[tied]))]
+    return np.asarray(order[rank])
 
 
 def _front(memory_C: Array, order: Array) -> Array:

@@ -89,13 +89,13 @@ def gemm_shapes(items: Sequence[Item], plan: Plan, sequence: int, software: Soft
             imbalance = np.where(np.asarray(plan.ep) > 1, software.expert_imbalance, 1.0)
             m = np.maximum(t_K * block.top_k / batch * imbalance, 1.0)
         rows.append((m, n, k, batch))
-    return tuple(np.stack([row[axis] for row in rows]) for axis in range(4))
+    return tuple(np.array(axis) for axis in zip(*rows, strict=True))
 
 
 def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> OpTimes:
     """Seconds of GEMMs: forward; backward is the input's and the weight's gradient."""
     m, n, k, batch = gemm_shapes(items, plan, sequence, software)
-    m_DOK, n_DOK, k_DOK = np.stack([m, m, k]), np.stack([n, k, n]), np.stack([k, n, m])
+    m_DOK, n_DOK, k_DOK = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m])
     precision = PRECISIONS[plan.precision].matmul
     seconds_DOK = _gemm_distinct(gpu, m_DOK, n_DOK, k_DOK, np.broadcast_to(batch, m_DOK.shape), precision)
     seconds_DOK = seconds_DOK / software.gemm_speed
@@ -151,11 +151,11 @@ def attention_times(
     speed = software.attention_speed / ring
     none = np.zeros((len(items), 1))
     return OpTimes(
-        np.stack(forward) / speed,
-        np.stack(backward) / speed,
+        np.array(forward) / speed,
+        np.array(backward) / speed,
         none,
-        np.stack(launched),
-        np.stack(launched_back),
+        np.array(launched),
+        np.array(launched_back),
     )
 
 
@@ -196,7 +196,7 @@ def memory_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, sof
         scale = element * traffic(op, software)
         moved_OK.append(copies * (op.read + op.write) * scale)
         moved_back_OK.append(copies * (op.read_back + op.write_back) * scale)
-    seconds = memory_seconds(gpu, np.stack([np.stack(moved_OK), np.stack(moved_back_OK)]))
+    seconds = memory_seconds(gpu, np.array([moved_OK, moved_back_OK]))
     seconds = seconds / software.memory_speed
     kernels = np.array([[max(1.0, round(traffic(item.op, software) * 1.5))] for item in items])
     return OpTimes(seconds[0], seconds[1], np.zeros_like(kernels), kernels, 1.5 * kernels)

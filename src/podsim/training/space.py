@@ -45,6 +45,10 @@ class Space:
     overlap_tp: Sequence[bool] = ()
 
 
+_LAYOUT = "layout"
+"""the column that numbers combinations of all fields but zero and shard"""
+
+
 def _divisors(number: int) -> Array:
     values = np.arange(1, number + 1, dtype=np.int32)
     return np.asarray(values[number % values == 0])
@@ -68,6 +72,11 @@ class _Growth:
     def size(self) -> int:
         return int(next(iter(self.columns.values())).size)
 
+    @property
+    def plan(self) -> Plan:
+        """The combinations as plans."""
+        return self.fixed.having({name: c for name, c in self.columns.items() if name != _LAYOUT})
+
     def add(self, name: str, values: Array, rules: Sequence[str] = ()) -> None:
         """Every combination with the values of one more field, less what breaks the named rules."""
         count = self.size
@@ -80,12 +89,12 @@ class _Growth:
 
     def drop(self, rules: Sequence[str]) -> None:
         """Keep what obeys the named rules."""
-        plan = self.fixed.having(self.columns)
+        plan = self.plan
         for name, violated, _ in RULES:
             if name in rules:
                 wrong = np.broadcast_to(np.asarray(violated(plan, self.facts), dtype=bool), (self.size,))
                 self.keep(name, ~wrong)
-                plan = self.fixed.having(self.columns)
+                plan = self.plan
 
     def keep(self, reason: str, wanted: Array) -> None:
         """Keep where `wanted`; count the rest under a reason."""
@@ -97,8 +106,10 @@ class _Growth:
 
 def space(
     model: Model, cluster: Cluster, fixed: Plan, gpus: int, wanted: Space, software: Software
-) -> tuple[Plan, dict[str, int]]:
-    """(every legal plan on exactly `gpus` GPUs, what each rule cut), without costing any.
+) -> tuple[Plan, Array, dict[str, int]]:
+    """(every legal plan on exactly `gpus` GPUs, its layout, what each rule cut), without costing any.
+
+    A layout is a number that grows with the plans: those of one number differ in zero and shard alone.
 
     `fixed` gives the global batch, the sequence, the precisions and the software.  The overlaps of gradients and
     parameters are left out: search() tries them on each plan.
@@ -128,9 +139,10 @@ def space(
     )
     grow.keep("overlap_tp without a TP group", ~useless)
     grow.add("flash", _choices(wanted.flash, [True, False]), ["flash"])
+    grow.columns[_LAYOUT] = np.arange(grow.size)
     _add_sharding(grow, wanted, cluster)
     _add_recompute(grow, wanted, known)
-    return fixed.having(grow.columns), grow.cut
+    return grow.plan, grow.columns[_LAYOUT], grow.cut
 
 
 def _add_pipeline(grow: _Growth, wanted: Space, known: Facts) -> None:
@@ -170,6 +182,7 @@ def _add_recompute(grow: _Growth, wanted: Space, known: Facts) -> None:
     pairs = pairs[pairs[:, 1] < max(most, 1)]
     grow.add("recompute", np.arange(len(pairs), dtype=np.int32))
     which = grow.columns["recompute"]
+    grow.columns[_LAYOUT] = grow.columns[_LAYOUT] * len(pairs) + which
     grow.columns["recompute_layers"] = pairs[which, 1]
     grow.columns["recompute"] = pairs[which, 0]
     stage = -(-known.layers // grow.columns["pp"])

@@ -10,7 +10,7 @@ import numpy as np
 
 from podsim.training.plan import Array, Plan
 
-__all__ = ["Codes", "Keyed", "distinct", "distinct_rows", "keyed"]
+__all__ = ["Codes", "Keyed", "distinct", "distinct_rows", "gathered", "keyed"]
 
 T = TypeVar("T")
 _DENSE = 1 << 22  # largest code range for which a lookup table beats sorting
@@ -23,6 +23,11 @@ class Keyed(Generic[T]):
     table: T
     index: Array
     """(P,) positions in the table's last axis"""
+
+
+def gathered(table: Array, index: Array) -> Array:
+    """Positions of the last axis: several times as quick as table[..., index]."""
+    return np.asarray(table.take(index, axis=-1))
 
 
 class Codes:
@@ -90,9 +95,9 @@ def keyed(
 ) -> Keyed[T]:
     """Call `function` on one plan per distinct combination of the named fields.
 
-    The other fields of the plans it sees are arbitrary: it must not depend on them.
+    The other fields of the plans it sees are arbitrary: it must not depend on them.  A single plan must be `wide`.
     """
     if plan.size == 1:
-        return Keyed(function(plan.wide()), np.zeros(1, dtype=np.int64))
+        return Keyed(function(plan), np.zeros(1, dtype=np.int64))
     first, index = distinct(plan, names, codes)
     return Keyed(function(plan.take(first).wide()), index)

@@ -48,20 +48,22 @@ def price_memory(batches: Sequence[Batch], row_notes: Sequence[str]) -> tuple[ND
 
 def _first_layers(batch: Batch) -> NDArray[np.float64]:
     """B of weights, gradients, optimizer and activations of the layers of the first stage (P,)."""
-    from podsim.training.memory import Weights, memory_MSP
+    from podsim.training.memory import Weights, kept_memory, memory_kinds
     from podsim.training.step import prepare
 
     ready = prepare(batch.model, batch.cluster, batch.plan)
     stages = ready.stages.table.take(ready.stages.index)
     layers_SBP = stages.counts_SBU.copy()
     layers_SBP[:, [0, -1]] = 0
-    kinds_MSP = memory_MSP(
-        ready.plan.wide(),
+    plan = ready.plan.wide()
+    kept = kept_memory(
+        plan,
         ready.software,
         layers_SBP,
         stages.first_SU,
         Weights(*(table[..., ready.weights.index] for table in ready.weights.table)),
         *(table[..., ready.activations.index] for table in ready.activations.table),
     )
+    total_SP = sum(memory_kinds(plan, ready.software, kept)[:4])
     first_P = np.where(stages.many_SU > 0, stages.first_SU, np.inf).argmin(axis=0)
-    return np.asarray(kinds_MSP[:4].sum(axis=0)[first_P, np.arange(first_P.size)])
+    return np.asarray(np.asarray(total_SP)[first_P, np.arange(first_P.size)])
