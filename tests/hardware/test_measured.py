@@ -91,6 +91,20 @@ def test_what_syncs_took_within_a_layer_is_what_tensor_parallelism_costs(tmp_pat
     assert four.parts["tp"] == pytest.approx(4 * count * (2e-3 + 2e-8 * size))
 
 
+def test_what_weights_took_under_zero_3_is_what_it_costs(tmp_path: Path) -> None:
+    path = tmp_path / "host.toml"
+    entry = "\n[[shard]]\nranks = 8\nlatency = {}\nper_byte = 1e-8\n"
+    given = {"gpus": 8, "batch": 8, "micro_batch": 1, "precision": "fp32", "zero": 3, "overlap_param": False}
+    steps = []
+    for latency in (1e-3, 2e-3):
+        path = tmp_path / f"host{latency}.toml"
+        path.write_text(FILE.read_text("utf-8") + entry.format(latency), "utf-8")
+        steps.append(podsim.predict("gpt-tiny", on=str(path), overlap_grad=False, **given).step_time)  # type: ignore[arg-type]
+    layers = sum(block.count for block in load_model("gpt-tiny").layers)
+    # a layer's weights are gathered twice, its gradients reduced once; embedding and head are one more of each
+    assert (steps[1] - steps[0]) / 1e-3 == pytest.approx(3 * layers + 1, abs=3)
+
+
 def test_cores_are_shared_by_ranks_of_processors_alone(tmp_path: Path) -> None:
     host = load_cluster(str(FILE)).host
     assert host is not None

@@ -61,6 +61,7 @@ def test_everything_is_measured(entry: tuple[MeasuredHost, Path]) -> None:
     assert all(one.seconds > 0 and one.ranks == 2 for one in found.sends)
     assert set(found.runtime) == {
         *(f"{wide}layer over {ranks}" for wide in ("", "wide ") for ranks in (1, 2)), "stage", "update", "step",
+        "layer under ZeRO 3", "wide layer under ZeRO 3",
     }  # fmt: skip
     assert all(seconds >= 0 for seconds in found.runtime.values())
     assert found.peaks["fp32"] > 1e8
@@ -79,7 +80,7 @@ def test_the_entry_predicts(entry: tuple[MeasuredHost, Path]) -> None:
     assert (told.plan["software"], told.plan["precision"]) == ("pytorch-eager", "fp32")
     assert 1e-4 < told.step_time < 100
     assert cluster.host is not None
-    assert [one.ranks for one in cluster.host.syncs] == [2]
+    assert [one.ranks for one in (*cluster.host.syncs, *cluster.host.shards)] == [2, 2]
     # twice the work takes between the same and twice the time: what is only paid once a step stays
     more = predict("gpt2", on=str(path), batch=16, dp=2, micro_batch=4, overrides=SMALL)
     assert told.step_time < more.step_time < 2 * told.step_time

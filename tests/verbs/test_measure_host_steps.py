@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import load_cluster
+from podsim.lab.training.job import Training
 from podsim.training.groups import send_table
 from podsim.training.layers import Pass, layer_table, syncs_of, tp_bytes
+from podsim.training.memory import weight_table
 from podsim.training.software import Software, load_software
 from podsim.verbs.measure_host_steps import host_constants, runtime_of, small_runs
 from podsim.verbs.plans import Setting, read_plan
@@ -25,9 +27,13 @@ def _layer(setting: Setting, software: Software) -> float:
     return float(table[[Pass.FORWARD, Pass.BACKWARD], :, 1, 0].sum())
 
 
+def _runs(ranks: int) -> dict[str, Training]:
+    return {name: job for kind in small_runs(ranks, "gloo", 60.0) for name, job in kind.items()}
+
+
 def _setting(run: str, *, tp: int = 1, pp: int = 1) -> Setting:
     """The plan of one of the small runs, on the machine of the file."""
-    job = small_runs(8, "gloo", 60.0)[run]
+    job = _runs(8)[run]
     assert job.network is not None
     assert (int(job.plan.tp), int(job.plan.pp)) == (tp, pp)
     names = ("layers", "heads", "hidden", "vocab", "sequence")
@@ -51,6 +57,10 @@ def test_constants_that_made_the_steps_are_found_again() -> None:
                 count = sum(syncs_of(setting.model, setting.model.kinds[1]))
                 seconds += count * (LATENCY[tp] + PER_BYTE[tp] * float(tp_bytes(setting.model, setting.plan)))
             runtime[f"{wide}layer over {tp}"] = seconds
+        setting = _setting(f"{wide}zero 3 {3 if wide else 6}")
+        parameters = float(weight_table(setting.model, setting.plan.arrays()).dense_BK[1, 0])
+        seconds = _layer(setting, made if wide else replace(made, gemm_speed=1.0))
+        runtime[f"{wide}layer under ZeRO 3"] = seconds + 3 * (5e-3 + 7e-9 * 4 * parameters)
     piped = _setting("pp 8", pp=8)
     send = float(send_table(piped.model, piped.cluster, piped.plan.arrays(), made)[0])
     runtime["stage"] = _layer(piped, made) + 2 * (send + 3e-3)
@@ -62,13 +72,17 @@ def test_constants_that_made_the_steps_are_found_again() -> None:
     assert constants["host_update"] == 2e-3
     assert 0.5 < constants["host_step"] < 1.0  # of a step of a second, what no law holds
     assert [sync["ranks"] for sync in found.syncs] == [2, 8]
+    (shard,) = found.shards
+    assert shard["ranks"] == 8
+    assert shard["latency"] == pytest.approx(5e-3, rel=0.05)
+    assert shard["per_byte"] == pytest.approx(7e-9, rel=0.05)
     for sync in found.syncs:
         assert sync["latency"] == pytest.approx(LATENCY[int(sync["ranks"])], rel=0.05)
         assert sync["per_byte"] == pytest.approx(PER_BYTE[int(sync["ranks"])], rel=0.05)
 
 
 def test_a_layer_is_what_a_deeper_network_takes_longer() -> None:
-    runs = small_runs(4, "gloo", 60.0)
+    runs = _runs(4)
     steps = {
         name: {"passes": 1.0 + 0.25 * len(job.cut) * sum(job.cut), "update": 0.5 + 0.125 * sum(job.cut)}
         for name, job in runs.items()
@@ -79,11 +93,15 @@ def test_a_layer_is_what_a_deeper_network_takes_longer() -> None:
     assert told.pop("stage") == 0.5
     assert told.pop("step") == 1.5 + 0.75
     assert told.pop("update") == 0.125
-    assert set(told) == {f"{wide}layer over {tp}" for wide in ("", "wide ") for tp in (1, 2, 4)}
+    assert set(told) == {
+        f"{wide}layer {how}"
+        for wide in ("", "wide ")
+        for how in ("under ZeRO 3", "over 1", "over 2", "over 4")
+    }
     assert np.allclose(list(told.values()), 0.25)
     assert runtime_of({}, 4) == {}
 
 
 def test_one_rank_shares_nothing() -> None:
-    assert sorted(small_runs(1, "gloo", 60.0)) == ["tp 1 2", "tp 1 6", "wide tp 1 1", "wide tp 1 3"]
-    assert {int(job.plan.gpus) for job in small_runs(6, "gloo", 60.0).values()} == {6}
+    assert sorted(_runs(1)) == ["tp 1 2", "tp 1 6", "wide tp 1 1", "wide tp 1 3"]
+    assert {int(job.plan.gpus) for job in _runs(6).values()} == {6}

@@ -12,6 +12,7 @@ in SI, and say where they come from; podsim.hardware.catalog.measured_schema say
     [link]                # between two ranks
     [[exchange]]          # a collective of so many ranks: seconds = latency + per_byte x size
     [[sync]]              # the same of a tensor-parallel exchange within a layer
+    [[shard]]             # the same of a layer's weights or gradients under ZeRO 3
     [disk]                # what fio found
     [kernels]             # constants of the kernel law, as in hardware/catalog/kernels
 """
@@ -72,6 +73,8 @@ class Host:
     """cores that a rank has to itself, at most one: below it ranks that wait leave their cores to others"""
     syncs: tuple[Exchange, ...] = ()
     """what a tensor-parallel exchange took within a layer, all that the framework does about it included"""
+    shards: tuple[Exchange, ...] = ()
+    """the same of a layer's weights or gradients under ZeRO 3"""
     names: Mapping[str, float] = field(default_factory=dict, hash=False)
     """operations on names a second, by mdtest's names"""
     images: Mapping[int, float] = field(default_factory=dict, hash=False)
@@ -104,6 +107,7 @@ def measured_host(table: Mapping[str, Any], path: Path) -> Measured:
             images={entry.images.ranks: entry.images.rate} if entry.images else {},
             exchanges=tuple(Exchange(**one.model_dump()) for one in entry.exchange),
             syncs=tuple(Exchange(collective="sync", **one.model_dump()) for one in entry.sync),
+            shards=tuple(Exchange(collective="shard", **one.model_dump()) for one in entry.shard),
         ),
     )  # fmt: skip
 

@@ -8,15 +8,13 @@ from PyTorch's documentation, and not tried on a GPU).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from podsim.lab import usage
 from podsim.lab.host_parts import PARTS, linear
-from podsim.lab.host_steps import small_steps
 from podsim.lab.ranks import Note
-from podsim.lab.training.job import Training
 from podsim.lab.wires import Board, Wires
 
 __all__ = ["COLLECTIVES", "LINEARS", "PRODUCTS", "STREAMS", "Measuring", "measure_ranks"]
@@ -53,8 +51,6 @@ class Measuring:
     precisions: tuple[str, ...]
     parts: bool = True
     """parts of a training step, too"""
-    runs: Mapping[str, Training] = field(default_factory=dict)
-    """small networks of which steps are measured, by name"""
 
 
 def measure_ranks(job: Measuring, wires: Wires, note: Note) -> dict[str, Any] | None:
@@ -70,12 +66,11 @@ def measure_ranks(job: Measuring, wires: Wires, note: Note) -> dict[str, Any] | 
             row = {"name": kind, "precision": precision, "shape": list(shape), "seconds": mean}
             kernels.append(row | {"spread": max(told) / mean - 1})
     sends = list(_sends(wires, board, note)) if wires.world > 1 else []
-    steps = small_steps(job.runs, wires, board, note)
     used = board.gather(usage.since(before))
     if used is None:
         return None
     return {
-        "kernels": kernels, "sends": sends, "steps": steps, "used": used, "cores": usage.cores(),
+        "kernels": kernels, "sends": sends, "used": used, "cores": usage.cores(),
         "device": _device(wires),
     }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 Steps are those of `podsim train`. Two depths of a network give the seconds of a layer, two numbers of micro-batches those
 of a micro-batch. What a rank does alone is told by its processor time, as kernels are (podsim.lab.host); where ranks
-wait for each other, the wall says what it took, and the fastest step is kept.
+wait for each other, the wall says what it took.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 
 from podsim.lab import usage
 from podsim.lab.ranks import Note
@@ -22,18 +23,21 @@ from podsim.lab.wires import Board, Wires
 __all__ = ["small_steps"]
 
 _FIRST, _STEPS = 2, 5
-"""steps that are not counted, and those of which the fastest is kept"""
+"""steps that are not counted, and those of which the median is kept, as of a training run"""
 _KEYS = ("passes", "update")
 
 
-def small_steps(
-    runs: Mapping[str, Training], wires: Wires, board: Board, note: Note
-) -> dict[str, dict[str, float]]:
-    """s of the passes and of the update of one step, by the name of the run; empty but at rank 0."""
+def small_steps(runs: Mapping[str, Training], wires: Wires, note: Note) -> dict[str, dict[str, float]] | None:
+    """s of the passes and of the update of one step, by the name of the run, at rank 0; None at the others.
+
+    What a process has done before shows in how fast it gets memory: like a training run, it should have done nothing.
+    """
+    board = Board(wires)
     found = {}
     for name, job in runs.items():
         note(f"a small step, {name}")
-        alone = int(job.plan.tp) == int(job.plan.pp) == 1 and wires.backend != "nccl"
+        plan = job.plan
+        alone = int(plan.tp) == int(plan.pp) == 1 and int(plan.zero) == 0 and wires.backend != "nccl"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of torch, about its own ways
             told = board.gather(_seconds(job, wires, time.process_time if alone else time.perf_counter))
@@ -42,10 +46,10 @@ def small_steps(
         crowd = max(wires.world / usage.cores(), 1.0) if alone else 1.0
         for_all = _mean if alone else max
         found[name] = {
-            key: crowd * min(for_all([row[key] for row in rows]) for rows in zip(*told, strict=True))
+            key: crowd * median(for_all([row[key] for row in rows]) for rows in zip(*told, strict=True))
             for key in _KEYS
         }
-    return found
+    return found if wires.rank == 0 else None
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -67,9 +67,9 @@ class MeasuredHost:
     kernels: tuple[MeasuredKernel, ...]
     sends: tuple[MeasuredSend, ...]
     runtime: Mapping[str, float] = field(default_factory=dict)
-    """s that steps of small networks took, all of PyTorch included: a `layer over T` ranks, forward and backward, where
-    arithmetic is next to nothing and where it is most of it (`wide`); a layer as a `stage` of a pipeline, a micro-batch;
-    the `update` of a layer; a `step` of two layers"""
+    """s that steps of small networks took, all of PyTorch included: a `layer over T` ranks, or `under ZeRO 3`, where
+    arithmetic is next to nothing and where it is most of it (`wide`); a layer as a `stage` of a pipeline, for each
+    micro-batch; the `update` of a layer; a `step` of two layers"""
     disk: Mapping[str, float] = field(default_factory=dict)
     """B/s, 1/s and s by what fio measured; empty without fio"""
     names: Mapping[str, float] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from podsim.hardware.measured import between
 from podsim.network.nccl import send_seconds
 from podsim.training.exchange import group_seconds
 from podsim.training.kernels import optimizer_seconds
@@ -181,7 +182,12 @@ class _Exchange:
         if not (ranks > 1).any():
             return np.zeros(self.plan.size)
         members = Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan).per_node(ranks, stride)
-        return group_seconds(name, size, self.cluster, self.software, ranks=ranks, members=members)
+        seconds = group_seconds(name, size, self.cluster, self.software, ranks=ranks, members=members)
+        host = self.cluster.host
+        if host is None or not host.shards or name == "all_reduce":
+            return seconds
+        latency, per_byte = between(host.shards, ranks)
+        return np.where((np.asarray(self.plan.zero) == 3) & (ranks > 1), latency + per_byte * size, seconds)
 
     def gather(self, size_K: Array, ranks_K: Array) -> Array:
         """All-gather of size_K bytes in all over the first ranks_K data ranks."""

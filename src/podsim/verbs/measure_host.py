@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ def measure_host(
     Raises LabError for a run that broke off, PodsimError for what makes no sense.
     """
     from podsim.lab.host import Measuring, measure_ranks
+    from podsim.lab.host_steps import small_steps
     from podsim.lab.inventory import read_inventory
     from podsim.lab.ranks import Task, run_here
     from podsim.lab.training.run import PARTS
@@ -64,16 +66,20 @@ def measure_host(
     torch = load_torch()
     found_disk, notes = _disk(folder, size, disk, cores(), progress)
     rate = _images(folder, count, images, progress)
-    measuring = Measuring(
-        seconds=seconds, precisions=("fp32", "bf16"), runs=small_runs(count, backend, timeout)
-    )
-    told = run_here(
-        Task(
-            work=lambda wires, note: measure_ranks(measuring, wires, note), nodes=count, timeout=timeout, backend=backend,
-            parts=PARTS,
-        ),
-        watch=lambda rank, heard: progress(str(heard.get("doing", ""))) if rank == 0 else None,
-    )  # fmt: skip
+    measuring = Measuring(seconds=seconds, precisions=("fp32", "bf16"))
+
+    def watch(rank: int, heard: Mapping[str, Any]) -> None:
+        if rank == 0:
+            progress(str(heard.get("doing", "")))
+
+    def on_ranks(work: Callable[[Any, Any], Any], parts: tuple[str, ...] = ()) -> Any:
+        task = Task(work=work, nodes=count, timeout=timeout, backend=backend, parts=parts)
+        return run_here(task, watch=watch)
+
+    told = on_ranks(lambda wires, note: measure_ranks(measuring, wires, note))
+    told["steps"] = {}
+    for runs in small_runs(count, backend, timeout):  # each in processes of its own, as a training run is
+        told["steps"] |= on_ranks(partial(small_steps, runs), PARTS)
     machine = read_inventory()
     device = told["device"]
     host = _host(told, count, name or _own_name(), rate, found_disk, notes)

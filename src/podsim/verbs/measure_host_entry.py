@@ -73,7 +73,7 @@ def entry_of(host: MeasuredHost, machine: Inventory, *, memory: float, capabilit
         with _drafted(table) as path:
             runtime = host_constants(host.runtime, host.ranks, path, ERA)
         table["software"][ERA] |= runtime.constants
-        table["sync"] = list(runtime.syncs)
+        table["sync"], table["shard"] = list(runtime.syncs), list(runtime.shards)
     text = "".join(f"# {line}\n" for line in _HEAD) + dumped(table)
     return Entry(text=text, host=replace(host, kernels=predicted, memory_bandwidth=bandwidth, error=error))
 

@@ -28,6 +28,7 @@ _DEPTHS = (2, 6)
 _WIDE_DEPTHS = (1, 3)
 _SLOWEST, _FASTEST = 0.1, 2.0
 """bounds of the products' speed within a step, relative to the law"""
+_ZERO = "layer under ZeRO 3"
 _FREE = 1e12
 """speed of collectives that take no time"""
 _LEAST = 1e-9
@@ -43,12 +44,13 @@ class _Run:
     micro_batches: int = 1
     tp: int = 1
     pp: int = 1
+    zero: int = 0
     wide: bool = False
     """wide enough that arithmetic counts most"""
 
 
 def _runs(ranks: int) -> dict[str, _Run]:
-    """By name: replicas and tensor-parallel groups at two depths, small and wide; a pipeline of one layer a stage."""
+    """By name: replicas, tensor-parallel groups, ZeRO 3 at two depths, small and wide; a pipeline."""
     group = _group(ranks)
     found = {
         f"{'wide ' * wide}tp {tp} {layers}": _Run(layers=layers, tp=tp, wide=wide)
@@ -56,6 +58,12 @@ def _runs(ranks: int) -> dict[str, _Run]:
         for tp in sorted({1, group, 2 if ranks % 2 == 0 else group})
         for layers in _depths(wide)
     }
+    if ranks > 1:
+        found |= {
+            f"{'wide ' * wide}zero 3 {layers}": _Run(layers=layers, zero=3, wide=wide)
+            for wide in (False, True)
+            for layers in _depths(wide)
+        }
     if group > 1:
         found |= {f"pp {m}": _Run(layers=group, micro_batches=m, pp=group) for m in (group, 2 * group)}
     return found
@@ -82,19 +90,20 @@ def _options(run: _Run, ranks: int) -> dict[str, Any]:
     dp = ranks // (run.tp * run.pp)
     return {
         "batch": dp * run.micro_batches * micro, "tp": run.tp, "pp": run.pp, "dp": dp, "micro_batch": micro,
-        "overlap_grad": False,  # so that replicas exchange nothing within the passes
+        "zero": run.zero, "overlap_grad": False,  # so that replicas exchange nothing within the passes
         "overrides": {f"model.{name}": str(value) for name, value in network.items()},
     }  # fmt: skip
 
 
-def small_runs(ranks: int, backend: str, timeout: float) -> dict[str, Training]:
-    """What every rank of a machine trains for a few steps, by name."""
+def small_runs(ranks: int, backend: str, timeout: float) -> list[dict[str, Training]]:
+    """What every rank of a machine trains for a few steps, by name; what belongs together in one table."""
     from podsim.verbs.train import training_job
 
-    return {
-        name: training_job(MODEL, _options(run, ranks), backend=backend, timeout=timeout)
-        for name, run in _runs(ranks).items()
-    }
+    found: dict[str, dict[str, Training]] = {}
+    for name, run in _runs(ranks).items():
+        job = training_job(MODEL, _options(run, ranks), backend=backend, timeout=timeout)
+        found.setdefault(name.rpartition(" ")[0], {})[name] = job
+    return list(found.values())
 
 
 def runtime_of(steps: Steps, ranks: int) -> dict[str, float]:
@@ -105,11 +114,10 @@ def runtime_of(steps: Steps, ranks: int) -> dict[str, float]:
     for run in _runs(ranks).values():
         if run.pp == 1:
             shallow, deep = _depths(run.wide)
-            name = f"{'wide ' * run.wide}tp {run.tp}"
-            more, fewer = steps[f"{name} {deep}"], steps[f"{name} {shallow}"]
-            found[f"{'wide ' * run.wide}layer over {run.tp}"] = _more(more, fewer, "passes") / (
-                deep - shallow
-            )
+            start = "wide " * run.wide
+            kind, name = ("zero 3", _ZERO) if run.zero else (f"tp {run.tp}", f"layer over {run.tp}")
+            longer = _more(steps[f"{start}{kind} {deep}"], steps[f"{start}{kind} {shallow}"], "passes")
+            found[start + name] = longer / (deep - shallow)
     shallow, deep = _DEPTHS
     alone = f"tp {_group(ranks)}"  # which has the fewest replicas, that add up their gradients in the update
     found["update"] = _more(steps[f"{alone} {deep}"], steps[f"{alone} {shallow}"], "update") / (
@@ -133,6 +141,8 @@ class Runtime:
     constants: Mapping[str, float]
     syncs: tuple[Mapping[str, float], ...]
     """ranks, latency and per_byte of tensor-parallel exchanges; of processors alone"""
+    shards: tuple[Mapping[str, float], ...]
+    """the same of a layer's weights and gradients under ZeRO 3"""
 
 
 def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str) -> Runtime:
@@ -154,21 +164,26 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str)
     def software() -> Software:
         return replace(start, **found)
 
-    def setting(tp: int, wide: bool) -> Setting:
-        return _setting(_Run(layers=2, tp=tp, wide=wide), ranks, on, era)
+    def setting(tp: int, wide: bool, zero: int = 0) -> Setting:
+        return _setting(_Run(layers=2, tp=tp, wide=wide, zero=zero), ranks, on, era)
 
-    narrow, wide = (_layers(runtime, wide) for wide in (False, True))
-    found["host_kernel"] = _each(small, software(), "host_kernel", narrow[1])
-    found["gemm_speed"] = _product_speed(setting(1, True), software(), wide[1])
-    syncs: tuple[Mapping[str, float], ...] = ()
-    over = [tp for tp in narrow if tp > 1]
+    layers = {wide: _layers(runtime, wide) for wide in (False, True)}
+    found["host_kernel"] = _each(small, software(), "host_kernel", layers[False][1])
+    found["gemm_speed"] = _product_speed(setting(1, True), software(), layers[True][1])
+    over = [tp for tp in layers[False] if tp > 1]
+    syncs: list[Mapping[str, float]] = []
+    shards: list[Mapping[str, float]] = []
     if small.cluster.gpu.architecture == "cpu":
-        syncs = tuple(
-            _sync([(setting(tp, False), narrow[tp]), (setting(tp, True), wide[tp])], software())
-            for tp in over
-        )
+        for tp in over:
+            rows = [_sync(setting(tp, wide), of[tp], software()) for wide, of in layers.items()]
+            syncs.append(_line(tp, rows))
+        if _ZERO in runtime:
+            rows = [
+                _shard(setting(1, wide, 3), runtime["wide " * wide + _ZERO], software()) for wide in layers
+            ]
+            shards.append(_line(ranks, rows))
     elif over:
-        calls = [_each(setting(tp, False), software(), "host_collective", narrow[tp]) for tp in over]
+        calls = [_each(setting(tp, False), software(), "host_collective", layers[False][tp]) for tp in over]
         found["host_collective"] = sum(calls) / len(calls)
     if "stage" in runtime:
         group = _group(ranks)
@@ -179,7 +194,7 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str)
     found["host_update"] = runtime["update"]
     told = step_cost(small.model, small.cluster, small.plan, software=software())
     found["host_step"] = max(runtime["step"] - float(told.seconds_P[0]), 0.0)
-    return Runtime(constants=found, syncs=syncs)
+    return Runtime(constants=found, syncs=tuple(syncs), shards=tuple(shards))
 
 
 def _setting(run: _Run, ranks: int, on: Path, era: str) -> Setting:
@@ -221,20 +236,32 @@ def _product_speed(setting: Setting, software: Software, measured: float) -> flo
     return min(max(part / left, _SLOWEST), _FASTEST) if left > 0 else _FASTEST
 
 
-def _sync(rows: Sequence[tuple[Setting, float]], software: Software) -> dict[str, float]:
-    """latency + per_byte x size of an exchange within a layer: all that the law lacks of a small and of a wide layer."""
+def _sync(setting: Setting, measured: float, software: Software) -> tuple[float, float]:
+    """(B, s) of an exchange within a layer: all that the law lacks of it."""
     from podsim.training.layers import syncs_of, tp_bytes
 
     free = _having(software, "collective_speed", _FREE)
-    sizes, seconds = [], []
-    for setting, measured in rows:
-        count = sum(syncs_of(setting.model, setting.model.kinds[1]))
-        sizes.append(float(tp_bytes(setting.model, setting.plan)))
-        seconds.append(max(measured - _layer(setting, free), _LEAST) / count)
-    per_byte = max((seconds[1] - seconds[0]) / (sizes[1] - sizes[0]), _LEAST / sizes[1])
-    return {
-        "ranks": int(rows[0][0].plan.tp), "per_byte": per_byte, "latency": max(seconds[0] - per_byte * sizes[0], _LEAST),
-    }  # fmt: skip
+    count = sum(syncs_of(setting.model, setting.model.kinds[1]))
+    left = max(measured - _layer(setting, free), _LEAST) / count
+    return float(tp_bytes(setting.model, setting.plan)), left
+
+
+def _shard(setting: Setting, measured: float, software: Software) -> tuple[float, float]:
+    """(B, s) of one of three exchanges of a layer's parameters: gathered twice, and reduced."""
+    from podsim.training.memory import weight_table
+    from podsim.training.shapes import element_bytes
+
+    parameters = float(weight_table(setting.model, setting.plan.arrays()).dense_BK[1, 0])
+    return parameters * element_bytes(setting.plan.precision), max(
+        measured - _layer(setting, software), _LEAST
+    ) / 3
+
+
+def _line(ranks: int, rows: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """latency + per_byte x size through two rows of (B, s), neither below zero."""
+    (size, seconds), (larger, longer) = rows
+    per_byte = max((longer - seconds) / (larger - size), _LEAST / larger)
+    return {"ranks": ranks, "per_byte": per_byte, "latency": max(seconds - per_byte * size, _LEAST)}
 
 
 def _having(software: Software, name: str, value: float) -> Software:

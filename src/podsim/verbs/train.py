@@ -178,7 +178,7 @@ def _count(place: Place | None, ranks: int | None, exchange: str) -> int | None:
 
 def training_job(model: str, given: Mapping[str, Any], *, backend: str, timeout: float) -> Training:
     """A few steps of a GPT on synthetic tokens, library calls throughout; `given` in the words of `train`."""
-    plain = {"virtual_stages": 1, "schedule": None, "sequence_parallel": False, "zero": 0, "shard": 0,
+    plain = {"virtual_stages": 1, "schedule": None, "sequence_parallel": False, "shard": 0,
              "recompute": "none", "sequence": None}  # fmt: skip
     return _job(
         model, plain | dict(given), None, all_reduce="library", exchange="bsp", staleness=None, slow={}, steps=1,

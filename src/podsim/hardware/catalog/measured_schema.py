@@ -111,6 +111,7 @@ class HostEntry(_Table):
     link: RankLink
     exchange: tuple[ExchangeEntry, ...] = ()
     sync: tuple[Sync, ...] = ()
+    shard: tuple[Sync, ...] = ()
     disk: Disk | None = None
     names: dict[str, Number] = {}
     features: dict[Literal["tpm", "secure_boot", "self_encrypting", "raid"], str] = {}
