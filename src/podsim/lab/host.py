@@ -70,8 +70,7 @@ def measure_ranks(job: Measuring, wires: Wires, note: Note) -> dict[str, Any] | 
     if used is None:
         return None
     return {
-        "kernels": kernels, "sends": sends, "used": used, "cores": usage.cores(),
-        "device": _device(wires),
+        "kernels": kernels, "sends": sends, "used": used, "cores": usage.cores(), "device": _device(wires),
     }  # fmt: skip
 
 
@@ -134,7 +133,7 @@ def timed(wires: Wires, call: Callable[[], None], seconds: float) -> float:
     wires.barrier()
     if wires.backend == "nccl":
         return _timed_on_gpu(wires, call, seconds)
-    crowd = max(wires.world / usage.cores(), 1.0)
+    crowd = usage.crowd(wires.world)
     count, start, end = 0, time.process_time(), time.perf_counter() + seconds
     while count < _CALLS or time.perf_counter() < end:
         call()

@@ -43,7 +43,7 @@ def small_steps(runs: Mapping[str, Training], wires: Wires, note: Note) -> dict[
             told = board.gather(_seconds(job, wires, time.process_time if alone else time.perf_counter))
         if told is None:
             continue
-        crowd = max(wires.world / usage.cores(), 1.0) if alone else 1.0
+        crowd = usage.crowd(wires.world) if alone else 1.0
         for_all = _mean if alone else max
         found[name] = {
             key: crowd * median(for_all([row[key] for row in rows]) for rows in zip(*told, strict=True))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Mark", "busiest", "clocks", "mark", "others_since", "since"]
+__all__ = ["Mark", "busiest", "clocks", "crowd", "mark", "others_since", "since"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,11 @@ class Mark:
 def cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def crowd(ranks: int) -> float:
+    """Ranks that share a core, where as many run here; at least one."""
+    return max(ranks / cores(), 1.0)
 
 
 def mark() -> Mark:
