@@ -14,7 +14,7 @@ from podsim.errors import ModelError, PodsimError
 from podsim.verbs.capture import captured
 from podsim.workload.capture import capture_module, load_torch, module_of, torch_flops
 from podsim.workload.fusion import fuse
-from podsim.workload.op_graph_json import to_text
+from podsim.workload.op_graph_json import to_text, to_value
 
 MODULES = Path(__file__).parents[2] / "examples" / "modules"
 RESNET = f"{MODULES / 'resnet50.py'}:training"
@@ -107,7 +107,7 @@ def test_attention_written_out_fuses_to_the_fused_one() -> None:
 
 def test_the_stored_resnet_is_what_is_captured() -> None:
     graph, _ = captured(RESNET, ("256x3x224x224",), count=False)
-    assert to_text(graph) == (MODULES / "resnet50.json").read_text("utf-8")
+    assert to_text(to_value(graph)) == (MODULES / "resnet50.json").read_text("utf-8")
 
 
 def test_frozen_weights_have_no_gradient() -> None:

@@ -14,7 +14,10 @@ __all__ = ["register"]
 
 Inputs = Annotated[
     list[str] | None,
-    typer.Option("--input", help="Shape of an input: 8x3x224x224, 8x128:int64. Repeat for each argument."),
+    typer.Option(
+        "--input",
+        help="Shape of an input: 8x3x224x224, 8x128:int64; B for the samples: any batch. Repeat for each argument.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")]
@@ -41,9 +44,17 @@ def capture(
 
 
 def graph(
-    file: Annotated[str, typer.Argument(help="What `podsim capture --out` wrote, or FILE.py:FUNCTION.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="A name of `podsim show networks`, what `podsim capture` wrote, or FILE.py:FUNCTION."
+        ),
+    ],
     on: Annotated[str, typer.Option("--on", help="A GPU (a100-sxm4-80gb) or a cluster (dgx-a100-80gb:2).")],
     input: Inputs = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Samples of a step on a GPU, where the graph is one for any batch.")
+    ] = None,
     gpus: Annotated[
         int | None,
         typer.Option(help="Replicas, their gradients reduced in buckets; default the whole cluster."),
@@ -56,7 +67,7 @@ def graph(
     optimizer: Annotated[str, typer.Option(help="sgd (with momentum), adam or none.")] = "sgd",
     software: Annotated[
         str, typer.Option(help="Framework era; `podsim show software` lists them.")
-    ] = "megatron-core",
+    ] = "dle-pytorch",
     fuse: Annotated[
         str, typer.Option(help="none (eager), attention, chains (element-wise ops), all.")
     ] = "none",
@@ -77,7 +88,7 @@ def graph(
 
     one_format(json, csv)
     found = verb(
-        file, on=on, input=input, gpus=gpus, devices=devices, tolerance=tolerance, precision=precision,
+        file, on=on, input=input, batch=batch, gpus=gpus, devices=devices, tolerance=tolerance, precision=precision,
         optimizer=optimizer, software=software, fuse=fuse, chakra=chakra, overrides=overrides(set_), detail=detail,
     )  # fmt: skip
     print_result(found, lambda found: print_graph(found, detail=detail), json=json, csv=csv, rows=found.ops)

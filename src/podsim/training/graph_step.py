@@ -18,9 +18,19 @@ from podsim.training.plan import Array
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
+    from podsim.training.graph_cost import OpCosts
     from podsim.training.software import Software
+    from podsim.workload.op_graph import OpGraph
 
-__all__ = ["BUCKET", "Reduction", "bucket_sizes", "reduce_gradients"]
+__all__ = [
+    "BUCKET",
+    "Reduction",
+    "ReplicasStep",
+    "bucket_sizes",
+    "reduce_gradients",
+    "reduced",
+    "replicas_step",
+]
 
 BUCKET = 25 * 2.0**20
 """B of a bucket; the first holds FIRST, so that reducing starts early"""
@@ -40,6 +50,50 @@ class Reduction:
     """s by which it lengthens the backward pass, the slowing of compute included"""
     took: Array
     """s of each bucket, [buckets]"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReplicasStep:
+    """A step of replicas of a graph."""
+
+    seconds: float
+    """s of the step"""
+    costs: OpCosts
+    """of one micro-batch"""
+    update: float
+    """s of the optimizer"""
+    reduction: Reduction | None
+    """of the gradients; None on one GPU"""
+
+
+def replicas_step(
+    graph: OpGraph,
+    cluster: Cluster,
+    precision: str,
+    optimizer: str,
+    software: Software,
+    *,
+    gpus: int,
+    accumulate: int = 1,
+) -> ReplicasStep:
+    """A step of `gpus` replicas that each compute `accumulate` micro-batches; PlanError as `graph_costs`.
+
+    Gradients are reduced beside the last backward pass.
+    """
+    from podsim.training.graph_cost import graph_costs, update_seconds
+
+    costs = graph_costs(graph, cluster.gpu, precision, software)
+    update = update_seconds(graph, cluster.gpu, precision, optimizer, software)
+    seconds = accumulate * sum(costs.passes) + update + software.host_step
+    reduction = reduced(graph, costs, cluster, software, gpus=gpus) if gpus > 1 else None
+    seconds += 0.0 if reduction is None else reduction.exposed
+    return ReplicasStep(seconds=seconds, costs=costs, update=update, reduction=reduction)
+
+
+def reduced(graph: OpGraph, costs: OpCosts, cluster: Cluster, software: Software, *, gpus: int) -> Reduction:
+    """What reducing the gradients of a graph over replicas takes, beside a backward pass that may wait for the host."""
+    slowed = costs.passes[1] / max(float(costs.backward.sum()), 1e-30)
+    return reduce_gradients(graph.parameters, costs.backward * slowed, cluster, software, gpus=gpus)
 
 
 def bucket_sizes(gradients: Array) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from podsim.results.graphs import Captured
     from podsim.workload.op_graph import OpGraph
 
-__all__ = ["capture", "captured"]
+__all__ = ["any_batch", "at_samples", "capture", "captured", "captured_for_any"]
 
 _LARGEST = 1 << 20
 
@@ -24,16 +24,20 @@ def capture(module: str, *, input: Sequence[str] | None = None, out: Path | None
     """Capture the graph of a PyTorch module, without computing anything.
 
     `module` is FILE.py:FUNCTION: the function takes nothing and gives a torch.nn.Module, or a module and its inputs.
-    `input` gives the shapes of the inputs ("8x3x224x224", "8x128:int64"), one for each argument of forward; `out` is
-    a JSON file that `podsim graph` reads, also where PyTorch is missing. Arithmetic is held against PyTorch's own
-    counter. Raises PodsimError without PyTorch, ModelError for a module that cannot be exported.
+    `input` gives the shapes of the inputs ("8x3x224x224", "8x128:int64"), one for each argument of forward; with B for
+    the samples ("Bx3x224x224") the graph is one for any batch. `out` is a JSON file (gzipped if it ends in .gz) that
+    `podsim graph` reads, also where PyTorch is missing. Arithmetic is held against PyTorch's own counter. Raises
+    PodsimError without PyTorch, ModelError for a module that cannot be exported.
     """
     from podsim.results.graphs import Captured
-    from podsim.workload.op_graph_json import write_graph
+    from podsim.workload.op_graph_batch import BATCHES
+    from podsim.workload.op_graph_json import to_value, write_value
 
-    found, own = captured(module, input or (), count=True)
+    shapes = input or ()
+    found, own = captured(module, at_samples(shapes, BATCHES[0]), count=True)
+    value = captured_for_any(module, shapes) if any_batch(shapes) else to_value(found)
     if out is not None:
-        write_graph(found, out)
+        write_value(value, out)
     kinds: dict[str, int] = {}
     for kind in found.kind_names:
         kinds[kind] = kinds.get(kind, 0) + 1
@@ -55,6 +59,36 @@ def capture(module: str, *, input: Sequence[str] | None = None, out: Path | None
         torch_flops_back=None if own is None else own[1] - own[0], kept=float(found.kept.sum()),
         file="" if out is None else str(out), notes=notes,
     )  # fmt: skip
+
+
+def any_batch(shapes: Sequence[str]) -> bool:
+    """Whether a shape leaves the batch open."""
+    return any("B" in shape.partition(":")[0].split("x") for shape in shapes)
+
+
+def at_samples(shapes: Sequence[str], batch: int) -> list[str]:
+    """The shapes with a number for B."""
+    made = []
+    for shape in shapes:
+        sizes, colon, kind = shape.partition(":")
+        made.append("x".join(str(batch) if n == "B" else n for n in sizes.split("x")) + colon + kind)
+    return made
+
+
+def captured_for_any(place: str, shapes: Sequence[str]) -> dict[str, Any]:
+    """JSON value of the graph of FILE.py:FUNCTION for any batch; ModelError if its numbers do not grow evenly."""
+    from podsim.workload.op_graph_batch import BATCHES, for_any_batch
+    from podsim.workload.op_graph_json import to_value
+
+    values = []
+    for batch in BATCHES:
+        found, _ = captured(place, at_samples(shapes, batch), count=False)
+        if found.batch != batch:
+            raise ModelError(f"--input {shapes[0]}: B must be the first size of the first input: Bx3x224x224")
+        said = f"captured from {Path(place.rpartition(':')[0]).name}:{place.rpartition(':')[2]}, {', '.join(shapes)}"
+        values.append((batch, {**to_value(found), "source": said}))
+    made: dict[str, Any] = for_any_batch(values)
+    return made
 
 
 def captured(place: str, shapes: Sequence[str], *, count: bool) -> tuple[OpGraph, tuple[float, float] | None]:

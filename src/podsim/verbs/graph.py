@@ -36,12 +36,13 @@ def graph(
     *,
     on: str,
     input: Sequence[str] | None = None,
+    batch: int | None = None,
     gpus: int | None = None,
     devices: int = 1,
     tolerance: float = 0.1,
     precision: str | None = None,
     optimizer: str = "sgd",
-    software: str = "megatron-core",
+    software: str = "dle-pytorch",
     fuse: str = "none",
     chakra: Path | None = None,
     overrides: Mapping[str, str] | None = None,
@@ -49,7 +50,8 @@ def graph(
 ) -> GraphCost:
     """Cost one training step of a captured graph, op by op.
 
-    `file` is what `podsim capture --out` wrote, or FILE.py:FUNCTION, which is captured first. `on` is a GPU of the
+    `file` is a network of the catalog (`podsim show networks`), what `podsim capture --out` wrote, or FILE.py:FUNCTION,
+    which is captured first; `batch` is the samples of a step on a GPU, for a graph of any batch. `on` is a GPU of the
     catalog, or a cluster. `gpus` are replicas whose gradients are reduced (default: the whole cluster), `devices` divides
     the graph over so many with little communication, none more than `tolerance` above the mean work. `fuse` is none (as
     written, eager), attention, chains or all. `chakra` writes an execution trace of each replica, CHAKRA.RANK.et.
@@ -65,14 +67,14 @@ def graph(
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
     gpu, cluster, count = _machine(on, gpus, overrides)
-    found = fused(_graph(file, input or ()), FUSIONS[fuse])
+    found = fused(_graph(file, input or (), batch), FUSIONS[fuse])
     era = load_software(software_of(software, gpu), gpu)
     number = precision or default_precision(gpu)
     costs = graph_costs(found, gpu, number, era)
     update = update_seconds(found, gpu, number, optimizer, era)
     cut, division = _cut(found, costs, devices, tolerance, number)
     forward, backward = costs.passes
-    step = forward + backward + update
+    step = forward + backward + update + era.host_step
     replicas, reduction = _replicas(found, costs, cluster, era, count, step)
     if chakra is not None:
         _write_traces(found, costs, update, reduction, era, count, chakra)
@@ -101,7 +103,7 @@ def _said(
         model=found.name, source=found.source, gpu=gpu.name, precision=precision, software=era.name,
         optimizer=optimizer, fused=rules, batch=found.batch, parameters=float(found.parameters.sum()), flops=flops,
         flops_back=back, forward=forward, backward=backward, update=update,
-        host=forward + backward - float(costs.forward.sum() + costs.backward.sum()), step_time=step,
+        host=forward + backward - float(costs.forward.sum() + costs.backward.sum()) + era.host_step, step_time=step,
         samples_per_second=found.batch / step,
         utilisation=(flops + back) / peak_of(gpu, PRECISIONS[precision].matmul) / step,
         kept=float(found.kept.sum()) * element_bytes(precision) / found.element,
@@ -177,10 +179,9 @@ def _replicas(
     if cluster is None or gpus == 1:
         return None, None
     from podsim.results.graphs import DataParallel
-    from podsim.training.graph_step import reduce_gradients
+    from podsim.training.graph_step import reduced
 
-    slowed = costs.passes[1] / max(float(costs.backward.sum()), 1e-30)
-    made = reduce_gradients(found.parameters, costs.backward * slowed, cluster, era, gpus=gpus)
+    made = reduced(found, costs, cluster, era, gpus=gpus)
     total = step + made.exposed
     said = DataParallel(
         gpus=gpus, buckets=made.buckets, bytes=made.bytes, reduce=made.seconds, exposed=made.exposed, step_time=total,
@@ -240,14 +241,26 @@ def _machine(
     )
 
 
-def _graph(file: str, shapes: Sequence[str]) -> OpGraph:
-    from podsim.verbs.capture import captured
+def _graph(file: str, shapes: Sequence[str], batch: int | None) -> OpGraph:
+    from podsim.verbs.capture import any_batch, at_samples, captured
+    from podsim.workload.networks import load_network, networks
     from podsim.workload.op_graph_json import read_graph
 
     if ".py:" in file:
-        return captured(file, shapes, count=False)[0]
+        if any_batch(shapes) == (batch is None):
+            said = (
+                "say which: --batch 32"
+                if batch is None
+                else "is for --input with B for the samples: Bx3x224x224"
+            )
+            raise ModelError(f"--batch: {said}")
+        return captured(file, at_samples(shapes, batch or 1), count=False)[0]
     if shapes:
         raise ModelError(f"--input: the inputs of {file[-80:]} are in the graph; it is for FILE.py:FUNCTION")
     if file.endswith(".py"):
         raise ModelError(f"{file[-120:]}: name the function that gives the module: {file[-120:]}:FUNCTION")
-    return read_graph(Path(file))
+    if Path(file).suffix or "/" in file:
+        return read_graph(Path(file), batch)
+    if batch is None and file in networks():
+        raise ModelError(f"{file}: say how many samples a step has: --batch 32")
+    return load_network(file, batch or 1)

@@ -79,9 +79,13 @@ def default_precision(gpu: Gpu) -> str:
     return "fp32" if gpu.architecture == "cpu" else "bf16" if "bf16" in gpu.peaks else "fp16"
 
 
-def software_of(software: str, gpu: Gpu) -> str:
-    """The framework era asked for; in place of Megatron-Core, which does not run on processors, eager PyTorch there.
+_OF_GPUS = ("megatron-core", "dle-pytorch")
+"""eras that verbs take by default"""
 
-    Megatron-Core is what every verb takes by default. The plan that is printed names what was taken.
+
+def software_of(software: str, gpu: Gpu) -> str:
+    """The framework era asked for; in place of what verbs take by default, which is of GPUs, eager PyTorch on processors.
+
+    What is printed names what was taken.
     """
-    return "pytorch-eager" if gpu.architecture == "cpu" and software == "megatron-core" else software
+    return "pytorch-eager" if gpu.architecture == "cpu" and software in _OF_GPUS else software

@@ -58,14 +58,6 @@ def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
         from podsim.verbs.tables_collectives import price_collectives
 
         return price_collectives(rows, cross_validate=cross_validate)
-    return Priced(predictions={}, reasons={row.id: _no_law(row.kind, row.fields) for row in rows})
+    from podsim.verbs.tables_networks import price_networks
 
-
-def _no_law(kind: str, fields: Mapping[str, str]) -> str:
-    """Why a row of the other tables has no prediction."""
-    if kind == "mlperf":
-        return f"no law for {fields['benchmark']} as submitted: its inputs, padding and software are not described"
-    if fields["task"] == "infer":
-        return "inference is not modelled"
-    name = fields["model"].split("/")[-1].split(" ")[0]
-    return f"no framework era of podsim covers {fields['framework']} training of {name}"
+    return price_networks(rows)

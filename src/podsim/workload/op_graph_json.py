@@ -1,9 +1,11 @@
-"""A captured graph as JSON, one op a line, so that a machine without PyTorch can use it."""
+"""A captured graph as JSON, one op a line, so that a machine without PyTorch can use it; gzipped, for a name in .gz."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import numpy as np
 
 from podsim.errors import ModelError, unknown_name
 from podsim.workload.op_graph import DIMS, KINDS, WIDTH, OpGraph, ordered
+from podsim.workload.op_graph_batch import at_batch, grows
 
-__all__ = ["read_graph", "to_text", "write_graph"]
+__all__ = ["graph_of", "read_graph", "read_value", "to_text", "to_value", "write_value"]
 
 _VERSION = 1
 _LARGEST = 1 << 28
@@ -22,13 +25,18 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def to_text(graph: OpGraph) -> str:
-    """JSON text of a graph: numbers in SI, `before` and `carries` give each op's predecessors and their bytes."""
-    head = {
+def to_value(graph: OpGraph) -> dict[str, Any]:
+    """What is written of a graph: numbers in SI, `before` and `carries` give each op's predecessors and their bytes."""
+    return {
         "podsim_graph": _VERSION, "name": graph.name, "source": graph.source, "batch": graph.batch,
-        "element": graph.element, "notes": list(graph.notes),
+        "element": graph.element, "notes": list(graph.notes), "ops": [_op(graph, i) for i in range(len(graph))],
     }  # fmt: skip
-    lines = ",\n".join("  " + json.dumps(_op(graph, i)) for i in range(len(graph)))
+
+
+def to_text(value: dict[str, Any]) -> str:
+    """JSON text of a graph's value."""
+    head = {key: item for key, item in value.items() if key != "ops"}
+    lines = ",\n".join("  " + json.dumps(one) for one in value["ops"])
     return json.dumps(head)[:-1] + ', "ops": [\n' + lines + "\n]}\n"
 
 
@@ -53,23 +61,24 @@ def _plain(value: float) -> float | int:
     return int(value) if float(value).is_integer() else float(value)
 
 
-def write_graph(graph: OpGraph, path: Path) -> None:
-    """Write a graph to a file; ModelError if that cannot be done."""
+def write_value(value: dict[str, Any], path: Path) -> None:
+    """Write a graph's value to a file; ModelError if that cannot be done."""
+    text = to_text(value).encode("utf-8")
     try:
-        path.write_text(to_text(graph), "utf-8")
+        path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
     except OSError as error:
         raise ModelError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
-def read_graph(path: Path) -> OpGraph:
-    """The graph of a file; its ops may stand in any order.
-
-    Raises ModelError for a file that is no such graph, with every op that is wrong, and for a graph with a cycle.
-    """
+def read_value(path: Path) -> dict[str, Any]:
+    """A file's JSON value, as it is; ModelError for one that is no graph."""
     try:
         if path.stat().st_size > _LARGEST:
             raise ModelError(f"{path}: larger than {_LARGEST >> 20} MiB")
-        value = json.loads(path.read_text("utf-8"))
+        data = path.read_bytes()
+        value = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data.decode("utf-8"))
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise ModelError(f"{path}: is not gzipped, or breaks off") from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
@@ -79,7 +88,32 @@ def read_graph(path: Path) -> OpGraph:
             f"{path}: is no graph of `podsim capture` (version {_VERSION}): "
             f"podsim_graph={str(value.get('podsim_graph') if isinstance(value, dict) else None)[:40]}"
         )
-    return _graph(value, str(path))
+    return value
+
+
+def read_graph(path: Path, batch: int | None = None) -> OpGraph:
+    """The graph of a file; its ops may stand in any order. `batch` is for a graph captured for any (xB).
+
+    Raises ModelError for a file that is no such graph, with every op that is wrong, for a graph with a cycle, and for
+    a batch where it is missing or cannot be chosen.
+    """
+    return graph_of(read_value(path), str(path), batch)
+
+
+def graph_of(value: dict[str, Any], where: str, batch: int | None = None) -> OpGraph:
+    """The graph of a JSON value, which came from `where`; see `read_graph`."""
+    if grows(value):
+        if batch is None:
+            raise ModelError(f"{where}: captured for any batch; say which: --batch 32")
+        if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= 2**30:
+            raise ModelError(f"batch={batch!r} must be a whole number from 1")
+        return _graph(at_batch(value, batch), where)
+    if batch is not None and batch != value.get("batch"):
+        raise ModelError(
+            f"{where}: captured for {str(value.get('batch'))[:20]} samples, so batch={batch} cannot be chosen; "
+            "capture it for any batch: podsim capture … --input Bx3x224x224"
+        )
+    return _graph(value, where)
 
 
 def _graph(value: dict[str, Any], where: str) -> OpGraph:

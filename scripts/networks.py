@@ -1,0 +1,48 @@
+"""Capture the packaged networks again: python scripts/networks.py [NAME ...] [--check]. Needs PyTorch.
+
+Without names, all of them. --check writes nothing and exits 1 if a graph is not what is packaged.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from podsim.errors import ModelError
+from podsim.verbs.capture import captured_for_any
+from podsim.workload.networks import Network, networks
+from podsim.workload.op_graph_json import read_value, to_text, write_value
+
+ROOT = Path(__file__).parents[1]
+MODULES = ROOT / "examples" / "modules"
+PACKAGED = ROOT / "src" / "podsim" / "workload" / "networks"
+
+
+def value_of(one: Network) -> dict[str, object]:
+    """JSON value of a network, captured now."""
+    return {**captured_for_any(str(MODULES / one.module), one.inputs), "name": one.title}
+
+
+def main(arguments: list[str]) -> int:
+    """Capture, and write or compare."""
+    check = "--check" in arguments
+    names = [name for name in arguments if name != "--check"] or list(networks())
+    differ = 0
+    for name in names:
+        if name not in networks():
+            raise SystemExit(f"unknown network {name!r}; known are {', '.join(networks())}")
+        value = value_of(networks()[name])
+        path = PACKAGED / f"{name}.json.gz"
+        try:
+            same = to_text(read_value(path)) == to_text(value)
+        except ModelError:
+            same = False
+        if not same and not check:
+            write_value(value, path)
+        differ += not same
+        print(f"{name:32} {'as packaged' if same else 'differs' if check else 'written'}", flush=True)
+    return 1 if check and differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
