@@ -30,7 +30,15 @@ if TYPE_CHECKING:
     from podsim.hardware.parts import Gpu
     from podsim.training.software import Software
 
-__all__ = ["OPTIMIZERS", "OpCosts", "graph_costs", "update_seconds"]
+__all__ = [
+    "OPTIMIZERS",
+    "OpCosts",
+    "PlainCosts",
+    "graph_costs",
+    "plain_costs",
+    "scaled_costs",
+    "update_seconds",
+]
 
 OPTIMIZERS = {"none": 0.0, "sgd": 20.0, "adam": 28.0}
 """B per parameter of an update in fp32: gradient, weight and states read; weight and states written"""
@@ -66,37 +74,73 @@ class OpCosts:
         return max(float(self.forward.sum()), self.host), max(float(self.backward.sum()), self.host_back)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlainCosts:
+    """Seconds of every op by the kernel laws, before what a framework's era makes of them, [ops]."""
+
+    product: Array
+    """s of a product's, convolution's or attention's forward pass"""
+    product_back: Array
+    """s of its backward pass"""
+    memory: Array
+    """s of what is bound by bytes, forward"""
+    memory_back: Array
+    """s, backward: beside a product, what goes beyond its operands"""
+    moved: Array
+    """B, forward"""
+    moved_back: Array
+    """B, backward"""
+    light: Array
+    """s at the data sheet's peaks, forward and backward"""
+    bound: tuple[str, ...]
+    """arithmetic or memory"""
+
+
 def graph_costs(graph: OpGraph, gpu: Gpu, precision: str, software: Software) -> OpCosts:
     """Seconds of each op's forward and backward pass; PlanError for a precision that the GPU has not."""
+    return scaled_costs(graph, plain_costs(graph, gpu, precision, software.flash), software)
+
+
+def plain_costs(graph: OpGraph, gpu: Gpu, precision: str, flash: str) -> PlainCosts:
+    """Seconds by the kernel laws, `flash` the attention kernel of 16 bits; PlanError as `graph_costs`."""
     if precision not in PRECISIONS:
         raise PlanError([unknown_name("precision", precision, PRECISIONS)])
     matmul = PRECISIONS[precision].matmul
     scale = element_bytes(precision) / graph.element
-    forward = _memory(gpu, (graph.read + graph.written) * scale, graph.kernels) / software.memory_speed
-    spare = _memory(gpu, (graph.read_back + graph.written_back) * scale, np.minimum(graph.kernels_back, 1.0))
-    backward = (
-        _memory(gpu, (graph.read_back + graph.written_back) * scale, graph.kernels_back)
-        / software.memory_speed
-    )
-    for kind, law, speed in (
-        (_GEMM, _gemm, software.gemm_speed),
-        (_CONV, _conv, software.gemm_speed),
-        (_ATTENTION, _attention, software.attention_speed),
-    ):
+    moved = (graph.read + graph.written) * scale
+    extra = (graph.read_back + graph.written_back) * scale
+    products = np.isin(graph.kind, (_GEMM, _CONV, _ATTENTION))
+    there, back = np.zeros(len(graph)), np.zeros(len(graph))
+    for kind, law in ((_GEMM, _gemm), (_CONV, _conv), (_ATTENTION, _attention)):
         where = np.flatnonzero(graph.kind == kind)
         if len(where):
-            there, back = law(graph, where, gpu, matmul, software)
-            forward[where] = there / speed
-            backward[where] = back / speed + spare[where] / software.memory_speed
+            there[where], back[where] = law(graph, where, gpu, matmul, flash)
     gradients = graph.gradient_OA.sum(axis=1)
-    products = np.isin(graph.kind, (_GEMM, _CONV, _ATTENTION))
-    moved = (graph.read + graph.written) * scale
-    moved_back = (graph.read_back + graph.written_back) * scale + np.where(products, gradients, 0) * moved
+    moved_back = extra + np.where(products, gradients, 0) * moved
     arithmetic = (graph.flops + graph.flops_back) / peak_of(gpu, matmul)
     memory = (moved + moved_back) / gpu.memory_bandwidth
-    return OpCosts(
-        forward=forward, backward=backward, moved=moved, moved_back=moved_back, light=np.maximum(arithmetic, memory),
+    kernels_back = np.where(products, np.minimum(graph.kernels_back, 1.0), graph.kernels_back)
+    return PlainCosts(
+        product=there, product_back=back, memory=np.where(products, 0.0, _memory(gpu, moved, graph.kernels)),
+        memory_back=_memory(gpu, extra, kernels_back), moved=moved, moved_back=moved_back,
+        light=np.maximum(arithmetic, memory),
         bound=tuple("arithmetic" if a > b else "memory" for a, b in zip(arithmetic, memory, strict=True)),
+    )  # fmt: skip
+
+
+def scaled_costs(graph: OpGraph, plain: PlainCosts, software: Software) -> OpCosts:
+    """The costs as a framework's era runs the kernels."""
+    speed = np.ones(len(graph))
+    for kind, value in (
+        (_GEMM, software.gemm_speed),
+        (_CONV, software.gemm_speed * software.conv_speed),
+        (_ATTENTION, software.attention_speed),
+    ):
+        speed[graph.kind == kind] = value
+    return OpCosts(
+        forward=plain.product / speed + plain.memory / software.memory_speed,
+        backward=plain.product_back / speed + plain.memory_back / software.memory_speed,
+        moved=plain.moved, moved_back=plain.moved_back, light=plain.light, bound=plain.bound,
         host=float(graph.kernels.sum() * software.host_kernel),
         host_back=float(graph.kernels_back.sum() * software.host_kernel),
     )  # fmt: skip
@@ -118,7 +162,7 @@ def _memory(gpu: Gpu, moved: Array, kernels: Array) -> Array:
     return np.asarray(count * memory_seconds(gpu, moved / count))
 
 
-def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, software: Software) -> tuple[Array, Array]:
+def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
     batch, m, n, k = (graph.dims_OD[where, d].astype(float) for d in range(4))
     there = gemm_seconds(gpu, m, n, k, batch=batch, precision=precision)
     left = gemm_seconds(gpu, m, k, n, batch=batch, precision=precision)
@@ -127,7 +171,7 @@ def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, software: Soft
     return there, np.asarray(left * wanted_OA[:, 0] + right * wanted_OA[:, 1])
 
 
-def _conv(graph: OpGraph, where: Array, gpu: Gpu, precision: str, software: Software) -> tuple[Array, Array]:
+def _conv(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
     there, back = np.zeros(len(where)), np.zeros(len(where))
     for transposed in (False, True):
         chosen = graph.dims_OD[where, 7] == transposed
@@ -144,11 +188,9 @@ def _conv(graph: OpGraph, where: Array, gpu: Gpu, precision: str, software: Soft
     return there, back
 
 
-def _attention(
-    graph: OpGraph, where: Array, gpu: Gpu, precision: str, software: Software
-) -> tuple[Array, Array]:
+def _attention(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
     fused = precision in ("bf16", "fp16") and gpu.compute_capability >= 8.0
-    algorithm = software.flash if fused else "unfused"
+    algorithm = flash if fused else "unfused"
     there, back = np.zeros(len(where)), np.zeros(len(where))
     for causal in (False, True):
         chosen = graph.dims_OD[where, 7] == causal

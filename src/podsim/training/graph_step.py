@@ -18,7 +18,7 @@ from podsim.training.plan import Array
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
-    from podsim.training.graph_cost import OpCosts
+    from podsim.training.graph_cost import OpCosts, PlainCosts
     from podsim.training.software import Software
     from podsim.workload.op_graph import OpGraph
 
@@ -67,22 +67,16 @@ class ReplicasStep:
 
 
 def replicas_step(
-    graph: OpGraph,
-    cluster: Cluster,
-    precision: str,
-    optimizer: str,
-    software: Software,
-    *,
-    gpus: int,
-    accumulate: int = 1,
-) -> ReplicasStep:
+    graph: OpGraph, plain: PlainCosts, cluster: Cluster, precision: str, optimizer: str, software: Software, *,
+    gpus: int, accumulate: int = 1,
+) -> ReplicasStep:  # fmt: skip
     """A step of `gpus` replicas that each compute `accumulate` micro-batches; PlanError as `graph_costs`.
 
-    Gradients are reduced beside the last backward pass.
+    `plain` are the graph's costs by the kernel laws. Gradients are reduced beside the last backward pass.
     """
-    from podsim.training.graph_cost import graph_costs, update_seconds
+    from podsim.training.graph_cost import scaled_costs, update_seconds
 
-    costs = graph_costs(graph, cluster.gpu, precision, software)
+    costs = scaled_costs(graph, plain, software)
     update = update_seconds(graph, cluster.gpu, precision, optimizer, software)
     seconds = accumulate * sum(costs.passes) + update + software.host_step
     reduction = reduced(graph, costs, cluster, software, gpus=gpus) if gpus > 1 else None

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podsim.errors import CatalogError, unknown_name
+from podsim.hardware.precision import PRECISIONS
 
 if TYPE_CHECKING:
     from podsim.hardware.parts import Gpu
 
-__all__ = ["OVERLAPS", "Software", "load_software", "read_catalog", "software_names"]
+__all__ = ["OVERLAPS", "Software", "load_software", "part_of", "read_catalog", "software_names"]
 
 
 OVERLAPS = ("overlap_grad", "overlap_param", "overlap_tp")
@@ -39,8 +40,10 @@ class Software:
     """constants that `podsim calibrate --software NAME` fits to the rows of this entry"""
     gemm_speed: float = 1.0
     """speed of a GEMM in a long run, relative to the kernel law (short bursts): era of cuBLAS, clocks"""
+    conv_speed: float = 1.0
+    """speed of a convolution relative to the products that it is costed as: era of cuDNN, layouts, padding"""
     attention_speed: float = 1.0
-    """the same for the attention kernels"""
+    """the same as gemm_speed for the attention kernels"""
     memory_speed: float = 1.0
     """the same for memory-bound kernels"""
     collective_speed: float = 1.0
@@ -124,7 +127,7 @@ class Software:
 
 @cache
 def _catalog() -> Mapping[str, Mapping[str, Software]]:
-    """Name, then GPU or architecture ("" for any other), to the entry."""
+    """Name, then GPU, architecture or architecture-precision ("" for any other), to the entry."""
     raw = tomllib.loads(files("podsim.training").joinpath("software.toml").read_text("utf-8"))
     return read_catalog(raw)
 
@@ -132,7 +135,8 @@ def _catalog() -> Mapping[str, Mapping[str, Software]]:
 def read_catalog(raw: Mapping[str, Any]) -> dict[str, dict[str, Software]]:
     """Software by name and GPU or architecture from parsed TOML; CatalogError for an unknown or missing key.
 
-    An entry may inherit another; a table inside it, named after an architecture or a GPU, replaces values on those GPUs.
+    An entry may inherit another; a table inside it, named after an architecture or a GPU, replaces values on those GPUs,
+    one named after both an architecture and a precision ("volta-fp32") what the architecture's says, in that precision.
     """
     known = {field.name for field in fields(Software)} - {"name"}
     required = {f.name for f in fields(Software) if f.default is MISSING} - {"name"}
@@ -150,10 +154,17 @@ def read_catalog(raw: Mapping[str, Any]) -> dict[str, dict[str, Software]]:
         if unknown or missing or (entry.get("inherits", name) not in {name, *plain}):
             raise CatalogError(f"software {name!r}: unknown keys {unknown}, missing keys {missing}")
         merged = {"": base[""] | own}
-        for architecture in {*base, *parts} - {""}:
-            merged[architecture] = base.get(architecture, base[""]) | own | parts.get(architecture, {})
+        for part in sorted({*base, *parts} - {""}, key=lambda part: (_precise(part) != part, part)):
+            below = base.get(part) or base.get(_precise(part), base[""])
+            merged[part] = below | own | parts.get(_precise(part), {}) | parts.get(part, {})
         plain[name] = merged
     return {name: {a: _software(name, entry) for a, entry in found.items()} for name, found in plain.items()}
+
+
+def _precise(part: str) -> str:
+    """The architecture of a part that names a precision, too; else the part."""
+    architecture, _, precision = part.rpartition("-")
+    return architecture if precision in PRECISIONS else part
 
 
 def _software(name: str, entry: Mapping[str, Any]) -> Software:
@@ -169,17 +180,24 @@ def software_names() -> tuple[str, ...]:
     return tuple(_catalog())
 
 
-def load_software(name: str, gpu: Gpu | None = None) -> Software:
-    """One framework era by name, as it runs on a GPU; CatalogError if it is unknown."""
+def load_software(name: str, gpu: Gpu | None = None, precision: str = "") -> Software:
+    """One framework era by name, as it runs on a GPU in a precision; CatalogError if it is unknown."""
     catalog = _catalog()
     if name not in catalog:
         raise CatalogError(unknown_name("software", name, catalog))
     found = catalog[name]
     if gpu is None:
         return found[""]
-    known = found.get(gpu.name) or found.get(gpu.architecture) or found[""]
+    known = found[part_of(name, gpu, precision)]
     own: Mapping[str, Any] = _measured(gpu.kernels, name) if gpu.kernels.endswith(".toml") else {}
     return replace(known, **own) if own else known
+
+
+def part_of(name: str, gpu: Gpu, precision: str = "", also: str = "") -> str:
+    """The table of an entry that holds on a GPU in a precision, "" for the entry itself; `also` is one more of them."""
+    has = {*_catalog()[name], also}
+    parts = (gpu.name, f"{gpu.architecture}-{precision}", gpu.architecture, "")
+    return next(part for part in parts if part in has)
 
 
 @cache

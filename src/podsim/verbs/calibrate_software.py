@@ -10,9 +10,9 @@ Axes: P constants, R rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from podsim.verbs.tables_llm import batches_of, express_all, seconds_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from podsim.hardware.parts import Gpu
 
 __all__ = ["CONSTANTS", "Constant", "SoftwareFit", "fit_software", "toml_entry"]
 
@@ -42,6 +44,7 @@ class Constant:
 
 CONSTANTS = {
     "gemm_speed": Constant(0.95, 0.08, 0.5, 1.3, "1"),
+    "conv_speed": Constant(1.0, 0.2, 0.2, 2.0, "1"),
     "attention_speed": Constant(1.0, 0.2, 0.3, 2.0, "1"),
     "memory_speed": Constant(1.0, 0.2, 0.3, 2.0, "1"),
     "collective_speed": Constant(1.0, 0.15, 0.3, 1.5, "1"),
@@ -80,6 +83,10 @@ class SoftwareFit(NamedTuple):
     """their ids"""
 
 
+Logs: TypeAlias = "Callable[[Mapping[str, float]], NDArray[np.float64]]"
+"""values of constants -> log(predicted / measured) of time, [rows]"""
+
+
 def fit_software(
     rows: Sequence[Mapping[str, str]],
     software: str,
@@ -88,14 +95,12 @@ def fit_software(
 ) -> SoftwareFit:
     """Values of the constants `names` of one era from the rows of its framework with role `calibrate`.
 
-    `rows` are those of a training table, as text by column; rows of other roles, of other software, without a
-    step time or that podsim cannot express are left aside. "NAME.hopper" fits the entry's own table for an
-    architecture or a GPU, to the rows measured on it; a bare name fits the rows on all other GPUs. The other constants
-    keep the catalog's values. `start` moves the centres. Raises TableError without a row or on an unknown constant,
-    CatalogError on unknown software.
+    `rows` are those of training tables, as text by column, of language models or of captured networks; rows of other
+    roles, of other software, without a measured step or that podsim cannot express are left aside. "NAME.hopper" fits
+    the entry's own table for an architecture, a GPU or an architecture-precision, to the rows measured on it; a bare
+    name fits the rows that no table of the entry covers. The other constants keep the catalog's values. `start` moves
+    the centres. Raises TableError without a row or on an unknown constant, CatalogError on unknown software.
     """
-    from scipy.optimize import least_squares
-
     from podsim.training.software import load_software
 
     name, _, part = software.partition(".")
@@ -103,49 +108,87 @@ def fit_software(
     unknown = [name for name in (*names, *(start or {})) if name not in CONSTANTS]
     if unknown or not names:
         raise TableError(unknown_name("constant", unknown[0] if unknown else "", CONSTANTS))
-    used = [r for r in rows if r.get("role") == "calibrate" and _time(r)]
-    found, _ = express_all(used)
-    mine = [(position, one) for position, one in found if _is_of(one, name, part)]
-    if not mine:
+    logs, used = _network_logs(rows, name, part)
+    if not used:
+        logs, used = _transformer_logs(rows, name, part)
+    if not used:
         raise TableError(
             f"no row with role calibrate and a step time was measured with software {software!r}"
         )
-    base = load_software(name, mine[0][1].cluster.gpu)
+    values = _fitted(logs, _Scale(names, start or {}), len(names))
+    return SoftwareFit(values, float(np.abs(logs(values)).mean()), used)
+
+
+def _fitted(logs: Logs, scale: _Scale, constants: int) -> dict[str, float]:
+    """Values with the least loss, four digits."""
+    from scipy.optimize import least_squares
+
+    def residuals(point_P: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.concatenate([logs(scale.values(point_P)), _PULL * (point_P - _OFFSET)])
+
+    point_P = np.full(constants, _OFFSET)
+    for difference in (0.1, 0.02, 0.005):  # the law has kinks: coarse slopes first
+        result: Any = least_squares(
+            residuals, point_P, loss="soft_l1", f_scale=_LOSS, bounds=scale.bounds,
+            diff_step=np.full(constants, difference / _OFFSET), max_nfev=30,
+        )  # fmt: skip
+        point_P = result.x
+    return {name: float(f"{value:.{_DIGITS}g}") for name, value in scale.values(point_P).items()}
+
+
+def _transformer_logs(
+    rows: Sequence[Mapping[str, str]], name: str, part: str
+) -> tuple[Logs, tuple[str, ...]]:
+    """The logarithms of rows of language models of an era, and their ids."""
+    from podsim.training.software import load_software
+
+    used = [r for r in rows if r.get("role") == "calibrate" and _time(r)]
+    found, _ = express_all(used)
+    mine = [(position, one) for position, one in found if _is_of(one, name, part)]
+    base = load_software(name, mine[0][1].cluster.gpu) if mine else load_software(name)
     batches = batches_of([one for _, one in mine])
     measured_R = np.array([_time(used[position]) for position, _ in mine])
-    scale = _Scale(names, start or {})
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
         changed: dict[str, Any] = dict(values)
         return np.asarray(np.log(seconds_of(batches, replace(base, **changed)) / measured_R))
 
-    def residuals(point_P: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.concatenate([logs(scale.values(point_P)), _PULL * (point_P - _OFFSET)])
+    return logs, tuple(used[position]["id"] for position, _ in mine)
 
-    point_P = np.full(len(names), _OFFSET)
-    for difference in (0.1, 0.02, 0.005):  # the law has kinks: coarse slopes first
-        result: Any = least_squares(
-            residuals, point_P, loss="soft_l1", f_scale=_LOSS, bounds=scale.bounds,
-            diff_step=np.full(len(names), difference / _OFFSET), max_nfev=30,
-        )  # fmt: skip
-        point_P = result.x
-    fitted = scale.values(point_P)
-    values = {name: float(f"{value:.{_DIGITS}g}") for name, value in fitted.items()}
-    return SoftwareFit(
-        values, float(np.abs(logs(values)).mean()), tuple(used[position]["id"] for position, _ in mine)
-    )
+
+def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tuple[Logs, tuple[str, ...]]:
+    """The same of rows of captured networks."""
+    from podsim.verbs.tables_networks import NetworkCosts, express_networks
+
+    costs = NetworkCosts()
+    mine, measured = [], []
+    for kind, column in (("vision", "throughput"), ("mlperf", "throughput_samples_s")):
+        used = {r["id"]: r for r in rows if r.get("role") == "calibrate" and r.get(column)}
+        found, _ = express_networks(kind, used.items())
+        for id, run in found.items():
+            if run.software == name and _covered(run.cluster.gpu, run.precision, name, part):
+                mine.append((id, run))
+                measured.append(float(used[id][column]))
+    measured_R = np.array(measured)
+
+    def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
+        changed: dict[str, Any] = dict(values)
+        rates = [costs.rate(run, replace(costs.era(run), **changed)) for _, run in mine]
+        return np.asarray(np.log(measured_R / np.array(rates)))
+
+    return logs, tuple(id for id, _ in mine)
 
 
 def _is_of(one: Expressed, name: str, part: str) -> bool:
     """Whether a row ran with an entry of the catalog: with its table for a GPU, or with what holds for the others."""
-    from podsim.training.software import load_software
+    return one.plan.software == name and _covered(one.cluster.gpu, one.plan.precision, name, part)
 
-    if one.plan.software != name:
-        return False
-    gpu = one.cluster.gpu
-    if part:
-        return part in (gpu.name, gpu.architecture)
-    return load_software(name, gpu) is load_software(name)
+
+def _covered(gpu: Gpu, precision: str, name: str, part: str) -> bool:
+    """Whether an entry's table (or, for no part, the entry itself) is what holds on a GPU in a precision."""
+    from podsim.training.software import part_of
+
+    return part_of(name, gpu, precision, also=part) == part
 
 
 def _time(row: Mapping[str, str]) -> float:

@@ -34,10 +34,10 @@ class Priced:
 
 
 def training_rows() -> list[Mapping[str, str]]:
-    """Rows of the packaged LLM training table, as text by column."""
+    """Rows of the packaged tables of training, as text by column."""
     from podsim.verify.tables import load
 
-    return [row.fields for row in load("llm").rows]
+    return [row.fields for kind in ("llm", "vision", "mlperf") for row in load(kind).rows]
 
 
 def price(rows: Rows, *, cross_validate: bool = True) -> Priced:

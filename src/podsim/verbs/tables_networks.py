@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError
@@ -12,11 +11,12 @@ from podsim.verbs.express_networks import NetworkRun, express_network
 from podsim.verbs.tables import Priced
 
 if TYPE_CHECKING:
+    from podsim.training.graph_cost import PlainCosts
     from podsim.training.software import Software
     from podsim.verify.rows import Rows
     from podsim.workload.op_graph import OpGraph
 
-__all__ = ["express_networks", "price_networks", "rate_of"]
+__all__ = ["NetworkCosts", "express_networks", "price_networks"]
 
 
 def price_networks(rows: Rows) -> Priced:
@@ -26,9 +26,10 @@ def price_networks(rows: Rows) -> Priced:
     if rows.what != "samples/s":
         why = f"{rows.what} need the number of steps to the end, which is no figure of a step"
         return Priced(predictions={}, reasons={**dict.fromkeys(found, why), **reasons})
+    costs = NetworkCosts()
     for id, run in found.items():
         try:
-            predictions[id] = rate_of(run)
+            predictions[id] = costs.rate(run)
         except PodsimError as error:
             reasons[id] = str(error)
     return Priced(predictions=predictions, reasons=reasons)
@@ -48,25 +49,48 @@ def express_networks(
     return found, reasons
 
 
-def rate_of(run: NetworkRun, software: Software | None = None) -> float:
-    """What the row's unit counts, a second; `software` instead of the run's own era."""
-    from podsim.training.graph_step import replicas_step
-    from podsim.training.software import load_software
+class NetworkCosts:
+    """Graphs and their costs by the kernel laws, each worked out once; constants must not change while one lives."""
 
-    gpu = run.cluster.gpu
-    era = software or load_software(run.software, gpu)
-    step = replicas_step(
-        graph_for(run.network, run.batch, run.fuse), run.cluster, run.precision, run.optimizer, era, gpus=run.gpus,
-        accumulate=run.accumulate,
-    )  # fmt: skip
-    return run.gpus * run.batch * run.accumulate * run.items / step.seconds
+    def __init__(self) -> None:
+        """Nothing is worked out yet."""
+        self._graphs: dict[tuple[str, int, str], OpGraph] = {}
+        self._plain: dict[tuple[str, int, str, str, str, str], PlainCosts] = {}
 
+    def rate(self, run: NetworkRun, software: Software | None = None) -> float:
+        """What the row's unit counts, a second; `software` instead of the run's own era."""
+        from podsim.training.graph_step import replicas_step
 
-@lru_cache(maxsize=512)
-def graph_for(network: str, batch: int, fuse: str) -> OpGraph:
-    """The graph of a network, as it is fused."""
-    from podsim.verbs.graph import FUSIONS
-    from podsim.workload.fusion import fuse as fused
-    from podsim.workload.networks import load_network
+        era = software or self.era(run)
+        step = replicas_step(
+            self.graph(run), self.plain(run, era.flash), run.cluster, run.precision, run.optimizer, era, gpus=run.gpus,
+            accumulate=run.accumulate,
+        )  # fmt: skip
+        return run.gpus * run.batch * run.accumulate * run.items / step.seconds
 
-    return fused(load_network(network, batch), FUSIONS[fuse])
+    def era(self, run: NetworkRun) -> Software:
+        """The run's framework, as the catalog has it."""
+        from podsim.training.software import load_software
+
+        return load_software(run.software, run.cluster.gpu, run.precision)
+
+    def graph(self, run: NetworkRun) -> OpGraph:
+        """The graph of a run's network, as it is fused."""
+        from podsim.verbs.graph import FUSIONS
+        from podsim.workload.fusion import fuse
+        from podsim.workload.networks import load_network
+
+        key = (run.network, run.batch, run.fuse)
+        if key not in self._graphs:
+            self._graphs[key] = fuse(load_network(run.network, run.batch), FUSIONS[run.fuse])
+        return self._graphs[key]
+
+    def plain(self, run: NetworkRun, flash: str) -> PlainCosts:
+        """Costs of a run's graph by the kernel laws."""
+        from podsim.training.graph_cost import plain_costs
+
+        gpu = run.cluster.gpu
+        key = (run.network, run.batch, run.fuse, gpu.name, run.precision, flash)
+        if key not in self._plain:
+            self._plain[key] = plain_costs(self.graph(run), gpu, run.precision, flash)
+        return self._plain[key]
