@@ -39,7 +39,9 @@ def test_graph_as_numbers(podsim: Run) -> None:
         podsim("graph", GRAPH, "--on", "dgx-a100-80gb:2", "--gpus", 16, "--devices", 2, "--json").stdout
     )
     assert one["parameters"] == 25_557_032
-    assert one["step_time"] == pytest.approx(one["forward"] + one["backward"] + one["update"])
+    assert one["step_time"] == pytest.approx(
+        one["forward"] + one["backward"] + one["update"] + one["host_step"]
+    )
     assert sum(part["seconds"] for part in one["cut"]["parts"]) == pytest.approx(sum(one["kinds"].values()))
     assert {op["part"] for op in one["ops"]} == {0, 1}
     assert one["data_parallel"]["step_time"] >= one["step_time"]
@@ -143,3 +145,38 @@ def test_capture_and_graph_of_a_file_of_ones_own(podsim: Run, tmp_path: Path) ->
     refused(podsim("capture", f"{path}:build", "--out", tmp_path / "no" / "x.json"), "cannot be written")
     path.write_text("def build(:\n")
     refused(podsim("capture", f"{path}:build"), "SyntaxError")
+
+
+@pytest.mark.torch
+def test_a_graph_for_any_batch(podsim: Run, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "net.py"
+    path.write_text(
+        "from torch import nn\ndef build():\n    return nn.Sequential(nn.Linear(64, 128), nn.ReLU())\n"
+    )
+    out = tmp_path / "net.json.gz"
+    assert "parameters" in podsim("capture", f"{path}:build", "--input", "Bx64", "--out", out).stdout
+    stored, direct = (
+        json.loads(podsim("graph", *file, *GPU, "--batch", 512, "--json").stdout)
+        for file in ((out,), (f"{path}:build", "--input", "Bx64"))
+    )
+    assert stored["batch"] == 512
+    assert stored["step_time"] == direct["step_time"]
+    assert stored["flops"] == 2 * 512 * 64 * 128
+    refused(podsim("graph", out, *GPU), "--batch 32")
+    refused(podsim("graph", f"{path}:build", "--input", "Bx64", *GPU), "--batch 32")
+    refused(podsim("graph", f"{path}:build", "--input", "8x64", *GPU, "--batch", 8), "with B for the samples")
+    refused(podsim("capture", f"{path}:build", "--input", "4xB"), "check --input")
+
+
+def test_a_network_by_name(podsim: Run) -> None:
+    named, stored = (
+        json.loads(podsim("graph", *file, *GPU, "--json").stdout)
+        for file in (("resnet50", "--batch", 256), (GRAPH,))
+    )
+    assert named["step_time"] == pytest.approx(stored["step_time"], rel=1e-12)
+    assert "resnet50" in podsim("show", "networks").stdout
+    assert "8.178 GFLOP" in podsim("show", "resnet50").stdout
+    refused(podsim("graph", "resnet50", *GPU), "how many samples")
+    refused(podsim("graph", "resnet05", "--batch", 4, *GPU), "did you mean resnet50")
+    refused(podsim("show", "resnet50", "--set", "gpu.clock=1"), "cannot be changed")

@@ -75,7 +75,7 @@ def print_graph(one: GraphCost, *, detail: str = "") -> None:
     _say(
         f"Forward {format_quantity(one.forward, 's')}, backward {format_quantity(one.backward, 's')}, "
         f"{one.optimizer} update {format_quantity(one.update, 's')}; the GPU waits {format_quantity(one.host, 's')} "
-        "for the host"
+        f"for the host, and {format_quantity(one.host_step, 's')} between steps"
     )
     _say(
         f"{format_quantity(one.flops, 'FLOP')} forward, {format_quantity(one.flops_back, 'FLOP')} backward, "

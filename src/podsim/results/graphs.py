@@ -144,6 +144,8 @@ class GraphCost:
     """s of the optimizer, and of casting weights"""
     host: float
     """s of forward and backward in which the GPU waits for the host"""
+    host_step: float
+    """s a step takes besides its passes and the update: data, loss scale, logging"""
     step_time: float
     """s: forward, backward, update"""
     samples_per_second: float

@@ -17,21 +17,28 @@ __all__ = ["clusters", "models", "show"]
 
 
 def show(name: str, *, overrides: Mapping[str, str] | None = None) -> Sheet:
-    """The sheet of anything in the catalogs: a GPU, a part, a system, a cluster, a model, a framework era.
+    """The sheet of anything in the catalogs: a GPU, a part, a system, a cluster, a model, a network, a framework era.
 
-    `name` may also be "software" (all eras), a config.json or a cluster file.  Raises CatalogError for an unknown
-    name, with the closest ones.
+    `name` may also be "software" (all eras), "networks" (all captured ones), a config.json or a cluster file.  Raises
+    CatalogError for an unknown name, with the closest ones.
     """
     from podsim.hardware.sheet import sheet, sheet_names
     from podsim.training.software import software_names
     from podsim.verbs.inputs import split_overrides
     from podsim.workload.catalog import load_model
+    from podsim.workload.networks import networks
 
     for_model, for_hardware = split_overrides(overrides)
     if name == "software" or name in software_names():
         if overrides:
             raise CatalogError(f"{name}: a framework era cannot be changed by keys")
         return _all_software() if name == "software" else _software(name)
+    if name == "networks" or name in networks():
+        if overrides:
+            raise CatalogError(
+                f"{name}: a captured network cannot be changed by keys; capture a module of your own"
+            )
+        return _all_networks() if name == "networks" else _network(name)
     if name.lower().endswith(".toml") or ":" in name or name.lower().partition("/")[0] in sheet_names():
         if for_model:
             raise CatalogError(f"{name} is no model: {', '.join(for_model)} cannot be set")
@@ -51,14 +58,14 @@ def _unknown(name: str) -> CatalogError:
     from podsim.hardware.sheet import sheet_names
     from podsim.training.software import software_names
     from podsim.workload.catalog import model_names
+    from podsim.workload.networks import networks
 
-    close = get_close_matches(
-        name.lower(), [*sheet_names(), *model_names(), *software_names()], n=4, cutoff=0.5
-    )
+    known = [*sheet_names(), *model_names(), *software_names(), *networks()]
+    close = get_close_matches(name.lower(), known, n=4, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}? " if close else ""
     return CatalogError(
-        f"unknown name {name[:80]!r}: {hint}`podsim models`, `podsim clusters` and `podsim show software` list names; "
-        "a GPU (a100-sxm4-80gb), a config.json or a cluster's TOML file work too"
+        f"unknown name {name[:80]!r}: {hint}`podsim models`, `podsim clusters`, `podsim show software` and "
+        "`podsim show networks` list names; a GPU (a100-sxm4-80gb), a config.json or a cluster's TOML file work too"
     )
 
 
@@ -151,6 +158,65 @@ def _all_software() -> Sheet:
         name="software", kind="software", title="Frameworks and their eras",
         sections=(Section(title="Software", rows=rows),),
     )  # fmt: skip
+
+
+def _all_networks() -> Sheet:
+    from podsim.hardware.sheet import Row, Section, Sheet
+    from podsim.workload.networks import networks
+
+    rows = tuple(
+        Row(
+            label=one.name, value=float(one.parameters), unit="", text=format_quantity(float(one.parameters), ""),
+            how=one.title, source=one.source,
+        )
+        for one in networks().values()
+    )  # fmt: skip
+    return Sheet(
+        name="networks", kind="network", title="Networks captured for any batch: podsim graph NAME --batch N --on GPU",
+        sections=(Section(title="Network (parameters)", rows=rows),),
+    )  # fmt: skip
+
+
+def _network(name: str) -> Sheet:
+    from podsim.hardware.sheet import Row, Section, Sheet
+    from podsim.workload.networks import load_network, networks
+
+    one, graph = networks()[name], load_network(name, 1)
+    figures = (
+        ("parameters", float(graph.parameters.sum()), "", "count of weights"),
+        ("forward", float(graph.flops.sum()), "FLOP", f"of one {one.sample}"),
+        ("backward", float(graph.flops_back.sum()), "FLOP", f"of one {one.sample}"),
+        (
+            "activations",
+            float(graph.kept.sum()),
+            "B",
+            f"of one {one.sample}, in the number format of the capture",
+        ),
+        (
+            "ops",
+            float(len(graph)),
+            "",
+            ", ".join(f"{graph.count(k)} {k}" for k in sorted({*graph.kind_names})),
+        ),
+    )
+    rows = [
+        Row(
+            label=label, value=value, unit=unit, text=format_quantity(value, unit), how=how, source=one.source
+        )
+        for label, value, unit, how in figures
+    ]
+    rows.append(
+        Row(
+            label="captured", value=None, unit="", text=f"examples/modules/{one.module}", how=", ".join(one.inputs),
+            source=one.source,
+        )
+    )  # fmt: skip
+    return Sheet(
+        name=name,
+        kind="network",
+        title=f"{name}: {one.title}",
+        sections=(Section(title="Network", rows=tuple(rows)),),
+    )
 
 
 _SECONDS = ("host_kernel", "host_collective", "host_send", "host_step")

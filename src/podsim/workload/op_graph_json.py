@@ -75,8 +75,11 @@ def read_value(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _LARGEST:
             raise ModelError(f"{path}: larger than {_LARGEST >> 20} MiB")
-        data = path.read_bytes()
-        value = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data.decode("utf-8"))
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise ModelError(f"{path}: larger than {_LARGEST >> 20} MiB when unpacked")
+        value = json.loads(data.decode("utf-8"))
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise ModelError(f"{path}: is not gzipped, or breaks off") from None
     except OSError as error:
