@@ -144,6 +144,44 @@ def test_many_kinds_of_products() -> None:
     assert any("used by no op" in note for note in graph.notes)
 
 
+def test_a_fused_multiply_and_add_hands_the_gradient_of_its_sum_on() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.beside = nn.Parameter(torch.zeros(4, 8))
+            self.scale = nn.Parameter(torch.zeros(4, 1))
+
+        def forward(self, x: Any) -> Any:
+            return torch.addcmul(self.beside, x, self.scale)
+
+    graph, _ = capture(Net, "4x8")
+    whole, column = 4 * 8 * 4.0, 4 * 4.0
+    assert graph.kernels_back.sum() == 1  # that of the scale
+    assert graph.read_back.sum() == 2 * whole
+    assert graph.written_back.sum() == column
+
+
+def test_samples_of_a_map_read_no_more_than_the_map() -> None:
+    class Net(nn.Module):
+        def __init__(self, size: int) -> None:
+            super().__init__()
+            self.map = nn.Parameter(torch.zeros(2, 3, size, size))
+
+        def forward(self, grid: Any) -> Any:
+            return nn.functional.grid_sample(self.map, grid, align_corners=False)
+
+    grid, out = 2 * 5 * 5 * 2 * 4.0, 2 * 3 * 5 * 5 * 4.0
+    for size in (4, 40):
+        graph, _ = capture(lambda size=size: Net(size), "2x5x5x2")
+        whole = 2 * 3 * size * size * 4.0
+        touched = whole if size == 4 else 4 * out
+        assert graph.notes == ()
+        assert graph.read.sum() == touched + grid
+        assert graph.written.sum() == out
+        assert graph.read_back.sum() == out + grid + touched
+        assert graph.written_back.sum() == whole + touched
+
+
 def test_groups_divide_the_arithmetic_of_both_gradients() -> None:
     """PyTorch's counter does not divide the weight gradient by the groups; the forward pass it does."""
     graph, counted = capture(

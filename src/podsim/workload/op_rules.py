@@ -126,11 +126,13 @@ def _elementwise(call: Call) -> Facts:
     if masked and not mask:
         return Facts(kind="elementwise", kernels=0.0, kernels_back=0.0)
     read_back = written_back = kernels = 0.0
-    free = call.target in ("add", "sub", "rsub")
+    added = call.tensors if call.target in ("add", "sub", "rsub") else []
+    if call.target in ("addcmul", "addcdiv"):
+        added = call.tensors[:1]
     plain = call.target in _PLAIN_READS or masked
     for one in _gradients(call):
         broadcast = _elements(one.shape) < _elements(out.shape)
-        if free and not broadcast:
+        if not broadcast and any(one is other for other in added):
             continue  # the gradient is handed on as it is
         kernels += 1
         read_back += out.bytes * (1 if plain else 2) + mask
@@ -235,6 +237,22 @@ def _copy(call: Call) -> Facts:
     )  # fmt: skip
 
 
+def _sampled(call: Call) -> Facts:
+    """Four neighbours mixed at each point of a grid: of a map no more than all; backward its gradient is cleared first.
+
+    Neighbours of neighbouring points come from caches where they fit; the gradient is added to as often as it is read.
+    """
+    source, grid = call.tensors[:2]
+    out = call.output
+    touched = min(source.bytes, 4 * out.bytes)
+    back = 1.0 if source.trained else 0.0
+    return Facts(
+        kind="pool", read=touched + grid.bytes, written=out.bytes,
+        read_back=(out.bytes + grid.bytes + touched) * back, written_back=(source.bytes + touched) * back, kernels=1.0,
+        kernels_back=2 * back,
+    )  # fmt: skip
+
+
 def _products(call: Call) -> Facts:
     if call.target == "einsum":
         return einsum_facts(call.arguments[0], call.tensors, call.output)
@@ -289,6 +307,7 @@ RULES: dict[str, Callable[[Call], Facts]] = {
         _reduction,
     ),
     "embedding": _embedding,
+    "grid_sampler": _sampled,
     **dict.fromkeys(("cross_entropy_loss", "nll_loss", "nll_loss_nd", "mse_loss", "l1_loss", "smooth_l1_loss",
                      "binary_cross_entropy_with_logits", "kl_div", "huber_loss"), _loss),
     **dict.fromkeys(
