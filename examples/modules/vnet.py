@@ -1,7 +1,7 @@
 r"""V-Net (Milletari et al. 2016) as NVIDIA trains it on crops of the hippocampus: 32 x 32 x 32 voxels, three classes.
 
-Halved twice down and twice up, windows of 3, batch norms, learned pooling; 3 convolutions at every depth but the
-first and the last, which have one. The published code counts no parameters; those here are this file's.
+Three halvings down and up, windows of 3, batch norms, learned pooling; 3 convolutions at every depth but the first and
+the last, which have one. The count of parameters of NVIDIA's own code is not published; the one here is this file's.
 
 podsim capture examples/modules/vnet.py:training --input 32x1x32x32x32 --input 32x32x32x32:int64
 """
@@ -35,10 +35,13 @@ class VNet(nn.Module):
         down = [(FILTERS * 2**level, FILTERS * 2 ** (level + 1)) for level in range(3)]
         self.pool = nn.ModuleList(Step(a, b, 2) for a, b in down)
         self.down = nn.ModuleList(nn.Sequential(*(Step(b, b) for _ in range(DEPTH))) for _, b in down)
-        up = [(b, a) for a, b in reversed(down)]
-        self.grow = nn.ModuleList(Step(b, a, 2, up=True) for b, a in up)
+        up = list(reversed([beside for beside, _ in down]))
+        wide = [down[-1][1], *(2 * beside for beside in up[:-1])]
+        self.grow = nn.ModuleList(
+            Step(below, beside, 2, up=True) for below, beside in zip(wide, up, strict=True)
+        )
         self.up = nn.ModuleList(
-            nn.Sequential(Step(2 * a, b), *(Step(b, b) for _ in range(DEPTH - 1))) for b, a in up[:-1]
+            nn.Sequential(*(Step(2 * beside, 2 * beside) for _ in range(DEPTH))) for beside in up[:-1]
         )
         self.last = Step(2 * FILTERS, 2 * FILTERS)
         self.classes = nn.Conv3d(2 * FILTERS, CLASSES, 1)
