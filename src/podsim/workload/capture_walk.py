@@ -10,7 +10,7 @@ import numpy as np
 
 from podsim.errors import ModelError
 from podsim.workload.op_graph import KINDS, WIDTH, OpGraph
-from podsim.workload.op_rules import Call, Facts, Operand, facts_of, is_view
+from podsim.workload.op_rules import MADE, Call, Facts, Operand, facts_of, is_view
 
 __all__ = ["Walk", "element_bytes"]
 
@@ -82,8 +82,13 @@ class Walk:
         target = _target(node)
         sources = [self.seen[one] for one in node.all_input_nodes if isinstance(self.seen.get(one), _Seen)]
         value = node.meta.get("val")
+        if target == "broadcast_tensors":  # views, one of each of its tensors
+            self.seen[node] = [self.seen.get(one) for one in node.args[0]]
+            return
         if target == "getitem":
             parent = self.seen.get(node.args[0])
+            if isinstance(parent, list):
+                parent = parent[node.args[1]]
             if isinstance(parent, _Seen) and isinstance(value, self.torch.Tensor):
                 out = self._operand(value, parent.operand.trained)
                 self.seen[node] = _Seen(out, parent.op, parent.weights)
@@ -93,7 +98,8 @@ class Walk:
             if value is not None and isinstance(value, (tuple, list)) and sources:
                 self.seen[node] = sources[0]
             return
-        trained = any(one.operand.trained for one in sources)
+        cut = target == "detach" or target in MADE
+        trained = not cut and any(one.operand.trained for one in sources)
         out = self._operand(main, trained)
         call = Call(
             target=target, arguments=self._read(node.args), named=self._named(node.kwargs), output=out

@@ -14,7 +14,7 @@ from typing import Any
 from podsim.errors import ModelError
 from podsim.workload.op_products import Facts, Operand, attention_facts, conv_facts, einsum_facts, gemm_facts
 
-__all__ = ["VIEWS", "Call", "Facts", "Operand", "facts_of", "is_view"]
+__all__ = ["MADE", "VIEWS", "Call", "Facts", "Operand", "facts_of", "is_view"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +99,17 @@ _ELEMENTWISE = frozenset((
     "masked_fill", "dropout", "feature_dropout", "alpha_dropout", "native_dropout", "relu6", "hardtanh",
     "hardswish", "hardsigmoid", "leaky_relu", "elu", "selu", "mish", "softplus", "erf", "sin", "cos", "eq",
     "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or",
-    "bitwise_not", "fill", "zeros", "ones", "full", "arange", "zeros_like", "ones_like", "full_like",
-    "new_zeros", "new_ones", "new_full", "empty", "rand", "randn", "rand_like", "randn_like", "scalar_tensor",
-    "tril", "triu", "lerp", "addcmul", "addcdiv", "glu", "prelu", "floor", "ceil", "round", "sign",
-    "reciprocal", "bernoulli", "cumsum", "isnan", "isinf", "nan_to_num", "log1p", "expm1", "logaddexp",
-    "threshold", "empty_like", "floor_divide", "remainder", "fmod", "logical_xor", "linspace", "one_hot",
+    "bitwise_not", "__and__", "__or__", "__xor__", "fill", "tril", "triu", "lerp", "addcmul", "addcdiv", "glu",
+    "prelu", "floor", "ceil", "round", "sign", "reciprocal", "bernoulli", "cumsum", "isnan", "isinf", "nan_to_num",
+    "log1p", "expm1", "logaddexp", "threshold", "floor_divide", "remainder", "fmod", "logical_xor", "one_hot",
     "tensor", "lift_fresh", "copy",
 ))  # fmt: skip
+MADE = frozenset((
+    "zeros", "ones", "full", "empty", "arange", "linspace", "rand", "randn", "scalar_tensor", "zeros_like",
+    "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full",
+    "new_empty", "exponential", "uniform", "normal", "random",
+))  # fmt: skip
+"""ops whose numbers depend on no tensor's: a tensor given to them gives its shape, and no gradient flows back to it"""
 
 
 def _elements(shape: tuple[int, ...]) -> int:
@@ -145,6 +149,13 @@ def _elementwise(call: Call) -> Facts:
     )  # fmt: skip
 
 
+def _made(call: Call) -> Facts:
+    """The result is written; memory that is only set aside is not."""
+    if call.target in ("empty", "empty_like", "new_empty"):
+        return Facts(kind="elementwise", kernels=0.0)
+    return Facts(kind="elementwise", written=call.output.bytes)
+
+
 def _idle_dropout(call: Call) -> bool:
     return not call.get(2, "train", True) or not call.get(1, "p", 0.5)
 
@@ -171,6 +182,25 @@ def _batch_norm(call: Call) -> Facts:
 def _layer_norm(call: Call) -> Facts:
     """Rows stay on the chip: the input once; backward once for its gradient, once for that of the weights."""
     return _norm(call, 1, 4 if len(call.tensors) > 1 else 2)
+
+
+def _cosine(call: Call) -> Facts:
+    """Both operands spread to one shape, divided by their norms, multiplied, summed: six kernels in ATen.
+
+    Each division writes a tensor of that shape, and so does the product. Backward, of each operand: the product's
+    gradient, that of the quotient, and that of the norm back to where it came from; a dozen kernels of that shape.
+    Source: the kernels that PyTorch 2.13 dispatches (a test counts them).
+    """
+    one, other = call.tensors[:2]
+    dim = call.get(2, "dim", 1)
+    length = max(one.shape[dim], other.shape[dim])
+    wide = _elements(call.output.shape) * length * max(one.width, other.width)
+    wanted = float(len(_gradients(call)))
+    return Facts(
+        kind="reduction", read=2 * (one.bytes + other.bytes) + 3 * wide, written=3 * wide + call.output.bytes,
+        read_back=wanted * 15 * wide, written_back=wanted * 10 * wide, kernels=6.0, kernels_back=wanted * 12,
+        saves_inputs=bool(wanted), extra=2 * wide if wanted else 0.0,
+    )  # fmt: skip
 
 
 def _softmax(call: Call) -> Facts:
@@ -290,6 +320,9 @@ RULES: dict[str, Callable[[Call], Facts]] = {
     ),
     "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("batch_norm", "_native_batch_norm_legit_functional", "native_batch_norm"), _batch_norm),
+    **dict.fromkeys(MADE, _made),
+    "cosine_similarity": _cosine,
+    "_weight_norm": lambda call: _norm(call, 2, 4),
     "instance_norm": lambda call: _norm(call, 2, 4),
     "group_norm": lambda call: _norm(call, 2, 4),
     "native_group_norm": lambda call: _norm(call, 2, 4),
@@ -298,7 +331,8 @@ RULES: dict[str, Callable[[Call], Facts]] = {
     **dict.fromkeys(
         ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d",
          "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool2d", "max_pool2d_with_indices",
-         "upsample_bilinear2d", "upsample_nearest2d", "upsample_bicubic2d"),
+         "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d", "upsample_nearest1d",
+         "upsample_nearest2d", "upsample_nearest3d"),
         _pool,
     ),
     **dict.fromkeys(
