@@ -33,10 +33,10 @@ def test_a_packaged_network_is_what_its_entry_says(name: str) -> None:
 @pytest.mark.parametrize("name", networks())
 def test_arithmetic_grows_with_the_batch_and_weights_do_not(name: str) -> None:
     small, large = load_network(name, 8), load_network(name, 16)
-    assert large.flops.sum() == pytest.approx(2 * small.flops.sum(), rel=1e-3)
+    assert 1.5 < large.flops.sum() / small.flops.sum() <= 2.0  # what all samples share is computed once
     assert large.parameters.sum() == small.parameters.sum()
     assert np.all(large.read >= small.read)
-    assert large.kept.sum() == pytest.approx(2 * small.kept.sum(), rel=0.1)
+    assert 1.5 < large.kept.sum() / small.kept.sum() <= 2.0
 
 
 def test_every_packaged_file_has_an_entry() -> None:

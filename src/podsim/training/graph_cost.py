@@ -36,6 +36,7 @@ __all__ = [
     "OPTIMIZERS",
     "OpCosts",
     "PlainCosts",
+    "depthwise",
     "graph_costs",
     "plain_costs",
     "scaled_costs",
@@ -44,6 +45,7 @@ __all__ = [
 
 OPTIMIZERS = {"none": 0.0, "sgd": 20.0, "adam": 28.0}
 """B per parameter of an update in fp32: gradient, weight and states read; weight and states written"""
+_TENSOR_CORES = ("tf32", "bf16", "fp16")
 _CAST = 6.0
 """B per parameter to make a 16-bit copy of a weight in fp32, once a step"""
 _PRODUCTS = ("gemm", "conv", "attention", "recurrent")
@@ -104,8 +106,13 @@ def graph_costs(graph: OpGraph, gpu: Gpu, precision: str, software: Software) ->
     return scaled_costs(graph, plain_costs(graph, gpu, precision, software.flash), software)
 
 
-def plain_costs(graph: OpGraph, gpu: Gpu, precision: str, flash: str) -> PlainCosts:
-    """Seconds by the kernel laws, `flash` the attention kernel of 16 bits; PlanError as `graph_costs`."""
+def plain_costs(
+    graph: OpGraph, gpu: Gpu, precision: str, flash: str, *, channels_first: bool = False
+) -> PlainCosts:
+    """Seconds by the kernel laws, `flash` the attention kernel of 16 bits; PlanError as `graph_costs`.
+
+    `channels_first`: tensors are laid out NCHW, so that convolutions on tensor cores convert them and back.
+    """
     if precision not in PRECISIONS:
         raise PlanError([unknown_name("precision", precision, PRECISIONS)])
     matmul = PRECISIONS[precision].matmul
@@ -123,9 +130,16 @@ def plain_costs(graph: OpGraph, gpu: Gpu, precision: str, flash: str) -> PlainCo
     arithmetic = (graph.flops + graph.flops_back) / peak_of(gpu, matmul)
     memory = (moved + moved_back) / gpu.memory_bandwidth
     kernels_back = np.where(products, np.minimum(graph.kernels_back, 1.0), graph.kernels_back)
+    turned, turned_back = np.zeros(len(graph)), np.zeros(len(graph))
+    if channels_first and matmul in _TENSOR_CORES:
+        turned, turned_back = _converted(graph, element_bytes(precision))
+    memory_there = np.where(products, 0.0, _memory(gpu, moved, graph.kernels)) + _memory(
+        gpu, turned, np.ones(1)
+    )
     return PlainCosts(
-        product=there, product_back=back, memory=np.where(products, 0.0, _memory(gpu, moved, graph.kernels)),
-        memory_back=_memory(gpu, extra, kernels_back), moved=moved, moved_back=moved_back,
+        product=there, product_back=back, memory=memory_there,
+        memory_back=_memory(gpu, extra, kernels_back) + _memory(gpu, turned_back, np.ones(1)),
+        moved=moved + turned, moved_back=moved_back + turned_back,
         light=np.maximum(arithmetic, memory),
         bound=tuple("arithmetic" if a > b else "memory" for a, b in zip(arithmetic, memory, strict=True)),
     )  # fmt: skip
@@ -141,6 +155,7 @@ def scaled_costs(graph: OpGraph, plain: PlainCosts, software: Software) -> OpCos
         (_RECURRENT, software.gemm_speed),
     ):
         speed[graph.kind == kind] = value
+    speed[depthwise(graph)] = software.memory_speed * software.depthwise_speed
     return OpCosts(
         forward=plain.product / speed + plain.memory / software.memory_speed,
         backward=plain.product_back / speed + plain.memory_back / software.memory_speed,
@@ -173,6 +188,28 @@ def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) ->
     right = gemm_seconds(gpu, k, n, m, batch=batch, precision=precision)
     wanted_OA = graph.gradient_OA[where]
     return there, np.asarray(left * wanted_OA[:, 0] + right * wanted_OA[:, 1])
+
+
+def _converted(graph: OpGraph, element: float) -> tuple[Array, Array]:
+    """(forward, backward) B that convolutions on tensor cores move to have their tensors channels last and back.
+
+    Forward its input and output are read and written once more, backward those of both gradients' convolutions.
+    Depthwise kernels take either layout. Source: the Deep Learning Performance documentation of NVIDIA, convolutional
+    layers ("tensor layouts in memory"), and the kernels nchwToNhwc, nhwcToNchw that profiles of cuDNN show.
+    """
+    rows_OD = graph.dims_OD.astype(float)
+    sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["conv"])}
+    turns = (graph.kind == _CONV) & ~depthwise(graph)
+    read = np.where(turns, sizes["batch"] * sizes["channels"] * sizes["inputs"], 0.0)
+    made = np.where(turns, sizes["batch"] * sizes["filters"] * sizes["positions"], 0.0)
+    both = 2.0 * element * (read + made)
+    return both, both * graph.gradient_OA.sum(axis=1)
+
+
+def depthwise(graph: OpGraph) -> Array:
+    """Which ops are convolutions of each channel alone, [ops]."""
+    channels, groups = (graph.dims_OD[:, DIMS["conv"].index(name)] for name in ("channels", "groups"))
+    return np.asarray((graph.kind == _CONV) & (groups > 1) & (groups == channels))
 
 
 def _recurrent(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:

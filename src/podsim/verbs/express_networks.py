@@ -31,6 +31,7 @@ class NetworkRun:
     """what the row's unit counts in one sample"""
     precision: str
     fuse: str
+    channels_first: bool
     optimizer: str
     software: str
     cluster: Cluster
@@ -78,7 +79,8 @@ def express_network(table: str, row: Mapping[str, str]) -> NetworkRun:
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
     return NetworkRun(
-        network=run.network, batch=batch, accumulate=accumulate, items=run.items, precision=precision, fuse=run.fuse,
+        network=run.network, batch=batch, accumulate=accumulate, items=run.items, precision=precision,
+        fuse=run.fuse, channels_first=precision in run.channels_first,
         optimizer=run.optimizer, software=run.software, cluster=cluster, gpus=gpus,
     )  # fmt: skip
 

@@ -55,7 +55,7 @@ class NetworkCosts:
     def __init__(self) -> None:
         """Nothing is worked out yet."""
         self._graphs: dict[tuple[str, int, str], OpGraph] = {}
-        self._plain: dict[tuple[str, int, str, str, str, str], PlainCosts] = {}
+        self._plain: dict[tuple[object, ...], PlainCosts] = {}
 
     def rate(self, run: NetworkRun, software: Software | None = None) -> float:
         """What the row's unit counts, a second; `software` instead of the run's own era."""
@@ -90,7 +90,9 @@ class NetworkCosts:
         from podsim.training.graph_cost import plain_costs
 
         gpu = run.cluster.gpu
-        key = (run.network, run.batch, run.fuse, gpu.name, run.precision, flash)
+        key = (run.network, run.batch, run.fuse, gpu.name, run.precision, flash, run.channels_first)
         if key not in self._plain:
-            self._plain[key] = plain_costs(self.graph(run), gpu, run.precision, flash)
+            self._plain[key] = plain_costs(
+                self.graph(run), gpu, run.precision, flash, channels_first=run.channels_first
+            )
         return self._plain[key]

@@ -18,6 +18,7 @@ Entries of the TOML files beside this are tried in file order; the first that fi
     batch = { fp16 = 256, fp32 = 128 }       # where the row states none; by precision, or one number
     accumulate = 1                           # micro-batches of a step, unless the row says (accum=N in notes, grad_accum)
     fuse = "none"                            # as podsim graph --fuse
+    channels_first = ["tf32", "fp32"]        # precisions in which tensors are laid out NCHW
     optimizer = "sgd"                        # as podsim graph --optimizer
     software = "dle-pytorch"                 # framework era
     source = "…"                             # where what the row does not state comes from
@@ -60,6 +61,8 @@ class Run:
     accumulate: int = 1
     """micro-batches of a step, where the row states none"""
     fuse: str = "none"
+    channels_first: tuple[str, ...] = ()
+    """precisions in which tensors are laid out NCHW"""
     optimizer: str = "sgd"
     software: str = ""
     source: str = ""
@@ -91,7 +94,7 @@ def runs() -> tuple[Run, ...]:
         for entry in tomllib.loads(file.read_text("utf-8")).get("run", []):
             wrong = entry.keys() - known
             assert not wrong, f"{file.name}: {entry.get('model')}: unknown keys {sorted(wrong)}"
-            one = Run(**{**entry, "model": tuple(entry["model"])})
+            one = Run(**{**entry, **{key: tuple(entry.get(key, ())) for key in ("model", "channels_first")}})
             said = f"{file.name}: {one.model}"
             assert one.table in _MODEL, f"{said}: table={one.table!r}"
             assert one.batch_is in BATCHES, f"{said}: batch_is={one.batch_is!r}"
