@@ -71,6 +71,9 @@ def graph(
     fuse: Annotated[
         str, typer.Option(help="none (eager), attention, chains (element-wise ops), all.")
     ] = "none",
+    layout: Annotated[
+        str, typer.Option(help="channels-last, or channels-first: convolutions on tensor cores convert then.")
+    ] = "channels-last",
     chakra: Annotated[
         Path | None, typer.Option(help="Write a Chakra trace of each replica: PREFIX.RANK.et.")
     ] = None,
@@ -89,7 +92,7 @@ def graph(
     one_format(json, csv)
     found = verb(
         file, on=on, input=input, batch=batch, gpus=gpus, devices=devices, tolerance=tolerance, precision=precision,
-        optimizer=optimizer, software=software, fuse=fuse, chakra=chakra, overrides=overrides(set_), detail=detail,
+        optimizer=optimizer, software=software, fuse=fuse, layout=layout, chakra=chakra, overrides=overrides(set_), detail=detail,
     )  # fmt: skip
     print_result(found, lambda found: print_graph(found, detail=detail), json=json, csv=csv, rows=found.ops)
 

@@ -36,7 +36,6 @@ __all__ = [
     "OPTIMIZERS",
     "OpCosts",
     "PlainCosts",
-    "depthwise",
     "graph_costs",
     "plain_costs",
     "scaled_costs",
@@ -101,9 +100,12 @@ class PlainCosts:
     """arithmetic or memory"""
 
 
-def graph_costs(graph: OpGraph, gpu: Gpu, precision: str, software: Software) -> OpCosts:
+def graph_costs(
+    graph: OpGraph, gpu: Gpu, precision: str, software: Software, *, channels_first: bool = False
+) -> OpCosts:
     """Seconds of each op's forward and backward pass; PlanError for a precision that the GPU has not."""
-    return scaled_costs(graph, plain_costs(graph, gpu, precision, software.flash), software)
+    plain = plain_costs(graph, gpu, precision, software.flash, channels_first=channels_first)
+    return scaled_costs(graph, plain, software)
 
 
 def plain_costs(
@@ -155,7 +157,6 @@ def scaled_costs(graph: OpGraph, plain: PlainCosts, software: Software) -> OpCos
         (_RECURRENT, software.gemm_speed),
     ):
         speed[graph.kind == kind] = value
-    speed[depthwise(graph)] = software.memory_speed * software.depthwise_speed
     return OpCosts(
         forward=plain.product / speed + plain.memory / software.memory_speed,
         backward=plain.product_back / speed + plain.memory_back / software.memory_speed,
@@ -199,7 +200,7 @@ def _converted(graph: OpGraph, element: float) -> tuple[Array, Array]:
     """
     rows_OD = graph.dims_OD.astype(float)
     sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["conv"])}
-    turns = (graph.kind == _CONV) & ~depthwise(graph)
+    turns = (graph.kind == _CONV) & ~_depthwise(graph)
     read = np.where(turns, sizes["batch"] * sizes["channels"] * sizes["inputs"], 0.0)
     made = np.where(turns, sizes["batch"] * sizes["filters"] * sizes["positions"], 0.0)
     both = 2.0 * element * (read + made)

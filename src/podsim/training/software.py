@@ -42,8 +42,6 @@ class Software:
     """speed of a GEMM in a long run, relative to the kernel law (short bursts): era of cuBLAS, clocks"""
     conv_speed: float = 1.0
     """speed of a convolution relative to the products that it is costed as: era of cuDNN, layouts, padding"""
-    depthwise_speed: float = 1.0
-    """speed of depthwise convolutions relative to other kernels bound by bytes"""
     attention_speed: float = 1.0
     """the same as gemm_speed for the attention kernels"""
     memory_speed: float = 1.0

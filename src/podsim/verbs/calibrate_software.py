@@ -45,7 +45,6 @@ class Constant:
 CONSTANTS = {
     "gemm_speed": Constant(0.95, 0.08, 0.5, 1.3, "1"),
     "conv_speed": Constant(1.0, 0.2, 0.2, 2.0, "1"),
-    "depthwise_speed": Constant(0.5, 0.4, 0.05, 2.0, "1"),
     "attention_speed": Constant(1.0, 0.2, 0.3, 2.0, "1"),
     "memory_speed": Constant(1.0, 0.2, 0.3, 2.0, "1"),
     "collective_speed": Constant(1.0, 0.15, 0.3, 1.5, "1"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from podsim.training.software import Software
     from podsim.workload.op_graph import OpGraph
 
-__all__ = ["FUSIONS", "graph"]
+__all__ = ["FUSIONS", "LAYOUTS", "graph"]
 
 FUSIONS: dict[str, tuple[str, ...]] = {
     "none": (),
@@ -29,6 +29,8 @@ FUSIONS: dict[str, tuple[str, ...]] = {
     "all": ("attention", "chains"),
 }
 """what --fuse may say -> rules, in order"""
+LAYOUTS = ("channels-last", "channels-first")
+"""of tensors with channels: NHWC, NCHW"""
 
 
 def graph(
@@ -44,6 +46,7 @@ def graph(
     optimizer: str = "sgd",
     software: str = "dle-pytorch",
     fuse: str = "none",
+    layout: str = "channels-last",
     chakra: Path | None = None,
     overrides: Mapping[str, str] | None = None,
     detail: str = "",
@@ -54,8 +57,9 @@ def graph(
     which is captured first; `batch` is the samples of a step on a GPU, for a graph of any batch. `on` is a GPU of the
     catalog, or a cluster. `gpus` are replicas whose gradients are reduced (default: the whole cluster), `devices` divides
     the graph over so many with little communication, none more than `tolerance` above the mean work. `fuse` is none (as
-    written, eager), attention, chains or all. `chakra` writes an execution trace of each replica, CHAKRA.RANK.et.
-    `detail="ops"` prints every op. Raises PodsimError for anything unusable.
+    written, eager), attention, chains or all. `layout` is channels-last or channels-first: how images lie in memory.
+    `chakra` writes an execution trace of each replica, CHAKRA.RANK.et. `detail="ops"` prints every op. Raises PodsimError
+    for anything unusable.
     """
     from podsim.training.graph_cost import graph_costs, update_seconds
     from podsim.training.software import load_software
@@ -64,13 +68,15 @@ def graph(
 
     if fuse not in FUSIONS:
         raise PodsimError(unknown_name("fusion", fuse, FUSIONS))
+    if layout not in LAYOUTS:
+        raise PodsimError(unknown_name("layout", layout, LAYOUTS))
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
     gpu, cluster, count = _machine(on, gpus, overrides)
     found = fused(_graph(file, input or (), batch), FUSIONS[fuse])
     number = precision or default_precision(gpu)
     era = load_software(software_of(software, gpu), gpu, number)
-    costs = graph_costs(found, gpu, number, era)
+    costs = graph_costs(found, gpu, number, era, channels_first=layout == LAYOUTS[1])
     update = update_seconds(found, gpu, number, optimizer, era)
     cut, division = _cut(found, costs, devices, tolerance, number)
     forward, backward = costs.passes
