@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from podsim.errors import PlanError
 from podsim.hardware.catalog import load_gpu
 from podsim.training.kernels import gemm_seconds, memory_seconds
-from podsim.training.kernels_conv import PARTS, conv_product, conv_seconds
+from podsim.training.kernels_conv import DIRECT_ARITHMETIC, DIRECT_BYTES, PARTS, conv_product, conv_seconds
 
 A100 = load_gpu("a100-sxm4-80gb")
 THREE = {
@@ -48,19 +50,38 @@ def test_large_convolutions_run_near_the_peak() -> None:
         assert 0.6 < share < 1.0, part
 
 
-def test_depthwise_is_bound_by_bytes() -> None:
-    """No tensor core helps a product one column wide: two bytes for each value read and written."""
-    depth = {
-        "batch": 64,
-        "channels": 384,
-        "filters": 384,
-        "groups": 384,
-        "window": 9,
-        "positions": 784,
-        "inputs": 784,
-    }
+DEPTHWISE = {
+    "batch": 64,
+    "channels": 384,
+    "filters": 384,
+    "groups": 384,
+    "window": 9,
+    "positions": 784,
+    "inputs": 784,
+}
+
+
+def test_depthwise_moves_few_bytes_a_cycle() -> None:
+    """No tensor core helps a product one column wide; all SMs together move far less than memory could give."""
     moved = 2 * (2 * 64 * 384 * 784 + 9 * 384)
-    assert conv_seconds(A100, "forward", **depth) == pytest.approx(memory_seconds(A100, moved))
+    flops = 2 * 9 * 64 * 384 * 784
+    seconds = moved / (DIRECT_BYTES * A100.sms * A100.clock) + flops / (
+        DIRECT_ARITHMETIC * A100.peaks["fp32"]
+    )
+    assert conv_seconds(A100, "forward", **DEPTHWISE) == pytest.approx(seconds)
+    assert seconds > 4 * memory_seconds(A100, moved)
+
+
+def test_depthwise_gains_little_from_faster_memory() -> None:
+    faster = replace(A100, memory_bandwidth=4 * A100.memory_bandwidth)
+    assert conv_seconds(faster, "weight", **DEPTHWISE) == conv_seconds(A100, "weight", **DEPTHWISE)
+
+
+def test_few_wide_groups_are_products() -> None:
+    """Two groups of 256 channels fill tiles: no slower than twice one of them."""
+    half = {"batch": 64, "channels": 256, "filters": 256, "window": 9, "positions": 784, "inputs": 784}
+    both = {**half, "channels": 512, "filters": 512, "groups": 2}
+    assert conv_seconds(A100, "forward", **both) <= 2 * conv_seconds(A100, "forward", **half)
 
 
 def test_a_transposed_convolution_is_the_input_gradient_of_another() -> None:

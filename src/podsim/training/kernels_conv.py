@@ -7,10 +7,19 @@
 The arithmetic is that of the product; the bytes read are those of the tensors, not of the unfolded matrix, whose
 windows overlap on the chip. A window of one is a plain product, with its measured corrections. Where a stride passes
 over inputs, their gradient's depth counts only what is multiplied. A transposed convolution is the input gradient of
-another. Groups too narrow for tiles (depthwise) may run as a direct kernel: bytes, or arithmetic at the peak of the
-plain fp32 units, whichever is longer; the faster of the two counts, as a library would choose.
+another. Where tiles do not fit, a direct kernel on the plain fp32 units may be faster, and then counts, as a library
+would choose: bytes, or arithmetic at the peak of those units, whichever is longer. One for groups (depthwise) reaches
+neither, and gains little from faster memory:
+
+    seconds = bytes / (DIRECT_BYTES x SMs x clock) + arithmetic / (DIRECT_ARITHMETIC x plain fp32 peak)
+
+DIRECT_BYTES is fitted to the `calibrate` rows of EfficientNet, ResNeXt-101 and SE-ResNeXt-101 (A100 and V100, 16 and 32
+bits, PyTorch and TensorFlow) beside one factor for each framework, architecture and precision: 9 % are left, 20 %
+without it (scripts/fit_direct.py). DIRECT_ARITHMETIC: each multiply-add loads a value, and an SM has half as many
+units that load; twice or half of it leaves as much.
 
 Known error: no convolution kernel was measured alone; whole training steps of ResNet-50 stand in docs/graphs.md.
+Grouped ones in 16 bits (ResNeXt) come out 10 % slower beside ResNet-50 than they were.
 Stops being true: Winograd and FFT kernels (fp32 windows of 3 x 3 can be up to twice as fast), layouts other than
 channels last, channels that are no multiples of 16 B (the first layer's three), which a library pads.
 Source: the implicit GEMM of cuDNN (Chetlur et al. 2014, arxiv.org/abs/1410.0759).
@@ -43,6 +52,10 @@ __all__ = ["Part", "conv_product", "conv_seconds"]
 Floats = npt.NDArray[np.float64]
 Part = Literal["forward", "input", "weight"]
 PARTS = ("forward", "input", "weight")
+DIRECT_BYTES = 1.25
+"""B that an SM reads and writes a cycle in a direct kernel for groups"""
+DIRECT_ARITHMETIC = 0.5
+"""of the plain fp32 peak, in such a kernel"""
 
 
 def conv_product(
@@ -110,7 +123,9 @@ def conv_seconds(
     moved = read + result_bytes(precision) * tensors[written]
     flops = 2 * m * n * k * g
     peak = peak_of(gpu, precision)
-    direct = np.maximum(memory_seconds(gpu, moved), flops / gpu.peaks.get("fp32", peak))
+    plain = flops / gpu.peaks.get("fp32", peak)
+    grouped = moved / (DIRECT_BYTES * gpu.sms * gpu.clock) + plain / DIRECT_ARITHMETIC
+    direct = np.maximum(memory_seconds(gpu, moved), np.where(g > 1, grouped, plain))
     least = np.maximum(flops / peak, (moved - gpu.l2) / gpu.memory_bandwidth)
     product = np.where(
         w == 1, gemm_seconds(gpu, m, n, k, batch=g, precision=precision),

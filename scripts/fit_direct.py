@@ -1,0 +1,57 @@
+"""Residuals of the law of direct convolution kernels over its two constants: python scripts/fit_direct.py.
+
+Rows are those with role `calibrate` of networks of images whose convolutions have groups, and of those without to hold
+the frameworks; each framework, architecture and precision has one factor of its own, as an era will fit it. Printed is
+what is left: the root of the mean square of logarithms. The first line is without the law (bytes at full bandwidth).
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from podsim.training import kernels_conv
+from podsim.verbs.express_networks import NetworkRun
+from podsim.verbs.tables_networks import NetworkCosts, express_networks
+from podsim.verify.tables import load
+
+NETWORKS = ("resn", "se-resn", "efficientnet", "ssd300")
+BYTES = (1e9, 0.8, 1.0, 1.25, 1.5, 2.0)
+ARITHMETIC = (0.25, 0.5, 1.0)
+
+
+def measured() -> list[tuple[NetworkRun, float]]:
+    """(run, images a second) of every row that is fitted to."""
+    rows = [row for row in load("vision") if row.role == "calibrate" and row.number("throughput")]
+    found, _ = express_networks("vision", [(row.id, row.fields) for row in rows])
+    return [
+        (found[row.id], row.number("throughput") or 0.0)
+        for row in rows
+        if row.id in found and found[row.id].network.startswith(NETWORKS)
+    ]
+
+
+def left(rows: list[tuple[NetworkRun, float]]) -> float:
+    """What one factor for each framework, architecture and precision does not explain."""
+    costs = NetworkCosts()
+    errors = np.log([costs.rate(run) / rate for run, rate in rows])
+    names = [f"{run.software} {run.cluster.gpu.architecture} {run.precision}" for run, _ in rows]
+    _, group = np.unique(names, return_inverse=True)
+    errors -= (np.bincount(group, errors) / np.bincount(group))[group]
+    return float(np.sqrt(np.mean(errors**2)))
+
+
+def main() -> None:
+    """Print the table."""
+    rows = measured()
+    print(f"{len(rows)} rows\n B a cycle  share of fp32 peak  left")
+    for each, share in product(BYTES, ARITHMETIC):
+        if each == BYTES[0] and share != ARITHMETIC[-1]:
+            continue
+        kernels_conv.DIRECT_BYTES, kernels_conv.DIRECT_ARITHMETIC = each, share
+        print(f"{each:10g} {share:19g} {left(rows):5.1%}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
