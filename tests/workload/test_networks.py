@@ -36,7 +36,8 @@ def test_arithmetic_grows_with_the_batch_and_weights_do_not(name: str) -> None:
     assert large.flops.sum() == pytest.approx(2 * small.flops.sum(), rel=1e-3)
     assert large.parameters.sum() == small.parameters.sum()
     assert np.all(large.read >= small.read)
-    assert large.kept.sum() == pytest.approx(2 * small.kept.sum(), rel=0.1)
+    # twice, but for weights that are made in the step (weight norm): those are kept too
+    assert 1.5 < large.kept.sum() / small.kept.sum() < 2.001
 
 
 def test_every_packaged_file_has_an_entry() -> None:
