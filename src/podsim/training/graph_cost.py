@@ -207,7 +207,7 @@ def _converted(graph: OpGraph, element: float) -> tuple[Array, Array]:
     return both, both * graph.gradient_OA.sum(axis=1)
 
 
-def depthwise(graph: OpGraph) -> Array:
+def _depthwise(graph: OpGraph) -> Array:
     """Which ops are convolutions of each channel alone, [ops]."""
     channels, groups = (graph.dims_OD[:, DIMS["conv"].index(name)] for name in ("channels", "groups"))
     return np.asarray((graph.kind == _CONV) & (groups > 1) & (groups == channels))
