@@ -216,7 +216,7 @@ class Selects(nn.Module):
 class Recurrent(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.cell = nn.LSTM(8, 8)
+        self.cell = nn.LSTM(8, 8, proj_size=4)
 
     def forward(self, x: Any) -> Any:
         return self.cell(x)[0]
@@ -246,7 +246,7 @@ class Embeds(nn.Module):
     [
         (Branch, ("4x8",), ("cannot be exported", "torch.where")),
         (Selects, ("4x8",), ("depends on the values",)),
-        (Recurrent, ("4x8",), ("lstm", "linear layers")),
+        (Recurrent, ("4x2x8",), ("proj_size", "linear layer")),
         (Mixed, ("4x8",), ("wrap_with_autocast", "--precision")),
         (Embeds, ("4x8",), ("cannot be exported", ":int64")),
         (lambda: nn.Linear(8, 8), ("4x9",), ("cannot be exported", "--input")),

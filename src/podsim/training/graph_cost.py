@@ -3,6 +3,7 @@
     gemm                   the law of products, forward and one more product for each gradient that is needed
     conv                   the same on the product of an implicit GEMM      kernels_conv
     attention              the law of attention, fused where the GPU and the precision allow it
+    recurrent              one product and the gates a step, one after the other    kernels_recurrent
     all else               bytes, as many kernels as an eager framework launches
 
 Bytes were captured in one number format and scale to the one asked for. A pass lasts as long as the longer of GPU and
@@ -22,6 +23,7 @@ from podsim.hardware.precision import PRECISIONS
 from podsim.training.kernels import attention_seconds, gemm_seconds, memory_seconds, optimizer_seconds
 from podsim.training.kernels_conv import conv_seconds
 from podsim.training.kernels_gemm import peak_of
+from podsim.training.kernels_recurrent import recurrent_seconds
 from podsim.training.plan import Array
 from podsim.training.shapes import element_bytes
 from podsim.workload.op_graph import DIMS, KINDS, OpGraph
@@ -44,7 +46,9 @@ OPTIMIZERS = {"none": 0.0, "sgd": 20.0, "adam": 28.0}
 """B per parameter of an update in fp32: gradient, weight and states read; weight and states written"""
 _CAST = 6.0
 """B per parameter to make a 16-bit copy of a weight in fp32, once a step"""
-_GEMM, _CONV, _ATTENTION = (KINDS.index(kind) for kind in ("gemm", "conv", "attention"))
+_GEMM, _CONV, _ATTENTION, _RECURRENT = (
+    KINDS.index(kind) for kind in ("gemm", "conv", "attention", "recurrent")
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,9 +113,9 @@ def plain_costs(graph: OpGraph, gpu: Gpu, precision: str, flash: str) -> PlainCo
     scale = element_bytes(precision) / graph.element
     moved = (graph.read + graph.written) * scale
     extra = (graph.read_back + graph.written_back) * scale
-    products = np.isin(graph.kind, (_GEMM, _CONV, _ATTENTION))
+    products = np.isin(graph.kind, (_GEMM, _CONV, _ATTENTION, _RECURRENT))
     there, back = np.zeros(len(graph)), np.zeros(len(graph))
-    for kind, law in ((_GEMM, _gemm), (_CONV, _conv), (_ATTENTION, _attention)):
+    for kind, law in ((_GEMM, _gemm), (_CONV, _conv), (_ATTENTION, _attention), (_RECURRENT, _recurrent)):
         where = np.flatnonzero(graph.kind == kind)
         if len(where):
             there[where], back[where] = law(graph, where, gpu, matmul, flash)
@@ -135,6 +139,7 @@ def scaled_costs(graph: OpGraph, plain: PlainCosts, software: Software) -> OpCos
         (_GEMM, software.gemm_speed),
         (_CONV, software.gemm_speed * software.conv_speed),
         (_ATTENTION, software.attention_speed),
+        (_RECURRENT, software.gemm_speed),
     ):
         speed[graph.kind == kind] = value
     return OpCosts(
@@ -169,6 +174,19 @@ def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) ->
     right = gemm_seconds(gpu, k, n, m, batch=batch, precision=precision)
     wanted_OA = graph.gradient_OA[where]
     return there, np.asarray(left * wanted_OA[:, 0] + right * wanted_OA[:, 1])
+
+
+def _recurrent(
+    graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str
+) -> tuple[Array, Array]:
+    rows_OD = graph.dims_OD[where].astype(float)
+    sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["recurrent"])}
+    there, state, weights = (
+        recurrent_seconds(gpu, which, **sizes, precision=precision)
+        for which in ("forward", "state", "weight")
+    )
+    wanted_OA = graph.gradient_OA[where]
+    return there, np.asarray(state * wanted_OA[:, 0] + weights * wanted_OA[:, 1])
 
 
 def _conv(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from podsim.errors import ModelError
 from podsim.workload.op_graph import KINDS, WIDTH, OpGraph
+from podsim.workload.op_recurrent import CELLS, LAYERS, recurrent_parts
 from podsim.workload.op_rules import MADE, Call, Facts, Operand, facts_of, is_view
 
 __all__ = ["Walk", "element_bytes"]
@@ -107,13 +108,25 @@ class Walk:
         if is_view(call, self._copied(node, main)) and len(sources) == 1:
             self.seen[node] = _Seen(out, sources[0].op, sources[0].weights)
             return
-        self._op(node, call, sources, out)
+        if target in LAYERS or target in CELLS:
+            self._recurrent(node, call, out)
+        else:
+            self.seen[node] = self._op(_path(node), target, facts_of(call), sources, out)
 
-    def _op(self, node: Any, call: Call, sources: list[_Seen], out: Operand) -> None:
+    def _recurrent(self, node: Any, call: Call, out: Operand) -> None:
+        """A recurrent layer as the ops it is; the first reads the inputs and every other the one before it."""
+        if call.target in CELLS:
+            places = list(node.args[2:])
+        else:
+            places = list(node.args[2]) if isinstance(node.args[2], (tuple, list)) else []
+        found = self.seen[node.args[0]]
+        for part in recurrent_parts(call.target, call.arguments, out):
+            weights = [self.seen[places[i]] for i in part.weights]
+            found = self._op(_path(node), part.target, part.facts, [found, *weights], part.output)
+        self.seen[node] = found
+
+    def _op(self, path: str, target: str, facts: Facts, sources: list[_Seen], out: Operand) -> _Seen:
         op = len(self.names)
-        facts = facts_of(call)
-        stack = node.meta.get("nn_module_stack") or {}
-        path = next((str(value[0]) for value in reversed(list(stack.values())) if value[0]), "")
         fresh = frozenset().union(*(one.weights for one in sources)) - self.counted
         self.counted |= fresh
         before: dict[int, float] = {}
@@ -125,14 +138,14 @@ class Walk:
         if facts.saves_output:
             self.kept.add(op)
         self.names.append(path)
-        self.targets.append(call.target)
+        self.targets.append(target)
         self.shapes.append(out.shape)
         self.facts.append(facts)
         self.parameters.append(sum(self.sizes[one] for one in fresh))
         self.outputs.append(out.bytes)
         self.trained.append(out.trained)
         self.before.append(before)
-        self.seen[node] = _Seen(out, op)
+        return _Seen(out, op)
 
     def _copied(self, node: Any, value: Any) -> bool:
         """Whether an op that may give a view made new memory."""
@@ -201,6 +214,12 @@ class Walk:
 _COLUMNS = (
     "flops", "flops_back", "read", "written", "read_back", "written_back", "kernels", "kernels_back", "extra",
 )  # fmt: skip
+
+
+def _path(node: Any) -> str:
+    """The module that a node stands in."""
+    stack = node.meta.get("nn_module_stack") or {}
+    return next((str(value[0]) for value in reversed(list(stack.values())) if value[0]), "")
 
 
 def _main(torch: Any, value: Any) -> Any:

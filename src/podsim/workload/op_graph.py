@@ -30,14 +30,16 @@ DIMS: Mapping[str, tuple[str, ...]] = {
     "gemm": ("batch", "m", "n", "k"),
     "conv": ("batch", "channels", "filters", "groups", "window", "positions", "inputs", "transposed"),
     "attention": ("batch", "heads", "kv_heads", "queries", "keys", "head_dim", "value_dim", "causal"),
+    "recurrent": ("steps", "batch", "m", "n", "k"),
 }
 """what the numbers of dims_OD mean, by kind; other kinds have none. Of a convolution: `window` weights of one filter
-and channel, `positions` it is put at in one sample, `inputs` positions of one sample that it reads"""
+and channel, `positions` it is put at in one sample, `inputs` positions of one sample that it reads. Of a recurrent layer:
+`steps` products one after the other, `batch` directions side by side, k the hidden state and n its gates"""
 KINDS = (
     "gemm", "conv", "attention", "norm", "softmax", "elementwise", "pool", "reduction", "embedding", "copy", "loss",
-    "other",
+    "other", "recurrent",
 )  # fmt: skip
-ARITHMETIC = ("gemm", "conv", "attention")
+ARITHMETIC = ("gemm", "conv", "attention", "recurrent")
 """kinds bound by arithmetic or bytes, whichever is longer; all others move bytes"""
 
 

@@ -79,7 +79,7 @@ def facts_of(call: Call) -> Facts:
     """
     if call.target in _OPAQUE:
         raise ModelError(
-            f"{call.target} cannot be costed: it hides its products; write it with linear layers (a cell and a loop)"
+            f"{call.target} cannot be costed: it hides its products; use nn.LSTM or nn.GRU, or linear layers and a loop"
         )
     rule = RULES.get(call.target)
     if rule is None:
@@ -90,8 +90,7 @@ def facts_of(call: Call) -> Facts:
 
 
 _OPAQUE = frozenset((
-    "lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "quantized_lstm", "_cudnn_rnn",
-    "mkldnn_rnn_layer",
+    "quantized_lstm", "_cudnn_rnn", "mkldnn_rnn_layer",
 ))  # fmt: skip
 _ELEMENTWISE = frozenset((
     "add", "sub", "rsub", "mul", "div", "neg", "relu", "gelu", "silu", "sigmoid", "tanh", "exp", "log", "sqrt",
