@@ -9,6 +9,7 @@ the first decoder layer's states ask for attention at all words at once, and eve
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -51,8 +52,9 @@ class Attention(nn.Module):
 class Layer(nn.Module):
     """Attention to itself, in the decoder to the encoder, and feed-forward; the norm after each sum."""
 
-    def __init__(self, decoder: bool) -> None:
+    def __init__(self, decoder: bool, activation: Callable[[Tensor], Tensor] = functional.relu) -> None:
         super().__init__()
+        self.activation = activation
         self.own = Attention()
         self.cross = Attention() if decoder else None
         self.up = nn.Linear(HIDDEN, WIDTH)
@@ -64,7 +66,7 @@ class Layer(nn.Module):
         x = self.norms[0](x + self.dropout(self.own(x, x, mask)))
         if self.cross is not None and seen is not None:
             x = self.norms[1](x + self.dropout(self.cross(x, seen, None)))
-        return self.norms[-1](x + self.dropout(self.down(functional.relu(self.up(x)))))
+        return self.norms[-1](x + self.dropout(self.down(self.activation(self.up(x)))))
 
 
 class Transformer(nn.Module):
