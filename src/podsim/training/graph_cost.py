@@ -176,9 +176,7 @@ def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) ->
     return there, np.asarray(left * wanted_OA[:, 0] + right * wanted_OA[:, 1])
 
 
-def _recurrent(
-    graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str
-) -> tuple[Array, Array]:
+def _recurrent(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
     rows_OD = graph.dims_OD[where].astype(float)
     sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["recurrent"])}
     there, state, weights = (
