@@ -92,7 +92,8 @@ def graph(
     one_format(json, csv)
     found = verb(
         file, on=on, input=input, batch=batch, gpus=gpus, devices=devices, tolerance=tolerance, precision=precision,
-        optimizer=optimizer, software=software, fuse=fuse, layout=layout, chakra=chakra, overrides=overrides(set_), detail=detail,
+        optimizer=optimizer, software=software, fuse=fuse, layout=layout, chakra=chakra, overrides=overrides(set_),
+        detail=detail,
     )  # fmt: skip
     print_result(found, lambda found: print_graph(found, detail=detail), json=json, csv=csv, rows=found.ops)
 
