@@ -17,7 +17,7 @@ from podsim.verbs.tables_networks import NetworkCosts, express_networks
 from podsim.verify.tables import load
 
 NETWORKS = ("resn", "se-resn", "efficientnet", "ssd300")
-BYTES = (1e9, 0.8, 1.0, 1.25, 1.5, 2.0)
+BYTES = (1e9, 0.8, 1.0, 1.1, 1.25, 1.5, 2.0)
 ARITHMETIC = (0.25, 0.5, 1.0)
 
 

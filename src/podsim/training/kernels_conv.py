@@ -52,7 +52,7 @@ __all__ = ["Part", "conv_product", "conv_seconds"]
 Floats = npt.NDArray[np.float64]
 Part = Literal["forward", "input", "weight"]
 PARTS = ("forward", "input", "weight")
-DIRECT_BYTES = 1.25
+DIRECT_BYTES = 1.1
 """B that an SM reads and writes a cycle in a direct kernel for groups"""
 DIRECT_ARITHMETIC = 0.5
 """of the plain fp32 peak, in such a kernel"""
