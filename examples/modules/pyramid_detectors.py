@@ -1,14 +1,16 @@
-"""Mask R-CNN (He et al. 2017) and SSD with a feature pyramid (Lin et al. 2017, RetinaNet), for `podsim capture`.
+r"""Mask R-CNN (He et al. 2017) and SSD with a feature pyramid (Lin et al. 2017, RetinaNet), for `podsim capture`.
 
-podsim capture examples/modules/pyramid_detectors.py:mask_rcnn --input 4x3x800x1344 --input 4x512x4 --out maskrcnn.json
+podsim capture examples/modules/pyramid_detectors.py:mask_rcnn --input 4x3x800x1344 --input 4x8x4 --input 4x128x28x28 \
+    --out maskrcnn.json
 podsim capture examples/modules/pyramid_detectors.py:ssd320 --input 32x3x320x320 --out ssd320.json
 
 Both stand on ResNet-50 v1, whose stages have their stride in the first 1 x 1 convolution. Mask R-CNN is that of
 NVIDIA's DeepLearningExamples and of MLPerf Training: norms are constants, the stem and the first stage are not trained,
-512 regions an image are classified (the second input, corners from -1 to 1), and the first 128 get a mask. A captured
-graph does not depend on values, so a quarter of the regions is taken from each map. Left out: the choice of regions
-(sorting, overlaps) and the losses, which are many small kernels. `ssd320` is ssd_resnet50_v1_fpn of TensorFlow's object
-detection API, without its loss.
+512 regions an image are classified and the first 128 get a mask. Its other inputs are the boxes of 8 true objects an
+image (COCO has 7 on average) and the masks that are wanted. A captured graph does not depend on values, so a quarter of
+the regions is taken from each map. Regions are chosen for all images at once; left out is the suppression of those that
+overlap, which goes through them one after the other. `ssd320` is ssd_resnet50_v1_fpn of TensorFlow's object detection
+API, without its loss.
 """
 
 import torch
@@ -19,6 +21,8 @@ EXPANSION, PYRAMID = 4, 256
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 """(width, blocks)"""
 REGIONS, MASKED, CLASSES = 512, 128, 81
+BEFORE, AFTER, LOOKED, ANCHORS = 2000, 1000, 256, 3
+"""regions of a map, and of all maps, that may be chosen; places that the loss of objects looks at; boxes of a place"""
 
 
 class Constant(nn.Module):
@@ -84,8 +88,50 @@ class Backbone(nn.Module):
         return maps[1:]
 
 
+def overlap(boxes: Tensor, true: Tensor) -> Tensor:
+    """Shared area over joint area of (batch, boxes, 4) and (batch, objects, 4)."""
+    one, other = boxes[:, :, None], true[:, None]
+    sides = (torch.minimum(one[..., 2:], other[..., 2:]) - torch.maximum(one[..., :2], other[..., :2])).clamp(
+        min=0
+    )
+    shared = sides[..., 0] * sides[..., 1]
+    return shared / (area(one) + area(other) - shared)
+
+
+def area(boxes: Tensor) -> Tensor:
+    return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
+
+
+def moved(boxes: Tensor, by: Tensor) -> Tensor:
+    """Boxes moved by shares of their size, and scaled."""
+    size = boxes[..., 2:] - boxes[..., :2]
+    centre = boxes[..., :2] + size / 2 + by[..., :2] * size
+    half = size * torch.exp(by[..., 2:].clamp(max=4)) / 2
+    return torch.cat([centre - half, centre + half], -1).clamp(-1, 1)
+
+
+def moves_to(boxes: Tensor, true: Tensor) -> Tensor:
+    """What moves boxes to others."""
+    size, wanted = boxes[..., 2:] - boxes[..., :2], true[..., 2:] - true[..., :2]
+    shift = (true[..., :2] + wanted / 2 - boxes[..., :2] - size / 2) / size
+    return torch.cat([shift, torch.log(wanted / size)], -1)
+
+
+def picked(values: Tensor, places: Tensor) -> Tensor:
+    """Rows of (batch, rows, width) at (batch, chosen)."""
+    return values.gather(1, places[..., None].expand(-1, -1, values.shape[2]))
+
+
+def matched(boxes: Tensor, true: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(places of `count` boxes drawn at random, good ones first; the object of each; 1 where it fits one)."""
+    best, which = overlap(boxes, true).max(2)
+    good = (best > 0.5).float()
+    places = (good + torch.rand_like(good)).topk(count, 1)[1]
+    return places, picked(true, which.gather(1, places)), good.gather(1, places)
+
+
 def regions(maps: list[Tensor], corners: Tensor, size: int) -> Tensor:
-    """RoIAlign: the mean of 2 x 2 samples for each of size x size places of a region; (regions, channels, size, size)."""
+    """RoIAlign: the mean of 2 x 2 samples for each of size x size places of a region of corners -1 to 1."""
     steps = (torch.arange(2 * size, device=corners.device) + 0.5) / (2 * size)
     found = []
     for one, part in zip(maps, corners.chunk(len(maps), 1), strict=True):
@@ -102,7 +148,7 @@ def regions(maps: list[Tensor], corners: Tensor, size: int) -> Tensor:
 
 
 class MaskRCNN(nn.Module):
-    """Images (batch, 3, height, width) and regions (batch, 512, 4) to what the heads say."""
+    """Images (batch, 3, height, width), true boxes (batch, 8, 4) and masks (batch, 128, 28, 28) to losses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,15 +178,40 @@ class MaskRCNN(nn.Module):
             sides[level] = sides[level] + coarse
         return [layer(one) for layer, one in zip(self.smooth, sides, strict=True)]
 
-    def forward(self, x: Tensor, corners: Tensor) -> tuple[Tensor, ...]:
-        maps = self.pyramid(x)
+    def chosen(self, objects: list[Tensor], moves: list[Tensor]) -> Tensor:
+        """The boxes most likely to be objects, (batch, AFTER, 4)."""
+        found, scores = [], []
+        for said, by in zip(objects, moves, strict=True):
+            anchors = torch.zeros(1, said.shape[1], 4, device=said.device).expand(said.shape[0], -1, -1)
+            best, places = torch.sigmoid(said).topk(min(BEFORE, said.shape[1]), 1)
+            found.append(moved(picked(anchors, places), picked(by, places)))
+            scores.append(best)
+        return picked(torch.cat(found, 1), torch.cat(scores, 1).topk(AFTER, 1)[1])
+
+    def forward(self, x: Tensor, true: Tensor, wanted: Tensor) -> tuple[Tensor, ...]:
+        maps, batch = self.pyramid(x), x.shape[0]
         seen = [torch.relu_(self.look(one)) for one in [*maps, functional.max_pool2d(maps[-1], 1, stride=2)]]
-        batch = x.shape[0]
-        objects = torch.cat([self.objects(one).view(batch, -1) for one in seen], 1)
-        moves = torch.cat([self.moves(one).view(batch, -1) for one in seen], 1)
+        objects = [self.objects(one).permute(0, 2, 3, 1).reshape(batch, -1) for one in seen]
+        moves = [self.moves(one).permute(0, 2, 3, 1).reshape(batch, -1, 4) for one in seen]
+        corners = self.chosen([one.detach() for one in objects], [one.detach() for one in moves])
+        all_objects, all_moves = torch.cat(objects, 1), torch.cat(moves, 1)
+        anchors = torch.zeros(1, all_objects.shape[1], 4, device=x.device).expand(batch, -1, -1)
+        places, near, good = matched(anchors, true, LOOKED)
+        first = functional.binary_cross_entropy_with_logits(all_objects.gather(1, places), good)
+        first = first + functional.smooth_l1_loss(
+            picked(all_moves, places), moves_to(picked(anchors, places), near)
+        )
+        corners = torch.cat([corners, true], 1)
+        places, near, good = matched(corners, true, REGIONS)
+        corners = picked(corners, places)
         flat = self.flat(regions(maps, corners, 7).flatten(1))
+        labels = good.flatten().long()
+        second = functional.cross_entropy(self.classes(flat), labels)
+        by = self.boxes(flat).view(-1, CLASSES, 4)[:, 0]
+        second = second + functional.smooth_l1_loss(by, moves_to(corners, near).view(-1, 4))
         masks = self.masks(regions(maps, corners[:, :MASKED], 14))
-        return objects, moves, self.classes(flat), self.boxes(flat), masks
+        third = functional.binary_cross_entropy_with_logits(masks[:, 0], wanted.flatten(0, 1))
+        return first, second, third
 
 
 class Tower(nn.Module):

@@ -19,7 +19,7 @@ without it (scripts/fit_direct.py). DIRECT_ARITHMETIC: each multiply-add loads a
 units that load; twice or half of it leaves as much.
 
 Known error: no convolution kernel was measured alone; whole training steps of ResNet-50 stand in docs/graphs.md.
-Grouped ones in 16 bits (ResNeXt) come out 10 % slower beside ResNet-50 than they were.
+Grouped ones in 16 bits (ResNeXt) come out 10 to 20 % slower beside ResNet-50 than they were.
 Stops being true: Winograd and FFT kernels (fp32 windows of 3 x 3 can be up to twice as fast), layouts other than
 channels last, channels that are no multiples of 16 B (the first layer's three), which a library pads.
 Source: the implicit GEMM of cuDNN (Chetlur et al. 2014, arxiv.org/abs/1410.0759).
