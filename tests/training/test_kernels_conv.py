@@ -77,6 +77,16 @@ def test_depthwise_gains_little_from_faster_memory() -> None:
     assert conv_seconds(faster, "weight", **DEPTHWISE) == conv_seconds(A100, "weight", **DEPTHWISE)
 
 
+def test_long_windows_of_single_channels_cost_more_than_their_arithmetic() -> None:
+    """Kernels are compiled for windows up to 5 x 5: a weight more costs a lot; tripling a long one nearly triples."""
+    speech = {"batch": 48, "channels": 512, "filters": 512, "groups": 512, "positions": 615, "inputs": 615}
+    short, longer, long, tripled = (
+        float(conv_seconds(A100, "forward", **speech, window=window)) for window in (25, 26, 33, 99)
+    )
+    assert longer > 3 * short
+    assert 2.5 * long < tripled < 3 * long
+
+
 def test_few_wide_groups_are_products() -> None:
     """Two groups of 256 channels fill tiles: no slower than twice one of them."""
     half = {"batch": 64, "channels": 256, "filters": 256, "window": 9, "positions": 784, "inputs": 784}

@@ -16,7 +16,9 @@ neither, and gains little from faster memory:
 DIRECT_BYTES is fitted to the `calibrate` rows of EfficientNet, ResNeXt-101 and SE-ResNeXt-101 (A100 and V100, 16 and 32
 bits, PyTorch and TensorFlow) beside one factor for each framework, architecture and precision: 9 % are left, 20 %
 without it (scripts/fit_direct.py). DIRECT_ARITHMETIC: each multiply-add loads a value, and an SM has half as many
-units that load; twice or half of it leaves as much.
+units that load; twice or half of it leaves as much. Windows longer than LONG_WINDOW reach LONG_ARITHMETIC only: PyTorch
+compiles such kernels for windows of 1, 3 and 5 a side and loops over all others. It is fitted to the `calibrate` rows of
+QuartzNet (windows of 33 to 87, seven rows on A100 and V100 in three precisions, within 20 % of it).
 
 Known error: no convolution kernel was measured alone; whole training steps of ResNet-50 stand in docs/graphs.md.
 Grouped ones in 16 bits (ResNeXt) come out 10 to 20 % slower beside ResNet-50 than they were.
@@ -56,6 +58,10 @@ DIRECT_BYTES = 1.1
 """B that an SM reads and writes a cycle in a direct kernel for groups"""
 DIRECT_ARITHMETIC = 0.5
 """of the plain fp32 peak, in such a kernel"""
+LONG_WINDOW = 25
+"""weights of a window that such kernels are compiled for"""
+LONG_ARITHMETIC = 0.045
+"""as DIRECT_ARITHMETIC, of longer windows"""
 
 
 def conv_product(
@@ -124,7 +130,8 @@ def conv_seconds(
     flops = 2 * m * n * k * g
     peak = peak_of(gpu, precision)
     plain = flops / gpu.peaks.get("fp32", peak)
-    grouped = moved / (DIRECT_BYTES * gpu.sms * gpu.clock) + plain / DIRECT_ARITHMETIC
+    share = np.where(w > LONG_WINDOW, LONG_ARITHMETIC, DIRECT_ARITHMETIC)
+    grouped = moved / (DIRECT_BYTES * gpu.sms * gpu.clock) + plain / share
     direct = np.maximum(memory_seconds(gpu, moved), np.where(g > 1, grouped, plain))
     least = np.maximum(flops / peak, (moved - gpu.l2) / gpu.memory_bandwidth)
     product = np.where(
