@@ -145,3 +145,19 @@ def test_weight_norm_is_a_norm_of_the_weights() -> None:
     assert graph.kind_names[at] == "norm"
     assert np.isclose(graph.written[at], 4 * 8 * 4 * 3)
     assert graph.parameters.sum() == 8 * 4 * 3 + 8 + 8
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_sparse_gradients_touch_the_rows_of_a_batch_alone(sparse: bool) -> None:
+    graph = graph_of(lambda: nn.Embedding(1000, 16, sparse=sparse), "8x4:int64")
+    rows = 8 * 4 * 16 * 4.0
+    if sparse:
+        assert graph.parameters.sum() == 0
+        assert (graph.read_back.sum(), graph.written_back.sum()) == (2 * rows + 8 * 4 * 8, rows)
+        assert graph.notes == (
+            "16,000 weights in tables with sparse gradients are not counted: a step updates its own rows",
+        )
+    else:
+        assert graph.parameters.sum() == 16_000
+        assert graph.written_back.sum() == rows + 16_000 * 4
+        assert graph.notes == ()

@@ -141,10 +141,17 @@ def _near(gemm: dict[str, GemmConstants], precision: str) -> GemmConstants:
 
 
 def _add_published(gpu: Gpu, gemm: dict[str, GemmConstants], evidence: dict[str, Evidence]) -> None:
-    """Ceilings of precisions that were only measured at their best, over the constants of the nearest."""
+    """Ceilings of precisions that were only measured at their best, over the constants of the nearest.
+
+    Filling a pipeline takes a time, in which the plain units of fp32 do fewer multiply-adds than tensor cores.
+    """
     for precision, greatest, source in _PUBLISHED.get(gpu.name.lower(), ()):
         if f"gemm.{precision}" not in evidence:
-            gemm[precision] = replace(_near(gemm, precision), ceiling=greatest / peak_of(gpu, precision))
+            near = _near(gemm, precision)
+            slower = gpu.peaks["fp32"] / peak_of(gpu, "bf16") if precision == "fp32" else 1.0
+            gemm[precision] = replace(
+                near, ceiling=greatest / peak_of(gpu, precision), fill=near.fill * slower
+            )
             evidence[f"gemm.{precision}"] = Evidence(
                 rows=1, median_error=0.0, mean_error=0.0, sources=(source,),
                 note="the ceiling is the published rate; the rest is of the nearest precision or GPU",

@@ -1,6 +1,7 @@
 """Seconds of every op of a captured graph on one GPU: the same kernel laws as the built-in models.
 
-    gemm                   the law of products, forward and one more product for each gradient that is needed
+    gemm                   the law of products, forward and one more product for each gradient that is needed; those
+                           too narrow for tiles may run as a direct kernel    kernels_narrow
     conv                   the same on the product of an implicit GEMM      kernels_conv
     attention              the law of attention, fused where the GPU and the precision allow it
     recurrent              one product and the gates a step, one after the other    kernels_recurrent
@@ -20,9 +21,10 @@ import numpy as np
 
 from podsim.errors import PlanError, unknown_name
 from podsim.hardware.precision import PRECISIONS
-from podsim.training.kernels import attention_seconds, gemm_seconds, memory_seconds, optimizer_seconds
+from podsim.training.kernels import attention_seconds, memory_seconds, optimizer_seconds
 from podsim.training.kernels_conv import conv_seconds
 from podsim.training.kernels_gemm import peak_of
+from podsim.training.kernels_narrow import product_seconds
 from podsim.training.kernels_recurrent import recurrent_seconds
 from podsim.training.plan import Array
 from podsim.training.shapes import element_bytes
@@ -184,9 +186,9 @@ def _memory(gpu: Gpu, moved: Array, kernels: Array) -> Array:
 
 def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
     batch, m, n, k = (graph.dims_OD[where, d].astype(float) for d in range(4))
-    there = gemm_seconds(gpu, m, n, k, batch=batch, precision=precision)
-    left = gemm_seconds(gpu, m, k, n, batch=batch, precision=precision)
-    right = gemm_seconds(gpu, k, n, m, batch=batch, precision=precision)
+    there = product_seconds(gpu, m, n, k, batch=batch, precision=precision)
+    left = product_seconds(gpu, m, k, n, batch=batch, precision=precision)
+    right = product_seconds(gpu, k, n, m, batch=batch, precision=precision)
     wanted_OA = graph.gradient_OA[where]
     return there, np.asarray(left * wanted_OA[:, 0] + right * wanted_OA[:, 1])
 

@@ -101,7 +101,7 @@ def capture_module(module: Any, inputs: tuple[Any, ...], *, name: str = "", sour
         raise ModelError(
             f"{name or type(module).__name__} holds no op: its outputs are its inputs, or views of them"
         )
-    used = sum(walk.parameters)
+    used = sum(walk.parameters) + walk.sparse
     total = sum(value.numel() for value in module.parameters())
     notes = list(walk.notes())
     if total != used:

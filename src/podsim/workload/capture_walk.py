@@ -47,6 +47,8 @@ class Walk:
     """of each op: its predecessors, and the B it reads of each"""
     counted: set[int] = field(default_factory=set)
     kept: set[int] = field(default_factory=set)
+    sparse: int = 0
+    """weights of tables whose gradients are sparse"""
 
     def visit(self, node: Any, signature: Any) -> None:
         """One node: a weight or input, a view, or an op."""
@@ -141,7 +143,9 @@ class Walk:
         self.targets.append(target)
         self.shapes.append(out.shape)
         self.facts.append(facts)
-        self.parameters.append(sum(self.sizes[one] for one in fresh))
+        weights = sum(self.sizes[one] for one in fresh)
+        self.parameters.append(0 if facts.sparse else weights)
+        self.sparse += weights if facts.sparse else 0
         self.outputs.append(out.bytes)
         self.trained.append(out.trained)
         self.before.append(before)
@@ -181,6 +185,8 @@ class Walk:
         unknown = [target for target, facts in zip(self.targets, self.facts, strict=True) if facts.unknown]
         for target in dict.fromkeys(unknown):
             yield f"{unknown.count(target)} x {target}: no rule, counted by the bytes it reads and writes"
+        if self.sparse:
+            yield f"{self.sparse:,} weights in tables with sparse gradients are not counted: a step updates its own rows"
 
     def graph(self, *, name: str, source: str, batch: int, element: float, notes: tuple[str, ...]) -> OpGraph:
         """The graph of all that was visited; where a tensor has several readers, their gradients are added up."""

@@ -47,6 +47,8 @@ class Facts:
     extra: float = 0.0
     """B kept beside inputs and output: masks, positions of maxima"""
     unknown: bool = False
+    sparse: bool = False
+    """whether the gradient of its weights is of few rows, which alone are updated: no optimizer passes over the rest"""
 
 
 def _product(

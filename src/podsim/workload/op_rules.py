@@ -235,10 +235,18 @@ def _reduction(call: Call) -> Facts:
 
 
 def _embedding(call: Call) -> Facts:
-    """Rows are gathered; backward the whole table's gradient is cleared and rows are added into it."""
+    """Rows are gathered; backward the whole table's gradient is cleared and rows are added into it.
+
+    A sparse gradient is of the rows alone, and these are updated at once: gradient and rows are read, rows written.
+    """
     table, out = call.tensors[0], call.output
     index = call.tensors[1].bytes if len(call.tensors) > 1 else 0.0
     back = 1.0 if table.trained else 0.0
+    if back and call.get(4, "sparse", False):
+        return Facts(
+            kind="embedding", read=out.bytes + index, written=out.bytes, read_back=2 * out.bytes + index,
+            written_back=out.bytes, kernels=1.0, kernels_back=1.0, sparse=True,
+        )  # fmt: skip
     return Facts(
         kind="embedding", read=out.bytes + index, written=out.bytes, read_back=(2 * out.bytes + index) * back,
         written_back=(table.bytes + out.bytes) * back, kernels=1.0, kernels_back=2 * back,

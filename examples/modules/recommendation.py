@@ -1,0 +1,83 @@
+r"""Recommendation: NeuMF (He et al. 2017), DLRM (Naumov et al. 2019), for `podsim capture`.
+
+podsim capture examples/modules/recommendation.py:ncf --input 65536:int64 --input 65536:int64 --input 65536 --out ncf.json
+
+Sizes are those that NVIDIA's DeepLearningExamples train: NeuMF on MovieLens-20M; DLRM on Criteo's terabyte with the rare
+values of a feature dropped ("small", frequency limit 15). Gradients of DLRM's tables are sparse: only the rows of a batch
+are touched.
+"""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+USERS, ITEMS, FACTORS = 138_493, 26_744, 64
+TABLES = (
+    7_912_889, 33_823, 17_139, 7_339, 20_046, 4, 7_105, 1_382, 63, 5_554_114, 582_469, 245_828, 11, 2_209, 10_667, 104,
+    4, 968, 15, 8_165_896, 2_675_940, 7_156_453, 302_516, 12_022, 97, 35,
+)  # fmt: skip
+"""rows of DLRM's tables"""
+NUMBERS, WIDTH = 13, 128
+"""numerical features of Criteo, and the width of DLRM's tables"""
+
+
+def layers(*widths: int, last: bool = False) -> nn.Sequential:
+    """Linear layers with ReLU between them, and after the last of them unless it gives logits."""
+    made: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        made += [nn.Linear(before, after), nn.ReLU(inplace=True)]
+    return nn.Sequential(*(made[:-1] if last else made))
+
+
+class NeuMF(nn.Module):
+    """Users and items, and whether they met, to the loss: a product of factors beside a network of its own embeddings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.users, self.items = nn.Embedding(USERS, FACTORS), nn.Embedding(ITEMS, FACTORS)
+        self.deep_users, self.deep_items = nn.Embedding(USERS, 2 * FACTORS), nn.Embedding(ITEMS, 2 * FACTORS)
+        self.hidden = nn.ModuleList(nn.Linear(*sizes) for sizes in ((256, 256), (256, 128), (128, 64)))
+        self.dropout = nn.Dropout(0.5)
+        self.last = nn.Linear(2 * FACTORS, 1)
+
+    def forward(self, users: Tensor, items: Tensor, met: Tensor) -> Tensor:
+        product = self.users(users) * self.items(items)
+        x = torch.cat((self.deep_users(users), self.deep_items(items)), 1)
+        for layer in self.hidden:
+            x = self.dropout(functional.relu(layer(x)))
+        logits = self.last(torch.cat((product, x), 1))
+        return functional.binary_cross_entropy_with_logits(logits[:, 0], met)
+
+
+class Dlrm(nn.Module):
+    """Numbers, categories and clicks to the loss: every embedding meets every other in a dot product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bottom = layers(NUMBERS, 512, 256, WIDTH)
+        self.tables = nn.ModuleList(nn.Embedding(rows, WIDTH, sparse=True) for rows in TABLES)
+        met = len(TABLES) + 1
+        pairs = met * (met - 1) // 2
+        self.padding = 1  # to a multiple of eight
+        self.top = layers(WIDTH + pairs + self.padding, 1024, 1024, 512, 256, 1, last=True)
+        self.register_buffer("left", torch.zeros(pairs, dtype=torch.int64))
+
+    def forward(self, numbers: Tensor, categories: Tensor, clicked: Tensor) -> Tensor:
+        x = self.bottom(numbers)
+        found = [table(categories[:, i]) for i, table in enumerate(self.tables)]
+        each = torch.stack((x, *found), 1)
+        dots = (each @ each.transpose(1, 2)).flatten(1).index_select(1, self.left)
+        together = functional.pad(torch.cat((x, dots), 1), (0, self.padding))
+        return functional.binary_cross_entropy_with_logits(self.top(together)[:, 0], clicked)
+
+
+def ncf() -> nn.Module:
+    """NeuMF as it is trained."""
+    return NeuMF().train()
+
+
+def dlrm() -> nn.Module:
+    """DLRM as it is trained."""
+    return Dlrm().train()
