@@ -232,7 +232,8 @@ def toml_entry(software: str, fit: SoftwareFit) -> str:
     """The fitted lines of an entry of software.toml, with their evidence."""
     groups: dict[str, int] = {}
     for row in fit.rows_used:
-        groups[row.split("-")[0]] = groups.get(row.split("-")[0], 0) + 1
+        group = row.split("-")[0].rstrip("0123456789")
+        groups[group] = groups.get(group, 0) + 1
     told = ", ".join(f"{count} {name}" for name, count in groups.items())
     lines = [f"[{software}]", f'evidence = "fitted to {len(fit.rows_used)} rows with role calibrate ({told}); '
              f'mean absolute log error {fit.residual:.3f}"']  # fmt: skip
