@@ -29,9 +29,11 @@ UNKNOWN = """\
 - Kernels were measured in short bursts; what clocks do in hours of training is one factor per framework era.
 - Between nodes no constant of the collective law is fitted: times from 64 KiB to 8 MiB are too short. In-network
   reduction (SHARP), NVLS across nodes, congestion and routing are not modelled.
-- Data loading, evaluation, checkpoints and failures are no part of a step here.
-- Rows of inference, of vision, speech and recommendation models, and of MLPerf have no law and are listed as not
-  expressed; so are frameworks without an entry in the software catalog.
+- Data loading, evaluation, checkpoints and failures are no part of a step here: captured networks whose samples are
+  read and prepared more slowly than a GPU trains come out too fast.
+- Rows of inference have no law and are listed as not expressed; so are runs whose batch or lengths no source states,
+  networks that are not packaged, and frameworks without an entry in the software catalog.
+- Captured networks run as replicas: how their frameworks divide embeddings (DLRM) or images over GPUs is not modelled.
 - Vendor libraries have sizes without a well-tuned kernel (k = 32 to 256 with large m, n): up to 30 % off.
 - Two bars rest on rows that constants were fitted to, because no others were measured: the A100's products and its
   all-reduces in a node. There each row is predicted by a fit to other rows (five folds, over sizes and over sweeps).

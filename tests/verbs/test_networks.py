@@ -1,0 +1,166 @@
+"""Rows of the tables of vision, language, speech and recommendation training, and of MLPerf, as runs of networks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import podsim
+from podsim.verbs.calibrate_software import fit_software
+from podsim.verbs.express import NotExpressible
+from podsim.verbs.express_networks import express_network
+from podsim.verbs.runs import run_of, runs
+from podsim.verbs.tables import training_rows
+from podsim.verbs.tables_networks import NetworkCosts, express_networks
+from podsim.verbs.validate import validate
+from podsim.verify.tables import load
+from podsim.workload.networks import networks
+
+ROW = {
+    "id": "mine", "role": "", "source": "", "path": "", "model": "Detection/SSD", "framework": "PyTorch", "task": "train",
+    "gpu": "A100-80GB", "n_gpus": "8", "node_type": "DGX A100 80GB", "precision": "TF32", "batch_per_gpu": "64",
+    "seq_len": "", "throughput": "2711", "unit": "images/s", "latency_ms": "", "time_to_train_h": "", "notes": "",
+}  # fmt: skip
+MLPERF = {
+    "benchmark": "resnet", "framework": "MxNet NVIDIA Release 21.09", "accelerator": "NVIDIA A100-SXM4-80GB (400W)",
+    "system": "dgxa100_n8", "n_accelerators": "64", "batch_per_accel": "51", "grad_accum": "1",
+}  # fmt: skip
+
+
+def test_every_run_names_what_there_is() -> None:
+    from podsim.training.software import load_software
+    from podsim.verbs.graph import FUSIONS
+
+    for run in runs():
+        if not run.skip:
+            assert run.network in networks(), run
+            assert run.fuse in FUSIONS, run
+            assert load_software(run.software).name == run.software
+            assert run.items > 0
+
+
+def test_every_run_is_the_first_that_fits_some_row() -> None:
+    """An entry that no row of the tables meets is dead, or stands behind a wider one."""
+    used = {id(run_of(table, row.fields)) for table in ("vision", "mlperf") for row in load(table)}
+    dead = [(run.table, run.model, run.framework, dict(run.where)) for run in runs() if id(run) not in used]
+    assert not dead
+
+
+def test_every_training_row_is_expressed_or_says_why() -> None:
+    for table in ("vision", "mlperf"):
+        rows = [(row.id, row.fields) for row in load(table)]
+        found, reasons = express_networks(table, rows)
+        assert found.keys() | reasons.keys() == {id for id, _ in rows}
+        assert not found.keys() & reasons.keys()
+        unknown = [reason for reason in reasons.values() if reason.startswith("no run of")]
+        assert not unknown, sorted(set(unknown))
+
+
+def test_a_row_by_hand() -> None:
+    run = express_network("vision", ROW)
+    assert (run.network, run.batch, run.accumulate, run.precision) == ("ssd300-resnet50", 64, 1, "tf32")
+    assert (run.cluster.gpu.name, run.cluster.gpus, run.gpus) == ("a100-sxm4-80gb", 8, 8)
+    one = express_network(
+        "vision", {**ROW, "gpu": "V100-32GB", "node_type": "DGX-2", "n_gpus": "16", "precision": "FP32"}
+    )
+    assert (one.cluster.gpus_per_node, one.cluster.nodes) == (16, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"task": "infer"}, "inference is not modelled"),
+        ({"model": "Detection/None"}, "no run of"),
+        ({"precision": "INT8"}, "'INT8' is not one of"),
+        ({"batch_per_gpu": ""}, "batch_per_gpu is not given"),
+        ({"batch_per_gpu": "64/32"}, "'64/32' is not a number"),
+        ({"batch_per_gpu": "0.2"}, "less than one sample"),
+        ({"n_gpus": ""}, "n_gpus is not given"),
+        ({"n_gpus": "many"}, "'many' is not a whole number"),
+        ({"gpu": "MI300X"}, "'MI300X'"),
+        ({"gpu": ""}, "the GPU is not given"),
+    ],
+)
+def test_a_row_that_cannot_be_expressed_says_why(change: dict[str, str], said: str) -> None:
+    with pytest.raises(NotExpressible, match=said):
+        express_network("vision", {**ROW, **change})
+
+
+def test_batches_mean_what_the_entry_says() -> None:
+    """MLPerf divides the batch of a step by the accelerators, so accumulation divides it further."""
+    assert express_network("mlperf", MLPERF).batch == 51
+    bert = {**MLPERF, "benchmark": "bert", "framework": "PyTorch", "batch_per_accel": "36", "grad_accum": "6"}
+    run = express_network("mlperf", bert)
+    assert (run.batch, run.accumulate) == (6, 6)
+    assert run.cluster.nodes == 8
+
+
+def test_the_rate_is_that_of_podsim_graph() -> None:
+    run = express_network("vision", ROW)
+    made = podsim.graph(
+        run.network, on="dgx-a100-80gb:1", batch=run.batch, precision=run.precision, fuse=run.fuse,
+        optimizer=run.optimizer, software=run.software,
+    )  # fmt: skip
+    assert made.data_parallel is not None
+    assert NetworkCosts().rate(run) == pytest.approx(made.data_parallel.samples_per_second, rel=1e-9)
+
+
+def test_accumulation_pays_the_update_once() -> None:
+    from dataclasses import replace
+
+    run, costs = express_network("vision", ROW), NetworkCosts()
+    once, often = costs.rate(run), costs.rate(replace(run, accumulate=8))
+    assert once < often < 1.5 * once
+
+
+def test_converting_layouts_costs_what_is_read_and_written() -> None:
+    """A 1 x 1 convolution on tensor cores, by hand: input and output once more each way forward, twice backward."""
+    import numpy as np
+
+    from podsim.hardware.catalog import load_gpu
+    from podsim.training.graph_cost import plain_costs
+    from podsim.workload.networks import load_network
+
+    gpu, graph = load_gpu("a100-sxm4-80gb"), load_network("resnet50", 32)
+    first, last = (
+        plain_costs(graph, gpu, "tf32", "flash2", channels_first=channels_first)
+        for channels_first in (True, False)
+    )
+    conv = next(i for i, name in enumerate(graph.names) if name == "blocks.0.conv1")
+    elements = 32 * 56 * 56 * (64 + 64)
+    assert first.moved[conv] - last.moved[conv] == 2 * 4 * elements
+    assert first.moved_back[conv] - last.moved_back[conv] == 4 * 4 * elements
+    assert np.all(first.memory >= last.memory)
+    same = [plain_costs(graph, gpu, "fp32", "flash2", channels_first=c).memory for c in (True, False)]
+    assert np.array_equal(*same), "plain fp32 units take either layout"
+
+
+def test_rows_of_a_file_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(",".join(ROW) + "\n" + ",".join(ROW.values()) + "\n")
+    (found,) = validate(rows=path).comparisons
+    (row,) = found.rows
+    assert row.measured == 2711
+    assert 0.7 < row.predicted / row.measured < 1.4
+
+
+def test_no_run_is_fitted_to_test_rows() -> None:
+    rows = training_rows()
+    own = [
+        row
+        for row in rows
+        if row.get("framework") == "MxNet" and row.get("model") == "Classification/RN50v1.5"
+    ]
+    spoiled = [row if row["role"] == "calibrate" else {**row, "throughput": "1"} for row in own]
+    names = ["conv_speed"]
+    assert fit_software(own, "dle-mxnet.volta", names) == fit_software(spoiled, "dle-mxnet.volta", names)
+
+
+def test_an_entry_in_a_precision_covers_that_alone() -> None:
+    rows = [row for row in training_rows() if row.get("framework") == "MxNet"]
+    half = fit_software(rows, "dle-mxnet.volta", ["conv_speed"])
+    full = fit_software(rows, "dle-mxnet.volta-fp32", ["conv_speed"])
+    assert half.rows_used
+    assert full.rows_used
+    assert not {*half.rows_used} & {*full.rows_used}
