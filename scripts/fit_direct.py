@@ -19,7 +19,7 @@ from podsim.verify.tables import load
 
 NETWORKS = ("resn", "se-resn", "efficientnet", "ssd300")
 BYTES = (1e9, 0.8, 1.0, 1.1, 1.25, 1.5, 2.0)
-ARITHMETIC = (0.25, 0.5, 1.0)
+ARITHMETIC = (0.045, 0.25, 0.5, 1.0)
 LONG = (0.03, 0.04, 0.045, 0.05, 0.06, 0.5)
 
 
