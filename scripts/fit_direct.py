@@ -46,6 +46,7 @@ def left(rows: list[tuple[NetworkRun, float]]) -> float:
 
 def main() -> None:
     """Print the table."""
+    kept = kernels_conv.DIRECT_BYTES, kernels_conv.DIRECT_ARITHMETIC
     rows = measured(NETWORKS)
     print(f"{len(rows)} rows\n B a cycle  share of fp32 peak  left")
     for each, share in product(BYTES, ARITHMETIC):
@@ -53,7 +54,7 @@ def main() -> None:
             continue
         kernels_conv.DIRECT_BYTES, kernels_conv.DIRECT_ARITHMETIC = each, share
         print(f"{each:10g} {share:19g} {left(rows):5.1%}", flush=True)
-    kernels_conv.DIRECT_BYTES, kernels_conv.DIRECT_ARITHMETIC = 1.25, 0.5
+    kernels_conv.DIRECT_BYTES, kernels_conv.DIRECT_ARITHMETIC = kept
     rows = measured(("quartznet",))
     print(f"{len(rows)} rows\n share of fp32 peak  left")
     for share in LONG:
