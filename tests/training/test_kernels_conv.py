@@ -95,6 +95,42 @@ def test_long_windows_of_single_channels_cost_more_than_their_arithmetic() -> No
     assert doubled - long == pytest.approx(33 * weight, rel=1e-3)
 
 
+NARROW = {
+    "batch": 128,
+    "channels": 512,
+    "filters": 512,
+    "groups": 32,
+    "window": 9,
+    "positions": 196,
+    "inputs": 196,
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_narrow_groups_are_packed_on_tensor_cores(part: str) -> None:
+    """32 groups of 16 channels are no slower than 16 of 32 or 8 of 64, which hold them; 32 products are."""
+    seconds = float(conv_seconds(A100, part, **NARROW, precision="fp16"))
+    for wider in (16, 8):
+        assert seconds <= float(conv_seconds(A100, part, **{**NARROW, "groups": wider}, precision="fp16"))
+    m, n, k = (float(one) for one in conv_product(part, **NARROW))
+    assert seconds < float(gemm_seconds(A100, m, n, k, batch=32, precision="fp16"))
+
+
+def test_what_is_too_narrow_or_has_no_tensor_cores_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds() -> list[float]:
+        kinds = ((32, "fp16"), (128, "fp16"), (256, "fp16"), (32, "fp32"))
+        return [
+            float(conv_seconds(A100, "forward", **{**NARROW, "groups": groups}, precision=precision))
+            for groups, precision in kinds
+        ]
+
+    packed = seconds()
+    monkeypatch.setattr("podsim.training.kernels_conv.PACKS", (1,))
+    alone = seconds()
+    assert [one < other for one, other in zip(packed, alone, strict=True)] == [True, True, False, False]
+    assert packed[2:] == alone[2:]
+
+
 def test_few_wide_groups_are_products() -> None:
     """Two groups of 256 channels fill tiles: no slower than twice one of them."""
     half = {"batch": 64, "channels": 256, "filters": 256, "window": 9, "positions": 784, "inputs": 784}

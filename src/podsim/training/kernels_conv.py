@@ -7,9 +7,10 @@
 The arithmetic is that of the product; the bytes read are those of the tensors, not of the unfolded matrix, whose
 windows overlap on the chip. A window of one is a plain product, with its measured corrections. Where a stride passes
 over inputs, their gradient's depth counts only what is multiplied. A transposed convolution is the input gradient of
-another. Where tiles do not fit, a direct kernel on the plain fp32 units may be faster, and then counts, as a library
-would choose: bytes, or arithmetic at the peak of those units, whichever is longer. One for groups (depthwise) reaches
-neither, and gains little from faster memory:
+another. On tensor cores, groups of 4 channels and more may be packed: several beside each other, with zeros for what
+crosses them, as many as is fastest. Where tiles do not fit, a direct kernel on the plain fp32 units may be faster, and
+then counts, as a library would choose: bytes, or arithmetic at the peak of those units, whichever is longer. One for
+groups (depthwise) reaches neither, and gains little from faster memory:
 
     seconds = bytes / (DIRECT_BYTES x SMs x clock) + arithmetic / (DIRECT_ARITHMETIC x plain fp32 peak)
 
@@ -21,7 +22,6 @@ compiles such kernels for windows of 1, 3 and 5 a side and loops over all others
 QuartzNet (windows of 33 to 87, seven rows on A100 and V100 in three precisions, within 20 % of it).
 
 Known error: no convolution kernel was measured alone; whole training steps of ResNet-50 stand in docs/graphs.md.
-Grouped ones in 16 bits (ResNeXt) come out 10 to 20 % slower beside ResNet-50 than they were.
 Stops being true: Winograd and FFT kernels (fp32 windows of 3 x 3 can be up to twice as fast), layouts other than
 channels last, channels that are no multiples of 16 B (the first layer's three), which a library pads.
 Source: the implicit GEMM of cuDNN (Chetlur et al. 2014, arxiv.org/abs/1410.0759).
@@ -54,7 +54,12 @@ __all__ = ["Part", "conv_product", "conv_seconds"]
 Floats = npt.NDArray[np.float64]
 Part = Literal["forward", "input", "weight"]
 PARTS = ("forward", "input", "weight")
-DIRECT_BYTES = 1.1
+PACKS = (1, 2, 4, 8, 16)
+"""groups that may be computed as one"""
+NARROWEST = 4
+"""channels of a group that is packed"""
+TENSOR_CORES = ("tf32", "bf16", "fp16")
+DIRECT_BYTES = 1.25
 """B that an SM reads and writes a cycle in a direct kernel for groups"""
 DIRECT_ARITHMETIC = 0.5
 """of the plain fp32 peak, in such a kernel"""
@@ -136,9 +141,24 @@ def conv_seconds(
     least = np.maximum(flops / peak, (moved - gpu.l2) / gpu.memory_bandwidth)
     product = np.where(
         w == 1, gemm_seconds(gpu, m, n, k, batch=g, precision=precision),
-        _implicit(gpu, (m, n, k, g), read, precision, c / g, f / g),
+        _packed(gpu, part, (b, c, f, g, w, out, source), read, precision),
     )  # fmt: skip
     return np.asarray(np.maximum(np.minimum(product, direct), least).reshape(shape))
+
+
+def _packed(gpu: Gpu, part: str, sizes: tuple[Floats, ...], read: Floats, precision: str) -> Floats:
+    """Seconds of a grouped convolution as products, `sizes` as in conv_product: as many groups in one as is fastest."""
+    b, c, f, g, w, out, source = sizes
+    least = np.full(b.shape, np.inf)
+    for pack in PACKS if precision in TENSOR_CORES else PACKS[:1]:
+        fits = (pack == 1) | ((g % pack == 0) & (np.minimum(c, f) / g >= NARROWEST))
+        groups = np.where(fits, g / pack, g)
+        m, n, k = conv_product(
+            part, batch=b, channels=c, filters=f, groups=groups, window=w, positions=out, inputs=source
+        )
+        seconds = _implicit(gpu, (m, n, k, groups), read, precision, c / groups, f / groups)
+        least = np.where(fits, np.minimum(least, seconds), least)
+    return least
 
 
 def _implicit(
