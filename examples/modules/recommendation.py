@@ -3,8 +3,8 @@ r"""Recommendation: NeuMF (He et al. 2017), DLRM (Naumov et al. 2019), Wide & De
 podsim capture examples/modules/recommendation.py:ncf --input 65536:int64 --input 65536:int64 --input 65536 --out ncf.json
 
 Sizes are those that NVIDIA's DeepLearningExamples train: NeuMF on MovieLens-20M; DLRM on Criteo's terabyte with the rare
-values of a feature dropped ("small", frequency limit 15); Wide & Deep on Outbrain's clicks. Gradients of the tables of
-the last two are sparse: only the rows of a batch are touched.
+values of a feature dropped ("small", frequency limit 15), and DCNv2 on the same; Wide & Deep on Outbrain's clicks.
+Gradients of all tables but NeuMF's are sparse: only the rows of a batch are touched.
 """
 
 from itertools import pairwise
@@ -79,6 +79,26 @@ class Dlrm(nn.Module):
         return functional.binary_cross_entropy_with_logits(self.top(together)[:, 0], clicked)
 
 
+class Dcn(nn.Module):
+    """DCNv2 (Wang et al. 2020): features multiply what low-rank layers make of them, thrice; then layers as DLRM's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bottom = layers(NUMBERS, 512, 256, WIDTH)
+        self.tables = nn.ModuleList(nn.Embedding(rows, WIDTH, sparse=True) for rows in TABLES)
+        wide = WIDTH * (len(TABLES) + 1)
+        self.down = nn.ModuleList(nn.Linear(wide, 512, bias=False) for _ in range(3))
+        self.up = nn.ModuleList(nn.Linear(512, wide) for _ in range(3))
+        self.top = layers(wide, 1024, 1024, 512, 256, 1, last=True)
+
+    def forward(self, numbers: Tensor, categories: Tensor, clicked: Tensor) -> Tensor:
+        found = [table(categories[:, i]) for i, table in enumerate(self.tables)]
+        x = first = torch.cat((self.bottom(numbers), *found), 1)
+        for down, up in zip(self.down, self.up, strict=True):
+            x = first * up(down(x)) + x
+        return functional.binary_cross_entropy_with_logits(self.top(x)[:, 0], clicked)
+
+
 class WideAndDeep(nn.Module):
     """Numbers, categories and clicks to the loss: a weight for each category, beside five layers over embeddings."""
 
@@ -114,3 +134,8 @@ def ncf() -> nn.Module:
 def dlrm() -> nn.Module:
     """DLRM as it is trained."""
     return Dlrm().train()
+
+
+def dcn() -> nn.Module:
+    """DCNv2 as it is trained."""
+    return Dcn().train()
