@@ -1,10 +1,10 @@
-r"""Recommendation: NeuMF (He et al. 2017), DLRM (Naumov et al. 2019), for `podsim capture`.
+r"""Recommendation: NeuMF (He et al. 2017), DLRM (Naumov et al. 2019), Wide & Deep (Cheng et al. 2016), to capture.
 
 podsim capture examples/modules/recommendation.py:ncf --input 65536:int64 --input 65536:int64 --input 65536 --out ncf.json
 
 Sizes are those that NVIDIA's DeepLearningExamples train: NeuMF on MovieLens-20M; DLRM on Criteo's terabyte with the rare
-values of a feature dropped ("small", frequency limit 15). Gradients of DLRM's tables are sparse: only the rows of a batch
-are touched.
+values of a feature dropped ("small", frequency limit 15), and DCNv2 on the same; Wide & Deep on Outbrain's clicks.
+Gradients of all tables but NeuMF's are sparse: only the rows of a batch are touched.
 """
 
 from itertools import pairwise
@@ -21,6 +21,12 @@ TABLES = (
 """rows of DLRM's tables"""
 NUMBERS, WIDTH = 13, 128
 """numerical features of Criteo, and the width of DLRM's tables"""
+
+CLICKS = (
+    (300_000, 128), (250_000, 128), (100_000, 128), (5_000, 128), (4_000, 64), (4_000, 64), (2_500, 64), (2_500, 64),
+    (2_000, 64), (1_000, 64), (1_000, 64), (300, 64), (4, 16),
+)  # fmt: skip
+"""rows and widths of the tables of Outbrain's features, which has 13 numbers besides"""
 
 
 def layers(*widths: int, last: bool = False) -> nn.Sequential:
@@ -73,6 +79,53 @@ class Dlrm(nn.Module):
         return functional.binary_cross_entropy_with_logits(self.top(together)[:, 0], clicked)
 
 
+class Dcn(nn.Module):
+    """DCNv2 (Wang et al. 2020): features multiply what low-rank layers make of them, thrice; then layers as DLRM's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bottom = layers(NUMBERS, 512, 256, WIDTH)
+        self.tables = nn.ModuleList(nn.Embedding(rows, WIDTH, sparse=True) for rows in TABLES)
+        wide = WIDTH * (len(TABLES) + 1)
+        self.down = nn.ModuleList(nn.Linear(wide, 512, bias=False) for _ in range(3))
+        self.up = nn.ModuleList(nn.Linear(512, wide) for _ in range(3))
+        self.top = layers(wide, 1024, 1024, 512, 256, 1, last=True)
+
+    def forward(self, numbers: Tensor, categories: Tensor, clicked: Tensor) -> Tensor:
+        found = [table(categories[:, i]) for i, table in enumerate(self.tables)]
+        x = first = torch.cat((self.bottom(numbers), *found), 1)
+        for down, up in zip(self.down, self.up, strict=True):
+            x = first * up(down(x)) + x
+        return functional.binary_cross_entropy_with_logits(self.top(x)[:, 0], clicked)
+
+
+class WideAndDeep(nn.Module):
+    """Numbers, categories and clicks to the loss: a weight for each category, beside five layers over embeddings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.ModuleList(nn.Embedding(rows, 1, sparse=True) for rows, _ in CLICKS)
+        self.wide_numbers = nn.Linear(NUMBERS, 1)
+        self.tables = nn.ModuleList(nn.Embedding(rows, width, sparse=True) for rows, width in CLICKS)
+        widths = (NUMBERS + sum(width for _, width in CLICKS), *[1024] * 5, 1)
+        self.layers = nn.ModuleList(nn.Linear(*sizes) for sizes in pairwise(widths))
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, numbers: Tensor, categories: Tensor, clicked: Tensor) -> Tensor:
+        each = categories.unbind(1)
+        x = torch.cat((numbers, *(table(one) for table, one in zip(self.tables, each, strict=True))), 1)
+        for layer in list(self.layers)[:-1]:
+            x = self.dropout(functional.relu(layer(x)))
+        weights = torch.cat([table(one) for table, one in zip(self.wide, each, strict=True)], 1)
+        logits = self.layers[-1](x)[:, 0] + self.wide_numbers(numbers)[:, 0] + weights.sum(1)
+        return functional.binary_cross_entropy_with_logits(logits, clicked)
+
+
+def wide_and_deep() -> nn.Module:
+    """Wide & Deep as it is trained."""
+    return WideAndDeep().train()
+
+
 def ncf() -> nn.Module:
     """NeuMF as it is trained."""
     return NeuMF().train()
@@ -81,3 +134,8 @@ def ncf() -> nn.Module:
 def dlrm() -> nn.Module:
     """DLRM as it is trained."""
     return Dlrm().train()
+
+
+def dcn() -> nn.Module:
+    """DCNv2 as it is trained."""
+    return Dcn().train()

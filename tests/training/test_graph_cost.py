@@ -61,6 +61,11 @@ def test_small_batches_wait_for_the_host(resnet: OpGraph) -> None:
     assert costs.host == pytest.approx(227 * ERA.host_kernel)
 
 
+def test_lamb_passes_over_weights_and_steps_twice_more_than_adam(resnet: OpGraph) -> None:
+    adam, lamb = (update_seconds(resnet, A100, "fp32", name, ERA) for name in ("adam", "lamb"))
+    assert 1.5 * adam < lamb < 2 * adam
+
+
 def test_unknown_words(resnet: OpGraph) -> None:
     with pytest.raises(PlanError, match="precision"):
         graph_costs(resnet, A100, "fp12", ERA)

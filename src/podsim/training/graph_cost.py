@@ -44,8 +44,9 @@ __all__ = [
     "update_seconds",
 ]
 
-OPTIMIZERS = {"none": 0.0, "sgd": 20.0, "adam": 28.0}
-"""B per parameter of an update in fp32: gradient, weight and states read; weight and states written"""
+OPTIMIZERS = {"none": 0.0, "sgd": 20.0, "adam": 28.0, "lamb": 52.0}
+"""B per parameter of an update in fp32: gradient, weight and states read; weight and states written. LAMB as fused
+kernels do it: the gradient's norm; Adam's step, written down; norms of weight and step; the weight updated by both"""
 _TENSOR_CORES = ("tf32", "bf16", "fp16")
 _CAST = 6.0
 """B per parameter to make a 16-bit copy of a weight in fp32, once a step"""
