@@ -8,7 +8,7 @@ end-to-end measurements with role `calibrate`.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
@@ -128,8 +128,12 @@ class Software:
 @cache
 def _catalog() -> Mapping[str, Mapping[str, Software]]:
     """Name, then GPU, architecture or architecture-precision ("" for any other), to the entry."""
-    raw = tomllib.loads(files("podsim.training").joinpath("software.toml").read_text("utf-8"))
-    return read_catalog(raw)
+    return read_catalog(_raw())
+
+
+@cache
+def _raw() -> Mapping[str, Any]:
+    return tomllib.loads(files("podsim.training").joinpath("software.toml").read_text("utf-8"))
 
 
 def read_catalog(raw: Mapping[str, Any]) -> dict[str, dict[str, Software]]:
@@ -188,16 +192,23 @@ def load_software(name: str, gpu: Gpu | None = None, precision: str = "") -> Sof
     found = catalog[name]
     if gpu is None:
         return found[""]
-    known = found[part_of(name, gpu, precision)]
+    known = found[_holds(found, gpu, precision)]
     own: Mapping[str, Any] = _measured(gpu.kernels, name) if gpu.kernels.endswith(".toml") else {}
     return replace(known, **own) if own else known
 
 
 def part_of(name: str, gpu: Gpu, precision: str = "", also: str = "") -> str:
-    """The table of an entry that holds on a GPU in a precision, "" for the entry itself; `also` is one more of them."""
-    has = {*_catalog()[name], also}
-    parts = (gpu.name, f"{gpu.architecture}-{precision}", gpu.architecture, "")
-    return next(part for part in parts if part in has)
+    """Which of an entry's own tables holds on a GPU in a precision, "" for the entry itself; `also` is one more of them.
+
+    Tables that it inherits are not its own: what the entry itself says replaces theirs.
+    """
+    own = {key for key, value in _raw()[name].items() if isinstance(value, dict)}
+    return _holds({*own, also, ""}, gpu, precision)
+
+
+def _holds(parts: Collection[str], gpu: Gpu, precision: str) -> str:
+    wanted = (gpu.name, f"{gpu.architecture}-{precision}", gpu.architecture, "")
+    return next(part for part in wanted if part in parts)
 
 
 @cache

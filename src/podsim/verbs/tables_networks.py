@@ -23,16 +23,17 @@ def price_networks(rows: Rows) -> Priced:
     """Samples (or tokens, …) a second of rows of the kinds "vision" and "mlperf"."""
     found, reasons = express_networks(rows.kind, [(row.id, row.fields) for row in rows])
     predictions: dict[str, float] = {}
+    ideals: dict[str, float] = {}
     if rows.what != "samples/s":
         why = f"{rows.what} need the number of steps to the end, which is no figure of a step"
         return Priced(predictions={}, reasons={**dict.fromkeys(found, why), **reasons})
     costs = NetworkCosts()
     for id, run in found.items():
         try:
-            predictions[id] = costs.rate(run)
+            predictions[id], ideals[id] = costs.rate(run), costs.peak(run)
         except PodsimError as error:
             reasons[id] = str(error)
-    return Priced(predictions=predictions, reasons=reasons)
+    return Priced(predictions=predictions, reasons=reasons, ideals=ideals)
 
 
 def express_networks(
@@ -67,6 +68,15 @@ class NetworkCosts:
             accumulate=run.accumulate,
         )  # fmt: skip
         return run.gpus * run.batch * run.accumulate * run.items / step.seconds
+
+    def peak(self, run: NetworkRun) -> float:
+        """The same if every GPU computed at the data sheet's peak all the time."""
+        from podsim.hardware.precision import PRECISIONS
+        from podsim.training.kernels_gemm import peak_of
+
+        graph = self.graph(run)
+        flops = float(graph.flops.sum() + graph.flops_back.sum()) / run.batch
+        return run.gpus * run.items * peak_of(run.cluster.gpu, PRECISIONS[run.precision].matmul) / flops
 
     def era(self, run: NetworkRun) -> Software:
         """The run's framework, as the catalog has it."""
