@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import tomllib
+from importlib.resources import files
+
 import pytest
 
 from podsim.training.software import load_software, software_names
 from podsim.verbs.calibrate import calibrate
 
 
-@pytest.mark.parametrize(
-    "name", ["megatron-2021", "megatron-2020.volta", "megatron-2022", "nemo-2022", "internevo-2024"]
+TRANSFORMERS = ("megatron-2021", "megatron-2020.volta", "megatron-2022", "nemo-2022", "internevo-2024")
+NETWORKS = tuple(
+    f"{name}.{part}".rstrip(".")
+    for name, entry in tomllib.loads(
+        files("podsim.training").joinpath("software.toml").read_text("utf-8")
+    ).items()
+    if name.startswith(("dle-", "mlperf-"))
+    for part, own in [("", entry), *((key, value) for key, value in entry.items() if isinstance(value, dict))]
+    if "fitted" in own
 )
+"""entries and tables whose constants are fitted to rows of captured networks"""
+
+
+@pytest.mark.parametrize("name", [*TRANSFORMERS, *NETWORKS])
 def test_the_catalog_is_what_the_fit_gives(name: str) -> None:
     pytest.importorskip("scipy")
     found = calibrate(software=name, check=True)

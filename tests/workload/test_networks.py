@@ -56,6 +56,27 @@ def test_a_module_captures_to_what_is_packaged(name: str) -> None:
     assert json.loads(to_text(told)) == packaged
 
 
+@pytest.mark.parametrize("name", networks())
+def test_between_two_graphs_lies_what_the_file_says(name: str) -> None:
+    path = PACKAGED / f"{name}.json.gz"
+    found, read = load_network(name, 24), read_graph(path, 24)
+    assert (found.batch, found.shapes, found.targets) == (24, read.shapes, read.targets)
+    assert np.array_equal(found.dims_OD, read.dims_OD)
+    assert np.array_equal(found.before, read.before)
+    for column in (
+        "flops",
+        "flops_back",
+        "read",
+        "written",
+        "read_back",
+        "written_back",
+        "kept",
+        "output",
+        "carried",
+    ):
+        assert np.allclose(getattr(found, column), getattr(read, column), rtol=1e-12), column
+
+
 def _op(name: str, **numbers: float) -> dict[str, object]:
     return {
         "name": name,

@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from podsim.errors import ModelError, unknown_name
 from podsim.workload.op_graph import OpGraph
-from podsim.workload.op_graph_json import graph_of, read_value
+from podsim.workload.op_graph_batch import between
+from podsim.workload.op_graph_json import check_batch, graph_of, read_value
 
 __all__ = ["Network", "load_network", "networks"]
 
@@ -59,17 +59,21 @@ def load_network(name: str, batch: int) -> OpGraph:
     """The graph of a network of the catalog for `batch` samples; ModelError for an unknown name or batch."""
     if name not in networks():
         raise ModelError(unknown_name("network", name, networks()))
+    check_batch(batch)
     return _graph(name, batch)
 
 
 @lru_cache(maxsize=256)
 def _graph(name: str, batch: int) -> OpGraph:
-    return graph_of(_value(name), name, batch)
+    one, two = _ends(name)
+    return between(one, two, batch)
 
 
-@lru_cache(maxsize=64)
-def _value(name: str) -> dict[str, Any]:
-    return read_value(_folder() / f"{name}.json.gz")
+@cache
+def _ends(name: str) -> tuple[OpGraph, OpGraph]:
+    """A network's graphs of one and of two samples; tests hold the packaged files, so they are not checked here."""
+    value = read_value(_folder() / f"{name}.json.gz")
+    return graph_of(value, name, 1, check=False), graph_of(value, name, 2, check=False)
 
 
 def _folder() -> Path:
