@@ -10,7 +10,6 @@ import pytest
 from podsim.training.software import load_software, software_names
 from podsim.verbs.calibrate import calibrate
 
-
 TRANSFORMERS = ("megatron-2021", "megatron-2020.volta", "megatron-2022", "nemo-2022", "internevo-2024")
 NETWORKS = tuple(
     f"{name}.{part}".rstrip(".")
