@@ -4,7 +4,8 @@ podsim capture examples/modules/recommendation.py:ncf --input 65536:int64 --inpu
 
 Sizes are those that NVIDIA's DeepLearningExamples train: NeuMF on MovieLens-20M; DLRM on Criteo's terabyte with the rare
 values of a feature dropped ("small", frequency limit 15), and DCNv2 on the same; Wide & Deep on Outbrain's clicks.
-Gradients of all tables but NeuMF's are sparse: only the rows of a batch are touched.
+DLRM's and DCNv2's tables are one, as their implementations look all up with one kernel; its gradient is sparse: only
+the rows of a batch are touched.
 """
 
 from itertools import pairwise
@@ -63,7 +64,7 @@ class Dlrm(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.bottom = layers(NUMBERS, 512, 256, WIDTH)
-        self.tables = nn.ModuleList(nn.Embedding(rows, WIDTH, sparse=True) for rows in TABLES)
+        self.tables = nn.Embedding(sum(TABLES), WIDTH, sparse=True)
         met = len(TABLES) + 1
         pairs = met * (met - 1) // 2
         self.padding = 1  # to a multiple of eight
@@ -72,8 +73,7 @@ class Dlrm(nn.Module):
 
     def forward(self, numbers: Tensor, categories: Tensor, clicked: Tensor) -> Tensor:
         x = self.bottom(numbers)
-        found = [table(categories[:, i]) for i, table in enumerate(self.tables)]
-        each = torch.stack((x, *found), 1)
+        each = torch.cat((x[:, None], self.tables(categories)), 1)
         dots = (each @ each.transpose(1, 2)).flatten(1).index_select(1, self.left)
         together = functional.pad(torch.cat((x, dots), 1), (0, self.padding))
         return functional.binary_cross_entropy_with_logits(self.top(together)[:, 0], clicked)
@@ -85,15 +85,14 @@ class Dcn(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.bottom = layers(NUMBERS, 512, 256, WIDTH)
-        self.tables = nn.ModuleList(nn.Embedding(rows, WIDTH, sparse=True) for rows in TABLES)
+        self.tables = nn.Embedding(sum(TABLES), WIDTH, sparse=True)
         wide = WIDTH * (len(TABLES) + 1)
         self.down = nn.ModuleList(nn.Linear(wide, 512, bias=False) for _ in range(3))
         self.up = nn.ModuleList(nn.Linear(512, wide) for _ in range(3))
         self.top = layers(wide, 1024, 1024, 512, 256, 1, last=True)
 
     def forward(self, numbers: Tensor, categories: Tensor, clicked: Tensor) -> Tensor:
-        found = [table(categories[:, i]) for i, table in enumerate(self.tables)]
-        x = first = torch.cat((self.bottom(numbers), *found), 1)
+        x = first = torch.cat((self.bottom(numbers), self.tables(categories).flatten(1)), 1)
         for down, up in zip(self.down, self.up, strict=True):
             x = first * up(down(x)) + x
         return functional.binary_cross_entropy_with_logits(self.top(x)[:, 0], clicked)
@@ -104,9 +103,9 @@ class WideAndDeep(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.wide = nn.ModuleList(nn.Embedding(rows, 1, sparse=True) for rows, _ in CLICKS)
+        self.wide = nn.ModuleList(nn.Embedding(rows, 1) for rows, _ in CLICKS)
         self.wide_numbers = nn.Linear(NUMBERS, 1)
-        self.tables = nn.ModuleList(nn.Embedding(rows, width, sparse=True) for rows, width in CLICKS)
+        self.tables = nn.ModuleList(nn.Embedding(rows, width) for rows, width in CLICKS)
         widths = (NUMBERS + sum(width for _, width in CLICKS), *[1024] * 5, 1)
         self.layers = nn.ModuleList(nn.Linear(*sizes) for sizes in pairwise(widths))
         self.dropout = nn.Dropout(0.1)

@@ -11,13 +11,15 @@ import podsim
 from podsim.errors import PlanError
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
+from podsim.training.exchange import group_seconds
 from podsim.training.graph_cost import graph_costs, update_seconds
-from podsim.training.graph_step import BUCKET, bucket_sizes, reduce_gradients
+from podsim.training.graph_step import BUCKET, bucket_sizes, reduce_gradients, tables_seconds
 from podsim.training.graph_trace import step_trace
 from podsim.training.kernels import gemm_seconds, memory_seconds
 from podsim.training.software import load_software
 from podsim.verify.tables import load
 from podsim.workload.fusion import fuse
+from podsim.workload.networks import load_network
 from podsim.workload.op_graph import OpGraph
 from podsim.workload.op_graph_json import read_graph
 from podsim.workload.trace_graph import KINDS, critical_seconds
@@ -64,6 +66,20 @@ def test_small_batches_wait_for_the_host(resnet: OpGraph) -> None:
 def test_lamb_passes_over_weights_and_steps_twice_more_than_adam(resnet: OpGraph) -> None:
     adam, lamb = (update_seconds(resnet, A100, "fp32", name, ERA) for name in ("adam", "lamb"))
     assert 1.5 * adam < lamb < 2 * adam
+
+
+def test_tables_with_sparse_gradients_are_divided_and_their_rows_exchanged() -> None:
+    graph, node = load_network("dlrm", 8192), load_cluster("dgx-a100-80gb:1")
+    rows = 8192 * 26 * 128 * 2.0
+    sent = group_seconds("all_to_all", np.array(rows), node, ERA, ranks=np.array(8), members=np.array(8.0))
+    found = tables_seconds(graph, "fp16", node, ERA, gpus=8)
+    assert found == pytest.approx(2 * (float(sent) + ERA.host_collective))
+    assert tables_seconds(graph, "fp16", node, ERA, gpus=1) == 0
+    assert tables_seconds(load_network("ncf", 8192), "fp16", node, ERA, gpus=8) == 0
+    made = podsim.graph("dlrm", batch=8192, on="dgx-a100-80gb:1", precision="fp16").data_parallel
+    assert made is not None
+    assert made.tables == pytest.approx(found, rel=0.5)
+    assert made.bytes < 30e6  # the layers' gradients; those of the tables stay
 
 
 def test_unknown_words(resnet: OpGraph) -> None:

@@ -154,6 +154,10 @@ def _print_replicas(one: GraphCost) -> None:
         f"{format_quantity(made.bytes, 'B')} of gradients in {made.buckets} buckets: "
         f"{format_quantity(made.reduce, 's')} of all-reduce, {format_quantity(made.exposed, 's')} of it not hidden"
     )
+    if made.tables:
+        _say(
+            f"Tables are divided over the GPUs: {format_quantity(made.tables, 's')} of exchanging their rows"
+        )
 
 
 def print_traces(traces: Traces) -> None:

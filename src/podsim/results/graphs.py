@@ -109,6 +109,8 @@ class DataParallel:
     """s that all buckets take on the network"""
     exposed: float
     """s of them that the backward pass does not hide"""
+    tables: float
+    """s of exchanging rows of tables with sparse gradients, which are divided over the GPUs"""
     step_time: float
     """s"""
     samples_per_second: float

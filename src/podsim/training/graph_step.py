@@ -2,6 +2,7 @@
 
 Buckets fill in the order in which the backward pass makes gradients; each is reduced, one after the other, as soon as
 it is full. What ends after the backward pass is exposed. Compute slows by the era's `contention` while it shares the GPU.
+Tables with sparse gradients are divided over the GPUs instead, and their rows exchanged.
 Source: bucket sizes and order of PyTorch's DistributedDataParallel (Li et al. 2020, arxiv.org/abs/2006.15704).
 Known error: as the collective law's; stragglers and the input pipeline are not in it.
 """
@@ -15,6 +16,7 @@ import numpy as np
 
 from podsim.training.exchange import group_seconds
 from podsim.training.plan import Array
+from podsim.training.shapes import element_bytes
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
@@ -30,6 +32,7 @@ __all__ = [
     "reduce_gradients",
     "reduced",
     "replicas_step",
+    "tables_seconds",
 ]
 
 BUCKET = 25 * 2.0**20
@@ -64,6 +67,8 @@ class ReplicasStep:
     """s of the optimizer"""
     reduction: Reduction | None
     """of the gradients; None on one GPU"""
+    tables: float
+    """s of dividing tables with sparse gradients over the GPUs"""
 
 
 def replicas_step(
@@ -80,14 +85,34 @@ def replicas_step(
     update = update_seconds(graph, cluster.gpu, precision, optimizer, software)
     seconds = accumulate * sum(costs.passes) + update + software.host_step
     reduction = reduced(graph, costs, cluster, software, gpus=gpus) if gpus > 1 else None
-    seconds += 0.0 if reduction is None else reduction.exposed
-    return ReplicasStep(seconds=seconds, costs=costs, update=update, reduction=reduction)
+    tables = tables_seconds(graph, precision, cluster, software, gpus=gpus)
+    seconds += accumulate * tables + (0.0 if reduction is None else reduction.exposed)
+    return ReplicasStep(seconds=seconds, costs=costs, update=update, reduction=reduction, tables=tables)
 
 
 def reduced(graph: OpGraph, costs: OpCosts, cluster: Cluster, software: Software, *, gpus: int) -> Reduction:
     """What reducing the gradients of a graph over replicas takes, beside a backward pass that may wait for the host."""
     slowed = costs.passes[1] / max(float(costs.backward.sum()), 1e-30)
     return reduce_gradients(graph.parameters, costs.backward * slowed, cluster, software, gpus=gpus)
+
+
+def tables_seconds(
+    graph: OpGraph, precision: str, cluster: Cluster, software: Software, *, gpus: int
+) -> float:
+    """Seconds by which dividing tables with sparse gradients over the GPUs lengthens a step's two passes.
+
+    Such tables are not replicated: they are dealt out, each GPU looks its own up for all samples, and rows go to where
+    the samples are, their gradients back, nothing beside them. A GPU looks up as many rows as a replica would: that the
+    tables may not divide evenly is left out.
+    """
+    if gpus == 1 or not graph.sparse.any():
+        return 0.0
+    sent = float(graph.output[graph.sparse].sum()) * element_bytes(precision) / graph.element
+    members = np.array(float(min(gpus, cluster.gpus_per_node)))
+    took = group_seconds(
+        "all_to_all", np.array(sent), cluster, software, ranks=np.array(gpus), members=members
+    )
+    return 2.0 * (float(took) + software.host_collective)
 
 
 def bucket_sizes(gradients: Array) -> tuple[Array, Array]:

@@ -81,7 +81,7 @@ def graph(
     cut, division = _cut(found, costs, devices, tolerance, number)
     forward, backward = costs.passes
     step = forward + backward + update + era.host_step
-    replicas, reduction = _replicas(found, costs, cluster, era, count, step)
+    replicas, reduction = _replicas(found, costs, number, cluster, era, count, step)
     if chakra is not None:
         _write_traces(found, costs, update, reduction, era, count, chakra)
     return _said(
@@ -180,18 +180,25 @@ def _onward(edges: set[tuple[int, int]]) -> bool:
 
 
 def _replicas(
-    found: OpGraph, costs: OpCosts, cluster: Cluster | None, era: Software, gpus: int, step: float
+    found: OpGraph,
+    costs: OpCosts,
+    precision: str,
+    cluster: Cluster | None,
+    era: Software,
+    gpus: int,
+    step: float,
 ) -> tuple[DataParallel | None, Reduction | None]:
     if cluster is None or gpus == 1:
         return None, None
     from podsim.results.graphs import DataParallel
-    from podsim.training.graph_step import reduced
+    from podsim.training.graph_step import reduced, tables_seconds
 
     made = reduced(found, costs, cluster, era, gpus=gpus)
-    total = step + made.exposed
+    tables = tables_seconds(found, precision, cluster, era, gpus=gpus)
+    total = step + made.exposed + tables
     said = DataParallel(
-        gpus=gpus, buckets=made.buckets, bytes=made.bytes, reduce=made.seconds, exposed=made.exposed, step_time=total,
-        samples_per_second=gpus * found.batch / total, efficiency=step / total,
+        gpus=gpus, buckets=made.buckets, bytes=made.bytes, reduce=made.seconds, exposed=made.exposed, tables=tables,
+        step_time=total, samples_per_second=gpus * found.batch / total, efficiency=step / total,
     )  # fmt: skip
     return said, made
 

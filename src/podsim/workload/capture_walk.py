@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from podsim.errors import ModelError
-from podsim.workload.op_graph import KINDS, WIDTH, OpGraph
+from podsim.workload.op_graph import KINDS, SPARSE, WIDTH, OpGraph
 from podsim.workload.op_recurrent import CELLS, LAYERS, recurrent_parts
 from podsim.workload.op_rules import MADE, Call, Facts, Operand, facts_of, is_view
 
@@ -140,7 +140,7 @@ class Walk:
         if facts.saves_output:
             self.kept.add(op)
         self.names.append(path)
-        self.targets.append(target)
+        self.targets.append(SPARSE if facts.sparse else target)
         self.shapes.append(out.shape)
         self.facts.append(facts)
         weights = sum(self.sizes[one] for one in fresh)

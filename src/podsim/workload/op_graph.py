@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from podsim.errors import ModelError
 
-__all__ = ["ARITHMETIC", "DIMS", "KINDS", "WIDTH", "OpGraph", "nets_of", "ordered"]
+__all__ = ["ARITHMETIC", "DIMS", "KINDS", "SPARSE", "WIDTH", "OpGraph", "nets_of", "ordered"]
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -41,6 +41,8 @@ KINDS = (
 )  # fmt: skip
 ARITHMETIC = ("gemm", "conv", "attention", "recurrent")
 """kinds bound by arithmetic or bytes, whichever is longer; all others move bytes"""
+SPARSE = "sparse_embedding"
+"""what an embedding computes whose gradient is of the rows that were read: its weights are counted nowhere"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,6 +120,11 @@ class OpGraph:
     def after(self) -> Ints:
         """The op that each edge leads to, [edges]."""
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.first))
+
+    @property
+    def sparse(self) -> Flags:
+        """Whether an op reads a table with sparse gradients, [ops]."""
+        return np.array([target == SPARSE for target in self.targets], dtype=bool)
 
     @property
     def kind_names(self) -> tuple[str, ...]:
