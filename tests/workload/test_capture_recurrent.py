@@ -72,11 +72,13 @@ def test_a_layer_reads_the_one_before_it() -> None:
     assert fuse(graph).count("recurrent") == 2
 
 
-def test_cells_are_layers_of_one_step() -> None:
+@pytest.mark.parametrize(("name", "gates"), [("LSTMCell", 4), ("GRUCell", 3), ("RNNCell", 1)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_cells_are_layers_of_one_step(name: str, gates: int, bias: bool) -> None:
     class Cell(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.cell = nn.LSTMCell(WIDTH, HIDDEN)
+            self.cell = getattr(nn, name)(WIDTH, HIDDEN, bias=bias)
 
         def forward(self, x: Any) -> Any:
             return self.cell(x)
@@ -84,9 +86,10 @@ def test_cells_are_layers_of_one_step() -> None:
     module, inputs = module_of(Cell, "here", (f"{SAMPLES}x{WIDTH}",))
     graph, counted = capture_module(module, inputs), torch_flops(module, inputs)
     assert counted is not None
-    assert graph.flops.sum() == counted[0] == 2 * SAMPLES * 4 * HIDDEN * (WIDTH + HIDDEN)
-    assert graph.parameters.sum() == 4 * HIDDEN * (WIDTH + HIDDEN + 2)
-    assert graph.dims_OD[graph.targets.index("lstm_cell"), :5].tolist() == [1, 1, SAMPLES, 4 * HIDDEN, HIDDEN]
+    assert graph.flops.sum() == counted[0] == 2 * SAMPLES * gates * HIDDEN * (WIDTH + HIDDEN)
+    assert graph.parameters.sum() == gates * HIDDEN * (WIDTH + HIDDEN + 2 * bias)
+    loop = graph.kind_names.index("recurrent")
+    assert graph.dims_OD[loop, :5].tolist() == [1, 1, SAMPLES, gates * HIDDEN, HIDDEN]
 
 
 def test_packed_sequences_are_refused() -> None:
