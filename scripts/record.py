@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from podsim.report import accuracy_page
+from podsim.verbs import bands_networks
 from podsim.verbs.bands import FILE
 from podsim.verbs.bands_residuals import measure_residuals, residuals_text
 from podsim.verbs.validate import UNKNOWN, validate
@@ -36,6 +37,9 @@ def main() -> int:
     _say("accuracy lost", losses(_old("accuracy.json"), accuracy))
     texts = {
         ROOT / "src" / "podsim" / "verbs" / FILE: residuals_text(measure_residuals()),
+        ROOT / "src" / "podsim" / "verbs" / bands_networks.FILE: bands_networks.residuals_text(
+            bands_networks.measure_network_residuals()
+        ),
         GOLDEN / "predictions.json": json.dumps(predictions, indent=0) + "\n",
         GOLDEN / "accuracy.json": json.dumps(accuracy, indent=1) + "\n",
         ROOT / "docs" / "accuracy.md": accuracy_page(found.comparisons, found.verdicts, unknown=UNKNOWN),

@@ -97,7 +97,22 @@ def print_graph(one: GraphCost, *, detail: str = "") -> None:
     if one.data_parallel is not None:
         print()
         _print_replicas(one)
+    _print_band(one)
     _notes(one.notes)
+
+
+def _print_band(one: GraphCost) -> None:
+    print()
+    if one.band is None:
+        _say(f"No error band: {one.band_reason}")
+        return
+    whole = one.data_parallel
+    step = one.step_time if whole is None else whole.step_time
+    low, high = (format_quantity(step * (1 + share), "s") for share in (one.band.low, one.band.high))
+    on = "" if whole is None else f" on {whole.gpus} GPUs"
+    _say(
+        f"Error band of the step{on} {low} to {high} ({one.band.low:+.0%} to {one.band.high:+.0%}): {one.band.basis}"
+    )
 
 
 def _print_ops(one: GraphCost, detail: str) -> None:

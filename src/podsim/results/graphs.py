@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from podsim.results.prediction import Band
+
 __all__ = ["Captured", "Cut", "CutPart", "DataParallel", "GraphCost", "GraphOp", "TraceFile", "Traces"]
 
 
@@ -161,6 +163,10 @@ class GraphCost:
     cut: Cut | None = None
     data_parallel: DataParallel | None = None
     notes: tuple[str, ...] = ()
+    band: Band | None = None
+    """what similar published runs leave over, of the step on all GPUs"""
+    band_reason: str = ""
+    """why there is no band"""
 
 
 @dataclass(frozen=True, kw_only=True)

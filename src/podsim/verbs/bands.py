@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from podsim.training.plan import Plan
     from podsim.workload.graph import Model
 
-__all__ = ["ENOUGH", "FILE", "Features", "Residual", "band_of", "features_of", "nearest", "residuals"]
+__all__ = [
+    "ENOUGH", "FILE", "Features", "Residual", "band_of", "closest", "features_of", "limits", "nearest", "residuals",
+]  # fmt: skip
 
 FILE = "residuals.csv"
 ENOUGH = 10
@@ -163,8 +165,7 @@ def band_of(
         return None, (
             f"fewer than {ENOUGH} measured runs are {wanted.kind} on {wanted.architecture} in {wanted.bits} bits"
         )
-    ratios = np.exp([row.log_ratio for row in found]) - 1.0
-    low, high = (_quantile(ratios, level) for level in (_LOW, _HIGH))
+    low, high = limits(found)
     return Band(low=low, high=high, rows=len(found), basis=_basis(found, wanted, agreeing)), ""
 
 
@@ -191,8 +192,31 @@ def _outside(model: Model, cluster: Cluster, plan: Plan, wanted: Features, rows:
 
 def nearest(wanted: Features, rows: Sequence[Residual]) -> tuple[list[Residual], tuple[str, ...]]:
     """The rows of the closest match of which there are enough, and the features that agree; [] if none."""
-    for names in _STEPS:
-        agree = _ALWAYS + names
+    return closest(wanted, rows, [_ALWAYS + names for names in _STEPS])
+
+
+class _Missed(Protocol):
+    """A measured run, what it is like, and how its prediction missed it."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def features(self) -> object: ...
+    @property
+    def log_ratio(self) -> float: ...
+
+
+_Row = TypeVar("_Row", bound=_Missed)
+
+
+def closest(
+    wanted: object, rows: Sequence[_Row], steps: Sequence[tuple[str, ...]]
+) -> tuple[list[_Row], tuple[str, ...]]:
+    """The rows that agree in the features of the first step of which there are enough, and those features; [] if none.
+
+    Rows marked `test` count alone where there are enough of them.
+    """
+    for agree in steps:
         key = [getattr(wanted, name) for name in agree]
         alike = [row for row in rows if [getattr(row.features, name) for name in agree] == key]
         tests = [row for row in alike if row.role == "test"]
@@ -200,6 +224,12 @@ def nearest(wanted: Features, rows: Sequence[Residual]) -> tuple[list[Residual],
             if len(chosen) >= ENOUGH:
                 return chosen, agree
     return [], ()
+
+
+def limits(rows: Sequence[_Row]) -> tuple[float, float]:
+    """(low, high) of a band: shares below and above the predicted time."""
+    ratios = np.exp([row.log_ratio for row in rows]) - 1.0
+    return _quantile(ratios, _LOW), _quantile(ratios, _HIGH)
 
 
 def _quantile(ratios: NDArray[np.float64], level: float) -> float:

@@ -84,9 +84,27 @@ def graph(
     replicas, reduction = _replicas(found, costs, number, cluster, era, count, step)
     if chakra is not None:
         _write_traces(found, costs, update, reduction, era, count, chakra)
-    return _said(
+    said = _said(
         found, gpu, costs, era, division, cut, replicas, step, update, number, optimizer, FUSIONS[fuse]
     )
+    return _with_band(said, found, costs, gpu, file, count, 1 if cluster is None else cluster.gpus_per_node)
+
+
+def _with_band(
+    said: GraphCost, found: OpGraph, costs: OpCosts, gpu: Gpu, file: str, gpus: int, node: int
+) -> GraphCost:
+    """The cost with the error band of its step on all GPUs."""
+    from dataclasses import replace
+
+    from podsim.verbs.bands_networks import band_of_graph, features_of_graph
+    from podsim.workload.networks import networks
+
+    wanted = features_of_graph(
+        found, costs, architecture=gpu.architecture, precision=said.precision,
+        network=file if file in networks() else "", software=said.software, gpus=gpus, node=node,
+    )  # fmt: skip
+    band, reason = band_of_graph(wanted)
+    return replace(said, band=band, band_reason=reason)
 
 
 def _said(
