@@ -154,13 +154,13 @@ def test_no_run_is_fitted_to_test_rows() -> None:
     ]
     spoiled = [row if row["role"] == "calibrate" else {**row, "throughput": "1"} for row in own]
     names = ["conv_speed"]
-    assert fit_software(own, "dle-mxnet.volta", names) == fit_software(spoiled, "dle-mxnet.volta", names)
+    assert fit_software(own, "dle-mxnet", names) == fit_software(spoiled, "dle-mxnet", names)
 
 
 def test_an_entry_in_a_precision_covers_that_alone() -> None:
-    rows = [row for row in training_rows() if row.get("framework") == "MxNet"]
-    half = fit_software(rows, "dle-mxnet.volta", ["conv_speed"])
-    full = fit_software(rows, "dle-mxnet.volta-fp32", ["conv_speed"])
+    rows = [row for row in training_rows() if row.get("framework") == "TensorFlow"]
+    half = fit_software(rows, "dle-tensorflow.volta", ["conv_speed"])
+    full = fit_software(rows, "dle-tensorflow.volta-fp32", ["conv_speed"])
     assert half.rows_used
     assert full.rows_used
     assert not {*half.rows_used} & {*full.rows_used}
