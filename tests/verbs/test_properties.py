@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from typer.testing import Result
 
@@ -80,6 +80,7 @@ def test_any_numbers(
     batch=integers,
     model=st.sampled_from(["gpt2", "mixtral-8x7b", "t5-3b"]),
 )  # fmt: skip
+@example(limits={}, batch=1_000_000, model="t5-3b")  # uneven pipelines of a million micro-batches
 def test_any_limits(podsim: Run, limits: dict[str, list[str]], batch: int, model: str) -> None:
     pairs = [word for key, values in limits.items() for word in ("--limit", f"{key}={','.join(values)}")]
     _answered(podsim("plan", model, "--on", "dgx-a100-80gb:2", "--batch", batch, *pairs, "--limit", "tp=2"))

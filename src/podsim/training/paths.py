@@ -45,6 +45,10 @@ _APART = (
 """the same for schedules with weight gradients apart, whose longest path depends on durations more than others' does"""
 _AT_ONCE = 1_000_000
 """actions of tables that are played together"""
+_LONGEST = 2048
+"""micro-batches up to which a table that does not grow alike is played whole"""
+_ROUNDS = 64
+"""rounds of micro-batches that the growth of longer ones is taken over"""
 
 
 @dataclass(frozen=True)
@@ -178,10 +182,29 @@ def _paths(model: _Blocks, keys: Sequence[_Sizes]) -> list[Array]:
     """Counts of the distinct paths of each pipeline (J, C); beyond a few rounds each grows by the same counts a round."""
     played = _each(model, [size for key in keys for size in _played_for(model, key)])
     found = [_grown(model, key, played) for key in keys]
-    played = _each(model, [key for key, paths in zip(keys, found, strict=True) if paths is None])
+    uneven = [key for key, paths in zip(keys, found, strict=True) if paths is None]
+    played = _each(model, [size for key in uneven for size in _long_for(key)])
     return [
-        _distinct(played[key]) if paths is None else paths for key, paths in zip(keys, found, strict=True)
+        _on_average(key, played) if paths is None else paths for key, paths in zip(keys, found, strict=True)
     ]
+
+
+def _long_for(key: _Sizes) -> list[_Sizes]:
+    """Sizes of the tables to play for a pipeline that does not grow alike: its own, or two with many rounds."""
+    schedule, p, v, m = key
+    if m <= _LONGEST:
+        return [key]
+    return [(schedule, p, v, _ROUNDS * rounds * p + m % p) for rounds in (1, 2)]
+
+
+def _on_average(key: _Sizes, played: Mapping[_Sizes, Array]) -> Array:
+    """Counts of such a pipeline's paths: its own, or what many rounds add on average (a path's, but for their mean)."""
+    _, p, _, m = key
+    few, *more = (played[size] for size in _long_for(key))
+    if not more:
+        return _distinct(few)
+    rounds = (m - m % p) / p - _ROUNDS
+    return _distinct(few + rounds / _ROUNDS * (more[0] - few))
 
 
 def _played_for(model: _Blocks, key: _Sizes) -> list[_Sizes]:
