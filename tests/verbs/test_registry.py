@@ -95,3 +95,19 @@ def test_sensitivity_tells_what_moves_and_what_does_not() -> None:
     assert share.moved
     text = render_sensitivity([speed, ceiling, unused, share])
     assert "1 of 4 constants move no table:\n  kernels.gb200.gemm.bf16: all" in text
+
+
+def test_sensitivity_of_captured_networks() -> None:
+    chosen = [
+        NAMES["software.mlperf-mxnet.conv_speed"],
+        NAMES["kernels.v100-sxm2-16gb.gemm.fp16.share_256x128"],
+        NAMES["software.megatron-2022.gemm_speed"],
+        NAMES["kernels.h100-sxm5-80gb.gemm.bf16.ceiling"],
+    ]
+    speed, share, other, hopper = sensitivity(["mlperf-v0.7"], constants=chosen)
+    assert {moved.table for moved in speed.moved} == {"mlperf-v0.7"}
+    assert {moved.role for moved in speed.moved} == {"test", "calibrate"}
+    assert all(0.0001 < moved.prediction < 0.05 for moved in share.moved)
+    assert share.moved
+    assert not other.moved
+    assert not hopper.moved

@@ -21,7 +21,7 @@ from podsim.hardware.precision import PRECISIONS
 if TYPE_CHECKING:
     from podsim.hardware.parts import Gpu
 
-__all__ = ["OVERLAPS", "Software", "load_software", "part_of", "read_catalog", "software_names"]
+__all__ = ["OVERLAPS", "Software", "holds", "load_software", "part_of", "read_catalog", "software_names"]
 
 
 OVERLAPS = ("overlap_grad", "overlap_param", "overlap_tp")
@@ -192,7 +192,7 @@ def load_software(name: str, gpu: Gpu | None = None, precision: str = "") -> Sof
     found = catalog[name]
     if gpu is None:
         return found[""]
-    known = found[_holds(found, gpu, precision)]
+    known = found[holds(found, gpu, precision)]
     own: Mapping[str, Any] = _measured(gpu.kernels, name) if gpu.kernels.endswith(".toml") else {}
     return replace(known, **own) if own else known
 
@@ -203,10 +203,11 @@ def part_of(name: str, gpu: Gpu, precision: str = "", also: str = "") -> str:
     Tables that it inherits are not its own: what the entry itself says replaces theirs.
     """
     own = {key for key, value in _raw()[name].items() if isinstance(value, dict)}
-    return _holds({*own, also, ""}, gpu, precision)
+    return holds({*own, also, ""}, gpu, precision)
 
 
-def _holds(parts: Collection[str], gpu: Gpu, precision: str) -> str:
+def holds(parts: Collection[str], gpu: Gpu, precision: str) -> str:
+    """Which of the names of an entry's tables holds on a GPU in a precision; "" must be among them."""
     wanted = (gpu.name, f"{gpu.architecture}-{precision}", gpu.architecture, "")
     return next(part for part in wanted if part in parts)
 

@@ -60,7 +60,7 @@ def changed_kernels(
     raw: Mapping[str, Mapping[str, Any]], file: str, table: str, key: str, factor: float
 ) -> Iterator[None]:
     """The kernel laws with one constant of one file times a factor, on every GPU that takes it from there."""
-    from podsim.training import kernels_attention, kernels_gemm, kernels_memory
+    from podsim.training import kernels_attention, kernels_conv, kernels_gemm, kernels_memory
     from podsim.training.kernel_constants import kernel_constants
 
     kind, _, name = table.partition(".")
@@ -76,7 +76,8 @@ def changed_kernels(
         changed: dict[str, Any] = {kind: tables}
         return replace(found, **changed)
 
-    with _replaced((kernels_attention, kernels_gemm, kernels_memory), "kernel_constants", change):
+    modules = (kernels_attention, kernels_conv, kernels_gemm, kernels_memory)
+    with _replaced(modules, "kernel_constants", change):
         yield
 
 

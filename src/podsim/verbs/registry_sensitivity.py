@@ -24,16 +24,19 @@ from podsim.verbs.registry_change import (
 )
 from podsim.verbs.tables import price
 from podsim.verbs.tables_llm import Batch, batches_of, costs_of, express_all
+from podsim.verbs.tables_networks import NetworkCosts, express_networks
 from podsim.verify import Row, Rows, load, measurement, named
 
 if TYPE_CHECKING:
+    from podsim.hardware.parts import Gpu
     from podsim.training.software import Software
+    from podsim.verbs.express_networks import NetworkRun
 
 __all__ = ["STEP", "Effect", "Moved", "sensitivity"]
 
 STEP = 0.05
-_MOST = {"llm": 10, "kernels": 48, "collectives": 72}
-"""rows of a table and role that are looked at, and at least eight of each class"""
+_MOST = {"llm": 10, "kernels": 48, "collectives": 72, "vision": 40, "mlperf": 40}
+"""rows of a table and role that are looked at; of kernels and collectives at least eight of each class"""
 _STILL = 1e-9
 
 
@@ -68,11 +71,30 @@ class _Part:
     rows: Rows
     measured_R: NDArray[np.float64]
     base_R: NDArray[np.float64]
-    batches: tuple[Batch, ...]
-    """of a training table; () for others"""
+    batches: tuple[Batch, ...] = ()
+    """of a table of language models"""
+    runs: tuple[NetworkRun, ...] = ()
+    """of a table of captured networks"""
+    costs: NetworkCosts | None = None
+    """their costs with nothing changed"""
 
-    def again(self, touched: Callable[[Batch], bool], eras: Eras | None = None) -> NDArray[np.float64]:
-        """Predictions once more, of the touched batches only (R,)."""
+    def again(
+        self,
+        touched: Callable[[Batch], bool],
+        eras: Eras | None = None,
+        on: Callable[[Gpu], bool] | None = None,
+    ) -> NDArray[np.float64]:
+        """Predictions once more, of the touched batches only, or of the networks that ran on touched GPUs (R,)."""
+        if self.costs is not None:
+            costs = self.costs if eras is not None else self.costs.again()
+            return np.array(
+                [
+                    base
+                    if on is not None and not on(run.cluster.gpu)
+                    else costs.rate(run, None if eras is None else _era_of(eras, run))
+                    for run, base in zip(self.runs, self.base_R, strict=True)
+                ]
+            )
         if not self.batches:
             return _priced(self.rows)
         out_R = self.base_R.copy()
@@ -97,6 +119,14 @@ def _entry(eras: Eras, batch: Batch) -> Software:
     """The entry of the era that a batch ran with."""
     found, gpu = eras[batch.plan.software], batch.cluster.gpu
     return found.get(gpu.name) or found.get(gpu.architecture) or found[""]
+
+
+def _era_of(eras: Eras, run: NetworkRun) -> Software:
+    """The entry of the era that a network ran with."""
+    from podsim.training.software import holds
+
+    found = eras[run.software]
+    return found[holds(found, run.cluster.gpu, run.precision)]
 
 
 def sensitivity(tables: Sequence[str] = (), *, constants: Sequence[Constant] = ()) -> tuple[Effect, ...]:
@@ -125,7 +155,8 @@ def _parts(slug: str) -> Iterator[_Part]:
         else:
             known = price(mine, cross_validate=False).predictions
             kept = [row for row in mine if row.id in known]
-        thin = _thinned(kept, rows.classes if rows.kind != "llm" else (), _MOST[rows.kind])
+        classes = rows.classes if rows.kind in ("kernels", "collectives") else ()
+        thin = _thinned(kept, classes, _MOST[rows.kind])
         if thin:
             yield _part(replace(mine, rows=thin), role)
 
@@ -141,6 +172,8 @@ def _thinned(rows: Sequence[Row], classes: Sequence[str], most: int) -> tuple[Ro
 
 def _part(rows: Rows, role: str) -> _Part:
     batches: tuple[Batch, ...] = ()
+    if rows.kind in ("vision", "mlperf"):
+        return _network_part(rows, role)
     if rows.kind == "llm":
         batches = tuple(batches_of([one for _, one in express_all([row.fields for row in rows])[0]]))
     measured = [found.value for row in rows if (found := measurement(row, rows.what)) is not None]
@@ -148,6 +181,14 @@ def _part(rows: Rows, role: str) -> _Part:
     for batch in batches:
         base_R[batch.index] = _costed(batch, rows.what, None)
     return _Part(rows.name, role, rows, np.array(measured), base_R, batches)
+
+
+def _network_part(rows: Rows, role: str) -> _Part:
+    found, _ = express_networks(rows.kind, [(row.id, row.fields) for row in rows])
+    costs, runs = NetworkCosts(), tuple(found[row.id] for row in rows)
+    measured = [one.value for row in rows if (one := measurement(row, rows.what)) is not None]
+    base_R = np.array([costs.rate(run) for run in runs])
+    return _Part(rows.name, role, rows, np.array(measured), base_R, runs=runs, costs=costs)
 
 
 def _moved(constant: Constant, parts: Sequence[_Part]) -> tuple[Moved, ...]:
@@ -175,13 +216,15 @@ def _changed(constant: Constant, parts: Sequence[_Part], factor: float) -> list[
     group, name, *rest = constant.name.split(".")
     if group == "software":
         eras = changed_software(constant.name, factor)
-        return [part.again(_ran_with(eras), eras) if part.batches else None for part in parts]
+        return [part.again(_ran_with(eras), eras) if part.batches or part.runs else None for part in parts]
     if group == "kernels":
         raw, table = kernel_files(), ".".join(rest[:-1])
         touched = _computed_with(raw, name, table)
         with changed_kernels(raw, name, table, rest[-1], factor):
             return [
-                part.again(touched) if part.batches or part.table in _NO_COLLECTIVE else None
+                part.again(touched, on=_takes(raw, name, table))
+                if part.batches or part.runs or part.table in _NO_COLLECTIVE
+                else None
                 for part in parts
             ]
     with changed_fabric(group, name, rest[-1], factor):
@@ -200,6 +243,17 @@ def _ran_with(eras: Eras) -> Callable[[Batch], bool]:
     return lambda batch: _entry(eras, batch) != load_software(batch.plan.software, batch.cluster.gpu)
 
 
+def _takes(raw: Mapping[str, Mapping[str, Any]], file: str, table: str) -> Callable[[Gpu], bool]:
+    """Whether a GPU takes a table of constants from a file."""
+    from podsim.training.kernel_constants import kernel_constants
+
+    def takes(gpu: Gpu) -> bool:
+        found = kernel_constants(gpu)
+        return kernel_origin(raw, found.base if found.extrapolated else found.name, table) == file
+
+    return takes
+
+
 def _computed_with(raw: Mapping[str, Mapping[str, Any]], file: str, table: str) -> Callable[[Batch], bool]:
     """Whether a batch ran on a GPU that takes a table of constants from a file, with kernels that it is of."""
     from podsim.hardware.precision import PRECISIONS
@@ -207,10 +261,11 @@ def _computed_with(raw: Mapping[str, Mapping[str, Any]], file: str, table: str) 
     from podsim.training.software import load_software
 
     kind, _, key = table.partition(".")
+    takes = _takes(raw, file, table)
 
     def touched(batch: Batch) -> bool:
         found = kernel_constants(batch.cluster.gpu)
-        if kernel_origin(raw, found.base if found.extrapolated else found.name, table) != file:
+        if not takes(batch.cluster.gpu):
             return False
         if kind == "flash":
             return load_software(batch.plan.software, batch.cluster.gpu).flash == key

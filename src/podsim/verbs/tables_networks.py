@@ -69,6 +69,12 @@ class NetworkCosts:
         )  # fmt: skip
         return run.gpus * run.batch * run.accumulate * run.items / step.seconds
 
+    def again(self) -> NetworkCosts:
+        """The same graphs, and no cost of them: for constants that have changed."""
+        fresh = NetworkCosts()
+        fresh._graphs = self._graphs
+        return fresh
+
     def peak(self, run: NetworkRun) -> float:
         """The same if every GPU computed at the data sheet's peak all the time."""
         from podsim.hardware.precision import PRECISIONS

@@ -23,6 +23,9 @@ Entries of the TOML files beside this are tried in file order; the first that fi
     software = "dle-pytorch"                 # framework era
     source = "…"                             # where what the row does not state comes from
     skip = "…"                               # instead of all from `network` on: why the rows cannot be expressed
+
+What a row does not state is, where `source` names a README or a script of the project, common knowledge of it: the files were
+not at hand when the entries were written. Nothing was chosen by the errors of rows marked `test`.
 """
 
 from __future__ import annotations
