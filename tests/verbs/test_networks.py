@@ -145,6 +145,15 @@ def test_rows_of_a_file_of_ones_own(tmp_path: Path) -> None:
     assert 0.7 < row.predicted / row.measured < 1.4
 
 
+def test_a_row_may_name_a_network() -> None:
+    run = express_network(
+        "vision", {**ROW, "model": "resnet50", "framework": "MXNet", "batch_per_gpu": "128"}
+    )
+    assert (run.network, run.batch, run.software, run.fuse) == ("resnet50", 128, "dle-mxnet", "none")
+    plain = express_network("vision", {**ROW, "model": "gnmt", "framework": "JAX", "precision": "FP16"})
+    assert (plain.network, plain.software, plain.items) == ("gnmt", "dle-pytorch", 1.0)
+
+
 def test_no_run_is_fitted_to_test_rows() -> None:
     rows = training_rows()
     own = [

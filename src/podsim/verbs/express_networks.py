@@ -48,6 +48,12 @@ _NODES = (
     (r"V100-32GB", r"DGX-2", "dgx-2"),
     (r"V100-32GB", "", "dgx-1-v100-32gb"),
     (r"V100-16GB|V100-SXM2-16GB", "", "dgx-1-v100-16gb"),
+    (r"V100$", "", "dgx-1-v100-16gb"),
+    (r"A100-?PCIe", "", "a100-pcie-server"),
+    (r"A800", "", "hgx-a800"),
+    (r"H100", "", "dgx-h100"),
+    (r"H200", "", "dgx-h200"),
+    (r"B200", "", "dgx-b200"),
 )
 _PRECISIONS = {
     "FP16/mixed": "fp16",
@@ -67,7 +73,8 @@ def express_network(table: str, row: Mapping[str, str]) -> NetworkRun:
     if run is None:
         name = row.get("model", row.get("benchmark", "")).split("/")[-1]
         raise NotExpressible(
-            f"no run of podsim.verbs.runs covers {row.get('framework', '')[:40]} training of {name}"
+            f"no run of podsim.verbs.runs covers {row.get('framework', '')[:40]} training of {name[:60]}; a model may "
+            "also be a name of `podsim show networks`"
         )
     if run.skip:
         raise NotExpressible(run.skip)

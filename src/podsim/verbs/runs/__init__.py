@@ -24,8 +24,10 @@ Entries of the TOML files beside this are tried in file order; the first that fi
     source = "…"                             # where what the row does not state comes from
     skip = "…"                               # instead of all from `network` on: why the rows cannot be expressed
 
-What a row does not state is, where `source` names a README or a script of the project, common knowledge of it: the files were
-not at hand when the entries were written. Nothing was chosen by the errors of rows marked `test`.
+What a row does not state is, where `source` names a README or a script of the project, common knowledge of it: the
+files were not at hand when the entries were written. Nothing was chosen by the errors of rows marked `test`.
+
+A row of one's own may name a network of the catalog as its model: it ran as written, with the era of its framework.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+
+from podsim.workload.networks import networks
 
 __all__ = ["BATCHES", "Run", "run_of", "runs"]
 
@@ -106,6 +110,18 @@ def runs() -> tuple[Run, ...]:
     return tuple(found)
 
 
+_ERAS = {
+    "pytorch": "dle-pytorch", "mxnet": "dle-mxnet", "tensorflow": "dle-tensorflow", "tensorflow2": "dle-tensorflow2",
+    "paddlepaddle": "dle-paddle",
+}  # fmt: skip
+"""framework -> era of rows that name a network of the catalog"""
+
+
 def run_of(table: str, row: Mapping[str, str]) -> Run | None:
-    """The entry of a row, or None."""
-    return next((one for one in runs() if one.table == table and one.fits(row)), None)
+    """The entry of a row, or one for a network of the catalog that it names; None if there is neither."""
+    found = next((one for one in runs() if one.table == table and one.fits(row)), None)
+    name = row.get(_MODEL[table], "")
+    if found is None and name in networks():
+        era = _ERAS.get(row.get("framework", "").lower().partition(" ")[0], "dle-pytorch")
+        return Run(table=table, model=(name,), network=name, software=era)
+    return found
