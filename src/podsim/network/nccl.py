@@ -214,7 +214,7 @@ def cost_CE(fields_FCE: Array, size_E: Array) -> Array:
     until, latency, line, window, per_byte, ramp, channels, start, channel = fields_FCE
     filled = size_E / window
     transfer = size_E * per_byte
-    gpu = latency + np.maximum(line * np.square(np.minimum(filled, 1.0)), transfer) + np.sqrt(ramp * transfer)
+    gpu = latency + np.hypot(line * np.expm1(-np.square(filled)), transfer) + np.sqrt(ramp * transfer)
     host = start + channel * np.minimum(np.maximum(filled, 1.0), channels)
     return np.where(size_E <= until, np.sqrt(gpu * gpu + host * host), np.inf)
 

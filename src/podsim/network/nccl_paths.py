@@ -1,7 +1,7 @@
 """What runs and what it costs: one table of candidate algorithms and protocols for each communicator.
 
     seconds = sqrt(gpu^2 + host^2)
-    gpu  = latency + max(line * min(1, size / window)^2, transfer) + sqrt(ramp * transfer)
+    gpu  = latency + hypot(line * (1 - exp(-(size / window)^2)), transfer) + sqrt(ramp * transfer)
     transfer = size * per_byte
     host = start + channel * (channels in use)       (only where one process drives several GPUs)
 

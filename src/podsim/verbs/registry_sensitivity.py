@@ -130,7 +130,7 @@ def _era_of(eras: Eras, run: NetworkRun) -> Software:
 
 
 def sensitivity(tables: Sequence[str] = (), *, constants: Sequence[Constant] = ()) -> tuple[Effect, ...]:
-    """The effect of each constant (default: all) on each table (default: all); takes a minute or two."""
+    """The effect of each constant (default: all) on each table (default: all); takes some ten minutes."""
     parts = [part for slug in tables or _tables() for part in _parts(slug)]
     return tuple(
         Effect(constant=constant, moved=_moved(constant, parts)) for constant in constants or registry()
