@@ -281,3 +281,32 @@ def test_files_that_are_no_log(podsim: Run, tmp_path: Path, text: str) -> None:
     result = podsim("collective", "--against", path)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "all_reduce" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("system", "nics", "name", "rate", "fabric"),
+    [
+        ("AWS p4de.24xlarge", "4x EFA 100 Gb/s", "aws-p4de", 4 * 12.5e9, "efa"),
+        ("AWS p4d", "4 x EFA 100G", "aws-p4d", 4 * 12.5e9, "efa"),
+        ("OCI BM.GPU4.8", "16x 100GbE RoCE", "oci-bm-gpu4-8", 16 * 12.5e9, "roce"),
+        ("Azure NDv4", "8x HDR200 IB", "azure-ndv4-80gb", 8 * 25e9, "infiniband"),
+        ("DGX A100", "8x ConnectX-6 HDR200 IB", "dgx-a100-80gb", 8 * 25e9, "infiniband"),
+    ],
+)
+def test_rows_of_clouds_name_their_adapters(
+    system: str, nics: str, name: str, rate: float, fabric: str
+) -> None:
+    from podsim.verbs.tables_collectives import Call, call_of
+
+    row = {
+        "system": system, "nics": nics, "gpu": "A100-SXM4-80GB", "nodes": "2", "gpus": "16", "collective": "all_reduce",
+        "size_bytes": "1048576", "time_us": "1", "notes": "", "algo": "auto", "proto": "auto", "source": "x", "id": "x",
+    }  # fmt: skip
+    call = call_of(row)
+    assert isinstance(call, Call)
+    assert call.cluster.system.name == name
+    assert call.cluster.nics * call.cluster.network.bandwidth == pytest.approx(rate)
+    assert call.cluster.fabric == fabric
+    untold = call_of({**row, "nics": "4x EFA"})
+    assert isinstance(untold, str)
+    assert "not stated" in untold

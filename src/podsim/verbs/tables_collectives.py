@@ -26,7 +26,11 @@ __all__ = ["CROSS_VALIDATED", "Call", "call_of", "call_seconds", "decade", "pric
 # system and GPU as tables write them -> system of the catalog, the first that matches
 _SYSTEMS = (
     (r"NDv4.*A100-SXM4-40", "azure-ndv4-40gb"),
-    (r"NDv4", "azure-ndv4-80gb"),
+    (r"NDv4|ND A100 v4", "azure-ndv4-80gb"),
+    (r"(?i)\bp4de\b", "aws-p4de"),
+    (r"(?i)\bp4d\b", "aws-p4d"),
+    (r"(?i)BM\.GPU4\.8", "oci-bm-gpu4-8"),
+    (r"(?i)BM\.GPU\.A100-v2\.8", "oci-bm-gpu-a100-v2-8"),
     (r"A100-SXM4?-40", "dgx-a100-40gb"),
     (r"A100-SXM|nccl A100", "dgx-a100-80gb"),
     (r"A800-SXM", "hgx-a800"),
@@ -39,7 +43,9 @@ _SYSTEMS = (
     (r"V100-SXM2-16|nccl V100", "dgx-1-v100-16gb"),
     (r"V100-SXM2", "dgx-1-v100-32gb"),
 )
-_RATES = {"HDR200": 200, "NDR400": 400, "EDR100": 100, "100GbE": 100, "NDR": 400, "HDR": 200}
+_RATES = {"HDR200": 200, "NDR400": 400, "HDR100": 100, "EDR": 100, "NDR": 400, "HDR": 200}
+_ETHERNET = re.compile(r"\b(\d+)\s*G(?:b|bit|bE|bps)?(?:/s)?\b")
+"""a rate as rows of Ethernet and EFA adapters give it: 100GbE, 200 Gb/s, 400G"""
 CROSS_VALIDATED = "all-reduce-a100"
 """the table whose rows the packaged constants were fitted to, and that a bar is on"""
 _FOLDS = 5
@@ -162,11 +168,13 @@ def call_of(row: Mapping[str, str]) -> Call | str:
 
 def _network(text: str) -> tuple[str, str, str] | str:
     """(adapters, rate, fabric) of a description of a node's adapters, blank where the catalog's hold; or a reason."""
-    rate = next((value for name, value in _RATES.items() if name in text), None)
+    told = _ETHERNET.search(text)
+    rate = next((value for name, value in _RATES.items() if name in text), int(told[1]) if told else None)
     if rate is None:
         return f"the adapters of a node are not stated ({text or 'blank'})"
-    count = re.match(r"(\d+)x", text)
-    return (count[1] if count else "", f"{rate} Gb/s", "roce" if "RoCE" in text else "")
+    count = re.match(r"(\d+)\s*x", text)
+    fabric = next((kind for name, kind in (("RoCE", "roce"), ("EFA", "efa")) if name in text), "")
+    return (count[1] if count else "", f"{rate} Gb/s", fabric)
 
 
 @lru_cache(maxsize=256)
