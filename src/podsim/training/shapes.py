@@ -134,19 +134,19 @@ def attention_times(
     flash_K = np.atleast_1d(np.asarray(plan.flash)).astype(bool)
     forward, backward, launched, launched_back = [], [], [], []
     for item in items:
-        both = []
-        for algorithm, wanted in ((software.flash, flash_K.any()), ("unfused", not flash_K.all())):
-            if wanted:
-                both.append(
-                    [_attention(gpu, item.op, plan, sequence, software, algorithm, d) for d in _DIRECTIONS]
-                )
-            else:
-                both.append([np.zeros_like(flash_K, dtype=float)] * 2)
-        (flash_f, flash_b), (plain_f, plain_b) = both
-        forward.append(np.where(flash_K, flash_f, plain_f))
-        backward.append(np.where(flash_K, flash_b, plain_b))
-        launched.append(np.where(flash_K, 1.0, 4.0 if software.fused_softmax else 7.0))
-        launched_back.append(np.where(flash_K, 3.0, 6.0 if software.fused_softmax else 9.0))
+        fused_K = ~flash_K & _softmax_fused(item.op, plan, software)
+        found: list[Array] = [np.zeros(1), np.zeros(1)]
+        for algorithm, fused, where_K in (
+            (software.flash, True, flash_K), ("unfused", True, fused_K), ("unfused", False, ~flash_K & ~fused_K),
+        ):  # fmt: skip
+            if where_K.any():
+                for number, direction in enumerate(_DIRECTIONS):
+                    seconds = _attention(gpu, item.op, plan, sequence, algorithm, direction, fused)
+                    found[number] = np.where(where_K, seconds, found[number])
+        forward.append(found[0])
+        backward.append(found[1])
+        launched.append(np.where(flash_K, 1.0, np.where(fused_K, 4.0, 7.0)))
+        launched_back.append(np.where(flash_K, 3.0, np.where(fused_K, 6.0, 9.0)))
     ring = 1 + software.context_cost * (1 - 1 / np.asarray(plan.cp, dtype=float))
     speed = software.attention_speed / ring
     none = np.zeros((len(items), 1))
@@ -162,8 +162,19 @@ def attention_times(
 _DIRECTIONS = ("forward", "backward")
 
 
+_SCORES = 4
+"""heads of all samples on a rank must be a multiple of it for Megatron-LM's kernel of scale, mask and softmax
+(megatron/model/fused_softmax.py, is_kernel_available)"""
+
+
+def _softmax_fused(op: TensorOp, plan: Plan, software: Software) -> Array:
+    """Whether unfused attention has one kernel for scale, mask and softmax."""
+    heads_K = np.maximum(op.heads / np.asarray(plan.tp, dtype=float), 1.0) * np.asarray(plan.micro_batch)
+    return np.asarray(software.fused_softmax & (heads_K % _SCORES == 0))
+
+
 def _attention(
-    gpu: Gpu, op: TensorOp, plan: Plan, sequence: int, software: Software, algorithm: str, direction: str
+    gpu: Gpu, op: TensorOp, plan: Plan, sequence: int, algorithm: str, direction: str, fused: bool
 ) -> Array:
     tp = np.asarray(plan.tp, dtype=float)
     return attention_seconds(
@@ -181,7 +192,7 @@ def _attention(
         precision="bf16" if plan.precision == "fp8" else PRECISIONS[plan.precision].matmul,
         window=op.window,
         dropout=op.dropout,
-        fused_softmax=software.fused_softmax,
+        fused_softmax=fused,
     )
 
 
