@@ -178,5 +178,6 @@ def test_a_network_by_name(podsim: Run) -> None:
     assert "resnet50" in podsim("show", "networks").stdout
     assert "8.178 GFLOP" in podsim("show", "resnet50").stdout
     refused(podsim("graph", "resnet50", *GPU), "how many samples")
+    refused(podsim("graph", "resnet50", "--batch", 0, *GPU), "whole number from 1")
     refused(podsim("graph", "resnet05", "--batch", 4, *GPU), "did you mean resnet50")
     refused(podsim("show", "resnet50", "--set", "gpu.clock=1"), "cannot be changed")

@@ -275,8 +275,10 @@ def _machine(
 def _graph(file: str, shapes: Sequence[str], batch: int | None) -> OpGraph:
     from podsim.verbs.capture import any_batch, at_samples, captured
     from podsim.workload.networks import load_network, networks
-    from podsim.workload.op_graph_json import read_graph
+    from podsim.workload.op_graph_json import check_batch, read_graph
 
+    if batch is not None:
+        check_batch(batch)
     if ".py:" in file:
         if any_batch(shapes) == (batch is None):
             said = (
