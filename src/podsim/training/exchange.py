@@ -41,5 +41,7 @@ def group_seconds(
         sharing=sharing,
         version=software.nccl,
     )
-    speed = np.where(np.asarray(ranks) > members, software.network_speed, software.collective_speed)
-    return np.asarray(seconds / speed)
+    spans = np.asarray(ranks) > members
+    some = (np.asarray(members) > 1) & (np.asarray(members) < cluster.gpus_per_node)
+    between = software.network_speed * np.where(some, software.detour, 1.0)
+    return np.asarray(seconds / np.where(spans, between, software.collective_speed))

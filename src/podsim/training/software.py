@@ -50,6 +50,9 @@ class Software:
     """speed of collectives inside a node, relative to the collective law (nccl-tests on idle GPUs)"""
     network_speed: float = 1.0
     """the same for groups that span nodes"""
+    detour: float = 1.0
+    """speed of those with some of each node's GPUs, neither one nor all, relative to the others: before NCCL 2.12
+    (PXN) the last of them on a node reaches the ring's adapter, which stands next to the first, through the processor"""
     flash: str = "flash2"
     """attention kernel when the plan says flash: triton (flash attention in Triton), flash1, flash2, flash3"""
     fused_softmax: bool = True

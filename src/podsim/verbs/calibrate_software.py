@@ -54,6 +54,7 @@ CONSTANTS = {
     "host_kernel": Constant(5e-6, 3e-6, 0.0, 60e-6, "s", log=False),
     "host_collective": Constant(15e-6, 10e-6, 0.0, 300e-6, "s", log=False),
     "network_speed": Constant(1.0, 0.15, 0.3, 1.5, "1"),
+    "detour": Constant(0.8, 0.3, 0.1, 1.2, "1"),
     "host_send": Constant(0.1e-3, 0.2e-3, 0.0, 5e-3, "s", log=False),
     "cast_bytes": Constant(5.0, 0.5, 1.0, 40.0, "B"),
     "context_cost": Constant(0.2, 0.2, 0.0, 1.0, "1", log=False),
