@@ -22,7 +22,7 @@ import numpy as np
 from podsim.errors import PlanError, unknown_name
 from podsim.hardware.precision import PRECISIONS
 from podsim.training.kernels import attention_seconds, memory_seconds, optimizer_seconds
-from podsim.training.kernels_conv import conv_seconds
+from podsim.training.kernels_conv import TENSOR_CORES, conv_seconds
 from podsim.training.kernels_gemm import peak_of
 from podsim.training.kernels_narrow import product_seconds
 from podsim.training.kernels_recurrent import recurrent_seconds
@@ -47,7 +47,6 @@ __all__ = [
 OPTIMIZERS = {"none": 0.0, "sgd": 20.0, "adam": 28.0, "lamb": 52.0}
 """B per parameter of an update in fp32: gradient, weight and states read; weight and states written. LAMB as fused
 kernels do it: the gradient's norm; Adam's step, written down; norms of weight and step; the weight updated by both"""
-_TENSOR_CORES = ("tf32", "bf16", "fp16")
 _CAST = 6.0
 """B per parameter to make a 16-bit copy of a weight in fp32, once a step"""
 _PRODUCTS = ("gemm", "conv", "attention", "recurrent")
@@ -136,7 +135,7 @@ def plain_costs(
     memory = (moved + moved_back) / gpu.memory_bandwidth
     kernels_back = np.where(products, np.minimum(graph.kernels_back, 1.0), graph.kernels_back)
     turned, turned_back = np.zeros(len(graph)), np.zeros(len(graph))
-    if channels_first and matmul in _TENSOR_CORES:
+    if channels_first and matmul in TENSOR_CORES:
         turned, turned_back = _converted(graph, element_bytes(precision))
     memory_there = np.where(products, 0.0, _memory(gpu, moved, graph.kernels)) + _memory(
         gpu, turned, np.ones(1)

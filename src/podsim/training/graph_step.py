@@ -20,7 +20,8 @@ from podsim.training.shapes import element_bytes
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
-    from podsim.training.graph_cost import OpCosts, PlainCosts
+    from podsim.hardware.parts import Gpu
+    from podsim.training.graph_cost import OpCosts
     from podsim.training.software import Software
     from podsim.workload.op_graph import OpGraph
 
@@ -61,8 +62,8 @@ class ReplicasStep:
 
     seconds: float
     """s of the step"""
-    costs: OpCosts
-    """of one micro-batch"""
+    alone: float
+    """s that it would take on one GPU"""
     update: float
     """s of the optimizer"""
     reduction: Reduction | None
@@ -72,22 +73,23 @@ class ReplicasStep:
 
 
 def replicas_step(
-    graph: OpGraph, plain: PlainCosts, cluster: Cluster, precision: str, optimizer: str, software: Software, *,
-    gpus: int, accumulate: int = 1,
+    graph: OpGraph, costs: OpCosts, gpu: Gpu, cluster: Cluster | None, precision: str, optimizer: str,
+    software: Software, *, gpus: int, accumulate: int = 1,
 ) -> ReplicasStep:  # fmt: skip
-    """A step of `gpus` replicas that each compute `accumulate` micro-batches; PlanError as `graph_costs`.
+    """A step of `gpus` replicas that each compute `accumulate` micro-batches; PlanError for an unknown optimizer.
 
-    `plain` are the graph's costs by the kernel laws. Gradients are reduced beside the last backward pass.
+    `costs` are of one micro-batch; `cluster` may be None for one GPU. The last backward pass hides gradients.
     """
-    from podsim.training.graph_cost import scaled_costs, update_seconds
+    from podsim.training.graph_cost import update_seconds
 
-    costs = scaled_costs(graph, plain, software)
-    update = update_seconds(graph, cluster.gpu, precision, optimizer, software)
-    seconds = accumulate * sum(costs.passes) + update + software.host_step
-    reduction = reduced(graph, costs, cluster, software, gpus=gpus) if gpus > 1 else None
+    update = update_seconds(graph, gpu, precision, optimizer, software)
+    alone = accumulate * sum(costs.passes) + update + software.host_step
+    if cluster is None or gpus == 1:
+        return ReplicasStep(seconds=alone, alone=alone, update=update, reduction=None, tables=0.0)
+    reduction = reduced(graph, costs, cluster, software, gpus=gpus)
     tables = tables_seconds(graph, precision, cluster, software, gpus=gpus)
-    seconds += accumulate * tables + (0.0 if reduction is None else reduction.exposed)
-    return ReplicasStep(seconds=seconds, costs=costs, update=update, reduction=reduction, tables=tables)
+    seconds = alone + (accumulate * tables + reduction.exposed)
+    return ReplicasStep(seconds=seconds, alone=alone, update=update, reduction=reduction, tables=tables)
 
 
 def reduced(graph: OpGraph, costs: OpCosts, cluster: Cluster, software: Software, *, gpus: int) -> Reduction:

@@ -49,7 +49,7 @@ from podsim.training.kernels_gemm import (
 )
 from podsim.training.kernels_memory import memory_seconds
 
-__all__ = ["Part", "conv_product", "conv_seconds"]
+__all__ = ["TENSOR_CORES", "Part", "conv_product", "conv_seconds"]
 
 Floats = npt.NDArray[np.float64]
 Part = Literal["forward", "input", "weight"]

@@ -128,16 +128,11 @@ def _batch(run: Run, row: Mapping[str, str], precision: str) -> tuple[int, int]:
     except ValueError:
         raise NotExpressible(f"{column}={cell[:40]!r} is not a number") from None
     samples = batch / {"step": accumulate, "tokens": run.length}.get(run.batch_is, 1.0)
-    if table_of_steps(row):
+    if column == "batch_per_accel":  # MLPerf divides the batch of a whole step by the accelerators
         samples /= accumulate
     if samples < 0.5:
         raise NotExpressible(f"{column}={cell} is less than one sample on a GPU")
     return round(samples), accumulate
-
-
-def table_of_steps(row: Mapping[str, str]) -> bool:
-    """Whether a row's batch is of a whole step: MLPerf divides the global batch by the accelerators."""
-    return "batch_per_accel" in row
 
 
 def _cluster(row: Mapping[str, str], gpus: int) -> Cluster:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from podsim.results.graphs import Cut, DataParallel, GraphCost, GraphOp
     from podsim.training.graph_cost import OpCosts
     from podsim.training.graph_cut import Division
-    from podsim.training.graph_step import Reduction
+    from podsim.training.graph_step import Reduction, ReplicasStep
     from podsim.training.software import Software
     from podsim.workload.op_graph import OpGraph
 
@@ -61,7 +61,8 @@ def graph(
     `chakra` writes an execution trace of each replica, CHAKRA.RANK.et. `detail="ops"` prints every op. Raises PodsimError
     for anything unusable.
     """
-    from podsim.training.graph_cost import graph_costs, update_seconds
+    from podsim.training.graph_cost import graph_costs
+    from podsim.training.graph_step import replicas_step
     from podsim.training.software import load_software
     from podsim.verbs.inputs import default_precision, software_of
     from podsim.workload.fusion import fuse as fused
@@ -77,16 +78,14 @@ def graph(
     number = precision or default_precision(gpu)
     era = load_software(software_of(software, gpu), gpu, number)
     costs = graph_costs(found, gpu, number, era, channels_first=layout == LAYOUTS[1])
-    update = update_seconds(found, gpu, number, optimizer, era)
+    step = replicas_step(found, costs, gpu, cluster, number, optimizer, era, gpus=count)
     cut, division = _cut(found, costs, devices, tolerance, number)
-    forward, backward = costs.passes
-    step = forward + backward + update + era.host_step
-    replicas, reduction = _replicas(found, costs, number, cluster, era, count, step)
     if chakra is not None:
-        _write_traces(found, costs, update, reduction, era, count, chakra)
+        _write_traces(found, costs, step.update, step.reduction, era, count, chakra)
     said = _said(
-        found, gpu, costs, era, division, cut, replicas, step, update, number, optimizer, FUSIONS[fuse]
-    )
+        found, gpu, costs, era, division, cut, _replicas(found, step, count), step.alone, step.update, number,
+        optimizer, FUSIONS[fuse],
+    )  # fmt: skip
     return _with_band(said, found, costs, gpu, file, count, 1 if cluster is None else cluster.gpus_per_node)
 
 
@@ -197,28 +196,17 @@ def _onward(edges: set[tuple[int, int]]) -> bool:
     return True
 
 
-def _replicas(
-    found: OpGraph,
-    costs: OpCosts,
-    precision: str,
-    cluster: Cluster | None,
-    era: Software,
-    gpus: int,
-    step: float,
-) -> tuple[DataParallel | None, Reduction | None]:
-    if cluster is None or gpus == 1:
-        return None, None
+def _replicas(found: OpGraph, step: ReplicasStep, gpus: int) -> DataParallel | None:
     from podsim.results.graphs import DataParallel
-    from podsim.training.graph_step import reduced, tables_seconds
 
-    made = reduced(found, costs, cluster, era, gpus=gpus)
-    tables = tables_seconds(found, precision, cluster, era, gpus=gpus)
-    total = step + made.exposed + tables
-    said = DataParallel(
-        gpus=gpus, buckets=made.buckets, bytes=made.bytes, reduce=made.seconds, exposed=made.exposed, tables=tables,
-        step_time=total, samples_per_second=gpus * found.batch / total, efficiency=step / total,
+    made = step.reduction
+    if made is None:
+        return None
+    return DataParallel(
+        gpus=gpus, buckets=made.buckets, bytes=made.bytes, reduce=made.seconds, exposed=made.exposed,
+        tables=step.tables, step_time=step.seconds, samples_per_second=gpus * found.batch / step.seconds,
+        efficiency=step.alone / step.seconds,
     )  # fmt: skip
-    return said, made
 
 
 def _write_traces(

@@ -91,7 +91,10 @@ class _Part:
                 [
                     base
                     if on is not None and not on(run.cluster.gpu)
-                    else costs.rate(run, None if eras is None else _era_of(eras, run))
+                    else costs.rate(
+                        run,
+                        None if eras is None else _entry(eras, run.software, run.cluster.gpu, run.precision),
+                    )
                     for run, base in zip(self.runs, self.base_R, strict=True)
                 ]
             )
@@ -110,23 +113,16 @@ def _priced(rows: Rows) -> NDArray[np.float64]:
 
 
 def _costed(batch: Batch, what: str, eras: Eras | None) -> NDArray[np.float64]:
-    era = None if eras is None else _entry(eras, batch)
+    era = None if eras is None else _entry(eras, batch.plan.software, batch.cluster.gpu)
     costs = costs_of([replace(batch, index=np.arange(batch.index.size))], era)
     return costs.memory_R if what == "bytes" else costs.seconds_R
 
 
-def _entry(eras: Eras, batch: Batch) -> Software:
-    """The entry of the era that a batch ran with."""
-    found, gpu = eras[batch.plan.software], batch.cluster.gpu
-    return found.get(gpu.name) or found.get(gpu.architecture) or found[""]
-
-
-def _era_of(eras: Eras, run: NetworkRun) -> Software:
-    """The entry of the era that a network ran with."""
+def _entry(eras: Eras, software: str, gpu: Gpu, precision: str = "") -> Software:
+    """The entry of an era that a run on a GPU took."""
     from podsim.training.software import holds
 
-    found = eras[run.software]
-    return found[holds(found, run.cluster.gpu, run.precision)]
+    return eras[software][holds(eras[software], gpu, precision)]
 
 
 def sensitivity(tables: Sequence[str] = (), *, constants: Sequence[Constant] = ()) -> tuple[Effect, ...]:
@@ -240,7 +236,10 @@ def _ran_with(eras: Eras) -> Callable[[Batch], bool]:
     """Whether a batch ran with an entry that differs from the packaged one."""
     from podsim.training.software import load_software
 
-    return lambda batch: _entry(eras, batch) != load_software(batch.plan.software, batch.cluster.gpu)
+    return lambda batch: (
+        _entry(eras, batch.plan.software, batch.cluster.gpu)
+        != load_software(batch.plan.software, batch.cluster.gpu)
+    )
 
 
 def _takes(raw: Mapping[str, Mapping[str, Any]], file: str, table: str) -> Callable[[Gpu], bool]:

@@ -60,12 +60,14 @@ class NetworkCosts:
 
     def rate(self, run: NetworkRun, software: Software | None = None) -> float:
         """What the row's unit counts, a second; `software` instead of the run's own era."""
+        from podsim.training.graph_cost import scaled_costs
         from podsim.training.graph_step import replicas_step
 
         era = software or self.era(run)
+        graph = self.graph(run)
         step = replicas_step(
-            self.graph(run), self.plain(run, era.flash), run.cluster, run.precision, run.optimizer, era, gpus=run.gpus,
-            accumulate=run.accumulate,
+            graph, scaled_costs(graph, self.plain(run, era.flash), era), run.cluster.gpu, run.cluster, run.precision,
+            run.optimizer, era, gpus=run.gpus, accumulate=run.accumulate,
         )  # fmt: skip
         return run.gpus * run.batch * run.accumulate * run.items / step.seconds
 
