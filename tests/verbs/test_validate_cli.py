@@ -21,9 +21,9 @@ def test_a_table_that_is_met_exits_with_0(podsim: Run) -> None:
 
 
 def test_rows_that_cannot_be_expressed_are_listed_with_the_reason(podsim: Run) -> None:
-    result = podsim("validate", "--table", "simumax")
-    assert "SIMU-0018" in result.stdout
-    assert "layers is not given" in result.stdout
+    result = podsim("validate", "--table", "pythia")
+    assert "PYTHIA-0008" in result.stdout
+    assert "has no entry in the software catalog" in result.stdout
 
 
 def test_json_has_every_row(podsim: Run) -> None:

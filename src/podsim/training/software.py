@@ -91,6 +91,8 @@ class Software:
     """share of tensor-parallel collectives hidden when the plan says overlap_tp"""
     can_overlap: tuple[str, ...] = OVERLAPS
     """which overlaps of a plan this framework has"""
+    lacks: tuple[str, ...] = ()
+    """what this framework does not have, by the names of `abilities.py`; a search leaves it out"""
     contention: float = 0.1
     """share by which compute slows while a collective runs beside it"""
     late_gather: float = 0.0
@@ -178,6 +180,7 @@ def _software(name: str, entry: Mapping[str, Any]) -> Software:
     lists = {
         "can_overlap": tuple(entry.get("can_overlap", OVERLAPS)),
         "fitted": tuple(entry.get("fitted", ())),
+        "lacks": tuple(entry.get("lacks", ())),
     }
     return Software(name=name, **{**entry, **lists})
 

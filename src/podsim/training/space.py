@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from podsim.training.abilities import available
 from podsim.training.plan import Array, Plan, Recompute, Schedule
 from podsim.training.rules import RULES, Facts, facts
 from podsim.training.software import Software
@@ -54,9 +55,19 @@ def _divisors(number: int) -> Array:
     return np.asarray(values[number % values == 0])
 
 
-def _choices(given: Sequence[Any], default: Sequence[Any] | Array) -> Array:
-    values = np.asarray(given if len(given) else default)
-    return values if values.dtype == bool else values.astype(np.int32)
+@dataclass(frozen=True, kw_only=True)
+class _Choices:
+    """Values that each field may take: what is wanted, or those of the default that the framework has."""
+
+    wanted: Space
+    software: Software
+
+    def of(self, field: str, default: Sequence[Any] | Array) -> Array:
+        given = getattr(self.wanted, field)
+        values = np.asarray(given if len(given) else default)
+        if not len(given):
+            values = values[available(field, values, self.software)]
+        return values if values.dtype == bool else values.astype(np.int32)
 
 
 @dataclass
@@ -114,68 +125,68 @@ def space(
     `fixed` gives the global batch, the sequence, the precisions and the software.  The overlaps of gradients and
     parameters are left out: search() tries them on each plan.
     """
+    choices = _Choices(wanted=wanted, software=software)
     known = facts(model, cluster, fixed.length(model))
     divisors = _divisors(gpus)
-    grow = _Growth(fixed, known, {"tp": _choices(wanted.tp, divisors)}, {})
+    grow = _Growth(fixed, known, {"tp": choices.of("tp", divisors)}, {})
     grow.drop(["heads", "kv heads", "mlp width"])
-    grow.add("pp", _choices(wanted.pp, divisors), ["layers"])
+    grow.add("pp", choices.of("pp", divisors), ["layers"])
     grow.keep("gpus", gpus % (grow.columns["tp"] * grow.columns["pp"]) == 0)
-    grow.add("cp", _choices(wanted.cp, divisors[divisors <= 64]), ["context"])
+    grow.add("cp", choices.of("cp", divisors[divisors <= 64]), ["context"])
     ranks = grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"]
     grow.keep("gpus", gpus % ranks == 0)
     grow.columns["dp"] = gpus // (grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"])
     experts = _divisors(known.experts) if known.experts else np.ones(1, np.int32)
-    grow.add("ep", _choices(wanted.ep, experts), ["expert groups"])
+    grow.add("ep", choices.of("ep", experts), ["expert groups"])
     micro = np.arange(1, 33, dtype=np.int32)
     micro = micro[int(fixed.global_batch) % micro == 0]
-    grow.add("micro_batch", _choices(wanted.micro_batch, micro), ["batch"])
-    _add_pipeline(grow, wanted, known)
+    grow.add("micro_batch", choices.of("micro_batch", micro), ["batch"])
+    _add_pipeline(grow, choices, known)
     flags = ["sequence parallel", "sequence split"]
-    grow.add("sequence_parallel", _choices(wanted.sequence_parallel, [False, True]), flags)
+    grow.add("sequence_parallel", choices.of("sequence_parallel", [False, True]), flags)
     overlap = [False, True] if "overlap_tp" in software.can_overlap else [False]
-    grow.add("overlap_tp", _choices(wanted.overlap_tp, overlap))
-    useless = (grow.columns["tp"] == 1) & (
-        grow.columns["overlap_tp"] != _choices(wanted.overlap_tp, overlap)[0]
-    )
+    grow.add("overlap_tp", choices.of("overlap_tp", overlap))
+    useless = (grow.columns["tp"] == 1) & (grow.columns["overlap_tp"] != choices.of("overlap_tp", overlap)[0])
     grow.keep("overlap_tp without a TP group", ~useless)
-    grow.add("flash", _choices(wanted.flash, [True, False]), ["flash"])
+    grow.add("flash", choices.of("flash", [True, False]), ["flash"])
     grow.columns[_LAYOUT] = np.arange(grow.size)
-    _add_sharding(grow, wanted, cluster)
-    _add_recompute(grow, wanted, known)
+    _add_sharding(grow, choices, cluster)
+    _add_recompute(grow, choices, known)
     return grow.plan, grow.columns[_LAYOUT], grow.cut
 
 
-def _add_pipeline(grow: _Growth, wanted: Space, known: Facts) -> None:
+def _add_pipeline(grow: _Growth, choices: _Choices, known: Facts) -> None:
     chunk = _divisors(known.layers)
-    grow.add("virtual_stages", _choices(wanted.virtual_stages, chunk[chunk <= 16]))
-    grow.add(
-        "schedule", _choices(wanted.schedule, [Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE])
-    )
+    grow.add("virtual_stages", choices.of("virtual_stages", chunk[chunk <= 16]))
+    grow.add("schedule", choices.of("schedule", [Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE]))
     grow.drop(["virtual stages", "schedule's pipeline", "layers", "schedule's batches"])
-    alone = (grow.columns["pp"] == 1) & (len(wanted.schedule) != 1)
-    tried = wanted.schedule or (Schedule.ONE_F_ONE_B,)
+    alone = (grow.columns["pp"] == 1) & (len(choices.wanted.schedule) != 1)
+    tried = choices.wanted.schedule or (Schedule.ONE_F_ONE_B,)
     plain = next((code for code in (Schedule.ONE_F_ONE_B, Schedule.GPIPE) if code in tried), tried[0])
     grow.keep("one stage has one schedule", ~alone | (grow.columns["schedule"] == plain))
 
 
-def _add_sharding(grow: _Growth, wanted: Space, cluster: Cluster) -> None:
-    grow.add("zero", _choices(wanted.zero, [0, 1, 2, 3]), ["zero", "zero 2 pipeline", "asynchronous zero"])
+def _add_sharding(grow: _Growth, choices: _Choices, cluster: Cluster) -> None:
+    grow.add("zero", choices.of("zero", [0, 1, 2, 3]), ["zero", "zero 2 pipeline", "asynchronous zero"])
     ranks = grow.columns["dp"] * grow.columns["cp"]
     grow.keep("zero needs two ranks to divide over", (ranks > 1) | (grow.columns["zero"] == 0))
     node = cluster.gpus_per_node
-    grow.add("shard", _choices(wanted.shard, [0, node] if cluster.gpus > node else [0]))
+    grow.add("shard", choices.of("shard", [0, node] if cluster.gpus > node else [0]))
     shard, ranks = grow.columns["shard"], grow.columns["dp"] * grow.columns["cp"]
     hybrid = shard > 0
     useful = (grow.columns["zero"] == 3) & (ranks > shard) & (grow.columns["tp"] == 1)
-    grow.keep("hybrid sharding is for ZeRO 3 over several nodes", ~hybrid | useful | bool(wanted.shard))
+    grow.keep(
+        "hybrid sharding is for ZeRO 3 over several nodes", ~hybrid | useful | bool(choices.wanted.shard)
+    )
     grow.drop(["shard"])
 
 
-def _add_recompute(grow: _Growth, wanted: Space, known: Facts) -> None:
-    modes = [(mode, 0) for mode in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)]
-    modes += [(Recompute.FULL, count) for count in (wanted.recompute_layers or (1, 2, 4, 8)) if count]
-    if wanted.recompute:
-        modes = [pair for pair in modes if pair[0] in wanted.recompute]
+def _add_recompute(grow: _Growth, choices: _Choices, known: Facts) -> None:
+    kinds = choices.of("recompute", [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL])
+    counts = choices.of("recompute_layers", [1, 2, 4, 8])
+    modes = [(mode, 0) for mode in kinds]
+    if Recompute.FULL in kinds:
+        modes += [(Recompute.FULL, count) for count in counts if count]
     pairs = np.array(modes, dtype=np.int32)
     stage = -(-known.layers // grow.columns["pp"])
     most = int(stage.max(initial=1))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.results.prediction import Prediction
     from podsim.training.plan import Plan
+    from podsim.training.software import Software
     from podsim.workload.graph import Model
 
 __all__ = ["assumptions", "best_measured", "warnings"]
@@ -22,7 +23,7 @@ def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bo
     software = load_software(plan.software, cluster.gpu)
     length = plan.length(model)
     said = [
-        f"software: {software.title}; source: {software.source}",
+        f"software: {software.title}; source: {software.source}" + _lacking(software),
         f"a step trains {plan.global_batch} sequences of {length} tokens"
         + (" (default: about four million tokens; --batch changes it)" if default_batch else ""),
         f"Adam with {plan.optimizer_precision} moments; weights and activations in {plan.precision}, "
@@ -46,6 +47,14 @@ def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bo
             f"no kernel of {cluster.gpu.name} was measured: its speed is scaled from the nearest GPU with data"
         )
     return tuple(said)
+
+
+def _lacking(software: Software) -> str:
+    """What a search leaves out, because the framework has none of it."""
+    from podsim.training.abilities import ABILITIES
+
+    lacks = [ABILITIES[name].title for name in software.lacks]
+    return f"; it has no {', '.join(lacks)} (a search leaves these out)" if lacks else ""
 
 
 def _of_schedule(plan: Plan) -> list[str]:
@@ -78,7 +87,11 @@ def best_measured(architecture: str, precision: str) -> tuple[float, str] | None
 
 def warnings(prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str, ...]:
     """What a reader should doubt."""
-    said = []
+    from podsim.training.abilities import beyond
+    from podsim.training.software import load_software
+
+    software = load_software(plan.software, cluster.gpu)
+    said = [f"{software.title} has no {title}: predicted as if it had" for title in beyond(plan, software)]
     best = best_measured(cluster.gpu.architecture, plan.precision)
     if best is None:
         said.append(

@@ -20,13 +20,16 @@ _COLUMNS = ("id", "role", "gpus", "sequence")
 
 
 def measure_residuals() -> tuple[Residual, ...]:
-    """Residuals of every row of the training table that measured the seconds of a step and can be expressed."""
+    """Residuals of every row of the training table that measured the seconds of a step and can be expressed as it stands.
+
+    Rows of which podsim chose settings say nothing of a plan that is given in full.
+    """
     from podsim.verify import load
 
     valid = {row.id for row in load("llm") if row.validates}
     rows = [row for row in training_rows() if row.get("step_time_s") and row["id"] in valid]
     found, _ = express_all(rows)
-    whole = [(position, one) for position, one in found if not one.layer_only]
+    whole = [(position, one) for position, one in found if not (one.layer_only or one.chosen)]
     costs = costs_of(batches_of([one for _, one in whole]))
     out = []
     for place, (position, one) in enumerate(whole):

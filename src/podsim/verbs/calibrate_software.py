@@ -182,7 +182,8 @@ def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tu
 
 def _is_of(one: Expressed, name: str, part: str) -> bool:
     """Whether a row ran with an entry of the catalog: with its table for a GPU, or with what holds for the others."""
-    return one.plan.software == name and _covered(one.cluster.gpu, one.plan.precision, name, part)
+    mine = one.plan.software == name and not one.chosen  # what podsim chose is no evidence
+    return mine and _covered(one.cluster.gpu, one.plan.precision, name, part)
 
 
 def _covered(gpu: Gpu, precision: str, name: str, part: str) -> bool:

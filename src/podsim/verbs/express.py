@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from podsim.errors import PodsimError
+from podsim.errors import ModelError, PodsimError
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.training.plan import Plan
+    from podsim.training.software import Software
     from podsim.workload.graph import Model
 
 __all__ = ["Expressed", "NotExpressible", "express"]
@@ -34,6 +35,8 @@ class Expressed:
     plan: Plan
     layer_only: bool = False
     """the measurement is of one layer's forward and backward, not of a step"""
+    chosen: str = ""
+    """settings that the row leaves open and podsim chose, worded; "" where the row states its micro-batch"""
 
 
 # GPU names as tables write them -> catalog name of a node that carries it; {mem} is the memory in GB
@@ -81,18 +84,18 @@ def express(row: Mapping[str, str]) -> Expressed:
     try:
         cluster = _cluster(row)
         model = _model(row, layer_only)
-        plan = _plan(row, model, cluster, layer_only)
+        plan, chosen = _plan(row, model, cluster, layer_only)
         problems = plan.problems(model, cluster)
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
     if problems:
         raise NotExpressible("; ".join(problems))
-    return Expressed(model=model, cluster=cluster, plan=plan, layer_only=layer_only)
+    return Expressed(model=model, cluster=cluster, plan=plan, layer_only=layer_only, chosen=chosen)
 
 
 def _model(row: Mapping[str, str], layer_only: bool) -> Model:
-    if "DeepSeek" in row.get("model", ""):
-        raise NotExpressible("the row gives no dimensions of a mixture of experts")
+    if not (row.get("layers") or "").strip():
+        return _by_name(row.get("model", ""), _number(row, "seq_len"))
     layers = _number(row, "layers")
     hidden = _number(row, "hidden")
     heads = _number(row, "heads")
@@ -102,6 +105,22 @@ def _model(row: Mapping[str, str], layer_only: bool) -> Model:
     sequence = _number(row, "seq_len")
     name = row.get("model", "model")
     return _built(name, layers, hidden, heads, kv_heads, ffn, vocab, sequence, _family(name))
+
+
+_NAMED = re.compile(r"(?P<name>[\w.-]+)(?:\s+[\d.]+[BT])?(?:\s*\((?P<layers>\d+) layers\))?", re.IGNORECASE)
+
+
+@lru_cache(maxsize=64)
+def _by_name(text: str, sequence: int) -> Model:
+    """A model of the catalog, as "llama3-70b", "DeepSeek-V2 236B" or "llama3-70b (12 layers)"."""
+    from podsim.workload.catalog import load_model
+
+    found = _NAMED.fullmatch(text.strip())
+    changed = {"layers": int(found["layers"])} if found and found["layers"] else {}
+    try:
+        return load_model(found["name"] if found else "", {"sequence": sequence, **changed})
+    except ModelError:
+        raise NotExpressible(f"layers is not given, and model={text!r} is none of the catalog") from None
 
 
 def _family(name: str) -> str:
@@ -226,7 +245,8 @@ def _zero(text: str) -> tuple[int, int]:
     return (1, shard) if "ZERO-1" in upper or "DISTRIBUTED" in upper else (0, 0)
 
 
-def _plan(row: Mapping[str, str], model: Model, cluster: Cluster, layer_only: bool) -> Plan:
+def _plan(row: Mapping[str, str], model: Model, cluster: Cluster, layer_only: bool) -> tuple[Plan, str]:
+    """(the plan, which of its settings podsim chose)."""
     from podsim.training.plan import Plan
     from podsim.training.software import load_software
 
@@ -240,26 +260,26 @@ def _plan(row: Mapping[str, str], model: Model, cluster: Cluster, layer_only: bo
         virtual = max(virtual, 2)
     notes = row.get("notes", "") + row.get("zero_stage_or_fsdp", "")
     global_batch = _number(row, "global_batch")
-    micro = _number(row, "micro_batch", _micro_batch(row, global_batch, dp, pp))
+    micro = _micro_batch(row, global_batch, dp, pp)
     sequence_parallel = row.get("seq_parallel", "").strip().lower() == "yes"
     titan = software.name.startswith("torchtitan") and tp > 1
     if layer_only:
-        dp, global_batch = 1, micro
-    return Plan(
+        dp, global_batch = 1, _number(row, "micro_batch")
+    plan = Plan(
         tp=tp,
         pp=pp,
         virtual_stages=virtual,
         dp=dp,
         cp=cp,
         ep=_number(row, "ep", 1),
-        micro_batch=micro,
+        micro_batch=micro or 1,
         global_batch=global_batch,
         sequence_parallel=(sequence_parallel or titan) and tp > 1,
         zero=zero,
         shard=shard if zero else 0,
         recompute=_recompute(row.get("recompute", "")),
         schedule="interleaved" if virtual > 1 else "1f1b",
-        flash=_flash(row, software.name),
+        flash=_flash(row, software),
         overlap_grad="overlap_grad" in software.can_overlap,
         overlap_param="overlap_param" in software.can_overlap,
         overlap_tp=bool(re.search(r"async ?tp", notes, re.IGNORECASE)) and tp > 1,
@@ -267,16 +287,21 @@ def _plan(row: Mapping[str, str], model: Model, cluster: Cluster, layer_only: bo
         software=software.name,
         sequence=_number(row, "seq_len"),
     )
+    if micro is not None:
+        return plan, ""
+    from podsim.verbs.express_open import settle
+
+    return settle(plan, row, model, cluster)
 
 
-def _flash(row: Mapping[str, str], software: str) -> bool:
-    if "without FlashAttention" in row.get("framework", ""):
-        return False
-    return not software.startswith(("megatron-20", "megatron-deepspeed", "nemo-2022"))
+def _flash(row: Mapping[str, str], software: Software) -> bool:
+    return "without FlashAttention" not in row.get("framework", "") and "flash" not in software.lacks
 
 
 def _micro_batch(row: Mapping[str, str], global_batch: int, dp: int, pp: int) -> int | None:
-    """A micro-batch from gradient accumulation notes; None if the row says nothing."""
+    """The row's micro-batch, or the one of its gradient accumulation notes; None if it says nothing."""
+    if (row.get("micro_batch") or "").strip():
+        return _number(row, "micro_batch")
     notes = row.get("notes", "")
     if match := re.search(r"grad_accum=(\d+)|micro_num=(\d+)", notes):
         steps = int(match[1] or match[2])

@@ -110,7 +110,7 @@ def read_plan(
         tp=tp, pp=pp, virtual_stages=virtual_stages, dp=left, cp=cp, ep=ep, micro_batch=micro_batch,
         global_batch=sequences, sequence_parallel=sequence_parallel, zero=zero, shard=shard, recompute=recompute,
         recompute_layers=recompute_layers, schedule=schedule or ("interleaved" if virtual_stages > 1 else "1f1b"),
-        flash=cluster.gpu.compute_capability >= 7.5 if flash is None else flash,
+        flash=cluster.gpu.compute_capability >= 7.5 and "flash" not in era.lacks if flash is None else flash,
         overlap_grad="overlap_grad" in era.can_overlap if overlap_grad is None else overlap_grad,
         overlap_param="overlap_param" in era.can_overlap if overlap_param is None else overlap_param,
         overlap_tp=overlap_tp, precision=precision_of(precision, cluster), optimizer_precision=optimizer_precision,

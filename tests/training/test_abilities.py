@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.training.abilities import ABILITIES, available, beyond
+from podsim.training.plan import Plan
+from podsim.training.software import Software, load_software, software_names
+from podsim.training.space import Space, space
+from podsim.workload.catalog import load_model
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    return load_cluster("dgx-a100-80gb:2")
+
+
+def _space(cluster: Cluster, software: Software, wanted: Space) -> Plan:
+    fixed = Plan(global_batch=64, sequence=2048, software=software.name)
+    plans, _, _ = space(load_model("gpt-7.5b"), cluster, fixed, 16, wanted, software)
+    return plans
+
+
+@pytest.mark.parametrize("name", software_names())
+def test_what_an_era_lacks_is_known_by_name(name: str) -> None:
+    lacks = load_software(name).lacks
+    assert set(lacks) <= set(ABILITIES)
+    assert len(set(lacks)) == len(lacks)
+
+
+def test_an_ability_is_of_a_field_of_a_plan() -> None:
+    assert all(hasattr(Plan(), one.field) for one in ABILITIES.values())
+    assert beyond(Plan(), Software(name="bare", title="", source="", lacks=tuple(ABILITIES))) == (
+        "flash attention",
+    )
+
+
+@pytest.mark.parametrize("name", ["megatron-deepspeed", "megatron-2021", "megatron-2022", "llm-foundry-2023"])
+def test_a_search_leaves_out_what_the_framework_lacks(cluster: Cluster, name: str) -> None:
+    software = load_software(name)
+    plans = _space(cluster, software, Space())
+    for lacking in software.lacks:
+        one = ABILITIES[lacking]
+        assert not np.any(one.uses(getattr(plans, one.field))), one.title
+    full = _space(cluster, load_software("megatron-core"), Space())
+    for other in set(ABILITIES) - set(software.lacks) - {"experts"}:
+        one = ABILITIES[other]
+        assert np.any(one.uses(getattr(plans, one.field))) == np.any(one.uses(getattr(full, one.field)))
+
+
+def test_what_is_asked_for_by_name_is_searched_all_the_same(cluster: Cluster) -> None:
+    plans = _space(cluster, load_software("megatron-2021"), Space(sequence_parallel=(True,), tp=(8,)))
+    assert np.all(plans.sequence_parallel)
+
+
+def test_values_of_other_fields_are_available() -> None:
+    software = load_software("megatron-2021")
+    assert available("zero", np.arange(4), software).tolist() == [True, False, False, False]
+    assert available("tp", np.arange(1, 4), software).all()
