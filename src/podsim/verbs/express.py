@@ -224,6 +224,8 @@ def software_of(row: Mapping[str, str]) -> str:
         raise NotExpressible(f"framework={row.get('framework', '')!r} has no entry in the software catalog")
     if "{year}" in name:
         name = "megatron-core" if year >= "2024" else name.format(year=min(max(year, "2021"), "2022"))
+    if name == "megatron-2021" and "no scatter/gather" in row.get("notes", ""):
+        name = "megatron-2021-whole-sends"
     strategy = row.get("zero_stage_or_fsdp", "")
     if name == "torchtitan-2024" and strategy.strip() != "FSDP":
         rowwise = "rowwise" in row.get("precision", "")
