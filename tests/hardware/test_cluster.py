@@ -58,6 +58,8 @@ def test_dgx_a100_by_hand():
         ("p4de:4", 32, 300e9, 4, 12.5e9, "efa"),
         ("oci-bm-gpu4-8:2", 16, 300e9, 16, 12.5e9, "roce"),
         ("a100-pcie-server:2", 16, 31.5e9, 1, 25e9, "infiniband"),
+        ("l40s-server:2", 16, 31.5e9, 1, 25e9, "infiniband"),
+        ("a100-pcie-pair", 2, 300e9, 0, 0.0, "none"),
         ("hgx-a800", 8, 200e9, 8, 25e9, "infiniband"),
         ("dgx-station-a100", 4, 300e9, 0, 0.0, "none"),
         ("dgx-b200", 8, 900e9, 8, 50e9, "infiniband"),

@@ -22,8 +22,8 @@ from podsim.network.nccl import (
     send_seconds,
     wires_of,
 )
-from podsim.network.nccl_constants import ARCHITECTURES, load_fabric, load_network
-from podsim.network.nccl_tuner import Group, beliefs, generation, post_overhead, steps
+from podsim.network.nccl_constants import ARCHITECTURES, PCIE, load_fabric, load_network
+from podsim.network.nccl_tuner import PROTOCOLS, Group, beliefs, generation, post_overhead, steps
 
 DGX = load_cluster("dgx-a100-80gb:4")
 CLUSTERS = {
@@ -39,6 +39,8 @@ def changed(cluster: Cluster, nvlink: float = 1.0, network: float = 1.0) -> Clus
         network=replace(cluster.network, bandwidth=cluster.network.bandwidth * network),
     )
 
+
+L40S = load_cluster("l40s-server")
 
 # ------------------------------------------------------------ worked by hand
 
@@ -317,3 +319,99 @@ def test_every_architecture_has_constants() -> None:
         load_fabric("kepler2")
     with pytest.raises(CatalogError, match="known"):
         load_network("tin-cans")
+
+
+# ------------------------------------------------------------ PCI Express, and messages from one to one
+
+
+def test_over_pci_express_nccl_weighs_ll_against_simple_only() -> None:
+    for cluster in (L40S, load_cluster("a100-pcie-server")):
+        wires = wires_of(cluster)
+        assert {one.protocol for one in beliefs(wires, Group(8, 8, 1.0, 2), "all_reduce", "2.20", 2)} == {
+            "LL",
+            "Simple",
+        }
+    assert {
+        one.protocol for one in beliefs(wires_of(DGX), Group(8, 8, 1.0), "all_reduce", "2.20", 24)
+    } == set(PROTOCOLS)
+
+
+def test_a_wider_part_of_a_server_without_switches_is_slower() -> None:
+    """2 GPUs of 8 side by side, 4 of a socket, 8 of two sockets: 20, 5.5 and 1.3 GB/s measured."""
+    size, fabric = 2.0**29, load_fabric(PCIE)
+    shares = (1.0, fabric.near_share, fabric.far_share)
+    for ranks, share in zip((2, 4, 8), shares, strict=True):
+        found = choice("all_reduce", size, L40S, ranks=ranks, ranks_per_node=ranks)
+        assert (found.algorithm, found.protocol) == ("ring", "Simple")
+        assert found.ceiling == pytest.approx(31.5e9 * fabric.share_simple * share)
+
+
+def test_behind_switches_only_the_way_between_sockets_is_narrower() -> None:
+    """EPYC: NCCL counts on 16 GB/s between sockets where it counts on 24 of a slot's 31.5 GB/s."""
+    server, share = load_cluster("a100-pcie-server"), load_fabric(PCIE).share_simple
+    for ranks, part in ((2, 1.0), (4, 1.0), (8, 16 / 24)):
+        found = choice("all_reduce", 2.0**29, server, ranks=ranks, ranks_per_node=ranks)
+        assert found.ceiling == pytest.approx(31.5e9 * share * part)
+    page = {"ranks": 2, "ranks_per_node": 2, "extent": [2, 4, 5, 8]}
+    near, socket, *far = collective_seconds("all_gather", 2.0**29, server, **page)
+    assert near == socket < far[0] / 1.4 == far[1] / 1.4
+    alone = replace(server, system=replace(server.system, cpus=1))
+    assert choice("all_reduce", 2.0**29, alone, **PAGE).ceiling == pytest.approx(31.5e9 * share)
+
+
+def test_two_gpus_with_others_between_them_are_as_far_apart_as_those() -> None:
+    def seconds(extent) -> np.ndarray:
+        return collective_seconds("all_reduce", 2.0**26, L40S, ranks=2, ranks_per_node=2, extent=extent)
+
+    near, socket, far = seconds([1, 2, 3, 4, 5, 8])[[0, 2, 4]]
+    assert seconds([1, 2, 3, 4, 5, 8]) == pytest.approx([near, near, socket, socket, far, far])
+    assert near < socket / 3 < far / 9
+    assert seconds(None) == pytest.approx(near)
+    assert send_seconds(2.0**26, L40S, crosses_node=False, extent=5) > 9 * send_seconds(
+        2.0**26, L40S, crosses_node=False
+    )
+    page = {"ranks": 2, "ranks_per_node": 2}
+    apart = collective_seconds("all_reduce", 2.0**26, DGX, **page, extent=8)
+    assert apart == collective_seconds("all_reduce", 2.0**26, DGX, **page)
+
+
+def test_over_pci_express_ll_lasts_as_long_as_nccl_picks_it() -> None:
+    """Latencies 8.4 + 14 x 5.7 and 6.6 + 14 us, 13.4 GB/s counted: even at 67.6 us x 13.4 GB/s x 8 / 14 = 517,800 B."""
+    page = {"ranks": 8, "ranks_per_node": 8, "version": "2.27", "launch": "thread"}
+    assert choice("all_reduce", 2.0**18, L40S, **page).protocol == "LL"
+    assert choice("all_reduce", 2.0**19, L40S, **page).protocol == "Simple"
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "l40s-server"])
+def test_short_messages_to_a_peer_go_by_ll_up_to_32_kib(name: str) -> None:
+    cluster = load_cluster(name)
+    for ranks in (2, 4, 8):
+        page = {"ranks": ranks, "ranks_per_node": ranks, "launch": "thread"}
+        last = choice("all_to_all", ranks * 2.0**15, cluster, **page)
+        after = choice("all_to_all", ranks * 2.0**15 + 1, cluster, **page)
+        assert (last.algorithm, last.protocol, after.protocol) == ("pairs", "LL", "Simple")
+
+
+def test_what_simple_sets_up_passes_beside_a_long_transfer() -> None:
+    """An all-to-all of a GiB takes what its bytes take; the set-up adds nothing that can be seen."""
+    fabric, cluster = load_fabric("hopper"), load_cluster("dgx-h100")
+    page = {"ranks": 8, "ranks_per_node": 8, "launch": "thread"}
+    moved = 2.0**30 * 7 / 8 / (450e9 * fabric.pairs_share / (1 + fabric.pairs_small / 64))
+    expected = (
+        fabric.pairs_simple - fabric.pairs_hidden + 3 * fabric.pairs_step
+        + moved + math.sqrt(fabric.pairs_ramp * moved)
+    )  # fmt: skip
+    assert choice("all_to_all", 2.0**30, cluster, **page).seconds == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("gpu", ["l40s", "t4", "h100-pcie-80gb"])
+def test_gpus_of_every_architecture_have_collectives(gpu: str) -> None:
+    cluster = load_cluster("dgx-a100-80gb:2", {"gpu": gpu})
+    for ranks in (8, 16):
+        assert collective_seconds("all_reduce", 2.0**20, cluster, ranks=ranks, ranks_per_node=8) > 0
+
+
+def test_a_bridged_pair_uses_its_nvlinks() -> None:
+    pair = load_cluster("a100-pcie-pair")
+    assert (pair.nvlink.name, pair.nvlink.bandwidth) == ("NVLink", 300e9)
+    assert choice("all_reduce", 2.0**32, pair, ranks=2, ranks_per_node=2).bus_bandwidth > 150e9

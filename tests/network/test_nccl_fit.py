@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from podsim.errors import TableError
-from podsim.network.fit_nccl import WIRES, fit, fit_architecture, read, residuals, samples, write
-from podsim.network.nccl_constants import ARCHITECTURES, load_fabric
+from podsim.network.fit_nccl import WIRES, fit, fit_architecture, read, residuals, samples, start_of, write
+from podsim.network.nccl_constants import ARCHITECTURES, PCIE, load_fabric
 from podsim.network.nccl_fit_model import predicted
 
 ROWS = read(Path(str(files("podsim.verify") / "tables" / "collectives.csv.gz")))
 MEASURED = [s for s in samples(ROWS) if s.nodes == 1 and s.size >= 512]
 A100 = [s for s in MEASURED if s.architecture == "ampere" and s.collective == "all_reduce" and s.size >= 1024]
+
+L40S = [s for s in MEASURED if s.architecture == PCIE]
 
 
 def by_decade(part, seconds) -> dict[int, float]:
@@ -50,13 +52,59 @@ def test_sweeps_left_out_of_the_fit_are_within_ten_percent_in_every_decade() -> 
 
 GATES = {"all_reduce": 0.10, "all_gather": 0.25, "reduce_scatter": 0.13, "all_to_all": 0.20,
          "send_recv": 0.20, "broadcast": 0.27, "reduce": 0.23}  # fmt: skip
+PCIE_GATES = {"all_reduce": 0.15, "all_gather": 0.13, "reduce_scatter": 0.14, "all_to_all": 0.22}
+"""a cell has some nine rows; all-to-all on 8 L40S jumps to 1.7 times its speed at 128 MiB, which no law here tells"""
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_errors_left_on_every_architecture(architecture: str) -> None:
     left = residuals(load_fabric(architecture), [s for s in MEASURED if s.architecture == architecture])
+    gates = PCIE_GATES if architecture == PCIE else GATES
     for collective, cells in left.items():
-        assert max(cells.values()) <= GATES[collective], (collective, cells)
+        assert max(cells.values()) <= gates[collective], (collective, cells)
+
+
+def test_all_to_all_on_hopper_is_within_seven_percent_on_each_gpu_and_type() -> None:
+    part = [s for s in MEASURED if s.architecture == "hopper" and s.collective == "all_to_all"]
+    for kind in ("aic_h100.*half", "aic_h100.*int8", "aic_h200.*half", "aic_h200.*int8"):
+        own = [s for s in part if re.match(kind, s.sweep)]
+        assert len(own) == 63
+        assert mean_error(own, predicted(load_fabric("hopper"), own, WIRES)) <= 0.07, kind
+
+
+def test_all_to_all_on_hopper_left_out_of_the_fit_is_within_seven_percent() -> None:
+    pytest.importorskip("scipy")
+    part = [s for s in MEASURED if s.architecture == "hopper" and s.collective == "all_to_all"]
+    assert mean_error(*left_out("hopper", part, load_fabric("ampere"))) <= 0.07
+
+
+def test_l40s_is_within_eight_percent_and_every_decade_within_ten() -> None:
+    assert mean_error(L40S, predicted(load_fabric(PCIE), L40S, WIRES)) <= 0.08
+    assert max(by_decade(L40S, predicted(load_fabric(PCIE), L40S, WIRES)).values()) <= 0.10
+
+
+def test_sweeps_of_l40s_left_out_of_the_fit_are_within_twelve_percent_in_every_decade() -> None:
+    pytest.importorskip("scipy")
+    part, seconds = left_out(PCIE, L40S, start_of(PCIE, {"ampere": load_fabric("ampere")}))
+    assert len(part) == 252
+    assert mean_error(part, seconds) <= 0.10
+    assert max(by_decade(part, seconds).values()) <= 0.12
+
+
+def left_out(architecture: str, part, start) -> tuple[list, np.ndarray]:
+    """Samples, each predicted by a fit to the samples of other machines, collectives and numbers of ranks."""
+    families = sorted({re.sub("_(half|int8)$", "", s.sweep) for s in part})
+    samples_, seconds = [], []
+    for family in families:
+        out = [s for s in part if s.sweep.startswith(family)]
+        kept = [s for s in part if not s.sweep.startswith(family)]
+        samples_ += out
+        seconds.append(predicted(fit_architecture(architecture, kept, start), out, WIRES))
+    return samples_, np.concatenate(seconds)
+
+
+def mean_error(part, seconds) -> float:
+    return float(np.abs(seconds / np.array([s.seconds for s in part]) - 1).mean())
 
 
 def test_the_catalog_is_what_the_fit_gives(tmp_path: Path) -> None:

@@ -376,7 +376,8 @@ def _changed_system(system: System, values: Mapping[str, Any]) -> System:
         return system
     system = replace(system, gpu=changed, gpus=gpus, power=power, datasheet={})
     if changed.bridge or not changed.nvlink:  # cards without NVLink to all others leave PCI Express
-        return replace(system, topology="pcie", nvswitch=None, nvswitches=0)
+        topology = "pcie-root" if system.topology == "pcie-root" else "pcie"
+        return replace(system, topology=topology, nvswitch=None, nvswitches=0)
     return system
 
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 from podsim.hardware.catalog import load_pcie
 from podsim.hardware.parts import Link, System
 
-__all__ = ["inside_link", "reach"]
+__all__ = ["inside_link", "reach", "socket_rate"]
+
+# What NCCL reckons with between two sockets, B/s one way (src/graph/topo.h): AMD, and Intel by generation
+_SOCKET = {
+    "amd": 16e9,
+    "xeon-e5": 6e9,
+    "xeon-platinum-8480c": 22e9,
+    "xeon-platinum-8570": 40e9,
+    "intel": 10e9,
+}
 
 
 def inside_link(system: System) -> Link:
-    """The link of one GPU to the others of its node: its NVLinks, else its PCI Express slot."""
+    """The link of one GPU to the others of its node: its NVLinks if they lead to all, else its PCI Express slot."""
     gpu = system.gpu
-    if gpu.nvlink and not gpu.bridge and system.topology not in ("pcie", "nvlink-pair"):
+    joined = system.topology not in ("pcie", "pcie-root", "nvlink-pair") and not gpu.bridge
+    if gpu.nvlink and (joined or (system.topology == "nvlink-pair" and system.gpus == 2)):
         return Link(name="NVLink", bandwidth=gpu.nvlink, latency=gpu.nvlink_latency)
     slot = system.pcie
     if slot is None or slot.generation > gpu.pcie_generation:
@@ -35,3 +45,11 @@ def reach(system: System, gpus: int) -> float:
     if system.topology == "cube-mesh" and system.gpus == 8:
         return (4 if gpus >= 4 else 2) / 6
     return 1.0
+
+
+def socket_rate(system: System) -> float:
+    """B/s between two sockets, one way, as NCCL reckons."""
+    cpu = system.cpu
+    if cpu is None:
+        return _SOCKET["intel"]
+    return next((rate for name, rate in _SOCKET.items() if cpu.name.startswith(name)), _SOCKET[cpu.vendor])

@@ -190,7 +190,8 @@ class System:
     nvswitch: NvSwitch | None
     nvswitches: int
     topology: str
-    """how its GPUs are joined: nvswitch, cube-mesh, nvlink-mesh, nvlink-pair, pcie"""
+    """how its GPUs are joined: nvswitch, cube-mesh, nvlink-mesh, nvlink-pair; pcie (over switches) or pcie-root (over the
+    processors' root complexes)"""
     nic: Nic | None
     nics: int
     """compute adapters"""

@@ -56,7 +56,7 @@ def _peak(system: System, label: str, name: str, one: float, *, key: str = "") -
 def _inside(system: System) -> Iterator[Row]:
     gpu, printed = system.gpu, system.datasheet
     yield word(system, "joined by", system.topology, field="topology")
-    if gpu.nvlinks and not gpu.bridge and system.topology != "pcie":
+    if gpu.nvlinks and not gpu.bridge and system.topology not in ("pcie", "pcie-root"):
         one, both = text_of(gpu.nvlink_bandwidth, "B/s"), 2 * gpu.nvlink
         yield derived(
             "NVLink per GPU, both directions",

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from podsim.errors import TableError
 from podsim.network.nccl import COLLECTIVES
-from podsim.network.nccl_constants import UNITS, Fabric
+from podsim.network.nccl_constants import PCIE, UNITS, Fabric
 from podsim.network.nccl_fit_model import predicted
 from podsim.network.nccl_tuner import Wires
 
@@ -39,13 +39,15 @@ __all__ = [
     "read",
     "residuals",
     "samples",
+    "start_of",
     "write",
 ]
 
 GPUS = {
     "ampere": r"A100-SXM", "hopper": r"H[12]00-SXM", "blackwell": r"B200", "volta": r"V100-SXM",
+    PCIE: r"L40S",
 }  # fmt: skip
-"""GPUs whose sweeps serve an architecture; in this order, each starting from ampere's constants"""
+"""GPUs whose sweeps serve an architecture or PCI Express; in this order, each starting from ampere's constants"""
 _NVLINK = {"ampere": 300e9, "hopper": 450e9, "blackwell": 900e9, "volta": 150e9}
 WIRES = {
     name: Wires(
@@ -55,6 +57,9 @@ WIRES = {
     )
     for name, rate in _NVLINK.items()
 }  # fmt: skip
+WIRES[PCIE] = replace(
+    WIRES["ampere"], topology="pcie-root", vendor="intel", gpus=8, nvlink=31.5e9, nvlink_latency=1e-6
+)
 _ALIASES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
 # what a log's own floor or date tells where its notes do not: part of its id or source -> (launch, version)
 _UNSTATED = {
@@ -70,27 +75,48 @@ _REDUCE = (
 )  # fmt: skip
 _HOST = ("process_wait", "host", "host_channel", "host_channel_old", "single_ramp")
 _GATHER = ("gather_share", "gather_small", "scatter_share", "chain_share")
-_PAIRS = ("pairs_base", "pairs_step", "pairs_share", "pairs_small", "pairs_ramp")
+_PAIRS = (
+    "pairs_base", "pairs_step", "pairs_line", "pairs_simple", "pairs_hidden", "pairs_share", "pairs_small", "pairs_ramp",
+)  # fmt: skip
+_SPANS = ("near_share", "far_share")
+_NO_PCIE = ("small_group", "gather_small", "pairs_small", "step_ll128", "ramp_ll128")
+"""what PCI Express has not: groups slowed by their number of links, and LL128"""
 _NVLS = ("nvls_base", "nvls_share", "nvls_ramp")
 _STAGES: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "ampere": (("reduce", _REDUCE + _HOST), ("gather", _GATHER), ("pairs", (*_PAIRS, "host_pair"))),
     "hopper": (("reduce", _REDUCE + _NVLS), ("gather", _GATHER[:3]), ("pairs", _PAIRS)),
     "blackwell": (("reduce", _REDUCE), ("gather", _GATHER[:3]), ("pairs", _PAIRS)),
     "volta": (("reduce", (*_REDUCE, "host", "host_channel_old")), ("gather", (_GATHER[0], _GATHER[3]))),
+    PCIE: (
+        ("ring", (*(name for name in _REDUCE if name not in _NO_PCIE), *_SPANS, _GATHER[0], _GATHER[2])),
+        (
+            "pairs",
+            (*(name for name in _PAIRS if name not in _NO_PCIE), "pairs_ll_share", "pairs_cross_share"),
+        ),
+    ),
 }
 _OF_STAGE = {
     "reduce": ("all_reduce",),
+    "ring": ("all_reduce", "all_gather", "reduce_scatter"),
     "gather": ("all_gather", "reduce_scatter", "broadcast", "reduce"),
     "pairs": ("all_to_all", "send_recv"),
 }
 _START = Fabric(
     base=8e-6, base_simple=25e-6, step_ll=0.95e-6, step_ll128=2e-6, step_simple=3.5e-6, line_base=2e-6,
     line_ll=0.3e-6, share_ll=0.29, share_simple=0.8, small_group=0.65, ramp_ll128=3e-6, ramp_simple=5e-6,
-    gather_share=0.95, gather_small=1.5, scatter_share=0.97, chain_share=0.98, pairs_base=10e-6,
-    pairs_step=1e-6, pairs_share=0.88, pairs_small=1.0, pairs_ramp=10e-6, nvls_base=25e-6, nvls_share=0.6,
-    nvls_ramp=10e-6, process_wait=3e-6, host=3.6e-6, host_channel=0.08e-6, host_channel_old=0.2e-6, host_pair=0.9e-6,
-    single_ramp=5e-6, channels=24.0,
+    gather_share=0.95, gather_small=1.5, scatter_share=0.97, chain_share=0.98, near_share=1.0, far_share=1.0,
+    pairs_base=10e-6, pairs_step=1e-6, pairs_line=2.5e-6, pairs_simple=12e-6, pairs_hidden=6e-6,
+    pairs_ll_share=0.5, pairs_share=0.88, pairs_cross_share=1.0, pairs_small=1.0, pairs_ramp=10e-6,
+    nvls_base=25e-6, nvls_share=0.6, nvls_ramp=10e-6, process_wait=3e-6, host=3.6e-6, host_channel=0.08e-6,
+    host_channel_old=0.2e-6, host_pair=0.9e-6, single_ramp=5e-6, channels=24.0,
 )  # fmt: skip
+_START_PCIE = {
+    "step_ll": 1.1e-6, "step_simple": 5e-6, "share_ll": 0.32, "share_simple": 0.64, "gather_share": 0.9,
+    "near_share": 0.27, "far_share": 0.065, "pairs_share": 0.7, "pairs_cross_share": 0.8,
+    "channels": 2.0, **dict.fromkeys(_NO_PCIE, 0.0),
+}  # fmt: skip
+"""where PCI Express starts from"""
+_NODES = {PCIE: "GPUs joined by PCI Express only"}
 _BLACKWELL_NVLS = 0.74 / 0.85
 """NCCL's efficiency of in-switch reduction on Blackwell over Hopper's"""
 
@@ -207,12 +233,7 @@ def fit(rows: Sequence[Mapping[str, str]]) -> Fit:
         own = [s for s in known if s.architecture == architecture]
         if not own:
             continue
-        start = fabrics.get("ampere", _START)
-        if architecture == "blackwell" and "hopper" in fabrics:
-            hopper = fabrics["hopper"]
-            start = replace(start, nvls_base=hopper.nvls_base, nvls_ramp=hopper.nvls_ramp,
-                            nvls_share=hopper.nvls_share * _BLACKWELL_NVLS)  # fmt: skip
-        fabrics[architecture] = fit_architecture(architecture, own, start)
+        fabrics[architecture] = fit_architecture(architecture, own, start_of(architecture, fabrics))
         evidence[architecture] = {
             stage: tuple(sorted({s.sweep for s in own if s.collective in _OF_STAGE[stage]}))
             for stage, _ in _STAGES[architecture]
@@ -221,8 +242,20 @@ def fit(rows: Sequence[Mapping[str, str]]) -> Fit:
     return Fit(fabrics=fabrics, evidence=evidence, residuals=left)
 
 
+def start_of(architecture: str, fabrics: Mapping[str, Fabric]) -> Fabric:
+    """Where the fit of an architecture starts from, others having been fitted."""
+    start = fabrics.get("ampere", _START)
+    if architecture == PCIE:
+        return replace(start, **_START_PCIE)
+    if architecture == "blackwell" and "hopper" in fabrics:
+        hopper = fabrics["hopper"]
+        share = hopper.nvls_share * _BLACKWELL_NVLS
+        return replace(start, nvls_base=hopper.nvls_base, nvls_ramp=hopper.nvls_ramp, nvls_share=share)
+    return start
+
+
 def fit_architecture(architecture: str, own: Sequence[Sample], start: Fabric = _START) -> Fabric:
-    """Constants of one architecture from its samples, all-reduce first and the others upon it."""
+    """Constants of one architecture (or PCIE) from its samples, all-reduce first and the others upon it."""
     found = start
     for stage, names in _STAGES[architecture]:
         part = [s for s in own if s.collective in _OF_STAGE[stage]]
@@ -284,7 +317,8 @@ def _toml(fitted: Fit, architecture: str) -> str:
     stages = dict(_STAGES[architecture])
     of = {name: stage for stage, names in stages.items() for name in names}
     lines = [
-        f"# Collectives inside a node of {architecture} GPUs, by podsim.network.fit_nccl from nccl-tests",
+        f"# Collectives inside a node of {_NODES.get(architecture, architecture + ' GPUs')}, by"
+        " podsim.network.fit_nccl from nccl-tests",
         "# sweeps. `evidence` names the list below that a constant was fitted to; `none`: from elsewhere.",
         "",
         f'architecture = "{architecture}"',
@@ -308,12 +342,20 @@ def _toml(fitted: Fit, architecture: str) -> str:
 
 
 def _elsewhere(architecture: str, name: str) -> str:
-    if name == "channels":
-        return "NCCL's search on DGX A100: 6 rings, doubled twice"
+    """Where a constant that is not fitted comes from."""
+    pcie = architecture == PCIE
+    told = {
+        "channels": "unconfirmed: one ring, doubled, as NCCL finds over PCI Express"
+        if pcie
+        else "NCCL's search on DGX A100: 6 rings, doubled twice",
+        "pairs_ll_share": "half of LL's bytes are data",
+        **dict.fromkeys((*_SPANS, "pairs_cross_share"), "unused: NVLink does not pass root complexes"),
+        **(dict.fromkeys(_NO_PCIE, "unused: over PCI Express") if pcie else {}),
+    }
     if name.startswith("nvls") and architecture == "blackwell":
         return (
             "Hopper's, the share times NCCL's 0.74 over 0.85 (tuning.cc): no sweep with in-switch reduction"
         )
-    if name.startswith("nvls") and architecture in ("ampere", "volta"):
+    if name.startswith("nvls") and architecture in ("ampere", "volta", PCIE):
         return "unused: its switches reduce nothing"
-    return "Ampere's: no sweep tells"
+    return told.get(name, "Ampere's: no sweep tells")

@@ -22,8 +22,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError, PodsimError, unknown_name
+from podsim.hardware.inside import socket_rate
+from podsim.network.nccl_constants import STAND_IN
 from podsim.network.nccl_paths import Candidate, table
-from podsim.network.nccl_tuner import Group, Wires, generation
+from podsim.network.nccl_tuner import Group, Wires, apart, generation
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
@@ -97,6 +99,7 @@ def collective_seconds(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     sharing: ArrayLike | None = None,
+    extent: ArrayLike | None = None,
     launch: str = "process",
     version: str = "2.18",
     detail: bool = False,
@@ -108,25 +111,27 @@ def collective_seconds(
     ranks_per_node  of them on one node; the group spans ceil(ranks / ranks_per_node) nodes
     sharing         groups of this kind that run at once on a node and share its adapters; by default as many
                     as tile the node, gpus_per_node // ranks_per_node, as those of a training job do
+    extent          GPUs of a node from the first to the last of a group's, where others are between them; what lies
+                    between matters only where GPUs reach one another through root complexes
     launch          one of LAUNCHES
     version         NCCL's release, "2.4" to "2.30"
     detail          adds a leading axis of three: seconds, seconds with no bytes, and the rest
 
-    It grows with size. Known error, mean absolute relative, by decade of size: all-reduce within one A100 node
-    at most 7 % from 1 KiB on (9 % for sweeps left out of the fit; two sweeps of one machine and release
-    differ by 1 to 9 %, of two machines by 10 to 30 % at 1 to 8 MiB); other collectives, and Hopper and Blackwell
-    nodes, mostly below 10 %, all-to-all on Hopper 20 %. Between nodes nothing is fitted. Two and four
-    DGX A100: 1 to 13 % from 10 MB on, but a third too short at 1 to 10 MB, half at 0.1 to 1 MB. Two nodes of
-    other makes reach the rate of a tree only in part: up to 47 % too short.
-    Not covered: in-network reduction (SHARP), NVLS across nodes, congestion, GPUs that reach one another over
-    host bridges only (8 L40S are ten times slower than their PCI Express links).
+    It grows with size, but over PCI Express falls where NCCL gives up LL. Known error, mean absolute relative, by decade
+    of size: all-reduce within one A100 node at most 7 % from 1 KiB on (9 % for sweeps left out of the fit; two sweeps of
+    one machine and release differ by 1 to 9 %, of two machines by 10 to 30 % at 1 to 8 MiB); other collectives, and
+    Hopper and Blackwell nodes, mostly below 10 %; 2 to 8 L40S over root complexes at most 10 % (12 % for sweeps left
+    out). Between nodes nothing is fitted. Two and four DGX A100: 1 to 13 % from 10 MB on, but a third too short at 1 to
+    10 MB, half at 0.1 to 1 MB. Two nodes of other makes reach the rate of a tree only in part: up to 47 % too short.
+    Not covered: in-network reduction (SHARP), NVLS across nodes, congestion, groups that share root complexes.
 
     Raises PodsimError for arguments that make no group, ClusterError for a group that the cluster cannot
     hold.
     """
     wires, release = wires_of(cluster), _checked(collective, launch, version)
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
-    groups, index_E = _groups(ranks_, members_, sharing_)
+    apart_ = apart(wires, members_ if extent is None else np.maximum(members_, extent))
+    groups, index_E = _groups(ranks_, members_, sharing_, apart_)
     tables = [_known_fields(wires, collective, group, launch, release) for group in groups]
     shape = np.broadcast_shapes(size_.shape, index_E.shape)
     seconds = _fastest(tables, size_, index_E, shape)
@@ -142,6 +147,7 @@ def send_seconds(
     *,
     crosses_node: ArrayLike,
     sharing: ArrayLike = 1,
+    extent: ArrayLike | None = None,
     launch: str = "process",
     version: str = "2.18",
 ) -> Array:
@@ -158,7 +164,7 @@ def send_seconds(
     members = np.where(crosses, 1, min(2, cluster.gpus_per_node))
     return collective_seconds(
         "send_recv", size, cluster, ranks=2, ranks_per_node=members,
-        sharing=np.where(crosses, each * max(1, cluster.nics), 1.0), launch=launch, version=version,
+        sharing=np.where(crosses, each * max(1, cluster.nics), 1.0), extent=extent, launch=launch, version=version,
     )  # fmt: skip
 
 
@@ -178,7 +184,7 @@ def choice(
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
     if max(size_.size, ranks_.size, members_.size, sharing_.size) > 1:
         raise PodsimError("choice looks at one call; give single numbers")
-    (group,), _ = _groups(ranks_, members_, sharing_)
+    (group,), _ = _groups(ranks_, members_, sharing_, apart(wires, members_))
     options = table(wires, collective, group, launch, release)
     bytes_E = np.array([float(size_), 0.0])
     cost = cost_CE(candidate_fields(options), bytes_E)
@@ -199,30 +205,40 @@ def choice(
 
 def wires_of(cluster: Cluster) -> Wires:
     """What of a cluster a collective sees."""
-    cpu = cluster.system.cpu
+    system, architecture = cluster.system, cluster.gpu.architecture
+    cpu, switched = system.cpu, system.topology == "pcie" and system.cpus > 1
     return Wires(
-        architecture=cluster.gpu.architecture, topology=cluster.system.topology, fabric=cluster.fabric,
+        architecture=STAND_IN.get(architecture, architecture), topology=system.topology, fabric=cluster.fabric,
         vendor="other" if cpu is None else cpu.vendor, gpus=cluster.gpus_per_node,
         nvlink=cluster.nvlink.bandwidth, nvlink_latency=cluster.nvlink.latency,
         nics=cluster.nics, network=cluster.network.bandwidth, network_latency=cluster.network.latency,
         exchanges=cluster.host.exchanges if cluster.host is not None else (),
+        socket=socket_rate(system) if switched else math.inf,
     )  # fmt: skip
 
 
 def cost_CE(fields_FCE: Array, size_E: Array) -> Array:
     """Seconds of each candidate at each size; infinite where NCCL has given it up."""
-    until, latency, line, window, per_byte, ramp, channels, start, channel = fields_FCE
+    until, latency, line, window, per_byte, ramp, channels, start, channel, *more = fields_FCE
     filled = size_E / window
     transfer = size_E * per_byte
-    gpu = latency + np.hypot(line * np.expm1(-np.square(filled)), transfer) + np.sqrt(ramp * transfer)
+    moved = np.hypot(line * np.expm1(-np.square(filled)), transfer) + np.sqrt(ramp * transfer)
+    if more:
+        moved = np.sqrt(np.hypot(np.square(more[0]), np.square(moved)))
+    gpu = latency + moved
     host = start + channel * np.minimum(np.maximum(filled, 1.0), channels)
-    return np.where(size_E <= until, np.sqrt(gpu * gpu + host * host), np.inf)
+    picked = (size_E <= until) & (size_E >= more[1]) if more else size_E <= until
+    return np.where(picked, np.sqrt(gpu * gpu + host * host), np.inf)
 
 
 @lru_cache(maxsize=65536)
 def candidate_fields(options: tuple[Candidate, ...]) -> Array:
-    """Numbers of the candidates of one communicator, F x C x 1 element; kept, so read-only."""
-    fields_FC1 = np.array([one[2:] for one in options]).T[:, :, np.newaxis].copy()
+    """Numbers of the candidates of one communicator, F x C x 1 element; kept, so read-only.
+
+    Without the last two fields where they are zero, as they are but for point-to-point kernels and PCI Express.
+    """
+    last = None if any(one.hidden or one.since for one in options) else -2
+    fields_FC1 = np.array([one[2:last] for one in options]).T[:, :, np.newaxis].copy()
     fields_FC1.flags.writeable = False
     return fields_FC1
 
@@ -243,8 +259,10 @@ def _fastest(fields: list[Array], size: Array, index: NDArray[np.intp], shape: t
             parts = [cost_CE(fields[0], flat_E[at : at + _BLOCK]).min(axis=0) for at in blocks]
             found = np.concatenate(parts).reshape(size.shape)
         return found if found.shape == shape else np.broadcast_to(found, shape).copy()
-    most = max(one.shape[1] for one in fields)
-    padded_FCU = np.concatenate([one[:, np.arange(most) % one.shape[1]] for one in fields], axis=2)
+    rows, most = (max(one.shape[axis] for one in fields) for axis in (0, 1))
+    padded_FCU = np.zeros((rows, most, len(fields)))
+    for place, one in enumerate(fields):
+        padded_FCU[: one.shape[0], :, place] = one[:, np.arange(most) % one.shape[1], 0]
     size_E = np.broadcast_to(size, shape).reshape(-1)
     index_E = np.broadcast_to(index, shape).reshape(-1)
     out_E = np.empty(size_E.size)
@@ -254,18 +272,22 @@ def _fastest(fields: list[Array], size: Array, index: NDArray[np.intp], shape: t
     return out_E.reshape(shape)
 
 
-def _groups(ranks: Array, members: Array, sharing: Array) -> tuple[tuple[Group, ...], NDArray[np.intp]]:
+def _groups(
+    ranks: Array, members: Array, sharing: Array, apart: NDArray[np.intp]
+) -> tuple[tuple[Group, ...], NDArray[np.intp]]:
     """The distinct communicators, and for each element of the arguments the index of its own."""
-    if ranks.size == members.size == sharing.size == 1:
-        shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape)
-        one = Group(int(ranks.reshape(())), int(members.reshape(())), float(sharing.reshape(())))
+    if ranks.size == members.size == sharing.size == apart.size == 1:
+        shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, apart.shape)
+        one = Group(int(ranks.item()), int(members.item()), float(sharing.item()), int(apart.item()))
         return (one,), np.zeros(shape, dtype=np.intp)
     shares, share_index = np.unique(sharing, return_inverse=True)
     key = (ranks * 2.0**12 + members) * 2.0**16 + share_index.reshape(sharing.shape)
+    if apart.any():
+        key = key * 4 + apart
     _, first, index = np.unique(key, return_index=True, return_inverse=True)
-    full = [np.broadcast_to(a, key.shape).reshape(-1)[first] for a in (ranks, members, sharing)]
+    full = [np.broadcast_to(one, key.shape).reshape(-1)[first] for one in (ranks, members, sharing, apart)]
     assert shares.size < 2**16
-    found = tuple(Group(int(n), int(g), float(s)) for n, g, s in zip(*full, strict=True))
+    found = tuple(Group(int(n), int(g), float(s), int(a)) for n, g, s, a in zip(*full, strict=True))
     return found, index.reshape(key.shape)
 
 

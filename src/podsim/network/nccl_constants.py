@@ -1,9 +1,9 @@
 """The measured side of the collective law: what a step, a protocol and a launch cost, by GPU architecture.
 
-One file per architecture in hardware/catalog/fabrics, written by podsim.network.fit_nccl, and `networks.toml`
-for what happens between nodes. Latencies are those of the architecture's own NVLink (0.6 us a step, as NCCL
-counts) and scale with the link's latency; efficiencies are shares of the link's bandwidth, so that both
-follow a changed link.
+One file per architecture in hardware/catalog/fabrics, written by podsim.network.fit_nccl, one (`pcie`) for GPUs that
+reach one another over PCI Express, whatever their architecture, and `networks.toml` for what happens between nodes.
+Latencies are those of the fabric's own link (0.6 us a step on NVLink, 1 us on PCI Express, as NCCL counts) and scale
+with the link's latency; efficiencies are shares of the link's bandwidth, so that both follow a changed link.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
 
-__all__ = ["ARCHITECTURES", "UNITS", "Fabric", "Network", "load_fabric", "load_network"]
+__all__ = ["ARCHITECTURES", "PCIE", "STAND_IN", "UNITS", "Fabric", "Network", "load_fabric", "load_network"]
 
-ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell")
-_STAND_IN = {"turing": "volta", "ada": "ampere", "pascal": "volta"}
+PCIE = "pcie"
+"""the fabric of GPUs that reach one another over PCI Express"""
+ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell", PCIE)
+STAND_IN = {"turing": "volta", "ada": "ampere", "pascal": "volta"}
 """architectures without measurements of their own, and whose constants serve them"""
 
 
@@ -55,11 +57,25 @@ class Fabric:
     scatter_share: float
     chain_share: float
     """broadcast and reduce"""
+    near_share: float
+    """of the bandwidth of two GPUs side by side, where data pass the root complexes of one socket"""
+    far_share: float
+    """and of two sockets"""
     pairs_base: float
     """point-to-point kernels"""
     pairs_step: float
     """for each doubling of the ranks"""
+    pairs_line: float
+    """LL: 16 KiB to one peer"""
+    pairs_simple: float
+    """Simple, whose buffers are set up first"""
+    pairs_hidden: float
+    """of pairs_simple, what passes beside the transfer: the longer counts"""
+    pairs_ll_share: float
+    """LL's bandwidth over Simple's, where the link and not the line is what holds it up"""
     pairs_share: float
+    pairs_cross_share: float
+    """of that, what is left where data pass root complexes, apart from near_share or far_share"""
     pairs_small: float
     pairs_ramp: float
     nvls_base: float
@@ -96,10 +112,10 @@ class Network:
 
 @lru_cache(maxsize=16)
 def load_fabric(architecture: str) -> Fabric:
-    """Constants of one architecture; CatalogError for an unknown one or a file that breaks its schema."""
-    name = _STAND_IN.get(architecture, architecture)
+    """Constants of one architecture, or of PCIE; CatalogError for an unknown one or a file that breaks its schema."""
+    name = STAND_IN.get(architecture, architecture)
     if name not in ARCHITECTURES:
-        raise CatalogError(unknown_name("architecture", architecture, (*ARCHITECTURES, *_STAND_IN)))
+        raise CatalogError(unknown_name("architecture", architecture, (*ARCHITECTURES, *STAND_IN)))
     return Fabric(**_values(f"{name}.toml", dict(UNITS)))
 
 

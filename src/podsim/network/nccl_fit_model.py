@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from podsim.network.nccl import candidate_fields, cost_CE
 from podsim.network.nccl_constants import Fabric, Network
 from podsim.network.nccl_paths import candidates
-from podsim.network.nccl_tuner import Group, Wires, generation
+from podsim.network.nccl_tuner import Group, Wires, apart, generation
 
 __all__ = ["predicted"]
 
@@ -46,8 +46,10 @@ def predicted(
         together.setdefault(key, []).append(at)
     out = np.empty(len(part))
     for (architecture, collective, nodes, gpus, launch, release, in_switch), where in together.items():
-        ends = wires[architecture] if in_switch else replace(wires[architecture], topology="nvlink")
-        group = Group(gpus, gpus // nodes, 1.0)
+        ends = wires[architecture]
+        if not in_switch and ends.topology == "nvswitch":
+            ends = replace(ends, topology="nvlink")
+        group = Group(gpus, gpus // nodes, 1.0, int(apart(ends, gpus // nodes)))
         options = candidates(ends, collective, group, launch, release, fabric, network)
         sizes_E = np.array([part[at].size for at in where])
         out[where] = cost_CE(candidate_fields(options), sizes_E).min(axis=0)

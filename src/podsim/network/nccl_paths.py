@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from podsim.errors import ClusterError
 from podsim.hardware.measured import between
-from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
+from podsim.network.nccl_constants import PCIE, Fabric, Network, load_fabric, load_network
 from podsim.network.nccl_tuner import (
     PROTOCOLS,
     Belief,
@@ -26,14 +26,17 @@ from podsim.network.nccl_tuner import (
     Wires,
     beliefs,
     chosen_until,
+    over_sockets,
     post_overhead,
     steps,
 )
 
-__all__ = ["Candidate", "candidates", "table", "wire_rates"]
+__all__ = ["Candidate", "candidates", "fabric_name", "table", "wire_rates"]
 
 LINK_LATENCY = 0.6e-6
 """of NVLink, to which the constants of an architecture belong, s"""
+PCIE_LATENCY = 1e-6
+"""of PCI Express, to which those of its fabric belong"""
 NET_LATENCY = 2.7e-6
 """of an InfiniBand adapter, likewise"""
 # NCCL's latency of a step between nodes, s: [LL, LL128, Simple], release 2.18 on
@@ -46,6 +49,10 @@ _TREE_SHARE = 0.92
 """of a ring's bandwidth: NCCL's count for trees"""
 _LINE = 4096.0
 """bytes that one channel holds per rank before it is worth opening another: 512 threads of 8 B"""
+_SHORT = 16384.0
+"""bytes of a message to which pairs_line belongs"""
+_LL_MOST = 2 * _SHORT
+"""largest message that goes by LL: two channels a peer, as the sweeps on Hopper and on L40S show"""
 _WINDOW = {"LL128": 5120.0, "Simple": 32768.0}
 
 
@@ -67,6 +74,10 @@ class Candidate(NamedTuple):
     """host time whatever the size"""
     channel: float
     """host time of each channel in use"""
+    hidden: float = 0.0
+    """time that passes beside the transfer, the longer of the two counting: their fourth powers are added"""
+    since: float = 0.0
+    """smallest size at which NCCL picks it"""
 
 
 _NOTHING = Candidate("none", "none", math.inf, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
@@ -81,9 +92,26 @@ def table(wires: Wires, collective: str, group: Group, launch: str, release: str
 def _table(wires: Wires, collective: str, group: Group, launch: str, release: str) -> tuple[Candidate, ...]:
     if wires.exchanges:
         return (measured(wires, collective, group),)
-    fabric = load_fabric(wires.architecture)
+    fabric = load_fabric(fabric_name(wires))
     network = load_network(wires.fabric) if group.nodes > 1 else None
     return candidates(wires, collective, group, launch, release, fabric, network)
+
+
+def fabric_name(wires: Wires) -> str:
+    """The fabric whose constants hold inside a node: the GPUs' architecture, or PCI Express."""
+    return PCIE if wires.pcie else wires.architecture
+
+
+def _hop(wires: Wires) -> float:
+    """Latency of the link between GPUs over that of the fabric's own."""
+    return wires.nvlink_latency / (PCIE_LATENCY if wires.pcie else LINK_LATENCY)
+
+
+def _link(wires: Wires, group: Group, fabric: Fabric) -> float:
+    """B/s of the link between GPUs, as far as what lies between them lets it through."""
+    if wires.topology == "pcie-root":
+        return wires.nvlink * (1.0, fabric.near_share, fabric.far_share)[group.apart]
+    return wires.nvlink * (over_sockets(wires) if group.apart else 1.0)
 
 
 def measured(wires: Wires, collective: str, group: Group) -> Candidate:
@@ -114,7 +142,7 @@ def candidates(
     if group.ranks == 1:
         return (_NOTHING,)
     if collective in ("all_to_all", "send_recv"):
-        found = [_pairs(wires, collective, group, fabric, network)]
+        found = _pairs(wires, collective, group, fabric, network)
     else:
         channels = _channels(wires, group, fabric)
         believed = beliefs(wires, group, collective, release, channels)
@@ -124,7 +152,22 @@ def candidates(
             for belief, last in zip(believed, until, strict=True)
             if last > 0
         ]
+    if wires.pcie:
+        found = _in_turn(found)
     return tuple(_launched(one, collective, group, launch, release, fabric) for one in found)
+
+
+def _in_turn(found: list[Candidate]) -> list[Candidate]:
+    """Candidates each of which begins where the one before it ends.
+
+    Elsewhere the fastest of those that NCCL still picks is taken, and is the one that NCCL picks; over PCI Express NCCL
+    stays with LL for longer than pays.
+    """
+    last, out = 0.0, []
+    for one in sorted(found, key=lambda one: one.until):
+        out.append(one._replace(since=math.nextafter(last, math.inf) if last else 0.0))
+        last = one.until
+    return out
 
 
 @lru_cache(maxsize=65536)
@@ -164,7 +207,7 @@ def _cost(
     if belief.algorithm == "nvls":
         return _nvls(wires, group, fabric, channels)
     p = PROTOCOLS.index(belief.protocol)
-    hop = wires.nvlink_latency / LINK_LATENCY
+    hop = _hop(wires)
     net = wires.network_latency / NET_LATENCY
     step = (fabric.step_ll, fabric.step_ll128, fabric.step_simple)[p] * hop
     outside = _NET_STEP[belief.algorithm if group.members > 1 else "tree"][p] * net
@@ -196,7 +239,7 @@ def _inside(wires: Wires, collective: str, group: Group, p: int, fabric: Fabric)
         "broadcast": (fabric.chain_share, fabric.small_group),
         "reduce": (fabric.chain_share, fabric.small_group),
     }.get(collective, (1.0, fabric.small_group))
-    return wires.nvlink * share * extra[0] / (1 + extra[1] / group.members**2)
+    return _link(wires, group, fabric) * share * extra[0] / (1 + extra[1] / group.members**2)
 
 
 def _per_byte(
@@ -221,46 +264,62 @@ def wire_rates(
     """(B/s of a GPU to others of its node, B/s out of a node) that an algorithm and protocol reach, where links allow."""
     if wires.exchanges:
         return wires.nvlink, wires.network
-    fabric, p = load_fabric(wires.architecture), PROTOCOLS.index(protocol)
+    fabric, p = load_fabric(fabric_name(wires)), PROTOCOLS.index(protocol)
     network = load_network(wires.fabric) if group.nodes > 1 else None
     outside = _outside(wires, group, network) * (0.5, _LINE_SHARE, 1.0)[p]
     if algorithm == "nvls":
         return fabric.nvls_share * wires.nvlink, outside
     if algorithm == "pairs":
-        return fabric.pairs_share * wires.nvlink / (1 + fabric.pairs_small / group.members**2), outside
+        return _side_by_side(wires, group, fabric), outside
     inside = _inside(wires, collective, group, p, fabric)
     return (_TREE_SHARE if algorithm == "tree" else 1.0) * inside, outside
 
 
 def _nvls(wires: Wires, group: Group, fabric: Fabric, channels: int) -> Candidate:
-    hop = wires.nvlink_latency / LINK_LATENCY
+    hop = _hop(wires)
     per_byte = 1.0 / (fabric.nvls_share * wires.nvlink)
     return Candidate("nvls", "Simple", math.inf, fabric.nvls_base * hop, 0.0, _WINDOW["Simple"], per_byte,
                      fabric.nvls_ramp, channels, 0.0, 0.0)  # fmt: skip
 
 
-def _pairs(wires: Wires, collective: str, group: Group, fabric: Fabric, network: Network | None) -> Candidate:
-    """Point-to-point kernels: every rank sends to every other at once, or to the next."""
-    hop = wires.nvlink_latency / LINK_LATENCY
-    latency = fabric.pairs_base + hop * fabric.pairs_step * math.log2(group.members)
-    inside = fabric.pairs_share * wires.nvlink / (1 + fabric.pairs_small / group.members**2)
+def _side_by_side(wires: Wires, group: Group, fabric: Fabric) -> float:
+    """B/s of point-to-point kernels inside a node."""
+    crossing = fabric.pairs_cross_share if wires.topology == "pcie-root" and group.apart else 1.0
+    share = crossing * fabric.pairs_share / (1 + fabric.pairs_small / group.members**2)
+    return _link(wires, group, fabric) * share
+
+
+def _pairs(
+    wires: Wires, collective: str, group: Group, fabric: Fabric, network: Network | None
+) -> list[Candidate]:
+    """Point-to-point kernels: every rank sends to every other at once, or to the next; LL for short messages.
+
+    NCCL takes LL up to 16 KiB a channel (NCCL_P2P_LL_THRESHOLD). Between nodes nothing tells LL from Simple.
+    """
+    inside = _side_by_side(wires, group, fabric)
     if collective == "send_recv":
-        near, far = (1.0 if group.members > 1 else 0.0), 1.0
+        near, far, peers = (1.0 if group.members > 1 else 0.0), 1.0, 1.0
         outside = _outside(wires, group, network) / max(1.0, wires.nics / group.sharing)
     else:
-        near, far = (
+        near, far, peers = (
             (group.members - 1) / group.ranks,
             group.members * (group.ranks - group.members) / group.ranks,
+            float(group.ranks),
         )
         outside = _outside(wires, group, network)
-    per_byte = near / inside
+    step = _hop(wires) * fabric.pairs_step * math.log2(group.members)
+    simple = Candidate("pairs", "Simple", math.inf, fabric.pairs_base + step, 0.0, _WINDOW["Simple"], near / inside,
+                       fabric.pairs_ramp, 1.0, 0.0, 0.0)  # fmt: skip
     if group.nodes > 1:
         net = wires.network_latency / NET_LATENCY
-        latency += _NET_STEP["ring"][2] * net + (group.nodes - 2) * _NET_STEP["ring"][0] * net
-        per_byte = max(per_byte, far / outside)
-    return Candidate("pairs", "Simple", math.inf, latency, 0.0, _WINDOW["Simple"], per_byte,
-    fabric.pairs_ramp, 1.0,
-                     0.0, 0.0)  # fmt: skip
+        beyond = _NET_STEP["ring"][2] * net + (group.nodes - 2) * _NET_STEP["ring"][0] * net
+        return [simple._replace(latency=simple.latency + beyond, per_byte=max(near / inside, far / outside))]
+    hidden = min(fabric.pairs_hidden, fabric.pairs_simple)
+    per_byte = max(fabric.pairs_line / _SHORT / peers, near / (fabric.pairs_ll_share * inside))
+    return [
+        simple._replace(protocol="LL", until=peers * _LL_MOST, per_byte=per_byte, ramp=0.0),
+        simple._replace(latency=fabric.pairs_simple - hidden + step, hidden=hidden),
+    ]
 
 
 def _launched(

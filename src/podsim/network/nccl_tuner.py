@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import PodsimError
 from podsim.hardware.measured import Exchange
@@ -27,9 +27,11 @@ __all__ = [
     "Belief",
     "Group",
     "Wires",
+    "apart",
     "beliefs",
     "chosen_until",
     "generation",
+    "over_sockets",
     "post_overhead",
     "steps",
 ]
@@ -83,6 +85,12 @@ _SHARE_COUNTED = 0.8
 """of a GPU's NVLink bandwidth, the share that NCCL counts on: 20 of 25 GB/s per link on Ampere"""
 _NIC_COUNTED = 0.96
 """of an adapter's rate, the share left by PCIe: 24 of 25 GB/s"""
+_PCIE_COUNTED = (24 / 31.5, 20 / 31.5, 13.4 / 31.5)
+"""of a slot's rate, what NCCL counts on, by Group.apart: 24 of 31.5 GB/s; through root complexes 5/6 of that; and
+between sockets what sweeps on 8 L40S tell, whose LL gives way to Simple where 13.2 to 13.6 GB/s are counted on"""
+NEAR, SOCKET = 2, 4
+"""GPUs that stand side by side, and GPUs of a socket, in servers of cards"""
+_TOGETHER = np.zeros((), dtype=np.intp)
 _AMPERE_CLAMP = 235e9
 """up to release 2.14, B/s"""
 _GRID = 2.0 ** np.arange(5.0, 37.01, 0.5)
@@ -106,6 +114,14 @@ class Wires:
     exchanges: tuple[Exchange, ...] = ()
     """what collectives took on a measured machine: then nothing of NCCL's law is used"""
 
+    socket: float = math.inf
+    """B/s between two sockets that NCCL counts on, where switches lead from GPU to GPU and a node has two sockets"""
+
+    @property
+    def pcie(self) -> bool:
+        """Whether GPUs of a node reach one another over PCI Express."""
+        return self.topology in ("pcie", "pcie-root")
+
 
 class Group(NamedTuple):
     """A communicator: ranks, of them on one node, and how many of its kind share a node's adapters."""
@@ -113,6 +129,8 @@ class Group(NamedTuple):
     ranks: int
     members: int
     sharing: float
+    apart: int = 0
+    """of its GPUs in a node: 0 side by side, or joined by switches in a socket; 1 in one socket, 2 in two"""
 
     @property
     def nodes(self) -> int:
@@ -156,13 +174,37 @@ def post_overhead(wires: Wires, group: Group) -> tuple[float, float, float]:
     return each, each, 3 * each
 
 
+def apart(wires: Wires, count: ArrayLike) -> NDArray[np.intp]:
+    """How far apart the ends of `count` neighbouring GPUs are: Group.apart, of that shape or of none."""
+    gpus = np.asarray(count)
+    if wires.socket < math.inf:
+        return np.asarray(2 * (gpus > SOCKET))
+    if wires.topology != "pcie-root":
+        return _TOGETHER
+    return np.asarray((gpus > NEAR).astype(np.intp) + (gpus > SOCKET))
+
+
+def over_sockets(wires: Wires) -> float:
+    """Bandwidth that NCCL counts on between two sockets over that of two GPUs behind switches, at most 1."""
+    return min(1.0, wires.socket / (_PCIE_COUNTED[0] * wires.nvlink))
+
+
+def _counted(wires: Wires, group: Group) -> float:
+    """B/s inside a node that NCCL counts on."""
+    if not wires.pcie:
+        return _SHARE_COUNTED * wires.nvlink
+    if wires.topology == "pcie-root":
+        return _PCIE_COUNTED[group.apart] * wires.nvlink
+    return _PCIE_COUNTED[0] * wires.nvlink * (over_sockets(wires) if group.apart else 1.0)
+
+
 def _row(nodes: int) -> int:
     return min(nodes, 3) - 1
 
 
 def _buses(wires: Wires, group: Group, release: str) -> tuple[float, float]:
     """NCCL's bus bandwidth of rings and of trees, B/s."""
-    inside = _SHARE_COUNTED * wires.nvlink
+    inside = _counted(wires, group)
     if release == "2.8" and wires.architecture == "ampere":
         inside = min(inside, _AMPERE_CLAMP)  # lets rings win over trees on two DGX A100
     if group.nodes == 1:
@@ -176,7 +218,7 @@ def _buses(wires: Wires, group: Group, release: str) -> tuple[float, float]:
 def _ring(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[Belief]:
     bus, _ = _buses(wires, group, release)
     row, nodes = _row(group.nodes), group.nodes
-    link = "pcie" if wires.topology == "pcie" else "nvlink"
+    link = "pcie" if wires.pcie else "nvlink"
     inner, outer = steps(collective, group)
     ll_row = wires.architecture if nodes == 1 or wires.architecture in _NVLS_EFFICIENCY else (
         "volta" if wires.vendor == "intel" else "ampere")  # fmt: skip
@@ -212,7 +254,7 @@ def _tree(wires: Wires, group: Group, release: str, channels: int) -> list[Belie
         min(top * (7 / 9 if nodes == 1 else 120 / 128), channels * _TREE_LL128_CHANNEL[arch][row] * 1e9),
         top,
     )
-    link = "pcie" if wires.topology == "pcie" else "nvlink"
+    link = "pcie" if wires.pcie else "nvlink"
     net = wires.network_latency / 2.7e-6
     beliefs = []
     for p, (protocol, rate) in enumerate(zip(PROTOCOLS, rates, strict=True)):
@@ -240,7 +282,7 @@ def beliefs(wires: Wires, group: Group, collective: str, release: str, channels:
     found = _ring(wires, group, collective, release, channels)
     if collective == "all_reduce":
         found += _tree(wires, group, release, channels) + _nvls(wires, group, release)
-    return found
+    return [one for one in found if one.protocol != "LL128"] if wires.pcie else found  # NVLink's only
 
 
 def _forecast(

@@ -25,10 +25,12 @@ def group_seconds(
     ranks: Ints,
     members: Array,
     sharing: Array | None = None,
+    stride: Array | Ints = 1,
 ) -> Array:
     """Seconds of one collective of `size` bytes over groups of `ranks`, `members` of them on each node (broadcast).
 
-    Conventions of size and sharing are those of podsim.network.nccl.collective_seconds.
+    `stride` is how many GPUs one member is from the next. Conventions of size and sharing are those of
+    podsim.network.nccl.collective_seconds.
     """
     if np.max(ranks) <= 1:
         return np.zeros(np.broadcast_shapes(np.shape(size), np.shape(ranks)))
@@ -39,6 +41,7 @@ def group_seconds(
         ranks=ranks,
         ranks_per_node=members,
         sharing=sharing,
+        extent=(np.asarray(members) - 1) * np.asarray(stride) + 1,
         version=software.nccl,
     )
     spans = np.asarray(ranks) > members

@@ -182,7 +182,9 @@ class _Exchange:
         if not (ranks > 1).any():
             return np.zeros(self.plan.size)
         members = Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan).per_node(ranks, stride)
-        seconds = group_seconds(name, size, self.cluster, self.software, ranks=ranks, members=members)
+        seconds = group_seconds(
+            name, size, self.cluster, self.software, ranks=ranks, members=members, stride=stride
+        )
         host = self.cluster.host
         if host is None or not host.shards or name == "all_reduce":
             return seconds
@@ -218,7 +220,13 @@ def tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embeddi
         ranks=np.where((np.asarray(plan.pp) > 1) & (plan.placement != Placement.VEE), 2, 1),
         members=members_K,
         sharing=np.where(grid.stage_crosses, cluster.gpus_per_node, 1),
+        stride=_chain(plan),
     )
+
+
+def _chain(plan: Plan) -> Array:
+    """GPUs from the first to the last stage of a pipeline."""
+    return np.asarray(plan.tp * plan.cp * plan.dp * (np.asarray(plan.pp) - 1))
 
 
 def send_bytes(model: Model, plan: Plan, software: Software) -> tuple[Array, Array]:
@@ -238,7 +246,8 @@ def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
     sharing = max(1.0, cluster.gpus_per_node / cluster.nics) if cluster.nics else 1.0
     crosses_K = np.asarray(grid.stage_crosses) & (cluster.nodes > 1)  # one node may have no network at all
-    seconds_K = send_seconds(split_K, cluster, crosses_node=crosses_K, sharing=sharing)
+    reach_K = np.minimum(_chain(plan) + 1, cluster.gpus_per_node)  # all stages wait for the slowest send
+    seconds_K = send_seconds(split_K, cluster, crosses_node=crosses_K, sharing=sharing, extent=reach_K)
     if software.scatter_gather:
         gather_K = group_seconds("all_gather", whole_K, cluster, software, ranks=plan.tp, members=grid.tp)
         seconds_K = seconds_K + np.where(sequence, 0.0, gather_K)

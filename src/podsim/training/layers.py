@@ -263,7 +263,9 @@ def _cp_seconds(
         return np.zeros(1), np.zeros(1)
     size_K = cp_bytes(model, block, plan)
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).cp
-    gather_K = group_seconds("all_gather", size_K, cluster, software, ranks=plan.cp, members=members_K)
+    gather_K = group_seconds(
+        "all_gather", size_K, cluster, software, ranks=plan.cp, members=members_K, stride=plan.tp
+    )
     hidden_K = core_K * (cp_K - 1) / cp_K
     return np.maximum(gather_K - hidden_K, 0.0), np.maximum(2 * gather_K - 2 * hidden_K, 0.0)
 
@@ -277,5 +279,7 @@ def _ep_seconds(
         return np.zeros(1), np.zeros(1)
     members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).ep
     busiest_K = ep_bytes(model, block, plan, software)
-    once_K = group_seconds("all_to_all", busiest_K, cluster, software, ranks=plan.ep, members=members_K)
+    once_K = group_seconds(
+        "all_to_all", busiest_K, cluster, software, ranks=plan.ep, members=members_K, stride=plan.tp
+    )
     return 2 * once_K, 2 * once_K

@@ -238,7 +238,9 @@ def _collectives(
     else:
         known = [one for one in samples(texts_of) if one.nodes == 1 and one.size >= 512]
         if not known:
-            skipped[table.name] = "no row is of one node of A100, H100, H200, B200 or V100 GPUs from 512 B on"
+            skipped[table.name] = (
+                "no row is of one node of A100, H100, H200, B200, V100 or L40S GPUs from 512 B on"
+            )
             return
         by = {
             name: [one for one in known if one.architecture == name]

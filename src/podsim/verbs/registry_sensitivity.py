@@ -276,8 +276,10 @@ def _computed_with(raw: Mapping[str, Mapping[str, Any]], file: str, table: str) 
 
 def _sent_over(group: str, name: str) -> Callable[[Batch], bool]:
     """Whether a batch used a fabric inside nodes, or a network between them."""
+    from podsim.network.nccl import wires_of
     from podsim.network.nccl_constants import load_fabric
+    from podsim.network.nccl_paths import fabric_name
 
     if group == "networks":
         return lambda batch: batch.cluster.fabric == name and batch.cluster.nodes > 1
-    return lambda batch: load_fabric(batch.cluster.gpu.architecture) == load_fabric(name)
+    return lambda batch: load_fabric(fabric_name(wires_of(batch.cluster))) == load_fabric(name)

@@ -42,6 +42,13 @@ _SYSTEMS = (
     (r"V100-SXM3", "dgx-2"),
     (r"V100-SXM2-16|nccl V100", "dgx-1-v100-16gb"),
     (r"V100-SXM2", "dgx-1-v100-32gb"),
+    (r"\bL40S\b", "l40s-server"),
+    (r"A100 PCIe NV12", "a100-pcie-pair"),
+)
+# likewise -> why no system of the catalog is it
+_UNTOLD = (
+    (r"H100-PCIe", "the source does not say how many of three NVLink bridges join the two cards"),
+    (r"MI\d00", "RCCL picks and runs collectives by its own tables, of which podsim has none"),
 )
 _RATES = {"HDR200": 200, "NDR400": 400, "HDR100": 100, "EDR": 100, "NDR": 400, "HDR": 200}
 _ETHERNET = re.compile(r"\b(\d+)\s*G(?:b|bit|bE|bps)?(?:/s)?\b")
@@ -144,7 +151,8 @@ def call_of(row: Mapping[str, str]) -> Call | str:
         return "the source reports a machine that did not work as it should"
     system = next((name for pattern, name in _SYSTEMS if re.search(pattern, text)), None)
     if system is None:
-        return f"no system of the catalog has GPUs like {row['gpu']}"
+        untold = next((why for pattern, why in _UNTOLD if re.search(pattern, text)), None)
+        return untold or f"no system of the catalog has GPUs like {row['gpu']}"
     told = samples([{**row, "gpu": "A100-SXM4", "role": "calibrate", "confirmed": "yes"}])
     if not told:
         return f"collective {row['collective']!r} is not modelled"
@@ -184,7 +192,7 @@ def _machine(system: str, nodes: int, network: tuple[str, str, str], in_switch: 
     keys = ("network.nics", "network.bandwidth", "fabric")
     overrides = {key: value for key, value in zip(keys, network, strict=True) if value}
     cluster = load_cluster(f"{system}:{nodes}", overrides)
-    if in_switch:
+    if in_switch or cluster.system.topology != "nvswitch":
         return cluster
     return replace(cluster, system=replace(cluster.system, topology="nvlink"))
 

@@ -159,7 +159,7 @@ class SystemEntry(Entry):
 
     gpu: str
     gpus: Positive
-    topology: Literal["nvswitch", "cube-mesh", "nvlink-mesh", "nvlink-pair", "pcie"]
+    topology: Literal["nvswitch", "cube-mesh", "nvlink-mesh", "nvlink-pair", "pcie", "pcie-root"]
     nvswitch: str = ""
     nvswitches: Count = 0
     pcie: str

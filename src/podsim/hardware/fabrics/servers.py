@@ -20,6 +20,7 @@ from itertools import pairwise
 from podsim.errors import ClusterError, unknown_name
 from podsim.hardware.catalog import load_pcie
 from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part
+from podsim.hardware.inside import socket_rate
 from podsim.hardware.parts import Link, System
 
 __all__ = ["CUBE_MESH", "TOPOLOGIES", "server_node"]
@@ -38,15 +39,6 @@ CUBE_MESH = (
 """hybrid cube mesh: two squares with diagonals, and a link or two across; six links a GPU"""
 _CLOSE_FIRST = (0, 3, 2, 1, 4, 7, 6, 5)
 """which GPUs of a DGX-1 a part of it takes"""
-
-# What NCCL reckons with between two sockets, B/s one way (src/graph/topo.h): AMD, and Intel by generation
-_SOCKET = {
-    "amd": 16e9,
-    "xeon-e5": 6e9,
-    "xeon-platinum-8480c": 22e9,
-    "xeon-platinum-8570": 40e9,
-    "intel": 10e9,
-}
 
 
 def server_node(system: System, *, nvlink: Link, network: Link, nics: int, per_switch: bool = False) -> Node:
@@ -125,6 +117,7 @@ TOPOLOGIES: dict[str, Callable[[System, Link, bool], Iterator[Cable]]] = {
     "nvlink-mesh": _mesh,
     "nvlink-pair": _pairs,
     "pcie": _no_nvlink,
+    "pcie-root": _no_nvlink,
 }
 """NVLinks of a server by its topology"""
 
@@ -137,7 +130,7 @@ class _Layout:
         self.pcie = system.pcie or load_pcie(f"pcie{system.gpu.pcie_generation}")
         self.cpus = max(system.cpus, 1)
         boards = system.nvswitch is not None or system.topology == "cube-mesh"
-        share = 2 if boards else 4
+        share = 2 if boards or system.topology == "pcie-root" else 4
         wanted = -(-system.gpus // share)
         self.switches = -(-wanted // self.cpus) * self.cpus if system.gpus > 1 else 1
         self.slot = self.pcie.bandwidth * system.gpu.pcie_lanes / 16
@@ -202,8 +195,8 @@ class _Layout:
                 one=f"cpu{cpu - 1}",
                 other=f"cpu{cpu}",
                 kind="socket",
-                bandwidth=self._socket,
-                back=self._socket,
+                bandwidth=socket_rate(system),
+                back=socket_rate(system),
             )
 
     def _bus(self, one: str, other: str, latency: float = 0.0, *, rate: float = 0.0) -> Cable:
@@ -211,13 +204,4 @@ class _Layout:
         lanes = self.system.gpu.pcie_lanes
         return Cable(
             one=one, other=other, kind="pcie", bandwidth=rate, back=rate, latency=latency, lanes=lanes
-        )
-
-    @property
-    def _socket(self) -> float:
-        cpu = self.system.cpu
-        if cpu is None:
-            return _SOCKET["intel"]
-        return next(
-            (rate for name, rate in _SOCKET.items() if cpu.name.startswith(name)), _SOCKET[cpu.vendor]
         )
