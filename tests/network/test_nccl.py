@@ -415,3 +415,14 @@ def test_a_bridged_pair_uses_its_nvlinks() -> None:
     pair = load_cluster("a100-pcie-pair")
     assert (pair.nvlink.name, pair.nvlink.bandwidth) == ("NVLink", 300e9)
     assert choice("all_reduce", 2.0**32, pair, ranks=2, ranks_per_node=2).bus_bandwidth > 150e9
+
+
+def test_a_group_of_a_cube_mesh_has_the_bandwidth_of_its_rings() -> None:
+    """Two GPUs of a DGX-1 share one link, four have four rings of six: bus bandwidth in these shares of eight's."""
+    cluster = load_cluster("dgx-1-v100-16gb:1")
+    reached = {
+        ranks: choice("all_reduce", 2.0**32, cluster, ranks=ranks, ranks_per_node=ranks).bus_bandwidth
+        for ranks in (2, 3, 4, 6, 7, 8)
+    }
+    links = {ranks: 6 * rate / reached[8] for ranks, rate in reached.items()}
+    assert links == pytest.approx({2: 1, 3: 2, 4: 4, 6: 2, 7: 4, 8: 6}, rel=0.03)

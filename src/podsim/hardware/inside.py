@@ -5,7 +5,7 @@ from __future__ import annotations
 from podsim.hardware.catalog import load_pcie
 from podsim.hardware.parts import Link, System
 
-__all__ = ["inside_link", "reach", "socket_rate"]
+__all__ = ["cube_mesh_links", "inside_link", "reach", "socket_rate"]
 
 # What NCCL reckons with between two sockets, B/s one way (src/graph/topo.h): AMD, and Intel by generation
 _SOCKET = {
@@ -43,8 +43,13 @@ def reach(system: System, gpus: int) -> float:
     if system.topology == "nvlink-mesh":
         return max(gpus - 1, 1) / (system.gpus - 1)
     if system.topology == "cube-mesh" and system.gpus == 8:
-        return (4 if gpus >= 4 else 2) / 6
+        return cube_mesh_links(min(gpus, 7)) / 6
     return 1.0
+
+
+def cube_mesh_links(gpus: int) -> int:
+    """NVLinks that the bandwidth of a GPU stands for in a cube mesh, or in a part of one."""
+    return 6 if gpus == 8 else 4 if gpus >= 4 else 2
 
 
 def socket_rate(system: System) -> float:

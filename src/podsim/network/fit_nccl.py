@@ -68,6 +68,7 @@ _UNSTATED = {
     "doc_v100": ("single", "2.8"),
     "dgx2": ("single", "2.8"),
     "deepops": ("process", "2.8"),
+    "vTrain": ("single", "2.8"),  # nccl-tests without MPI, in the years of its trainings
 }
 _REDUCE = (
     "base", "base_simple", "step_ll", "step_ll128", "step_simple", "line_base", "line_ll",

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError, PodsimError, unknown_name
 from podsim.hardware.inside import socket_rate
+from podsim.hardware.rings import ring_shares
 from podsim.network.nccl_constants import STAND_IN
 from podsim.network.nccl_paths import Candidate, table
 from podsim.network.nccl_tuner import Group, Wires, apart, generation
@@ -212,6 +213,7 @@ def wires_of(cluster: Cluster) -> Wires:
         vendor="other" if cpu is None else cpu.vendor, gpus=cluster.gpus_per_node,
         nvlink=cluster.nvlink.bandwidth, nvlink_latency=cluster.nvlink.latency,
         nics=cluster.nics, network=cluster.network.bandwidth, network_latency=cluster.network.latency,
+        rings=ring_shares(cluster.system),
         exchanges=cluster.host.exchanges if cluster.host is not None else (),
         socket=socket_rate(system) if switched else math.inf,
     )  # fmt: skip

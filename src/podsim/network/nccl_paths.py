@@ -239,6 +239,8 @@ def _inside(wires: Wires, collective: str, group: Group, p: int, fabric: Fabric)
         "broadcast": (fabric.chain_share, fabric.small_group),
         "reduce": (fabric.chain_share, fabric.small_group),
     }.get(collective, (1.0, fabric.small_group))
+    if wires.rings:  # what a small group loses there is links
+        return wires.nvlink * wires.ringed(group.members) * share * extra[0]
     return _link(wires, group, fabric) * share * extra[0] / (1 + extra[1] / group.members**2)
 
 

@@ -111,11 +111,17 @@ class Wires:
     nics: int
     network: float
     network_latency: float
+    rings: tuple[float, ...] = ()
+    """share of `nvlink` that rings over the first 2, 3, … GPUs of a node reach; () where all of it"""
     exchanges: tuple[Exchange, ...] = ()
     """what collectives took on a measured machine: then nothing of NCCL's law is used"""
 
     socket: float = math.inf
     """B/s between two sockets that NCCL counts on, where switches lead from GPU to GPU and a node has two sockets"""
+
+    def ringed(self, members: int) -> float:
+        """Share of `nvlink` that rings over so many GPUs of a node reach."""
+        return self.rings[members - 2] if self.rings and members > 1 else 1.0
 
     @property
     def pcie(self) -> bool:
@@ -204,7 +210,7 @@ def _row(nodes: int) -> int:
 
 def _buses(wires: Wires, group: Group, release: str) -> tuple[float, float]:
     """NCCL's bus bandwidth of rings and of trees, B/s."""
-    inside = _counted(wires, group)
+    inside = _counted(wires, group) * wires.ringed(group.members)
     if release == "2.8" and wires.architecture == "ampere":
         inside = min(inside, _AMPERE_CLAMP)  # lets rings win over trees on two DGX A100
     if group.nodes == 1:

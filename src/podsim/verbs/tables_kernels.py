@@ -184,8 +184,8 @@ def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
 def _as_collective(row: Row) -> dict[str, str]:
     """The row with the columns of a collectives table.
 
-    aiconfigurator runs one thread for each GPU, of the NCCL in its path; rows that state neither get what
-    `collective_seconds` takes by default, one process for each GPU.
+    aiconfigurator runs one thread for each GPU, of the NCCL in its path; rows that state neither are taken for what the
+    fit takes such logs of nccl-tests for.
     """
     path = row.text("path")
     version = re.search(r"/nccl/(2\.\d+)", path)
@@ -195,7 +195,7 @@ def _as_collective(row: Row) -> dict[str, str]:
         "gpus": row.text("n_gpus"), "gpu": f"nccl {row.text('gpu')}" if bare else row.text("gpu"),
         "collective": row.text("op").split(" ", maxsplit=1)[1], "algo": "auto",
         "size_bytes": row.text("message_bytes"), "time_us": f"{(row.number('latency_ms') or 0) * 1e3!r}",
-        "algbw_GBps": "", "notes": f"threads, NCCL {version[1]}" if version else "MPI, NCCL 2.18",
+        "algbw_GBps": "", "notes": f"threads, NCCL {version[1]}" if version else "",
     }  # fmt: skip
 
 

@@ -20,10 +20,10 @@ from itertools import pairwise
 from podsim.errors import ClusterError, unknown_name
 from podsim.hardware.catalog import load_pcie
 from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part
-from podsim.hardware.inside import socket_rate
+from podsim.hardware.inside import cube_mesh_links, socket_rate
 from podsim.hardware.parts import Link, System
 
-__all__ = ["CUBE_MESH", "TOPOLOGIES", "server_node"]
+__all__ = ["CLOSE_FIRST", "CUBE_MESH", "TOPOLOGIES", "server_node"]
 
 # nvidia-smi topo -m of a DGX-1V: NVLinks between GPU i (row) and GPU j
 CUBE_MESH = (
@@ -37,7 +37,7 @@ CUBE_MESH = (
     (0, 0, 0, 1, 2, 1, 2, 0),
 )
 """hybrid cube mesh: two squares with diagonals, and a link or two across; six links a GPU"""
-_CLOSE_FIRST = (0, 3, 2, 1, 4, 7, 6, 5)
+CLOSE_FIRST = (0, 3, 2, 1, 4, 7, 6, 5)
 """which GPUs of a DGX-1 a part of it takes"""
 
 
@@ -84,8 +84,8 @@ def _cube_mesh(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable
     """The hybrid cube mesh of the DGX-1, or the closest GPUs of one."""
     if system.gpus > 8:
         raise ClusterError(f"{system.name}: {system.gpus} GPUs in a cube mesh, which has 8")
-    gpus = range(8) if system.gpus == 8 else _CLOSE_FIRST[: system.gpus]
-    one = nvlink.bandwidth / (6 if system.gpus == 8 else 4 if system.gpus >= 4 else 2)
+    gpus = range(8) if system.gpus == 8 else CLOSE_FIRST[: system.gpus]
+    one = nvlink.bandwidth / cube_mesh_links(system.gpus)
     for a, first in enumerate(gpus):
         for b, second in enumerate(gpus):
             if a < b and (lanes := CUBE_MESH[first][second]):
