@@ -80,6 +80,7 @@ def product_seconds(
         (rows, columns, depth, copies),
         widths=(moved / (k * (rows + n)), max(width, 2.0) if result is None else result),
         aligned=None if aligned.all() else aligned,
+        grouped=True,
     )
 
 

@@ -1,7 +1,10 @@
 """Constants of fused attention from measured rows: forward, backward, or both together.
 
-Rows of serving programs (prefill) share the forward law up to three constants of their own, for the paged
-cache: a factor, extra traffic and extra latency. These are fitted beside the others and dropped.
+Rows of serving programs (prefill) hold more than the kernel: keys and values are written to a paged cache, by a
+thread block for each token, and then read page by page. So they share the forward law up to three constants of their
+own, which are fitted beside the others and dropped: a factor, the bytes of keys and values once more, a time for each
+token. Predictions of such rows (`cross_validate_serving`) have the latter two and not the factor, which is an error of
+the law or another build of the kernel.
 """
 
 from __future__ import annotations
@@ -12,12 +15,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from podsim.errors import TableError
 from podsim.hardware.parts import Gpu
-from podsim.training.kernel_constants import Evidence, FlashConstants, MemoryConstants
+from podsim.training.fit_check import Check, fold_of
+from podsim.training.kernel_constants import (
+    Evidence,
+    FlashConstants,
+    MemoryConstants,
+    kernel_constants,
+)
 from podsim.training.kernels_attention import flash_law
 from podsim.training.kernels_rows import KernelRows
 
-__all__ = ["fit_flash"]
+__all__ = ["cross_validate_serving", "fit_flash"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,8 +36,8 @@ _BOUNDS = {  # start, step, least, greatest
     "tail": (0.3, 0.3, 0.0, 2.0), "backward_64": (0.9, 0.1, 0.4, 1.3), "backward_128": (0.9, 0.1, 0.4, 1.3),
     "backward_fill": (100.0, 60.0, 0.0, 1000.0),
 }  # fmt: skip
-_SERVING = ((1.0, 0.1, 0.7, 1.4), (1.0, 0.5, 0.0, 6.0), (10.0, 5.0, 0.0, 60.0))
-"""factor; traffic, in times that of the operands; latency in us: start, step, least, greatest"""
+_SERVING = ((1.0, 0.1, 0.7, 1.4), (2.0, 0.5, 0.0, 6.0), (6.0, 2.0, 0.0, 60.0))
+"""factor; traffic, in times that of keys and values; ns for each token: start, step, least, greatest"""
 _PULL = 0.03
 _FLASH3_GAIN = 1.6
 """speed of flash3 over flash2 backward: 1.5 to 1.75 (FlashAttention-3, arxiv.org/abs/2407.08608)"""
@@ -41,7 +51,7 @@ def fit_flash(
     Serving rows count for flash3 from compute capability 9, for flash2 below. Without a backward row, the
     backward share of flash3 is set from that of flash2 (in `fitted`) by the gain its authors report.
     """
-    serving = algorithm == ("flash3" if gpu.compute_capability >= 9 else "flash2")
+    serving = algorithm == _of_serving(gpu)
     part = rows.take((rows.op == algorithm) | (serving & (rows.op == "prefill")))
     own = part.op == algorithm
     if not own.any():
@@ -69,10 +79,50 @@ def fit_flash(
     )  # fmt: skip
 
 
+def _of_serving(gpu: Gpu) -> str:
+    """The algorithm that serving programs run on `gpu`."""
+    return "flash3" if gpu.compute_capability >= 9 else "flash2"
+
+
+def _written(rows: KernelRows, moved: Floats, traffic: float, each: float) -> Floats:
+    """s to write keys and values, which take `moved` s to move once, to the paged cache; `each` token takes ns."""
+    return np.asarray(moved * traffic + rows.batch * rows.tokens * each * 1e-9)
+
+
+def cross_validate_serving(rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: int = 0) -> Check:
+    """Predictions for the serving rows on `gpu`, with the write of the cache of each fold from the others.
+
+    The law has the packaged constants. Raises TableError for too few rows.
+    """
+    from scipy.optimize import least_squares
+
+    part = rows.take((rows.gpu == gpu.name.lower()) & (rows.op == "prefill"))
+    if len(part) < 10 * folds:
+        raise TableError(f"{len(part)} serving rows on {gpu.name}; {10 * folds} are needed for {folds} folds")
+    found = kernel_constants(gpu)
+    law, moved = _predict(found.flash[_of_serving(gpu)], part, gpu, found.memory)
+    start, scale, low, high = (np.array(column) for column in zip(*_SERVING, strict=True))
+    fold = fold_of((part.batch, part.heads, part.kv_heads, part.tokens, part.head_dim), folds, seed)
+
+    def residuals(point: Floats, seen: npt.NDArray[np.bool_]) -> Floats:
+        factor, *rest = point * scale
+        seconds = law * factor + _written(part, moved, *rest)
+        return np.asarray(np.log(seconds / part.seconds)[seen])
+
+    predicted = np.empty(len(part))
+    for index in range(folds):
+        held = fold == index
+        point: Any = least_squares(residuals, start / scale, loss="soft_l1", f_scale=0.1, args=(~held,),
+                                   bounds=(low / scale, high / scale)).x  # fmt: skip
+        _, *rest = point * scale
+        predicted[held] = (law + _written(part, moved, *rest))[held]
+    return Check(predicted=predicted, law=law, measured=part.seconds)
+
+
 def _predict(
     constants: FlashConstants, rows: KernelRows, gpu: Gpu, memory: MemoryConstants
 ) -> tuple[Floats, Floats]:
-    """(seconds by the law, s to move the operands once), shape (R,)."""
+    """(seconds by the law, s to move keys and values once), shape (R,)."""
     bandwidth = gpu.memory_bandwidth * memory.share
     sizes = [rows.batch, rows.heads, rows.kv_heads, rows.tokens, rows.tokens, rows.head_dim, rows.head_dim]
     machine = (float(gpu.sms), gpu.peaks["bf16"], bandwidth)
@@ -82,7 +132,7 @@ def _predict(
             these = np.isin(rows.direction, kinds) & (rows.causal == causal)
             part = [size[these] for size in sizes]
             seconds[these] += flash_law(constants, machine, part, causal=causal, backward=backward)
-    moved = 4.0 * rows.batch * rows.tokens * rows.head_dim * (rows.heads + rows.kv_heads)
+    moved = 4.0 * rows.batch * rows.tokens * rows.head_dim * rows.kv_heads
     return seconds, np.asarray(moved / bandwidth)
 
 
@@ -101,8 +151,8 @@ def _fit(rows: KernelRows, gpu: Gpu, memory: MemoryConstants) -> FlashConstants:
 
     def residuals(point: Floats) -> Floats:
         seconds, moved = _predict(constants(point), rows, gpu, memory)
-        factor, traffic, latency = point[-3:] * scale[-3:]
-        seconds = np.where(serving, seconds * factor + moved * traffic + latency * 1e-6, seconds)
+        factor, *written = point[-3:] * scale[-3:]
+        seconds = np.where(serving, seconds * factor + _written(rows, moved, *written), seconds)
         return np.concatenate([np.log(seconds / rows.seconds) * weights, _PULL * (point - first)])
 
     point = first

@@ -10,7 +10,7 @@ Needs scipy (pip install podsim[calibrate]). Axes: P constants, R rows; M, N, K 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ import numpy.typing as npt
 from podsim.errors import TableError
 from podsim.hardware.parts import Gpu
 from podsim.training.fit_attention import fit_flash
+from podsim.training.fit_batches import UNMEASURED, fit_batches
+from podsim.training.fit_check import LONG, Check, fold_of, host_timed, law_seconds
 from podsim.training.kernel_constants import (
     Correction,
     Evidence,
@@ -29,31 +31,20 @@ from podsim.training.kernel_constants import (
     base_name,
     load_constants,
 )
-from podsim.training.kernels_gemm import (
-    correction_at,
-    gemm_law,
-    is_aligned,
-    operand_bytes,
-    peak_of,
-    result_bytes,
-)
+from podsim.training.kernels_gemm import correction_at, is_aligned, operand_bytes, peak_of
 from podsim.training.kernels_rows import KernelRows
 
-__all__ = ["Check", "cross_validate", "fit_gpu"]
+__all__ = ["Check", "cross_validate", "fit_gpu", "host_seconds"]
 
 Floats = npt.NDArray[np.float64]
 
-_LONG = 20e-6
-"""s: errors are told of kernels that take at least this long"""
 _SAMPLE = 2500
 """rows that a fit looks at; a longer table is thinned evenly"""
-_HOST_TIMED = ("EleutherAI",)
-"""sources timed on the host's clock: their fit has one more constant, the host's time per kernel"""
 
 _START = GemmConstants(
     share_256x128=0.95, share_128x128=0.8, share_128x64=0.65, share_64x64=0.55, share_32x64=0.3, ceiling=0.89,
     fill=80.0, bandwidth_share=0.81, store=0.7, startup=1.3e6, latency=2.8e-6, sharpness=3.3, reduction=0.5,
-    split_latency=2e-6, unaligned=0.65,
+    split_latency=2e-6, unaligned=0.65, **UNMEASURED,
 )  # fmt: skip
 _BOUNDS = {  # step, least, greatest
     "share_256x128": (0.1, 0.3, 1.05), "share_128x128": (0.1, 0.2, 1.05), "share_128x64": (0.1, 0.2, 1.0),
@@ -80,21 +71,6 @@ _WIDTHS = (0.35, 0.35, 0.5)
 """octaves of m, n, k over which a correction is smoothed: good for all GPUs in cross-validation"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """Predicted and measured seconds, row by row, shape (R,)."""
-
-    predicted: Floats
-    law: Floats
-    """predicted without the correction"""
-    measured: Floats
-
-    def errors(self, *, law: bool = False) -> Floats:
-        """predicted / measured - 1 of rows over 20 us."""
-        long = self.measured > _LONG
-        return np.asarray((self.law if law else self.predicted)[long] / self.measured[long] - 1)
-
-
 def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") -> KernelConstants:
     """Constants of `gpu` from the rows measured on it, the rest from the GPU its family starts from.
 
@@ -116,8 +92,11 @@ def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") ->
     names, counts = np.unique(measured.precision, return_counts=True)
     for precision in (str(name) for name in names[np.argsort(-counts)]):
         part = measured.take(measured.precision == precision)
-        fitted, correction = _fit_precision(part, gpu, _near(gemm, precision), bool(gemm))
+        fitted, correction, _ = _fit_precision(part, gpu, _near(gemm, precision), bool(gemm))
         gemm[precision], told = _fit_unaligned(rows, gpu, fitted)
+        if precision in ("fp16", "bf16"):
+            gemm[precision], more = fit_batches(rows, gpu, gemm[precision])
+            told += more
         if correction is not None:
             corrections[precision] = correction
         evidence[f"gemm.{precision}"] = _evidence_of(
@@ -163,8 +142,8 @@ def cross_validate(
 ) -> Check:
     """Predictions for products on `gpu`, each fold predicted by a fit to the others.
 
-    Folds are drawn over distinct sizes: a size that was measured twice is held out as a whole. The time of the
-    host, where a source was timed on it, is fitted to all rows and taken off. Raises TableError for too few rows.
+    Folds are drawn over distinct sizes: a size that was measured twice is held out as a whole. The host's time of a
+    call, where the source has it, is predicted too. Raises TableError for too few rows.
     """
     part = _products(rows.take((rows.gpu == gpu.name.lower()) & (rows.precision == precision)))
     if len(part) < folds:
@@ -172,43 +151,45 @@ def cross_validate(
     base = base_name(gpu)
     start = dict(load_constants(base).gemm) if base else {}
     first = _near(start, precision)
-    _, size = np.unique(np.stack([part.m, part.n, part.k], axis=1), axis=0, return_inverse=True)
-    fold = np.random.default_rng(seed).integers(0, folds, len(part))[size.reshape(-1)]
+    fold, hosted = fold_of((part.m, part.n, part.k), folds, seed), host_timed(part)
     law, predicted = np.empty(len(part)), np.empty(len(part))
     for index in range(folds):
         held = fold == index
-        constants, correction = _fit_precision(part.take(~held), gpu, first, bool(start))
-        law[held] = _law(constants, gpu, part.take(held))
+        constants, correction, host = _fit_precision(part.take(~held), gpu, first, bool(start))
+        kernels, calls = law_seconds(constants, gpu, part.take(held)), hosted[held] * host
         logs = (
             0.0 if correction is None else correction_at(correction, part.m[held], part.n[held], part.k[held])
         )
-        predicted[held] = law[held] * np.exp(logs)
-    return Check(predicted=predicted, law=law, measured=part.seconds - _host(part, gpu, first))
+        law[held], predicted[held] = kernels + calls, kernels * np.exp(logs) + calls
+    return Check(predicted=predicted, law=law, measured=part.seconds)
+
+
+def host_seconds(rows: KernelRows, gpu: Gpu) -> Floats:
+    """s of the host in the time of each row, all of one precision: 0 but where the source was timed on the host."""
+    hosted = host_timed(rows)
+    if not hosted.any():
+        return np.zeros(len(rows))
+    base = base_name(gpu)
+    start = dict(load_constants(base).gemm) if base else {}
+    _, _, host = _fit_precision(_products(rows), gpu, _near(start, str(rows.precision[0])), bool(start))
+    return np.where(hosted, host, 0.0)
 
 
 def _products(rows: KernelRows) -> KernelRows:
-    """Single aligned products that state their sizes; batches are checked, not fitted."""
+    """Single aligned products that state their sizes; batches are fitted after them (fit_batches)."""
     keep = (rows.op == "gemm") & np.isfinite(rows.m * rows.n * rows.k)
     rows = rows.take(keep)
     width = np.array([operand_bytes(p) for p in rows.precision]) if len(rows) else np.empty(0)
     return rows.take((rows.k % (16 / width) == 0) & (rows.n % (16 / width) == 0))
 
 
-def _law(constants: GemmConstants, gpu: Gpu, rows: KernelRows) -> Floats:
-    """Seconds of rows, all of one precision, by the law."""
-    precision = str(rows.precision[0])
-    machine = (float(gpu.sms), peak_of(gpu, precision), gpu.memory_bandwidth)
-    widths = (operand_bytes(precision), np.where(rows.accumulate, 8.0, result_bytes(precision)))
-    aligned = is_aligned(rows.m, rows.n, rows.k, widths[0], "nn")
-    return gemm_law(constants, machine, (rows.m, rows.n, rows.k, rows.batch), widths=widths, aligned=aligned)
-
-
 def _fit_precision(
     rows: KernelRows, gpu: Gpu, start: GemmConstants, firm: bool
-) -> tuple[GemmConstants, Correction | None]:
-    """Constants, and the smoothed rest where the rows fill a grid. `firm`: the start was measured too."""
-    fitted, _ = _fit_gemm(rows, gpu, start, 0.1 if firm and len(rows) < 300 else 0.01)
-    return fitted, _correction(rows, np.log(rows.seconds / _law(fitted, gpu, rows)))
+) -> tuple[GemmConstants, Correction | None, float]:
+    """Constants, the smoothed rest where the rows fill a grid, the host's s of a call. `firm`: the start was measured."""
+    fitted, host = _fit_gemm(rows, gpu, start, 0.1 if firm and len(rows) < 300 else 0.01)
+    expected = law_seconds(fitted, gpu, rows) + host_timed(rows) * host
+    return fitted, _correction(rows, np.log(rows.seconds / expected)), host
 
 
 def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> tuple[GemmConstants, float]:
@@ -217,8 +198,8 @@ def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> 
 
     step = max(1, -(-len(rows) // _SAMPLE))
     rows = rows.take(np.arange(0, len(rows), step))
-    weights = np.where(rows.seconds > _LONG, 1.0, 0.3)
-    hosted = np.array([s.startswith(_HOST_TIMED) for s in rows.source])
+    weights = np.where(rows.seconds > LONG, 1.0, 0.3)
+    hosted = host_timed(rows)
     scale, low, high = (np.array([b[i] for b in _BOUNDS.values()]) for i in range(3))
     first = np.clip([getattr(start, n) for n in _BOUNDS], low, high) / scale
     first = np.append(first, 1.0 if hosted.any() else 0.0)  # the host's time, in units of 20 us
@@ -227,7 +208,7 @@ def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> 
         return replace(start, **dict(zip(_BOUNDS, (point[:-1] * scale).tolist(), strict=True)))
 
     def residuals(point: Floats) -> Floats:
-        predicted = _law(constants(point), gpu, rows) + hosted * point[-1] * 20e-6
+        predicted = law_seconds(constants(point), gpu, rows) + hosted * point[-1] * 20e-6
         return np.concatenate([np.log(predicted / rows.seconds) * weights, pull * (point - first)])
 
     point = first
@@ -237,12 +218,6 @@ def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> 
                                    diff_step=np.full(len(point), difference))  # fmt: skip
         point = found.x
     return constants(point), float(point[-1] * 20e-6)
-
-
-def _host(rows: KernelRows, gpu: Gpu, start: GemmConstants) -> Floats | float:
-    """s of the host in each row's time: only where a source was timed on the host."""
-    hosted = np.array([s.startswith(_HOST_TIMED) for s in rows.source])
-    return hosted * _fit_gemm(rows, gpu, start, 0.01)[1] if hosted.any() else 0.0
 
 
 def _correction(rows: KernelRows, logs: Floats) -> Correction | None:
@@ -280,14 +255,14 @@ def _fit_unaligned(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tupl
     chip = gpu.name.lower().split("-")[0]
     halves = (rows.op == "gemm") & np.isin(rows.precision, ["fp16", "bf16"])
     part = rows.take(np.char.startswith(rows.gpu, chip + "-") & halves)
-    part = part.take(np.isfinite(part.m) & (part.seconds > 10 * _LONG))
+    part = part.take(np.isfinite(part.m) & (part.seconds > 10 * LONG))
     bad = ~is_aligned(part.m, part.n, part.k, 2.0, "nn")
     if bad.sum() < 20:
         return constants, "; no unaligned size was measured"
     part = part.take(np.isin(part.source, part.source[bad]))
 
     def residuals(point: Floats) -> Floats:
-        law = _law(replace(constants, unaligned=float(point[0])), gpu, part)
+        law = law_seconds(replace(constants, unaligned=float(point[0])), gpu, part)
         return np.asarray(np.log((law * point[1] + point[2] * 20e-6) / part.seconds))
 
     found: Any = least_squares(residuals, [0.65, 1.0, 1.0], loss="soft_l1", f_scale=0.05,
@@ -326,7 +301,7 @@ def _fit_memory(
 
     found: Any = least_squares(residuals, [2.0, 1.0, 0.85], loss="soft_l1", f_scale=0.05,
                                bounds=([0.3, 0.0, 0.3], [8.0, 20.0, 0.98]))  # fmt: skip
-    long = np.abs(np.expm1(errors(found.x)))[thin.seconds > _LONG]
+    long = np.abs(np.expm1(errors(found.x)))[thin.seconds > LONG]
     evidence["memory"] = Evidence(
         rows=len(thin), median_error=float(np.median(long)), mean_error=float(long.mean()),
         sources=tuple(sorted(set(thin.source))),

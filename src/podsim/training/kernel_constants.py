@@ -54,6 +54,7 @@ UNITS = {
     "share_256x128": "1", "share_128x128": "1", "share_128x64": "1", "share_64x64": "1", "share_32x64": "1",
     "ceiling": "1", "fill": "1", "bandwidth_share": "1", "store": "1", "startup": "B", "latency": "s",
     "sharpness": "1", "reduction": "1", "split_latency": "s", "unaligned": "1",
+    "batched": "1", "step": "s", "step_far": "s",
     "share": "1", "share_64": "1", "share_128": "1", "tail": "1",
     "backward_64": "1", "backward_128": "1", "backward_fill": "1", "near": "B", "far": "B", "spill": "1",
 }  # fmt: skip
@@ -114,6 +115,12 @@ class GemmConstants:
     """s that the reduction after split-k adds"""
     unaligned: float
     """factor on the share of peak when a leading dimension is no multiple of 16 B (0.65: not measured)"""
+    batched: float = 1.0
+    """share of the ceiling that kernels for batches of products reach"""
+    step: float = 0.0
+    """s that a thread block of such a kernel takes at least for each 32 of k"""
+    step_far: float = 0.0
+    """s more where operands and result are more than the L2 cache holds"""
 
 
 @dataclass(frozen=True, kw_only=True)

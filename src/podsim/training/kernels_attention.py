@@ -12,10 +12,10 @@ products where the forward pass makes two, at its own share and fill.
 Known error: the constants come from the bar labels of the FlashAttention-2 and -3 figures (A100, H100,
 forward and backward, heads of 64 and 128, 512 to 16 k tokens): median 1 % for flash2, 3 % for flash3, 5 % for
 flash1, which was drawn only forward and backward together. 490 serving (prefill) kernels per GPU follow
-the same shape to 3 % (A100) and 6 % (H100), once a factor (they are 12 % slower), traffic and latency of the
-paged cache are fitted. Heads of 64 to 128 are interpolated,
-others held; heads wider than 128, and few heads with few tokens, were hardly measured. flash3 backward was
-not: see the note in its file.
+the same shape to 2 % (A100) and 4 % (H100), once a factor (they are 9 to 13 % slower) and the write of keys and
+values to a paged cache (1.4 to 1.8 times their bytes, and 6 to 7 ns a token) are fitted. Heads of 64 to 128 are
+interpolated, others held; heads wider than 128, and few heads with few tokens, were hardly measured. flash3 backward
+was not: see the note in its file.
 
 Unfused: two batched products (four backward) by the GEMM law over all query-key pairs, masked or not, and the
 passes of scale, mask, softmax and dropout over the scores as memory-bound kernels.

@@ -140,7 +140,7 @@ def conv_seconds(
     direct = np.maximum(memory_seconds(gpu, moved), np.where(g > 1, grouped, plain))
     least = np.maximum(flops / peak, (moved - gpu.l2) / gpu.memory_bandwidth)
     product = np.where(
-        w == 1, gemm_seconds(gpu, m, n, k, batch=g, precision=precision),
+        w == 1, gemm_seconds(gpu, m, n, k, batch=g, precision=precision, grouped=True),
         _packed(gpu, part, (b, c, f, g, w, out, source), read, precision),
     )  # fmt: skip
     return np.asarray(np.maximum(np.minimum(product, direct), least).reshape(shape))
@@ -176,4 +176,6 @@ def _implicit(
     aligned = np.asarray((channels % unit == 0) & (filters % unit == 0))
     machine = (gpu.sms, peak_of(gpu, precision), gpu.memory_bandwidth)
     widths = (np.asarray(read / (g * k * (m + n))), result_bytes(precision))
-    return gemm_law(constants, machine, product, widths=widths, aligned=None if aligned.all() else aligned)
+    return gemm_law(
+        constants, machine, product, widths=widths, aligned=None if aligned.all() else aligned, grouped=True
+    )

@@ -2,6 +2,12 @@
 
     seconds = smooth maximum of (arithmetic, bytes read) + result written + latency
 
+Batches of products run in kernels of their own, of which libraries keep fewer: their tiles fill the waves of one grid, k
+is not split over thread blocks (a block may halve it among its warps), they reach a share of the ceiling, and a block
+waits for its operands at each step of k, longer where they come from memory:
+
+    arithmetic of a batch = max(waves, k / 32 x (step + step_far beyond the L2 cache), arithmetic / (batched x ceiling))
+
 - arithmetic: the grid of output tiles runs in waves over the SMs; a wave takes (k + fill) multiply-adds per
   element of a tile at the tile's share of an SM's peak. The best of nine tile shapes and eight ways to split
   k counts, as a library's heuristic would choose, and nothing beats `ceiling` x peak, which is where power
@@ -13,15 +19,17 @@
   is left out for batches and for a GPU with another number of SMs.
 
 Known error: five-fold cross-validation in the evidence of each catalog file; A100, kernels over 20 us: median
-3 %, mean 4 % (law alone 4 % and 6 %). Sizes a library has no well-tuned kernel for (k = 32 to 256 with large
-m, n) are off by up to 30 %. The measured kernels are short bursts; training for hours runs up to a tenth
-slower (power, other software). That factor is the caller's: multiply the result by it.
+3 %, mean 4 % (law alone 4 % and 6 %); batches of products with the host's time of a call: median 7 %, mean 9 % on
+A100, 3 % and 5 % on V100. Sizes a library has no well-tuned kernel for (k = 32 to 256 with large m, n) are off by
+up to 30 %. The measured kernels are short bursts; training for hours runs up to a tenth slower (power, other software).
+That factor is the caller's: multiply the result by it.
 
 Axes: T tile shapes, S ways to split k, N shapes asked for; M, N, K in a Correction are its grid.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Literal, get_args
 
 import numpy as np
@@ -101,12 +109,15 @@ def gemm_law(
     *,
     widths: tuple[float | Floats, float | Floats] = (2.0, 2.0),
     aligned: npt.NDArray[np.bool_] | None = None,
+    cache: float = math.inf,
+    grouped: bool = False,
 ) -> Floats:
     """Seconds of products by the law alone.
 
     `machine` is (SMs, peak FLOP/s, memory B/s); `shapes` are m, n, k, batch, each of shape (N,); `widths` are
     B per element of the operands, and moved per element of the result; `aligned` says which shapes have
-    leading dimensions that are multiples of 16 B (all, if None).
+    leading dimensions that are multiples of 16 B (all, if None); `cache` is B that the L2 cache holds;
+    `grouped` as in gemm_seconds.
     """
     c = constants
     sms, peak, memory = machine
@@ -124,10 +135,18 @@ def gemm_law(
     arithmetic_SN = waves_TSN.min(axis=0) * depths_SN
     if aligned is not None:
         arithmetic_SN = np.where(aligned, arithmetic_SN, arithmetic_SN / c.unaligned)
-    arithmetic_SN[1:] += (8 * c.reduction / bandwidth) * split_S[1:] * results + c.split_latency
+    operands = widths[0] * batch * k * (m + n)
     floor = results * k * (2 / (peak * c.ceiling))
+    many = (batch > 1) & (not grouped)
+    sliced = arithmetic_SN[:2].min(axis=0) if many.any() else None
+    arithmetic_SN[1:] += (8 * c.reduction / bandwidth) * split_S[1:] * results + c.split_latency
     arithmetic = np.maximum(arithmetic_SN.min(axis=0), floor)
-    read = (widths[0] * batch * k * (m + n) + c.startup) / bandwidth
+    if sliced is not None:
+        far = operands + widths[1] * results > cache
+        waits = np.ceil(k / _K_STEP) * np.where(far, c.step + c.step_far, c.step)
+        batches = np.maximum(np.maximum(sliced, waits), floor / c.batched)
+        arithmetic = np.where(many, np.maximum(arithmetic, batches), arithmetic)
+    read = (operands + c.startup) / bandwidth
     longer, shorter = np.maximum(arithmetic, read), np.minimum(arithmetic, read)
     smooth = longer * (1 + (shorter / longer) ** c.sharpness) ** (1 / c.sharpness)
     return np.asarray(smooth + results * (widths[1] * c.store / bandwidth) + c.latency)
@@ -165,6 +184,7 @@ def gemm_seconds(
     precision: str = "bf16",
     layout: Layout = "nn",
     accumulate: bool = False,
+    grouped: bool = False,
 ) -> Floats:
     """Seconds of `batch` products of an m x k matrix by a k x n one, on the GPU: without the host's launch.
 
@@ -172,8 +192,9 @@ def gemm_seconds(
     which operands are stored transposed: "tn" is a forward pass with weights n x k, "nn" the gradient of its
     input, "nt" the gradient of its weights. It decides which dimensions must be multiples of 16 B to be fast,
     and nothing else: measured differences between layouts are below 2 %. `accumulate` adds into a result kept
-    in fp32, as gradient-accumulation fusion does. Never below what peak arithmetic allows, nor, beyond what
-    the L2 cache can hold, peak bandwidth.
+    in fp32, as gradient-accumulation fusion does. `grouped` says that the batch is parts of one kernel of its own,
+    as of a grouped convolution, and not a library's batch of products. Never below what peak arithmetic allows, nor,
+    beyond what the L2 cache can hold, peak bandwidth.
 
     Raises PlanError for sizes that are not positive, and for a precision the GPU has not.
     Source: module docstring, and the evidence of `kernel_constants(gpu)`.
@@ -187,7 +208,8 @@ def gemm_seconds(
     out = np.empty(mf.shape)
     for start in range(0, len(out), _CHUNK):
         part = slice(start, start + _CHUNK)
-        out[part] = _chunk(gpu, peak, (mf[part], nf[part], kf[part], bf[part]), precision, layout, accumulate)
+        shapes = (mf[part], nf[part], kf[part], bf[part])
+        out[part] = _chunk(gpu, peak, shapes, precision, layout, accumulate, grouped)
     return out.reshape(shape)
 
 
@@ -198,6 +220,7 @@ def _chunk(
     precision: str,
     layout: Layout,
     accumulate: bool,
+    grouped: bool,
 ) -> Floats:
     """gemm_seconds of flat arrays."""
     m, n, k, batch = shapes
@@ -207,7 +230,8 @@ def _chunk(
     widths = (width, 8.0 if accumulate else _RESULT[precision])
     aligned = is_aligned(m, n, k, width, layout)
     seconds = gemm_law(constants, (gpu.sms, peak, gpu.memory_bandwidth), shapes, widths=widths,
-                       aligned=None if aligned.all() else aligned)  # fmt: skip
+                       aligned=None if aligned.all() else aligned, cache=gpu.l2,
+                       grouped=grouped)  # fmt: skip
     if correction is not None and gpu.sms == found.sms:
         logs = correction_at(correction, m, n, k)
         seconds *= np.exp(np.where(batch == 1, logs, 0.0))

@@ -63,6 +63,8 @@ class KernelRows:
     """of one sequence"""
     head_dim: Floats
     seconds: Floats
+    id: npt.NDArray[np.str_]
+    """of the row in its table; blank where it has none"""
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -106,7 +108,7 @@ def kernel_rows(rows: Iterable[Mapping[str, str]], where: str = "rows") -> Kerne
     if problems:
         raise TableError(f"{where}: " + "; ".join(problems[:20]))
     kinds = {"gpu": str, "op": str, "precision": str, "source": str, "direction": str, "causal": bool,
-             "accumulate": bool}  # fmt: skip
+             "accumulate": bool, "id": str}  # fmt: skip
     names = [f.name for f in fields(KernelRows)]
     return KernelRows(**{n: np.array([r[n] for r in kept], dtype=kinds.get(n, float)) for n in names})
 
@@ -138,7 +140,7 @@ def _read(row: Mapping[str, str]) -> dict[str, Any]:
     seconds = latency if not math.isnan(latency) else (work / rate if rate > 0 else math.nan)
     return {
         "gpu": same_gpu(row["gpu"]), "op": op, "precision": _precision(row["dtype"]),
-        "source": row.get("source") or "unnamed", "direction": direction, "causal": causal,
+        "source": row.get("source") or "unnamed", "id": row.get("id") or "", "direction": direction, "causal": causal,
         "accumulate": "accumulate=True" in (row.get("notes") or ""), "tokens": tokens, "seconds": seconds,
         **sizes, "batch": batch,
     }  # fmt: skip

@@ -118,12 +118,16 @@ def cast_elements(
 
 
 def _gemm_distinct(gpu: Gpu, m: Array, n: Array, k: Array, batch: Array, precision: str) -> Array:
-    """gemm_seconds, evaluated once per distinct shape: a search meets each of a few thousand many times."""
+    """gemm_seconds, evaluated once per distinct shape: a search meets each of a few thousand many times.
+
+    A batch is the experts of a rank, whose products are one kernel, or plain ones beside each other.
+    """
     if m.size < 256:
-        return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision)
+        return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, grouped=True)
     first, index = distinct_rows([array.ravel() for array in (m, n, k, batch)])
     shapes = [array.ravel()[first] for array in (m, n, k, batch)]
-    seconds = gemm_seconds(gpu, shapes[0], shapes[1], shapes[2], batch=shapes[3], precision=precision)
+    m_n_k, many = shapes[:3], shapes[3]
+    seconds = gemm_seconds(gpu, *m_n_k, batch=many, precision=precision, grouped=True)
     return np.asarray(seconds[index].reshape(m.shape))
 
 

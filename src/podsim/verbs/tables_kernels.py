@@ -1,7 +1,10 @@
 """Rows of a kernel table predicted: matrix products, attention cores, and collectives in a node.
 
-Products on a GPU whose grid of sizes was measured are predicted by a five-fold cross-validation (each fold by a fit to
-the others): the packaged constants have seen these rows. All other rows are predicted by the packaged constants.
+Products on a GPU of which many sizes were measured, and batches of them, are predicted by a five-fold cross-validation
+(each fold by a fit to the others): the packaged constants have seen these rows. Where a source was timed on the host's
+clock, call by call, the host's time of a call is predicted with them; and where attention was timed in a serving
+program, the write of keys and values to its cache. All other rows are predicted by the packaged
+constants.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ LONG = "over 20 us"
 """class of products that take long enough for their own time to matter"""
 _GRID = 300
 """products of one precision on one GPU from which on they are cross-validated"""
+_BATCHES = 50
+"""the same of batches of products"""
 _CROSS = "five-fold cross-validation"
 _PRODUCTS = ("gemm", "bmm", "gemm (max achievable over search)")
 _NOT_MODELLED = {
@@ -59,7 +64,7 @@ def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
     notes: dict[str, str] = {}
     for where in _groups(known):
         part = known.take(where)
-        ids = part.source.tolist()
+        ids = part.id.tolist()
         try:
             found, note = _seconds(part, cross_validate)
         except PodsimError as problem:
@@ -67,7 +72,7 @@ def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
             continue
         seconds |= dict(zip(ids, found.tolist(), strict=True))
         notes |= dict.fromkeys(ids, note) if note else {}
-    measured = dict(zip(known.source.tolist(), known.seconds.tolist(), strict=True))
+    measured = dict(zip(known.id.tolist(), known.seconds.tolist(), strict=True))
     values: dict[str, float] = {}
     for row in rows:
         value = seconds.get(row.id, float("nan"))
@@ -80,13 +85,13 @@ def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
 
 
 def _known(rows: Rows) -> KernelRows:
-    """The rows that state a kernel and its time, each with its id in the place of its source."""
+    """The rows that state a kernel and its time."""
     from podsim.training.kernels_rows import kernel_rows
 
     texts = [row for row in rows if not row.text("op").lower().startswith("nccl ")]
     return kernel_rows(
         [
-            {**row.fields, "source": row.id, "role": "calibrate", "gpu": _gpu_name(row.text("gpu"))}
+            {**row.fields, "id": row.id, "role": "calibrate", "gpu": _gpu_name(row.text("gpu"))}
             for row in texts
         ],
         where=rows.name,
@@ -115,10 +120,16 @@ def _seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.float64
     if op in _NOT_MODELLED:
         raise PodsimError(_NOT_MODELLED[op])
     gpu = load_gpu(str(part.gpu[0]))
+    if cross_validate and op == "prefill" and len(part) >= _GRID:
+        return _serving_cross_validated(
+            part, gpu
+        ), f"{_CROSS}: with the write of keys and values to a paged cache"
     if op not in _PRODUCTS:
         return _attention(part, gpu)
     if cross_validate and op == "gemm" and len(part) >= _GRID and not part.accumulate[0]:
         return _cross_validated(part, gpu, precision), _CROSS
+    if cross_validate and op == "bmm" and len(part) >= _BATCHES:
+        return _batches_cross_validated(part, gpu), _CROSS
     seconds = gemm_seconds(
         gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn",
         accumulate=bool(part.accumulate[0]),
@@ -128,19 +139,45 @@ def _seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.float64
 
 def _cross_validated(part: KernelRows, gpu: Gpu, precision: str) -> NDArray[np.float64]:
     """Each fold predicted by a fit to the others; rows that are not fitted, by the packaged constants."""
-    from podsim.training.fit_kernels import cross_validate
+    from podsim.training.fit_kernels import cross_validate, host_seconds
     from podsim.training.kernels import gemm_seconds
 
     try:
         check = cross_validate(part, gpu, precision=precision)
+        host = host_seconds(part, gpu)
     except ImportError:
-        raise PodsimError("cross-validation needs scipy: pip install 'podsim[calibrate]'") from None
-    seconds = gemm_seconds(gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn")
+        raise _needs_scipy() from None
+    law = gemm_seconds(gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn")
+    seconds = law + host
     unit = 8.0 if precision in ("fp16", "bf16") else 16.0
     held = (part.k % unit == 0) & (part.n % unit == 0)
     assert int(held.sum()) == len(check.predicted)
     seconds[held] = check.predicted
     return seconds
+
+
+def _batches_cross_validated(part: KernelRows, gpu: Gpu) -> NDArray[np.float64]:
+    """Each fold of batches of products predicted by a fit to the others."""
+    from podsim.training.fit_batches import cross_validate_batches
+
+    try:
+        return cross_validate_batches(part, gpu).predicted
+    except ImportError:
+        raise _needs_scipy() from None
+
+
+def _serving_cross_validated(part: KernelRows, gpu: Gpu) -> NDArray[np.float64]:
+    """Attention of a serving program, which wrote keys and values to its cache in the same time."""
+    from podsim.training.fit_attention import cross_validate_serving
+
+    try:
+        return cross_validate_serving(part, gpu).predicted
+    except ImportError:
+        raise _needs_scipy() from None
+
+
+def _needs_scipy() -> PodsimError:
+    return PodsimError("cross-validation needs scipy: pip install 'podsim[calibrate]'")
 
 
 def _attention(part: KernelRows, gpu: Gpu) -> tuple[NDArray[np.float64], str]:
