@@ -375,6 +375,34 @@ def test_two_gpus_with_others_between_them_are_as_far_apart_as_those() -> None:
     assert apart == collective_seconds("all_reduce", 2.0**26, DGX, **page)
 
 
+def test_groups_between_each_others_members_share_what_is_between_the_sockets() -> None:
+    server = load_cluster("a100-pcie-server")
+
+    def rates(stride) -> np.ndarray:
+        size = 2.0**33
+        seconds = collective_seconds("all_gather", size, server, ranks=2, ranks_per_node=2, stride=stride)
+        return size / 2 / seconds
+
+    beside, third, fourth = rates([1, 3, 4])
+    assert beside == pytest.approx(third, rel=1e-6)  # GPUs 0 and 3 are of one socket
+    assert fourth == pytest.approx(beside * 16 / 24 / 4, rel=0.02)
+
+
+def test_strided_groups_of_a_cube_mesh_have_their_own_rings() -> None:
+    """GPUs 0, 2, 4, 6 close two rings, 0 to 3 four; of pairs four apart the worst has one link."""
+    cluster = load_cluster("dgx-1-v100-16gb:1")
+
+    def seconds(ranks, stride) -> float:
+        return float(
+            collective_seconds(
+                "all_reduce", 2.0**33, cluster, ranks=ranks, ranks_per_node=ranks, stride=stride
+            )
+        )
+
+    assert seconds(4, 2) / seconds(4, 1) == pytest.approx(2, rel=0.02)
+    assert seconds(2, 4) == seconds(2, 1)
+
+
 def test_over_pci_express_ll_lasts_as_long_as_nccl_picks_it() -> None:
     """Latencies 8.4 + 14 x 5.7 and 6.6 + 14 us, 13.4 GB/s counted: even at 67.6 us x 13.4 GB/s x 8 / 14 = 517,800 B."""
     page = {"ranks": 8, "ranks_per_node": 8, "version": "2.27", "launch": "thread"}

@@ -17,14 +17,17 @@ from podsim.hardware.parts import System
 
 __all__ = ["ring_shares", "rings"]
 
+_SLOT = 0.5
+"""of a link's bandwidth, what PCI Express 3 gives where the links close no ring: 12 of 25 GB/s by NCCL's count"""
 Lanes = tuple[tuple[int, ...], ...]
 Pair = tuple[int, int]
 
 
-def ring_shares(system: System) -> tuple[float, ...]:
-    """Share of a GPU's NVLinks that rings over the first 2, 3, … GPUs of a server use; () where all of them do.
+def ring_shares(system: System) -> tuple[tuple[float, ...], ...]:
+    """Share of a GPU's NVLinks that rings over groups of a server's GPUs use; () where all of them do.
 
-    Where the links close no ring, the GPU between passes on what two others exchange.
+    By how far one GPU of a group is from the next, from 1 on, then by their number, from 2 on. Of groups that fill the
+    server the one with the fewest rings counts, as it holds up the others; else the first.
     """
     if system.topology == "cube-mesh":
         order = range(8) if system.gpus == 8 else CLOSE_FIRST[: system.gpus]
@@ -38,8 +41,22 @@ def ring_shares(system: System) -> tuple[float, ...]:
 
 
 @cache
-def _shares(lanes: Lanes, links: int) -> tuple[float, ...]:
-    return tuple(rings(tuple(row[:n] for row in lanes[:n])) / links for n in range(2, len(lanes) + 1))
+def _shares(lanes: Lanes, links: int) -> tuple[tuple[float, ...], ...]:
+    gpus = len(lanes)
+    return tuple(
+        tuple(max(_fewest(lanes, stride, members), _SLOT) / links for members in range(2, gpus // stride + 1))
+        for stride in range(1, gpus // 2 + 1)
+    )
+
+
+def _fewest(lanes: Lanes, stride: int, members: int) -> int:
+    """Fewest rings of any group of GPUs so far apart, where such groups fill a server; else those of the first."""
+    span, gpus = stride * members, len(lanes)
+    starts = (
+        [at + offset for at in range(0, gpus, span) for offset in range(stride)] if gpus % span == 0 else [0]
+    )
+    groups = (range(start, start + span, stride) for start in starts)
+    return min(rings(tuple(tuple(lanes[a][b] for b in group) for a in group)) for group in groups)
 
 
 def rings(lanes: Lanes) -> int:

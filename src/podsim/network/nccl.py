@@ -26,7 +26,7 @@ from podsim.hardware.inside import socket_rate
 from podsim.hardware.rings import ring_shares
 from podsim.network.nccl_constants import STAND_IN
 from podsim.network.nccl_paths import Candidate, table
-from podsim.network.nccl_tuner import Group, Wires, apart, generation
+from podsim.network.nccl_tuner import Group, Wires, generation, placed, placed_at
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
@@ -100,6 +100,7 @@ def collective_seconds(
     ranks: ArrayLike,
     ranks_per_node: ArrayLike,
     sharing: ArrayLike | None = None,
+    stride: ArrayLike = 1,
     extent: ArrayLike | None = None,
     launch: str = "process",
     version: str = "2.18",
@@ -112,8 +113,10 @@ def collective_seconds(
     ranks_per_node  of them on one node; the group spans ceil(ranks / ranks_per_node) nodes
     sharing         groups of this kind that run at once on a node and share its adapters; by default as many
                     as tile the node, gpus_per_node // ranks_per_node, as those of a training job do
-    extent          GPUs of a node from the first to the last of a group's, where others are between them; what lies
-                    between matters only where GPUs reach one another through root complexes
+    stride          GPUs of a node from one member of a group to the next; those between are of groups of the same kind
+                    that run at once. It matters on meshes of NVLinks, whose wiring it picks, and on servers without
+                    NVLink, where it tells how far apart members are and how many groups pass between the sockets
+    extent          GPUs of a node from the first to the last member, where stride and members do not tell
     launch          one of LAUNCHES
     version         NCCL's release, "2.4" to "2.30"
     detail          adds a leading axis of three: seconds, seconds with no bytes, and the rest
@@ -131,8 +134,7 @@ def collective_seconds(
     """
     wires, release = wires_of(cluster), _checked(collective, launch, version)
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
-    apart_ = apart(wires, members_ if extent is None else np.maximum(members_, extent))
-    groups, index_E = _groups(ranks_, members_, sharing_, apart_)
+    groups, index_E = _groups(ranks_, members_, sharing_, placed(wires, members_, stride, extent))
     tables = [_known_fields(wires, collective, group, launch, release) for group in groups]
     shape = np.broadcast_shapes(size_.shape, index_E.shape)
     seconds = _fastest(tables, size_, index_E, shape)
@@ -148,6 +150,7 @@ def send_seconds(
     *,
     crosses_node: ArrayLike,
     sharing: ArrayLike = 1,
+    stride: ArrayLike = 1,
     extent: ArrayLike | None = None,
     launch: str = "process",
     version: str = "2.18",
@@ -165,7 +168,8 @@ def send_seconds(
     members = np.where(crosses, 1, min(2, cluster.gpus_per_node))
     return collective_seconds(
         "send_recv", size, cluster, ranks=2, ranks_per_node=members,
-        sharing=np.where(crosses, each * max(1, cluster.nics), 1.0), extent=extent, launch=launch, version=version,
+        sharing=np.where(crosses, each * max(1, cluster.nics), 1.0), stride=stride, extent=extent,
+        launch=launch, version=version,
     )  # fmt: skip
 
 
@@ -185,7 +189,7 @@ def choice(
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
     if max(size_.size, ranks_.size, members_.size, sharing_.size) > 1:
         raise PodsimError("choice looks at one call; give single numbers")
-    (group,), _ = _groups(ranks_, members_, sharing_, apart(wires, members_))
+    (group,), _ = _groups(ranks_, members_, sharing_, placed(wires, members_, 1, None))
     options = table(wires, collective, group, launch, release)
     bytes_E = np.array([float(size_), 0.0])
     cost = cost_CE(candidate_fields(options), bytes_E)
@@ -275,21 +279,26 @@ def _fastest(fields: list[Array], size: Array, index: NDArray[np.intp], shape: t
 
 
 def _groups(
-    ranks: Array, members: Array, sharing: Array, apart: NDArray[np.intp]
+    ranks: Array, members: Array, sharing: Array, place: NDArray[np.intp]
 ) -> tuple[tuple[Group, ...], NDArray[np.intp]]:
     """The distinct communicators, and for each element of the arguments the index of its own."""
-    if ranks.size == members.size == sharing.size == apart.size == 1:
-        shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, apart.shape)
-        one = Group(int(ranks.item()), int(members.item()), float(sharing.item()), int(apart.item()))
+    if ranks.size == members.size == sharing.size == place.size == 1:
+        shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, place.shape)
+        one = Group(
+            int(ranks.item()), int(members.item()), float(sharing.item()), *placed_at(int(place.item()))
+        )
         return (one,), np.zeros(shape, dtype=np.intp)
     shares, share_index = np.unique(sharing, return_inverse=True)
     key = (ranks * 2.0**12 + members) * 2.0**16 + share_index.reshape(sharing.shape)
-    if apart.any():
-        key = key * 4 + apart
+    if place.any():
+        key = key * 2.0**7 + place
     _, first, index = np.unique(key, return_index=True, return_inverse=True)
-    full = [np.broadcast_to(one, key.shape).reshape(-1)[first] for one in (ranks, members, sharing, apart)]
+    full = [np.broadcast_to(one, key.shape).reshape(-1)[first] for one in (ranks, members, sharing, place)]
     assert shares.size < 2**16
-    found = tuple(Group(int(n), int(g), float(s), int(a)) for n, g, s, a in zip(*full, strict=True))
+    assert int(place.max(initial=0)) < 2**7
+    found = tuple(
+        Group(int(n), int(g), float(s), *placed_at(int(p))) for n, g, s, p in zip(*full, strict=True)
+    )
     return found, index.reshape(key.shape)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from podsim.network.nccl import candidate_fields, cost_CE
 from podsim.network.nccl_constants import Fabric, Network
 from podsim.network.nccl_paths import candidates
-from podsim.network.nccl_tuner import Group, Wires, apart, generation
+from podsim.network.nccl_tuner import Group, Wires, generation, placed, placed_at
 
 __all__ = ["predicted"]
 
@@ -49,7 +49,7 @@ def predicted(
         ends = wires[architecture]
         if not in_switch and ends.topology == "nvswitch":
             ends = replace(ends, topology="nvlink")
-        group = Group(gpus, gpus // nodes, 1.0, int(apart(ends, gpus // nodes)))
+        group = Group(gpus, gpus // nodes, 1.0, *placed_at(int(placed(ends, gpus // nodes, 1, None))))
         options = candidates(ends, collective, group, launch, release, fabric, network)
         sizes_E = np.array([part[at].size for at in where])
         out[where] = cost_CE(candidate_fields(options), sizes_E).min(axis=0)

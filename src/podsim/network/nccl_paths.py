@@ -111,7 +111,7 @@ def _link(wires: Wires, group: Group, fabric: Fabric) -> float:
     """B/s of the link between GPUs, as far as what lies between them lets it through."""
     if wires.topology == "pcie-root":
         return wires.nvlink * (1.0, fabric.near_share, fabric.far_share)[group.apart]
-    return wires.nvlink * (over_sockets(wires) if group.apart else 1.0)
+    return wires.nvlink * over_sockets(wires, group, at_once=True)
 
 
 def measured(wires: Wires, collective: str, group: Group) -> Candidate:
@@ -240,7 +240,7 @@ def _inside(wires: Wires, collective: str, group: Group, p: int, fabric: Fabric)
         "reduce": (fabric.chain_share, fabric.small_group),
     }.get(collective, (1.0, fabric.small_group))
     if wires.rings:  # what a small group loses there is links
-        return wires.nvlink * wires.ringed(group.members) * share * extra[0]
+        return wires.nvlink * wires.ringed(group) * share * extra[0]
     return _link(wires, group, fabric) * share * extra[0] / (1 + extra[1] / group.members**2)
 
 

@@ -27,11 +27,12 @@ __all__ = [
     "Belief",
     "Group",
     "Wires",
-    "apart",
     "beliefs",
     "chosen_until",
     "generation",
     "over_sockets",
+    "placed",
+    "placed_at",
     "post_overhead",
     "steps",
 ]
@@ -111,17 +112,19 @@ class Wires:
     nics: int
     network: float
     network_latency: float
-    rings: tuple[float, ...] = ()
-    """share of `nvlink` that rings over the first 2, 3, … GPUs of a node reach; () where all of it"""
+    rings: tuple[tuple[float, ...], ...] = ()
+    """share of `nvlink` that rings over 2, 3, … GPUs of a node reach, by what one is from the next; () where all of it"""
     exchanges: tuple[Exchange, ...] = ()
     """what collectives took on a measured machine: then nothing of NCCL's law is used"""
-
     socket: float = math.inf
     """B/s between two sockets that NCCL counts on, where switches lead from GPU to GPU and a node has two sockets"""
 
-    def ringed(self, members: int) -> float:
-        """Share of `nvlink` that rings over so many GPUs of a node reach."""
-        return self.rings[members - 2] if self.rings and members > 1 else 1.0
+    def ringed(self, group: Group) -> float:
+        """Share of `nvlink` that rings over a group's GPUs of a node reach."""
+        if not self.rings or group.members == 1:
+            return 1.0
+        shares = self.rings[min(group.stride, len(self.rings)) - 1]
+        return shares[min(group.members - 2, len(shares) - 1)]
 
     @property
     def pcie(self) -> bool:
@@ -137,6 +140,8 @@ class Group(NamedTuple):
     sharing: float
     apart: int = 0
     """of its GPUs in a node: 0 side by side, or joined by switches in a socket; 1 in one socket, 2 in two"""
+    stride: int = 1
+    """GPUs from one member to the next, told where it matters: so many groups pass a place at once"""
 
     @property
     def nodes(self) -> int:
@@ -180,19 +185,39 @@ def post_overhead(wires: Wires, group: Group) -> tuple[float, float, float]:
     return each, each, 3 * each
 
 
-def apart(wires: Wires, count: ArrayLike) -> NDArray[np.intp]:
-    """How far apart the ends of `count` neighbouring GPUs are: Group.apart, of that shape or of none."""
-    gpus = np.asarray(count)
-    if wires.socket < math.inf:
-        return np.asarray(2 * (gpus > SOCKET))
-    if wires.topology != "pcie-root":
+def placed(wires: Wires, members: ArrayLike, stride: ArrayLike, extent: ArrayLike | None) -> NDArray[np.intp]:
+    """Where groups lie in their nodes, as numbers for `placed_at`, 0 where that does not matter.
+
+    `extent` is how many GPUs there are from the first member to the last (default: as members and stride say).
+    """
+    if wires.socket == math.inf and wires.topology != "pcie-root" and not wires.rings:
         return _TOGETHER
-    return np.asarray((gpus > NEAR).astype(np.intp) + (gpus > SOCKET))
+    steps = np.maximum(np.asarray(stride, dtype=np.intp), 1)
+    if wires.rings:
+        return np.asarray(4 * (np.minimum(steps, len(wires.rings)) - 1))
+    gpus = np.maximum(
+        np.asarray(members), (np.asarray(members) - 1) * steps + 1 if extent is None else extent
+    )
+    far = (gpus > SOCKET).astype(np.intp)
+    if wires.topology == "pcie-root":
+        return np.asarray((gpus > NEAR) + far)
+    return np.asarray(far * (2 + 4 * (np.minimum(steps, SOCKET) - 1)))
 
 
-def over_sockets(wires: Wires) -> float:
-    """Bandwidth that NCCL counts on between two sockets over that of two GPUs behind switches, at most 1."""
-    return min(1.0, wires.socket / (_PCIE_COUNTED[0] * wires.nvlink))
+def placed_at(place: int) -> tuple[int, int]:
+    """(Group.apart, Group.stride) of a number of `placed`."""
+    return place % 4, place // 4 + 1
+
+
+def over_sockets(wires: Wires, group: Group, *, at_once: bool) -> float:
+    """Bandwidth that NCCL counts on between two sockets over that of two GPUs behind switches, at most 1.
+
+    `at_once`: the groups that lie between each other's members share what is between the sockets; NCCL sees one alone.
+    """
+    if not group.apart:
+        return 1.0
+    crossing = group.stride if at_once else 1
+    return min(1.0, wires.socket / crossing / (_PCIE_COUNTED[0] * wires.nvlink))
 
 
 def _counted(wires: Wires, group: Group) -> float:
@@ -201,7 +226,7 @@ def _counted(wires: Wires, group: Group) -> float:
         return _SHARE_COUNTED * wires.nvlink
     if wires.topology == "pcie-root":
         return _PCIE_COUNTED[group.apart] * wires.nvlink
-    return _PCIE_COUNTED[0] * wires.nvlink * (over_sockets(wires) if group.apart else 1.0)
+    return _PCIE_COUNTED[0] * wires.nvlink * over_sockets(wires, group, at_once=False)
 
 
 def _row(nodes: int) -> int:
@@ -210,7 +235,7 @@ def _row(nodes: int) -> int:
 
 def _buses(wires: Wires, group: Group, release: str) -> tuple[float, float]:
     """NCCL's bus bandwidth of rings and of trees, B/s."""
-    inside = _counted(wires, group) * wires.ringed(group.members)
+    inside = _counted(wires, group) * wires.ringed(group)
     if release == "2.8" and wires.architecture == "ampere":
         inside = min(inside, _AMPERE_CLAMP)  # lets rings win over trees on two DGX A100
     if group.nodes == 1:

@@ -41,7 +41,7 @@ def group_seconds(
         ranks=ranks,
         ranks_per_node=members,
         sharing=sharing,
-        extent=(np.asarray(members) - 1) * np.asarray(stride) + 1,
+        stride=stride,
         version=software.nccl,
     )
     spans = np.asarray(ranks) > members

@@ -220,13 +220,13 @@ def tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embeddi
         ranks=np.where((np.asarray(plan.pp) > 1) & (plan.placement != Placement.VEE), 2, 1),
         members=members_K,
         sharing=np.where(grid.stage_crosses, cluster.gpus_per_node, 1),
-        stride=_chain(plan),
+        stride=_stage(plan) * (np.asarray(plan.pp) - 1),
     )
 
 
-def _chain(plan: Plan) -> Array:
-    """GPUs from the first to the last stage of a pipeline."""
-    return np.asarray(plan.tp * plan.cp * plan.dp * (np.asarray(plan.pp) - 1))
+def _stage(plan: Plan) -> Array:
+    """GPUs from one stage of a pipeline to the next."""
+    return np.asarray(plan.tp * plan.cp * plan.dp)
 
 
 def send_bytes(model: Model, plan: Plan, software: Software) -> tuple[Array, Array]:
@@ -246,8 +246,13 @@ def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
     sharing = max(1.0, cluster.gpus_per_node / cluster.nics) if cluster.nics else 1.0
     crosses_K = np.asarray(grid.stage_crosses) & (cluster.nodes > 1)  # one node may have no network at all
-    reach_K = np.minimum(_chain(plan) + 1, cluster.gpus_per_node)  # all stages wait for the slowest send
-    seconds_K = send_seconds(split_K, cluster, crosses_node=crosses_K, sharing=sharing, extent=reach_K)
+    stage_K = _stage(plan)
+    reach_K = np.minimum(
+        stage_K * (np.asarray(plan.pp) - 1) + 1, cluster.gpus_per_node
+    )  # the slowest send holds all up
+    seconds_K = send_seconds(
+        split_K, cluster, crosses_node=crosses_K, sharing=sharing, stride=stage_K, extent=reach_K
+    )
     if software.scatter_gather:
         gather_K = group_seconds("all_gather", whole_K, cluster, software, ranks=plan.tp, members=grid.tp)
         seconds_K = seconds_K + np.where(sequence, 0.0, gather_K)
