@@ -59,6 +59,19 @@ def test_an_open_row_that_fits_nowhere_says_what_it_needs() -> None:
         express({**ROWS["MLM21JAN-0008"], "layers": "1800"})
 
 
+def test_a_rate_without_a_batch_is_of_the_default_batch() -> None:
+    rate = {**OPEN, "global_batch": "", "dp": "48"}
+    found = express(rate)
+    assert found.plan.global_batch == 1056  # 4 Mi tokens are 1024 sequences of 4096; 22 for each of 48
+    assert found.chosen.startswith("chosen: global_batch=1056, micro_batch=")
+    given = express(
+        {**rate, "tp": "8", "pp": "4", "n_gpus": "1536", "seq_parallel": "yes", "micro_batch": "1"}
+    )
+    assert given.chosen == "chosen: global_batch=1056"
+    with pytest.raises(NotExpressible, match="global_batch is not given"):
+        express({**rate, "step_time_s": "2.5"})
+
+
 def test_a_fit_takes_no_row_of_which_podsim_chose_a_setting() -> None:
     assert all(express(ROWS[f"NEMO-000{i}"]).chosen for i in (1, 2, 3))
     _, _, used = fit_software(list(ROWS.values()), "nemo-2022", ["gemm_speed"])

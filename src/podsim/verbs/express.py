@@ -261,7 +261,7 @@ def _plan(row: Mapping[str, str], model: Model, cluster: Cluster, layer_only: bo
     if "Interleaved" in row.get("zero_stage_or_fsdp", ""):
         virtual = max(virtual, 2)
     notes = row.get("notes", "") + row.get("zero_stage_or_fsdp", "")
-    global_batch = _number(row, "global_batch")
+    global_batch = _number(row, "global_batch", _any_batch(row, dp))
     micro = _micro_batch(row, global_batch, dp, pp)
     sequence_parallel = row.get("seq_parallel", "").strip().lower() == "yes"
     titan = software.name.startswith("torchtitan") and tp > 1
@@ -290,10 +290,21 @@ def _plan(row: Mapping[str, str], model: Model, cluster: Cluster, layer_only: bo
         sequence=_number(row, "seq_len"),
     )
     if micro is not None:
-        return plan, ""
+        blank = not (row.get("global_batch") or "").strip() and not layer_only
+        return plan, f"chosen: global_batch={global_batch}" if blank else ""
     from podsim.verbs.express_open import settle
 
     return settle(plan, row, model, cluster)
+
+
+def _any_batch(row: Mapping[str, str], dp: int) -> int | None:
+    """The batch that `podsim plan` takes by default, for a row that gives a rate, which hardly hangs on it; else None."""
+    from podsim.verbs.inputs import batch_of
+
+    if (row.get("step_time_s") or "").strip() or (row.get("tokens_per_s") or "").strip():
+        return None
+    sequences, _ = batch_of(None, _number(row, "seq_len"))
+    return -(-sequences // dp) * dp
 
 
 def _flash(row: Mapping[str, str], software: Software) -> bool:

@@ -56,6 +56,8 @@ def settle(stated: Plan, row: Mapping[str, str], model: Model, cluster: Cluster)
             [f"micro_batch is not given, and no plan that the row allows fits: {least} of {room}"]
         )
     plan = found.plan(int(found.order[0]))
+    if (row.get("global_batch") or "").strip():
+        given["global_batch"] = (int(plan.global_batch),)
     return plan, f"chosen: {_worded(plan, given)}"
 
 
@@ -63,5 +65,13 @@ def _worded(plan: Plan, given: Mapping[str, Any]) -> str:
     """The settings of a plan that were not given."""
     told = plan.describe()
     fields = ("tp", "pp", "dp") if "tp" not in given else ()
-    names = [*fields, "micro_batch", "virtual_stages", "sequence_parallel", "zero", "recompute"]
+    names = [
+        *fields,
+        "global_batch",
+        "micro_batch",
+        "virtual_stages",
+        "sequence_parallel",
+        "zero",
+        "recompute",
+    ]
     return ", ".join(f"{name}={told[name]}" for name in names if name not in given)
