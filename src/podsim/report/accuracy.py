@@ -23,7 +23,8 @@ _READING = """\
 Errors are relative: predicted / measured - 1. Constants of the model may be fitted on rows marked `calibrate`
 and on no others; rows marked `test` are only reported. The two never share a figure. Of rows that do not state their
 micro-batch podsim predicts the fastest plan that fits among those the row leaves open (of rates without a batch, at
-the batch that `podsim plan` takes by default), and each says what was chosen (`--json`, `--html`); nothing is fitted to them.
+the batch that `podsim plan` takes by default); each says what was chosen (`--json`, `--html`), and nothing is fitted to
+them.
 
 | column | is |
 |---|---|
