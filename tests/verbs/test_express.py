@@ -59,6 +59,20 @@ def test_an_open_row_that_fits_nowhere_says_what_it_needs() -> None:
         express({**ROWS["MLM21JAN-0008"], "layers": "1800"})
 
 
+def test_a_line_of_ones_own_names_a_model_and_an_era() -> None:
+    line = {
+        "model": "llama-3-8b", "seq_len": "8192", "gpu": "h100-sxm5-80gb", "n_gpus": "64", "global_batch": "512",
+        "precision": "bf16", "framework": "Torchtitan-2024-compile", "step_time_s": "6",
+    }  # fmt: skip
+    found = express(line)
+    assert (found.plan.software, found.plan.gpus, found.model.layer_count) == (
+        "torchtitan-2024-compile",
+        64,
+        32,
+    )
+    assert found.chosen.startswith("chosen: tp=1, pp=1, dp=64, micro_batch=")
+
+
 def test_a_rate_without_a_batch_is_of_the_default_batch() -> None:
     rate = {**OPEN, "global_batch": "", "dp": "48"}
     found = express(rate)

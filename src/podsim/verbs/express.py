@@ -217,7 +217,9 @@ def software_of(row: Mapping[str, str]) -> str:
     """Catalog name of the framework era that the row's framework and year columns name."""
     from podsim.training.software import software_names
 
-    framework = row.get("framework", "").lower()
+    framework = row.get("framework", "").strip().lower()
+    if framework in software_names():
+        return framework
     year = (row.get("year") or "2022").strip()[:4]
     name = next((n for pattern, n in _FRAMEWORKS if re.search(pattern, framework)), None)
     if name is None:

@@ -31,7 +31,7 @@ UNKNOWN = """\
   reduction (SHARP), NVLS across nodes, congestion and routing are not modelled.
 - Data loading, evaluation, checkpoints and failures are no part of a step here: captured networks whose samples are
   read and prepared more slowly than a GPU trains come out too fast.
-- Rows of inference have no law and are listed as not expressed; so are runs whose batch or lengths no source states,
+- Rows of inference have no law and are listed as not expressed; so are networks whose batch or lengths no source states,
   networks that are not packaged, and frameworks without an entry in the software catalog.
 - Captured networks run as replicas: how their frameworks divide embeddings (DLRM) or images over GPUs is not modelled.
 - Vendor libraries have sizes without a well-tuned kernel (k = 32 to 256 with large m, n): up to 30 % off.

@@ -123,17 +123,13 @@ _COLLECTIVES = _columns("""
     text: notes confirmed
 """)
 
-_LLM_REQUIRED = (
-    "model", "layers", "hidden", "heads", "seq_len", "gpu", "n_gpus", "tp", "pp", "micro_batch",
-    "global_batch",
-)  # fmt: skip
 KINDS = (
     Kind(
         name="llm",
         title="Training of language models",
         file="llm_training.csv",
         columns=_LLM,
-        required=_LLM_REQUIRED,
+        required=("model", "seq_len", "gpu", "n_gpus"),
         measured=("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "memory_gb"),
         what="seconds per step",
         sweep=("model", "layers", "hidden", "seq_len", "gpu", "n_gpus", "global_batch"),

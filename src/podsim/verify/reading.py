@@ -123,7 +123,10 @@ def _recognise(header: list[str], name: str) -> Kind:
         kind = max(fits, key=lambda k: len(present & set(k.columns)))
         _check_spelling(header, kind, name)
         return kind
-    near = max(KINDS, key=lambda k: len(present & set(k.required)) / len(k.required))
+    near = max(
+        KINDS,
+        key=lambda k: (not present.isdisjoint(k.measured), len(present & set(k.required)) / len(k.required)),
+    )
     if present.isdisjoint(near.required):
         known = "; ".join(
             f"{k.name}: {', '.join(k.required)} and one of {', '.join(k.measured)}" for k in KINDS
