@@ -156,10 +156,50 @@ def test_never_faster_than_light(
     sizes = {"batch": batch, "channels": channels, "filters": filters, "window": window, "positions": places}
     seconds = float(conv_seconds(A100, part, **sizes, inputs=places, precision=precision))
     flops = 2.0 * batch * places * channels * filters * window
+    if precision == "fp32" and window == 9:  # Winograd's algorithm multiplies 16 times in place of 36
+        flops *= 16 / 36
     assert seconds >= flops / A100.peaks[precision]
     width = 2 if precision == "bf16" else 4
     moved = width * (batch * places * (channels + filters) + window * channels * filters)
     assert seconds >= (moved - A100.l2) / A100.memory_bandwidth
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_plain_units_save_multiplications_of_three_by_three(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most 36 / 16 = 2.25 of them; a stride, other windows, tensor cores and processors save none."""
+    v100 = load_gpu("v100-sxm2-16gb")
+    same = {
+        "batch": 64,
+        "channels": 256,
+        "filters": 256,
+        "groups": 1,
+        "window": 9,
+        "positions": 784,
+        "inputs": 784,
+    }
+    cases = {
+        "same": (v100, same, "fp32"),
+        "stride": (v100, {**same, "inputs": 3136}, "fp32"),
+        "cube": (v100, {**same, "window": 27}, "fp32"),
+        "groups": (v100, {**same, "groups": 2}, "fp32"),
+        "half": (v100, same, "fp16"),
+        "tf32": (A100, same, "tf32"),
+        "processor": (replace(v100, compute_capability=0.0), same, "fp32"),
+    }
+
+    def seconds() -> dict[str, float]:
+        return {
+            name: float(conv_seconds(gpu, part, **sizes, precision=precision))
+            for name, (gpu, sizes, precision) in cases.items()
+        }
+
+    found = seconds()
+    monkeypatch.setattr("podsim.training.kernels_conv.TILED_WINDOW", 0.5)  # no such window
+    plain = seconds()
+    assert 1.5 < plain.pop("same") / found.pop("same") <= 2.25
+    assert found == plain
 
 
 def test_many_at_once_are_the_same_as_one_by_one() -> None:

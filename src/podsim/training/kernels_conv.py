@@ -15,15 +15,18 @@ groups (depthwise) reaches neither, and gains little from faster memory:
     seconds = bytes / (DIRECT_BYTES x SMs x clock) + arithmetic / (DIRECT_ARITHMETIC x plain fp32 peak)
 
 DIRECT_BYTES is fitted to the `calibrate` rows of EfficientNet, ResNeXt-101 and SE-ResNeXt-101 (A100 and V100, 16 and 32
-bits, PyTorch and TensorFlow) beside one factor for each framework, architecture and precision: 9 % are left, 20 %
+bits, PyTorch and TensorFlow) beside one factor for each framework, architecture and precision: 8 % are left, 18 %
 without it (scripts/fit_direct.py). DIRECT_ARITHMETIC: each multiply-add loads a value, and an SM has half as many
 units that load; twice or half of it leaves as much. Windows longer than LONG_WINDOW reach LONG_ARITHMETIC only: PyTorch
 compiles such kernels for windows of 1, 3 and 5 a side and loops over all others. It is fitted to the `calibrate` rows of
-QuartzNet (windows of 33 to 87, seven rows on A100 and V100 in three precisions, within 20 % of it).
+QuartzNet (windows of 33 to 87, seven rows on A100 and V100 in three precisions: 14 % are left).
+
+On plain fp32 units a window of 3 x 3 without a stride may go by Winograd's algorithm: 16 multiplications for four results
+in place of 36, as 16 products, where that is faster. Nothing in it is fitted.
 
 Known error: no convolution kernel was measured alone; whole training steps of ResNet-50 stand in docs/graphs.md.
-Stops being true: Winograd and FFT kernels (fp32 windows of 3 x 3 can be up to twice as fast), layouts other than
-channels last, channels that are no multiples of 16 B (the first layer's three), which a library pads.
+Stops being true: FFT kernels, larger tiles of Winograd's, layouts other than channels last, channels that are no
+multiples of 16 B (the first layer's three), which a library pads.
 Source: the implicit GEMM of cuDNN (Chetlur et al. 2014, arxiv.org/abs/1410.0759).
 
 All sizes broadcast; N convolutions are computed at once.
@@ -63,9 +66,14 @@ DIRECT_BYTES = 1.25
 """B that an SM reads and writes a cycle in a direct kernel for groups"""
 DIRECT_ARITHMETIC = 0.5
 """of the plain fp32 peak, in such a kernel"""
+TILED_WINDOW, TILE_OUT, TILE_IN = 9.0, 4.0, 16.0
+"""3 x 3 weights; results of a tile and multiplications for them: F(2 x 2, 3 x 3) of Lavin and Gray 2015
+(arxiv.org/abs/1509.09308)"""
+SAME_SIZE = 0.1
+"""by which a convolution without a stride may change the number of positions, where edges are not padded"""
 LONG_WINDOW = 25
 """weights of a window that such kernels are compiled for"""
-LONG_ARITHMETIC = 0.045
+LONG_ARITHMETIC = 0.04
 """as DIRECT_ARITHMETIC, of longer windows"""
 
 
@@ -125,6 +133,7 @@ def conv_seconds(
     if transposed:
         part = {"forward": "input", "input": "forward"}.get(part, part)
         c, f, out, source = f, c, source, out
+    sizes = (b, c, f, g, w, out, source)
     m, n, k = conv_product(
         part, batch=b, channels=c, filters=f, groups=g, window=w, positions=out, inputs=source
     )
@@ -138,10 +147,14 @@ def conv_seconds(
     share = np.where(w > LONG_WINDOW, LONG_ARITHMETIC, DIRECT_ARITHMETIC)
     grouped = moved / (DIRECT_BYTES * gpu.sms * gpu.clock) + plain / share
     direct = np.maximum(memory_seconds(gpu, moved), np.where(g > 1, grouped, plain))
-    least = np.maximum(flops / peak, (moved - gpu.l2) / gpu.memory_bandwidth)
+    tiled = _tiled(gpu, precision, sizes)
+    saved = np.where(tiled, TILE_IN / TILE_OUT / TILED_WINDOW, 1.0)
+    least = np.maximum(saved * flops / peak, (moved - gpu.l2) / gpu.memory_bandwidth)
+    if tiled.any():
+        direct = np.where(tiled, np.minimum(direct, _winograd(gpu, part, sizes, read, precision)), direct)
     product = np.where(
         w == 1, gemm_seconds(gpu, m, n, k, batch=g, precision=precision, grouped=True),
-        _packed(gpu, part, (b, c, f, g, w, out, source), read, precision),
+        _packed(gpu, part, sizes, read, precision),
     )  # fmt: skip
     return np.asarray(np.maximum(np.minimum(product, direct), least).reshape(shape))
 
@@ -159,6 +172,25 @@ def _packed(gpu: Gpu, part: str, sizes: tuple[Floats, ...], read: Floats, precis
         seconds = _implicit(gpu, (m, n, k, groups), read, precision, c / groups, f / groups)
         least = np.where(fits, np.minimum(least, seconds), least)
     return least
+
+
+def _tiled(gpu: Gpu, precision: str, sizes: tuple[Floats, ...]) -> npt.NDArray[np.bool_]:
+    """Which convolutions may go by Winograd's algorithm: 3 x 3 without a stride, whole, on plain fp32 units of a GPU."""
+    library = gpu.compute_capability > 0  # what runs on processors asks for it by name only
+    _, _, _, g, w, out, source = sizes
+    alike = np.abs(out / source - 1) < SAME_SIZE
+    return np.asarray((w == TILED_WINDOW) & (g == 1) & alike & library & (precision not in TENSOR_CORES))
+
+
+def _winograd(gpu: Gpu, part: str, sizes: tuple[Floats, ...], read: Floats, precision: str) -> Floats:
+    """Seconds by Winograd's algorithm, `sizes` as in conv_product: a product for each of the points of a tile."""
+    b, c, f, g, w, out, source = sizes
+    m, n, k = conv_product(
+        part, batch=b, channels=c, filters=f, groups=g, window=w, positions=out, inputs=source
+    )
+    over_m, over_k = (TILED_WINDOW, TILE_OUT) if part == "weight" else (TILE_OUT, TILED_WINDOW)
+    shape = (np.maximum(m / over_m, 1.0), n, np.maximum(k / over_k, 1.0), TILE_IN * g)
+    return _implicit(gpu, shape, read, precision, c / g, f / g)
 
 
 def _implicit(
