@@ -97,6 +97,16 @@ def test_sensitivity_tells_what_moves_and_what_does_not() -> None:
     assert "1 of 4 constants move no table:\n  kernels.gb200.gemm.bf16: all" in text
 
 
+def test_sensitivity_of_rates() -> None:
+    """A rate is the work over the seconds: what is faster moves it up."""
+    (effect,) = sensitivity(
+        ["megatron-readme-h100"], constants=[NAMES["software.megatron-core.hopper.gemm_speed"]]
+    )
+    (moved,) = effect.moved
+    assert (moved.table, moved.role) == ("megatron-readme-h100", "test")
+    assert 0.03 < moved.prediction < 0.05
+
+
 def test_sensitivity_of_captured_networks() -> None:
     chosen = [
         NAMES["software.mlperf-mxnet.conv_speed"],

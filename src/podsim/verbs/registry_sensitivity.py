@@ -23,7 +23,7 @@ from podsim.verbs.registry_change import (
     kernel_origin,
 )
 from podsim.verbs.tables import price
-from podsim.verbs.tables_llm import Batch, batches_of, costs_of, express_all
+from podsim.verbs.tables_llm import Batch, as_asked, batches_of, costs_of, express_all
 from podsim.verbs.tables_networks import NetworkCosts, express_networks
 from podsim.verify import Row, Rows, load, measurement, named
 
@@ -114,8 +114,9 @@ def _priced(rows: Rows) -> NDArray[np.float64]:
 
 def _costed(batch: Batch, what: str, eras: Eras | None) -> NDArray[np.float64]:
     era = None if eras is None else _entry(eras, batch.plan.software, batch.cluster.gpu)
-    costs = costs_of([replace(batch, index=np.arange(batch.index.size))], era)
-    return costs.memory_R if what == "bytes" else costs.seconds_R
+    alone = [replace(batch, index=np.arange(batch.index.size))]
+    costs = costs_of(alone, era)
+    return costs.memory_R if what == "bytes" else as_asked(what, alone, costs.seconds_R)[0]
 
 
 def _entry(eras: Eras, software: str, gpu: Gpu, precision: str = "") -> Software:
@@ -141,7 +142,7 @@ def _tables() -> list[str]:
 
 def _parts(slug: str) -> Iterator[_Part]:
     rows = load(slug)
-    if rows.kind not in _MOST or (rows.kind == "llm" and rows.what not in ("seconds per step", "bytes")):
+    if rows.kind not in _MOST:
         return
     for role in ROLES:
         mine = rows.where(lambda row: row.validates and measurement(row, rows.what) is not None, role=role)

@@ -27,6 +27,7 @@ __all__ = [
     "HOST_PARTS",
     "Batch",
     "RowCosts",
+    "as_asked",
     "batches_of",
     "costs_of",
     "express_all",
@@ -146,7 +147,7 @@ def price_llm(rows: Rows) -> Priced:
         values, notes = price_memory(batches, [texts[p].get("notes", "") for p in places])
         ideals: NDArray[np.float64] | None = None
     else:
-        values, ideals = _rates(rows.what, seconds_of(batches), *_work(batches, len(places)))
+        values, ideals = as_asked(rows.what, batches, seconds_of(batches))
         notes = [_note(one, texts[p]) for p, one in found]
     ids = [row.id for row in rows]
     return Priced(
@@ -176,15 +177,11 @@ def _work(batches: Sequence[Batch], count: int) -> tuple[NDArray[np.float64], ..
     return flops_R, tokens_R, gpus_R, peak_R
 
 
-def _rates(
-    what: str,
-    seconds_R: NDArray[np.float64],
-    flops_R: NDArray[np.float64],
-    tokens_R: NDArray[np.float64],
-    gpus_R: NDArray[np.float64],
-    peak_R: NDArray[np.float64],
+def as_asked(
+    what: str, batches: Sequence[Batch], seconds_R: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(predicted, at full peak) of a quantity; FLOPs are the model's, attention in full, no recomputation."""
+    flops_R, tokens_R, gpus_R, peak_R = _work(batches, seconds_R.size)
     least_R = flops_R / (gpus_R * peak_R)
     if what == "tokens/s per GPU":
         return tokens_R / seconds_R / gpus_R, tokens_R / least_R / gpus_R
