@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import combinations, pairwise, permutations, product
 
-from podsim.hardware.fabrics.servers import CLOSE_FIRST, CUBE_MESH
+from podsim.hardware.fabrics.servers import cube_mesh_lanes, mesh_lanes
 from podsim.hardware.inside import cube_mesh_links
 from podsim.hardware.parts import System
 
@@ -30,11 +30,9 @@ def ring_shares(system: System) -> tuple[tuple[float, ...], ...]:
     server the one with the fewest rings counts, as it holds up the others; else the first.
     """
     if system.topology == "cube-mesh":
-        order = range(8) if system.gpus == 8 else CLOSE_FIRST[: system.gpus]
-        lanes = tuple(tuple(CUBE_MESH[a][b] for b in order) for a in order)
-        return _shares(lanes, cube_mesh_links(system.gpus))
+        return _shares(cube_mesh_lanes(system.gpus), cube_mesh_links(system.gpus))
     if system.topology == "nvlink-mesh" and system.gpus > 2:
-        each, count = max(system.gpu.nvlinks // (system.gpus - 1), 1), range(system.gpus)
+        each, count = mesh_lanes(system), range(system.gpus)
         lanes = tuple(tuple(each * (a != b) for b in count) for a in count)
         return _shares(lanes, each * (system.gpus - 1))
     return ()

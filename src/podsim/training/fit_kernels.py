@@ -148,14 +148,12 @@ def cross_validate(
     part = _products(rows.take((rows.gpu == gpu.name.lower()) & (rows.precision == precision)))
     if len(part) < folds:
         raise TableError(f"{len(part)} {precision} products on {gpu.name} cannot be cut in {folds} folds")
-    base = base_name(gpu)
-    start = dict(load_constants(base).gemm) if base else {}
-    first = _near(start, precision)
+    start = _start(gpu, precision)
     fold, hosted = fold_of((part.m, part.n, part.k), folds, seed), host_timed(part)
     law, predicted = np.empty(len(part)), np.empty(len(part))
     for index in range(folds):
         held = fold == index
-        constants, correction, host = _fit_precision(part.take(~held), gpu, first, bool(start))
+        constants, correction, host = _fit_precision(part.take(~held), gpu, *start)
         kernels, calls = law_seconds(constants, gpu, part.take(held)), hosted[held] * host
         logs = (
             0.0 if correction is None else correction_at(correction, part.m[held], part.n[held], part.k[held])
@@ -169,10 +167,15 @@ def host_seconds(rows: KernelRows, gpu: Gpu) -> Floats:
     hosted = host_timed(rows)
     if not hosted.any():
         return np.zeros(len(rows))
+    _, _, host = _fit_precision(_products(rows), gpu, *_start(gpu, str(rows.precision[0])))
+    return np.where(hosted, host, 0.0)
+
+
+def _start(gpu: Gpu, precision: str) -> tuple[GemmConstants, bool]:
+    """Where a fit for a GPU starts from, and whether that was measured."""
     base = base_name(gpu)
     start = dict(load_constants(base).gemm) if base else {}
-    _, _, host = _fit_precision(_products(rows), gpu, _near(start, str(rows.precision[0])), bool(start))
-    return np.where(hosted, host, 0.0)
+    return _near(start, precision), bool(start)
 
 
 def _products(rows: KernelRows) -> KernelRows:

@@ -151,7 +151,8 @@ def conv_seconds(
     saved = np.where(tiled, TILE_IN / TILE_OUT / TILED_WINDOW, 1.0)
     least = np.maximum(saved * flops / peak, (moved - gpu.l2) / gpu.memory_bandwidth)
     if tiled.any():
-        direct = np.where(tiled, np.minimum(direct, _winograd(gpu, part, sizes, read, precision)), direct)
+        tiles = _winograd(gpu, part, (m, n, k), read, precision, c, f)
+        direct = np.where(tiled, np.minimum(direct, tiles), direct)
     product = np.where(
         w == 1, gemm_seconds(gpu, m, n, k, batch=g, precision=precision, grouped=True),
         _packed(gpu, part, sizes, read, precision),
@@ -182,15 +183,21 @@ def _tiled(gpu: Gpu, precision: str, sizes: tuple[Floats, ...]) -> npt.NDArray[n
     return np.asarray((w == TILED_WINDOW) & (g == 1) & alike & library & (precision not in TENSOR_CORES))
 
 
-def _winograd(gpu: Gpu, part: str, sizes: tuple[Floats, ...], read: Floats, precision: str) -> Floats:
-    """Seconds by Winograd's algorithm, `sizes` as in conv_product: a product for each of the points of a tile."""
-    b, c, f, g, w, out, source = sizes
-    m, n, k = conv_product(
-        part, batch=b, channels=c, filters=f, groups=g, window=w, positions=out, inputs=source
-    )
+def _winograd(
+    gpu: Gpu,
+    part: str,
+    product: tuple[Floats, Floats, Floats],
+    read: Floats,
+    precision: str,
+    c: Floats,
+    f: Floats,
+) -> Floats:
+    """Seconds of a pass of shape (m, n, k) by Winograd's algorithm: a product for each of the points of a tile."""
+    m, n, k = product
     over_m, over_k = (TILED_WINDOW, TILE_OUT) if part == "weight" else (TILE_OUT, TILED_WINDOW)
-    shape = (np.maximum(m / over_m, 1.0), n, np.maximum(k / over_k, 1.0), TILE_IN * g)
-    return _implicit(gpu, shape, read, precision, c / g, f / g)
+    points = np.full(m.shape, TILE_IN)
+    shape = (np.maximum(m / over_m, 1.0), n, np.maximum(k / over_k, 1.0), points)
+    return _implicit(gpu, shape, read, precision, c, f)
 
 
 def _implicit(

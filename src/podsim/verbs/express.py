@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from podsim.errors import ModelError, PodsimError
+from podsim.verbs.express_open import settle, stated
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
@@ -64,7 +65,7 @@ _FRAMEWORKS = (
 
 
 def _number(row: Mapping[str, str], name: str, default: int | None = None) -> int:
-    text = (row.get(name) or "").strip()
+    text = stated(row, name)
     if not text:
         if default is None:
             raise NotExpressible(f"{name} is not given")
@@ -94,7 +95,7 @@ def express(row: Mapping[str, str]) -> Expressed:
 
 
 def _model(row: Mapping[str, str], layer_only: bool) -> Model:
-    if not (row.get("layers") or "").strip():
+    if not stated(row, "layers"):
         return _by_name(row.get("model", ""), _number(row, "seq_len"))
     layers = _number(row, "layers")
     hidden = _number(row, "hidden")
@@ -292,10 +293,8 @@ def _plan(row: Mapping[str, str], model: Model, cluster: Cluster, layer_only: bo
         sequence=_number(row, "seq_len"),
     )
     if micro is not None:
-        blank = not (row.get("global_batch") or "").strip() and not layer_only
+        blank = not stated(row, "global_batch") and not layer_only
         return plan, f"chosen: global_batch={global_batch}" if blank else ""
-    from podsim.verbs.express_open import settle
-
     return settle(plan, row, model, cluster)
 
 
@@ -303,7 +302,7 @@ def _any_batch(row: Mapping[str, str], dp: int) -> int | None:
     """The batch that `podsim plan` takes by default, for a row that gives a rate, which hardly hangs on it; else None."""
     from podsim.verbs.inputs import batch_of
 
-    if (row.get("step_time_s") or "").strip() or (row.get("tokens_per_s") or "").strip():
+    if stated(row, "step_time_s") or stated(row, "tokens_per_s"):
         return None
     sequences, _ = batch_of(None, _number(row, "seq_len"))
     return -(-sequences // dp) * dp
@@ -315,7 +314,7 @@ def _flash(row: Mapping[str, str], software: Software) -> bool:
 
 def _micro_batch(row: Mapping[str, str], global_batch: int, dp: int, pp: int) -> int | None:
     """The row's micro-batch, or the one of its gradient accumulation notes; None if it says nothing."""
-    if (row.get("micro_batch") or "").strip():
+    if stated(row, "micro_batch"):
         return _number(row, "micro_batch")
     notes = row.get("notes", "")
     if match := re.search(r"grad_accum=(\d+)|micro_num=(\d+)", notes):

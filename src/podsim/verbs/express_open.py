@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from podsim.training.plan import Plan
     from podsim.workload.graph import Model
 
-__all__ = ["settle"]
+__all__ = ["settle", "stated"]
 
 # a plan's field -> the column that states it
 _COLUMNS = {
@@ -33,30 +33,35 @@ _ALWAYS = {"cp": 1, "ep": 1}
 """what a blank column means where a run that had it would say so"""
 
 
-def settle(stated: Plan, row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, str]:
+def stated(row: Mapping[str, str], column: str) -> str:
+    """What a row says in a column; "" where it says nothing or has no such column."""
+    return (row.get(column) or "").strip()
+
+
+def settle(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, str]:
     """(the plan, what was chosen, worded); NoFitError when none fits, PlanError when none is legal.
 
-    `stated` has what the row states, and anything in the fields that it does not.
+    `known` has what the row states, and anything in the fields that it does not.
     """
     from podsim.training.search import Space, search
 
     given: dict[str, Any] = {}
     for field, column in _COLUMNS.items():
-        if (row.get(column) or "").strip():
-            given[field] = (int(getattr(stated, field)),)
+        if stated(row, column):
+            given[field] = (int(getattr(known, field)),)
         elif field in _ALWAYS:
             given[field] = (_ALWAYS[field],)
     if "recompute" in given:
         given["recompute_layers"] = (0,)
-    wanted = Space(flash=(bool(stated.flash),), **given)
-    found = search(model, cluster, stated, gpus=int(stated.gpus), wanted=wanted)
+    wanted = Space(flash=(bool(known.flash),), **given)
+    found = search(model, cluster, known, gpus=int(known.gpus), wanted=wanted)
     if found.order.size == 0:
         least, room = (format_quantity(float(b), "B") for b in (found.memory_C.min(), cluster.gpu.memory))
         raise NoFitError(
             [f"micro_batch is not given, and no plan that the row allows fits: {least} of {room}"]
         )
     plan = found.plan(int(found.order[0]))
-    if (row.get("global_batch") or "").strip():
+    if stated(row, "global_batch"):
         given["global_batch"] = (int(plan.global_batch),)
     return plan, f"chosen: {_worded(plan, given)}"
 

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.verify.rows import Rows
 
-__all__ = ["CROSS_VALIDATED", "Call", "call_of", "call_seconds", "decade", "price_collectives"]
+__all__ = [
+    "CROSS_VALIDATED",
+    "Call",
+    "call_of",
+    "call_seconds",
+    "decade",
+    "price_collectives",
+    "require_scipy",
+]
 
 # system and GPU as tables write them -> system of the catalog, the first that matches
 _SYSTEMS = (
@@ -116,10 +124,7 @@ def _held_out(rows: Rows) -> dict[str, float]:
     found: dict[str, float] = {}
     known = samples([row.fields for row in rows])
     machines = sorted({_machine_of(one.sweep) for one in known})
-    try:
-        import scipy.optimize  # noqa: F401
-    except ImportError:
-        raise PodsimError("cross-validation needs scipy: pip install 'podsim[calibrate]'") from None
+    require_scipy()
     for fold in range(_FOLDS):
         left_out = set(machines[fold::_FOLDS])
         part = [one for one in known if _machine_of(one.sweep) in left_out]
@@ -128,6 +133,14 @@ def _held_out(rows: Rows) -> dict[str, float]:
         values = predicted(fabric, part, WIRES).tolist()
         found |= {f"{one.sweep}/{one.size:.0f}": value for one, value in zip(part, values, strict=True)}
     return {row.id: found[row.id] for row in rows if row.id in found}
+
+
+def require_scipy() -> None:
+    """PodsimError where there is no scipy, which fits to folds need."""
+    try:
+        import scipy.optimize  # noqa: F401
+    except ImportError:
+        raise PodsimError("cross-validation needs scipy: pip install 'podsim[calibrate]'") from None
 
 
 def _machine_of(sweep: str) -> str:

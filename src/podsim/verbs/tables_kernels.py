@@ -9,6 +9,7 @@ constants.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import numpy as np
 
 from podsim.errors import PodsimError
 from podsim.verbs.tables import Priced
-from podsim.verbs.tables_collectives import Call, call_of, call_seconds, decade
+from podsim.verbs.tables_collectives import Call, call_of, call_seconds, decade, require_scipy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,10 +31,8 @@ __all__ = ["LONG", "price_kernels"]
 
 LONG = "over 20 us"
 """class of products that take long enough for their own time to matter"""
-_GRID = 300
-"""products of one precision on one GPU from which on they are cross-validated"""
-_BATCHES = 50
-"""the same of batches of products"""
+_ENOUGH = {"gemm": 300, "bmm": 50, "prefill": 300}
+"""rows of one kernel and precision on one GPU from which on they are cross-validated"""
 _CROSS = "five-fold cross-validation"
 _PRODUCTS = ("gemm", "bmm", "gemm (max achievable over search)")
 _NOT_MODELLED = {
@@ -120,16 +119,10 @@ def _seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.float64
     if op in _NOT_MODELLED:
         raise PodsimError(_NOT_MODELLED[op])
     gpu = load_gpu(str(part.gpu[0]))
-    if cross_validate and op == "prefill" and len(part) >= _GRID:
-        return _serving_cross_validated(
-            part, gpu
-        ), f"{_CROSS}: with the write of keys and values to a paged cache"
+    if cross_validate and len(part) >= _ENOUGH.get(op, math.inf) and not part.accumulate[0]:
+        return _cross_validated(part, gpu, op, precision)
     if op not in _PRODUCTS:
         return _attention(part, gpu)
-    if cross_validate and op == "gemm" and len(part) >= _GRID and not part.accumulate[0]:
-        return _cross_validated(part, gpu, precision), _CROSS
-    if cross_validate and op == "bmm" and len(part) >= _BATCHES:
-        return _batches_cross_validated(part, gpu), _CROSS
     seconds = gemm_seconds(
         gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn",
         accumulate=bool(part.accumulate[0]),
@@ -137,47 +130,33 @@ def _seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.float64
     return seconds, ""
 
 
-def _cross_validated(part: KernelRows, gpu: Gpu, precision: str) -> NDArray[np.float64]:
-    """Each fold predicted by a fit to the others; rows that are not fitted, by the packaged constants."""
+def _cross_validated(part: KernelRows, gpu: Gpu, op: str, precision: str) -> tuple[NDArray[np.float64], str]:
+    """Seconds of rows, each fold predicted by a fit to the others, and a note."""
+    from podsim.training.fit_attention import cross_validate_serving
+    from podsim.training.fit_batches import cross_validate_batches
+
+    require_scipy()
+    if op == "gemm":
+        return _products_cross_validated(part, gpu, precision), _CROSS
+    if op == "bmm":
+        return cross_validate_batches(part, gpu).predicted, _CROSS
+    note = f"{_CROSS}: with the write of keys and values to a paged cache"
+    return cross_validate_serving(part, gpu).predicted, note
+
+
+def _products_cross_validated(part: KernelRows, gpu: Gpu, precision: str) -> NDArray[np.float64]:
+    """The same of products; those that are not fitted, by the packaged constants."""
     from podsim.training.fit_kernels import cross_validate, host_seconds
     from podsim.training.kernels import gemm_seconds
 
-    try:
-        check = cross_validate(part, gpu, precision=precision)
-        host = host_seconds(part, gpu)
-    except ImportError:
-        raise _needs_scipy() from None
+    check = cross_validate(part, gpu, precision=precision)
     law = gemm_seconds(gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn")
-    seconds = law + host
+    seconds = law + host_seconds(part, gpu)
     unit = 8.0 if precision in ("fp16", "bf16") else 16.0
     held = (part.k % unit == 0) & (part.n % unit == 0)
     assert int(held.sum()) == len(check.predicted)
     seconds[held] = check.predicted
     return seconds
-
-
-def _batches_cross_validated(part: KernelRows, gpu: Gpu) -> NDArray[np.float64]:
-    """Each fold of batches of products predicted by a fit to the others."""
-    from podsim.training.fit_batches import cross_validate_batches
-
-    try:
-        return cross_validate_batches(part, gpu).predicted
-    except ImportError:
-        raise _needs_scipy() from None
-
-
-def _serving_cross_validated(part: KernelRows, gpu: Gpu) -> NDArray[np.float64]:
-    """Attention of a serving program, which wrote keys and values to its cache in the same time."""
-    from podsim.training.fit_attention import cross_validate_serving
-
-    try:
-        return cross_validate_serving(part, gpu).predicted
-    except ImportError:
-        raise _needs_scipy() from None
-
-
-def _needs_scipy() -> PodsimError:
-    return PodsimError("cross-validation needs scipy: pip install 'podsim[calibrate]'")
 
 
 def _attention(part: KernelRows, gpu: Gpu) -> tuple[NDArray[np.float64], str]:

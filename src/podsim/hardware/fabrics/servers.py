@@ -23,7 +23,7 @@ from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part
 from podsim.hardware.inside import cube_mesh_links, socket_rate
 from podsim.hardware.parts import Link, System
 
-__all__ = ["CLOSE_FIRST", "CUBE_MESH", "TOPOLOGIES", "server_node"]
+__all__ = ["CUBE_MESH", "TOPOLOGIES", "cube_mesh_lanes", "mesh_lanes", "server_node"]
 
 # nvidia-smi topo -m of a DGX-1V: NVLinks between GPU i (row) and GPU j
 CUBE_MESH = (
@@ -37,7 +37,7 @@ CUBE_MESH = (
     (0, 0, 0, 1, 2, 1, 2, 0),
 )
 """hybrid cube mesh: two squares with diagonals, and a link or two across; six links a GPU"""
-CLOSE_FIRST = (0, 3, 2, 1, 4, 7, 6, 5)
+_CLOSE_FIRST = (0, 3, 2, 1, 4, 7, 6, 5)
 """which GPUs of a DGX-1 a part of it takes"""
 
 
@@ -80,21 +80,31 @@ def _switched(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]
             yield _nvlink(one, other, on_board * rate, 0.0, on_board * lane)
 
 
+def cube_mesh_lanes(gpus: int) -> tuple[tuple[int, ...], ...]:
+    """NVLinks between each two GPUs of a hybrid cube mesh, or of the closest GPUs of one."""
+    order = range(8) if gpus == 8 else _CLOSE_FIRST[:gpus]
+    return tuple(tuple(CUBE_MESH[a][b] for b in order) for a in order)
+
+
+def mesh_lanes(system: System) -> int:
+    """NVLinks between each two GPUs of a server that joins each to each other."""
+    return max(system.gpu.nvlinks // max(system.gpus - 1, 1), 1)
+
+
 def _cube_mesh(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
     """The hybrid cube mesh of the DGX-1, or the closest GPUs of one."""
     if system.gpus > 8:
         raise ClusterError(f"{system.name}: {system.gpus} GPUs in a cube mesh, which has 8")
-    gpus = range(8) if system.gpus == 8 else CLOSE_FIRST[: system.gpus]
     one = nvlink.bandwidth / cube_mesh_links(system.gpus)
-    for a, first in enumerate(gpus):
-        for b, second in enumerate(gpus):
-            if a < b and (lanes := CUBE_MESH[first][second]):
+    for a, row in enumerate(cube_mesh_lanes(system.gpus)):
+        for b, lanes in enumerate(row):
+            if a < b and lanes:
                 yield _nvlink(f"gpu{a}", f"gpu{b}", lanes * one, nvlink.latency, lanes)
 
 
 def _mesh(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
     """Each GPU joined to each other, with an equal share of its NVLinks."""
-    lanes = max(system.gpu.nvlinks // max(system.gpus - 1, 1), 1)
+    lanes = mesh_lanes(system)
     for a in range(system.gpus):
         for b in range(a + 1, system.gpus):
             yield _nvlink(f"gpu{a}", f"gpu{b}", nvlink.bandwidth / (system.gpus - 1), nvlink.latency, lanes)
