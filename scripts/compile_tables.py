@@ -6,7 +6,9 @@ Reads llm_training.csv, vision_nlp_rec_training.csv.gz, mlperf_training.csv, gpu
 from the directory, checks every cell, and writes <kind>.csv.gz beside src/podsim/verify/tables/__init__.py:
 the same rows, in the same order, with the same columns and cells. One thing is added: a row whose source is
 blank, or says only that its repository was not resolved, gets the source "unresolved: " and what is known of
-it, and so is never a validation target. No row is dropped. Prints what was read and written.
+it, and so is never a validation target. No row is dropped. Behind them come the rows of the file of the same
+name in scripts/published, if there is one: runs of publications that the reference tables do not hold. Prints
+what was read and written.
 
 The result depends on the input only (no time stamp, fixed compression level). With --check nothing is
 written; the exit status is 1 if a packaged table differs from what would be.
@@ -20,6 +22,7 @@ import gzip
 import io
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from podsim.errors import TableError
@@ -28,6 +31,7 @@ from podsim.verify.reading import read_rows
 from podsim.verify.rows import UNRESOLVED, Row, Rows
 
 TABLES = Path(__file__).parent.parent / "src" / "podsim" / "verify" / "tables"
+PUBLISHED = Path(__file__).parent / "published"
 UNKNOWN_SOURCES = ("", "; repository not resolved)")
 
 
@@ -67,6 +71,9 @@ def compile_one(kind: Kind, directory: Path, *, check: bool) -> bool:
     found, rows = read_rows(directory / kind.file)
     if found != kind.name:
         raise TableError(f"{kind.file}: has the columns of kind {found!r}, not {kind.name!r}")
+    if (PUBLISHED / kind.file).is_file():
+        more = read_rows(PUBLISHED / kind.file)[1]
+        rows = replace(rows, rows=(*rows, *more))
     text, path = compiled(rows), TABLES / f"{kind.name}.csv.gz"
     if not check:
         path.write_bytes(packed(text))

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from podsim.verbs.calibrate_software import fit_software
-from podsim.verbs.express import NotExpressible, express
+from podsim.verbs.express import express
+from podsim.verbs.express_row import NotExpressible
 from podsim.verbs.tables import training_rows
 from podsim.workload.catalog import load_model
 
@@ -56,7 +57,7 @@ def test_an_open_row_takes_nothing_that_its_framework_lacks() -> None:
 
 def test_an_open_row_that_fits_nowhere_says_what_it_needs() -> None:
     with pytest.raises(NotExpressible, match=r"micro_batch is not given, and no plan .* fits: .* of 80 GB"):
-        express({**ROWS["MLM21JAN-0008"], "layers": "1800"})
+        express({**ROWS["MLM21JAN-0008"], "layers": "1800", "params_b": ""})
 
 
 def test_a_line_of_ones_own_names_a_model_and_an_era() -> None:
@@ -112,3 +113,97 @@ def test_a_model_without_dimensions_is_looked_up(text: str, name: str, layers: i
 def test_a_model_that_nothing_knows_is_said(text: str) -> None:
     with pytest.raises(NotExpressible, match="layers is not given, and model="):
         express({**ROWS["SIMU-0003"], "model": text})
+
+
+@pytest.mark.parametrize(
+    ("gpu", "system", "memory", "node"),
+    [
+        ("A100-SXM4", "DGX A100", "40", "dgx-a100-40gb"),
+        ("A100-SXM4", "", "", "dgx-a100-80gb"),
+        ("a100-sxm4-80gb", "p4de.24xlarge", "", "aws-p4de"),
+        ("A100-SXM4-40GB", "Azure ND96asr_v4", "", "azure-ndv4-40gb"),
+        ("A100 (paper: A100-SXM4-40GB)", "", "", "dgx-a100-40gb"),
+        ("A100-SXM4 (40 or 80GB not stated)", "", "", "dgx-a100-80gb"),
+        ("A100-PCIe", "", "40", "a100-pcie-40gb-server"),
+        ("NVIDIA V100-SXM3-32GB (450W)", "dgx2h_n4", "", "dgx-2h"),
+        ("V100-32GB", "DGX-2", "", "dgx-2"),
+        ("V100", "", "", "dgx-1-v100-16gb"),
+        ("h100-sxm5-96gb-hbm2e", "", "", "grand-teton-h100-96gb"),
+        ("H100 80GB HBM3", "", "80", "dgx-h100"),
+        ("H20", "", "96", "hgx-h20"),
+        ("H100-PCIe", "", "80", None),
+        ("GH200 (141GB)", "", "", None),
+        ("MI300X", "DGX A100", "", None),
+        ("", "DGX A100", "", None),
+    ],
+)
+def test_a_node_is_found_by_what_sources_call_its_gpus(
+    gpu: str, system: str, memory: str, node: str | None
+) -> None:
+    from podsim.verbs.express_machine import node_of
+
+    assert node_of(gpu, system, memory) == node
+
+
+@pytest.mark.parametrize(
+    ("text", "nics", "rate", "fabric"),
+    [
+        ("8x200Gb/s HDR IB per node (compute), NVSwitch (Selene)", "8", "200 Gb/s", ""),
+        ("4x100Gb/s RoCE per node", "4", "100 Gb/s", "roce"),
+        ("1600 Gbps/node RoCE", "8", "200 Gb/s", "roce"),
+        ("vTrain config: 800 Gb/s inter-node, NVLink intra", "4", "200 Gb/s", ""),
+        ("400Gb/s per GPU RDMA", "8", "400 Gb/s", ""),
+        ("8x ConnectX-6 HDR200 IB", "8", "200 Gb/s", ""),
+        ("32x 100G EFA", "32", "100 Gb/s", "efa"),
+        ("IB HDR (Selene)", None, "200 Gb/s", ""),
+        ("NVLink 600 GB/s", None, None, ""),
+        ("not stated", None, None, ""),
+    ],
+)
+def test_a_network_is_read_as_sources_describe_it(
+    text: str, nics: str | None, rate: str | None, fabric: str
+) -> None:
+    from podsim.verbs.express_machine import network_of
+
+    found = network_of(text, 8)
+    assert (found.get("network.nics"), found.get("network.bandwidth"), found.get("fabric", "")) == (
+        nics,
+        rate,
+        fabric,
+    )
+
+
+MIXTRAL = {
+    "model": "Mixtral 8x7B", "params_b": "46.7", "layers": "32", "hidden": "4096", "ffn_hidden": "14336", "heads": "32",
+    "kv_heads": "8", "vocab": "32000", "moe_experts": "8", "moe_topk": "2", "seq_len": "4096", "gpu": "H100-SXM5",
+    "n_gpus": "64", "ep": "8", "micro_batch": "1", "global_batch": "256", "framework": "Megatron-Core",
+}  # fmt: skip
+
+
+def test_experts_of_a_row_are_experts() -> None:
+    named = express(MIXTRAL).model
+    assert named == load_model("mixtral-8x7b", {"sequence": 4096})
+    other = express({**MIXTRAL, "model": "a mixture"}).model
+    assert other.parameters == pytest.approx(named.parameters, rel=0.01)
+    assert other.active_parameters == pytest.approx(named.active_parameters, rel=0.01)
+    with pytest.raises(NotExpressible, match="moe_topk is not given"):
+        express({**MIXTRAL, "moe_topk": ""})
+
+
+def test_the_published_size_tells_what_an_unknown_name_does_not() -> None:
+    row = {**MIXTRAL, "model": "Anonymous", "moe_experts": "", "ep": "", "params_b": "7.2"}
+    assert express(row).model.parameters == pytest.approx(7.24e9, rel=0.01)  # gated, a head of its own
+    small = {**ROWS["PYTHIA-0001"], "framework": "megatron-2022", "micro_batch": "1"}
+    assert express(small).model.parameters == pytest.approx(70e6, rel=0.05)  # a head of its own
+    with pytest.raises(NotExpressible, match=r"params_b=46.7, but these dimensions make 7\.2"):
+        express({**row, "params_b": "46.7"})
+    with pytest.raises(NotExpressible, match="params_b='many' is not a number"):
+        express({**row, "params_b": "many"})
+
+
+def test_a_row_without_framework_or_precision_gets_the_defaults_and_says_so() -> None:
+    found = express({**MIXTRAL, "framework": "", "precision": ""})
+    assert (found.plan.software, found.plan.precision) == ("megatron-core", "bf16")
+    assert found.chosen == "chosen: framework=megatron-core, precision=bf16"
+    with pytest.raises(NotExpressible, match=r"framework='Homemade' has no entry .*podsim show software"):
+        express({**MIXTRAL, "framework": "Homemade"})

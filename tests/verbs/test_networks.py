@@ -8,8 +8,8 @@ import pytest
 
 import podsim
 from podsim.verbs.calibrate_software import fit_software
-from podsim.verbs.express import NotExpressible
 from podsim.verbs.express_networks import express_network
+from podsim.verbs.express_row import NotExpressible
 from podsim.verbs.runs import run_of, runs
 from podsim.verbs.tables import training_rows
 from podsim.verbs.tables_networks import NetworkCosts, express_networks
@@ -77,7 +77,7 @@ def test_a_row_by_hand() -> None:
         ({"batch_per_gpu": "64/32"}, "'64/32' is not a number"),
         ({"batch_per_gpu": "0.2"}, "less than one sample"),
         ({"n_gpus": ""}, "n_gpus is not given"),
-        ({"n_gpus": "many"}, "'many' is not a whole number"),
+        ({"n_gpus": "many"}, "n_gpus='many' is not a number"),
         ({"gpu": "MI300X"}, "'MI300X'"),
         ({"gpu": ""}, "the GPU is not given"),
     ],

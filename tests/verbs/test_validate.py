@@ -185,3 +185,23 @@ def test_bars_on_fitted_rows_hold_them_out(whole: Validation, table: str) -> Non
     fitted = {row.id: row.predicted for row in compare_rows(load(table), cross_validate=False).rows}
     worse = sum(abs(row.error) for row in held) / sum(abs(fitted[row.id] / row.measured - 1) for row in held)
     assert 1.0 < worse < 3.0
+
+
+OWN = "model,seq_len,gpu,n_gpus,tp,pp,micro_batch,recompute,framework,global_batch,"
+OWN += "step_time_s,tokens_per_s,tokens_per_s_per_gpu,tflops_per_gpu,mfu,hfu\n"
+OWN += "gpt-22b,2048,A100-SXM4-80GB,8,8,1,4,full,megatron-2022,"
+
+
+def test_own_rows_are_compared_in_what_each_measured(tmp_path: Path) -> None:
+    own = tmp_path / "own.csv"
+    lines = ["4,1.4,,,,,", "4,,5851.4,,,,", ",,,700,,,", ",,,,120,0.38,", ",,,,160,,0.51", "4,,,,,,"]
+    own.write_text(OWN + OWN.splitlines()[1].join(f"{line}\n" for line in lines), "utf-8")
+    timed, rates, flops = validate(rows=own).comparisons
+    assert (timed.what, rates.what, flops.what) == ("seconds per step", "tokens/s per GPU", "FLOP/s per GPU")
+    assert [row.measured for row in timed.rows] == pytest.approx([1.4, 1.4], rel=1e-4)
+    assert len({row.predicted for row in timed.rows}) == 1
+    assert [reason for _, reason in timed.not_expressed] == ["the source gives no seconds per step"]
+    (rate,) = rates.rows
+    assert rate.note.startswith("chosen: global_batch=")
+    model, hardware = flops.rows
+    assert hardware.predicted / model.predicted == pytest.approx(4 / 3, rel=0.02)  # full recomputation

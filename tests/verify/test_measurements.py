@@ -23,6 +23,24 @@ def test_language_models() -> None:
     assert measurement(load("llm")["KORT-0001"], "FLOP/s per GPU") is None
 
 
+def test_a_rate_of_tokens_and_a_batch_are_a_time() -> None:
+    kind = kind_named("llm")
+    step = {"global_batch": "256", "seq_len": "4096", "n_gpus": "64"}
+    cells = dict.fromkeys(kind.columns, "") | step
+
+    def seconds(**given: str) -> float | None:
+        row = make_row(kind, cells | given, id="a", role="test", source="me")
+        return getattr(measurement(row, "seconds per step"), "value", None)
+
+    assert seconds(tokens_per_s="524288") == 2.0
+    assert seconds(tokens_per_s_per_gpu="8192") == 2.0
+    assert seconds(tokens_per_s_per_gpu="8192", step_time_s="2.1") == 2.1
+    assert seconds(tokens_per_s="524288", global_batch="") is None
+    assert seconds() is None
+    row = make_row(kind, cells | {"tokens_per_s": "524288"}, id="a", role="test", source="me")
+    assert getattr(measurement(row, "tokens/s per GPU"), "value", None) == 8192.0
+
+
 def test_memory_is_binary_where_the_source_says_so() -> None:
     assert value("llm", "KORT-0002", "bytes") == 55.125 * 2**30
     assert value("llm", "TT-0001", "bytes") == 82.4 * 2**30

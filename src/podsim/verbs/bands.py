@@ -46,6 +46,9 @@ _HOST_BOUND = 0.15
 _FAR = 4.0
 """times the longest sequence, or the most GPUs, that were measured: beyond it there is no band"""
 _FAMILIES = {"megatron": "megatron", "nemo": "megatron"}
+"""first word of an era's name -> frameworks whose runs resemble one another"""
+_ALONE = ("megatron-deepspeed",)
+"""eras that share a first word with others but not their pipeline engine"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,16 +99,22 @@ _ALWAYS = ("architecture", "kind", "bits")
 
 def features_of(model: Model, cluster: Cluster, plan: Plan, host_share: float) -> Features:
     """Features of a scalar plan; `host_share` is the share of the step in which the GPU waits for the host."""
-    software = plan.software.split("-")[0]
     return Features(
         architecture=cluster.gpu.architecture.lower(),
         kind=_kind(plan),
         bits=bits_of(plan.precision),
-        framework=_FAMILIES.get(software, plan.software.rsplit("-20", maxsplit=1)[0]),
+        framework=_family(plan.software),
         nodes="one" if int(plan.gpus) <= cluster.gpus_per_node else "several",
         size=_size(model.parameters),
         host="yes" if host_share > _HOST_BOUND else "no",
     )
+
+
+def _family(software: str) -> str:
+    """What an era counts as: its framework without the year."""
+    if software in _ALONE:
+        return software
+    return _FAMILIES.get(software.split("-", maxsplit=1)[0], software.rsplit("-20", maxsplit=1)[0])
 
 
 def _kind(plan: Plan) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
 from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError
-from podsim.verbs.express import NotExpressible
+from podsim.verbs.express_machine import machine, node_of
+from podsim.verbs.express_row import NotExpressible, whole
 from podsim.verbs.runs import Run, run_of
 
 if TYPE_CHECKING:
@@ -38,23 +38,6 @@ class NetworkRun:
     gpus: int
 
 
-# GPU as the tables write it, and the system that carries it -> catalog name of a node
-_NODES = (
-    (r"A100-80GB|A100-SXM4-80GB", "", "dgx-a100-80gb"),
-    (r"A100-40GB|A100-SXM4-40GB", "", "dgx-a100-40gb"),
-    (r"A100$", "", "dgx-a100-80gb"),
-    (r"V100-SXM3.*450|V100-32GB-450W", "", "dgx-2h"),
-    (r"V100-SXM3", "", "dgx-2"),
-    (r"V100-32GB", r"DGX-2", "dgx-2"),
-    (r"V100-32GB", "", "dgx-1-v100-32gb"),
-    (r"V100-16GB|V100-SXM2-16GB", "", "dgx-1-v100-16gb"),
-    (r"V100$", "", "dgx-1-v100-16gb"),
-    (r"A100-?PCIe", "", "a100-pcie-server"),
-    (r"A800", "", "hgx-a800"),
-    (r"H100", "", "dgx-h100"),
-    (r"H200", "", "dgx-h200"),
-    (r"B200", "", "dgx-b200"),
-)
 _PRECISIONS = {
     "FP16/mixed": "fp16",
     "FP16": "fp16",
@@ -78,7 +61,7 @@ def express_network(table: str, row: Mapping[str, str]) -> NetworkRun:
         )
     if run.skip:
         raise NotExpressible(run.skip)
-    gpus = _whole(row, "n_gpus" if table == "vision" else "n_accelerators")
+    gpus = whole(row, "n_gpus" if table == "vision" else "n_accelerators")
     precision = _precision(row)
     batch, accumulate = _batch(run, row, precision)
     try:
@@ -98,15 +81,6 @@ def _precision(row: Mapping[str, str]) -> str:
     if said not in _PRECISIONS:
         raise NotExpressible(f"precision={said!r} is not one of {', '.join(_PRECISIONS)}")
     return _PRECISIONS[said]
-
-
-def _whole(row: Mapping[str, str], column: str) -> int:
-    text = row.get(column, "").strip()
-    if not text.isdigit() or not 0 < int(text) < 10**6:
-        raise NotExpressible(
-            f"{column}={text!r} is not a whole number from 1" if text else f"{column} is not given"
-        )
-    return int(text)
 
 
 def _batch(run: Run, row: Mapping[str, str], precision: str) -> tuple[int, int]:
@@ -138,14 +112,9 @@ def _batch(run: Run, row: Mapping[str, str], precision: str) -> tuple[int, int]:
 def _cluster(row: Mapping[str, str], gpus: int) -> Cluster:
     gpu = row.get("gpu", row.get("accelerator", ""))
     system = row.get("node_type", row.get("system", ""))
-    for pattern, where, node in _NODES:
-        if re.search(pattern, gpu) and re.search(where, system):
-            return _nodes(node, gpus)
-    raise NotExpressible(f"no node of the catalog has GPUs like {gpu!r}" if gpu else "the GPU is not given")
-
-
-def _nodes(node: str, gpus: int) -> Cluster:
-    from podsim.hardware.cluster import load_cluster
-
-    one = load_cluster(f"{node}:1")
-    return load_cluster(f"{node}:{ceil(gpus / one.gpus_per_node)}").subset(gpus)
+    node = node_of(gpu, system)
+    if node is None:
+        raise NotExpressible(
+            f"no node of the catalog has GPUs like {gpu!r}" if gpu else "the GPU is not given"
+        )
+    return machine(node, gpus).subset(gpus)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.errors import NoFitError
 from podsim.units import format_quantity
+from podsim.verbs.express_row import stated
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.training.plan import Plan
     from podsim.workload.graph import Model
 
-__all__ = ["settle", "stated"]
+__all__ = ["settle"]
 
 # a plan's field -> the column that states it
 _COLUMNS = {
@@ -33,12 +34,7 @@ _ALWAYS = {"cp": 1, "ep": 1}
 """what a blank column means where a run that had it would say so"""
 
 
-def stated(row: Mapping[str, str], column: str) -> str:
-    """What a row says in a column; "" where it says nothing or has no such column."""
-    return (row.get(column) or "").strip()
-
-
-def settle(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, str]:
+def settle(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, list[str]]:
     """(the plan, what was chosen, worded); NoFitError when none fits, PlanError when none is legal.
 
     `known` has what the row states, and anything in the fields that it does not.
@@ -63,10 +59,10 @@ def settle(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster) 
     plan = found.plan(int(found.order[0]))
     if stated(row, "global_batch"):
         given["global_batch"] = (int(plan.global_batch),)
-    return plan, f"chosen: {_worded(plan, given)}"
+    return plan, _worded(plan, given)
 
 
-def _worded(plan: Plan, given: Mapping[str, Any]) -> str:
+def _worded(plan: Plan, given: Mapping[str, Any]) -> list[str]:
     """The settings of a plan that were not given."""
     told = plan.describe()
     fields = ("tp", "pp", "dp") if "tp" not in given else ()
@@ -79,4 +75,4 @@ def _worded(plan: Plan, given: Mapping[str, Any]) -> str:
         "zero",
         "recompute",
     ]
-    return ", ".join(f"{name}={told[name]}" for name in names if name not in given)
+    return [f"{name}={told[name]}" for name in names if name not in given]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from podsim.errors import PodsimError
+from podsim.verbs.express_machine import machine, network_of, node_of
 from podsim.verbs.tables import Priced
 
 if TYPE_CHECKING:
@@ -31,36 +32,11 @@ __all__ = [
     "require_scipy",
 ]
 
-# system and GPU as tables write them -> system of the catalog, the first that matches
-_SYSTEMS = (
-    (r"NDv4.*A100-SXM4-40", "azure-ndv4-40gb"),
-    (r"NDv4|ND A100 v4", "azure-ndv4-80gb"),
-    (r"(?i)\bp4de\b", "aws-p4de"),
-    (r"(?i)\bp4d\b", "aws-p4d"),
-    (r"(?i)BM\.GPU4\.8", "oci-bm-gpu4-8"),
-    (r"(?i)BM\.GPU\.A100-v2\.8", "oci-bm-gpu-a100-v2-8"),
-    (r"A100-SXM4?-40", "dgx-a100-40gb"),
-    (r"A100-SXM|nccl A100", "dgx-a100-80gb"),
-    (r"A800-SXM", "hgx-a800"),
-    (r"H100-SXM", "dgx-h100"),
-    (r"H200-SXM", "dgx-h200"),
-    (r"H800-SXM", "hgx-h800"),
-    (r"H20\b", "hgx-h20"),
-    (r"\bB200", "dgx-b200"),
-    (r"V100-SXM3", "dgx-2"),
-    (r"V100-SXM2-16|nccl V100", "dgx-1-v100-16gb"),
-    (r"V100-SXM2", "dgx-1-v100-32gb"),
-    (r"\bL40S\b", "l40s-server"),
-    (r"A100 PCIe NV12", "a100-pcie-pair"),
-)
-# likewise -> why no system of the catalog is it
+# system and GPU as tables write them -> why no system of the catalog is it
 _UNTOLD = (
     (r"H100-PCIe", "the source does not say how many of three NVLink bridges join the two cards"),
     (r"MI\d00", "RCCL picks and runs collectives by its own tables, of which podsim has none"),
 )
-_RATES = {"HDR200": 200, "NDR400": 400, "HDR100": 100, "EDR": 100, "NDR": 400, "HDR": 200}
-_ETHERNET = re.compile(r"\b(\d+)\s*G(?:b|bit|bE|bps)?(?:/s)?\b")
-"""a rate as rows of Ethernet and EFA adapters give it: 100GbE, 200 Gb/s, 400G"""
 CROSS_VALIDATED = "all-reduce-a100"
 """the table whose rows the packaged constants were fitted to, and that a bar is on"""
 _FOLDS = 5
@@ -162,18 +138,20 @@ def call_of(row: Mapping[str, str]) -> Call | str:
     text = f"{row.get('system', '')} {row['gpu']}"
     if "problem case" in row["notes"] or "much slower" in row["notes"]:
         return "the source reports a machine that did not work as it should"
-    system = next((name for pattern, name in _SYSTEMS if re.search(pattern, text)), None)
+    system = node_of(row["gpu"], row.get("system", ""))
     if system is None:
         untold = next((why for pattern, why in _UNTOLD if re.search(pattern, text)), None)
         return untold or f"no system of the catalog has GPUs like {row['gpu']}"
     told = samples([{**row, "gpu": "A100-SXM4", "role": "calibrate", "confirmed": "yes"}])
     if not told:
         return f"collective {row['collective']!r} is not modelled"
-    network = _network(row.get("nics", "")) if nodes > 1 else ("", "", "")
-    if isinstance(network, str):
-        return network
+    nics = row.get("nics", "") if nodes > 1 else ""
     try:
-        cluster = _machine(system, nodes, network, told[0].in_switch)
+        each = machine(system, 1).gpus_per_node
+        network = network_of(nics, each)
+        if nodes > 1 and "network.bandwidth" not in network:
+            return f"the adapters of a node are not stated ({nics or 'blank'})"
+        cluster = _machine(system, nodes * each, tuple(network.items()), told[0].in_switch)
     except PodsimError as problem:
         return str(problem)
     return Call(
@@ -187,24 +165,9 @@ def call_of(row: Mapping[str, str]) -> Call | str:
     )
 
 
-def _network(text: str) -> tuple[str, str, str] | str:
-    """(adapters, rate, fabric) of a description of a node's adapters, blank where the catalog's hold; or a reason."""
-    told = _ETHERNET.search(text)
-    rate = next((value for name, value in _RATES.items() if name in text), int(told[1]) if told else None)
-    if rate is None:
-        return f"the adapters of a node are not stated ({text or 'blank'})"
-    count = re.match(r"(\d+)\s*x", text)
-    fabric = next((kind for name, kind in (("RoCE", "roce"), ("EFA", "efa")) if name in text), "")
-    return (count[1] if count else "", f"{rate} Gb/s", fabric)
-
-
 @lru_cache(maxsize=256)
-def _machine(system: str, nodes: int, network: tuple[str, str, str], in_switch: bool) -> Cluster:
-    from podsim.hardware.cluster import load_cluster
-
-    keys = ("network.nics", "network.bandwidth", "fabric")
-    overrides = {key: value for key, value in zip(keys, network, strict=True) if value}
-    cluster = load_cluster(f"{system}:{nodes}", overrides)
+def _machine(system: str, gpus: int, network: tuple[tuple[str, str], ...], in_switch: bool) -> Cluster:
+    cluster = machine(system, gpus, network)
     if in_switch or cluster.system.topology != "nvswitch":
         return cluster
     return replace(cluster, system=replace(cluster.system, topology="nvlink"))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from podsim.verbs.express import Expressed, NotExpressible, express
+from podsim.verbs.express import Expressed, express
+from podsim.verbs.express_row import NotExpressible, stated
 from podsim.verbs.tables import Priced
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ def price_llm(rows: Rows) -> Priced:
         ideals: NDArray[np.float64] | None = None
     else:
         values, ideals = as_asked(rows.what, batches, seconds_of(batches))
+        if rows.what == "FLOP/s per GPU":
+            values *= [_recomputed(one, texts[p]) for p, one in found]
         notes = [_note(one, texts[p]) for p, one in found]
     ids = [row.id for row in rows]
     return Priced(
@@ -188,6 +191,16 @@ def as_asked(
     if what == "FLOP/s per GPU":
         return flops_R / seconds_R / gpus_R, peak_R
     return seconds_R, least_R
+
+
+def _recomputed(one: Expressed, row: Mapping[str, str]) -> float:
+    """FLOPs with recomputation over the model's, for a row that publishes its rate as HFU, not as MFU; else 1."""
+    from podsim.training.predict import flops_per_token
+
+    if stated(row, "mfu") or not stated(row, "hfu"):
+        return 1.0
+    flops = flops_per_token(one.model, one.plan)
+    return flops["hardware"] / flops["model"]
 
 
 def _note(one: Expressed, row: Mapping[str, str]) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError
-from podsim.verbs.express import NotExpressible
 from podsim.verbs.express_networks import NetworkRun, express_network
+from podsim.verbs.express_row import NotExpressible
 from podsim.verbs.tables import Priced
 
 if TYPE_CHECKING:

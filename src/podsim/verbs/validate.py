@@ -23,6 +23,14 @@ __all__ = ["TABLES", "UNKNOWN", "Validation", "compare_rows", "comparison_of", "
 TABLES = tuple(table.slug for table in NAMED)
 """every named part of the packaged tables, in the order they are shown"""
 
+_PARTS = {
+    "bytes": ("memory", "memory"),
+    "seconds per step": ("steps", "seconds per step"),
+    "tokens/s per GPU": ("tokens", "rates of tokens"),
+    "FLOP/s per GPU": ("flops", "rates of arithmetic"),
+}
+"""quantity -> what is added to the name and the title of a user's table for the rows that measured it"""
+
 UNKNOWN = """\
 ## What the model does not know
 
@@ -93,19 +101,32 @@ def comparison_of(rows: Rows, priced: Priced) -> Comparison:
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:
-    """The rows in their table's quantity, or in what most of them measured instead; and those with bytes, in bytes."""
+    """The rows in their table's quantity, or in what most of them measured instead.
+
+    Of language models, those that measured something else follow in that quantity, and all with bytes in bytes.
+    """
     counts = {
         what: sum(measurement(row, what) is not None for row in rows)
         for what in quantities(rows.kind)
         if what not in ("B/s", "bytes")
     }
     main = rows.what if counts.get(rows.what) else max(counts, key=lambda what: counts[what])
-    found = [replace(rows, what=main)]
-    if rows.kind == "llm":
-        heavy = rows.where(lambda row: measurement(row, "bytes") is not None)
-        memory = replace(
-            heavy, name=f"{rows.name}-memory", title=f"{rows.title}: memory", what="bytes", sweep=()
-        )
-        found = [one for one in (*found, memory) if one is not memory or len(memory)]
-        return found if counts[main] else [memory]
-    return found
+    if rows.kind != "llm":
+        return [replace(rows, what=main)]
+    order = (main, *(what for what in counts if what != main))
+    heavy = {row.id for row in rows if measurement(row, "bytes") is not None}
+    compared = {
+        row.id: next((what for what in order if measurement(row, what)), "bytes" if row.id in heavy else main)
+        for row in rows
+    }
+    parts = [replace(rows.where(lambda row: compared[row.id] == main), what=main)]
+    for what in order[1:]:
+        parts.append(_part(rows, what, {id for id, one in compared.items() if one == what}))
+    return [part for part in (*parts, _part(rows, "bytes", heavy)) if len(part)]
+
+
+def _part(rows: Rows, what: str, ids: set[str]) -> Rows:
+    """The rows of these ids, in a quantity that is not their table's; sweeps are of the table's own."""
+    name, title = _PARTS[what]
+    part = rows.where(lambda row: row.id in ids)
+    return replace(part, name=f"{rows.name}-{name}", title=f"{rows.title}: {title}", what=what, sweep=())

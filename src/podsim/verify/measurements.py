@@ -22,6 +22,25 @@ def _scaled(column: str, factor: float) -> Callable[[Row], float | None]:
     return read
 
 
+def _step_seconds(row: Row) -> float | None:
+    """Seconds of a step: as the source gives them, or the tokens of a step over a rate of tokens."""
+    given = row.number("step_time_s")
+    batch, length = row.number("global_batch"), row.number("seq_len")
+    if given is not None or not batch or not length:
+        return given
+    rate = row.number("tokens_per_s")
+    if rate is None:
+        each, gpus = row.number("tokens_per_s_per_gpu"), row.number("n_gpus")
+        rate = each * gpus if each and gpus else None
+    return batch * length / rate if rate else None
+
+
+def _token_rate(row: Row) -> float | None:
+    """Tokens per second and GPU."""
+    each, rate, gpus = (row.number(name) for name in ("tokens_per_s_per_gpu", "tokens_per_s", "n_gpus"))
+    return rate / gpus if each is None and rate and gpus else each
+
+
 def _memory(row: Row) -> float | None:
     """B of memory_gb: GiB where the source counts so, else GB.
 
@@ -52,8 +71,8 @@ def _collective_seconds(row: Row) -> float | None:
 
 
 _READERS: dict[tuple[str, str], Callable[[Row], float | None]] = {
-    ("llm", "seconds per step"): _scaled("step_time_s", 1.0),
-    ("llm", "tokens/s per GPU"): _scaled("tokens_per_s_per_gpu", 1.0),
+    ("llm", "seconds per step"): _step_seconds,
+    ("llm", "tokens/s per GPU"): _token_rate,
     ("llm", "FLOP/s per GPU"): _scaled("tflops_per_gpu", 1e12),
     ("llm", "bytes"): _memory,
     ("vision", "samples/s"): _throughput,

@@ -195,6 +195,22 @@ NAMED = (
         classes=("model",),
     ),
     NamedTable(
+        slug="mt-nlg",
+        title="MT-NLG 530B (Smith et al. 2022): Megatron-DeepSpeed on 2,240 to 3,360 A100",
+        era="2021",
+        kind="points",
+        prefix="MTNLG-",
+        classes=("n_gpus",),
+    ),
+    NamedTable(
+        slug="bloom",
+        title="BLOOM 176B (BigScience 2022): Megatron-DeepSpeed on 384 A100",
+        era="2022",
+        kind="points",
+        prefix="BLOOM-",
+        classes=("model",),
+    ),
+    NamedTable(
         slug="llama",
         title="LLaMA (Touvron et al. 2023): 65B on 2,048 A100",
         era="2023",
