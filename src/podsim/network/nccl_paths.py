@@ -24,6 +24,7 @@ from podsim.network.nccl_tuner import (
     Belief,
     Group,
     Wires,
+    adapters,
     beliefs,
     chosen_until,
     over_sockets,
@@ -179,13 +180,13 @@ def _until(wires: Wires, group: Group, collective: str, release: str, channels: 
 def _channels(wires: Wires, group: Group, fabric: Fabric) -> int:
     if group.nodes == 1:
         return int(fabric.channels)
-    return max(2, min(int(fabric.channels), round(2 * wires.nics / group.sharing)))
+    return max(2, min(int(fabric.channels), round(2 * adapters(wires, group))))
 
 
 def _outside(wires: Wires, group: Group, network: Network | None) -> float:
     """B/s that a group can push out of a node."""
     share = 1.0 if network is None else network.share
-    return share * wires.network * wires.nics / group.sharing
+    return share * wires.network * adapters(wires, group)
 
 
 def _moved(collective: str, ranks: int) -> float:
@@ -301,7 +302,7 @@ def _pairs(
     inside = _side_by_side(wires, group, fabric)
     if collective == "send_recv":
         near, far, peers = (1.0 if group.members > 1 else 0.0), 1.0, 1.0
-        outside = _outside(wires, group, network) / max(1.0, wires.nics / group.sharing)
+        outside = _outside(wires, group, network) / max(1.0, adapters(wires, group))
     else:
         near, far, peers = (
             (group.members - 1) / group.ranks,

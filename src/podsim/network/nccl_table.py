@@ -27,7 +27,7 @@ from podsim.network.collectives.table import Ints
 from podsim.network.collectives.trees import in_network_all_reduce, tree_rows, two_trees
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_paths import wire_rates
-from podsim.network.nccl_tuner import Group
+from podsim.network.nccl_tuner import Group, adapters
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
@@ -133,5 +133,5 @@ def nccl_fabric(
     capacity = fabric.capacity.copy()
     capacity[fabric.of_kind("nvlink")] *= min(inside / wires.nvlink, 1.0) if group.members > 1 else 1.0
     if group.nodes > 1:
-        capacity[fabric.of_kind("adapter")] *= outside / (wires.network * wires.nics)
+        capacity[fabric.of_kind("adapter")] *= outside / (wires.network * adapters(wires, group))
     return replace(fabric, capacity=capacity)

@@ -27,6 +27,7 @@ __all__ = [
     "Belief",
     "Group",
     "Wires",
+    "adapters",
     "beliefs",
     "chosen_until",
     "generation",
@@ -220,6 +221,15 @@ def over_sockets(wires: Wires, group: Group, *, at_once: bool) -> float:
     return min(1.0, wires.socket / crossing / (_PCIE_COUNTED[0] * wires.nvlink))
 
 
+def adapters(wires: Wires, group: Group) -> float:
+    """Adapters of a node that carry what a group sends: its share of all, and no more than stand next to its GPUs.
+
+    Two GPUs of a DGX H100 use two adapters, even alone: NCCL gets to an adapter by the PCI Express of a GPU of the group,
+    which one adapter fills.
+    """
+    return min(wires.nics / group.sharing, max(1.0, wires.nics * group.members / wires.gpus))
+
+
 def _counted(wires: Wires, group: Group) -> float:
     """B/s inside a node that NCCL counts on."""
     if not wires.pcie:
@@ -240,7 +250,7 @@ def _buses(wires: Wires, group: Group, release: str) -> tuple[float, float]:
         inside = min(inside, _AMPERE_CLAMP)  # lets rings win over trees on two DGX A100
     if group.nodes == 1:
         return inside, inside
-    outside = _NIC_COUNTED * wires.network * wires.nics / group.sharing
+    outside = _NIC_COUNTED * wires.network * adapters(wires, group)
     if group.members == 1:
         return outside, (2 * outside if group.nodes == 2 else outside)
     return min(inside, outside), min(inside, 2 * outside if group.nodes == 2 else outside)
