@@ -121,6 +121,9 @@ def test_two_groups_on_one_adapter_share_it():
         ("dgx-a100-80gb:4", "all_reduce", "ring"),
         ("dgx-a100-80gb:4", "reduce_scatter", "ring"),
         ("dgx-a100-80gb:4", "all_to_all", "pairs"),
+        ("dgx-a100-80gb", "send_recv", "pairs"),
+        ("dgx-a100-80gb:4", "send_recv", "pairs"),
+        ("aws-p4d:2", "send_recv", "pairs"),
         ("dgx-a100-80gb:8", "all_reduce", "tree"),
         ("dgx-2", "all_reduce", "ring"),
         ("dgx-h100", "all_reduce", "nvls"),
@@ -162,7 +165,7 @@ def trees_ceiling(cluster):
     ("collective", "algorithm"),
     [
         ("all-reduce", "ring"), ("all-gather", "ring"), ("reduce-scatter", "ring"), ("broadcast", "ring"),
-        ("reduce", "ring"), ("all-to-all", "pairs"), ("all-reduce", "tree"),
+        ("reduce", "ring"), ("all-to-all", "pairs"), ("send-recv", "pairs"), ("all-reduce", "tree"),
     ],
 )  # fmt: skip
 def test_the_tables_of_nccl_do_what_they_promise(collective, algorithm, nodes):

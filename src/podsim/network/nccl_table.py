@@ -20,7 +20,7 @@ import numpy as np
 from podsim.errors import PodsimError
 from podsim.hardware.fabrics import Fabric
 from podsim.network.collectives import Table, make_table
-from podsim.network.collectives.direct import direct_all_to_all, send_recv
+from podsim.network.collectives.direct import direct_all_to_all, shift
 from podsim.network.collectives.rings import multi_ring_all_reduce, rail_orders
 from podsim.network.collectives.rows import brick, ring_rows, stack
 from podsim.network.collectives.table import Ints
@@ -67,7 +67,7 @@ def nccl_table(collective: str, algorithm: str, *, nodes: int, local: int) -> Ta
     if algorithm == "nvls" and nodes == 1:
         return in_network_all_reduce(ranks, pieces=PIECES)
     if algorithm == "pairs":
-        return direct_all_to_all(ranks) if collective == "all-to-all" else send_recv(ranks)
+        return direct_all_to_all(ranks) if collective == "all-to-all" else shift(ranks)
     raise PodsimError(
         f"the {algorithm} that NCCL runs for this {collective} has no table of its own; "
         "simulate one by name (--algo ring, --algo 'double tree')"

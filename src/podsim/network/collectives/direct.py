@@ -11,6 +11,7 @@ from podsim.network.collectives.table import Table, make_table
 __all__ = [
     "direct_all_gather", "direct_all_reduce", "direct_all_to_all", "direct_gather", "direct_reduce_scatter",
     "direct_scatter", "naive_all_reduce", "parameter_server_all_reduce", "pipelined_naive_all_reduce", "send_recv",
+    "shift",
 ]  # fmt: skip
 
 
@@ -92,3 +93,11 @@ def send_recv(ranks: int, source: int = 0, destination: int | None = None) -> Ta
         raise TableError(f"send-recv from rank {source} to itself; give another destination")
     rows = brick(step=0, source=source, destination=to, chunk=0) if ranks > 1 else stack()
     return make_table("send-recv", "send-recv", rows, ranks=ranks, chunks=1, home=source, goal=to)
+
+
+def shift(ranks: int) -> Table:
+    """Every rank sends a whole buffer to the next, all at once, as sendrecv of nccl-tests does."""
+    rank = np.arange(ranks)
+    after = (rank + 1) % ranks
+    rows = brick(step=0, source=rank, destination=after, chunk=rank) if ranks > 1 else stack()
+    return make_table("shift", "send-recv", rows, ranks=ranks, chunks=ranks, home=rank, goal=after, sizes=1.0)
