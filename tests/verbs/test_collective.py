@@ -118,6 +118,73 @@ def test_nccl_simulated_reaches_the_ceiling_of_its_law() -> None:
     assert played.bus_bandwidth > law.bus_bandwidth
 
 
+def test_a_cluster_with_a_broken_adapter() -> None:
+    # the rings of two rails share the adapter next to the broken one, so that all of them take twice as long
+    whole = library.load_cluster("dgx-a100-80gb:4")
+    broken = whole.without("node0/nic2")
+    asked = {"sizes": "4G", "simulate": True}
+    before, after = (_sweep("all-reduce", on=cluster, **asked) for cluster in (whole, broken))
+    assert before.rows == _sweep("all-reduce", on="dgx-a100-80gb:4", **asked).rows
+    assert after.rows[0].seconds == pytest.approx(2 * before.rows[0].seconds, rel=0.01)
+    assert after.machine == "dgx-a100-80gb:4; node0/nic2 broken"
+    tables = [
+        _sweep("all-reduce", on=one, sizes="4G", algo="hierarchical").rows[0] for one in (whole, broken)
+    ]
+    assert tables[1].seconds > 1.4 * tables[0].seconds
+    assert library.fabric(broken).faulty == 4  # to its PCI Express switch and its leaf, both ways
+
+
+def test_what_cannot_be_asked_of_a_cluster_as_a_value(tmp_path: Path) -> None:
+    broken = library.load_cluster("dgx-a100-80gb:4").degraded("node1/nic*", share=0.5)
+    with pytest.raises(
+        library.PodsimError, match=r"node1/nic\* at 50%: NCCL's closed form knows nothing of broken"
+    ):
+        library.collective("all-reduce", on=broken, sizes="1G")
+    with pytest.raises(library.PodsimError, match="keys change a cluster that is named"):
+        library.collective("all-reduce", on=broken, sizes="1G", overrides={"nics": "4"})
+    log = tmp_path / "all_reduce.log"
+    log.write_text(nccl_tests_text(_sweep("all-reduce", on="dgx-a100-80gb:4", sizes="1G")), "utf-8")
+    assert isinstance(library.collective(on=library.load_cluster("dgx-a100-80gb:4"), against=log), Comparison)
+    with pytest.raises(library.PodsimError, match="broken or slow links"):
+        library.collective(on=broken, against=log)
+
+
+@pytest.mark.parametrize("launch", ["process", "thread", "single"])
+@pytest.mark.parametrize("on", ["dgx-a100-80gb", "dgx-a100-80gb:2"])
+def test_a_log_tells_how_its_ranks_were_launched(on: str, launch: str, tmp_path: Path) -> None:
+    log = tmp_path / "all_reduce.log"
+    log.write_text(nccl_tests_text(_sweep("all-reduce", on=on, sizes="8:1G:8", launch=launch)), "utf-8")
+    found = library.collective(against=log, on=on)
+    assert isinstance(found, Comparison)
+    assert max(abs(row.error) for row in found.rows) < 1e-3
+
+
+def test_launch_and_release_are_those_given_where_a_log_does_not_tell(podsim: Run, tmp_path: Path) -> None:
+    asked = {"on": "dgx-a100-80gb:2", "sizes": "8:1G:8", "launch": "single", "nccl": "2.8"}
+    text = nccl_tests_text(_sweep("all-reduce", **asked))
+    log = tmp_path / "all_reduce.log"
+    log.write_text("\n".join(line for line in text.splitlines() if "version" not in line), "utf-8")
+
+    def error(*options: str) -> float:
+        shown = podsim("collective", "--against", str(log), "--on", "dgx-a100-80gb:2", *options, "--json")
+        return float(json.loads(shown.stdout)["scores"][0]["mae"])
+
+    assert error("--nccl", "2.8") < 1e-3
+    assert error("--nccl", "2.30") > 0.01
+    assert error("--nccl", "2.8", "--launch", "thread") > 0.05
+
+
+def test_one_gpu_of_each_server_has_one_adapter(tmp_path: Path) -> None:
+    ranks = [f"# Rank  {n} Pid  {n} on node{n} device  0 [0x07] NVIDIA A100-SXM4-80GB" for n in range(2)]
+    rate = 0.957 * 25e9  # of 200 Gb/s what NCCL reaches
+    row = f"1073741824 268435456 float sum {2**30 / rate * 1e6:.1f} 0.0 0.0 0 {2**30 / rate * 1e6:.1f} 0.0 0.0 0"
+    log = tmp_path / "all_reduce.log"
+    log.write_text("\n".join(["# nThread 1 nGpus 1", *ranks, row]), "utf-8")
+    found = library.collective(against=log, on="dgx-a100-80gb:2")
+    assert isinstance(found, Comparison)
+    assert abs(found.rows[0].error) < 0.05
+
+
 def test_one_rank_takes_no_time() -> None:
     for algo in ("nccl", "ring"):
         assert _sweep("all-reduce", on="dgx-a100-80gb", ranks=1, sizes="1G", algo=algo).rows[0].seconds == 0.0

@@ -32,9 +32,15 @@ def collective(
     ] = "nccl",
     ranks: Annotated[int | None, typer.Option(help="GPUs that take part; default all.")] = None,
     launch: Annotated[
-        str, typer.Option(help="process or thread for each GPU, or single process.")
-    ] = "process",
-    nccl: Annotated[str, typer.Option(help="Release of NCCL, 2.4 to 2.30.")] = "2.18",
+        str,
+        typer.Option(
+            help="process (default) or thread for each GPU, or single process; with --against as the log tells."
+        ),
+    ] = "",
+    nccl: Annotated[
+        str,
+        typer.Option(help="Release of NCCL, 2.4 to 2.30; default 2.18, with --against what the log tells."),
+    ] = "",
     simulate: Annotated[
         bool, typer.Option("--simulate", help="Play every transfer on the links, with contention.")
     ] = False,

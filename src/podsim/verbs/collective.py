@@ -41,12 +41,12 @@ class _Place:
 def collective(
     collective: str = "",
     *,
-    on: str = "",
+    on: str | Cluster = "",
     sizes: str = "",
     algo: str | Table = "nccl",
     ranks: int | None = None,
-    launch: str = "process",
-    nccl: str = "2.18",
+    launch: str = "",
+    nccl: str = "",
     simulate: bool = False,
     compare: bool = False,
     topology: Path | None = None,
@@ -56,13 +56,16 @@ def collective(
     """Seconds and bandwidths of a collective over sizes; or, with `against`, predictions against a log of nccl-tests.
 
     collective  all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter
-    on          a cluster; topology: instead, a file that describes one server (NCCL's XML, nvidia-smi topo -m)
+    on          a cluster, by name or as a value: load_cluster("dgx-a100:4").without("node0/nic2")
+    topology    instead, a file that describes one server (NCCL's XML, nvidia-smi topo -m)
     sizes       "8:16G:2": first, last, factor (or +step), as nccl-tests counts; default from the smallest to 16G
     algo        nccl: what NCCL would run and what it costs (podsim.network.nccl); else the name of an algorithm, a
                 file (MSCCL's FILE.xml, FILE.py:FUNCTION) or a Table, costed step by step on the cluster's links
     simulate    play the table on the links, with contention, instead; of nccl, the table it chose at each size
     compare     all algorithms of the collective side by side
-    ranks       GPUs; default all of the cluster. launch, nccl: process, thread or single; NCCL's release
+    ranks       GPUs; default all of the cluster
+    launch      process (the default), thread or single; nccl: NCCL's release, default 2.18; with `against`, the default
+                is what the log tells
 
     A table's times are of the links alone: no kernel launch, no protocol. Raises PodsimError for what makes no sense.
     """
@@ -84,10 +87,12 @@ def collective(
             )
         if algo != "nccl":
             raise PodsimError("--against compares with what NCCL would do; --algo cannot be given with it")
-        return against_log(against, on=on, collective=collective, overrides=overrides)
+        return against_log(
+            against, on=on, collective=collective, launch=launch, nccl=nccl, overrides=overrides
+        )
     if not collective:
         raise PodsimError("name a collective, such as all-reduce, or give a log with --against")
-    name = collective_name(collective)
+    name, launch, nccl = collective_name(collective), launch or "process", nccl or "2.18"
     place = _place(on, topology, ranks, overrides)
     found = read_sizes(sizes, name, place.ranks)
     if algo == "nccl":
@@ -108,10 +113,11 @@ def _gpu(place: _Place) -> str:
     return "CPU" if place.cluster.gpu.architecture == "cpu" else place.cluster.gpu.name
 
 
-def _place(on: str, topology: Path | None, ranks: int | None, overrides: Mapping[str, str] | None) -> _Place:
-    from podsim.hardware.cluster import load_cluster
+def _place(
+    on: str | Cluster, topology: Path | None, ranks: int | None, overrides: Mapping[str, str] | None
+) -> _Place:
     from podsim.hardware.fabrics import fabric_of
-    from podsim.verbs.fabric import read_server
+    from podsim.verbs.fabric import given_cluster, read_server
 
     if bool(on) == (topology is not None):
         given = "both --on and" if on else "neither --on nor"
@@ -122,11 +128,17 @@ def _place(on: str, topology: Path | None, ranks: int | None, overrides: Mapping
         fabric = read_server(topology)
         count = _count(ranks, fabric.gpus, str(topology)[-80:])
         return _Place(cluster=None, fabric=fabric, machine=fabric.name, ranks=count, local=count)
-    whole = load_cluster(on, overrides)
+    whole = given_cluster(on, overrides)
     cluster = whole.subset(_count(ranks, whole.gpus, whole.name))
     local = min(cluster.gpus, cluster.gpus_per_node)
+    machine = "; ".join(
+        [
+            cluster.name,
+            *(f"{part} at {left:.0%}" if left else f"{part} broken" for part, left in cluster.faults),
+        ]
+    )
     return _Place(
-        cluster=cluster, fabric=fabric_of(cluster), machine=cluster.name, ranks=cluster.gpus, local=local
+        cluster=cluster, fabric=fabric_of(cluster), machine=machine, ranks=cluster.gpus, local=local
     )
 
 
@@ -149,6 +161,11 @@ def _nccl_rows(
         )
     if name not in NCCL_NAMES:
         raise PodsimError(f"NCCL has no {name}; name an algorithm, as --algo direct")
+    if place.cluster.faults and not simulate:
+        raise PodsimError(
+            f"{place.machine}: NCCL's closed form knows nothing of broken or slow links; simulate=True plays its tables "
+            "on what is left, and algorithms by name are costed on it"
+        )
     cluster, play_choice = place.cluster, _Player(place, name)
     rows = []
     for size in sizes:

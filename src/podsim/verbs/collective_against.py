@@ -22,22 +22,36 @@ _MOST = 64 << 20
 
 
 def against_log(
-    path: Path, *, on: str = "", collective: str = "", overrides: Mapping[str, str] | None = None
+    path: Path,
+    *,
+    on: str | Cluster = "",
+    collective: str = "",
+    launch: str = "",
+    nccl: str = "",
+    overrides: Mapping[str, str] | None = None,
 ) -> Comparison:
     """Comparison of predicted and measured seconds, row by row, classes by decade of size.
 
     on: the cluster that the log comes from; without it, the server is told by its GPUs, which does for one node.
-    collective: for a log that does not name its own. Raises TableError for a file that is no such log, ClusterError
-    where the cluster is missing or does not hold the ranks.
+    collective: for a log that does not name its own. launch, nccl: instead of what the log tells. Raises TableError for a
+    file that is no such log, ClusterError where the cluster is missing, does not hold the ranks or has broken links.
     """
-    from podsim.hardware.cluster import load_cluster
+    from podsim.verbs.fabric import given_cluster
     from podsim.verbs.tables import Priced
     from podsim.verbs.tables_collectives import call_seconds, decade
     from podsim.verbs.validate import comparison_of
 
     rows = _rows(path, collective)
-    whole = load_cluster(on, overrides) if on else None
-    calls = {row.id: _call(row, whole) for row in rows}
+    whole = given_cluster(on, overrides) if on else None
+    if whole is not None and whole.faults:
+        raise ClusterError(
+            f"{whole.name} has broken or slow links, of which NCCL's closed form knows nothing"
+        )
+    told = {row.id: _call(row, whole) for row in rows}
+    calls = {
+        id: replace(call, launch=launch or call.launch, version=nccl or call.version)
+        for id, call in told.items()
+    }
     seconds, failed = call_seconds(calls)
     if not seconds:
         raise ClusterError(next(iter(failed.values())))
@@ -80,7 +94,7 @@ def _call(row: Row, whole: Cluster | None) -> Call:
             raise ClusterError(f"{row.id}: {found}; name the cluster with --on, such as --on dgx-a100-80gb:2")
         return found
     nodes, gpus = int(row.text("nodes")), int(row.text("gpus"))
-    cluster = whole.subset(gpus) if gpus <= whole.gpus_per_node else whole
+    cluster = whole.subset(gpus) if nodes == 1 and gpus <= whole.gpus_per_node else whole
     if gpus > whole.gpus or gpus > nodes * whole.gpus_per_node:
         raise ClusterError(
             f"{row.id}: {gpus} ranks on {nodes} node{'s' * (nodes > 1)}; {whole.name} has {whole.nodes} of "

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from podsim.errors import PodsimError, TableError
 
 if TYPE_CHECKING:
+    from podsim.hardware.cluster import Cluster
     from podsim.hardware.fabrics import Drawing, Fabric
 
-__all__ = ["draw_file", "fabric", "read_server"]
+__all__ = ["draw_file", "fabric", "given_cluster", "read_server"]
 
 _MOST = 4 << 20
 
@@ -38,21 +39,36 @@ def read_server(path: str | Path) -> Fabric:
     return node_fabric(parse_topo(data.decode("utf-8", errors="replace"), path.name))
 
 
-def fabric(name: str, *, overrides: Mapping[str, str] | None = None) -> Drawing:
-    """Drawing of the fabric of a cluster ("selene"), of one by name ("tpu-v4"), or of a server's topology file.
+def given_cluster(on: str | Cluster, overrides: Mapping[str, str] | None = None) -> Cluster:
+    """The cluster that was named, or given as a value: one with broken or slow links has no name.
+
+    Raises PodsimError for keys that would change a value, and as load_cluster does.
+    """
+    from podsim.hardware.cluster import load_cluster
+
+    if isinstance(on, str):
+        return load_cluster(on, overrides)
+    if overrides:
+        raise PodsimError(f"{on.name}: keys change a cluster that is named; give load_cluster the overrides")
+    return on
+
+
+def fabric(name: str | Cluster, *, overrides: Mapping[str, str] | None = None) -> Drawing:
+    """Drawing of the fabric of a cluster ("selene", or a value), of one by name ("tpu-v4"), or of a server's file.
 
     `podsim.report.fabric` makes text and SVG of it. Raises PodsimError for a name that is none of these.
     """
-    from podsim.hardware.cluster import load_cluster
     from podsim.hardware.fabrics import BUILDERS, describe, fabric_of
 
+    if not isinstance(name, str):
+        return describe(fabric_of(given_cluster(name, overrides)))
     if Path(name).suffix.lower() in (".xml", ".txt"):
         if overrides:
             raise PodsimError(f"{name[-80:]}: a server read from a file cannot be changed by keys")
         return describe(read_server(name))
     if name in BUILDERS and not overrides:
         return describe(BUILDERS[name]())
-    return describe(fabric_of(load_cluster(name, overrides)))
+    return describe(fabric_of(given_cluster(name, overrides)))
 
 
 def draw_file(drawing: Drawing, path: Path) -> None:

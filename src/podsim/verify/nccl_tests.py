@@ -92,11 +92,13 @@ def _circumstances(text: str, processes: int, threads: int, gpus: int) -> str:
     version = _VERSION.search(text)
     library = _LIBRARY.search(text)
     release = version[1] if version else f"2.{int(library[1])}.{int(library[2])}" if library else ""
-    launch = f"1 process x {gpus} GPUs (-g {gpus})"
-    if processes > 1:
-        launch = f"{processes} MPI processes"
-    elif threads > 1:
-        launch = f"-t {threads} threads, 1 process"
+    count, each = max(processes, 1), gpus // max(processes, 1)
+    plural = "es" if count > 1 else ""
+    launch = f"{count} process{plural} x {each} GPUs (-g {each})"
+    if threads > 1:
+        launch = f"-t {threads} threads, {count} process{plural}"
+    elif count > 1 and each <= 1:
+        launch = f"{count} MPI processes"
     return f"NCCL {release}; {launch}" if release else launch
 
 
