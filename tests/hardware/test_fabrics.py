@@ -27,6 +27,7 @@ from podsim.hardware.fabrics.tree import rail_tree
 from podsim.hardware.fabrics.wiring import ServerWiring
 from podsim.hardware.fattree import fat_tree
 from podsim.network.flow import max_min_rates
+from podsim.verbs.show import show
 
 
 def hops(fabric, source, destination):
@@ -189,6 +190,7 @@ def test_superpod_counts_are_those_of_the_arithmetic(units):
     tree = tree_of(fabric_of(load_cluster(f"superpod-a100:{units}su")))
     known = fat_tree(nodes=20 * units, rails=8, unit=20, ports=40)
     assert (tree.leaves, tree.spines * tree.groups, tree.cores) == (known.leaves, known.spines, known.cores)
+    assert tree.groups == known.groups
     assert (tree.ports, tree.leaf_cables, tree.core_cables) == (
         known.node_cables, known.leaf_cables, known.spine_cables,
     )  # fmt: skip
@@ -224,6 +226,8 @@ def test_selene():
     tree = tree_of(fabric)
     assert fabric.gpus == 4480
     assert (tree.leaves, tree.spines * tree.groups, tree.cores) == (224, 320, 112)
+    assert tree.groups == 16  # a spine of 40 ports reaches the leaves of at most 20 of 28 units: two pods
+    assert show("selene").row("spine switches").how.startswith("16 groups of 20; ")
     tails = [fabric.link_ends(link)[0] for link in fabric.find("core*>spine*")]
     _, cables = np.unique(tails, return_counts=True)
     assert set(cables) == {40}  # every port of every core

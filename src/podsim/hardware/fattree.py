@@ -30,6 +30,8 @@ class FatTree:
     rails: int
     leaves: int
     spines: int
+    groups: int
+    """of spines: one, or with cores one for each rail and pod of units"""
     cores: int
     node_cables: int
     """node to leaf"""
@@ -64,12 +66,13 @@ def fat_tree(*, nodes: int, rails: int, unit: int, ports: int) -> FatTree:
     units = ceil(nodes / unit)
     leaves = units * rails
     uplinks = leaves * unit
-    spines, tall = _spines(units, rails, unit, ports)
+    spines, groups, tall = _spines(units, rails, unit, ports)
     return FatTree(
         units=units,
         rails=rails,
         leaves=leaves,
         spines=spines,
+        groups=groups,
         cores=ceil(uplinks / ports) if tall else 0,
         node_cables=nodes * rails,
         leaf_cables=uplinks,
@@ -77,15 +80,15 @@ def fat_tree(*, nodes: int, rails: int, unit: int, ports: int) -> FatTree:
     )
 
 
-def _spines(units: int, rails: int, unit: int, ports: int) -> tuple[int, bool]:
-    """(spines, whether cores stand above them) for leaves with `unit` uplinks each."""
+def _spines(units: int, rails: int, unit: int, ports: int) -> tuple[int, int, bool]:
+    """(spines, groups of them, whether cores stand above them) for leaves with `unit` uplinks each."""
     joined = _even(ceil(units * rails * unit / ports), unit)
     if joined:
-        return joined, False
+        return joined, 1, False
     pods = ceil(units / (ports // 2))  # a spine of a rail reaches one leaf of at most ports/2 units
     while not (group := _even(ceil(ceil(units / pods) * unit / (ports // 2)), unit)):
         pods += 1
-    return pods * rails * group, True
+    return pods * rails * group, pods * rails, True
 
 
 def _even(least: int, uplinks: int) -> int:

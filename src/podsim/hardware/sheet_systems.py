@@ -229,8 +229,8 @@ def _fabric(cluster: Cluster) -> Iterator[Row]:
     yield derived("scalable units", tree.units, "", f"{cluster.nodes} nodes / {system.unit}, rounded up")
     yield derived("leaf switches", tree.leaves, "", f"{tree.units} units x {tree.rails} rails")
     even = "each leaf has as many links to every spine that it reaches"
-    rails = f"{tree.rails} groups of {tree.spines // tree.rails}; " if tree.cores else ""
-    yield derived("spine switches", tree.spines, "", f"{rails}{even}")
+    groups = f"{tree.groups} groups of {tree.spines // tree.groups}; " if tree.cores else ""
+    yield derived("spine switches", tree.spines, "", f"{groups}{even}")
     how = (
         f"{tree.spine_cables:,} links / {ports} ports"
         if tree.cores
