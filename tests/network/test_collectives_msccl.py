@@ -17,6 +17,7 @@ from podsim.network.collectives.rings import (
     ring_reduce_scatter,
 )
 
+BY_NAME = {algorithm.name: algorithm.build for algorithm in ALGORITHMS}
 KNOWN = [algorithm for algorithm in ALGORITHMS if algorithm.name != "in-network"]
 
 
@@ -86,6 +87,63 @@ def test_fused_steps_of_another_program():
     assert list(zip(table.source.tolist(), table.destination.tolist(), table.count.tolist(), strict=True)) == [
         (0, 1, 2), (1, 2, 2), (2, 0, 2), (0, 1, 2),
     ]  # fmt: skip
+
+
+def all_pairs(ranks):
+    """As msccl-tools writes an all-reduce of all pairs: received beside the data, added there, sent to all."""
+    gpus = []
+    for rank in range(ranks):
+        peers = [peer for peer in range(ranks) if peer != rank]
+        blocks = []
+        for place, peer in enumerate(peers):
+            seat = [other for other in range(ranks) if other != peer].index(rank)
+            blocks.append((place, peer, [
+                ("s", ("i", peer), ("s", seat), -1, -1), ("r", ("i", rank), ("s", place), -1, -1),
+                ("s", ("i", rank), ("i", rank), ranks - 1, ranks - 2), ("r", ("i", peer), ("i", peer), -1, -1),
+            ]))  # fmt: skip
+        adds = [("re", ("s", place), ("i", rank), place, 1) for place in range(ranks - 1)]
+        blocks.append((ranks - 1, -1, adds))
+        gpus.append(f'<gpu id="{rank}">' + "".join(
+            f'<tb id="{number}" send="{peer}" recv="{peer}" chan="0">' + "".join(
+                f'<step s="{s}" type="{kind}" srcbuf="{a}" srcoff="{b}" dstbuf="{c}" dstoff="{d}" cnt="1" '
+                f'depid="{block}" deps="{step}" hasdep="0"/>'
+                for s, (kind, (a, b), (c, d), block, step) in enumerate(steps)
+            ) + "</tb>" for number, peer, steps in blocks
+        ) + "</gpu>")  # fmt: skip
+    return (
+        f'<algo name="all pairs" nchunksperloop="{ranks}" ngpus="{ranks}" coll="allreduce" inplace="1">'
+        + "".join(gpus) + "</algo>"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_what_is_received_beside_the_data_and_added_is_a_transfer_that_adds(ranks):
+    table = from_msccl(all_pairs(ranks))
+    prove(table)
+    assert moved(table) == moved(BY_NAME["partitioned"](ranks))
+    assert summary(table).rounds == 2
+    with pytest.raises(TableError, match=r"gpu 0 adds s\[7\], which it has not received"):
+        from_msccl(all_pairs(ranks).replace('"re" srcbuf="s" srcoff="0"', '"re" srcbuf="s" srcoff="7"', 1))
+
+
+def test_the_input_of_an_all_gather_is_a_ranks_own_part():
+    gpus = []
+    for rank in range(2):
+        send = "".join(
+            f'<step s="{k}" type="s" srcbuf="i" srcoff="{k}" dstbuf="o" dstoff="{2 * rank + k}" cnt="1"/>'
+            for k in range(2)
+        )
+        take = f'<step s="2" type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="{2 - 2 * rank}" cnt="1"/>'
+        take += f'<step s="3" type="r" srcbuf="i" srcoff="1" dstbuf="o" dstoff="{3 - 2 * rank}" cnt="1"/>'
+        own = f'<step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="{2 * rank}" cnt="2"/>'
+        gpus.append(
+            f'<gpu id="{rank}"><tb id="0" send="{1 - rank}" recv="{1 - rank}" chan="0">{send}{take}</tb>'
+            f'<tb id="1" send="-1" recv="-1" chan="0">{own}</tb></gpu>'
+        )
+    head = '<algo name="gather" nchunksperloop="4" ngpus="2" coll="allgather" inplace="0">'
+    table = from_msccl(head + "".join(gpus) + "</algo>")
+    prove(table)
+    assert [(row[1], row[2], row[0]) for row in moved(table)] == [(0, 1, 0), (0, 1, 1), (1, 0, 2), (1, 0, 3)]
 
 
 @pytest.mark.parametrize(

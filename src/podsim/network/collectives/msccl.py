@@ -248,7 +248,7 @@ def from_msccl(text: str) -> Table:
 
     Raises TableError, naming the rank, thread block and step: not XML, a declaration of entities, a number or an
     attribute missing, an unknown type of step, a deadlock (steps that wait for each other, or for a message that nobody
-    sends), and what a table cannot say (a sum of different chunks, a local reduction).
+    sends), and what a table cannot say (a sum of different chunks, a local reduction of what was not received).
     """
     algo = _parse(text)
     ranks, coll = _number(algo, "ngpus"), algo.get("coll", "")

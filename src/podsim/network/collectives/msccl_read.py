@@ -18,7 +18,7 @@ SENDS, RECEIVES, ADDS = (
     ("r", "rcs", "rrc", "rrs", "rrcs"),
     ("rrc", "rrs", "rrcs"),
 )
-LOCAL = ("nop", "cpy")
+LOCAL = ("nop", "cpy", "re")
 MOST_WORK = 20_000_000
 
 
@@ -75,6 +75,10 @@ class Machine:
     read: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(lambda: -1))
     edge: dict[tuple[int, int, int], int] = field(default_factory=lambda: defaultdict(lambda: -1))
     """step of the latest transfer between two ranks on a channel"""
+    later: set[tuple[int, str, int]] = field(default_factory=set)
+    """places whose content is added to another place (`re`) once it is there"""
+    parked: dict[tuple[int, str, int], tuple[Block, Message]] = field(default_factory=dict)
+    """what has been received into those, and by whom: it is a transfer that adds, when it is added"""
     of_rank: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     work: int = 0
     rows: list[tuple[int, int, int, int, int, bool, bool, int]] = field(default_factory=list)
@@ -106,6 +110,12 @@ class Machine:
         self.work += sum(tick.cnt for tick in ticks)
         if self.work > MOST_WORK:
             raise TableError(f"{where}: more than {MOST_WORK} chunks are moved; that is as far as is read")
+        self.later |= {
+            (rank, tick.source, tick.source_at + k)
+            for tick in ticks
+            if tick.kind == "re"
+            for k in range(tick.cnt)
+        }
         self.of_rank[rank].append((rank, number))
         self.blocks[rank, number] = Block(send=send, receive=receive, channel=channel, ticks=ticks)
 
@@ -138,7 +148,9 @@ class Machine:
                 counts[home] += 1
                 continue
             for rank in range(self.blank.ranks) if home == EVERYWHERE else (home,):
-                self.held[rank, "i", chunk] = self.held[rank, "o", chunk] = chunk
+                self.held[rank, "o", chunk] = chunk
+                self.held[rank, "i", chunk if home == EVERYWHERE else counts[home]] = chunk
+            counts[home] += 1
 
     def _advance(self, key: tuple[int, int]) -> bool:
         """Do the next step of a thread block if it can be done."""
@@ -155,6 +167,8 @@ class Machine:
             if not self.wires[wire]:
                 return False
             self._receive(rank, block, tick, self.wires[wire].popleft())
+        if tick.kind == "re":
+            self._add_parked(rank, tick)
         if tick.kind == "cpy":
             for k in range(tick.cnt):
                 self.held[rank, tick.to, tick.to_at + k] = self._chunk(rank, tick.source, tick.source_at + k)
@@ -190,6 +204,9 @@ class Machine:
             raise TableError(
                 f"MSCCL: gpu {rank} receives {tick.cnt} chunks from {block.receive}, which sent {len(message.chunks)}"
             )
+        if tick.kind == "r" and any((rank, tick.to, tick.to_at + k) in self.later for k in range(tick.cnt)):
+            self._park(rank, block, tick, message)
+            return
         for chunk in message.chunks:
             before, added = self.wrote.get((rank, chunk), (-1, True))
             level = max(level, self.read[rank, chunk], before if adds and added else before + 1)
@@ -216,6 +233,29 @@ class Machine:
         self.edge[block.receive, rank, block.channel] = max(
             self.edge[block.receive, rank, block.channel], level
         )
+
+    def _park(self, rank: int, block: Block, tick: Tick, message: Message) -> None:
+        """Keep what is received into places from which it will be added."""
+        for k, (chunk, written) in enumerate(zip(message.chunks, message.written, strict=True)):
+            one = message._replace(chunks=(chunk,), written=(written,))
+            self.parked[rank, tick.to, tick.to_at + k] = block, one
+
+    def _add_parked(self, rank: int, tick: Tick) -> None:
+        """A local reduction of what was received: together they are a transfer that adds."""
+        for k in range(tick.cnt):
+            found = self.parked.pop((rank, tick.source, tick.source_at + k), None)
+            if found is None:
+                raise TableError(
+                    f"MSCCL: gpu {rank} adds {tick.source}[{tick.source_at + k}], which it has not received; a table "
+                    "cannot say that"
+                )
+            at = tick.to_at + k
+            self._receive(
+                rank,
+                found[0],
+                tick._replace(kind="rrc", source=tick.to, source_at=at, to_at=at, cnt=1),
+                found[1],
+            )
 
     def _table(self) -> Table:
         rows = np.array(sorted(self.rows, key=lambda row: row[0]), np.int64).reshape(-1, 8)
