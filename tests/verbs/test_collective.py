@@ -53,6 +53,14 @@ def test_the_reader_of_nccl_tests_reads_it_back(collective: str, on: str, launch
         assert read.text("nodes") == str(sweep.ranks // sweep.ranks_per_node)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "step"),
+    [("8:64:2", "2(factor)"), ("8:64:+8", "8(bytes)"), ("8:24:+4", "4(bytes)"), ("1G", "2(factor)")],
+)
+def test_the_head_says_how_sizes_follow_each_other(sizes: str, step: str) -> None:
+    assert f" step: {step} " in nccl_tests_text(_sweep("all-reduce", on="dgx-a100-80gb", sizes=sizes))
+
+
 def test_fed_back_it_finds_no_error(podsim: Run, tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_text(podsim("collective", "all-reduce", *NODE, "--sizes", "8:16G:2", "--nccl", "2.27").stdout)

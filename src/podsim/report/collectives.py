@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from podsim.report.figures import percent, signed_percent
@@ -40,13 +41,12 @@ def _head(sweep: Sweep, name: str) -> Iterator[str]:
     threads = sweep.ranks_per_node if sweep.launch == "thread" else 1
     gpus = sweep.ranks_per_node if sweep.launch == "single" else 1
     sizes = [int(row.size) for row in sweep.rows]
-    factor = round(sizes[1] / sizes[0]) if len(sizes) > 1 else 2
     library = "".join(f"{int(part):02d}" for part in (*re.findall(r"\d+", sweep.version), "0", "0")[1:3])
     yield f"# nccl-tests version 2.17.6 nccl-headers=2{library} nccl-library=2{library}"
     yield f"# Collective test starting: {name}"
     yield f"# Predicted by podsim for {sweep.machine}: {sweep.how}"
     yield (
-        f"# nThread {threads} nGpus {gpus} minBytes {sizes[0]} maxBytes {sizes[-1]} step: {factor}(factor) "
+        f"# nThread {threads} nGpus {gpus} minBytes {sizes[0]} maxBytes {sizes[-1]} step: {_step(sizes)} "
         "warmup iters: 1 iters: 20 agg iters: 1 validation: 0 graph: 0"
     )
     yield "#"
@@ -64,6 +64,13 @@ def _head(sweep: Sweep, name: str) -> Iterator[str]:
     units = f"{'(us)':>7} {'(GB/s)':>7} {'(GB/s)':>7} {'':6}"
     yield f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}  {titles}  {titles}"
     yield f"# {'(B)':>10}  {'(elements)':>12}  {'':8}  {'':6}  {'':6}  {units}  {units}".rstrip()
+
+
+def _step(sizes: list[int]) -> str:
+    """How sizes follow each other: a factor, or bytes."""
+    by = sizes[1] // sizes[0] if len(sizes) > 1 else 2
+    grows = all(after == by * before for before, after in pairwise(sizes))
+    return f"{by}(factor)" if grows else f"{sizes[1] - sizes[0]}(bytes)"
 
 
 def _device(gpu: str) -> str:
