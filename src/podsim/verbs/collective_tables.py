@@ -18,10 +18,11 @@ __all__ = ["MOST_TRANSFERS", "all_tables", "table_of"]
 
 MOST_TRANSFERS = 4_000_000
 """rows of a table that are built for a comparison"""
-_MOST_ASKED = 24_000_000
-"""rows of a table that is asked for by name"""
+_MOST_ASKED = 16_000_000
+"""rows of a table that is asked for by name: some 8 GB"""
 _MOST_TEXT = 1 << 20
-_SMALL = (16, 32)
+_SMALL = (128, 256)
+"""numbers of ranks from whose tables those of more are foretold"""
 
 
 def _by_servers() -> dict[str, Callable[[int, int], Table]]:
@@ -43,13 +44,13 @@ def _builders(collective: str) -> dict[str, Callable[[int], Table]]:
 
 
 def _size_of(name: str, build: Callable[[int], Table], ranks: int) -> float:
-    """Rows or chunks of the table for so many ranks, from how they grow: without building it."""
+    """Rows or chunks of the table for so many ranks, to two digits, from how they grow: without building it."""
     if ranks <= _SMALL[1]:
         return 0.0
     tables = [build(count) for count in _SMALL]
     rows = [max(len(one.step), one.chunks) for one in tables]
     power = log2(rows[1] / rows[0])
-    return float(rows[1] * (ranks / _SMALL[1]) ** power)
+    return float(f"{rows[1] * (ranks / _SMALL[1]) ** power:.2g}")
 
 
 def _build(name: str, build: Callable[[int], Table], nodes: int, local: int) -> Table:
@@ -64,7 +65,7 @@ def all_tables(collective: str, nodes: int, local: int) -> tuple[list[Table], di
         size = _size_of(name, build, nodes * local)
         if size > MOST_TRANSFERS:
             left_out[name] = (
-                f"{size:,.0f} rows for {nodes * local:,} ranks; up to {MOST_TRANSFERS:,} are compared"
+                f"about {size:,.0f} rows for {nodes * local:,} ranks; up to {MOST_TRANSFERS:,} are compared"
             )
         else:
             tables.append(_build(name, build, nodes, local))
