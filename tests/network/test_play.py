@@ -28,6 +28,7 @@ from podsim.network.collectives.rings import (
 )
 from podsim.network.flow import max_min_rates
 from podsim.network.play import play, prepare
+from podsim.network.play_engine import PAUSE_EVENTS, run
 from podsim.network.play_links import leaf_spine, make_links, single_switch
 
 each = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
@@ -417,3 +418,23 @@ def test_refusals():
         play(table, 1.0)
     with pytest.raises(TableError, match="row 0: source 0 sends to itself"):
         play(sends((0, 0, 0, 0), ranks=2), 1.0, single_switch(2, 1.0))
+
+
+def test_a_long_play_comes_back_to_python_for_ctrl_c(monkeypatch):
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return run(*arguments)
+
+    monkeypatch.setattr("podsim.network.play.run", counted)
+    ranks = 1200
+    fabric = single_switch(ranks, 1e9)
+    played = play(ring_all_reduce(ranks), 1.2e6, fabric)
+    assert played.events == played.simulated == 2 * ranks * (ranks - 1) > PAUSE_EVENTS
+    assert played.seconds == pytest.approx(2 * (ranks - 1) * 1e-6)
+    assert len(calls) == 2
+    with pytest.raises(KeyboardInterrupt):
+        play(ring_all_reduce(ranks), 1.2e6, fabric)

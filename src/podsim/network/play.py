@@ -26,7 +26,7 @@ from podsim.network.play_engine import run
 from podsim.network.play_fold import fold_program
 from podsim.network.play_links import Fabric, Routes
 from podsim.network.play_program import Waits, mix, number_rows, waits
-from podsim.network.play_state import EVENTS, SOLVED, TIGHT, Program, State, more_room, new_state, typed
+from podsim.network.play_state import EVENTS, ROOM, SOLVED, TIGHT, Program, State, more_room, new_state, typed
 
 __all__ = ["Played", "Prepared", "Stage", "play", "prepare"]
 
@@ -281,7 +281,8 @@ def _run(p: Program, size: float) -> State:
     state = new_state(p)
     now, done = run(p, state, -1.0)
     while not done:
-        state = more_room(state)
+        if state.number[ROOM] < len(state.flows):
+            state = more_room(state)
         now, done = run(p, state, now)
     assert np.array_equal(state.flows["sent"], p.repeat)
     assert np.array_equal(state.flows["got"], p.repeat)

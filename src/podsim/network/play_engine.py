@@ -39,7 +39,10 @@ from podsim.network.play_state import (
 )  # fmt: skip
 from podsim.network.play_time import heap_pop, schedule, unschedule
 
-__all__ = ["run"]
+__all__ = ["PAUSE_EVENTS", "run"]
+
+PAUSE_EVENTS, PAUSE_SOLVED = 2_000_000, 2_000
+"""transfers that have ended, and sets of flows whose shares were worked out, between two looks for Ctrl-C"""
 
 
 @kernel
@@ -349,7 +352,8 @@ def _batch(p: Program, s: State, now: float) -> None:
 def run(p: Program, s: State, now: float) -> tuple[float, bool]:
     """Play on from `now` (below zero: from the start): (time reached, whether it is the end).
 
-    It is not the end if transfers under way might outgrow their room: call again with `more_room(s)`.
+    It is not the end if transfers under way might outgrow their room (call again with `more_room(s)`), or after a second
+    or so, as Python heeds Ctrl-C between calls only.
     All flows must be able to end: every link has capacity.
     """
     if now < 0.0:
@@ -359,6 +363,7 @@ def run(p: Program, s: State, now: float) -> tuple[float, bool]:
         for f in range(len(s.flows)):
             _try(f, s.flows, s.gates, s.touched, s.number)
         _settle(p, s, now)
+    events, solved = s.number[EVENTS] + PAUSE_EVENTS, s.number[SOLVED] + PAUSE_SOLVED
     while True:
         time = np.inf
         if s.number[HEAP] > 0:
@@ -368,7 +373,7 @@ def run(p: Program, s: State, now: float) -> tuple[float, bool]:
                 time = min(time, s.cells[s.waves_W2[w, 0]].time)
         if time == np.inf:
             return now, True
-        if s.number[ROOM] < len(s.flows):
+        if s.number[ROOM] < len(s.flows) or s.number[EVENTS] > events or s.number[SOLVED] > solved:
             return now, False
         now = max(now, time)
         _batch(p, s, now)
