@@ -264,7 +264,11 @@ def _per_byte(
 def wire_rates(
     wires: Wires, collective: str, group: Group, algorithm: str, protocol: str
 ) -> tuple[float, float]:
-    """(B/s of a GPU to others of its node, B/s out of a node) that an algorithm and protocol reach, where links allow."""
+    """(B/s of a GPU to others of its node, B/s out of a node) that an algorithm and protocol reach, where links allow.
+
+    NCCL's share for trees belongs to its count of 2 bytes for each of an all-reduce over each GPU's links; a chain
+    through g GPUs carries 2 (g - 1) / g, at so much less of the bandwidth.
+    """
     if wires.exchanges:
         return wires.nvlink, wires.network
     fabric, p = load_fabric(fabric_name(wires)), PROTOCOLS.index(protocol)
@@ -275,7 +279,8 @@ def wire_rates(
     if algorithm == "pairs":
         return _side_by_side(wires, group, fabric), outside
     inside = _inside(wires, collective, group, p, fabric)
-    return (_TREE_SHARE if algorithm == "tree" else 1.0) * inside, outside
+    chain = _TREE_SHARE * (group.members - 1) / group.members
+    return (chain if algorithm == "tree" else 1.0) * inside, outside
 
 
 def _nvls(wires: Wires, group: Group, fabric: Fabric, channels: int) -> Candidate:
