@@ -148,6 +148,31 @@ def test_a_part_of_each_node_has_the_adapters_next_to_its_gpus_even_alone(member
     assert alone / seconds == pytest.approx(members / max(1, members / 4), rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("collective", "need"),  # B that a slot carries for each of the size
+    [
+        ("all_to_all", 1 - 8 / 32),
+        ("send_recv", 1.0),
+        ("all_gather", 31 / 32 / 8),
+        ("all_reduce", 62 / 32 / 8),
+    ],
+)
+def test_an_adapter_is_no_faster_than_its_slot(collective: str, need: float) -> None:
+    size, call = 2.0**32, {"ranks": 32, "ranks_per_node": 8, "sharing": 1}
+    fast = replace(DGX, network=replace(DGX.network, bandwidth=100e9))
+    seconds = float(collective_seconds(collective, size, fast, **call))
+    assert size * need / 31.5e9 < seconds
+    if collective in ("all_to_all", "send_recv"):  # the others wait for NVLink
+        assert seconds == pytest.approx(size * need / 31.5e9, rel=0.05)
+    half = replace(fast, nics=4)  # one for two GPUs: four slots of adapters
+    assert float(collective_seconds("all_to_all", size, half, **call)) > 1.9 * size * 0.75 / 31.5e9
+    few = load_cluster("dgx-a100-80gb:4", {"gpus_per_node": "4"})  # eight adapters, and four slots of GPUs
+    rate = choice("all_gather", size, few, ranks=16, ranks_per_node=4, sharing=1).ceiling
+    assert rate == pytest.approx(4 * 31.5e9)
+    alone = float(collective_seconds("send_recv", size, few, ranks=16, ranks_per_node=4, sharing=1))
+    assert alone == pytest.approx(size / (0.957 * 25e9), rel=0.05)
+
+
 def test_hopper_reduces_in_its_switches_with_eight_gpus() -> None:
     cluster = CLUSTERS["dgx-h100:8"]
     full = choice("all_reduce", 2.0**33, cluster, **PAGE, version="2.29")

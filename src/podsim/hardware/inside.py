@@ -5,7 +5,7 @@ from __future__ import annotations
 from podsim.hardware.catalog import load_pcie
 from podsim.hardware.parts import Link, System
 
-__all__ = ["cube_mesh_links", "inside_link", "reach", "socket_rate"]
+__all__ = ["cube_mesh_links", "inside_link", "reach", "slot_link", "socket_rate"]
 
 # What NCCL reckons with between two sockets, B/s one way (src/graph/topo.h): AMD, and Intel by generation
 _SOCKET = {
@@ -23,7 +23,12 @@ def inside_link(system: System) -> Link:
     joined = system.topology not in ("pcie", "pcie-root", "nvlink-pair") and not gpu.bridge
     if gpu.nvlink and (joined or (system.topology == "nvlink-pair" and system.gpus == 2)):
         return Link(name="NVLink", bandwidth=gpu.nvlink, latency=gpu.nvlink_latency)
-    slot = system.pcie
+    return slot_link(system)
+
+
+def slot_link(system: System) -> Link:
+    """The PCI Express slot of a GPU, one direction."""
+    slot, gpu = system.pcie, system.gpu
     if slot is None or slot.generation > gpu.pcie_generation:
         slot = load_pcie(f"pcie{gpu.pcie_generation}")
     return Link(

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError, PodsimError, unknown_name
-from podsim.hardware.inside import socket_rate
+from podsim.hardware.inside import slot_link, socket_rate
 from podsim.hardware.rings import ring_shares
 from podsim.network.nccl_constants import STAND_IN
 from podsim.network.nccl_paths import Candidate, table
@@ -220,6 +220,7 @@ def wires_of(cluster: Cluster) -> Wires:
         rings=ring_shares(cluster.system),
         exchanges=cluster.host.exchanges if cluster.host is not None else (),
         socket=socket_rate(system) if switched else math.inf,
+        slot=slot_link(system).bandwidth if cluster.nics else math.inf,
     )  # fmt: skip
 
 

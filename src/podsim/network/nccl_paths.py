@@ -27,6 +27,7 @@ from podsim.network.nccl_tuner import (
     adapters,
     beliefs,
     chosen_until,
+    out_of_node,
     over_sockets,
     post_overhead,
     steps,
@@ -183,10 +184,14 @@ def _channels(wires: Wires, group: Group, fabric: Fabric) -> int:
     return max(2, min(int(fabric.channels), round(2 * adapters(wires, group))))
 
 
+def _line_share(network: Network | None) -> float:
+    """Of an adapter's line rate, what large messages reach."""
+    return 1.0 if network is None else network.share
+
+
 def _outside(wires: Wires, group: Group, network: Network | None) -> float:
     """B/s that a group can push out of a node."""
-    share = 1.0 if network is None else network.share
-    return share * wires.network * adapters(wires, group)
+    return out_of_node(wires, group, _line_share(network) * wires.network, wires.slot)
 
 
 def _moved(collective: str, ranks: int) -> float:
@@ -307,7 +312,7 @@ def _pairs(
     inside = _side_by_side(wires, group, fabric)
     if collective == "send_recv":
         near, far, peers = (1.0 if group.members > 1 else 0.0), 1.0, 1.0
-        outside = _outside(wires, group, network) / max(1.0, adapters(wires, group))
+        outside = min(_line_share(network) * wires.network, wires.slot) * min(1.0, adapters(wires, group))
     else:
         near, far, peers = (
             (group.members - 1) / group.ranks,

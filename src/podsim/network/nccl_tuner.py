@@ -31,6 +31,7 @@ __all__ = [
     "beliefs",
     "chosen_until",
     "generation",
+    "out_of_node",
     "over_sockets",
     "placed",
     "placed_at",
@@ -119,6 +120,8 @@ class Wires:
     """what collectives took on a measured machine: then nothing of NCCL's law is used"""
     socket: float = math.inf
     """B/s between two sockets that NCCL counts on, where switches lead from GPU to GPU and a node has two sockets"""
+    slot: float = math.inf
+    """B/s of the PCI Express slot of a GPU, and of an adapter: what goes to another node passes both"""
 
     def ringed(self, group: Group) -> float:
         """Share of `nvlink` that rings over a group's GPUs of a node reach."""
@@ -230,6 +233,11 @@ def adapters(wires: Wires, group: Group) -> float:
     return min(wires.nics / group.sharing, max(1.0, wires.nics * group.members / wires.gpus))
 
 
+def out_of_node(wires: Wires, group: Group, adapter: float, slot: float) -> float:
+    """B/s that a group sends out of a node: its adapters at most, and the slots of adapters and of its GPUs."""
+    return min(min(adapter, slot) * adapters(wires, group), slot * group.members)
+
+
 def _counted(wires: Wires, group: Group) -> float:
     """B/s inside a node that NCCL counts on."""
     if not wires.pcie:
@@ -250,7 +258,7 @@ def _buses(wires: Wires, group: Group, release: str) -> tuple[float, float]:
         inside = min(inside, _AMPERE_CLAMP)  # lets rings win over trees on two DGX A100
     if group.nodes == 1:
         return inside, inside
-    outside = _NIC_COUNTED * wires.network * adapters(wires, group)
+    outside = out_of_node(wires, group, _NIC_COUNTED * wires.network, _PCIE_COUNTED[0] * wires.slot)
     if group.members == 1:
         return outside, (2 * outside if group.nodes == 2 else outside)
     return min(inside, outside), min(inside, 2 * outside if group.nodes == 2 else outside)
