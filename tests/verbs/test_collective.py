@@ -193,6 +193,15 @@ def test_one_gpu_of_each_server_has_one_adapter(tmp_path: Path) -> None:
     assert abs(found.rows[0].error) < 0.05
 
 
+def test_whether_one_rank_sends_or_all_is_said() -> None:
+    asked = {"on": "dgx-a100-80gb:2", "sizes": "1G"}
+    nccl = _sweep("send-recv", **asked)
+    one = _sweep("send-recv", **asked, algo="send-recv")
+    assert nccl.how == "what NCCL 2.18 would run and cost, every rank sending to the next"
+    assert "rank 0 sending to rank 1; no kernel launch" in one.how
+    assert nccl.rows[0].seconds > 10 * one.rows[0].seconds  # rank 7 sends to rank 8 over one adapter
+
+
 def test_one_rank_takes_no_time() -> None:
     for algo in ("nccl", "ring"):
         assert _sweep("all-reduce", on="dgx-a100-80gb", ranks=1, sizes="1G", algo=algo).rows[0].seconds == 0.0

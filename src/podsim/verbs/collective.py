@@ -175,13 +175,14 @@ def _nccl_rows(
         )  # fmt: skip
         seconds = play_choice(picked.algorithm, picked.protocol, size) if simulate else picked.seconds
         rows.append(_timed(place, name, size, seconds, picked.algorithm, picked.protocol, picked.channels))
+    sends = ", every rank sending to the next" if name == "send-recv" else ""
     if simulate:
-        return tuple(
-            rows
-        ), f"the tables that NCCL {version} would choose, simulated on the links at its wire efficiency"
-    if cluster.host is not None:
-        return tuple(rows), "what its ranks were measured to take"
-    return tuple(rows), f"what NCCL {version} would run and cost"
+        how = f"the tables that NCCL {version} would choose, simulated on the links at its wire efficiency{sends}"
+    elif cluster.host is not None:
+        how = "what its ranks were measured to take"
+    else:
+        how = f"what NCCL {version} would run and cost{sends}"
+    return tuple(rows), how
 
 
 class _Player:
@@ -236,7 +237,8 @@ def _table_rows(
         _timed(place, name, size, time, table.name) for size, time in zip(sizes, seconds, strict=True)
     )
     how = "simulated on the links" if simulate else "costed step by step on the links"
-    return rows, f"the table {table.name!r} {how}; no kernel launch, no protocol"
+    sends = ", rank 0 sending to rank 1" if isinstance(algo, str) and table.name == "send-recv" else ""
+    return rows, f"the table {table.name!r} {how}{sends}; no kernel launch, no protocol"
 
 
 def _seconds(table: Table, place: _Place, sizes: tuple[int, ...], simulate: bool) -> tuple[float, ...]:
