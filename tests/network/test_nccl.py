@@ -489,3 +489,17 @@ def test_a_group_of_a_cube_mesh_has_the_bandwidth_of_its_rings() -> None:
     }
     links = {ranks: 6 * rate / reached[8] for ranks, rate in reached.items()}
     assert links == pytest.approx({2: 1, 3: 2, 4: 4, 6: 2, 7: 4, 8: 6}, rel=0.03)
+
+
+def test_an_adapters_latency_is_added_to_the_steps_between_nodes() -> None:
+    """161 us is the published floor of an all-reduce over two p4de; the catalog's latency is derived from it."""
+
+    def floor(latency: str | None, nodes: int = 2) -> float:
+        changes = {"network.latency": latency} if latency else None
+        cluster = load_cluster(f"aws-p4de:{nodes}", changes)
+        return float(collective_seconds("all_reduce", 8, cluster, ranks=8 * nodes, ranks_per_node=8))
+
+    assert floor(None) == pytest.approx(161e-6, rel=0.02)
+    assert floor("12.7 us") - floor("2.7 us") == pytest.approx(2 * 10e-6, rel=1e-3)  # up and down a tree
+    assert floor("12.7 us", 4) - floor("2.7 us", 4) == pytest.approx(4 * 10e-6, rel=1e-3)
+    assert floor("0 us") > 0

@@ -28,6 +28,7 @@ from podsim.network.nccl_tuner import (
     beliefs,
     chosen_until,
     out_of_node,
+    over_network,
     over_sockets,
     post_overhead,
     steps,
@@ -39,8 +40,6 @@ LINK_LATENCY = 0.6e-6
 """of NVLink, to which the constants of an architecture belong, s"""
 PCIE_LATENCY = 1e-6
 """of PCI Express, to which those of its fabric belong"""
-NET_LATENCY = 2.7e-6
-"""of an InfiniBand adapter, likewise"""
 # NCCL's latency of a step between nodes, s: [LL, LL128, Simple], release 2.18 on
 _NET_STEP = {"ring": (2.7e-6, 4.0e-6, 14.0e-6), "tree": (5.0e-6, 8.5e-6, 14.0e-6)}
 # NCCL's tree steps inside a node over its ring steps
@@ -189,6 +188,11 @@ def _line_share(network: Network | None) -> float:
     return 1.0 if network is None else network.share
 
 
+def _net_step(wires: Wires, algorithm: str, protocol: int) -> float:
+    """Latency of a step between nodes, s."""
+    return over_network(wires, protocol, _NET_STEP[algorithm][protocol])
+
+
 def _outside(wires: Wires, group: Group, network: Network | None) -> float:
     """B/s that a group can push out of a node."""
     return out_of_node(wires, group, _line_share(network) * wires.network, wires.slot)
@@ -214,9 +218,8 @@ def _cost(
         return _nvls(wires, group, fabric, channels)
     p = PROTOCOLS.index(belief.protocol)
     hop = _hop(wires)
-    net = wires.network_latency / NET_LATENCY
     step = (fabric.step_ll, fabric.step_ll128, fabric.step_simple)[p] * hop
-    outside = _NET_STEP[belief.algorithm if group.members > 1 else "tree"][p] * net
+    outside = _net_step(wires, belief.algorithm if group.members > 1 else "tree", p)
     if belief.algorithm == "ring":
         inner, outer = steps(collective, group)
         latency = inner * max(step, post_overhead(wires, group)[p]) + outer * outside
@@ -324,8 +327,7 @@ def _pairs(
     simple = Candidate("pairs", "Simple", math.inf, fabric.pairs_base + step, 0.0, _WINDOW["Simple"], near / inside,
                        fabric.pairs_ramp, 1.0, 0.0, 0.0)  # fmt: skip
     if group.nodes > 1:
-        net = wires.network_latency / NET_LATENCY
-        beyond = _NET_STEP["ring"][2] * net + (group.nodes - 2) * _NET_STEP["ring"][0] * net
+        beyond = _net_step(wires, "ring", 2) + (group.nodes - 2) * _net_step(wires, "ring", 0)
         return [simple._replace(latency=simple.latency + beyond, per_byte=max(near / inside, far / outside))]
     hidden = min(fabric.pairs_hidden, fabric.pairs_simple)
     per_byte = max(fabric.pairs_line / _SHORT / peers, near / (fabric.pairs_ll_share * inside))
