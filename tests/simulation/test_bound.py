@@ -71,6 +71,18 @@ def test_experts(two, fields, ep, recompute):
     assert 1 - ROUNDING <= ratio(model, two, plan) <= 1 + ABOVE
 
 
+@pytest.mark.parametrize(
+    ("schedule", "v", "zero"), [("1f1b", 1, 0), ("breadth-first", 2, 1), ("pipedream", 1, 1)]
+)
+def test_gradients_of_experts_take_less_than_their_share_of_the_parameters(two, schedule, v, zero):
+    """They go to fewer ranks: the gradients of layers slow a pass by their own seconds."""
+    plan = Plan(
+        tp=1, pp=8, dp=2, ep=2, global_batch=16, zero=zero, schedule=schedule, virtual_stages=v,
+        overlap_param=False,
+    )  # fmt: skip
+    assert 1 - ROUNDING <= ratio(load_model("mixtral-8x7b"), two, plan) <= 1 + ABOVE
+
+
 @pytest.mark.parametrize("software", ["megatron-2021", "torchtitan-2024", "llm-foundry-2023"])
 @pytest.mark.parametrize("zero", [0, 1, 3])
 def test_eras(two, small, software, zero):

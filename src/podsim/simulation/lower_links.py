@@ -55,13 +55,13 @@ def transfers_of(
     if not cluster.nics or not cluster.network.bandwidth:
         return none
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
-    crosses = {Stream.AHEAD: bool(grid.stage_crosses), Stream.BACK: bool(grid.stage_crosses)}
+    crosses = dict.fromkeys((Stream.AHEAD, Stream.BACK), bool(grid.pipeline_crosses))
     ranks = int(plan.dp) * int(plan.cp)
     crosses[Stream.DATA] = ranks > int(grid.data(ranks))
     wide = [
         i
         for i, p in enumerate(pieces)
-        if crosses.get(p.stream) and p.seconds > 0.0 and p.name != "gradient norm"
+        if crosses.get(p.stream) and p.seconds > 0.0 and p.bytes > 0.0 and p.name != "gradient norm"
     ]
     if not wide:
         return none

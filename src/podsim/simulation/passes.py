@@ -40,8 +40,12 @@ class Stage:
     layer_reduce: Piece
     ends: tuple[Piece, ...]
     """what ends its step, one after the other"""
-    send: Piece
-    """activations of a micro-batch to the next stage, or gradients back"""
+    near: Piece
+    """activations of a micro-batch to the next stage, or gradients back, on the same node"""
+    far: Piece
+    """the same to another node"""
+    beside: int
+    """stages that share a node"""
     charge: Piece
     """what a send or receive takes of the compute stream"""
 
@@ -98,11 +102,16 @@ class Writer:
         sends = [action for action, target in ways if self._moves(action) and self.abroad(target)]
         draft.chain([self.stage.charge] * (len(sends) - 1))
         for action, _ in ways:
-            stream = Stream.AHEAD if self.table.work[action] == Work.FORWARD else Stream.BACK
-            sent = draft.aside(replace(self.stage.send, stream=stream)) if action in sends else -1
-            draft.sent.append(sent)
+            draft.sent.append(draft.aside(self._send(action)) if action in sends else -1)
         draft.chain([self.stage.charge] * min(len(sends), 1))
         return draft
+
+    def _send(self, action: int) -> Piece:
+        """What an action sends on."""
+        other, beside = int(self.table.stage_rank[self._way(action)[1]]), self.stage.beside
+        piece = self.stage.near if other // beside == self.rank // beside else self.stage.far
+        stream = Stream.AHEAD if self.table.work[action] == Work.FORWARD else Stream.BACK
+        return replace(piece, stream=stream)
 
     def _way(self, action: int) -> tuple[int, int]:
         """The stages that an action's input comes from and its output goes to, -1 for none."""

@@ -40,6 +40,7 @@ class Waits:
     charge_P: Array
     """what a send or receive takes of the compute stream"""
     send_P: Array
+    """of one send, the mean of all neighbours"""
     closing_P: Array
     """of one layer's last pass in a step, which its gradients leave beside: of the weights alone where those are apart"""
 
@@ -149,7 +150,7 @@ class Waits:
 
     def _layer_reduce(self) -> Array:
         """Seconds of the gradients of one layer."""
-        return np.asarray(self._bucket(self.groups.reduce_K) * self.groups.layer_share_K)
+        return np.asarray(self._bucket(self.groups.reduce_K) * self.groups.reduce_share_K)
 
     def _closing(self, seconds: Array) -> Array:
         """Of what leaves once a step, not with every micro-batch."""
@@ -192,7 +193,7 @@ class Waits:
         before_P = groups.gather_K * (1 - (layers_P - 1) / np.maximum(groups.stage_layers_K, 1))
         late_P = before_P - behind_P * forward_P
         # until all weights are there, they slow whatever computes; sends of the first micro-batch they do not
-        gather_P = groups.gather_K * groups.layer_share_K - self._bucket(groups.gather_K)
+        gather_P = groups.gather_K * groups.gather_share_K - self._bucket(groups.gather_K)
         sent_P = (np.asarray(plan.pp) - 1) * self.send_P
         late_P = np.maximum(late_P, first_P + self.software.contention * (gather_P - sent_P))
         beside_P = behind_P * backward_P + np.maximum(layers_P - 1, 0.0) * self.layer_backward_P

@@ -31,6 +31,7 @@ __all__ = [
     "Ends",
     "Exchanges",
     "Groups",
+    "Sends",
     "ends_table",
     "exchanges",
     "group_table",
@@ -58,8 +59,10 @@ class Groups:
     """reduce-scatter of one layer's gradients (ZeRO 3)"""
     stage_layers_K: Array
     """layers of the stage whose gradients these are"""
-    layer_share_K: Array
-    """share of its parameters that its layers hold"""
+    reduce_share_K: Array
+    """share of its gradients' seconds that is of its layers, not of the embedding"""
+    gather_share_K: Array
+    """the same of its weights"""
     embedding_K: Array
     """all-reduce of tied embedding gradients between first and last stage"""
     optimizer_K: Array
@@ -107,10 +110,8 @@ def group_table(
     counts_BK = np.take_along_axis(counts_SBK, ends_K[None, None], axis=0)[0]
     found = exchanges(model, cluster, plan, software, weights, counts_BK)
     heaviest_K = owned(plan, weights, counts_SBK).max(axis=0)
-    held_BK = counts_BK * each_BK
     return Groups(
         **found._asdict(),
-        layer_share_K=held_BK[1:-1].sum(axis=0) / held_BK.sum(axis=0),
         stage_layers_K=counts_BK[1:-1].sum(axis=0),
         embedding_K=np.where(loose_K, 0.0, tied(model, cluster, plan, software, weights.dense_BK[0])),
         optimizer_K=optimizer_seconds(cluster.gpu, heaviest_K, software.optimizer_traffic)
@@ -127,6 +128,8 @@ class Exchanges(NamedTuple):
     gather_K: Array
     layer_gather_K: Array
     layer_reduce_K: Array
+    reduce_share_K: Array
+    gather_share_K: Array
 
 
 def owned(plan: Plan, weights: Weights, counts_BK: Array) -> Array:
@@ -153,21 +156,33 @@ def exchanges(
         fewer_K, part_K = np.maximum(ranks_K // plan.ep, 1), np.maximum(shard_K // plan.ep, 1)
         kinds.append((weights.expert_BK, fewer_K, part_K))
     full, once = zero == 3, (zero == 1) | (zero == 2)
-    reduce_K, gather_K, layer_gather_K, layer_reduce_K = np.zeros((4, plan.size))
+    reduce_K, gather_K, layer_gather_K, layer_reduce_K, reduce_part_K, gather_part_K = np.zeros(
+        (6, plan.size)
+    )
     for per_block_BK, all_K, part_K in kinds:
-        stage_K = (counts_BK * per_block_BK).sum(axis=0)
+        held_BK = counts_BK * per_block_BK
+        stage_K = held_BK.sum(axis=0)
+        share_K = held_BK[1:-1].sum(axis=0) / np.maximum(stage_K, 1.0)
         layer_K = per_block_BK[1:-1].max(axis=0)
         edge_K = per_block_BK[0] + per_block_BK[-1]
         # what is reduced after the last layer
         last_K = np.where(full, edge_K, stage_K) * software.gradient_bytes
-        reduce_K += exchange.reduce(last_K, all_K, part_K)
-        gather_K += exchange.gather(stage_K * stored, np.where(once, part_K, 1))
+        reduced_K = exchange.reduce(last_K, all_K, part_K)
+        gathered_K = exchange.gather(stage_K * stored, np.where(once, part_K, 1))
+        reduce_K += reduced_K
+        gather_K += gathered_K
+        reduce_part_K += share_K * reduced_K
+        gather_part_K += share_K * gathered_K
         layer_gather_K += exchange.gather(layer_K * stored, np.where(full, part_K, 1))
         split_K = np.where(full, part_K, 1)
         layer_reduce_K += exchange.reduce(
             layer_K * software.gradient_bytes, np.where(full, all_K, 1), split_K
         )
-    return Exchanges(reduce_K, gather_K, layer_gather_K, layer_reduce_K)
+    shares = [
+        np.divide(own_K, whole_K, out=np.ones(plan.size), where=whole_K > 0)
+        for own_K, whole_K in ((reduce_part_K, reduce_K), (gather_part_K, gather_K))
+    ]
+    return Exchanges(reduce_K, gather_K, layer_gather_K, layer_reduce_K, *shares)
 
 
 @dataclass(frozen=True)
@@ -211,15 +226,15 @@ def tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embeddi
     if not model.tied_embeddings:
         return np.zeros(plan.size)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
-    members_K = np.where(grid.stage_crosses, 1, 2)
+    crosses_K = grid.pipeline_crosses
     return group_seconds(
         "all_reduce",
         embedding_K * software.gradient_bytes,
         cluster,
         software,
         ranks=np.where((np.asarray(plan.pp) > 1) & (plan.placement != Placement.VEE), 2, 1),
-        members=members_K,
-        sharing=np.where(grid.stage_crosses, cluster.gpus_per_node, 1),
+        members=np.where(crosses_K, 1, 2),
+        sharing=np.where(crosses_K, np.minimum(_stage(plan), cluster.gpus_per_node), 1),
         stride=_stage(plan) * (np.asarray(plan.pp) - 1),
     )
 
@@ -237,21 +252,49 @@ def send_bytes(model: Model, plan: Plan, software: Software) -> tuple[Array, Arr
     return whole_K, np.where(sequence | software.scatter_gather, whole_K / tp_K, whole_K)
 
 
-def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Array:
-    """Seconds to send one micro-batch's activations to the next pipeline stage (K,)."""
+class Sends(NamedTuple):
+    """Seconds to send one micro-batch's activations to the next pipeline stage, by where that is (K,)."""
+
+    near_K: Array
+    """to a stage on the same node; to any where all are on nodes of their own"""
+    further_K: Array
+    """more than that, to a stage on another node, where others are on the same"""
+    beside_K: Array
+    """stages that share a node, where only some do; 1 otherwise"""
+    mean_K: Array
+    """of all neighbours"""
+
+
+def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Sends:
+    """What sends between pipeline stages take."""
+    ones = np.ones(plan.size, int)
     if np.max(plan.pp) <= 1:  # and a machine of one GPU may have nowhere to send
-        return np.zeros(plan.size)
+        return Sends(0.0 * ones, 0.0 * ones, ones, 0.0 * ones)
+    grid, pp = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan), np.asarray(plan.pp)
+    crosses_K = grid.pipeline_crosses & (cluster.nodes > 1)  # one node may have no network at all
+    beside_K = np.where(crosses_K, grid.stages, 1)
+    near_K = _send_seconds(model, cluster, plan, software, crosses_K & (beside_K == 1))
+    if (beside_K == 1).all():
+        return Sends(near_K, 0.0 * ones, ones, near_K)
+    far_K = _send_seconds(model, cluster, plan, software, crosses_K)
+    further_K = np.where(beside_K > 1, np.maximum(far_K - near_K, 0.0), 0.0)
+    share_K = (pp - 1) // beside_K / np.maximum(pp - 1, 1)
+    return Sends(near_K, further_K, beside_K, near_K + share_K * further_K)
+
+
+def _send_seconds(model: Model, cluster: Cluster, plan: Plan, software: Software, crosses_K: Array) -> Array:
+    """Seconds of a send (K,), between nodes or within one."""
     whole_K, split_K = send_bytes(model, plan, software)
     sequence = np.asarray(plan.sequence_parallel).astype(bool)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
-    sharing = max(1.0, cluster.gpus_per_node / cluster.nics) if cluster.nics else 1.0
-    crosses_K = np.asarray(grid.stage_crosses) & (cluster.nodes > 1)  # one node may have no network at all
     stage_K = _stage(plan)
+    senders_K = np.minimum(stage_K, cluster.gpus_per_node)  # GPUs of a node that send at a time
+    sharing_K = np.maximum(1.0, senders_K / cluster.nics) if cluster.nics else 1.0
     reach_K = np.minimum(
         stage_K * (np.asarray(plan.pp) - 1) + 1, cluster.gpus_per_node
     )  # the slowest send holds all up
     seconds_K = send_seconds(
-        split_K, cluster, crosses_node=crosses_K, sharing=sharing, stride=stage_K, extent=reach_K
+        split_K, cluster, crosses_node=crosses_K, sharing=sharing_K, stride=stage_K, extent=reach_K
     )
     if software.scatter_gather:
         gather_K = group_seconds("all_gather", whole_K, cluster, software, ranks=plan.tp, members=grid.tp)

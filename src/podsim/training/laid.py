@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from podsim.training.groups import Sends
 from podsim.training.layers import PARTS, Pass, syncs_of
 from podsim.training.memory import Kept, Weights, kept_memory, recomputed_share
 from podsim.training.pairs import Exchanged
 from podsim.training.paths import Chosen
 from podsim.training.pipeline import Stages
-from podsim.training.plan import Array, Placement, Plan, Recompute
+from podsim.training.plan import BESIDE, Array, Placement, Plan, Recompute
 from podsim.training.unique import gathered
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ class Laid:
     stages: Stages
     paths: Chosen
     passes: Passes
-    sends_P: Array
+    sends: Sends
+    further_JP: Array | None
+    """seconds of each path's sends beyond those within a node; None where no node has several stages, but not all"""
     charge_P: Array
     """what a send or receive takes of the compute stream"""
     micro_batches_P: Array
@@ -83,6 +86,8 @@ def _taken(thing: Any, rows: Array) -> Any:
         return gathered(thing, rows)
     if isinstance(thing, (Plan, Chosen)):
         return thing.take(rows)
+    if isinstance(thing, Sends):
+        return Sends(*(_taken(part, rows) for part in thing))
     if isinstance(thing, tuple):
         return tuple(_taken(part, rows) for part in thing)
     if is_dataclass(thing) and not isinstance(thing, type):
@@ -103,24 +108,26 @@ def lay(ready: Prepared, part: slice | Array) -> Laid:
         plan = plan.take(part).wide()
     stages = ready.stages.table.take(ready.stages.index[part])
     layers_YXBP = gathered(ready.layers.table, ready.layers.index[part])
-    sends_P = gathered(ready.sends.table, ready.sends.index[part])
+    sends = Sends(*(gathered(column, ready.sends.index[part]) for column in ready.sends.table))
     paths = ready.paths.table.take(ready.paths.index[part])
     stretch_P = None if ready.stretches is None else ready.stretches[ready.layers.index[part]]
     passes = _passes(ready.model, plan, stages, layers_YXBP, stretch_P)
     piped_P = np.asarray(plan.pp) > 1
     chunks_P = np.where(piped_P, plan.virtual_stages, 1.0)
-    charge_P = np.where(piped_P, sends_P * software.pipeline_exposed + software.host_send, 0.0)
+    charge_P = np.where(piped_P, sends.mean_K * software.pipeline_exposed + software.host_send, 0.0)
+    further_JP = _further(paths, sends)
     return Laid(
         plan=plan,
         stages=stages,
         paths=paths,
         passes=passes,
-        sends_P=sends_P,
+        sends=sends,
+        further_JP=further_JP,
         charge_P=charge_P,
         micro_batches_P=np.asarray(plan.micro_batches, dtype=float),
         chunks_P=chunks_P,
         parts_P=np.where(plan.placement == Placement.TWO_WAYS, 2.0, chunks_P),
-        along_JP=_along(paths, ready.apart, passes, sends_P, charge_P),
+        along_JP=_along(paths, ready.apart, passes, sends.near_K, charge_P, further_JP),
         stage_SP=np.where(stages.many_SU > 0, passes.busy_XSP.sum(axis=0), 0.0),
         kept=kept_memory(
             plan,
@@ -192,10 +199,23 @@ def _exchanged(model: Model, layers_YXBP: Array, chosen_XBP: Array, stretch_P: A
     )
 
 
-def _along(paths: Chosen, apart: bool, passes: Passes, sends_P: Array, charge_P: Array) -> Array:
+def _further(paths: Chosen, sends: Sends) -> Array | None:
+    """What sends to other nodes add to each path (J, P), where some stages share a node and others do not."""
+    if not sends.further_K.any():
+        return None
+    place_P = np.searchsorted(BESIDE, sends.beside_K)
+    far_JP = np.take_along_axis(paths.far_XJK, place_P[None, None], axis=0)[0]
+    return np.asarray(far_JP * sends.further_K)
+
+
+def _along(
+    paths: Chosen, apart: bool, passes: Passes, sends_P: Array, charge_P: Array, further_JP: Array | None
+) -> Array:
     """Seconds of each path, exchanges apart (J, P); `apart`: some schedule computes gradients of weights apart."""
     total = paths.sends_JK * sends_P
     total += paths.charges_JK * charge_P
+    if further_JP is not None:
+        total += further_JP
     for block, seconds_P in enumerate(passes.forward_BP):
         total += paths.forward_JBK[:, block] * seconds_P
         total += paths.backward_JBK[:, block] * passes.backward_BP[block]

@@ -76,6 +76,8 @@ class Paths:
     """gradients sent back that are waited for"""
     sends_JK: Array
     """both"""
+    far_XJK: Array
+    """of both, those to another node if so many ranks share one (plan.BESIDE)"""
     charges_JK: Array
     """sends and receives that take the compute stream of their rank on the path"""
     closing_JK: Array
@@ -162,7 +164,8 @@ def _stacked(model: _Blocks, keys: tuple[_Sizes, ...]) -> Paths:
         forward_JBK=works_JWBK[:, forward], backward_JBK=works_JWBK[:, backward] + works_JWBK[:, data],
         apart_JBK=works_JWBK[:, weight] - works_JWBK[:, data], passes_JK=actions_JWK[:, forward],
         layers_JK=inner_JWK[:, forward], back_passes_JK=whole[0], back_layers_JK=whole[1], back_edges_JK=whole[2],
-        ahead_JK=ahead_JK, back_JK=back_JK, sends_JK=ahead_JK + back_JK, charges_JK=last(counts.charges),
+        ahead_JK=ahead_JK, back_JK=back_JK, sends_JK=ahead_JK + back_JK,
+        far_XJK=np.ascontiguousarray(np.moveaxis(counts.far_X, (0, 1), (2, 1))), charges_JK=last(counts.charges),
         closing_JK=last(counts.closing), staying_JK=last(counts.staying), after_JK=last(counts.after),
         paired_JBK=paired_JWBK[:, forward], paired_back_JBK=paired_JWBK[:, backward] + paired_JWBK[:, data],
         pairs_JK=last(counts.pairs), first_JK=last(counts.first) > 0,

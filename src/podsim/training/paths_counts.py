@@ -1,6 +1,7 @@
 """What lies on paths through schedule tables, as counts.
 
-Axes: Q paths, E actions on them, S stages of all tables, W kinds of work, B blocks, C columns of counts.
+Axes: Q paths, E actions on them, S stages of all tables, W kinds of work, B blocks, C columns of counts, X of
+BESIDE.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from podsim.training.plan import Array
+from podsim.training.plan import BESIDE, Array
 from podsim.training.schedules.table import Work
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Counts", "alone", "counted"]
 
-_NUMBERS = ("ahead", "back", "charges", "closing", "staying", "after", "pairs", "first")
+_FAR = tuple(f"far{beside}" for beside in BESIDE)
+_NUMBERS = ("ahead", "back", "charges", "closing", "staying", "after", "pairs", "first", *_FAR)
 
 
 class Counts:
@@ -35,6 +37,11 @@ class Counts:
         if name not in _NUMBERS:
             raise AttributeError(name)
         return self._numbers[..., _NUMBERS.index(name)]
+
+    @property
+    def far_X(self) -> Array:
+        """Sends to another node, if BESIDE ranks share one each, as the last axis."""
+        return self._numbers[..., -len(BESIDE) :]
 
 
 def _table(works_QWB: Array, paired_QWB: Array, actions_QW: Array, numbers: dict[str, Array]) -> Array:
@@ -81,6 +88,7 @@ def counted(joined: Joined, traced: Traced, counts_SB: Array) -> Array:
         "after": after,
         "pairs": summed(path_E, pair_E, paths) / 2.0,
         "first": joined.holds_first_R[rank_E[begins_E]].astype(float),
+        **dict(zip(_FAR, traced.far_XQ, strict=True)),
     }
     actions = np.bincount(4 * path_E + work_E, minlength=4 * paths).reshape(paths, 4).astype(float)
     return _table(by_work(np.full(path_E.size, True)), by_work(pair_E), actions, numbers)

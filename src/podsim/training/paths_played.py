@@ -4,7 +4,8 @@ A search plays hundreds of tables. Here ranks of all tables take their next acti
 numpy is quick enough: loading a compiler takes longer than all the plays.
 
 Axes: R ranks and N nodes of all tables (an action, or some that run beside each other), G actions of a node, A actions
-and S stages of all tables, W kinds of work, D durations, Q paths, E actions on paths.
+and S stages of all tables, W kinds of work, D durations, Q paths, E actions
+and V nodes on paths, X of BESIDE.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from podsim.training.plan import Array
+from podsim.training.plan import BESIDE, Array
 from podsim.training.schedules.table import Work
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ class Joined:
             self.need_GN.append(need_N)
             self.abroad_GN.append(waits_N & (np.append(self.rank_N, 0)[need_N] != self.rank_N))
             self.forward_GN.append(self.work_A[action_N] == Work.FORWARD)
+
+    @cached_property
+    def place_N(self) -> Array:
+        """Rank of each node in its own pipeline."""
+        return np.asarray(self.rank_N - np.repeat(self.first_rank[:-1], np.diff(self.first_node)))
 
     @cached_property
     def paired_A(self) -> Array:
@@ -124,6 +130,8 @@ class Traced:
     ahead_Q: Array
     """sends that the path waits for forward"""
     back_Q: Array
+    far_XQ: Array
+    """of both, those to another node if BESIDE ranks share one each"""
 
 
 def longest_paths(joined: Joined, seconds_WSD: Array, send_D: Array, *, first: bool) -> Traced:
@@ -202,7 +210,15 @@ def _traced(joined: Joined, before_ND: Array, last_Q: Array, duration_Q: Array) 
     path_V, node_V = np.concatenate(paths), np.concatenate(along)
     order = np.argsort(path_V, kind="stable")
     path_V, node_V = path_V[order], node_V[order]
+    one_V = path_V[1:] == path_V[:-1]
+    far_Q = []
+    for beside in BESIDE:
+        server_V = joined.place_N[node_V] // beside
+        moved_V = one_V & (server_V[1:] != server_V[:-1])
+        far_Q.append(np.bincount(path_V[1:][moved_V], minlength=last_Q.size))
     many_V = joined.many_N[node_V]
     path_E = np.repeat(path_V, many_V)
     place_E = np.arange(path_E.size) - np.repeat(np.cumsum(many_V) - many_V, many_V)
-    return Traced(path_E, np.repeat(joined.lead_N[node_V], many_V) + place_E, ahead_Q, back_Q)
+    return Traced(
+        path_E, np.repeat(joined.lead_N[node_V], many_V) + place_E, ahead_Q, back_Q, np.stack(far_Q)
+    )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from podsim.workload.graph import Model
 
 __all__ = [
+    "BESIDE",
     "SCHEDULE_CODES",
     "SPLIT_BACKWARD",
     "Array",
@@ -33,6 +34,9 @@ __all__ = [
     "Recompute",
     "Schedule",
 ]
+
+BESIDE = (2, 4, 8, 16)
+"""pipeline stages that may share a node of a pipeline over several nodes, besides one"""
 
 Array: TypeAlias = NDArray[Any]
 Ints: TypeAlias = int | NDArray[Any]
@@ -309,7 +313,17 @@ class Grid:
         return self.per_node(size, self.plan.tp)
 
     @property
-    def stage_crosses(self) -> Array:
-        """Whether neighbouring pipeline stages lie on different nodes."""
-        stride = np.asarray(self.plan.tp * self.plan.cp * self.plan.dp)
-        return np.asarray(stride >= self.gpus_per_node)
+    def _stage(self) -> Array:
+        """GPUs from one pipeline stage to the next."""
+        return np.asarray(self.plan.tp * self.plan.cp * self.plan.dp)
+
+    @property
+    def stages(self) -> Array:
+        """Neighbouring pipeline stages that share a node, of a pipeline over several nodes: 1, or one of BESIDE."""
+        room = np.maximum(self.gpus_per_node // self._stage, 1)
+        return np.asarray(np.take((1, *BESIDE), np.searchsorted(BESIDE, room, side="right")))
+
+    @property
+    def pipeline_crosses(self) -> Array:
+        """Whether first and last pipeline stage lie on different nodes."""
+        return np.asarray(self._stage * np.asarray(self.plan.pp) > self.gpus_per_node)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from podsim.training.exposed import Waits
-from podsim.training.groups import GROUP_KEY, SEND_KEY, Ends, ends_table, send_table
+from podsim.training.groups import GROUP_KEY, SEND_KEY, Ends, Sends, ends_table, send_table
 from podsim.training.laid import Laid, chunks, lay
 from podsim.training.layers import KEY, layer_table, longest_stretch
 from podsim.training.memory import (
@@ -73,7 +73,7 @@ class Prepared:
     activations: Keyed[Activations]
     ends: Keyed[Ends] | None
     """None for a search, which has them by what ranks divide"""
-    sends: Keyed[Array]
+    sends: Keyed[Sends]
     paths: Keyed[Paths]
     stretches: Array | None
     """of the layers' keys: compute of a forward pass between two syncs, at most; None where no passes are paired"""
@@ -210,7 +210,7 @@ def _timed(ready: Prepared, laid: Laid, plan: Plan, ends: Ends) -> _Timed:
     software, groups, paths, passes = ready.software, ends.groups, laid.paths, laid.passes
     waits = Waits(
         plan, software, groups, passes.layer_forward_P, passes.layer_backward_P, passes.forward_BP[0],
-        passes.backward_BP[0], laid.charge_P, laid.sends_P, passes.layer_closing_P,
+        passes.backward_BP[0], laid.charge_P, laid.sends.mean_K, passes.layer_closing_P,
     )  # fmt: skip
     part_layers = np.floor(groups.stage_layers_K / laid.parts_P)
     closed_JP, slowed_P = _closed(laid, waits, part_layers)
@@ -257,7 +257,8 @@ def _parts(ready: Prepared, laid: Laid, timed: _Timed) -> Array:
     busy_XP = of_rank(laid.passes.busy_XSP)
     host_P = np.full_like(laid.micro_batches_P, ready.software.host_step)
     waited_P = timed.through_P - timed.longest_P - timed.charged_P
-    sent_P = np.minimum(laid.paths.sends_JK[0] * laid.sends_P, waited_P)
+    further_P = 0.0 if laid.further_JP is None else laid.further_JP[0]
+    sent_P = np.minimum(laid.paths.sends_JK[0] * laid.sends.near_K + further_P, waited_P)
     waits_P = timed.longest_P - of_rank(laid.stage_SP) + timed.once_P
     bubble_P = waited_P - sent_P
     return np.stack([*busy_XP, timed.charged_P + sent_P, waits_P, bubble_P, timed.optimizer_P, host_P])

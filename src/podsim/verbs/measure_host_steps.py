@@ -188,7 +188,7 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str)
     if "stage" in runtime:
         group = _group(ranks)
         piped = _setting(_Run(layers=group, micro_batches=group, pp=group), ranks, on, era)
-        send = float(send_table(piped.model, piped.cluster, piped.plan.arrays(), start)[0])
+        send = float(send_table(piped.model, piped.cluster, piped.plan.arrays(), start).mean_K[0])
         passes = (runtime["stage"] - _layer(piped, software())) / 2
         found["host_send"] = max(passes - send * start.pipeline_exposed, 0.0)
     found["host_update"] = runtime["update"]
