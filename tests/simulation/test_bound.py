@@ -83,6 +83,14 @@ def test_gradients_of_experts_take_less_than_their_share_of_the_parameters(two, 
     assert 1 - ROUNDING <= ratio(load_model("mixtral-8x7b"), two, plan) <= 1 + ABOVE
 
 
+@pytest.mark.parametrize(("schedule", "v"), [("gpipe", 1), ("breadth-first", 1), ("1f1b", 1)])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_layers_that_do_not_divide_among_stages(two, schedule, v, recompute):
+    """GPT-2 on eight stages: the last has a layer less and the head, so is slowest forward, and others are backward."""
+    plan = Plan(tp=2, pp=8, global_batch=32, recompute=recompute, schedule=schedule, virtual_stages=v)
+    assert 1 - ROUNDING <= ratio(load_model("gpt2"), two, plan) <= 1 + ABOVE
+
+
 @pytest.mark.parametrize("software", ["megatron-2021", "torchtitan-2024", "llm-foundry-2023"])
 @pytest.mark.parametrize("zero", [0, 1, 3])
 def test_eras(two, small, software, zero):

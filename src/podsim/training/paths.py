@@ -35,12 +35,15 @@ __all__ = ["PATH_KEY", "Chosen", "Paths", "paths_table"]
 PATH_KEY = ("schedule", "pp", "virtual_stages", "dp", "micro_batch", "global_batch")
 _LOOSE = tuple(int(code) for code in SPLIT_BACKWARD)
 _NAMES = {code: name for name, code in SCHEDULE_CODES.items()}
-_TYPICAL = ((1.0, 1.0, 1.0, 0.0, 0.01), (1.0, 1.0, 0.3, 0.3, 0.0), (1.5, 1.0, 0.6, 0.2, 0.25))
+_TYPICAL = ((1.0, 1.0, 1.0, 1.0, 0.0, 0.01), (1.0, 1.0, 0.3, 0.3, 0.3, 0.0), (1.5, 1.0, 0.6, 0.6, 0.2, 0.25))
 """durations that paths are found with, relative to one layer's forward: (input gradient, weight gradient, how much the
-head's share of the arithmetic weighs, a send, what a send takes of the compute stream)"""
+head's share of the arithmetic weighs forward, and backward, a send, what a send takes of the compute stream)"""
+_IN_TURN = (*_TYPICAL, (1.0, 1.0, 1.0, 0.0, 0.1, 0.0), (1.0, 1.0, 0.0, 1.0, 0.1, 0.0))
+"""the same for schedules with all forward passes before the backward ones: each half waits for its own slowest rank, as a
+head is not computed again"""
 _APART = (
-    *_TYPICAL, (2.5, 1.0, 1.0, 0.0, 0.01), (1.2, 0.8, 1.5, 0.25, 0.02), (1.5, 1.0, 1.5, 0.0, 0.01),
-    (2.0, 1.0, 0.5, 0.0, 0.01),
+    *_TYPICAL, (2.5, 1.0, 1.0, 1.0, 0.0, 0.01), (1.2, 0.8, 1.5, 1.5, 0.25, 0.02), (1.5, 1.0, 1.5, 1.5, 0.0, 0.01),
+    (2.0, 1.0, 0.5, 0.5, 0.0, 0.01),
 )  # fmt: skip
 """the same for schedules with weight gradients apart, whose longest path depends on durations more than others' does"""
 _AT_ONCE = 1_000_000
@@ -256,18 +259,28 @@ def _each(model: _Blocks, sizes: Sequence[_Sizes]) -> dict[_Sizes, Array]:
     Where any rank may end last, those of the longest that ends on the first rank too.
     """
     cells = {size: _cell(model, size) for size in sizes}
-    for loose, typical in ((False, _TYPICAL), (True, _APART)):
-        new = [size for size, cell in cells.items() if not cell and (size[0] in _LOOSE) == loose]
+    new_T: dict[tuple[tuple[float, ...], ...], list[_Sizes]] = {_TYPICAL: [], _IN_TURN: [], _APART: []}
+    for size, cell in cells.items():
+        if not cell:
+            new_T[_typical(size[0])].append(size)
+    for typical, new in new_T.items():
         for some, tables in _batches(new):
             joined = Joined(tables)
             counts_SB = np.concatenate([_blocks_of_stages(model, table) for table in tables])
             seconds_WSD = _durations(model, counts_SB, joined.abroad_S, typical)
             send_D = np.array([send - charge for *_, send, charge in typical])
-            traced = longest_paths(joined, seconds_WSD, send_D, first=loose)
+            traced = longest_paths(joined, seconds_WSD, send_D, first=typical is _APART)
             counts_QC = counted(joined, traced, counts_SB)
             for size, own_QC in zip(some, np.split(counts_QC, len(some)), strict=True):
                 cells[size].append(own_QC)
     return {size: cell[0] for size, cell in cells.items()}
+
+
+def _typical(schedule: int) -> tuple[tuple[float, ...], ...]:
+    """The durations that a schedule's paths are found with."""
+    if schedule in _LOOSE:
+        return _APART
+    return _IN_TURN if schedule in (Schedule.GPIPE, Schedule.BREADTH_FIRST) else _TYPICAL
 
 
 def _batches(sizes: Sequence[_Sizes]) -> Iterator[tuple[list[_Sizes], list[ScheduleTable]]]:
@@ -295,11 +308,12 @@ def _durations(
 ) -> Array:
     """Seconds of each kind of work on each stage, relative to one layer's forward pass (W, S, D)."""
     out = []
-    for data, weight, head, _, charge in typical:
-        layer_B = np.maximum(np.array(model.shares), 0.02)
-        layer_B[-1] *= head
-        whole_S = counts_SB @ layer_B
-        seconds_WS = np.stack([whole_S, (data + weight) * whole_S, data * whole_S, weight * whole_S])
+    layer_B = np.maximum(np.array(model.shares), 0.02)
+    for data, weight, head, head_back, _, charge in typical:
+        ahead_S, back_S = (
+            counts_SB @ np.append(layer_B[:-1], share * layer_B[-1]) for share in (head, head_back)
+        )
+        seconds_WS = np.stack([ahead_S, (data + weight) * back_S, data * back_S, weight * back_S])
         # a send leaves when the pass is done, beside what it takes of the compute stream
         seconds_WS[:3] += charge * abroad_S
         out.append(seconds_WS)
