@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.training.plan import Plan
 
-__all__ = ["Wired", "transfers_of"]
+__all__ = ["Wired", "adapter", "transfers_of"]
 
 Small: TypeAlias = NDArray[np.int32]
 
@@ -51,9 +51,10 @@ def transfers_of(
 
     Each class has one link out of its node and one into it. An exchange goes at the pace of its slowest member.
     """
-    none = Wired(np.empty(0, np.int32), NO_TRANSFERS, (), np.ones(1))
     if not cluster.nics or not cluster.network.bandwidth:
-        return none
+        return Wired(np.empty(0, np.int32), NO_TRANSFERS, (), np.ones(1))
+    alone = _beside_links(cluster, pieces, what, classes, base, left)
+    none = Wired(np.empty(0, np.int32), NO_TRANSFERS, (), alone)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
     crosses = dict.fromkeys((Stream.AHEAD, Stream.BACK), bool(grid.pipeline_crosses))
     ranks = int(plan.dp) * int(plan.cp)
@@ -65,14 +66,12 @@ def transfers_of(
     ]
     if not wide:
         return none
-    whole = cluster.network.bandwidth * min(1.0, cluster.nics / cluster.gpus_per_node)
+    whole = adapter(cluster)
     slot = np.full(len(pieces), -1)
     slot[wide] = np.arange(len(wide))
     seconds = np.array([pieces[i].seconds for i in wide])
     bytes_ = np.array([pieces[i].bytes for i in wide])
-    share_C = np.ones(classes.count)
-    for rank, share in left.items():
-        share_C[classes.label_RXT.ravel()[rank]] = share
+    share_C = _shares(classes, left)
     worst_C = np.ones(classes.count)
     np.minimum.at(worst_C, classes.groups["dp"], share_C)
     shared = np.array([pieces[i].stream == Stream.DATA for i in wide])
@@ -94,8 +93,42 @@ def transfers_of(
     kind = slot[what]
     kind = np.where(kind >= 0, owner * len(wide) + kind, -1).astype(np.int32)
     names = tuple(f"{way} of class {c}" for c in range(classes.count) for way in ("out", "in"))
-    stretch = np.where(kind >= 0, pace_CW.ravel()[kind], 1.0) if left else np.ones(1)
+    stretch = np.where(kind >= 0, pace_CW.ravel()[kind], alone) if left else np.ones(1)
     return Wired(kind, transfers, names, stretch)
+
+
+def adapter(cluster: Cluster) -> float:
+    """B/s of a rank's share of its node's adapters."""
+    return cluster.network.bandwidth * min(1.0, cluster.nics / cluster.gpus_per_node)
+
+
+def _shares(classes: Classes, left: dict[int, float]) -> NDArray[np.float64]:
+    """Share of its adapter that each class still has."""
+    share_C = np.ones(classes.count)
+    for rank, share in left.items():
+        share_C[classes.label_RXT.ravel()[rank]] = share
+    return share_C
+
+
+def _beside_links(
+    cluster: Cluster, pieces: list[Piece], what: Ints, classes: Classes, base: Ints, left: dict[int, float]
+) -> NDArray[np.float64]:
+    """[N] (or 1) times as long as collectives of tensor, context and expert groups take where a member's adapter is slow.
+
+    They take what their law says whatever else is on the adapters, which it sees as their own.
+    """
+    sent = [i for i, p in enumerate(pieces) if p.stream == Stream.GROUP and p.bytes > 0.0]
+    if not left or not sent:
+        return np.ones(1)
+    share_C, owner = _shares(classes, left), np.repeat(np.arange(classes.count), np.diff(base))
+    pace_CP = np.ones((classes.count, len(pieces)))
+    for i in sent:
+        number = classes.groups[pieces[i].kind.removesuffix(" beside")]
+        worst_G = np.ones(int(number.max()) + 1)
+        np.minimum.at(worst_G, number, share_C)
+        speed = pieces[i].bytes / pieces[i].seconds
+        pace_CP[:, i] = np.maximum(speed / (adapter(cluster) * worst_G[number]), 1.0)
+    return np.asarray(pace_CP[owner, what])
 
 
 def _partners(pieces: list[Piece], wide: list[int], classes: Classes) -> Ints:

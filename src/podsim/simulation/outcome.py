@@ -12,6 +12,7 @@ from podsim.results.simulated import CriticalOps, LinkUse, SimulatedStep
 from podsim.results.timeline import Counter, Lane, Timeline
 from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
+from podsim.simulation.lower_links import adapter
 from podsim.simulation.outcome_memory import memory_counters
 from podsim.simulation.pieces import Stream
 from podsim.training.step import SPLIT
@@ -29,6 +30,8 @@ _NAMES = {
     Stream.COMPUTE: "compute", Stream.GROUP: "tp, cp, ep", Stream.AHEAD: "send ahead", Stream.BACK: "send back",
     Stream.DATA: "dp",
 }  # fmt: skip
+_CARRIED = {"send": "pp", "tp beside": "tp"}
+"""kinds of op as links tell them"""
 WAITS = {"tp": "tp", "tp beside": "tp", "cp": "cp", "ep": "ep", "dp": "dp"}
 """what a rank that waits for an op of a kind waits for"""
 
@@ -48,7 +51,7 @@ def outcome(
         bubble=_bubble(lowered, played, parts_CX), ranks=lowered.classes.count, ops=len(lowered.what),
         represented=int((np.diff(lowered.base) * copies).sum()),
         timeline=_timeline(lowered, played, plan, gaps, counters),
-        links=_links(lowered, played, plan), critical=_critical(lowered, played, plan), memory=memory,
+        links=_links(lowered, played, plan, adapter(cluster)), critical=_critical(lowered, played, plan), memory=memory,
         memory_limit=cluster.gpu.memory,
     )  # fmt: skip
 
@@ -194,18 +197,27 @@ def _critical(lowered: Lowered, played: Played, plan: Plan) -> tuple[CriticalOps
     )
 
 
-def _links(lowered: Lowered, played: Played, plan: Plan) -> tuple[LinkUse, ...]:
-    """What each class's adapters carried, busiest first."""
-    ops = lowered.ops
-    moved = np.flatnonzero(ops.transfer >= 0) if len(ops.transfer) else np.empty(0, np.int64)
+def _links(lowered: Lowered, played: Played, plan: Plan, whole: float) -> tuple[LinkUse, ...]:
+    """What each class's adapters carried, busiest first; `whole`: B/s of an adapter.
+
+    Collectives of tensor, context and expert groups do not share links in the play; what leaves a node is counted here.
+    """
+    ops, transfers = lowered.ops, lowered.ops.transfers
+    wired = np.flatnonzero(ops.transfer >= 0) if len(ops.transfer) else np.empty(0, np.int64)
+    bytes_ = np.array([piece.bytes if piece.stream == Stream.GROUP else 0.0 for piece in lowered.pieces])
+    alone = np.flatnonzero((bytes_[lowered.what] > 0.0) & (played.end > played.start))
+    moved = np.concatenate([wired, alone])
     if not len(moved):
         return ()
-    transfers = ops.transfers
-    kind_of = np.array([{"send": "pp"}.get(piece.kind, piece.kind) for piece in lowered.pieces])
-    amount = ops.seconds[moved] * transfers.peak[ops.transfer[moved]]
+    kind_of = np.array([_CARRIED.get(piece.kind, piece.kind) for piece in lowered.pieces])
+    amount = np.concatenate([
+        ops.seconds[wired] * transfers.peak[ops.transfer[wired]], bytes_[lowered.what[alone]],
+    ])  # fmt: skip
     start, end = played.start[moved], played.end[moved]
     kind = kind_of[lowered.what[moved]]
-    ways = transfers.routes[1].reshape(-1, 2)[ops.transfer[moved]]
+    own = np.searchsorted(lowered.base, alone, side="right") - 1
+    routes = transfers.routes[1].reshape(-1, 2)[ops.transfer[wired] if len(wired) else wired]
+    ways = np.concatenate([routes, np.stack([2 * own, 2 * own + 1], axis=1)])
     out = []
     for way, text in ((0, "out of"), (1, "into")):
         link = ways[:, way]
@@ -215,7 +227,7 @@ def _links(lowered: Lowered, played: Played, plan: Plan) -> tuple[LinkUse, ...]:
             later = " since it failed" if number // 2 >= lowered.classes.count else ""
             name = f"{text} {_process(lowered, plan, c)}{later}"
             copies = int(lowered.classes.copies[c])
-            capacity = float(transfers.capacity[number])
+            capacity = float(transfers.capacity[number]) if len(transfers.capacity) else whole
             out.append(
                 link_use(name, copies, capacity, kind[chosen], amount[chosen], start[chosen], end[chosen])
             )

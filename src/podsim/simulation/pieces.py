@@ -13,8 +13,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from podsim.training.layers import PARTS, Pass, op_times, syncs_of, tp_sync_seconds, unneeded
-from podsim.training.plan import Array, Plan, Recompute
+from podsim.training.layers import (
+    PARTS,
+    Pass,
+    cp_bytes,
+    cp_gather_seconds,
+    ep_bytes,
+    op_times,
+    syncs_of,
+    tp_bytes,
+    tp_sync_seconds,
+    unneeded,
+)
+from podsim.training.plan import Array, Grid, Plan, Recompute
 from podsim.training.schedules import Work
 from podsim.training.step import SPLIT, Prepared
 
@@ -141,9 +152,49 @@ def block_pieces(ready: Prepared, cluster: Cluster) -> list[BlockPieces]:
     tail = unneeded(model) if software.early_stop else frozenset()
     table_YXB = ready.layers.table[..., ready.layers.index[0]]
     return [
-        _block(model, block, plan, software.selective, timed[b], table_YXB[:, :, b], once, tail)
+        _sent(
+            _block(model, block, plan, software.selective, timed[b], table_YXB[:, :, b], once, tail),
+            _rates(ready, cluster, block, once, 0.5 * float(table_YXB[Pass.FORWARD, PARTS.index("ep"), b])),
+        )
         for b, block in enumerate(model.kinds)
     ]
+
+
+def _rates(ready: Prepared, cluster: Cluster, block: Block, sync: float, exchange: float) -> dict[str, float]:
+    """B/s out of a rank's node in collectives of its tensor-, context- and expert-parallel groups, by kind of piece.
+
+    These take `sync` and `exchange` seconds. As for gradients (lower_stages), a ring over N nodes with g ranks each takes
+    (N - 1) / N of the bytes out of every node, over g adapters, an all-reduce twice; an all-to-all takes what is not for
+    the node's own ranks.
+    """
+    model, plan, software = ready.model, ready.plan, ready.software
+    wide, grid = plan.wide(), Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
+    out: dict[str, float] = {}
+    tp, cp, ep = (int(np.asarray(degree).item()) for degree in (plan.tp, plan.cp, plan.ep))
+    tp_near, cp_near, ep_near = (int(np.asarray(near).item()) for near in (grid.tp, grid.cp, grid.ep))
+    if tp > tp_near and sync > 0.0:
+        rate = 2 * (1 / tp_near - 1 / tp) * float(tp_bytes(model, wide)[0]) / sync
+        out |= {"tp": rate, "tp beside": rate}
+    if cp > cp_near and any(op.kind == "attention" for op in block.ops):
+        gather = float(cp_gather_seconds(model, block, cluster, wide, software)[0])
+        out["cp"] = (1 / cp_near - 1 / cp) * float(cp_bytes(model, block, wide)[0]) / gather
+    if ep > ep_near and exchange > 0.0:
+        out["ep"] = (1 - ep_near / ep) * float(ep_bytes(model, block, wide, software)[0]) / exchange
+    return out
+
+
+def _sent(block: BlockPieces, rates: dict[str, float]) -> BlockPieces:
+    """The block with what its collectives send out of the node."""
+
+    def marked(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+        return tuple(replace(p, bytes=p.seconds * rates[p.kind]) if p.kind in rates else p for p in pieces)
+
+    if not rates:
+        return block
+    return replace(
+        block, forward=marked(block.forward), input=marked(block.input), weight=marked(block.weight),
+        backward=marked(block.backward), again=marked(block.again),
+    )  # fmt: skip
 
 
 def _block(
@@ -290,14 +341,22 @@ def _again(piece: Piece) -> Piece:
 
 
 def merged(pieces: Iterable[Piece]) -> list[Piece]:
-    """The same pass with neighbours on one stream as one piece: exact, as nothing else waits for what is between."""
+    """The same pass with neighbours on one stream as one piece: exact, as nothing else waits for what is between.
+
+    Collectives of different groups stay apart: others wait for each.
+    """
     out: list[Piece] = []
     for piece in pieces:
         last = out[-1] if out else None
-        if last and last.stream == piece.stream and not last.beside and not piece.beside:
+        group = piece.stream == Stream.COMPUTE or (last and last.kind == piece.kind)
+        if last and last.stream == piece.stream and group and not last.beside and not piece.beside:
             name = last.name if last.name.endswith("…") else f"{last.name} …"
             out[-1] = replace(
-                last, name=name, seconds=last.seconds + piece.seconds, mix=last.parts + piece.parts
+                last,
+                name=name,
+                seconds=last.seconds + piece.seconds,
+                bytes=last.bytes + piece.bytes,
+                mix=last.parts + piece.parts,
             )
         else:
             out.append(piece)

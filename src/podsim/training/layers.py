@@ -36,6 +36,7 @@ __all__ = [
     "PARTS",
     "Pass",
     "cp_bytes",
+    "cp_gather_seconds",
     "ep_bytes",
     "items_of",
     "layer_table",
@@ -261,13 +262,18 @@ def _cp_seconds(
     cp_K = np.asarray(plan.cp, dtype=float)
     if not any(op.kind == "attention" for op in block.ops) or not (cp_K > 1).any():
         return np.zeros(1), np.zeros(1)
-    size_K = cp_bytes(model, block, plan)
-    members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).cp
-    gather_K = group_seconds(
-        "all_gather", size_K, cluster, software, ranks=plan.cp, members=members_K, stride=plan.tp
-    )
+    gather_K = cp_gather_seconds(model, block, cluster, plan, software)
     hidden_K = core_K * (cp_K - 1) / cp_K
     return np.maximum(gather_K - hidden_K, 0.0), np.maximum(2 * gather_K - 2 * hidden_K, 0.0)
+
+
+def cp_gather_seconds(model: Model, block: Block, cluster: Cluster, plan: Plan, software: Software) -> Array:
+    """Seconds of one such gather, hidden or not (K,)."""
+    members_K = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).cp
+    size_K = cp_bytes(model, block, plan)
+    return group_seconds(
+        "all_gather", size_K, cluster, software, ranks=plan.cp, members=members_K, stride=plan.tp
+    )
 
 
 def _ep_seconds(

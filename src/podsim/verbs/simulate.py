@@ -158,7 +158,7 @@ def play_setting(
         notes.append(f"the closed form is that of a cluster whose servers all have {cluster.gpu.name}")
     if trouble.shares:
         notes.append(f"micro-batches of each replica: {', '.join(map(str, trouble.shares))}")
-    if trouble.link and not lowered.link_names:
+    if trouble.link and not step.links:
         notes.append("a slow adapter changes nothing: nothing leaves a node under this plan")
     if not lowered.table.flush:
         notes.append(
