@@ -174,3 +174,13 @@ def test_who_waits_for_a_slow_gpu(two, small):
     assert peer[tp] > slow[tp]
     assert behind[bubble] > slow[bubble]
     assert found.step_time == close(parts_CX.sum(axis=1).max())
+
+
+def test_ops_that_stand_for_several_are_of_the_kind_that_most_of_them_are(two, small):
+    """What begins with a norm is arithmetic all the same: kinds of the timeline are near the split of the step."""
+    plan = Plan(tp=2, pp=2, dp=4, global_batch=16)
+    lowered = lower(small, two, plan, kernels=False)
+    step = outcome(small, two, plan, lowered, play(lowered.ops), 1.0)
+    kinds = dict(zip(step.timeline.kinds, step.timeline.busy(), strict=True))
+    assert kinds["compute"] > 0.9 * step.parts["compute"] * step.ranks
+    assert kinds.get("memory", 0.0) < 0.3 * kinds["compute"]

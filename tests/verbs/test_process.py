@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,16 @@ def test_a_full_disk_is_a_message() -> None:
         )
     assert done.returncode == 2
     assert done.stderr == "podsim: cannot write the result: No space left on device\n"
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "t.json"
+    done = subprocess.run(
+        [*PODSIM, "simulate", "gpt2", "--on", "dgx-a100:1", "--batch", "8", "--timeline", str(path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == f"podsim: cannot write {path}: No such file or directory\n"
 
 
 def test_a_terminal_without_unicode() -> None:

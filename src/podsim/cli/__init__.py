@@ -102,7 +102,8 @@ def _guarded(verb: Verb) -> Verb:
         except BrokenPipeError:  # the reader has seen enough; nothing more may be written, not even at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
-            sys.stderr.write(f"podsim: cannot write the result: {error.strerror or error}\n")
+            what = error.filename or "the result"
+            sys.stderr.write(f"podsim: cannot write {what}: {error.strerror or error}\n")
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(2) from None
 

@@ -343,7 +343,7 @@ def _again(piece: Piece) -> Piece:
 def merged(pieces: Iterable[Piece]) -> list[Piece]:
     """The same pass with neighbours on one stream as one piece: exact, as nothing else waits for what is between.
 
-    Collectives of different groups stay apart: others wait for each.
+    Its kind is what most of it is. Collectives of different groups stay apart: others wait for each.
     """
     out: list[Piece] = []
     for piece in pieces:
@@ -351,13 +351,11 @@ def merged(pieces: Iterable[Piece]) -> list[Piece]:
         group = piece.stream == Stream.COMPUTE or (last and last.kind == piece.kind)
         if last and last.stream == piece.stream and group and not last.beside and not piece.beside:
             name = last.name if last.name.endswith("…") else f"{last.name} …"
+            mix = last.parts + piece.parts
             out[-1] = replace(
-                last,
-                name=name,
-                seconds=last.seconds + piece.seconds,
-                bytes=last.bytes + piece.bytes,
-                mix=last.parts + piece.parts,
-            )
+                last, name=name, kind=SPLIT[int(mix.argmax())], seconds=last.seconds + piece.seconds,
+                bytes=last.bytes + piece.bytes, mix=mix,
+            )  # fmt: skip
         else:
             out.append(piece)
     return out
