@@ -77,6 +77,12 @@ def graph(
     chakra: Annotated[
         Path | None, typer.Option(help="Write a Chakra trace of each replica: PREFIX.RANK.et.")
     ] = None,
+    timeline: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Play the step, write FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable."
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override, as gpu.memory_bandwidth=3TB/s. Repeatable.")
     ] = None,
@@ -92,7 +98,8 @@ def graph(
     one_format(json, csv)
     found = verb(
         file, on=on, input=input, batch=batch, gpus=gpus, devices=devices, tolerance=tolerance, precision=precision,
-        optimizer=optimizer, software=software, fuse=fuse, layout=layout, chakra=chakra, overrides=overrides(set_),
+        optimizer=optimizer, software=software, fuse=fuse, layout=layout, chakra=chakra, timeline=timeline or (),
+        overrides=overrides(set_),
         detail=detail,
     )  # fmt: skip
     print_result(found, lambda found: print_graph(found, detail=detail), json=json, csv=csv, rows=found.ops)

@@ -97,8 +97,26 @@ def print_graph(one: GraphCost, *, detail: str = "") -> None:
     if one.data_parallel is not None:
         print()
         _print_replicas(one)
+    _print_played(one)
     _print_band(one)
     _notes(one.notes)
+
+
+def _print_played(one: GraphCost) -> None:
+    """The played step against the closed form."""
+    if one.simulated is None:
+        return
+    print()
+    step = one.step_time if one.data_parallel is None else one.data_parallel.step_time
+    if one.cut is not None:
+        _say(
+            f"Played on {one.cut.devices} devices, one batch at a time: {format_quantity(one.simulated, 's')} a step, "
+            f"{one.simulated / one.step_time:.2f} times as long as on one"
+        )
+        return
+    _say(
+        f"Played: {format_quantity(one.simulated, 's')} a step, {one.simulated / step - 1:+.1%} by simulation"
+    )
 
 
 def _print_band(one: GraphCost) -> None:

@@ -163,6 +163,8 @@ class GraphCost:
     cut: Cut | None = None
     data_parallel: DataParallel | None = None
     notes: tuple[str, ...] = ()
+    simulated: float | None = None
+    """s of the step on all GPUs, or on all devices of the cut, played op by op; None if it was not asked for"""
     band: Band | None = None
     """what similar published runs leave over, of the step on all GPUs"""
     band_reason: str = ""

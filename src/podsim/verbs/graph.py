@@ -48,6 +48,7 @@ def graph(
     fuse: str = "none",
     layout: str = "channels-last",
     chakra: Path | None = None,
+    timeline: Sequence[Path] = (),
     overrides: Mapping[str, str] | None = None,
     detail: str = "",
 ) -> GraphCost:
@@ -58,9 +59,12 @@ def graph(
     catalog, or a cluster. `gpus` are replicas whose gradients are reduced (default: the whole cluster), `devices` divides
     the graph over so many with little communication, none more than `tolerance` above the mean work. `fuse` is none (as
     written, eager), attention, chains or all. `layout` is channels-last or channels-first: how images lie in memory.
-    `chakra` writes an execution trace of each replica, CHAKRA.RANK.et. `detail="ops"` prints every op. Raises PodsimError
-    for anything unusable.
+    `chakra` writes an execution trace of each replica, CHAKRA.RANK.et. `timeline` plays the step, of a replica or of all
+    devices of a divided graph, one batch at a time, and writes it (.pftrace, .json, .html, .png, .svg).
+    `detail="ops"` prints every op. Raises PodsimError for anything unusable.
     """
+    from dataclasses import replace
+
     from podsim.training.graph_cost import graph_costs
     from podsim.training.graph_step import replicas_step
     from podsim.training.software import load_software
@@ -80,13 +84,48 @@ def graph(
     costs = graph_costs(found, gpu, number, era, channels_first=layout == LAYOUTS[1])
     step = replicas_step(found, costs, gpu, cluster, number, optimizer, era, gpus=count)
     cut, division = _cut(found, costs, devices, tolerance, number)
+    simulated = _simulated(found, costs, step, era, cluster, division, number, timeline) if timeline else None
     if chakra is not None:
         _write_traces(found, costs, step.update, step.reduction, era, count, chakra)
     said = _said(
         found, gpu, costs, era, division, cut, _replicas(found, step, count), step.alone, step.update, number,
         optimizer, FUSIONS[fuse],
     )  # fmt: skip
-    return _with_band(said, found, costs, gpu, file, count, 1 if cluster is None else cluster.gpus_per_node)
+    return _with_band(
+        replace(said, simulated=simulated),
+        found,
+        costs,
+        gpu,
+        file,
+        count,
+        1 if cluster is None else cluster.gpus_per_node,
+    )
+
+
+def _simulated(
+    found: OpGraph, costs: OpCosts, step: ReplicasStep, era: Software, cluster: Cluster | None,
+    division: Division | None, precision: str, timeline: Sequence[Path],
+) -> float:  # fmt: skip
+    """Seconds of the played step; its timeline is written."""
+    from podsim.network.nccl import send_seconds
+    from podsim.report.timelines import write_timeline
+    from podsim.simulation.graphs import played_graph
+    from podsim.training.shapes import element_bytes
+    from podsim.workload.op_graph import nets_of
+
+    part = sends = None
+    if division is not None:
+        devices = len(division.load)
+        if cluster is None or cluster.gpus < devices:
+            have = "one GPU" if cluster is None else f"{cluster.gpus} GPUs"
+            raise PodsimError(f"timeline of devices={devices}: --on has {have}; name a cluster with as many")
+        size = nets_of(found)[2] * element_bytes(precision) / found.element
+        part = division.part
+        sends = send_seconds(size, cluster, crosses_node=devices > cluster.gpus_per_node)
+    seconds, played = played_graph(found, costs, step, era, part=part, sends=sends)
+    for path in timeline:
+        write_timeline(played, path, title=found.name)
+    return seconds
 
 
 def _with_band(
