@@ -10,7 +10,16 @@ from typing import Any, get_type_hints
 
 from podsim.errors import PodsimError
 
-__all__ = ["OF_A_PREDICTION", "also_taking", "drawable", "one_format", "overrides", "pairs", "print_result"]
+__all__ = [
+    "OF_A_PREDICTION",
+    "also_taking",
+    "drawable",
+    "one_format",
+    "overrides",
+    "pairs",
+    "print_result",
+    "throttled",
+]
 
 
 OF_A_PREDICTION = ("detail", "tokens", "price", "pue", "carbon")
@@ -46,6 +55,24 @@ def pairs(given: list[str] | None, option: str, example: str) -> dict[str, str]:
         if key in found:
             raise PodsimError(f"{option} {key[:80]} is given twice: {found[key][:80]} and {value[:80]}")
         found[key] = value
+    return found
+
+
+def throttled(given: list[str] | None, who: str, example: str) -> dict[int, tuple[float, float]]:
+    """Numbers of `who`, factors and times (s) of --throttle."""
+    from podsim.units import parse_quantity
+
+    found = {}
+    for number, text in pairs(given, "--throttle", example).items():
+        factor, at, tau = text.partition("@")
+        if not at:
+            raise PodsimError(
+                f"--throttle {number[:40]}={text[:40]}: expected FACTOR@TIME, such as {example}"
+            )
+        if not number.isdecimal():
+            raise PodsimError(f"--throttle {number[:40]}: a {who} is a number, such as {example}")
+        pair = parse_quantity(factor, what="--throttle"), parse_quantity(tau, "s", what="--throttle")
+        found[int(number)] = pair
     return found
 
 

@@ -106,6 +106,10 @@ def simulate(
         list[str] | None,
         typer.Option(help="A slow GPU, as RANK=1.2: its kernels take 1.2 times as long. Repeatable."),
     ] = None,
+    throttle: Annotated[
+        list[str] | None,
+        typer.Option(help="A GPU that grows hot, as 5=1.3@2s: it tends to 1.3 times as long. Repeatable."),
+    ] = None,
     slow_link: Annotated[
         list[str] | None,
         typer.Option(help="A slow adapter, as RANK=0.5: half its bandwidth is left. Repeatable."),
@@ -144,7 +148,7 @@ def simulate(
     **options: Any,
 ) -> None:
     """Play one training step: timeline, critical path, links. Exit status 1: it does not fit."""
-    from podsim.cli.options import one_format, overrides
+    from podsim.cli.options import one_format, overrides, throttled
     from podsim.report import plot_links, print_against, print_simulated, simulated_data, write_timeline
     from podsim.report.data import to_csv, to_json
     from podsim.verbs.simulate import simulate as verb
@@ -152,8 +156,8 @@ def simulate(
     one_format(json, csv)
     step = verb(
         model, on=on, ranks=ranks, kernels=kernels, slow=_ranks(slow, "--slow", "5=1.2"),
-        slow_link=_ranks(slow_link, "--slow-link", "5=0.5"), node=_nodes(node),
-        uneven=uneven, jitter=jitter, seed=seed, fail=_ranks(fail, "--fail", "5=0.8"),
+        throttle=throttled(throttle, "rank", "5=1.3@2s"), slow_link=_ranks(slow_link, "--slow-link", "5=0.5"),
+        node=_nodes(node), uneven=uneven, jitter=jitter, seed=seed, fail=_ranks(fail, "--fail", "5=0.8"),
         fail_link=_ranks(fail_link, "--fail-link", "5=0.8"), watchdog=watchdog, checkpoint_every=checkpoint_every,
         force=force, chakra=chakra,
         overrides=overrides(set_), **options,

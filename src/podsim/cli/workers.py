@@ -79,7 +79,7 @@ def workers(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each exchange.")] = False,
 ) -> None:
     """Play data-parallel workers: idle time against staleness."""
-    from podsim.cli.options import one_format, overrides
+    from podsim.cli.options import one_format, overrides, throttled
     from podsim.errors import PodsimError
     from podsim.report.data import to_csv, to_json
     from podsim.report.timelines import suffix_of, write_timeline
@@ -99,7 +99,8 @@ def workers(
         workers=workers, samples=samples, bandwidth=bandwidth, latency=latency, exchange=exchange,
         staleness=staleness, servers=servers, server_bandwidth=server_bandwidth, beside=beside,
         hierarchical=hierarchical, every=every, overlap=overlap, jitter=jitter, slow=numbers(slow, "--slow", "3=1.5"),
-        slow_link=numbers(slow_link, "--slow-link", "3=0.5"), throttle=_throttled(throttle), steps=steps, seed=seed,
+        slow_link=numbers(slow_link, "--slow-link", "3=0.5"),
+        throttle=throttled(throttle, "worker", "3=1.3@60s"), steps=steps, seed=seed,
         compare=compare, overrides=overrides(set_),
     )  # fmt: skip
     if isinstance(found, Tradeoff):
@@ -140,26 +141,6 @@ def numbers(given: list[str] | None, option: str, example: str) -> dict[int, flo
         _worker(worker, option, example): parse_quantity(factor, what=f"{option} {worker[:40]}")
         for worker, factor in pairs(given, option, example).items()
     }
-
-
-def _throttled(given: list[str] | None) -> dict[int, tuple[float, float]]:
-    """Workers, factors and times of --throttle."""
-    from podsim.cli.options import pairs
-    from podsim.errors import PodsimError
-    from podsim.units import parse_quantity
-
-    found = {}
-    for worker, text in pairs(given, "--throttle", "3=1.3@60s").items():
-        factor, at, tau = text.partition("@")
-        if not at:
-            raise PodsimError(
-                f"--throttle {worker[:40]}={text[:40]}: expected FACTOR@TIME, such as 3=1.3@60s"
-            )
-        found[_worker(worker, "--throttle", "3=1.3@60s")] = (
-            parse_quantity(factor, what="--throttle"),
-            parse_quantity(tau, "s", what="--throttle"),
-        )
-    return found
 
 
 def register(command: Callable[[Callable[..., None]], Callable[..., None]]) -> None:

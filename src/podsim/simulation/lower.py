@@ -19,7 +19,7 @@ from podsim.simulation.classes import Classes, divide, rank_number
 from podsim.simulation.drafts import Catalog, Ints
 from podsim.simulation.events import Ops, Streams
 from podsim.simulation.lower_links import transfers_of
-from podsim.simulation.lower_marks import Trouble, marks_of
+from podsim.simulation.lower_marks import Trouble, marks_of, throttled
 from podsim.simulation.lower_stages import stages_of
 from podsim.simulation.passes import Writer
 from podsim.simulation.pieces import Piece, Stream, block_pieces
@@ -163,7 +163,7 @@ def row_edges(row: Row) -> tuple[Ints, Ints]:
 def _seconds(
     pieces: list[Piece], what: Ints, classes: Classes, base: Ints, trouble: Trouble
 ) -> NDArray[np.float64]:
-    """Seconds of every op, slow GPUs and noise counted."""
+    """Seconds of every op, slow and hot GPUs and noise counted."""
     table = np.array([piece.seconds for piece in pieces])
     kernels = np.array([piece.stream == Stream.COMPUTE for piece in pieces])
     seconds = table[what]
@@ -175,6 +175,10 @@ def _seconds(
         rng = np.random.default_rng(trouble.seed)
         noise = np.exp(rng.standard_normal(len(seconds)) * trouble.jitter - trouble.jitter**2 / 2)
         seconds = np.where(kernels[what], seconds * noise, seconds)
+    for rank, (factor, tau) in trouble.throttle.items():
+        c = int(classes.label_RXT.ravel()[rank])
+        own = int(base[c]) + np.flatnonzero(kernels[what[base[c] : base[c + 1]]])
+        seconds[own] = throttled(seconds[own], factor, tau)
     return np.asarray(seconds)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from podsim.errors import SimulationError
 from podsim.simulation.drafts import Ints
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.training.plan import Plan
 
-__all__ = ["Kind", "Trouble", "marks_of"]
+__all__ = ["Kind", "Trouble", "marks_of", "throttled"]
 
 Kind = tuple[str, int]
 """a type of rank: (its GPU, "" for the cluster's own; micro-batches of its replica, 0 for the plan's own)"""
@@ -29,6 +30,8 @@ class Trouble:
 
     slow: dict[int, float] = field(default_factory=dict)
     """rank -> times as long as its kernels take"""
+    throttle: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """rank -> (times as long as its kernels take once it is hot, s of computing until 63 % of that)"""
     link: dict[int, float] = field(default_factory=dict)
     """rank -> share of its network bandwidth that is left"""
     fail: tuple[int, ...] = ()
@@ -50,7 +53,7 @@ def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints
     if absent:
         last = (ranks - 1) // per
         raise SimulationError(f"server {', '.join(map(str, absent))} does not exist; the job has 0 to {last}")
-    special = {*trouble.slow, *trouble.link, *trouble.fail}
+    special = {*trouble.slow, *trouble.throttle, *trouble.link, *trouble.fail}
     wrong = sorted(r for r in special if not 0 <= r < ranks)
     if wrong:
         raise SimulationError(
@@ -62,12 +65,26 @@ def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints
     kinds.sort(key=lambda one: one != ("", 0))
     kind = np.array([kinds.index(one) for one in zip(gpu, share, strict=True)], np.int64)
     flat = np.zeros(ranks, np.int64)
-    known: dict[tuple[float, float, int, int], int] = {}
+    known: dict[object, int] = {}
     for r in sorted({*special, *np.flatnonzero(kind).tolist()}):
         failed = trouble.fail.index(r) + 1 if r in trouble.fail else 0
-        one = (trouble.slow.get(r, 1.0), trouble.link.get(r, 1.0), failed, int(kind[r]))
+        hot = trouble.throttle.get(r)
+        one = (trouble.slow.get(r, 1.0), hot, trouble.link.get(r, 1.0), failed, int(kind[r]))
         flat[r] = known.setdefault(one, len(known) + 1)
     return flat.reshape(shape), kind.reshape(shape), kinds
+
+
+def throttled(seconds: NDArray[np.float64], factor: float, tau: float) -> NDArray[np.float64]:
+    """Seconds of kernels in a row on a GPU that grows hot, which take so many `seconds` on a cool one.
+
+    After b seconds of computing they take 1 + (factor - 1) (1 - exp(-b / tau)) times as long: work w is done after
+    b = tau ln((factor - 1 + exp(factor w / tau)) / factor). Waiting does not cool it.
+    """
+    work = np.concatenate([[0.0], np.cumsum(seconds)])
+    grown = factor * work / tau
+    late = grown - np.log(factor) + np.log1p((factor - 1) * np.exp(-grown))
+    early = np.log1p(np.expm1(np.minimum(grown, 1.0)) / factor)  # without rounding where it has hardly begun
+    return np.asarray(np.diff(tau * np.where(grown < 1, early, late)))
 
 
 def _shares(plan: Plan, trouble: Trouble) -> Ints:

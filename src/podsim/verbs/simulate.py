@@ -28,6 +28,7 @@ def simulate(
     ranks: str = "folded",
     kernels: bool | None = None,
     slow: Mapping[int, float] | None = None,
+    throttle: Mapping[int, tuple[float, float]] | None = None,
     slow_link: Mapping[int, float] | None = None,
     node: Mapping[int, str] | None = None,
     uneven: bool = False,
@@ -46,8 +47,9 @@ def simulate(
     The plan's options are those of `podsim.predict`. `ranks="folded"` plays one rank of each class of equal ones,
     "all" each by itself. `kernels` lists them one by one, or what lies between two collectives as one op (which
     changes no time); default: yes if folded. `slow` maps ranks to the times their kernels take longer (5 to 1.2: rank
-    5 is 20 % slower), `slow_link` to the share of their adapters' bandwidth that is left, `node` servers to the type of
-    GPUs that they have instead (1 to "a100-sxm4-40gb"); `uneven` gives slower replicas
+    5 is 20 % slower), `throttle` to (times that they take longer when the GPU is hot, s of computing until 63 % of that;
+    the step begins cool), `slow_link` to the share of their adapters' bandwidth that is left, `node` servers to the type
+    of GPUs that they have instead (1 to "a100-sxm4-40gb"); `uneven` gives slower replicas
     fewer micro-batches. `jitter` is the standard
     deviation of the logarithm of each op's duration, drawn with `seed`; it makes every rank its own. `fail` maps one rank
     to the seconds of the step after which it does nothing more, `fail_link` one whose adapter is gone: its traffic goes
@@ -63,7 +65,12 @@ def simulate(
 
     fault = failing(dict(fail or {}), dict(fail_link or {}), watchdog, checkpoint_every)
     trouble = Trouble(
-        slow=dict(slow or {}), link=dict(slow_link or {}), nodes=dict(node or {}), jitter=jitter, seed=seed
+        slow=dict(slow or {}),
+        throttle=dict(throttle or {}),
+        link=dict(slow_link or {}),
+        nodes=dict(node or {}),
+        jitter=jitter,
+        seed=seed,
     )
     if problems := [
         *_problems(trouble),
@@ -97,6 +104,11 @@ def _problems(trouble: Trouble) -> list[str]:
         for r, f in trouble.link.items()
         if not 0 < f <= 1
     ]
+    for rank, (factor, tau) in trouble.throttle.items():
+        if not 1 <= factor < 1e6:
+            found.append(f"throttled rank {rank}: {factor:g} times as long when hot; it must be 1 or more")
+        if not 0 < tau < float("inf"):
+            found.append(f"throttled rank {rank}: hot after {tau:g} s; it must be positive and finite")
     if not 0 <= trouble.jitter <= 1:
         found.append(f"jitter={trouble.jitter:g}; it must be from 0 to 1 (0.05 is about 5 %)")
     if trouble.seed < 0:
