@@ -88,3 +88,8 @@ def test_the_verb_writes_the_step_and_says_how_long_it_was(tmp_path):
     assert podsim.graph("resnet50", batch=64, on="dgx-a100-80gb:1").simulated is None
     with pytest.raises(PodsimError, match="devices=4: --on has one GPU"):
         podsim.graph("resnet50", batch=64, on="a100-sxm4-80gb", devices=4, timeline=[file])
+
+
+def test_simulate_says_what_plays_a_network():
+    with pytest.raises(PodsimError, match="podsim graph resnet50 --batch 32 --on dgx-a100:1 --timeline FILE"):
+        podsim.simulate("resnet50", on="dgx-a100:1")

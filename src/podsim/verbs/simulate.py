@@ -77,6 +77,7 @@ def simulate(
         *([] if ranks in RANKS else [f"ranks={ranks!r} may be folded or all"]),
     ]:
         raise PodsimError("; ".join(problems))
+    _no_graph(model, on)
     setting = read_plan(model, on=on, **options)
     if uneven:
         trouble = replace(trouble, shares=shares(*setting[:3], trouble))
@@ -90,6 +91,17 @@ def simulate(
         chakra=chakra,
         fault=fault,
     )
+
+
+def _no_graph(model: str, on: str) -> None:
+    """Raise PodsimError for a network that is a graph of ops, with what plays it."""
+    from podsim.workload.networks import networks
+
+    if model in networks():
+        raise PodsimError(
+            f"{model} is a graph of ops, which has no stages: podsim graph {model} --batch 32 --on {on} --timeline FILE "
+            "plays its step"
+        )
 
 
 def _problems(trouble: Trouble) -> list[str]:
