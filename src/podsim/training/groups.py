@@ -151,15 +151,16 @@ def exchanges(
     shard_K = np.where(zero > 0, plan.shard_ranks, 1)
     stored = element_bytes(plan.precision)
     exchange = _Exchange(cluster, plan, software)
-    kinds = [(weights.dense_BK, ranks_K, shard_K)]
+    kinds = [(weights.dense_BK, ranks_K, shard_K, np.asarray(plan.tp))]
     if weights.expert_BK.any():
         fewer_K, part_K = np.maximum(ranks_K // plan.ep, 1), np.maximum(shard_K // plan.ep, 1)
-        kinds.append((weights.expert_BK, fewer_K, part_K))
+        # the ranks that hold the same experts lie one in each expert group
+        kinds.append((weights.expert_BK, fewer_K, part_K, np.asarray(plan.tp * plan.ep)))
     full, once = zero == 3, (zero == 1) | (zero == 2)
     reduce_K, gather_K, layer_gather_K, layer_reduce_K, reduce_part_K, gather_part_K = np.zeros(
         (6, plan.size)
     )
-    for per_block_BK, all_K, part_K in kinds:
+    for per_block_BK, all_K, part_K, stride_K in kinds:
         held_BK = counts_BK * per_block_BK
         stage_K = held_BK.sum(axis=0)
         share_K = held_BK[1:-1].sum(axis=0) / np.maximum(stage_K, 1.0)
@@ -167,16 +168,16 @@ def exchanges(
         edge_K = per_block_BK[0] + per_block_BK[-1]
         # what is reduced after the last layer
         last_K = np.where(full, edge_K, stage_K) * software.gradient_bytes
-        reduced_K = exchange.reduce(last_K, all_K, part_K)
-        gathered_K = exchange.gather(stage_K * stored, np.where(once, part_K, 1))
+        reduced_K = exchange.reduce(last_K, all_K, part_K, stride_K)
+        gathered_K = exchange.gather(stage_K * stored, np.where(once, part_K, 1), stride_K)
         reduce_K += reduced_K
         gather_K += gathered_K
         reduce_part_K += share_K * reduced_K
         gather_part_K += share_K * gathered_K
-        layer_gather_K += exchange.gather(layer_K * stored, np.where(full, part_K, 1))
+        layer_gather_K += exchange.gather(layer_K * stored, np.where(full, part_K, 1), stride_K)
         split_K = np.where(full, part_K, 1)
         layer_reduce_K += exchange.reduce(
-            layer_K * software.gradient_bytes, np.where(full, all_K, 1), split_K
+            layer_K * software.gradient_bytes, np.where(full, all_K, 1), split_K, stride_K
         )
     shares = [
         np.divide(own_K, whole_K, out=np.ones(plan.size), where=whole_K > 0)
@@ -206,18 +207,18 @@ class _Exchange:
         latency, per_byte = between(host.shards, ranks)
         return np.where((np.asarray(self.plan.zero) == 3) & (ranks > 1), latency + per_byte * size, seconds)
 
-    def gather(self, size_K: Array, ranks_K: Array) -> Array:
-        """All-gather of size_K bytes in all over the first ranks_K data ranks."""
-        return self._collective("all_gather", size_K, ranks_K, self.plan.tp)
+    def gather(self, size_K: Array, ranks_K: Array, stride_K: Array) -> Array:
+        """All-gather of size_K bytes in all over ranks_K data ranks, stride_K GPUs apart."""
+        return self._collective("all_gather", size_K, ranks_K, stride_K)
 
-    def reduce(self, size_K: Array, ranks_K: Array, shard_K: Array) -> Array:
+    def reduce(self, size_K: Array, ranks_K: Array, shard_K: Array, stride_K: Array) -> Array:
         """Gradients of size_K bytes: all-reduce, or reduce-scatter in each shard group and all-reduce across them."""
         whole_ranks_K = np.where(shard_K > 1, 1, ranks_K)
-        whole_K = self._collective("all_reduce", size_K, whole_ranks_K, self.plan.tp)
-        scatter_K = self._collective("reduce_scatter", size_K, shard_K, self.plan.tp)
+        whole_K = self._collective("all_reduce", size_K, whole_ranks_K, stride_K)
+        scatter_K = self._collective("reduce_scatter", size_K, shard_K, stride_K)
         copies_K = np.where(shard_K > 1, np.maximum(ranks_K // np.maximum(shard_K, 1), 1), 1)
-        stride_K = np.asarray(self.plan.tp) * shard_K
-        across_K = self._collective("all_reduce", size_K / np.maximum(shard_K, 1), copies_K, stride_K)
+        apart_K = stride_K * np.maximum(shard_K, 1)
+        across_K = self._collective("all_reduce", size_K / np.maximum(shard_K, 1), copies_K, apart_K)
         return whole_K + scatter_K + across_K
 
 

@@ -282,16 +282,18 @@ class Grid:
     """Where the members of each group lie: how many of them share a node.
 
     The stride of a group in the rank grid decides: members of a group of `size` ranks, `stride` apart, share a node
-    of G GPUs in runs of G / stride.
+    of G GPUs in runs of G / stride. Where groups do not tile nodes some lie across two, and a step waits for the
+    one with fewest members on a node of its own.
     """
 
     gpus_per_node: int
     plan: Plan
 
     def per_node(self, size: Ints, stride: Ints) -> Array:
-        """Members of a group on one node."""
-        room = np.maximum(self.gpus_per_node // np.asarray(stride), 1)
-        return np.asarray(np.maximum(np.minimum(size, room), 1))
+        """Members on a node of the group that is spread most: 2 of six ranks side by side, on nodes of eight."""
+        size, stride = np.asarray(size), np.asarray(stride)
+        room = np.gcd(size * stride, self.gpus_per_node)  # groups begin and end at multiples of it in a node
+        return np.asarray(np.clip(room // stride, 1, size))
 
     @property
     def tp(self) -> Array:

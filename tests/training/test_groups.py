@@ -1,0 +1,75 @@
+"""Where groups of ranks lie: what leaves a node is timed on the network, held against ranks counted one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from podsim.hardware.cluster import load_cluster
+from podsim.training.groups import exchanges, send_table
+from podsim.training.memory import weight_table
+from podsim.training.pipeline import stages_table
+from podsim.training.plan import Grid, Plan
+from podsim.training.predict import predict_plan
+from podsim.training.software import load_software
+from podsim.workload.catalog import load_model
+
+GRID = Grid(gpus_per_node=8, plan=Plan())
+
+
+@pytest.mark.parametrize(
+    ("size", "stride"), [*product((1, 2, 3, 4, 5, 6, 8, 9, 12, 16), (1, 2, 3, 4, 5, 6, 8, 12, 16))]
+)
+def test_members_on_a_node_are_those_of_the_group_that_is_spread_most(size: int, stride: int) -> None:
+    block = size * stride
+    counts = [
+        [base + first + stride * i for i in range(size)]
+        for base in range(0, 8 * block, block)
+        for first in range(stride)
+    ]
+    nodes = [[rank // 8 for rank in ranks] for ranks in counts]
+    assert int(GRID.per_node(size, stride)) == min(group.count(node) for group in nodes for node in group)
+
+
+@pytest.mark.parametrize("ep", [1, 2, 4, 8])
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_replicas_of_experts_meet_over_the_network(ep: int, zero: int) -> None:
+    """Expert groups fill nodes, so that each expert's gradients leave them: no faster than all adapters carry them."""
+    cluster, model = load_cluster("dgx-a100-80gb:8"), load_model("mixtral-8x7b")
+    plan = Plan(dp=64, ep=ep, zero=zero, global_batch=64, sequence=4096).arrays()
+    software, weights = load_software(plan.software), weight_table(model, plan)
+    counts_BK = stages_table(model, plan).counts_SBU[0]
+    told = exchanges(model, cluster, plan, software, weights, counts_BK)
+    held = float((counts_BK * weights.expert_BK).sum()) * software.gradient_bytes  # of one rank
+    layers = float(counts_BK[1:-1].sum()) if zero == 3 else 1.0
+    seconds = float((told.layer_reduce_K if zero == 3 else told.reduce_K)[0]) * layers
+    # a ring over 64 / ep replicas, whose 8 / ep members on a node share its adapters with ep rings of other experts
+    rounds = (1 if zero else 2) * (1 - ep / 64)
+    assert seconds > rounds * held / (cluster.node_bandwidth / ep)
+
+
+SPREAD = (
+    Plan(tp=2, pp=4, dp=3, global_batch=24, overlap_grad=False),  # replicas of three on two nodes
+    Plan(tp=6, dp=4, global_batch=24),  # tensor-parallel groups of six
+    Plan(tp=4, pp=6, dp=1, global_batch=24),  # every other stage on another node
+    Plan(tp=1, pp=12, dp=2, global_batch=24),
+)
+
+
+@pytest.mark.parametrize("plan", SPREAD, ids=lambda plan: f"tp={plan.tp},pp={plan.pp},dp={plan.dp}")
+def test_a_job_of_several_nodes_feels_its_network(plan: Plan) -> None:
+    cluster, model = load_cluster("dgx-a100-80gb:3"), load_model("gpt-18b")
+    slow = replace(cluster, network=replace(cluster.network, bandwidth=cluster.network.bandwidth / 100))
+    assert predict_plan(model, slow, plan).step_time > 1.05 * predict_plan(model, cluster, plan).step_time
+
+
+def test_two_of_five_sends_of_six_stages_of_half_a_node_leave_it() -> None:
+    cluster, model = load_cluster("dgx-a100-80gb:3"), load_model("gpt-18b")
+    software = load_software(Plan().software)
+    plan = Plan(tp=np.array([4, 4, 4]), pp=np.array([2, 6, 3]), dp=np.array([1, 1, 2]), micro_batch=4)
+    inside, some, outside = send_table(model, cluster, plan.arrays(), software).mean_K
+    assert inside < outside
+    assert some == pytest.approx(inside + 0.4 * (outside - inside))
