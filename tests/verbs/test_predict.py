@@ -99,6 +99,20 @@ def test_overrides_change_what_they_name() -> None:
     assert 0.4 < short.step_time / plain_one.step_time < 0.6
 
 
+def test_what_was_changed_is_told() -> None:
+    changes = {"gpu": "h100", "nodes": "2", "model.layers": "24"}
+    said = "changed: gpu = h100, nodes = 2, model.layers = 24"
+    one = library.predict("gpt-22b", on="dgx-a100-80gb:4", tp=8, batch=8, overrides=changes)
+    (best,) = library.plan(
+        "gpt-22b", on="dgx-a100-80gb:4", batch=8, overrides=changes, limit={"tp": 8}, top=1
+    ).ranked
+    for prediction in (one, best.prediction):
+        assert prediction.assumptions[0] == said
+        assert prediction.cluster == "dgx-a100-80gb:2"
+    plain_one = library.predict("gpt-22b", on="dgx-a100-80gb:4", tp=8, batch=8)
+    assert not any("changed" in one for one in plain_one.assumptions)
+
+
 def test_all_violations_at_once(podsim: Run) -> None:
     result = podsim(
         "predict", "gpt3-175b", "--on", "selene", "--gpus", "512", "--tp", "5", "--zero", "7", "--ep", "3"

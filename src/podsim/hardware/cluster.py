@@ -198,7 +198,12 @@ def load_cluster(spec: str, overrides: Mapping[str, object] | None = None) -> Cl
     late = {_ALIASES.get(key, key): value for key, value in (overrides or {}).items()}
     if not spec.strip().lower().endswith(".toml"):
         base = _catalog_cluster(spec)
-        return _changed(base, late, dict.fromkeys(late, "the user")) if late else base
+        if not late:
+            return base
+        changed = _changed(base, late, dict.fromkeys(late, "the user"))
+        if changed.nodes == base.nodes:
+            return changed
+        return replace(changed, name=f"{base.name.partition(':')[0]}:{changed.nodes}")  # no longer so many
     path = Path(spec.strip())
     table = read_toml(path)
     if table.get("format") == FORMAT:

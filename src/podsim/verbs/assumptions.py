@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from podsim.units import format_quantity
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from podsim.training.software import Software
     from podsim.workload.graph import Model
 
-__all__ = ["assumptions", "best_measured", "warnings"]
+__all__ = ["assumptions", "best_measured", "changed", "warnings"]
 
 
 def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bool) -> tuple[str, ...]:
@@ -47,6 +49,14 @@ def assumptions(model: Model, cluster: Cluster, plan: Plan, *, default_batch: bo
             f"no kernel of {cluster.gpu.name} was measured: its speed is scaled from the nearest GPU with data"
         )
     return tuple(said)
+
+
+def changed(prediction: Prediction, overrides: Mapping[str, str] | None) -> Prediction:
+    """The prediction with what the user changed of the model and the cluster that it names, said before all else."""
+    if not overrides:
+        return prediction
+    said = "changed: " + ", ".join(f"{key} = {value}" for key, value in overrides.items())
+    return replace(prediction, assumptions=(said, *prediction.assumptions))
 
 
 def _lacking(software: Software) -> str:

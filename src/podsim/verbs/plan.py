@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,7 @@ def plan(
     PodsimError for anything unusable.
     """
     from podsim.training.plan import Plan
+    from podsim.verbs.assumptions import changed
     from podsim.verbs.inputs import batch_of, precision_of, read_inputs, software_of
     from podsim.verbs.limits import spelled
     from podsim.verbs.long_runs import read_tokens
@@ -91,6 +93,9 @@ def plan(
         result = _weighed(network, cluster, fixed, limit, price, pue, default, detail, progress, arguments)
     else:
         result = _searched(network, cluster, fixed, limit, default, detail, progress, arguments)
+    if overrides:
+        told = (replace(one, prediction=changed(one.prediction, overrides)) for one in result.ranked)
+        result = replace(result, ranked=tuple(told))
     if save is not None:
         save_plans(result, Path(save))
     return result

@@ -61,6 +61,7 @@ def predict(
     USD for a GPU and an hour), the `pue` of the site or the `carbon` of its electricity (kg for a kWh) add energy,
     carbon dioxide and money, of a step or of the tokens' run.  Raises PodsimError for anything unusable.
     """
+    from podsim.verbs.assumptions import changed
     from podsim.verbs.long_runs import read_tokens
 
     found = read_plan(
@@ -79,6 +80,7 @@ def predict(
         default_batch=found.default_batch,
         tokens=wanted,
     )
+    told = changed(told, overrides)
     if not price and pue is None and carbon is None:
         return told
     from podsim.verbs.power import expense_of
