@@ -32,6 +32,8 @@ def test_all_problems_at_once(gpt3: Model, selene: Cluster) -> None:
         ({"shard": 4}, "needs zero of 1 or more"),
         ({"recompute_layers": 3}, "under recompute=full"),
         ({"precision": "fp8"}, "this GPU trains in"),
+        ({"precision": "int8"}, "this GPU trains in fp32, tf32, bf16, fp16"),
+        ({"precision": "fp64"}, "this GPU trains in fp32, tf32, bf16, fp16"),
         ({"precision": "nonsense"}, "this GPU trains in"),
         ({"optimizer_precision": "x"}, "may be fp32"),
         ({"software": "x"}, "may be megatron"),

@@ -43,6 +43,10 @@ class Facts:
     length: int
 
 
+_TRAINED = ("fp32", "tf32", "bf16", "fp16", "fp8")
+"""number formats that networks are trained in; GPUs have others for inference and for simulation"""
+
+
 def facts(model: Model, cluster: Cluster, length: int) -> Facts:
     """Facts of a model at a sequence length, on a cluster."""
     ops = [op for block in model.layers for op in block.ops]
@@ -58,7 +62,7 @@ def facts(model: Model, cluster: Cluster, length: int) -> Facts:
         causal=any(op.causal for op in cores),
         gpus=cluster.gpus,
         capability=cluster.gpu.compute_capability,
-        precisions=tuple(name for name, p in PRECISIONS.items() if p.matmul in cluster.gpu.peaks),
+        precisions=tuple(name for name in _TRAINED if PRECISIONS[name].matmul in cluster.gpu.peaks),
         length=length,
     )
 
