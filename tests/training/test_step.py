@@ -100,3 +100,24 @@ def test_step_is_never_faster_than_light(
     assert 0 < prediction.hfu < 1
     assert np.isfinite(prediction.memory)
     assert prediction.memory > 2 * gpt3.parameters / (tp * pp * dp) * 0.99
+
+
+@pytest.mark.parametrize("ep", [2, 4, 8])
+def test_a_ragged_number_of_tokens_slows_no_product(ep: int) -> None:
+    """Experts on fewer ranks get more tokens each, and the busiest rank its share more: nothing else is dearer."""
+    from podsim.hardware.cluster import load_cluster
+    from podsim.training.layers import op_times
+    from podsim.training.software import load_software
+    from podsim.workload.catalog import load_model
+
+    cluster, model, software = (
+        load_cluster("dgx-a100-80gb"),
+        load_model("mixtral-8x7b"),
+        load_software(Plan().software),
+    )
+    plan = Plan(dp=8, ep=np.array([1, ep]), sequence=4096, global_batch=8).arrays()
+    items, _, times = op_times(model, cluster, plan, software)[0]
+    experts = [place for place, item in enumerate(items) if item.op.expert]
+    for seconds_OK in (times.forward_OK, times.backward_OK):
+        for one, many in seconds_OK[experts]:
+            assert many / one == pytest.approx(software.expert_imbalance, rel=0.05)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from podsim.hardware.precision import PRECISIONS
-from podsim.training.kernels import attention_seconds, gemm_seconds, memory_seconds
+from podsim.training.kernels import Layout, attention_seconds, gemm_seconds, memory_seconds
 from podsim.training.plan import Array, Plan
 from podsim.training.software import Software
 from podsim.training.unique import distinct_rows
@@ -97,13 +97,25 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
     m, n, k, batch = gemm_shapes(items, plan, sequence, software)
     m_DOK, n_DOK, k_DOK = np.array([m, m, k]), np.array([n, k, n]), np.array([k, n, m])
     precision = PRECISIONS[plan.precision].matmul
-    seconds_DOK = _gemm_distinct(gpu, m_DOK, n_DOK, k_DOK, np.broadcast_to(batch, m_DOK.shape), precision)
+
+    def seconds(d: slice, layout: Layout) -> Array:
+        return _gemm_distinct(gpu, m_DOK[d], n_DOK[d], k_DOK[d], batch, precision, layout)
+
+    # a weight's gradient adds up over tokens, and no row of its operands is so long: any number of them is aligned
+    if (m % _ALIGNED).any():
+        seconds_DOK = np.concatenate([seconds(slice(2), "nn"), seconds(slice(2, 3), "nt")])
+    else:
+        seconds_DOK = seconds(slice(3), "nn")
     seconds_DOK = seconds_DOK / software.gemm_speed
     if plan.precision == "fp8":
         moved = np.stack([*cast_elements(items, plan, software, m, n, k), np.zeros_like(m)]) * batch
         seconds_DOK += memory_seconds(gpu, moved * software.cast_bytes) / software.memory_speed * (moved > 0)
     ones = np.ones((len(items), 1))
     return OpTimes(seconds_DOK[0], seconds_DOK[1] + seconds_DOK[2], seconds_DOK[2], ones, 2 * ones)
+
+
+_ALIGNED = 16
+"""elements of a byte, the narrowest, that kernels read at once"""
 
 
 def cast_elements(
@@ -117,17 +129,20 @@ def cast_elements(
     return m * k * np.where(column, share_K, 1.0) + n * k, m * n * np.where(row, share_K, 1.0)
 
 
-def _gemm_distinct(gpu: Gpu, m: Array, n: Array, k: Array, batch: Array, precision: str) -> Array:
+def _gemm_distinct(
+    gpu: Gpu, m: Array, n: Array, k: Array, batch: Array, precision: str, layout: Layout
+) -> Array:
     """gemm_seconds, evaluated once per distinct shape: a search meets each of a few thousand many times.
 
     A batch is the experts of a rank, whose products are one kernel, or plain ones beside each other.
     """
+    batch = np.broadcast_to(batch, m.shape)
     if m.size < 256:
-        return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, grouped=True)
+        return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, grouped=True)
     first, index = distinct_rows([array.ravel() for array in (m, n, k, batch)])
     shapes = [array.ravel()[first] for array in (m, n, k, batch)]
     m_n_k, many = shapes[:3], shapes[3]
-    seconds = gemm_seconds(gpu, *m_n_k, batch=many, precision=precision, grouped=True)
+    seconds = gemm_seconds(gpu, *m_n_k, batch=many, precision=precision, layout=layout, grouped=True)
     return np.asarray(seconds[index].reshape(m.shape))
 
 
