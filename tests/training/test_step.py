@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -121,3 +123,22 @@ def test_a_ragged_number_of_tokens_slows_no_product(ep: int) -> None:
     for seconds_OK in (times.forward_OK, times.backward_OK):
         for one, many in seconds_OK[experts]:
             assert many / one == pytest.approx(software.expert_imbalance, rel=0.05)
+
+
+def test_what_would_help_is_there() -> None:
+    from podsim.hardware.cluster import load_cluster
+    from podsim.workload.catalog import load_model
+
+    model, plan = (
+        load_model("llama-3.1-8b"),
+        Plan(dp=8, zero=3, global_batch=8, sequence=512, recompute="full"),
+    )
+    told = {
+        name: predict_plan(model, load_cluster(name).subset(8), plan).bottleneck
+        for name in ("dgx-a100-80gb", "a100-pcie-server")
+    }
+    assert all("network" not in text and "exposed data-parallel" in text for text in told.values())
+    assert "faster NVLink" in told["dgx-a100-80gb"]
+    assert "faster links between GPUs" in told["a100-pcie-server"]
+    across = predict_plan(model, load_cluster("dgx-a100-80gb:2"), replace(plan, dp=16, global_batch=16))
+    assert "a faster network" in across.bottleneck

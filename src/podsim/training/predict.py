@@ -81,7 +81,7 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
         stages=stages,
         memory_limit=cluster.gpu.memory,
         fits=memory <= cluster.gpu.memory,
-        bottleneck=_bottleneck(parts, step, plan),
+        bottleneck=_bottleneck(parts, step, plan, cluster),
     )
 
 
@@ -120,22 +120,27 @@ def _stage_memory(ready: Prepared, kinds_MSP: Array) -> tuple[StageMemory, ...]:
     return tuple(sorted(found, key=lambda stage: stage.first))
 
 
-def _bottleneck(parts: dict[str, float], step: float, plan: Plan) -> str:
+def _bottleneck(parts: dict[str, float], step: float, plan: Plan, cluster: Cluster) -> str:
     """The largest part, and if that is arithmetic the largest loss beside it, in a sentence."""
     first, second = sorted(parts, key=lambda name: -parts[name])[:2]
     text = f"{100 * parts[first] / step:.0f} % of the step is {_NAMES[first]}"
     if first != "compute":
-        return f"{text}: {_remedy(first, plan)}"
+        return f"{text}: {_remedy(first, plan, cluster)}"
     lost = 100 * parts[second] / step
-    return f"{text}; the largest loss is {_NAMES[second]} ({lost:.0f} %): {_remedy(second, plan)}"
+    return f"{text}; the largest loss is {_NAMES[second]} ({lost:.0f} %): {_remedy(second, plan, cluster)}"
 
 
-def _remedy(part: str, plan: Plan) -> str:
-    """What would shorten a part; overlap only where the plan does not have it."""
+def _remedy(part: str, plan: Plan, cluster: Cluster) -> str:
+    """What would shorten a part: overlap only where the plan does not have it, a network only where there is one."""
     text = _REMEDIES[part]
     overlapped = (
         plan.overlap_tp if part == "tp" else plan.overlap_grad and (plan.overlap_param or not plan.zero)
     )
+    inside = "faster NVLink" if cluster.nvlink.name.lower() == "nvlink" else "faster links between GPUs"
+    text = text.replace("faster NVLink", inside)
+    if cluster.nodes == 1:
+        text = text.replace("expert groups inside a node", "smaller expert groups")
+        text = text.replace("a faster network", inside)
     return text.replace("overlap, ", "") if overlapped else text
 
 
