@@ -6,13 +6,14 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import Result
 
 import podsim as library
-from podsim.errors import PlanError
+from podsim.errors import PlanError, PodsimError
 from podsim.report.data import plain
 
 Run = Callable[..., Result]
@@ -111,6 +112,34 @@ def test_what_was_changed_is_told() -> None:
         assert prediction.cluster == "dgx-a100-80gb:2"
     plain_one = library.predict("gpt-22b", on="dgx-a100-80gb:4", tp=8, batch=8)
     assert not any("changed" in one for one in plain_one.assumptions)
+
+
+def test_paths_are_paths_and_amounts_numbers(tmp_path: Path) -> None:
+    config, cluster = tmp_path / "config.json", tmp_path / "lab.toml"
+    config.write_text(
+        '{"model_type": "gpt2", "n_layer": 4, "n_embd": 256, "n_head": 4, "vocab_size": 512, "n_positions": 128}'
+    )
+    cluster.write_text('inherits = "dgx-a100-80gb"\nsource = "us"\n')
+    one = library.predict(config, on=cluster, batch=8, price=2.5)
+    assert one == library.predict(str(config), on=str(cluster), batch=8, price="2.5")
+    assert one.expense is not None
+    found = library.plan(config, on=cluster, batch=8, limit={"tp": 1}, top=1, save=tmp_path / "kept")
+    again = library.replay(tmp_path / "kept" / "experiment.toml")
+    assert again.ranked == found.ranked
+    assert library.show(config).title.startswith(tmp_path.name)
+
+
+@pytest.mark.parametrize("degree", ["tp", "pp", "cp", "dp"])
+@pytest.mark.parametrize("value", ["8", 2.0, [1, 2], True])
+def test_degrees_are_whole_numbers(degree: str, value: object) -> None:
+    with pytest.raises(PlanError, match=f"{degree}=.* is not a whole number"):
+        library.predict("gpt2", on="dgx-a100-80gb", **{degree: value})
+
+
+@pytest.mark.parametrize("value", [None, 3])
+def test_a_cluster_is_a_name_or_a_path(value: object) -> None:
+    with pytest.raises(PodsimError, match=f"cluster from {value}"):
+        library.predict("gpt2", on=value)
 
 
 def test_all_violations_at_once(podsim: Run) -> None:

@@ -187,7 +187,7 @@ def cluster_names() -> tuple[str, ...]:
     return (*names("cluster"), *names("system"))
 
 
-def load_cluster(spec: str, overrides: Mapping[str, object] | None = None) -> Cluster:
+def load_cluster(spec: str | Path, overrides: Mapping[str, object] | None = None) -> Cluster:
     """The cluster that a text describes (see the top of this file), some keys changed.
 
     Keys are those of CLUSTER_KEYS, `gpu` for gpu.name and `network.nics` for nics; values are text with a
@@ -195,6 +195,9 @@ def load_cluster(spec: str, overrides: Mapping[str, object] | None = None) -> Cl
     unknown name or an unreadable file, ClusterError for a value that no cluster can have, with everything
     found wrong.
     """
+    if not isinstance(spec, (str, Path)):
+        raise CatalogError(f"cannot load a cluster from {spec!r}: give a name or a path")
+    spec = str(spec)
     late = {_ALIASES.get(key, key): value for key, value in (overrides or {}).items()}
     if not spec.strip().lower().endswith(".toml"):
         base = _catalog_cluster(spec)

@@ -194,7 +194,7 @@ def load_software(name: str, gpu: Gpu | None = None, precision: str = "") -> Sof
     """One framework era by name, as it runs on a GPU in a precision; CatalogError if it is unknown."""
     catalog = _catalog()
     if name not in catalog:
-        raise CatalogError(unknown_name("software", name, catalog))
+        raise CatalogError(unknown_name("software", str(name), catalog))
     found = catalog[name]
     if gpu is None:
         return found[""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podsim.errors import ClusterError, PodsimError
@@ -42,7 +43,11 @@ def split_overrides(pairs: Mapping[str, str] | None) -> tuple[dict[str, str], di
 
 
 def read_inputs(
-    model: str, on: str, gpus: int | None, sequence: int | None, overrides: Mapping[str, str] | None
+    model: str | Path,
+    on: str | Path,
+    gpus: int | None,
+    sequence: int | None,
+    overrides: Mapping[str, str] | None,
 ) -> tuple[Model, Cluster, int]:
     """The model, the part of the cluster that the job gets, and its GPUs."""
     from podsim.hardware.cluster import load_cluster

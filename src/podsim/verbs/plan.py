@@ -31,9 +31,9 @@ _LAYOUT = ("tp", "pp", "cp", "ep", "dp")
 
 
 def plan(
-    model: str,
+    model: str | Path,
     *,
-    on: str,
+    on: str | Path,
     gpus: int | None = None,
     batch: int | None = None,
     sequence: int | None = None,
@@ -48,7 +48,7 @@ def plan(
     simulate: bool = False,
     overrides: Mapping[str, str] | None = None,
     detail: str = "",
-    price: str = "",
+    price: str | float = "",
     pue: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PlanResult:
@@ -72,7 +72,7 @@ def plan(
     from podsim.verbs.long_runs import read_tokens
     from podsim.verbs.save import check_directory, save_plans
 
-    wanted = None if tokens is None else read_tokens(tokens)
+    wanted, price = None if tokens is None else read_tokens(tokens), str(price)
     _check(objective, top, detail, price, pue, wanted, simulate)
     if save is not None:
         check_directory(Path(save))
@@ -84,7 +84,7 @@ def plan(
         software=software, sequence=network.sequence, flash=cluster.gpu.compute_capability >= 7.5,
     ).check(network, cluster)  # fmt: skip
     arguments: dict[str, object] = {
-        "model": model, "on": on, "gpus": count, "batch": sequences, "sequence": network.sequence,
+        "model": str(model), "on": str(on), "gpus": count, "batch": sequences, "sequence": network.sequence,
         "precision": fixed.precision, "optimizer_precision": optimizer_precision, "software": software,
         "objective": objective, "top": top, "limit": spelled(limit), "overrides": dict(overrides or {}),
         **({} if wanted is None else {"tokens": wanted}), **({"simulate": True} if simulate else {}),

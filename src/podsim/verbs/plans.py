@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from podsim.errors import PlanError
@@ -60,9 +62,9 @@ class Setting(NamedTuple):
 
 
 def read_plan(
-    model: str,
+    model: str | Path,
     *,
-    on: str,
+    on: str | Path,
     gpus: int | None = None,
     batch: int | None = None,
     tp: int = 1,
@@ -97,15 +99,20 @@ def read_plan(
     from podsim.training.software import load_software
     from podsim.verbs.inputs import batch_of, precision_of, read_inputs, software_of
 
+    degrees = {"tp": tp, "pp": pp, "cp": cp, **({} if dp is None else {"dp": dp})}
+    if wrong := [
+        f"{name}={value!r} is not a whole number" for name, value in degrees.items() if not _whole(value)
+    ]:
+        raise PlanError(wrong)
     if dp is not None and gpus is None:
         gpus = tp * pp * dp * cp
     network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
     software = software_of(software, cluster.gpu)
     sequences, default = batch_of(batch, network.sequence)
     era = load_software(software, cluster.gpu)
-    degrees = tp * pp * cp
-    divided = degrees >= 1 and count % degrees == 0
-    left = (count // degrees if divided else 1) if dp is None else dp
+    each = tp * pp * cp
+    divided = each >= 1 and count % each == 0
+    left = (count // each if divided else 1) if dp is None else dp
     plan = Plan(
         tp=tp, pp=pp, virtual_stages=virtual_stages, dp=left, cp=cp, ep=ep, micro_batch=micro_batch,
         global_batch=sequences, sequence_parallel=sequence_parallel, zero=zero, shard=shard, recompute=recompute,
@@ -125,3 +132,7 @@ def read_plan(
     if problems:
         raise PlanError(problems)
     return Setting(network, cluster, plan, default)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

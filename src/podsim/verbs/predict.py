@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podsim.verbs.plans import read_plan
@@ -18,9 +19,9 @@ __all__ = ["describe", "predict"]
 
 
 def predict(
-    model: str,
+    model: str | Path,
     *,
-    on: str,
+    on: str | Path,
     gpus: int | None = None,
     batch: int | None = None,
     tp: int = 1,
@@ -47,7 +48,7 @@ def predict(
     tokens: str | float | None = None,
     overrides: Mapping[str, str] | None = None,
     detail: str = "",
-    price: str = "",
+    price: str | float = "",
     pue: float | None = None,
     carbon: float | None = None,
 ) -> Prediction:
@@ -81,6 +82,7 @@ def predict(
         tokens=wanted,
     )
     told = changed(told, overrides)
+    price = str(price)
     if not price and pue is None and carbon is None:
         return told
     from podsim.verbs.power import expense_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podsim.errors import CatalogError, ModelError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["clusters", "models", "show"]
 
 
-def show(name: str, *, overrides: Mapping[str, str] | None = None) -> Sheet:
+def show(name: str | Path, *, overrides: Mapping[str, str] | None = None) -> Sheet:
     """The sheet of anything in the catalogs: a GPU, a part, a system, a cluster, a model, a network, a framework era.
 
     `name` may also be "software" (all eras), "networks" (all captured ones), a config.json or a cluster file.  Raises
@@ -28,6 +29,7 @@ def show(name: str, *, overrides: Mapping[str, str] | None = None) -> Sheet:
     from podsim.workload.catalog import load_model
     from podsim.workload.networks import networks
 
+    name = str(name)
     for_model, for_hardware = split_overrides(overrides)
     if name == "software" or name in software_names():
         if overrides:
