@@ -8,6 +8,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.training.memory import activation_table, in_flight, weight_table
 from podsim.training.pipeline import stages_table
 from podsim.training.plan import Plan, Recompute
+from podsim.training.predict import predict_plan
 from podsim.training.software import load_software
 from podsim.workload.catalog import load_model
 from podsim.workload.graph import Model
@@ -61,3 +62,29 @@ def test_figure_1(
     kept = activation_table(model, many, software).kept_RBK[Recompute.SELECTIVE, 1, 0]
     held = layers * kept * in_flight(many, stages.first_SU)[0, 0]
     assert held / GIB == pytest.approx(activations, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("name", "tp", "pp"), [("gpt2-xl", 1, 4), ("bloom-176b", 4, 7), ("llama-2-7b", 1, 8)]
+)
+def test_all_stages_hold_the_model_and_a_tied_table_twice(
+    selene: Cluster, name: str, tp: int, pp: int
+) -> None:
+    """First and last stage of a pipeline each need a tied embedding's table, as they do in Megatron-LM."""
+    model = load_model(name)
+    plan = Plan(tp=tp, pp=pp, dp=2, global_batch=8)
+    told = predict_plan(model, selene, plan)
+    # every rank of a TP group holds what it does not divide: norms, and biases behind a sum
+    whole = sum(
+        block.count
+        * (op.weight * (op.split in ("none", "sequence")) + op.bias * (op.split not in ("column", "vocab")))
+        for block in model.blocks
+        for op in block.ops
+    )
+    table = model.vocab * model.hidden if model.tied_embeddings else 0
+    held = tp * sum(stage.count * stage.kinds["weights"] for stage in told.stages) / 2
+    assert held == pytest.approx(model.parameters + (tp - 1) * whole + table, rel=1e-9)
+    alone = predict_plan(model, selene, Plan(tp=tp, dp=2, global_batch=8))
+    assert tp * alone.memory_kinds["weights"] / 2 == pytest.approx(
+        model.parameters + (tp - 1) * whole, rel=1e-9
+    )

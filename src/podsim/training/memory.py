@@ -59,6 +59,8 @@ class Weights(NamedTuple):
 
     dense_BK: Array
     expert_BK: Array
+    tied_K: Array
+    """of the head's own copy of a tied embedding table, on a stage that has no embedding"""
 
 
 class Activations(NamedTuple):
@@ -84,7 +86,10 @@ def weight_table(model: Model, plan: Plan) -> Weights:
             divided += sum(op.bias for op in ops if op.split in ("column", "vocab"))
             whole = sum(op.weight + op.bias for op in ops) - divided
             table[position] = whole + divided / tp_K
-    return Weights(dense_BK, expert_BK / np.asarray(plan.ep))
+    table = 0
+    if model.tied_embeddings and any(op.kind == "gemm" and op.split == "vocab" for op in model.head.ops):
+        table = sum(op.weight for op in model.embedding.ops if op.kind == "embedding" and op.split == "vocab")
+    return Weights(dense_BK, expert_BK / np.asarray(plan.ep), table / tp_K)
 
 
 def activation_table(model: Model, plan: Plan, software: Software) -> Activations:
@@ -247,8 +252,11 @@ def kept_memory(
 ) -> Kept:
     """What each class of stages of P plans holds."""
     mixture = bool(weights.expert_BK.any())
+    dense_SP = (counts_SBP * weights.dense_BK).sum(axis=1)
+    if weights.tied_K.any():
+        dense_SP += np.where((counts_SBP[:, -1] > 0) & (counts_SBP[:, 0] == 0), weights.tied_K, 0.0)
     return Kept(
-        dense_SP=(counts_SBP * weights.dense_BK).sum(axis=1),
+        dense_SP=dense_SP,
         expert_SP=(counts_SBP * weights.expert_BK).sum(axis=1) if mixture else None,
         copies=weight_copies(plan, first_SP),
         activations_SP=_activations(plan, counts_SBP, first_SP, kept_RBP),

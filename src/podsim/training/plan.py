@@ -293,7 +293,7 @@ class Grid:
         """Members on a node of the group that is spread most: 2 of six ranks side by side, on nodes of eight."""
         size, stride = np.asarray(size), np.asarray(stride)
         room = np.gcd(size * stride, self.gpus_per_node)  # groups begin and end at multiples of it in a node
-        return np.asarray(np.clip(room // stride, 1, size))
+        return np.asarray(np.minimum(np.maximum(room // stride, 1), size))
 
     @property
     def tp(self) -> Array:
