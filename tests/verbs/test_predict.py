@@ -15,6 +15,7 @@ from typer.testing import Result
 import podsim as library
 from podsim.errors import PlanError, PodsimError
 from podsim.report.data import plain
+from podsim.verbs.inputs import batch_of
 
 Run = Callable[..., Result]
 GPT3 = ("predict", "gpt3-175b", "--on", "selene", "--gpus", "512", "--tp", "8", "--pp", "8", "--batch", "512")
@@ -140,6 +141,21 @@ def test_degrees_are_whole_numbers(degree: str, value: object) -> None:
 def test_a_cluster_is_a_name_or_a_path(value: object) -> None:
     with pytest.raises(PodsimError, match=f"cluster from {value}"):
         library.predict("gpt2", on=value)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "sequence", "sequences"),
+    [(512, 2048, 2048), (4480, 2048, 2240), (24, 8192, 384), (4480, 8192, 560), (8, 3000, 1024), (4472, 8192, 559),
+     (1025, 8192, 512), (1, 2**27, 1)],
+)  # fmt: skip
+def test_the_default_batch_is_one_that_replicas_divide(gpus: int, sequence: int, sequences: int) -> None:
+    assert batch_of(None, sequence, gpus) == (sequences, True)
+    assert batch_of(7, sequence, gpus) == (7, False)
+
+
+def test_a_model_is_planned_on_a_cluster_whose_gpus_are_no_power_of_two() -> None:
+    found = library.plan("llama-3.1-8b", on="dgx-a100-80gb:3", limit={"micro_batch": 1, "tp": 1}, top=1)
+    assert (found.batch, found.ranked[0].prediction.plan["dp"]) == (384, 24)
 
 
 def test_all_violations_at_once(podsim: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import log2
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,10 +65,16 @@ def read_inputs(
     return network, cluster.subset(count), count
 
 
-def batch_of(batch: int | None, sequence: int) -> tuple[int, bool]:
-    """(sequences of a step, whether that is the default of about four million tokens)."""
+def batch_of(batch: int | None, sequence: int, gpus: int = 1) -> tuple[int, bool]:
+    """(sequences of a step, whether that is the default of about four million tokens).
+
+    The default is a power of two times the odd part of the GPUs, so that replicas may divide it: 2,240 on 4,480 GPUs.
+    """
     if batch is None:
         sequences = max(1, DEFAULT_TOKENS // sequence)
+        odd = gpus // (gpus & -gpus)
+        if 1 < odd <= 2 * sequences:
+            return odd << max(0, round(log2(sequences / odd))), True
         return 1 << (sequences.bit_length() - 1), True
     if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= LARGEST_BATCH:
         raise PodsimError(f"batch={batch!r}: a step has 1 to {LARGEST_BATCH:,} sequences")

@@ -78,7 +78,7 @@ def plan(
         check_directory(Path(save))
     network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
     software = software_of(software, cluster.gpu)
-    sequences, default = batch_of(batch, network.sequence)
+    sequences, default = batch_of(batch, network.sequence, count)
     fixed = Plan(
         global_batch=sequences, precision=precision_of(precision, cluster), optimizer_precision=optimizer_precision,
         software=software, sequence=network.sequence, flash=cluster.gpu.compute_capability >= 7.5,

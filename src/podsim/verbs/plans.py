@@ -108,7 +108,7 @@ def read_plan(
         gpus = tp * pp * dp * cp
     network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
     software = software_of(software, cluster.gpu)
-    sequences, default = batch_of(batch, network.sequence)
+    sequences, default = batch_of(batch, network.sequence, count)
     era = load_software(software, cluster.gpu)
     each = tp * pp * cp
     divided = each >= 1 and count % each == 0
