@@ -86,10 +86,10 @@ def weight_table(model: Model, plan: Plan) -> Weights:
             divided += sum(op.bias for op in ops if op.split in ("column", "vocab"))
             whole = sum(op.weight + op.bias for op in ops) - divided
             table[position] = whole + divided / tp_K
-    table = 0
+    shared = 0
     if model.tied_embeddings and any(op.kind == "gemm" and op.split == "vocab" for op in model.head.ops):
-        table = sum(op.weight for op in model.embedding.ops if op.kind == "embedding" and op.split == "vocab")
-    return Weights(dense_BK, expert_BK / np.asarray(plan.ep), table / tp_K)
+        shared = sum(op.weight for op in model.embedding.ops if op.kind == "embedding" and op.split == "vocab")
+    return Weights(dense_BK, expert_BK / np.asarray(plan.ep), shared / tp_K)
 
 
 def activation_table(model: Model, plan: Plan, software: Software) -> Activations:
