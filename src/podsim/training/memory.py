@@ -88,7 +88,9 @@ def weight_table(model: Model, plan: Plan) -> Weights:
             table[position] = whole + divided / tp_K
     shared = 0
     if model.tied_embeddings and any(op.kind == "gemm" and op.split == "vocab" for op in model.head.ops):
-        shared = sum(op.weight for op in model.embedding.ops if op.kind == "embedding" and op.split == "vocab")
+        shared = sum(
+            op.weight for op in model.embedding.ops if op.kind == "embedding" and op.split == "vocab"
+        )
     return Weights(dense_BK, expert_BK / np.asarray(plan.ep), shared / tp_K)
 
 
