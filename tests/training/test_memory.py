@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from podsim.hardware.cluster import Cluster
@@ -88,3 +89,20 @@ def test_all_stages_hold_the_model_and_a_tied_table_twice(
     assert tp * alone.memory_kinds["weights"] / 2 == pytest.approx(
         model.parameters + (tp - 1) * whole, rel=1e-9
     )
+
+
+def test_a_rank_has_a_head_of_keys_and_values_at_least(selene: Cluster) -> None:
+    """8 key heads on 16 ranks: each computes and keeps one of them, 8192 / 16 + 2 x 128 columns of the product."""
+    from podsim.training.layers import op_times
+    from podsim.training.shapes import gemm_shapes
+
+    model, software = load_model("llama-3.1-70b"), load_software(Plan().software)
+    plan = Plan(tp=np.array([1, 8, 16]), global_batch=1).arrays()
+    items = [
+        item for item in op_times(model, selene, plan, software)[0][0] if item.op.name == "attention.qkv"
+    ]
+    assert gemm_shapes(items, plan, 8192, software)[1].tolist() == [[10240, 1280, 768]]
+    layer_K = weight_table(model, plan).dense_BK[1]
+    norms = 2 * 8192
+    assert layer_K[1] == pytest.approx((layer_K[0] - norms) / 8 + norms)
+    assert layer_K[2] == pytest.approx((layer_K[0] - norms) / 16 + norms + 128 * 8192)

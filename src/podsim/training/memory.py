@@ -26,7 +26,7 @@ from podsim.training.memory_torch import (
 )
 from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Recompute
 from podsim.training.schedules.entries import SCHEDULES, ScheduleEntry
-from podsim.training.shapes import element_bytes, tokens, width
+from podsim.training.shapes import element_bytes, repeated, tokens, width
 from podsim.training.software import Software
 from podsim.workload.graph import Split
 
@@ -86,6 +86,10 @@ def weight_table(model: Model, plan: Plan) -> Weights:
             divided += sum(op.bias for op in ops if op.split in ("column", "vocab"))
             whole = sum(op.weight + op.bias for op in ops) - divided
             table[position] = whole + divided / tp_K
+            for op in ops:
+                if op.kind == "gemm" and op.kv_heads:
+                    rows = op.kv_heads * (op.head_dim + op.value_dim)
+                    table[position] += rows * (op.k + (op.bias > 0)) * repeated(op.kv_heads, tp_K)
     shared = 0
     if model.tied_embeddings and any(op.kind == "gemm" and op.split == "vocab" for op in model.head.ops):
         shared = sum(

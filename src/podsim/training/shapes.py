@@ -28,6 +28,7 @@ __all__ = [
     "element_bytes",
     "gemm_times",
     "memory_times",
+    "repeated",
     "tokens",
     "width",
 ]
@@ -73,6 +74,11 @@ def width(plan: Plan, split: str) -> Array:
     return np.ones_like(np.asarray(plan.tp, dtype=float))
 
 
+def repeated(kv_heads: int, tp: Array) -> Array:
+    """Share of keys and values that a rank has beyond its part, where there are fewer heads of them than ranks (K,)."""
+    return np.asarray(1 / np.minimum(kv_heads, tp) - 1 / tp)
+
+
 def gemm_shapes(items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> tuple[Array, ...]:
     """(m_OK, n_OK, k_OK, batch_OK) of each op's forward GEMM on one rank."""
     t_K = tokens(plan, sequence)
@@ -81,6 +87,8 @@ def gemm_shapes(items: Sequence[Item], plan: Plan, sequence: int, software: Soft
         op, block = item.op, item.block
         tp = width(plan, op.split)
         n = np.ceil(op.n / tp) if op.split in ("column", "vocab") else np.full_like(t_K, op.n)
+        if op.kv_heads:
+            n = n + op.kv_heads * (op.head_dim + op.value_dim) * repeated(op.kv_heads, tp)
         k = np.ceil(op.k / tp) if op.split == "row" else np.full_like(t_K, op.k)
         m = t_K / tp if op.split == "sequence" else t_K
         batch = np.ones_like(t_K)

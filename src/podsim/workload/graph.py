@@ -65,6 +65,7 @@ class TensorOp:
     """parameters of a bias or norm: divided only for "column" and "vocab" (an expert op: of all experts)"""
     heads: int = 0
     kv_heads: int = 0
+    """of attention, and of the product that makes grouped keys and values: a rank has one of each at least"""
     head_dim: int = 0
     """width of a query/key head"""
     value_dim: int = 0

@@ -21,6 +21,8 @@ norm. The backward figure of a residual sum includes adding the two gradients th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from podsim.workload.graph import Kind, Saved, Split, TensorOp
 from podsim.workload.specification import Transformer
 
@@ -164,7 +166,10 @@ def _attention(spec: Transformer, *, causal: bool, window: int) -> list[TensorOp
     """Attention from the input of its GEMM to the output of its projection."""
     queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
     width = queries + keys + spec.kv_heads * spec.value_dim
-    ops = [linear("attention.qkv", "column", spec.hidden, width, bias=spec.qkv_bias, keep=_input(spec))]
+    product = linear("attention.qkv", "column", spec.hidden, width, bias=spec.qkv_bias, keep=_input(spec))
+    if spec.kv_heads < spec.heads:
+        product = replace(product, kv_heads=spec.kv_heads, head_dim=spec.head_dim, value_dim=spec.value_dim)
+    ops = [product]
     if spec.qk_norm != "none":
         ops.append(_query_key_norm(spec, queries + keys))
     if spec.position == "rope":
