@@ -58,10 +58,20 @@ def test_a_terminal_without_unicode() -> None:
     assert "????" in done.stdout
 
 
+def _computing(process: subprocess.Popen[str]) -> bool:
+    """Whether a command is past its start: numpy is loaded by verbs, not before."""
+    try:
+        return "_multiarray_umath" in Path(f"/proc/{process.pid}/maps").read_text()
+    except OSError:
+        return False
+
+
 def test_interruption_ends_without_a_traceback() -> None:
     command = [*PODSIM, "plan", "deepseek-v3", "--on", "dgx-h100:64", "--batch", "5040"]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(2.0)
+    limit = time.monotonic() + 60
+    while not _computing(started) and time.monotonic() < limit and started.poll() is None:
+        time.sleep(0.05)
     started.send_signal(signal.SIGINT)
     printed, problems = started.communicate(timeout=120)
     assert "Traceback" not in problems
@@ -70,3 +80,19 @@ def test_interruption_ends_without_a_traceback() -> None:
     else:
         assert started.returncode == 130
         assert "interrupted" in problems
+
+
+def test_an_interruption_while_modules_load_is_an_exit_status(tmp_path: Path) -> None:
+    """Dataclasses are made by exec, and `python -m` that was interrupted there ends by the signal, whatever was caught."""
+    (tmp_path / "interrupted.py").write_text(
+        "import sys\n"
+        "import podsim.verbs.show\n"
+        "from podsim.cli import main\n"
+        "podsim.verbs.show.models = lambda: exec('raise KeyboardInterrupt')\n"
+        "sys.argv = ['podsim', 'models']\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-m", "interrupted"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 130
+    assert done.stderr == "\npodsim: interrupted\n"

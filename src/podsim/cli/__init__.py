@@ -320,4 +320,13 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without these characters shows "?", not a traceback
             stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if (
+            end.code == 130
+        ):  # Python would still end by the signal if that came while a dataclass was being made
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(130)
+        raise
