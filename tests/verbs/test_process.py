@@ -83,7 +83,7 @@ def test_interruption_ends_without_a_traceback() -> None:
 
 
 def test_an_interruption_while_modules_load_is_an_exit_status(tmp_path: Path) -> None:
-    """Dataclasses are made by exec, and `python -m` that was interrupted there ends by the signal, whatever was caught."""
+    """Dataclasses are made by exec; `python -m` that was interrupted there ends by the signal, whatever was caught."""
     (tmp_path / "interrupted.py").write_text(
         "import sys\n"
         "import podsim.verbs.show\n"
