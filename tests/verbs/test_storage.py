@@ -110,6 +110,14 @@ def test_images_on_one_unit_ask_for_the_row_of_images() -> None:
     assert package.storage_size("llama-3.1-8b", on="dgx-h100:32").tier == "good"
 
 
+def test_tokens_are_read_as_other_commands_read_them() -> None:
+    text, number = (
+        package.storage_size("gpt3-175b", on="dgx-a100:16", tokens=given) for given in ("300G", 3e11)
+    )
+    assert text == number
+    assert any(need.value == 1.2e12 for need in text.needs)
+
+
 @pytest.mark.parametrize("system", ["weka-ra", "lustre-ai400x"])
 def test_the_servers_that_would_do_do_and_one_less_does_not(system: str) -> None:
     size = package.storage_size("unet3d", on="dgx-a100-80gb:16", accelerator="a100")
@@ -155,6 +163,8 @@ WRONG: tuple[tuple[tuple[object, ...], str], ...] = (
     (("size", "resnet50", "--on", "dgx-a100:2", "--slower", "-1"), "slower=-1"),
     (("size", "llama-3.1-8b", "--on", "dgx-a100:2", "--batch", "8"), "not of models"),
     (("size", "llama-3.1-8b", "--on", "dgx-a100:2", "--tokens", "-8"), "tokens=-8"),
+    (("size", "llama-3.1-8b", "--on", "dgx-a100:2", "--tokens", "many"), "such as 300G"),
+    (("size", "resnet50", "--on", "dgx-a100:2", "--shuffle", "well"), "unknown shuffle"),
     (("size", "resnet50", "--on", "dgx-z:2"), "unknown cluster"),
     (("show", "nothing"), "unknown storage system"),
 )

@@ -172,10 +172,13 @@ def size(
     batch: Annotated[int | None, typer.Option(help="Samples of one accelerator's step.")] = None,
     accelerator: Annotated[str, typer.Option(help="Emulated accelerator: a100 or h100.")] = "",
     era: Annotated[str, typer.Option(help="Software that was measured, as mlperf-v1.1.")] = "",
-    tokens: Annotated[float | None, typer.Option(help="Tokens of a language model's data.")] = None,
+    tokens: Annotated[str | None, typer.Option(help="Tokens of a language model's data, as 300G.")] = None,
     slower: Annotated[
         float, typer.Option(help="Share by which waiting for storage may make the run longer.")
     ] = 0.05,
+    shuffle: Annotated[
+        str, typer.Option(help="shard: nodes keep to their part of the samples; or global.")
+    ] = "shard",
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="Override of the cluster, as gpus_per_node=4. Repeatable."),
@@ -188,7 +191,7 @@ def size(
     from podsim.verbs.storage_size import storage_size as verb
 
     found = verb(
-        model, on=on, batch=batch, accelerator=accelerator, era=era, tokens=tokens, slower=slower,
+        model, on=on, batch=batch, accelerator=accelerator, era=era, tokens=tokens, slower=slower, shuffle=shuffle,
         overrides=_overrides(set_),
     )  # fmt: skip
     print_result(found, print_size, json=json, csv=csv, rows=found.needs)

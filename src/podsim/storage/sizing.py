@@ -1,8 +1,8 @@
 """How much storage a job needs, against the guidance for a SuperPOD, and how many servers of each system would do.
 
-    read      samples/s of all accelerators x bytes of a sample / (1 + slower x epochs): the run may be longer by a share
-              `slower`, and waits in every epoch, or in the first only if half a node's memory holds the data (epochs = 1,
-              or those of the run)
+    read      the least rate R at which the run's epochs take (1 + slower) times what they take at full speed, where an
+              epoch takes max(1, misses x full / R) of its own time; the nodes' page caches fill as podsim.storage.cache
+              says, so if each keeps its own part of the data, R = full / (1 + slower x epochs)
     write     checkpoints: bytes a parameter (MLPerf Storage v2.0: 13.1) within a twentieth of the time between two
     capacity  the data, raw and as records, and ten checkpoints
     tokens    at most peak arithmetic / (6 x active parameters): a bound, not a prediction, and still little to read
@@ -14,6 +14,7 @@ none measured, as the guidance is advice.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Callable
 from functools import cache
@@ -21,12 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.storage.cache import Cache, hits
 from podsim.storage.fio import Job, fio_row
 from podsim.storage.parts import StorageSystem
 from podsim.storage.stripe import net_capacity
 from podsim.units import parse_quantity
 
-__all__ = ["CHECKPOINT", "TOKEN", "checkpoint_write", "guidance", "servers_needed", "tier_of"]
+__all__ = ["CHECKPOINT", "TOKEN", "checkpoint_write", "guidance", "read_needed", "servers_needed", "tier_of"]
 
 CHECKPOINT = 13.1
 """B a parameter of a whole checkpoint (MLPerf Storage v2.0: 105 GB for 8 billion, 5.29 TB for 405 billion)"""
@@ -75,6 +77,23 @@ def tier_of(read: float, write: float, nodes: int) -> str:
 def checkpoint_write(parameters: float, interval: float = INTERVAL) -> float:
     """B/s at which a checkpoint is written within a twentieth of the time between two."""
     return CHECKPOINT * parameters / (PART * interval)
+
+
+def read_needed(
+    full: float, *, data: float, cache: Cache, nodes: int, epochs: float, slower: float, shuffle: str
+) -> float:
+    """B/s at which a run of `epochs` takes a share `slower` longer than reading at `full` B/s; see the top."""
+    missed_E = np.array([1.0 - hits(cache, data, nodes, e, shuffle) for e in range(math.ceil(epochs))])
+    weight_E = np.minimum(epochs - np.arange(len(missed_E)), 1.0)  # the last epoch may be a part
+
+    def longer(part: float) -> float:
+        return float(np.maximum(missed_E / part, 1.0) @ weight_E) / epochs - 1.0
+
+    low, high = 0.0, 1.0
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if longer(middle) <= slower else (middle, high)
+    return high * full
 
 
 def servers_needed(

@@ -79,11 +79,12 @@ def _emulated(workload: Workload, gpu: str, batch: int | None, accelerator: str)
     count = batch or workload.batch
     compute = workload.steps[kind] * count / workload.batch
     host = workload.host_step + count * workload.record / workload.host_bandwidth
-    return Step(
-        accelerator=kind, batch=count, seconds=compute + host, compute=compute,
-        origin=f"{workload.steps[kind]:g} s for {workload.batch} samples, laid down by the benchmark; {host * 1e3:.3g} ms"
-        " of the host beside it",
-    )  # fmt: skip
+    given = f"{workload.steps[kind]:g} s for {workload.batch} sample(s)"
+    if workload.threshold:
+        given += f", laid down by the benchmark; {host * 1e3:.3g} ms of the host beside it"
+    else:
+        given += f", taken from its source: {workload.title}"
+    return Step(accelerator=kind, batch=count, seconds=compute + host, compute=compute, origin=given)
 
 
 def measured_step(workload: Workload, cluster: Cluster, batch: int | None, era: str) -> Step:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from podsim.errors import CatalogError, PodsimError, StorageError
+from podsim.errors import CatalogError, PodsimError, StorageError, unknown_name
 from podsim.results.storage import Need, SizeRun
 
 if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.storage.parts import StorageSystem
+    from podsim.storage.workloads import Workload
 
 __all__ = ["storage_size"]
 
@@ -24,24 +25,30 @@ def storage_size(
     batch: int | None = None,
     accelerator: str = "",
     era: str = "",
-    tokens: float | None = None,
+    tokens: str | float | None = None,
     slower: float = 0.05,
+    shuffle: str = "shard",
     overrides: Mapping[str, str] | None = None,
 ) -> SizeRun:
     """What a job asks of storage on a cluster, and which systems would do.
 
     model    a workload (resnet50, mlperf-unet3d, video-1080p, …), or a language model as podsim predict takes it
     on       a cluster: dgx-a100:32, superpod-a100:2su, selene
-    tokens   of a language model's training data; default twenty for each parameter
+    tokens   of a language model's training data, as 300G; default twenty for each parameter
     slower   share by which waiting for storage may make a run longer
+    shuffle  of samples: shard (each node reads its own part each epoch, and keeps it in memory) or global (every node
+             draws from all the data, so that its cache fills over many epochs)
     Raises PodsimError with what is wrong.
     """
     from podsim.hardware.cluster import load_cluster
+    from podsim.storage.cache import SHUFFLES
     from podsim.storage.sizing import guidance, tier_of
     from podsim.storage.workloads import load_workload
 
     if not 0.0 <= slower <= 10.0:
         raise StorageError(f"slower={slower:g}: a share of the run, 0 to 10")
+    if shuffle not in SHUFFLES:
+        raise StorageError(unknown_name("shuffle", shuffle, SHUFFLES))
     cluster = load_cluster(on, overrides)
     try:
         work = load_workload(model)
@@ -50,7 +57,7 @@ def storage_size(
     else:
         if tokens is not None:
             raise StorageError(f"--tokens: {work.name} reads samples; tokens are a language model's")
-        name, needs, notes = _samples(work.name, cluster, batch, accelerator, era, slower)
+        name, needs, notes = _samples(work, cluster, batch, accelerator, era, slower, shuffle)
     read = max((need.value for need in needs if need.what.startswith("read")), default=0.0)
     write = sum(need.value for need in needs if need.what.startswith("write"))
     capacity = sum(need.value for need in needs if need.unit == "B" and need.what.startswith("room"))
@@ -63,48 +70,66 @@ def storage_size(
 
 
 def _samples(
-    name: str, cluster: Cluster, batch: int | None, accelerator: str, era: str, slower: float
+    work: Workload,
+    cluster: Cluster,
+    batch: int | None,
+    accelerator: str,
+    era: str,
+    slower: float,
+    shuffle: str,
 ) -> tuple[str, tuple[Need, ...], tuple[str, ...]]:
-    from podsim.storage.cache import PAGE
-    from podsim.storage.sizing import checkpoint_write
-    from podsim.storage.speed import step_of
-    from podsim.storage.workloads import load_workload
+    from podsim.storage.cache import cache_of
+    from podsim.storage.sizing import checkpoint_write, read_needed
+    from podsim.storage.speed import epochs_to_target, step_of
 
-    work = load_workload(name)
     step = step_of(work, cluster, batch=batch, accelerator=accelerator, era=era)
     rate = cluster.gpus / step.each
     data = work.samples * work.record
-    room = PAGE * cluster.system.memory
-    cached = 0.0 < data <= room
-    epochs = step.run.epochs if cached and step.run else 1.0
+    kept = cache_of(cluster.system, "page" if data else "none", None)
+    epochs = epochs_to_target(work, step.run, step.batch * cluster.gpus) if step.run else 1.0
     full = rate * work.record
     because = f"{rate:,.0f} samples/s of {work.record:,.0f} B: {step.origin}"
     needs = [Need(what="at full speed, read", value=full, unit="B/s", why=because)]
-    why = (
-        f"{slower:.0%} of {epochs:g} epochs may be spent waiting in the first"
-        if cached
-        else f"a run {slower:.0%} longer"
-    )
-    needs.append(Need(what="read", value=full / (1.0 + slower * epochs), unit="B/s", why=why))
+    reads = {
+        how: read_needed(
+            full, data=data, cache=kept, nodes=cluster.nodes, epochs=epochs, slower=slower, shuffle=how
+        )
+        for how in ("shard", "global")
+    }
+    why = f"a run of {epochs:.3g} epochs {slower:.0%} longer" if step.run else f"a run {slower:.0%} longer"
+    needs.append(Need(what="read", value=reads[shuffle], unit="B/s", why=why))
     if work.parameters:
         needs.append(Need(what="write, checkpoints", value=checkpoint_write(work.parameters), unit="B/s",
                           why="13.1 B a parameter in 5 % of an hour"))  # fmt: skip
     if data:
         needs.append(Need(what="room for data", value=work.samples * (work.raw + work.record), unit="B",
                           why="raw and as records"))  # fmt: skip
-    fits = "The data fit half a node's memory, so a slower store costs the first epoch only"
-    return (
-        name,
-        tuple(needs),
-        (fits if cached else "The data do not fit the nodes' memory: every epoch reads the store",),
-    )
+    fits = 0.0 < data <= kept.size * (cluster.nodes if shuffle == "shard" else 1)
+    return work.name, tuple(needs), _kept(fits, shuffle, reads)
+
+
+def _kept(fits: bool, shuffle: str, reads: Mapping[str, float]) -> tuple[str, ...]:
+    """What the nodes' memory does for later epochs, and what the other way to shuffle would ask for."""
+    other = "global" if shuffle == "shard" else "shard"
+    alike = abs(reads[other] / reads[shuffle] - 1.0) < 1e-6
+    if not fits:
+        said = "The data do not fit the nodes' memory: every epoch reads the store"
+    elif shuffle == "shard" or alike:
+        said = "Half the nodes' memory holds what each node reads: a slower store costs the first epoch only"
+    else:
+        said = "Half a node's memory holds the data, of which it has read all only after many epochs"
+    if alike:
+        return (said,)
+    how = "every node draws from all the data" if other == "global" else "each node keeps to its own part"
+    return said, f"Where {how} (--shuffle {other}), {reads[other] / 1e9:.4g} GB/s must be read"
 
 
 def _language(
-    name: str, cluster: Cluster, tokens: float | None, unused: tuple[int | None, str, str]
+    name: str, cluster: Cluster, tokens: str | float | None, unused: tuple[int | None, str, str]
 ) -> tuple[str, tuple[Need, ...], tuple[str, ...]]:
     from podsim.storage.sizing import CHECKPOINT, TOKEN, checkpoint_write
     from podsim.storage.workloads import workload_names
+    from podsim.verbs.long_runs import read_tokens
     from podsim.workload.catalog import load_model
 
     if any(unused):
@@ -115,11 +140,9 @@ def _language(
         model = load_model(name)
     except PodsimError as error:
         raise CatalogError(f"{error}; workloads: {', '.join(workload_names())}") from None
-    if tokens is not None and not 1.0 <= tokens <= 1e18:
-        raise StorageError(f"tokens={tokens:g}: 1 to 1e18 will do")
+    many = 20.0 * model.parameters if tokens is None else read_tokens(tokens)
     peak = max(cluster.gpu.peaks.get(kind, 0.0) for kind in ("bf16", "fp16", "fp8")) * cluster.gpus
     rate = peak / (6.0 * model.active_parameters)
-    many = 20.0 * model.parameters if tokens is None else tokens
     needs = (
         Need(what="read, tokens", value=rate * TOKEN, unit="B/s", why=f"at most {rate:,.0f} tokens/s of 4 B, at peak"),
         Need(what="read, a checkpoint", value=checkpoint_write(model.parameters), unit="B/s",

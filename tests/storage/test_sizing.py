@@ -1,0 +1,66 @@
+"""What `podsim storage size` asks for is what `podsim storage input` needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from podsim.storage.cache import Cache
+from podsim.storage.sizing import read_needed
+from podsim.verbs.storage_input import storage_input
+from podsim.verbs.storage_size import storage_size
+
+MEMORY = Cache(kind="page", size=512e9, read=1e12, write=1e12)
+
+
+def test_one_cold_epoch_by_hand() -> None:
+    """All waiting is in the first of 41 epochs: full / R - 1 = 0.05 x 41."""
+    for shuffle, nodes in (("shard", 32), ("shard", 1), ("global", 1)):
+        need = read_needed(
+            80e9, data=147e9, cache=MEMORY, nodes=nodes, epochs=41.0, slower=0.05, shuffle=shuffle
+        )
+        assert need == pytest.approx(80e9 / (1 + 0.05 * 41))
+
+
+def test_two_epochs_over_two_nodes_by_hand() -> None:
+    """A global shuffle: the first epoch misses all, the second half; at R = full / 2.5 they take 2.5 and 1.25 of one."""
+    need = read_needed(10e9, data=1e9, cache=MEMORY, nodes=2, epochs=2.0, slower=0.875, shuffle="global")
+    assert need == pytest.approx(10e9 / 2.5)
+
+
+def test_data_that_no_cache_holds_are_read_each_epoch() -> None:
+    none = Cache(kind="none", size=0.0, read=0.0, write=0.0)
+    for epochs in (1.0, 40.0):
+        need = read_needed(10e9, data=1e15, cache=none, nodes=8, epochs=epochs, slower=0.05, shuffle="global")
+        assert need == pytest.approx(10e9 / 1.05)
+
+
+def test_a_part_of_an_epoch_counts_for_its_part() -> None:
+    """Half an epoch, all of it cold."""
+    need = read_needed(10e9, data=1e9, cache=MEMORY, nodes=1, epochs=0.5, slower=0.25, shuffle="shard")
+    assert need == pytest.approx(10e9 / 1.25)
+
+
+@pytest.mark.parametrize("shuffle", ["shard", "global"])
+@pytest.mark.parametrize("nodes", [1, 4, 32])
+def test_the_run_is_as_much_longer_as_was_allowed(nodes: int, shuffle: str) -> None:
+    """On storage that reads what was asked for, the epochs take a twentieth longer than on storage without a limit."""
+    need = storage_size("resnet50", on=f"dgx-a100-40gb:{nodes}", slower=0.05, shuffle=shuffle).read
+
+    def epochs(read: float) -> float:
+        ports = {"server.read": f"{read} B/s", "server.port": "1000 GB/s"}
+        run = storage_input(
+            "resnet50", on=f"beegfs:{nodes}", shuffle=shuffle, overrides=ports, client="dgx-a100-40gb"
+        )
+        assert run.training is not None
+        return run.training.seconds - run.training.start - run.training.evaluation
+
+    assert epochs(need) == pytest.approx(1.05 * epochs(1e13), rel=2e-3)
+
+
+def test_a_global_shuffle_asks_for_more_and_each_says_so() -> None:
+    sharded, mixed = (
+        storage_size("resnet50", on="dgx-a100-40gb:32", shuffle=how) for how in ("shard", "global")
+    )
+    assert mixed.read > 2 * sharded.read
+    assert any("--shuffle global" in note for note in sharded.notes)
+    assert any("--shuffle shard" in note for note in mixed.notes)
