@@ -76,6 +76,14 @@ def test_a_real_run_laid_beside(podsim: Run) -> None:
     assert "fio-3.33" in text
     assert "read mean latency" in text
     assert "write bandwidth" in text
+    assert "page cache" not in text
+
+
+def test_a_run_through_the_page_cache_is_told(podsim: Run, tmp_path: Path) -> None:
+    text = (DATA / "fio_randrw.json").read_text().replace('"direct": "1"', '"direct": "0"')
+    path = tmp_path / "buffered.json"
+    path.write_text(text)
+    assert "page cache" in podsim("storage", "fio", "--on", "local-nvme", "--against", path).stdout
 
 
 @pytest.mark.parametrize("kind", ["svg", "png"])

@@ -58,7 +58,7 @@ def test_warnings_before_the_json_and_bare_jobs(tmp_path: Path) -> None:
 def test_older_releases_and_clients(tmp_path: Path) -> None:
     old = {
         **JOB,
-        "read": {"bw": 1000, "iops": 250, "lat": {"mean": 40.0}},
+        "read": {"bw": 1000, "iops": 7.8, "lat": {"mean": 40.0}},
         "hostname": "x",
         "job options": {},
     }
@@ -70,9 +70,57 @@ def test_older_releases_and_clients(tmp_path: Path) -> None:
     assert found.read_latency == pytest.approx(40e-6)
 
 
+READ = {"rw": "randread", "bs": "4k"}
+
+
+def test_an_engine_that_waits_has_one_access_under_way(tmp_path: Path) -> None:
+    """fio caps the depth of such engines, of which one is its default."""
+    for engine, depth in (("psync", 1), ("mmap", 1), ("libaio", 16), ("io_uring", 16)):
+        options = {**READ, "iodepth": "16", "ioengine": engine, "direct": "1"}
+        found = read_fio(_file(tmp_path, {"jobs": [{**JOB, "job options": options}]}))
+        assert (found.iodepth, found.direct) == (depth, True)
+    found = read_fio(_file(tmp_path, {"jobs": [{**JOB, "job options": {**READ, "iodepth": "16"}}]}))
+    assert (found.iodepth, found.direct) == (1, False)
+
+
+def test_equal_jobs_of_several_hosts_add_up_whatever_their_groups(tmp_path: Path) -> None:
+    jobs = [{**JOB, "hostname": host, "groupid": group} for host, group in (("x", 0), ("y", 1), ("y", 1))]
+    found = read_fio(_file(tmp_path, {"jobs": jobs}))
+    assert (found.clients, found.read_iops) == (2, 3000.0)
+
+
 @pytest.mark.parametrize(
     ("document", "says"),
     [
+        (
+            {"jobs": [JOB, {**JOB, "jobname": "b", "job options": {"rw": "write", "bs": "1m"}}]},
+            r"2 different jobs.*a \(randread, 4k\); b \(write, 1m\)",
+        ),
+        ({"jobs": [{**JOB, "groupid": 0}, {**JOB, "groupid": 1}]}, "one after another"),
+        (
+            {"jobs": [JOB, {**JOB, "job options": {**READ, "ioengine": "libaio", "iodepth": "8"}}]},
+            "different jobs",
+        ),
+        (
+            {
+                "jobs": [
+                    {
+                        **JOB,
+                        "job options": {"rw": "randread", "bssplit": "4k/50:64k/50"},
+                        "read": {**SIDE, "iops": 100.0},
+                    }
+                ]
+            },
+            "40,960 B on average",
+        ),
+        (
+            {
+                "jobs": [
+                    {**JOB, "job options": {"rw": "randrw", "bs": "4k,64k"}, "write": {**SIDE, "iops": 62.5}}
+                ]
+            },
+            "a write was of 65,536 B",
+        ),
         ("", "is not JSON"),
         ("{", "is not JSON"),
         ('{"jobs": [', "is not JSON"),

@@ -24,7 +24,7 @@ def fio_json(run: FioRun) -> str:
     row = run.rows[-1]
     options = {
         "rw": run.rw, "bs": str(int(run.block)), "numjobs": str(run.numjobs), "iodepth": str(run.iodepth),
-        "direct": "1", "runtime": f"{run.seconds:g}s", "time_based": "1", "group_reporting": "1",
+        "ioengine": "libaio", "direct": "1", "runtime": f"{run.seconds:g}s", "time_based": "1", "group_reporting": "1",
     }  # fmt: skip
     jobs = [_job(run, row, f"client{k}") for k in range(row.clients)]
     return json.dumps(

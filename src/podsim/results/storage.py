@@ -107,6 +107,8 @@ class FioMeasured:
     """s, mean"""
     seconds: float
     """s of the longest job"""
+    direct: bool = True
+    """whether it went past the page cache (direct=1)"""
 
 
 @dataclass(frozen=True, kw_only=True)

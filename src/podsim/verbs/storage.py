@@ -117,6 +117,10 @@ def _notes(
         )
     if measured is not None and measured.clients != clients:
         found.append(f"the run was of {measured.clients} client(s), the prediction is for {clients}")
+    if measured is not None and not measured.direct:
+        found.append(
+            "the run was without direct=1: what the page cache gave or took is in it, and not in the prediction"
+        )
     return tuple(found)
 
 

@@ -1,8 +1,9 @@
 """Reads what fio wrote with --output-format=json (or json+): its jobs and clients added up.
 
-Bandwidth is `bw_bytes` (B/s); older releases give `bw` in KiB/s only. Jobs of one file run at once, as fio runs them:
-their rates add up, their mean latencies are weighted by the accesses they finished. Options of a job stand
-before global ones.
+Bandwidth is `bw_bytes` (B/s); older releases give `bw` in KiB/s only. Equal jobs that run at once are one: their rates
+add up, their mean latencies are weighted by the accesses they finished. Different jobs, and jobs one after another
+(stonewall), are refused. Options of a job stand before global ones; engines that wait for each access have a depth of
+one, whatever iodepth says, as fio itself has it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ __all__ = ["read_block", "read_fio"]
 
 _LIMIT = 64_000_000
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,6})?)([kmg]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
+_WAITING = ("psync", "sync", "vsync", "pvsync", "pvsync2", "mmap")
+"""engines that have one access under way; the first is fio's own choice"""
+_SAME = 0.1
+"""share by which the mean access may differ from the block"""
 _LATENCIES = (("lat_ns", 1e-9), ("lat", 1e-6), ("clat_ns", 1e-9), ("clat", 1e-6))
 
 
@@ -41,14 +46,15 @@ def read_fio(path: str | Path) -> FioMeasured:
     ]
     if problems:
         raise TableError(f"{path.name}: {'; '.join(problems)}; a failed run measures nothing")
+    _check_alike(document, jobs, path.name)
     sides = {side: _side(jobs, side, path.name) for side in ("read", "write")}
     if not sides["read"][0] and not sides["write"][0]:
         raise TableError(f"{path.name}: nothing was read or written")
     hosts = len({job["hostname"] for job in jobs if job.get("hostname")}) or 1
     return FioMeasured(
         name=path.name, version=str(document.get("fio version", ""))[:60], rw=_pattern(first, sides),
-        block=_block(first, path.name), numjobs=_whole(first, "numjobs", _entries(jobs, hosts), path.name),
-        iodepth=_whole(first, "iodepth", 1, path.name), clients=hosts,
+        block=_block(first, sides, path.name), numjobs=_whole(first, "numjobs", _entries(jobs, hosts), path.name),
+        iodepth=_depth(first, path.name), clients=hosts, direct=_direct(first),
         read_bandwidth=sides["read"][0], read_iops=sides["read"][1], read_latency=sides["read"][2],
         write_bandwidth=sides["write"][0], write_iops=sides["write"][1], write_latency=sides["write"][2],
         seconds=_runtime(jobs, path.name),
@@ -109,6 +115,37 @@ def _options(document: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, A
     return found
 
 
+def _check_alike(document: Mapping[str, Any], jobs: list[dict[str, Any]], name: str) -> None:
+    """Raise TableError for jobs that are not one: of different options, or one after another on a host."""
+    kinds: dict[tuple[object, ...], str] = {}
+    first: dict[object, object] = {}
+    for k, job in enumerate(jobs):
+        options, group = _options(document, job), str(job.get("groupid", 0))
+        later = first.setdefault(str(job.get("hostname")), group) != group
+        rw = str(options.get("rw", options.get("readwrite", "")))
+        block = str(options.get("bs", options.get("blocksize", "")))
+        title = str(job.get("jobname", k))[:60]
+        words = f"{title} ({', '.join(filter(None, (rw, block)))[:60]})" if rw or block else title
+        kinds.setdefault((rw, block, _depth(options, name), later and group), words)
+    if len(kinds) > 1:
+        said = "; ".join(list(kinds.values())[:8])
+        raise TableError(
+            f"{name}: fio ran {len(kinds)} different jobs, or one after another: {said}; their rates do not add up: run"
+            " each alone, as with fio --section=NAME"
+        )
+
+
+def _depth(options: Mapping[str, Any], name: str) -> int:
+    """Accesses that a job has under way."""
+    depth = _whole(options, "iodepth", 1, name)
+    return 1 if str(options.get("ioengine", _WAITING[0])) in _WAITING else depth
+
+
+def _direct(options: Mapping[str, Any]) -> bool:
+    """Whether the run went past the page cache."""
+    return str(options.get("direct", "0")) != "0" or str(options.get("buffered", "1")) == "0"
+
+
 def _side(jobs: list[dict[str, Any]], side: str, name: str) -> tuple[float, float, float]:
     """(B/s, operations/s, mean latency) of reads or writes, all jobs together."""
     bandwidth = operations = weighted = done = 0.0
@@ -155,16 +192,23 @@ def _pattern(options: Mapping[str, Any], sides: Mapping[str, tuple[float, float,
     given = str(options.get("rw", options.get("readwrite", ""))).split(":", maxsplit=1)[0]
     if given:
         return "rw" if given == "readwrite" else given
-    if sides["read"][0] and sides["write"][0]:
-        return "rw"
-    return "read" if sides["read"][0] else "write"
+    found = {side for side, rates in sides.items() if rates[0]}
+    return found.pop() if len(found) == 1 else "rw" if found else "read"
 
 
-def _block(options: Mapping[str, Any], name: str) -> float:
+def _block(options: Mapping[str, Any], sides: Mapping[str, tuple[float, float, float]], name: str) -> float:
+    """B of an access; TableError if the accesses were of several sizes."""
     try:
-        return read_block(str(options.get("bs", options.get("blocksize", "4k"))))
+        block = read_block(str(options.get("bs", options.get("blocksize", "4k"))))
     except PodsimError as error:
         raise TableError(f"{name}: {error}") from None
+    for side, (bandwidth, operations, _) in sides.items():
+        if operations and abs(bandwidth / operations / block - 1.0) > _SAME:
+            raise TableError(
+                f"{name}: a {side} was of {bandwidth / operations:,.0f} B on average, and the block is {block:,.0f} B; a"
+                " prediction is for accesses of one size: run fio with --bs and without bsrange or bssplit"
+            )
+    return block
 
 
 def _entries(jobs: list[dict[str, Any]], hosts: int) -> int:
