@@ -13,7 +13,7 @@ from podsim.errors import StorageError
 from podsim.storage.catalog import load_storage
 from podsim.storage.fail import fail_row
 from podsim.storage.parts import Stripe
-from podsim.storage.stripe import damage, lost_share, net_capacity, read_work, write_work
+from podsim.storage.stripe import damage, kept_bytes, lost_share, net_capacity, read_work, write_work
 
 
 def test_net_capacity_of_the_documentation() -> None:
@@ -75,11 +75,20 @@ def test_four_parity_blocks_promise_two_servers() -> None:
 
 
 def test_rebuild_by_hand() -> None:
-    """One of eight servers of 107.5 TB, half full: each byte is read five times and written once, by seven at 8 GB/s."""
+    """Half of the net space in use is 7/5 of that on eight servers; each lost byte is read as five and written once, by
+    the seven that are left, at 8 GB/s."""
     system, _ = load_storage("weka-ra")
     hurt = damage(system, 1)
-    assert hurt.rebuild == pytest.approx(system.capacity / 8 * 0.5)
+    assert hurt.rebuild == pytest.approx(483.84e12 * 0.5 * 7 / 5 / 8)
     assert fail_row(system, 4, 1, 0.5).rebuild_seconds == pytest.approx(6 * hurt.rebuild / (7 * 8e9))
+
+
+@pytest.mark.parametrize("fill", [0.0, 0.5, 1.0])
+def test_what_is_rebuilt_fits_the_servers_that_are_left(fill: float) -> None:
+    """A full system keeps the space of its spare servers, and what the file system needs, free."""
+    system, _ = load_storage("weka-ra")
+    assert kept_bytes(system, fill) <= system.capacity * (1 - 1 / system.servers)
+    assert damage(system, 1, fill=fill).rebuild == pytest.approx(kept_bytes(system, fill) / 8)
 
 
 def test_a_wide_enough_cluster_rebuilds_after_two() -> None:

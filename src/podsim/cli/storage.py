@@ -112,7 +112,7 @@ def mdtest(
 def fail(
     on: On,
     servers: Annotated[int, typer.Option(help="Servers lost at once, at most.")] = 3,
-    fill: Annotated[float, typer.Option(help="Share of the space in use, for the rebuild.")] = 0.5,
+    fill: Annotated[float, typer.Option(help="Share of the net space in use, for the rebuild.")] = 0.5,
     set_: Set = None,
     client: Client = "",
     json: Json = False,

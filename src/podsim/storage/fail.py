@@ -12,7 +12,7 @@ from __future__ import annotations
 from podsim.results.storage import FailRow
 from podsim.storage.links import Stream, access, share, storage_links
 from podsim.storage.parts import LARGE, SMALL, StorageSystem
-from podsim.storage.stripe import Damage, damage, read_work
+from podsim.storage.stripe import Damage, damage, kept_bytes, read_work
 
 __all__ = ["fail_row"]
 
@@ -64,7 +64,7 @@ def _exposed_bytes(system: StorageSystem, hurt: Damage, fill: float) -> float:
     stripe = system.stripe
     if stripe is None or not hurt.restores or not hurt.exposed:
         return 0.0
-    return hurt.exposed * system.capacity * fill / stripe.width * (stripe.data + 1)
+    return hurt.exposed * kept_bytes(system, fill) / stripe.width * (stripe.data + 1)
 
 
 def _seconds(system: StorageSystem, alive: int, moved: float) -> float:

@@ -22,10 +22,10 @@ from math import comb
 from podsim.errors import StorageError
 from podsim.storage.parts import StorageSystem, Stripe
 
-__all__ = ["Damage", "damage", "lost_share", "net_capacity", "read_work", "write_work"]
+__all__ = ["Damage", "damage", "kept_bytes", "lost_share", "net_capacity", "read_work", "write_work"]
 
 FILL = 0.5
-"""share of the drives in use that a rebuild is reckoned with, unless told"""
+"""share of the net space in use that a rebuild is reckoned with, unless told"""
 
 
 def net_capacity(system: StorageSystem) -> float:
@@ -35,6 +35,12 @@ def net_capacity(system: StorageSystem) -> float:
         return system.capacity
     kept = (system.servers - stripe.spares) / system.servers
     return system.capacity * kept * stripe.data / stripe.width * stripe.usable
+
+
+def kept_bytes(system: StorageSystem, fill: float) -> float:
+    """B on all drives, parity included, with a share `fill` of the net space in use; 0 without known protection."""
+    stripe = system.stripe
+    return net_capacity(system) * fill * stripe.width / stripe.data if stripe else 0.0
 
 
 def write_work(stripe: Stripe | None) -> tuple[float, float]:
@@ -82,7 +88,7 @@ class Damage:
 
 
 def damage(system: StorageSystem, failed: int, *, fill: float = FILL) -> Damage:
-    """What `failed` servers leave, of drives filled to a share `fill`.
+    """What `failed` servers leave, with a share `fill` of the net space in use.
 
     Raises StorageError for more servers than there are, a fill outside 0 to 1, a system of unknown protection.
     """
@@ -104,7 +110,7 @@ def damage(system: StorageSystem, failed: int, *, fill: float = FILL) -> Damage:
     lost = lost_share(stripe, n, failed, stripe.parity + 1)
     exposed = lost_share(stripe, n, failed, failed) if 0 < failed == stripe.parity else 0.0
     restores = failed <= stripe.survives and n - failed >= stripe.width
-    rebuild = system.capacity * fill * failed / n if restores else 0.0
+    rebuild = kept_bytes(system, fill) * failed / n if restores else 0.0
     return Damage(
         failed=failed, lost=lost, exposed=exposed, read_work=read_work(stripe, n, failed), rebuild=rebuild,
         moved=rebuild * (stripe.data + 1), restores=restores,

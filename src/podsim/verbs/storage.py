@@ -156,7 +156,7 @@ def storage_mdtest(
 def storage_fail(
     on: str, *, servers: int = 3, fill: float = 0.5, overrides: Overrides = None, client: str = ""
 ) -> FailRun:
-    """Reads, writes and danger with none to `servers` servers lost at once, of drives filled to a share `fill`.
+    """Reads, writes and danger with none to `servers` servers lost at once, a share `fill` of the net space in use.
 
     Raises StorageError for more servers than there are, and for a system whose protection is not known.
     """

@@ -172,7 +172,7 @@ def _systems(
         except PodsimError as error:
             unable.append(f"Not {name}: {error}")
             continue
-        least = here.stripe.width if here.stripe else 1
+        least = here.stripe.width + here.stripe.spares if here.stripe else 1
         needed = servers_needed(
             partial(_resized, here), cluster.nodes, read=read, write=write, capacity=capacity, least=least
         )

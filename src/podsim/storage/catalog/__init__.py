@@ -162,15 +162,7 @@ def _changed(entry: StorageEntry, overrides: Mapping[str, object]) -> tuple[Stor
 
 def _problems(entry: StorageEntry, name: str) -> list[str]:
     """What no system can be."""
-    found = []
-    stripe = entry.stripe
-    if stripe is not None and stripe.data + stripe.parity > entry.servers:
-        found.append(
-            f"stripes of {stripe.data}+{stripe.parity} need {stripe.data + stripe.parity} servers, one for each block;"
-            f" there are {entry.servers}: take fewer data blocks, or more servers"
-        )
-    if stripe is not None and stripe.spares >= entry.servers:
-        found.append(f"stripe.spares={stripe.spares}: fewer than the {entry.servers} servers must be spare")
+    found = _stripe_problems(entry)
     if entry.kind == "local" and entry.servers > 1:
         found.append(f"servers={entry.servers}: local drives are a node's own; servers is 1")
     if entry.server.ssds and not entry.server.ssd and entry.kind != "local":
@@ -189,6 +181,32 @@ def _problems(entry: StorageEntry, name: str) -> list[str]:
                 f"{what}.iops={part.iops:g} of 4 KiB would be {part.iops * 4096 / 1e9:.3g} GB/s, more than"
                 f" {what}.read={part.read / 1e9:.3g} GB/s"
             )
+    return found
+
+
+def _stripe_problems(entry: StorageEntry) -> list[str]:
+    """What no stripe over so many servers can be; of WekaFS also what its documentation rules out."""
+    stripe = entry.stripe
+    if stripe is None:
+        return []
+    found, width = [], stripe.data + stripe.parity
+    if width > entry.servers:
+        found.append(
+            f"stripes of {stripe.data}+{stripe.parity} need {width} servers, one for each block;"
+            f" there are {entry.servers}: take fewer data blocks, or more servers"
+        )
+    if stripe.spares >= entry.servers:
+        found.append(f"stripe.spares={stripe.spares}: fewer than the {entry.servers} servers must be spare")
+    elif entry.kind == "wekafs" and width <= entry.servers < width + stripe.spares:
+        found.append(
+            f"stripes of {stripe.data}+{stripe.parity} with the space of {stripe.spares} server(s) kept free need"
+            f" {width + stripe.spares} servers; there are {entry.servers}: take fewer data blocks or stripe.spares, or"
+            " more servers"
+        )
+    if entry.kind == "wekafs" and not (stripe.data >= 3 and stripe.parity in (2, 4)):
+        found.append(
+            f"stripes of {stripe.data}+{stripe.parity}: WekaFS makes 3 to 16 data blocks and 2 or 4 of parity"
+        )
     return found
 
 
