@@ -260,3 +260,37 @@ def _driveless() -> Any:
     from dataclasses import replace
 
     return replace(load_system("dgx-a100-40gb"), ssd=None, ssds=0)
+
+
+def test_a_reader_over_nfs_is_as_fast_as_one_thread_was_seen_to_be() -> None:
+    """One reader of each of 8 accelerators, 1.5 GB/s a thread: 12 GB/s of the port's 12.5."""
+    run = storage_input("unet3d", on="nfs-a400:1", accelerator="a100", readers=1)
+    assert run.epochs[0].limit == "readers"
+    assert run.epochs[0].read == pytest.approx(8 * 1.5e9)
+
+
+@pytest.mark.parametrize(
+    "given", [{"samples": 2_000_000}, {"cold": 0.5}, {"cache": "none"}, {"readers": 1}, {"lost": 1}]
+)
+def test_a_published_time_is_of_its_own_data_and_caches_only(given: dict[str, Any]) -> None:
+    assert storage_input("resnet50", on="weka-ra:4").training.published == 720.0  # type: ignore[union-attr]
+    changed = storage_input("resnet50", on="weka-ra:4", **given).training
+    assert changed is not None
+    assert changed.published is None
+    assert changed.error is None
+
+
+@pytest.mark.parametrize(
+    ("on", "era", "says"),
+    [
+        ("weka-ra:1", "", ""),
+        ("weka-ra:4", "", "extrapolated from global batches of 1,664 to 3,264"),
+        ("weka-ra:4", "mlperf-v1.1", "the only one known of mlperf-v1.1"),
+        ("weka-ra:1000", "", "more than the 1,281,167 samples"),
+    ],
+)
+def test_what_is_not_known_of_epochs_is_told(on: str, era: str, says: str) -> None:
+    run = storage_input("resnet50", on=on, era=era)
+    found = [note for note in run.notes if "global batch" in note]
+    assert says in found[0] if says else not found
+    assert (run.training is None) == ("more than" in says)

@@ -134,7 +134,7 @@ def print_mdtest(run: MdtestRun) -> None:
 def mdtest_lines(run: MdtestRun, width: int) -> Iterator[str]:
     """Text in the form of mdtest's summary, and what limits each operation."""
     yield f"{run.tasks} tasks, {run.files} files"
-    yield f"# predicted for {run.system} with {run.clients} client(s), files of {run.bytes_per_file:g} bytes"
+    yield f"# predicted for {run.system} with {run.clients} client(s), files of {run.bytes_per_file:.0f} bytes"
     yield ""
     yield "SUMMARY rate (in ops/sec): (of 1 iterations)"
     yield f"   {'Operation':22}{'Max':>14}{'Min':>14}{'Mean':>14}{'Std Dev':>14}   limit"

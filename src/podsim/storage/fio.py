@@ -5,7 +5,8 @@
     threads         jobs x what one thread was seen to move, where that is known
     latency         outstanding accesses / rate of accesses, or `alone` where that is longer
 
-`alone` is the system's latency of a small access and the time of the rest of the block in the client and on one port.
+`alone` is the system's latency of a small access and the time of the rest of the block in the client and on one port; at
+least that of one thread.
 Source: Little 1961; the defaults of jobs and depth are wekatester's (github.com/weka/tools). Known error: the published
 totals are met by construction, the text's statements on scaling are not put in. Stops being true: distributions (only
 means are given), bursts, caches (fio is taken to run with direct=1), and loads past what was measured.
@@ -72,14 +73,18 @@ class Job:
 
 
 def idle_latency(system: StorageSystem, block: float, *, write: bool) -> float:
-    """Seconds of one access alone: that of 4 KiB, and the rest of the block through one core, port and drive."""
+    """Seconds of one access alone: that of 4 KiB, and the rest of the block through one core, port and drive.
+
+    At least those of one thread at the speed that one was seen to move.
+    """
     client, ssd = system.client, system.server.ssd
     software = client.write if write else client.read
     each = software.per_byte if software else 0.0
     each += 1.0 / client.port if client.port else 0.0
     if system.local and ssd is not None:
         each += 1.0 / (ssd.write_bandwidth if write else ssd.read_bandwidth)
-    return (system.write_latency if write else system.read_latency) + max(block - SMALL, 0.0) * each
+    alone = (system.write_latency if write else system.read_latency) + max(block - SMALL, 0.0) * each
+    return max(alone, block / client.stream)
 
 
 def fio_row(system: StorageSystem, job: Job, clients: int) -> FioRow:
@@ -104,11 +109,12 @@ def _flow(
 ) -> tuple[float, str]:
     """(B/s of one client, the link that is full)."""
     links = storage_links(system, clients, parts_only=parts_only)
-    links["outstanding"] = link_of("outstanding", clients * job.outstanding)
-    use = {"outstanding": alone / job.block}
+    use = {}
     if system.client.stream < float("inf"):
         links["threads"] = link_of("threads", clients * job.numjobs * system.client.stream)
         use["threads"] = 1.0
+    links["outstanding"] = link_of("outstanding", clients * job.outstanding)
+    use["outstanding"] = alone / job.block
     sequential = not job.rw.startswith("rand")
     for write, part in ((False, job.read_share), (True, 1.0 - job.read_share)):
         if part > 0.0:

@@ -30,7 +30,8 @@ from podsim.hardware.cluster import Cluster
 from podsim.network.nccl import collective_seconds
 from podsim.storage.workloads import Run, Workload
 
-__all__ = ["Step", "epochs_to_target", "evaluation_share", "measured_step", "start_epochs", "step_of"]
+__all__ = ["Step", "epochs_to_target", "evaluation_share", "known_batches", "measured_step", "start_epochs",
+           "step_of"]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +134,12 @@ def epochs_to_target(workload: Workload, run: Run, batch: int) -> float:
         return run.epochs
     (low, fewer), (high, more) = alike[0], alike[-1]
     return fewer + (more - fewer) * math.log(batch / low) / math.log(high / low)
+
+
+def known_batches(workload: Workload, run: Run) -> tuple[int, int]:
+    """Least and greatest global batch whose epochs are known in the era of a run."""
+    alike = [r.batch * r.accelerators for r in workload.runs if r.era == run.era]
+    return min(alike), max(alike)
 
 
 def _mean(values: list[float]) -> float:

@@ -25,13 +25,15 @@ def published_times() -> tuple[dict[str, object], ...]:
 
 
 def training_time(setting: Setting) -> TrainingTime | None:
-    """Seconds from start to target; None for a workload without measured runs. Laws: podsim.storage.speed."""
-    run, work = setting.step.run, setting.workload
-    if run is None:
-        return None
+    """Seconds from start to target. Laws: podsim.storage.speed.
+
+    None for a workload without measured runs, and for a global batch larger than the data.
+    """
+    run, work, samples = setting.step.run, setting.workload, samples_of(setting)
     batch = setting.step.batch * setting.accelerators * setting.nodes
+    if run is None or batch > samples:
+        return None
     epochs = epochs_to_target(work, run, batch)
-    samples = samples_of(setting)
     whole = int(epochs)
     seconds = [samples / (epoch_flow(setting, epoch)[0].rate * setting.nodes) for epoch in range(whole + 1)]
     later = seconds[-1]

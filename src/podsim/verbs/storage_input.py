@@ -48,8 +48,9 @@ def storage_input(
     shuffle    global (each node draws from all the data) or shard; decode: gpu or cpu
     readers    reading threads of one accelerator; samples: of the training data
     cold       share of the data that is on the object store only when training starts
-    lost       servers of the storage that have failed, with nothing rebuilt; a published time is then not shown
+    lost       servers of the storage that have failed, with nothing rebuilt
 
+    A published time is shown for the storage, data and caches that it was published for only.
     Raises StorageError or CatalogError with what is wrong.
     """
     from podsim.storage.pipeline import data_bytes, epoch_rows
@@ -65,7 +66,7 @@ def storage_input(
     step, each = setting.step, setting.accelerators * setting.nodes
     later = epochs[-1]
     time = training_time(setting)
-    if overrides or client or lost:
+    if overrides or client or lost or samples is not None or cold or cache or cache_size or readers != 4:
         time = replace(time, published=None, error=None, source="") if time else None
     return InputRun(
         workload=setting.workload.name, title=setting.workload.title, system=setting.system.name,
@@ -165,7 +166,7 @@ def _notes(
     found = [
         f"of its stages, {slow.stage} is the slowest: {slow.rate:,.0f} samples/s, held back by {slow.limit}"
     ]
-    if first.rate < later.rate * (1 - 1e-6):
+    if first.rate < later.rate * (1 - 5e-4):  # what would be printed as 0.0 %
         found.append(
             f"the first epoch is {1 - first.rate / later.rate:.1%} slower than later ones: {first.limit}"
         )
@@ -189,6 +190,7 @@ def _notes(
         found.append(
             f"cachefilesd does not cache {setting.system.kind}: the job must copy its data to the drives itself"
         )
+    found += _batch_notes(setting)
     limit = setting.workload.threshold
     if limit:
         share = (
@@ -200,3 +202,25 @@ def _notes(
         most = most_accelerators(setting, limit)
         found.append(f"at {limit:.0%} the storage would feed at most {most:,} accelerators on each node")
     return tuple(found)
+
+
+def _batch_notes(setting: Setting) -> list[str]:
+    """What the time to the target leaves open, by the global batch."""
+    from podsim.storage.pipeline import samples_of
+    from podsim.storage.speed import known_batches
+
+    run, batch = setting.step.run, setting.step.batch * setting.accelerators * setting.nodes
+    if run is None:
+        return []
+    if batch > samples_of(setting):
+        return [
+            f"no time to the target: a global batch of {batch:,} is more than the {samples_of(setting):,} samples"
+        ]
+    low, high = known_batches(setting.workload, run)
+    if low <= batch <= high:
+        return []
+    if low == high:
+        return [
+            f"epochs are those of a global batch of {low:,}, the only one known of {run.era}; other batches need others"
+        ]
+    return [f"epochs are extrapolated from global batches of {low:,} to {high:,}"]
