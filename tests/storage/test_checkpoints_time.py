@@ -15,6 +15,7 @@ from podsim.storage.checkpoints import state_of
 from podsim.storage.checkpoints_links import BUS_SHARE, transfer, wires_of
 from podsim.storage.checkpoints_stores import load_store, read_stores, store_names
 from podsim.storage.checkpoints_time import PLACES, Saving, checkpoint_times
+from podsim.storage.sizing import guidance
 from podsim.training.plan import Plan
 from podsim.workload.catalog import load_model
 
@@ -205,6 +206,14 @@ def test_a_store_grows_with_the_cluster_if_it_is_sized_so() -> None:
     assert load_store("superpod-better").sized(128).write == 80e9  # as the guidance for four units says
     assert load_store("superpod-best").sized(128).read == 500e9
     assert load_store("selene").sized(1).write == 273e9
+
+
+@pytest.mark.parametrize("name", ["good", "better", "best"])
+@pytest.mark.parametrize("nodes", [1, 2, 16, 32])
+def test_a_small_store_is_that_of_the_guidance(name: str, nodes: int) -> None:
+    """One node has its own row of the table, and not a thirty-second of a unit's."""
+    store = load_store(f"superpod-{name}").sized(nodes)
+    assert (store.read, store.write) == pytest.approx(guidance(nodes)[name])
 
 
 @pytest.mark.parametrize(

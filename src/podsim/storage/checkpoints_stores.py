@@ -38,11 +38,24 @@ class Store:
     notes: tuple[str, ...] = ()
 
     def sized(self, nodes: int) -> Store:
-        """The store for a cluster of so many nodes."""
+        """The store for a cluster of so many nodes: beyond its own number in proportion, below it straight to one node's.
+
+        As podsim.storage.sizing reads the same guidance between its columns.
+        """
         if not self.nodes:
             return self
-        factor = nodes / self.nodes
-        return replace(self, read=self.read * factor, write=self.write * factor, nodes=nodes)
+        read, write = (
+            _between(nodes, self.nodes, one, whole)
+            for one, whole in ((self.client_read, self.read), (self.client_write, self.write))
+        )
+        return replace(self, read=read, write=write, nodes=nodes)
+
+
+def _between(nodes: int, known: int, one: float, whole: float) -> float:
+    """B/s for some nodes, of what one node and `known` nodes have; without a figure for one, in proportion."""
+    if nodes >= known or known == 1 or one == float("inf"):
+        return whole * nodes / known
+    return one + (whole - one) * (nodes - 1) / (known - 1)
 
 
 def store_names() -> tuple[str, ...]:
