@@ -71,6 +71,24 @@ def test_a_prediction_in_fio_s_form_is_read_as_fio_s(podsim: Run, tmp_path: Path
     assert beside["measured"]["read_iops"] == pytest.approx(0.7 * beside["rows"][-1]["iops"], rel=1e-6)
 
 
+FILE_KEYS = "fio version, timestamp, timestamp_ms, time, global options, jobs, disk_util"
+SIDE_KEYS = (
+    "io_bytes, io_kbytes, bw_bytes, bw, iops, runtime, total_ios, short_ios, drop_ios, slat_ns, clat_ns, lat_ns, bw_min,"
+    " bw_max, bw_agg, bw_mean, bw_dev, bw_samples, iops_min, iops_max, iops_mean, iops_stddev, iops_samples"
+)
+
+
+def test_a_prediction_has_the_keys_that_fio_3_33_writes(podsim: Run) -> None:
+    made = json.loads(podsim("storage", "fio", *ON, "--rw", "read", "--fio-json").stdout)
+    assert set(made) == set(FILE_KEYS.split(", "))
+    for side in ("read", "write", "trim"):
+        assert set(made["jobs"][0][side]) == set(SIDE_KEYS.split(", "))
+    for job in made["jobs"]:
+        assert job["read"]["bw_min"] == job["read"]["bw_max"] == 16e9 / 1024
+        assert job["read"]["slat_ns"]["N"] == job["write"]["lat_ns"]["N"] == 0
+        assert job["read"]["bw_agg"] == pytest.approx(25.0)
+
+
 def test_a_real_run_laid_beside(podsim: Run) -> None:
     text = podsim("storage", "fio", "--on", "local-nvme", "--against", DATA / "fio_randrw.json").stdout
     assert "fio-3.33" in text
