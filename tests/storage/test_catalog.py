@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from podsim.errors import CatalogError, StorageError
-from podsim.storage.catalog import load_storage, storage_names
+from podsim.storage.catalog import KEYS, load_storage, storage_names
 from podsim.storage.mlperf import results
 from podsim.storage.published import published_systems
 from podsim.storage.sheet import storage_sheet
@@ -26,6 +26,15 @@ def test_every_system_has_sources_and_a_sheet(name: str) -> None:
     sheet = storage_sheet(system, clients)
     assert sheet.figures["client"] == system.client.system.name
     assert not system.tier or system.tier in storage_names()
+    assert set(sheet.values) - set(KEYS) <= {"net_capacity", "survives", "creations", "stats", "removals"}
+
+
+def test_the_numbers_of_a_sheet_are_what_may_be_set() -> None:
+    sheet = storage_sheet(*load_storage("weka-ra:4", {"server.read": "9 GB/s", "capacity": "856.8 TB"}))
+    assert sheet.values["server.read"] == pytest.approx(9e9)
+    assert sheet.values["server.iops"] == pytest.approx(442.5e3)
+    assert sheet.values["client.read"] == pytest.approx(16e9)
+    assert sheet.values["net_capacity"] == pytest.approx(481.95e12)
 
 
 @pytest.mark.parametrize("name", workload_names())

@@ -35,6 +35,8 @@ class StorageSheet:
     clients: int
     figures: Mapping[str, str]
     """what is said -> its value as text with a unit"""
+    values: Mapping[str, float]
+    """the numbers among them, SI: by the key that changes them, and net_capacity, survives, creations, stats, removals"""
     notes: Mapping[str, str]
     """what a reader should know of a figure, by the figure's key"""
     source: str

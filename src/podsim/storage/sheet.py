@@ -40,7 +40,11 @@ def storage_sheet(system: StorageSystem, clients: int) -> StorageSheet:
         figures["stripes"] = f"{stripe.data}+{stripe.parity}, space of {stripe.spares} server(s) kept free"
         figures["net capacity"] = format_quantity(net_capacity(system), "B")
         figures["servers that may fail at once"] = str(stripe.survives)
-    figures["metadata, by the law"] = _metadata(system, clients)
+    names = _names(system, clients)
+    shown = {"files created": "creations", "looked at": "stats", "removed": "removals"}
+    figures["metadata, by the law"] = ", ".join(
+        f"{what} {format_quantity(names[key], '/s', digits=3)}" for what, key in shown.items()
+    )
     if system.kind == "wekafs":
         figures["snapshots"] = _SNAPSHOTS
     if system.tier:
@@ -49,16 +53,42 @@ def storage_sheet(system: StorageSystem, clients: int) -> StorageSheet:
     if system.range_requests:
         figures["requests"] = format_quantity(system.range_requests, "/s")
     return StorageSheet(
-        name=system.name, kind=system.kind, clients=clients, figures=figures, notes=dict(system.notes),
-        source=system.source, confirmed=system.confirmed,
+        name=system.name, kind=system.kind, clients=clients, figures=figures, values=_values(system) | names,
+        notes=dict(system.notes), source=system.source, confirmed=system.confirmed,
     )  # fmt: skip
 
 
-def _metadata(system: StorageSystem, clients: int) -> str:
-    """Most operations on names that the system does for its clients, as text."""
+def _values(system: StorageSystem) -> dict[str, float]:
+    """The numbers, SI; what is not known is left out."""
+    server, client, stripe = system.server, system.client, system.stripe
+    found: dict[str, float] = {
+        "servers": system.servers, "server.ssds": server.ssds, "server.ports": server.ports, "server.port": server.port,
+        "client.ports": client.ports, "client.port": client.port, "client.cores": client.cores,
+        "read_latency": system.read_latency, "write_latency": system.write_latency, "capacity": system.capacity,
+        "range_requests": system.range_requests,
+    }  # fmt: skip
+    for name, part, cores in (("server", server, 1), ("client", client, max(client.cores, 1))):
+        for side, software in (("read", part.read), ("write", part.write)):
+            if software is not None:
+                found[f"{name}.{side}"] = cores * LARGE / software.seconds(LARGE)
+        if part.read is not None and part.read.per_operation:
+            found[f"{name}.iops"] = cores / part.read.seconds(SMALL)
+    found = {key: float(value) for key, value in found.items() if value}
+    if stripe is not None:
+        found |= {"stripe.data": float(stripe.data), "stripe.parity": float(stripe.parity)}
+        found |= {"stripe.spares": float(stripe.spares), "survives": float(stripe.survives)}
+        found["net_capacity"] = net_capacity(system)
+    return found
+
+
+def _names(system: StorageSystem, clients: int) -> dict[str, float]:
+    """1/s, most operations on names that the system does for its clients."""
     rows = {row.operation: row.rate for row in mdtest_rows(system, clients, 4096 * clients)}
-    shown = {"files created": "File creation", "looked at": "File stat", "removed": "File removal"}
-    return ", ".join(f"{what} {format_quantity(rows[key], '/s', digits=3)}" for what, key in shown.items())
+    return {
+        "creations": rows["File creation"],
+        "stats": rows["File stat"],
+        "removals": rows["File removal"],
+    }
 
 
 def _copied(system: StorageSystem, clients: int) -> str:
