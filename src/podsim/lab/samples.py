@@ -188,6 +188,8 @@ def _decoded(path: str, data: bytes) -> NDArray[np.uint8]:
         try:
             with image.open(io.BytesIO(data)) as picture:
                 made = np.asarray(picture.convert("RGB").resize((SIDE, SIDE)), np.uint8)
+        except image.UnidentifiedImageError:
+            raise LabError(f"{path}: is no picture: Pillow does not know its format") from None
         except Exception as problem:
             raise LabError(f"{path}: is no picture: {first_line(problem)}") from None
         return np.ascontiguousarray(made.transpose(2, 0, 1))
