@@ -24,7 +24,7 @@ def test_reads_are_linear_to_four_clients() -> None:
 def test_one_client_writes_near_the_ceiling_and_two_reach_it_in_operations() -> None:
     written = _rates("write", 1 << 20)
     assert 8e9 < written[-1] < 25e9
-    assert written[0] > 0.9 * written[-1]
+    assert written[0] > 0.99 * written[-1]
     small = _rates("randwrite", 4096)
     assert small[0] < 0.9 * small[-1]
     assert small[1] == pytest.approx(small[-1])

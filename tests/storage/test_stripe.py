@@ -15,6 +15,9 @@ from podsim.storage.fail import fail_row
 from podsim.storage.parts import Stripe
 from podsim.storage.stripe import damage, kept_bytes, lost_share, net_capacity, read_work, write_work
 
+NARROW = {"stripe.data": "5", "stripe.spares": "1"}
+"""one server's space kept free, and stripes of the seven others"""
+
 
 def test_net_capacity_of_the_documentation() -> None:
     """10 TB raw on 5 + 2 spare domains is not given; its figures: 10 TB, two spares of ten, 3+2: 4.32 TB."""
@@ -25,8 +28,10 @@ def test_net_capacity_of_the_documentation() -> None:
 
 
 def test_net_capacity_of_the_reference_architecture() -> None:
-    """856.8 TB raw (15.3 TB drives), 5+2 with one spare server: 481.9 TB."""
+    """856.8 TB raw (15.3 TB drives): 385.6 TB of 4+2 with two spare servers, 481.9 TB of 5+2 with one."""
     system, _ = load_storage("weka-ra", {"capacity": "856.8 TB"})
+    assert net_capacity(system) == pytest.approx(385.6e12, rel=1e-3)
+    system, _ = load_storage("weka-ra", {"capacity": "856.8 TB", **NARROW})
     assert net_capacity(system) == pytest.approx(481.95e12, rel=1e-3)
 
 
@@ -52,17 +57,28 @@ def test_lost_share_is_what_counting_gives(data: st.DataObject) -> None:
 
 
 def test_one_and_two_servers_lost_read_on_and_three_lose_data() -> None:
+    """4+2: a lost block is read as four others; six servers still hold a stripe."""
     system, clients = load_storage("weka-ra:4")
     rows = [fail_row(system, clients, failed, 0.5) for failed in range(4)]
     assert [row.reads for row in rows] == [True, True, True, False]
-    assert [row.read for row in rows] == pytest.approx([64e9, 7 * 8e9 / 1.5, 6 * 8e9 / 2.0, 5 * 8e9 / 2.5])
+    work = [1.0 + failed / 8 * 3 for failed in range(4)]
+    assert [row.read for row in rows] == pytest.approx([64e9, 56e9 / work[1], 48e9 / work[2], 40e9 / work[3]])
     assert [row.read_best for row in rows[:3]] == pytest.approx([64e9, 56e9, 48e9])
-    assert rows[3].lost == pytest.approx(comb(5, 4) / comb(8, 7))
-    assert "data loss: 62.5%" in rows[3].verdict
+    assert rows[3].lost == pytest.approx(comb(5, 3) / comb(8, 6))
+    assert "data loss: 35.7%" in rows[3].verdict
+    assert rows[2].rebuild_seconds > rows[2].exposed_seconds > 0.0
+    assert rows[2].rebuild_seconds > 2 * rows[1].rebuild_seconds > 0.0
+    assert rows[2].exposed == pytest.approx(comb(6, 4) / comb(8, 6))
+
+
+def test_stripes_as_wide_as_the_servers_that_are_kept_are_not_rebuilt_after_two() -> None:
+    system, clients = load_storage("weka-ra:4", NARROW)
+    rows = [fail_row(system, clients, failed, 0.5) for failed in range(4)]
+    assert rows[1].read == pytest.approx(56e9 / 1.5)
     assert rows[1].rebuild_seconds > 0.0
     assert rows[2].rebuild_seconds == 0.0
     assert "too few to rebuild" in rows[2].verdict
-    assert rows[2].exposed == pytest.approx(0.75)
+    assert "data loss: 62.5%" in rows[3].verdict
 
 
 def test_four_parity_blocks_promise_two_servers() -> None:
@@ -75,12 +91,12 @@ def test_four_parity_blocks_promise_two_servers() -> None:
 
 
 def test_rebuild_by_hand() -> None:
-    """Half of the net space in use is 7/5 of that on eight servers; each lost byte is read as five and written once, by
+    """Half of the net space in use is 6/4 of that on eight servers; each lost byte is read as four and written once, by
     the seven that are left, at 8 GB/s."""
     system, _ = load_storage("weka-ra")
     hurt = damage(system, 1)
-    assert hurt.rebuild == pytest.approx(483.84e12 * 0.5 * 7 / 5 / 8)
-    assert fail_row(system, 4, 1, 0.5).rebuild_seconds == pytest.approx(6 * hurt.rebuild / (7 * 8e9))
+    assert hurt.rebuild == pytest.approx(860.16e12 * 6 / 8 * 4 / 6 * 0.9 * 0.5 * 6 / 4 / 8)
+    assert fail_row(system, 4, 1, 0.5).rebuild_seconds == pytest.approx(5 * hurt.rebuild / (7 * 8e9))
 
 
 @pytest.mark.parametrize("fill", [0.0, 0.5, 1.0])

@@ -116,7 +116,7 @@ def test_lost_data_is_exit_status_one(podsim: Run) -> None:
     assert podsim("storage", "fail", *ON, "--servers", "2").exit_code == 0
     lost = podsim("storage", "fail", *ON)
     assert lost.exit_code == 1
-    assert "data loss: 62.5%" in lost.stdout
+    assert "data loss: 35.7%" in lost.stdout
 
 
 def test_beyond_the_guidance_is_exit_status_one(podsim: Run) -> None:
