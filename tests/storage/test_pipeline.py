@@ -57,6 +57,12 @@ def test_epochs_pass_through_the_runs_of_their_era() -> None:
     assert epochs_to_target(work, work.runs[2], 99999) == 35.0
 
 
+@pytest.mark.parametrize("batch", [1, 8, 1663, 1664])
+def test_small_batches_save_no_epochs(batch: int) -> None:
+    work = load_workload("resnet50")
+    assert epochs_to_target(work, work.runs[0], batch) == pytest.approx(36.2)
+
+
 SHRINKS: tuple[tuple[str, str, float, int], ...] = (
     ("storage servers", "servers", 1.0, 4),
     ("client cores of a node", "client.cores", 1.0, 2),
@@ -286,11 +292,12 @@ def test_a_published_time_is_of_its_own_data_and_caches_only(given: dict[str, An
         ("weka-ra:1", "", ""),
         ("weka-ra:4", "", "extrapolated from global batches of 1,664 to 3,264"),
         ("weka-ra:4", "mlperf-v1.1", "the only one known of mlperf-v1.1"),
+        ("weka-ra:1", "", "the smallest known of mlperf-v0.7"),
         ("weka-ra:1000", "", "more than the 1,281,167 samples"),
     ],
 )
 def test_what_is_not_known_of_epochs_is_told(on: str, era: str, says: str) -> None:
-    run = storage_input("resnet50", on=on, era=era)
+    run = storage_input("resnet50", on=on, era=era, batch=1 if "smallest" in says else None)
     found = [note for note in run.notes if "global batch" in note]
     assert says in found[0] if says else not found
     assert (run.training is None) == ("more than" in says)

@@ -57,6 +57,12 @@ def test_the_run_is_as_much_longer_as_was_allowed(nodes: int, shuffle: str) -> N
     assert epochs(need) == pytest.approx(1.05 * epochs(1e13), rel=2e-3)
 
 
+@pytest.mark.parametrize("batch", [1, 8, 64])
+def test_small_batches_are_sized_too(batch: int) -> None:
+    size = storage_size("resnet50", on="dgx-a100-40gb:1", batch=batch)
+    assert 0.0 < size.read < size.needs[0].value
+
+
 def test_a_global_shuffle_asks_for_more_and_each_says_so() -> None:
     sharded, mixed = (
         storage_size("resnet50", on="dgx-a100-40gb:32", shuffle=how) for how in ("shard", "global")
@@ -64,3 +70,8 @@ def test_a_global_shuffle_asks_for_more_and_each_says_so() -> None:
     assert mixed.read > 2 * sharded.read
     assert any("--shuffle global" in note for note in sharded.notes)
     assert any("--shuffle shard" in note for note in mixed.notes)
+
+
+def test_space_that_no_number_of_servers_has_is_told_as_such() -> None:
+    notes = storage_size("gpt3-175b", on="dgx-a100:8", tokens="1e18").notes
+    assert "Not weka-ra: 4,096 servers of it do not hold 4 EB" in notes

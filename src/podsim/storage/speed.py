@@ -10,8 +10,9 @@ adds
 
     host_step + batch x record / host_bandwidth.
 
-From start to target: (epochs + start) x epoch + evaluations. Epochs rise with the logarithm of the global batch, through
-the runs of one era; `start`, in epochs, and the cost of an evaluated sample, in trained ones, are means over the runs.
+From start to target: (epochs + start) x epoch + evaluations. Epochs rise with the logarithm of the global batch,
+through the runs of one era, and are no fewer below them; `start`, in epochs, and the cost of an evaluated sample, in
+trained ones, are means over the runs.
 
 Source: rows with role `calibrate` of the MLPerf Training logs (catalog/workloads.toml). Known error (rows with role
 `test`): docs/storage.md. Stops being true: MXNet's code of v0.7 on several nodes with less than its full batch was a
@@ -128,12 +129,15 @@ def _exposed(workload: Workload, cluster: Cluster) -> float:
 
 
 def epochs_to_target(workload: Workload, run: Run, batch: int) -> float:
-    """Epochs to the target at a global batch: linear in its logarithm through the runs of the era; else the run's own."""
+    """Epochs to the target at a global batch: linear in its logarithm through the runs of the era; else the run's own.
+
+    A smaller batch than theirs needs the epochs of the smallest: large batches cost epochs, small ones do not save any.
+    """
     alike = sorted({(r.batch * r.accelerators, r.epochs) for r in workload.runs if r.era == run.era})
     if len(alike) < 2:
         return run.epochs
     (low, fewer), (high, more) = alike[0], alike[-1]
-    return fewer + (more - fewer) * math.log(batch / low) / math.log(high / low)
+    return fewer + (more - fewer) * math.log(max(batch, low) / low) / math.log(high / low)
 
 
 def known_batches(workload: Workload, run: Run) -> tuple[int, int]:

@@ -223,4 +223,6 @@ def _batch_notes(setting: Setting) -> list[str]:
         return [
             f"epochs are those of a global batch of {low:,}, the only one known of {run.era}; other batches need others"
         ]
+    if batch < low:
+        return [f"epochs are those of a global batch of {low:,}, the smallest known of {run.era}"]
     return [f"epochs are extrapolated from global batches of {low:,} to {high:,}"]

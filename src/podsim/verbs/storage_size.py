@@ -160,7 +160,9 @@ def _systems(
 ) -> tuple[dict[str, int], tuple[str, ...]]:
     """Servers of each shared storage system that would do, and those that cannot, with the reason."""
     from podsim.storage.catalog import load_storage, storage_names
-    from podsim.storage.sizing import servers_needed
+    from podsim.storage.sizing import MOST, servers_needed
+    from podsim.storage.stripe import net_capacity
+    from podsim.units import format_quantity
 
     found, unable = {}, []
     for name in storage_names():
@@ -178,6 +180,8 @@ def _systems(
         )
         if needed:
             found[name] = needed
+        elif 0.0 < net_capacity(_resized(here, MOST)) < capacity:
+            unable.append(f"Not {name}: {MOST:,} servers of it do not hold {format_quantity(capacity, 'B')}")
         else:
             unable.append(
                 f"Not {name}: {here.client.ports} port(s) and the client software of each node are the limit"
