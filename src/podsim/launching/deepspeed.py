@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from podsim.errors import PodsimError
+from podsim.launching.deepspeed_other import read_others
 from podsim.launching.job import GIVE_GPUS, Job, Reading, effective, era_problem
 from podsim.training.plan import Plan, Recompute, Schedule
 from podsim.workload.specification import shown
@@ -114,10 +115,7 @@ def read_json(
     settings = raw.get("zero_optimization", {}) if isinstance(raw.get("zero_optimization", {}), dict) else {}
     grad = settings.get("overlap_comm", zero == 3)
     param = zero == 3 and settings.get("stage3_prefetch_bucket_size", 1) != 0
-    offload = [
-        key for key in ("offload_optimizer", "offload_param", "cpu_offload") if _offloads(settings.get(key))
-    ]
-    problems += [f"zero_optimization.{key}: a plan keeps everything in the GPUs' memory" for key in offload]
+    left_out = read_others(raw, settings, problems)
     if len(problems) > known or not dp or not micro or not batch:
         return None
     alone = dp == 1
@@ -130,14 +128,15 @@ def read_json(
     assumed = ["the file names no sequence and no attention kernel: the model's sequence, fused attention"]
     if "activation_checkpointing" in raw:
         assumed.append("activation_checkpointing: every layer is recomputed")
-    extra = [
+    rest = [str(key) for key in raw if key not in _MODELLED]
+    rest += [
         f"zero_optimization.{k}"
         for k in settings
         if k not in ("stage", "overlap_comm", "stage3_prefetch_bucket_size")
     ]
     return Reading(
-        tool=tool, plan=plan, gpus=tp * pp * dp, assumptions=tuple(assumed),
-        ignored=(*(str(key) for key in raw if key not in _MODELLED), *extra),
+        tool=tool, plan=plan, gpus=tp * pp * dp, assumptions=(*assumed, *left_out.values()),
+        ignored=tuple(key for key in rest if key not in left_out),
     )  # fmt: skip
 
 
@@ -233,9 +232,3 @@ def _precision(raw: dict[str, Any], problems: list[str]) -> str:
     if len(set(on)) > 1:
         problems.append("bf16 and fp16 are both enabled; keep one")
     return on[0] if on else "fp32"
-
-
-def _offloads(value: object) -> bool:
-    if isinstance(value, dict):
-        return value.get("device", "none") not in ("none", None)
-    return value is True

@@ -9,6 +9,7 @@ from __future__ import annotations
 from podsim.launching.flags import Flags
 from podsim.launching.job import Job, effective, era_problem
 from podsim.launching.megatron_model import model_options
+from podsim.launching.megatron_other import read_others
 from podsim.training.pipeline import chunk_sizes
 from podsim.training.plan import Plan, Recompute, Schedule
 
@@ -181,6 +182,7 @@ def read_plan(flags: Flags, gpus: int, layers: int) -> tuple[Plan, list[str]]:
         flags.problems.append(
             f"--num-distributed-optimizer-instances {shards} does not divide dp x cp = {dp} x {degree['cp']}"
         )
+    assumed += read_others(flags, pp=degree["pp"], chunks=chunks, layers=layers)
     return Plan(
         tp=degree["tp"], pp=degree["pp"], cp=degree["cp"], ep=degree["ep"], dp=dp, virtual_stages=chunks,
         micro_batch=micro or 1, global_batch=batch or dp * (micro or 1),
@@ -297,6 +299,13 @@ def _read_zero(flags: Flags) -> int:
 def _read_flash(flags: Flags, assumed: list[str]) -> bool:
     backend = flags.word("attention-backend", choices=("auto", "flash", "fused", "unfused", "local"))
     old = flags.has("use-flash-attn")
+    local = (
+        flags.word("transformer-impl", choices=("local", "transformer_engine", "inference_optimized"))
+        == "local"
+    )
+    if local and backend in (None, "auto") and not old:
+        assumed.append("--transformer-impl local without --use-flash-attn: unfused attention")
+        return False
     if backend is None and not old:
         assumed.append("no --attention-backend: fused attention, as Transformer Engine chooses it")
     return old or backend not in ("unfused", "local")

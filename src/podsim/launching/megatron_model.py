@@ -12,6 +12,8 @@ __all__ = ["model_notes", "model_options", "read_model"]
 
 GPT2_VOCABULARY = 50257
 """tokens of GPT-2's byte-pair encoding, the vocabulary of Megatron-LM's examples"""
+_VOCABULARIES = {"GPT2BPETokenizer": GPT2_VOCABULARY, "Llama2Tokenizer": 32000}
+"""tokens that a kind of tokenizer always has"""
 _POSITIONS = {"learned": "learned_absolute", "rope": "rope", "none": "none"}
 _UNSAID = {
     "windows": "sliding windows", "parallel_residual": "attention and MLP in parallel",
@@ -98,25 +100,49 @@ def read_model(flags: Flags, assumed: list[str]) -> dict[str, object]:
         "qkv_bias": flags.has("add-qkv-bias") or not plain,
     }
     kind = flags.word(
-        "position-embedding-type", choices=("learned_absolute", "rope", "none", "mrope", "yarn")
+        "position-embedding-type", choices=("learned_absolute", "rope", "none", "mrope", "yarn", "alibi")
     )
     rotary = kind in ("rope", "mrope", "yarn") or flags.has("use-rotary-position-embeddings")
-    found["position"] = "rope" if rotary else "none" if kind == "none" else "learned"
+    found["position"] = "rope" if rotary else kind if kind in ("none", "alibi") else "learned"
     found["positions"] = (number("max-position-embeddings") or 0) if found["position"] == "learned" else 0
     found["qk_norm"] = "head" if flags.has("qk-layernorm") else "none"
     drop = [flags.word("attention-dropout"), flags.word("hidden-dropout")]
     found["dropout"] = any(value is None or value.strip("0.") for value in drop)
     found |= _read_experts(flags, layers or 0) | _read_latent(flags)
-    vocabulary = number("padded-vocab-size", "vocab-size")
+    found["windows"] = _read_windows(flags)
+    found["embedding_norm"] = flags.has("embed-layernorm")
     if not (layers and hidden and heads):
         return {}
-    if vocabulary is None:
-        assumed.append(f"no --vocab-size: {GPT2_VOCABULARY}, GPT-2's, as in Megatron-LM's examples")
-    given = {"layers": layers, "hidden": hidden, "heads": heads, "vocab": vocabulary or GPT2_VOCABULARY}
+    given = {"layers": layers, "hidden": hidden, "heads": heads, "vocab": _read_vocabulary(flags, assumed)}
     found["sequence"] = flags.number("seq-length", "encoder-seq-length") or 1024
     if not found["ffn"]:  # as Megatron-LM takes it
         found["ffn"] = int(4 * hidden * 2 / 3) // 64 * 64 if found["gated"] else 4 * hidden
     return {**given, **found}
+
+
+def _read_vocabulary(flags: Flags, assumed: list[str]) -> int:
+    """Tokens of the vocabulary: padded, as given, or as the tokenizer has them."""
+    plain, padded = flags.number("vocab-size"), flags.number("padded-vocab-size", "pad-vocab-size-to")
+    if padded or plain:
+        return padded or plain or 0
+    kind = flags.word("tokenizer-type")
+    known = _VOCABULARIES.get(kind or "GPT2BPETokenizer")
+    of = f", and --tokenizer-type {kind[:40]} tells none; give it" if kind and not known else ""
+    named = "Llama 2's" if kind == "Llama2Tokenizer" else "GPT-2's, as in Megatron-LM's examples"
+    assumed.append(f"no --vocab-size{of}: {known or GPT2_VOCABULARY}, {named}")
+    return known or GPT2_VOCABULARY
+
+
+def _read_windows(flags: Flags) -> tuple[int, ...]:
+    """Sliding windows as a pattern over the layers: --window-size W,0, in every layer or in all but each Nth."""
+    text, each = flags.word("window-size"), flags.number("window-attn-skip-freq")
+    if text is None:
+        return ()
+    width = text.strip("()[]").partition(",")[0].strip()
+    if not (width.isascii() and width.isdigit() and 0 < len(width) < 10 and int(width)):
+        flags.problems.append(f"--window-size {text[:60]!r} must be the tokens before and after, as 1024,0")
+        return ()
+    return (int(width),) * (each - 1) + (0,) if each else (int(width),)
 
 
 def _read_experts(flags: Flags, layers: int) -> dict[str, object]:

@@ -19,6 +19,38 @@ FLAVORS = {
 """models that both sides know"""
 _SCHEDULES = {"GPipe": Schedule.GPIPE, "1F1B": Schedule.ONE_F_ONE_B, "Interleaved1F1B": Schedule.INTERLEAVED}
 _MODES = {"none": Recompute.NONE, "selective": Recompute.SELECTIVE, "full": Recompute.FULL}
+_AT = "parallelism."
+_OLD = {
+    "training.batch_size": "training.local_batch_size",
+    "training.data_parallel_degree": _AT + "data_parallel_shard_degree",
+    "training.compile": "compile.enable",
+    "float8.recipe_name": "quantize.linear.float8.recipe_name",
+    **{
+        f"{table}.{key}": _AT + key
+        for table, keys in {
+            "training": (
+                "data_parallel_replicate_degree", "data_parallel_shard_degree", "tensor_parallel_degree",
+                "fsdp_reshard_after_forward", "enable_async_tensor_parallel",
+            ),
+            "experimental": (
+                "context_parallel_degree", "pipeline_parallel_degree", "pipeline_parallel_schedule",
+                "enable_async_tensor_parallel",
+            ),
+        }.items()
+        for key in keys
+    },
+}  # fmt: skip
+"""keys of files of 2024, and what they are called now"""
+_MICRO_BATCHES = "experimental.pipeline_parallel_microbatches"
+_FLOAT8 = ("quantize.linear.float8", "float8")
+_UNCOUNTED = {
+    "training.mixed_precision_reduce": ("float32", "gradients are reduced in the bytes that their era takes"),
+    "parallelism.disable_loss_parallel": (
+        False,
+        "logits are taken to be divided over the tensor-parallel group",
+    ),
+}
+"""keys that a prediction leaves out: their plain value, and what it takes to be so instead"""
 _SAYS_NOTHING = (
     "job.",
     "metrics.",
@@ -73,8 +105,9 @@ def read_tables(
 
     `gpus` is needed where the shard degree is -1 (all that are left), `layers` where layers of a stage are counted.
     """
-    keys = _Keys(given, problems)
     known = len(problems)
+    given = _renamed(given, problems)
+    keys = _Keys(given, problems)
     degrees = _degrees(keys, gpus)
     tp, pp, cp = degrees["tp"], degrees["pp"], degrees["cp"]
     schedule, chunks = _pipeline(keys, pp, layers)
@@ -84,7 +117,7 @@ def read_tables(
     batch = wanted if wanted > 0 else local * dp
     micro = keys.number("parallelism.pipeline_parallel_microbatch_size", 1) if pp > 1 else local
     precision, software = _precision(keys)
-    assumed = _assumed(keys, given, wanted, batch)
+    assumed = _assumed(keys, given, wanted, batch) + _others(keys, pp)
     async_tp = keys.flag("parallelism.enable_async_tensor_parallel")
     if batch % (local * dp):
         problems.append(
@@ -110,6 +143,56 @@ def read_tables(
     return Reading(
         tool=tool, plan=plan, gpus=count, named=_named(given), ignored=keys.rest(), assumptions=tuple(assumed)
     )  # fmt: skip
+
+
+def _renamed(given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+    """The keys by today's names; both names of one key are a problem."""
+    now = {key: value for key, value in given.items() if key not in _OLD}
+    for old, new in _OLD.items():
+        if old in given and new in now and now[new] != given[old]:
+            problems.append(f"{old} and {new} say different things; keep one")
+        elif old in given:
+            now[new] = given[old]
+    if now.pop("float8.enable_float8_linear", False) is True:
+        now.setdefault("model.converters", [_FLOAT8[0]])
+    stages = given.get("experimental.pipeline_parallel_degree", 1)
+    if (
+        isinstance(stages, int) and stages > 1
+    ):  # then so many micro-batches as stages, and not of so many sequences
+        count, local = now.pop(_MICRO_BATCHES, stages), now.get("training.local_batch_size", 8)
+        if not isinstance(count, int) or count < 1 or not isinstance(local, int) or local % count:
+            problems.append(
+                f"{_MICRO_BATCHES} = {shown(count)} does not divide training.batch_size = {shown(local)}"
+            )
+        else:
+            now[_AT + "pipeline_parallel_microbatch_size"] = local // count
+    return now
+
+
+def _others(keys: _Keys, pp: int) -> list[str]:
+    """What was left out of a plan; keys with which the file is no plan are added to the problems."""
+    told = []
+    if keys.flag("training.enable_cpu_offload"):
+        keys.problems.append("training.enable_cpu_offload: a plan keeps everything in the GPUs' memory")
+    if pp > 1 and keys.given.get(_AT + "module_fqns_per_model_part"):
+        keys.problems.append(
+            f"{_AT}module_fqns_per_model_part: a plan divides layers as evenly as it can; leave it away"
+        )
+    for key, (plain, instead) in _UNCOUNTED.items():
+        if keys.given.get(key, plain) != plain:
+            told.append(f"{key} = {shown(keys.given[key])} is not counted: {instead}")
+            keys.taken.add(key)
+    kind = keys.given.get("optimizer.name", "AdamW")
+    if kind not in ("Adam", "AdamW"):
+        told.append(
+            f"optimizer.name = {shown(kind)} is not counted: memory and time are those of Adam, which has two moments"
+        )
+    keys.problems += [
+        f"{key} = {shown(value)}: no degree that is known here"
+        for key, value in keys.given.items()
+        if key.endswith("_degree") and key not in keys.taken
+    ]
+    return told
 
 
 def _named(given: Mapping[str, Any]) -> str:
@@ -190,9 +273,8 @@ def _pipeline(keys: _Keys, pp: int, layers: int) -> tuple[Schedule, int]:
 def _precision(keys: _Keys) -> tuple[str, str]:
     keys.taken.add("model.converters")
     converters = keys.given.get("model.converters", [])
-    eight = "quantize.linear.float8" in (
-        converters if isinstance(converters, list) else str(converters).split(",")
-    )
+    chosen = converters if isinstance(converters, list) else str(converters).split(",")
+    eight = any(name in chosen for name in _FLOAT8)
     recipe = keys.given.get("quantize.linear.float8.recipe_name")
     keys.taken.update(("quantize.linear.float8.recipe_name", "quantize.linear.float8.filter_fqns"))
     half = keys.word("training.mixed_precision_param", "bfloat16", ("bfloat16", "float32"))

@@ -1,0 +1,87 @@
+"""What a DeepSpeed configuration may say besides a plan that changes a step: refused, or told as not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podsim.workload.specification import shown
+
+__all__ = ["read_others"]
+
+_OFFLOAD = "a plan keeps everything in the GPUs' memory"
+_ADAM = ("adam", "adamw", "fusedadam", "torchadam")
+_ZERO = {
+    "zero_hpz_partition_size": "weights are gathered over all data-parallel ranks",
+    "zero_quantized_weights": "weights are gathered in 16 bits",
+    "zero_quantized_gradients": "gradients are reduced in the bytes that their era takes",
+    "mics_shard_size": "weights are divided over all data-parallel ranks",
+}
+_OTHERS = {
+    "communication_data_type": "gradients are reduced in the bytes that their era takes",
+    "compression_training": "all weights are trained as they are",
+    "curriculum_learning": "every sequence has the full length",
+    "data_efficiency": "every sequence has the full length",
+    "progressive_layer_drop": "every step has all layers",
+}
+
+
+def read_others(raw: Mapping[str, Any], zero: Mapping[str, Any], problems: list[str]) -> dict[str, str]:
+    """What was left out of the plan, by key; what makes the file no plan is added to `problems`.
+
+    `zero` is its zero_optimization.
+    """
+    offload = [
+        key for key in ("offload_optimizer", "offload_param", "cpu_offload") if _offloads(zero.get(key))
+    ]
+    problems += [f"zero_optimization.{key}: {_OFFLOAD}" for key in offload]
+    saved = _table(raw, "activation_checkpointing")
+    if saved.get("cpu_checkpointing") is True:
+        problems.append(f"activation_checkpointing.cpu_checkpointing: {_OFFLOAD}")
+    ulysses = raw.get("sequence_parallel_size", 1)
+    if ulysses not in (1, "auto"):
+        problems.append(
+            f"sequence_parallel_size = {shown(ulysses)}: it divides sequences by all-to-all, a plan by a ring"
+        )
+    found = {f"zero_optimization.{key}": (zero.get(key), text) for key, text in _ZERO.items()}
+    found |= {key: (raw.get(key), text) for key, text in _OTHERS.items()}
+    told = {
+        key: f"{key} = {shown(value)} is not counted: {text}"
+        for key, (value, text) in found.items()
+        if _on(value)
+    }
+    kind = _table(raw, "optimizer").get("type", "Adam")
+    if str(kind).lower() not in _ADAM:
+        told["optimizer"] = (
+            f"optimizer.type = {shown(kind)} is not counted: memory and time are those of Adam, which has two moments"
+        )
+    kept = _table(raw, "data_types").get("grad_accum_dtype")
+    if kept not in (None, "fp32"):
+        told["data_types"] = (
+            f"data_types.grad_accum_dtype = {shown(kept)} is not counted: gradients are kept in the bytes that their "
+            "era takes"
+        )
+    if saved.get("partition_activations") is True:
+        told["activation_checkpointing"] = (
+            "activation_checkpointing.partition_activations is not counted: saved activations are taken to be whole "
+            "on every rank"
+        )
+    return told
+
+
+def _table(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = raw.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _on(value: object) -> bool:
+    """Whether a setting does anything: not off, none, a size of one, or a table that is not enabled."""
+    if isinstance(value, dict):
+        return bool(value) and value.get("enabled", True) is not False
+    return value not in (None, False, 0, 1, -1, "fp32", "auto") or value is True
+
+
+def _offloads(value: object) -> bool:
+    if isinstance(value, dict):
+        return value.get("device", "none") not in ("none", None)
+    return value is True
