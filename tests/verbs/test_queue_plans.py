@@ -36,6 +36,22 @@ def test_a_job_takes_as_long_as_predicted(tmp_path):
     assert run.jct.tolist() == pytest.approx([100 * step(), 100 * step(gpus=16, dp=2), 50.0])
 
 
+def test_jobs_larger_than_the_machine_are_told_and_the_others_run(tmp_path):
+    path = tmp_path / "jobs.csv"
+    rows = f"a,0,llama-3.1-8b,{PLAN},100,,,\nb,0,llama-3.1-8b,{PLAN},100,16,,\nplain,0,,,,8,,50\n"
+    path.write_text(HEAD + rows, "utf-8")
+    found = podsim.queue(
+        str(path), on="dgx-a100-80gb:2"
+    )  # 16 GPUs: the plan of 32 fits with half its replicas
+    assert found.too_large == ("a: 32 GPUs",)
+    assert found.left_out == {"larger than the machine": 1}
+    assert sorted(found.runs[0].jct) == pytest.approx(
+        [100 * step(gpus=16, dp=2), 100 * step(gpus=16, dp=2) + 50.0]
+    )
+    with pytest.raises(PodsimError, match="none of its 1 jobs fits 16 GPUs; the smallest asks for 32"):
+        queue(tmp_path, f"a,0,llama-3.1-8b,{PLAN},100,,,\n", "dgx-a100-80gb:2")
+
+
 def test_across_leaves_it_is_slower(tmp_path):
     # 32 nodes are under two leaves of a SuperPOD of 20 nodes each
     rows = "a,0,llama-3.1-8b,tp=8 dp=32 batch=64 zero=1 sequence=4096,100,,,\n"

@@ -2,13 +2,15 @@
 
 A row with `model`, `plan` (as "tp=8 dp=4 batch=64") and `steps` gets its GPUs, its seconds and its speed on more nodes
 and under more leaves.  With `gpus`, too, it runs on so many: fewer replicas than the plan has, the same batch.  With
-`mig` it runs on that instance.
+`mig` it runs on that instance.  A job of more GPUs than the cluster has keeps its number and gets no length: the queue
+names it, and runs the others.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from podsim.errors import PodsimError, TableError, unknown_name
@@ -22,6 +24,8 @@ _WHOLE = (
 )  # fmt: skip
 _TEXT = ("schedule", "recompute", "precision", "optimizer_precision", "software")
 _SHOWN = 5
+_NEVER = (0.0, 1.0, 1.0)
+"""s of a step of a job that the machine can never run"""
 
 
 def read_cell(cell: str) -> dict[str, Any]:
@@ -87,9 +91,28 @@ def _filled(
         known[key] = _step(model, plan, count, mig, on, taper)
     gpus, (one, more, far) = known[key]
     return {
-        **row, "gpus": str(gpus), "seconds": repr(one * int(steps)), "across_nodes": repr(min(one / more, 1.0)),
-        "across_leaves": repr(min(one / far, 1.0)),
+        **row, "gpus": str(gpus), "seconds": repr(one * int(steps)), "across_nodes": repr(_ratio(one, more)),
+        "across_leaves": repr(_ratio(one, far)),
     }  # fmt: skip
+
+
+def _ratio(best: float, other: float) -> float:
+    return min(best / other, 1.0) if best else 1.0
+
+
+def _named(options: dict[str, Any]) -> int:
+    """GPUs that the options of a plan name, 0 if they leave them to the row or the cluster."""
+    if "gpus" in options:
+        return int(options["gpus"])
+    return int(prod(options.get(name, 1) for name in ("tp", "pp", "cp", "dp"))) if "dp" in options else 0
+
+
+def _fewer(options: dict[str, Any], gpus: int) -> dict[str, Any]:
+    """The options with as many replicas as so many GPUs hold, and the same batch."""
+    block = int(prod(options.get(name, 1) for name in ("tp", "pp", "cp")))
+    if gpus % block:
+        raise PodsimError(f"{gpus} GPUs: one replica takes {block}; a multiple of it would work")
+    return {name: value for name, value in options.items() if name not in ("gpus", "dp")} | {"gpus": gpus}
 
 
 def _step(
@@ -102,10 +125,17 @@ def _step(
 
     if gpus and not (gpus.isdigit() and int(gpus)):
         raise PodsimError(f"gpus={gpus[:20]!r} must be a whole number of at least 1")
-    where = f"{load_cluster(on).gpu.name}/{mig}" if mig else on
+    machine = load_cluster(on)
+    where = f"{machine.gpu.name}/{mig}" if mig else on
     options = read_cell(plan)
+    named = _named(options)
+    asked = int(gpus) if gpus else named
+    if asked > machine.gpus and not mig:
+        return asked, _NEVER
     if not {"gpus", "dp"} & set(options):
         options["gpus"] = 1 if mig or not gpus else int(gpus)
+    elif gpus and named > machine.gpus:  # the plan itself does not fit, but fewer of its replicas do
+        options = _fewer(options, int(gpus))
     setting = read_plan(model, on=where, **options)
     chosen = setting.plan
     if gpus and int(gpus) != int(chosen.gpus):
