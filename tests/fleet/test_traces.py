@@ -8,11 +8,13 @@ import json
 import numpy as np
 import pytest
 
+import podsim
 from podsim.errors import PodsimError, TableError
 from podsim.fleet.arrivals import Arrivals, draw_jobs
 from podsim.fleet.jobs import Job, jobs_of
 from podsim.fleet.sacct import elapsed, gpus_of
 from podsim.fleet.traces import PACKAGED, read_jobs
+from podsim.report.queue import print_queue
 
 
 def write(folder, text, name="trace.csv"):
@@ -75,6 +77,17 @@ def test_alibaba_lengths_from_start_and_end(tmp_path):
     jobs = read_jobs(write(tmp_path, text))
     assert jobs.seconds.tolist() == [90.0]
     assert jobs.left_out == {"never started, or still runs": 1}
+    assert jobs.rounded == 1  # half a GPU, which a queue gives whole
+
+
+def test_parts_of_gpus_are_told(tmp_path, capsys):
+    text = "name,num_gpu,gpu_milli,submit,seconds\np0,1,500,0,9\np1,1,1000,0,9\np2,2,1000,0,9\np3,1,,0,9\n"
+    found = podsim.queue(write(tmp_path, text), on="8", policy=["easy", "fifo"])
+    assert (found.rounded, found.jobs) == (1, 4)
+    print_queue(found)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 jobs asked for a part of a GPU" in said
+    assert "The mean completion time is the same under all of them." in said
 
 
 def test_philly_json(tmp_path):
@@ -116,6 +129,9 @@ def test_sacct(tmp_path):
     assert jobs.left_out == {"never started": 1, "asked for no GPU": 1}
     assert (elapsed("03:04"), elapsed("1:02:03"), elapsed("2-00:00:01")) == (184, 3723, 172_801)
     assert gpus_of("cpu=4") == 0
+    several = SACCT.replace("cpu=4\n", "gres/gpu:a100_1g.5gb=2\n")
+    told = read_jobs(write(tmp_path, several, "several.txt")).left_out
+    assert told == {"never started": 1, "asked for several MIG instances, which cannot talk": 1}
     with pytest.raises(TableError, match="AllocTRES or ReqTRES"):
         read_jobs(write(tmp_path, "JobID|Submit|Elapsed\n1|2026-01-31T08:00:00|1:00\n"))
     with pytest.raises(TableError, match=r"Elapsed as.*row 1, job 10"):
@@ -129,7 +145,7 @@ BAD = {
     "id,submit,gpus,seconds\na,1,1,ten\n": r"seconds must be a number \(row 1: 'ten'\)",
     "id,submit,gpus,seconds\na,1,1,nan\n": "lengths must be finite",
     "id,submit,gpus,seconds\na,1,1,1e400\n": "lengths must be finite",
-    "id,submit,gpus,seconds\na,1,1,1\na,2,1,1\n": "ids must be unique",
+    "id,submit,gpus,seconds\na,1,1,1\na,2,1,1\n": "ids must be unique.*choose one by its column",
     "id,submit,gpus,seconds,after\na,1,1,1,b\nb,1,1,1,c\nc,1,1,1,a\n": "in a circle.*a after b after c after a",
     "id,submit,gpus,seconds,after\na,1,1,1,a\n": "circle.*a after a",
     "id,submit,gpus,seconds,after\na,1,1,1,z\n": "job a waits for z",

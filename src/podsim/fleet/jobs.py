@@ -73,6 +73,8 @@ class Jobs:
     """jobs of the source that are not here, by reason"""
     cut: int = 0
     """jobs that would have run longer than their limit"""
+    rounded: int = 0
+    """jobs that asked for a part of a GPU, and are given a whole one"""
 
     def __len__(self) -> int:
         """Jobs."""
@@ -232,7 +234,10 @@ def _problems(
     if not isinstance(ids, range) and len(set(ids)) < len(ids):
         seen: set[str] = set()
         twice = list(dict.fromkeys(name for name in ids if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
-        found.append(f"ids must be unique ({', '.join(str(name)[:40] for name in twice[:_SHOWN])})")
+        found.append(
+            f"ids must be unique ({', '.join(str(name)[:40] for name in twice[:_SHOWN])}); where several traces are in"
+            " one table, choose one by its column (where)"
+        )
     return found
 
 

@@ -52,7 +52,11 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
         raise TableError(
             f"{source}: no column AllocTRES or ReqTRES, which tell a job's GPUs; add it to --format"
         )
-    left_out = {"never started": 0, "asked for no GPU": 0}
+    left_out = {
+        "never started": 0,
+        "asked for no GPU": 0,
+        "asked for several MIG instances, which cannot talk": 0,
+    }
     made: list[tuple[str, float, int, float, str, float, str]] = []
     wrong = []
     for place, row in enumerate(rows):
@@ -61,6 +65,7 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
         try:
             seconds = float(row["ElapsedRaw"]) if row.get("ElapsedRaw") else elapsed(row["Elapsed"])
             gpus = gpus_of(row.get("AllocTRES", "")) or gpus_of(row.get("ReqTRES", ""))
+            tres = row.get("AllocTRES", "") if mig_of(row.get("AllocTRES", "")) else row.get("ReqTRES", "")
             limit = _limit(row.get("Timelimit", ""))
             submit = datetime.fromisoformat(row["Submit"])
         except ValueError:
@@ -72,13 +77,14 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
             left_out["never started"] += 1
         elif gpus == 0:
             left_out["asked for no GPU"] += 1
+        elif gpus > 1 and mig_of(tres):
+            left_out["asked for several MIG instances, which cannot talk"] += 1
         else:
             when = (submit if submit.tzinfo else submit.replace(tzinfo=UTC)).timestamp()
             longer = (
                 np.nan if np.isnan(limit) else max(limit, seconds)
             )  # KillWait lets a job outlive its limit
-            slice_ = mig_of(row.get("AllocTRES", "")) or mig_of(row.get("ReqTRES", ""))
-            made.append((row["JobID"], when, gpus, seconds, row.get("User", ""), longer, slice_))
+            made.append((row["JobID"], when, gpus, seconds, row.get("User", ""), longer, mig_of(tres)))
     if wrong:
         raise TableError(
             f"{source}: Submit must be as 2026-01-31T08:00:00, Elapsed as 1-02:03:04 ({'; '.join(wrong[:5])})"

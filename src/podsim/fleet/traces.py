@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from podsim.fleet.state import Floats
 
 __all__ = ["PACKAGED", "SYNONYMS", "read_jobs"]
 
+_WHOLE = 1000.0
+"""thousandths of a GPU in one"""
 DATA = Path(__file__).parent / "data"
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -125,13 +128,16 @@ def _read_table(rows: Sequence[Row], source: str) -> Jobs:
             f" {', '.join(rows[0])[:300]}"
         )
     gpus = numbers(rows, found["gpus"], source)
+    part = lower.get("gpu_milli", "")
     left_out = {"asked for no GPU": int(np.count_nonzero(gpus == 0))}
     rows = [row for row, count in zip(rows, gpus, strict=True) if count != 0]
     if "seconds" not in found:
         ran = [bool(row[found["start"]]) and bool(row[found["end"]]) for row in rows]
         left_out["never started, or still runs"] = ran.count(False)
         rows = [row for row, was in zip(rows, ran, strict=True) if was]
-    return _columns(rows, found, source, {reason: count for reason, count in left_out.items() if count})
+    jobs = _columns(rows, found, source, {reason: count for reason, count in left_out.items() if count})
+    asked = numbers(rows, part, source, empty=_WHOLE) if part else np.full(len(rows), _WHOLE)
+    return replace(jobs, rounded=int(np.count_nonzero(asked < _WHOLE)))
 
 
 def _columns(rows: Sequence[Row], found: Mapping[str, str], source: str, left_out: Mapping[str, int]) -> Jobs:

@@ -78,6 +78,12 @@ def print_queue(result: QueueResult) -> None:
         _say(f"  {'; '.join(result.too_large)}", style="yellow")
     if result.cut:
         _say(f"{result.cut:,} jobs were ended at their time limit", style="yellow")
+    if result.rounded:
+        _say(
+            f"{result.rounded:,} jobs asked for a part of a GPU (gpu_milli) and are given a whole one, as a queue shares"
+            " none; podsim pack does",
+            style="yellow",
+        )
     print()
     _print_runs(result)
     if len(result.runs) == 1:
@@ -85,7 +91,10 @@ def print_queue(result: QueueResult) -> None:
     else:
         best = min(result.runs, key=lambda run: run.jct_mean)
         worst = max(result.runs, key=lambda run: run.jct_mean)
-        if best.jct_mean > 0:
+        if best.jct_mean == worst.jct_mean:
+            print()
+            _say("The mean completion time is the same under all of them.")
+        elif best.jct_mean > 0:
             print()
             _say(
                 f"Shortest mean completion time: {best.policy} ({best.says}), {worst.jct_mean / best.jct_mean:.2f} times"

@@ -89,6 +89,8 @@ class QueueResult:
     """jobs that ask for more GPUs than there are, the first ones"""
     cut: int = 0
     """jobs that were ended at their limit"""
+    rounded: int = 0
+    """jobs that asked for a part of a GPU, and were given a whole one"""
     runs: tuple[QueueRun, ...]
     """in the order asked for"""
 

@@ -82,7 +82,7 @@ def queue(
     return QueueResult(
         trace=trace[-200:], source=jobs.source, machine=name, gpus=machine.gpus, jobs=len(jobs), users=len(jobs.users),
         load=asked / machine.gpus / span if span > 0 else 0.0,
-        left_out=jobs.left_out, too_large=told, cut=jobs.cut, runs=runs,
+        left_out=jobs.left_out, too_large=told, cut=jobs.cut, rounded=jobs.rounded, runs=runs,
     )  # fmt: skip
 
 
