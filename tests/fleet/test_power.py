@@ -60,6 +60,22 @@ def test_a_dgx_a100_by_hand() -> None:
     assert load_power(one, "training", pue=1.25).site == pytest.approx(1.25 * training.total)
 
 
+def test_an_instance_has_its_share_of_the_server_around_its_gpu() -> None:
+    whole = load_power(load_cluster("dgx-a100-40gb"), "training", pue=1.0)
+    seven, small = (load_cluster(f"a100-40gb/{name}") for name in ("7g.40gb", "1g.5gb"))
+    one = load_power(small, "training", pue=1.0)
+    assert one.gpus == pytest.approx(394 * 14 / 108)
+    assert one.servers == pytest.approx(0.545 * 3300 / 8 / 8)
+    assert load_power(seven, "training", pue=1.0).servers == pytest.approx(whole.servers / 8)
+    assert (
+        0.8 * whole.total < 56 * one.total < whole.total
+    )  # one memory slice and ten SMs of each GPU stay out
+    assert load_power(small, "peak", pue=1.0).total < node_of(small).maximum
+    hours = podsim.cost("a100-40gb/1g.5gb", gpu_hours=100, pue=1.0)
+    assert hours.energy / KWH == pytest.approx(one.total / 1000 * 100)
+    assert node_of(load_cluster(DGX)).maximum == 6500.0
+
+
 # a fleet of 8 x A100 servers: what the GPUs drew, and what the servers drew; the mean server was in use 66 % of the time
 def test_the_mean_server_of_a_fleet() -> None:
     one = load_cluster(DGX)

@@ -53,27 +53,31 @@ class Node:
 def node_of(cluster: Cluster, cap: float | None = None) -> Node:
     """One server of a cluster, its GPUs held to `cap` W.
 
+    A MIG instance has its share of the server around its GPU, as it has of the GPU's memory.
     A server whose maximum leaves less than a fifth beside its GPUs holds them to less than their data sheet. Raises
     PodsimError for a cap that no GPU can be held to.
     """
     from podsim.hardware.catalog import load_system
+    from podsim.hardware.mig.host import host_of
 
-    system, gpu = cluster.system, cluster.gpu
+    gpu, system = cluster.gpu, cluster.system
+    instance = "/" in gpu.name
+    host = host_of(gpu) if instance else system
+    limit = host.gpu.power if instance else gpu.power
     try:
-        whole = max(load_system(system.name).gpus, system.gpus)
+        whole = max(load_system(host.name).gpus, host.gpus)
     except CatalogError:
-        whole = system.gpus
-    rest = max(system.power - whole * gpu.power, 0.2 * system.power)
-    built = min(gpu.power, (system.power - rest) / whole)
+        whole = host.gpus
+    rest = max(host.power - whole * limit, 0.2 * host.power)
+    built = min(gpu.power, (host.power - rest) / whole * gpu.power / limit)
     idle = figures().gpu.idle * built
     if cap is not None and not 2 * idle <= cap <= built:
         raise PodsimError(
             f"cap {cap:g} W: {gpu.name} can be held to {2 * idle:g} W (twice its idle draw) up to its own {built:g} W"
         )
-    part = system.gpus / whole
-    return Node(
-        gpus=system.gpus, idle=idle, limit=cap or built, rest=rest * part, maximum=system.power * part
-    )
+    part = system.gpus / whole * (gpu.fraction if instance else 1.0)
+    maximum = (host.power - rest) * system.gpus / whole * gpu.power / limit + rest * part
+    return Node(gpus=system.gpus, idle=idle, limit=cap or built, rest=rest * part, maximum=maximum)
 
 
 def speed_under(cluster: Cluster, cap: float | None) -> float:
