@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import podsim
 from podsim.errors import ClusterError, PodsimError
 from podsim.fleet.jobs import Job, jobs_of
 from podsim.fleet.orders import ORDERS
 from podsim.fleet.policies import POLICIES, Policy, find_policy
 from podsim.fleet.queue import Machine, run_queue
+from podsim.fleet.traces import read_jobs
 
 sys.path.insert(0, str(Path(__file__).parent))
 from naive import Naive
@@ -260,3 +262,27 @@ def test_bad_policies_and_machines():
             Machine(gpus_per_node=1),
             find_policy("srtf", moves=True),
         )
+
+
+class Stopped(Exception):
+    """Somebody has had enough."""
+
+
+def test_a_run_tells_how_far_it_is_and_can_be_stopped() -> None:
+    jobs = read_jobs("philly-3")
+    told: list[tuple[int, int]] = []
+    run_queue(jobs, Machine(gpus_per_node=64), find_policy("srtf"), progress=lambda *both: told.append(both))
+    assert len(told) > 3
+    assert told == sorted(told)
+    assert told[-1] == (992, 992)
+
+    def stop(done: int, whole: int) -> None:
+        assert done < whole
+        raise Stopped
+
+    with pytest.raises(Stopped):  # as Ctrl-C does, which is heard between two calls of the kernel
+        run_queue(jobs, Machine(gpus_per_node=64), find_policy("conservative"), progress=stop)
+    counted: list[tuple[int, int]] = []
+    podsim.queue("philly-3", on="64", policy=["fifo", "sjf"], progress=lambda *both: counted.append(both))
+    assert counted == sorted(counted)
+    assert counted[-1] == (2 * 992, 2 * 992)

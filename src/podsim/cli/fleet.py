@@ -59,18 +59,20 @@ def queue(
     """Run jobs through a queue. Exit status 1: some fit no machine of this size."""
     from podsim.cli.options import drawable, one_format, pairs
     from podsim.report.data import to_csv, to_json
+    from podsim.report.progress import bar
     from podsim.report.queue import plain_result, plain_rows, print_queue
     from podsim.verbs.queue import queue as verb
 
     one_format(json, csv)
     drawable(plot, "--plot")
-    found = verb(
-        trace, on=on, policy=tuple(policy or ()), compare=compare, where=pairs(where, "--where", "vc=7f04ca"),
-        together=together, placement=placement,
-        interval=interval, start=start, checkpoint=checkpoint, restart=restart, depth=depth,
-        repartition=repartition, taper=taper, seed=seed,
-        timeline=plot is not None,
-    )  # fmt: skip
+    with bar("jobs ended") as progress:
+        found = verb(
+            trace, on=on, policy=tuple(policy or ()), compare=compare, where=pairs(where, "--where", "vc=7f04ca"),
+            together=together, placement=placement,
+            interval=interval, start=start, checkpoint=checkpoint, restart=restart, depth=depth,
+            repartition=repartition, taper=taper, seed=seed,
+            timeline=plot is not None, progress=progress,
+        )  # fmt: skip
     if plot is not None:
         from podsim.report.plot_queue import queue_image
 

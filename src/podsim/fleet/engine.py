@@ -32,18 +32,21 @@ from podsim.fleet.state import (
 )  # fmt: skip
 from podsim.network.jit import kernel, njit, part
 
-__all__ = ["ALL_ENDED", "ROOM", "STUCK", "advance"]
+__all__ = ["ALL_ENDED", "PAUSE", "ROOM", "STUCK", "advance"]
 
-ALL_ENDED, ROOM, STUCK = range(3)
+ALL_ENDED, ROOM, STUCK, PAUSE = range(4)
 BY_LEVEL = 6
 MULTIFACTOR = 9
 
 
 @njit
-def advance(work: Work, plant: Plant, rules: Rules, state: State) -> int:
-    """Go on until all jobs have ended, or there is no room for more spans, or nothing can ever happen."""
+def advance(work: Work, plant: Plant, rules: Rules, state: State, rounds: int) -> int:
+    """Go on until all jobs have ended, there is no room for more spans, nothing can ever happen, or after `rounds`."""
     most = 2 * len(state.free) * plant.size
     while state.number[ENDED] < len(work.job):
+        if rounds == 0:
+            return PAUSE
+        rounds -= 1
         if state.number[SPANS] + most > len(state.span_job):
             return ROOM
         now = _next_time(work, rules, state)

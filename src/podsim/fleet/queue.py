@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from podsim.fleet.policies import Policy
 from podsim.fleet.state import (
     BEST_FIT,
     DECISIONS,
+    ENDED,
     FIRST_FIT,
     LATE,
     SPANS,
@@ -21,6 +24,9 @@ from podsim.fleet.state import (
     Floats,
     Ints,
     Plant,
+    Rules,
+    State,
+    Work,
     more_spans,
     new_state,
 )  # fmt: skip
@@ -30,6 +36,9 @@ __all__ = ["PLACEMENTS", "Machine", "Schedule", "run_queue"]
 PLACEMENTS = {"first-fit": FIRST_FIT, "best-fit": BEST_FIT, "spread": SPREAD}
 """first node that fits; fullest node that fits, and few leaves; GPUs anywhere on few nodes"""
 _MOST_GPUS = 1_000_000
+_SLICE = 0.1
+"""s for which the kernel is left alone, at least about so long"""
+Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,11 +130,17 @@ def too_large(jobs: Jobs, machine: Machine) -> Ints:
 
 
 def run_queue(
-    jobs: Jobs, machine: Machine, policy: Policy, shares: Mapping[str, float] | None = None
+    jobs: Jobs,
+    machine: Machine,
+    policy: Policy,
+    shares: Mapping[str, float] | None = None,
+    *,
+    progress: Progress | None = None,
 ) -> Schedule:
     """Run the jobs through the queue of a machine under a policy.
 
-    `shares` promises shares of the machine to users (others get none less than equal).  Raises PodsimError for jobs
+    `shares` promises shares of the machine to users (others get none less than equal); `progress` is called with
+    (jobs that have ended, all).  Raises PodsimError for jobs
     larger than the machine and for a policy that moves jobs whose speed depends on where they are.
     """
     large = too_large(jobs, machine)
@@ -143,13 +158,8 @@ def run_queue(
         raise PodsimError(
             f"policy {policy.name} moves running jobs free of charge, so their speed must not depend on place"
         )
-    from podsim.fleet.engine import ALL_ENDED, ROOM, advance
-
     work, plant, rules = jobs.work(_shares(jobs, shares)), machine.plant(), policy.rules(machine.gpus)
-    state = new_state(work, plant, rules)
-    while (said := advance(work, plant, rules, state)) == ROOM:
-        state = more_spans(state)
-    assert said == ALL_ENDED
+    state = _played(work, plant, rules, progress)
     count = int(state.number[SPANS])
     spans = state.span_job[:count]
     start = np.full(len(jobs), np.inf)
@@ -162,6 +172,27 @@ def run_queue(
         size=jobs.gpus.astype(np.float64),
         scattered=float(state.time[SPLIT]), decisions=int(state.number[DECISIONS]), late=int(state.number[LATE]),
     )  # fmt: skip
+
+
+def _played(work: Work, plant: Plant, rules: Rules, progress: Progress | None) -> State:
+    """The state after the last job's end.
+
+    The kernel hands back after so many rounds as take a fraction of a second: only then Ctrl-C is heard.
+    """
+    from podsim.fleet.engine import ALL_ENDED, PAUSE, ROOM, advance
+
+    state, rounds, said = new_state(work, plant, rules), 16, PAUSE
+    while said != ALL_ENDED:
+        began = time.monotonic()
+        said = advance(work, plant, rules, state, rounds)
+        assert said in (ALL_ENDED, PAUSE, ROOM)
+        if said == ROOM:
+            state = more_spans(state)
+        if progress is not None:
+            progress(int(state.number[ENDED]), len(work.job))
+        took = time.monotonic() - began
+        rounds = max(rounds // 2, 1) if took > 2 * _SLICE else rounds * 2 if took < _SLICE else rounds
+    return state
 
 
 def _shares(jobs: Jobs, shares: Mapping[str, float] | None) -> Floats | None:

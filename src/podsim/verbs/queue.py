@@ -41,6 +41,7 @@ def queue(
     taper: float = 1.0,
     seed: int = 0,
     timeline: bool = True,
+    progress: Callable[[int, int], None] | None = None,
 ) -> QueueResult:
     """Run the jobs of a trace through the queue of a machine, under one policy or several.
 
@@ -54,6 +55,7 @@ def queue(
     `placement` one of podsim.fleet.slots.PACKERS, and `repartition` the time for which a job waits where a GPU is
     divided anew for it.  Where jobs tell `model`, `plan` and `steps`, their GPUs, length and speed across nodes and
     leaves are predicted for that cluster; `taper` is the share of a leaf's bandwidth that its uplinks have.
+    `progress` is called with (jobs that have ended, all), counted over the policies.
     Jobs larger than the machine are reported, and the others run.  Raises PodsimError for anything unusable.
     """
     from podsim.fleet.metrics import run_of
@@ -62,7 +64,6 @@ def queue(
 
     machine, name = machine_of(on, placement)
     jobs = _jobs(trace, machine, where, together, seed, on=on, taper=taper)
-    run = _runner(jobs, machine, on, placement, repartition)
     policies = [
         _changed(one, interval, start, checkpoint, restart, depth)
         for one in _policies(policy, compare, divided=bool(jobs.mig))
@@ -76,7 +77,10 @@ def queue(
         )
     if len(large):
         jobs = jobs.only(jobs.gpus <= machine.gpus, "larger than the machine")
-    schedules = [run(jobs, one) for one in policies]
+    schedules = [
+        _runner(jobs, machine, on, placement, repartition, _after(progress, place, len(policies)))(jobs, one)
+        for place, one in enumerate(policies)
+    ]
     runs = tuple(run_of(one, timeline=timeline) for one in schedules)
     span, asked = float(jobs.submit.max()), float((jobs.seconds * schedules[0].size).sum())
     return QueueResult(
@@ -86,8 +90,20 @@ def queue(
     )  # fmt: skip
 
 
+def _after(progress: Callable[[int, int], None] | None, place: int, policies: int) -> Any:
+    """What counts the jobs of one of several policies, after those before it."""
+    if progress is None:
+        return None
+    return lambda done, whole: progress(place * whole + done, policies * whole)
+
+
 def _runner(
-    jobs: Jobs, machine: Machine, on: str, placement: str, repartition: str
+    jobs: Jobs,
+    machine: Machine,
+    on: str,
+    placement: str,
+    repartition: str,
+    progress: Callable[[int, int], None] | None,
 ) -> Callable[[Jobs, Policy], Schedule]:
     """What runs jobs under a policy: whole GPUs, or where some ask for MIG instances, places on GPUs."""
     if not jobs.mig:
@@ -98,7 +114,7 @@ def _runner(
             raise PodsimError(
                 f"{given}: no job of the trace asks for a MIG instance (column mig, as 1g.10gb)"
             )
-        return lambda some, policy: run_queue(some, machine, policy)
+        return lambda some, policy: run_queue(some, machine, policy, progress=progress)
     from podsim.fleet.sliced import run_sliced
     from podsim.hardware.cluster import load_cluster
     from podsim.hardware.mig.profiles import slicing_of
