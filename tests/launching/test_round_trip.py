@@ -144,3 +144,31 @@ def test_the_shape_of_a_model_comes_back(name: str) -> None:
     again = build(Transformer(name="again", **found.model))  # type: ignore[arg-type]
     assert again.parameters == pytest.approx(model.parameters, rel=2e-3)
     assert again.forward_flops() == pytest.approx(model.forward_flops())
+
+
+@pytest.mark.parametrize(
+    ("tool", "asked"), [("slurm", "--gres=gpu:a100_3g.20gb:1"), ("kubernetes", "nvidia.com/mig-3g.20gb: '1'")]
+)
+def test_a_plan_on_an_instance_asks_for_that_instance(tool: str, asked: str) -> None:
+    model, cluster = _model("llama-3.1-8b"), load_cluster("a100-40gb/3g.20gb")
+    made = emit(Job(model=model, cluster=cluster, plan=Plan(global_batch=8)), tool)
+    assert asked in made.text
+    assert "gpus-per-node" not in made.text
+    assert "nvidia.com/gpu" not in made.text
+    assert "--exclusive" not in made.text
+    found = read(made.text)
+    assert (found.gpus, found.plan.global_batch) == (1, 8)
+
+
+def test_only_a_job_of_whole_nodes_has_them_alone() -> None:
+    model = _model("llama-3.1-8b")
+    half, whole = (
+        emit(Job(model=model, cluster=_cluster(gpus), plan=Plan(dp=gpus, global_batch=gpus)), "slurm")
+        for gpus in (4, 16)
+    )
+    assert "--exclusive" in whole.text
+    assert "--mem=0" in whole.text
+    assert "--exclusive" not in half.text
+    assert "--mem=0" not in half.text
+    assert "--gpus-per-node=4" in half.text
+    assert any("--mem-per-gpu" in note for note in half.notes)

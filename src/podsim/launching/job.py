@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from podsim.errors import PlanError
+from podsim.errors import CatalogError, PlanError
 from podsim.training.plan import Plan, Recompute, Schedule
 
 if TYPE_CHECKING:
@@ -52,6 +52,23 @@ class Job:
     def per_node(self) -> int:
         """GPUs, and ranks, of one node."""
         return self.cluster.gpus_per_node
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has whole nodes, which nobody shares."""
+        from podsim.hardware.catalog import load_system
+
+        if self.instance:
+            return False
+        try:
+            return self.per_node >= load_system(self.cluster.system.name).gpus
+        except CatalogError:  # a server of one's own
+            return True
+
+    @property
+    def instance(self) -> str:
+        """The profile of the MIG instance that it runs on, as 3g.20gb; empty for whole GPUs."""
+        return self.cluster.gpu.name.partition("/")[2]
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ from podsim.launching.job import Job, Reading
 from podsim.launching.nccl_settings import settings
 from podsim.workload.specification import shown
 
-__all__ = ["manifest", "read_yaml", "text"]
+__all__ = ["manifest", "notes", "read_yaml", "text"]
 
 _RESOURCES = {"infiniband": "rdma/hca", "roce": "rdma/hca", "efa": "vpc.amazonaws.com/efa"}
 """what the device plugins of each fabric call an adapter"""
@@ -40,7 +40,8 @@ def _replica(job: Job, count: int) -> dict[str, Any]:
     adapters = (
         {_RESOURCES[job.cluster.fabric]: str(job.cluster.nics)} if job.nodes > 1 and job.cluster.nics else {}
     )
-    limits = {"nvidia.com/gpu": str(job.per_node), **adapters}
+    kind = f"mig-{job.instance.replace('+', '.')}" if job.instance else "gpu"
+    limits = {f"nvidia.com/{kind}": str(job.per_node), **adapters}
     volumes = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
     for place, mount in enumerate(job.mounts):
@@ -66,6 +67,11 @@ def _replica(job: Job, count: int) -> dict[str, Any]:
         "replicas": count, "restartPolicy": "OnFailure",
         "template": {"spec": {"containers": [container], "volumes": volumes}},
     }  # fmt: skip
+
+
+def notes(job: Job) -> list[str]:
+    """What the cluster must have for a job on a MIG instance."""
+    return ["the device plugin runs with MIG_STRATEGY=mixed"] if job.instance else []
 
 
 def text(job: Job) -> str:
@@ -149,9 +155,10 @@ def _limit(one: object) -> int | None:
     resources = _container(one).get("resources")
     for kind in ("limits", "requests"):
         table = resources.get(kind) if isinstance(resources, dict) else None
-        value = table.get("nvidia.com/gpu") if isinstance(table, dict) else None
-        if str(value).isdigit() and len(str(value)) < 6:
-            return int(str(value))
+        for name, value in table.items() if isinstance(table, dict) else ():
+            asked = str(name) == "nvidia.com/gpu" or str(name).startswith("nvidia.com/mig-")
+            if asked and str(value).isdigit() and len(str(value)) < 6:
+                return int(str(value))
     return None
 
 

@@ -13,7 +13,7 @@ from podsim.launching.flags import Flags, flags_of
 from podsim.launching.job import Job, Reading
 from podsim.launching.nccl_settings import settings
 
-__all__ = ["duration", "read_slurm", "script"]
+__all__ = ["duration", "notes", "read_slurm", "script"]
 
 _SHORT = {"N": "nodes", "n": "ntasks", "p": "partition", "t": "time", "J": "job-name", "G": "gpus", "o": "output",
           "e": "error", "c": "cpus-per-task", "A": "account", "w": "nodelist", "C": "constraint"}  # fmt: skip
@@ -29,7 +29,7 @@ def script(job: Job) -> str:
     """The script: one torchrun on each node, which starts a rank for each GPU."""
     directives = [
         f"--job-name={job.name}", *([f"--partition={job.partition}"] if job.partition else []), f"--nodes={job.nodes}",
-        "--ntasks-per-node=1", f"--gpus-per-node={job.per_node}", "--exclusive", "--mem=0",
+        "--ntasks-per-node=1", _gpus(job), *(["--exclusive", "--mem=0"] if job.whole else []),
         f"--time={duration(job.limit)}", "--output=%x-%j.out", "--open-mode=append",
     ]  # fmt: skip
     exports = [f"export {name}={shlex.quote(value)}" for name, value in settings(job).items()]
@@ -42,6 +42,25 @@ def script(job: Job) -> str:
         "#!/bin/bash", *(f"#SBATCH {line}" for line in directives), "", "set -euo pipefail", *exports,
         'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)', "", command, "",
     ])  # fmt: skip
+
+
+def notes(job: Job) -> list[str]:
+    """What to look over where the job does not have whole nodes."""
+    if job.instance:
+        return [
+            "the instance's type is the one that gres.conf has with AutoDetect=nvml; a site may name it otherwise"
+        ]
+    return (
+        []
+        if job.whole
+        else ["it shares its node: give --cpus-per-gpu and --mem-per-gpu where the site has no default"]
+    )
+
+
+def _gpus(job: Job) -> str:
+    """What is asked of a node; an instance by the type that Slurm finds by itself, as a100_3g.20gb."""
+    kind = job.cluster.gpu.name.partition("-")[0]
+    return f"--gres=gpu:{kind}_{job.instance}:1" if job.instance else f"--gpus-per-node={job.per_node}"
 
 
 def _container(job: Job) -> list[str]:

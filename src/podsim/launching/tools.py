@@ -61,9 +61,9 @@ TOOLS: dict[str, Tool] = {
         Tool(name="torchrun", file="run.sh", eras=_BOTH, write=command.line,
              notes=lambda job: ["run it on every node, with HEAD_NODE set to the first one's name", *command.notes(job)]),
         Tool(name="slurm", file="job.sh", eras=_BOTH, write=slurm.script,
-             notes=lambda job: ["submit it with sbatch", *command.notes(job)]),
+             notes=lambda job: ["submit it with sbatch", *slurm.notes(job), *command.notes(job)]),
         Tool(name="kubernetes", file="job.yaml", eras=_BOTH, write=kubernetes.text,
-             notes=lambda job: ["start it with kubectl create -f", *command.notes(job)]),
+             notes=lambda job: ["start it with kubectl create -f", *kubernetes.notes(job), *command.notes(job)]),
     )
 }  # fmt: skip
 """by name"""

@@ -41,9 +41,9 @@ def _energy(joules: float) -> str:
 
 
 def _mass(kilograms: float) -> str:
-    return (
-        f"{kilograms / 1e3:,.3g} t" if kilograms >= 1e3 else format_quantity(kilograms * 1e3, "g", digits=3)
-    )
+    if kilograms >= 1e6:
+        return f"{kilograms / 1e3:,.0f} t"
+    return f"{kilograms / 1e3:.3g} t" if kilograms >= 1e3 else format_quantity(kilograms * 1e3, "g", digits=3)
 
 
 def _money(low: float, high: float) -> str:
