@@ -15,7 +15,9 @@ from typer.testing import Result
 
 import podsim as library
 from podsim.cli import mig
+from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.commands import read_parted
+from podsim.hardware.mig.profiles import slicing_of
 
 Podsim = Callable[..., Result]
 LGI = """\
@@ -218,3 +220,19 @@ def test_commands_are_functions_with_the_same_arguments() -> None:
         function = inspect.signature(getattr(library, f"mig_{name}")).parameters
         shown = {renamed.get(key, key) for key in command if key not in ("json", "csv", "draw", "save")}
         assert shown == set(function), name
+
+
+@pytest.mark.parametrize("gpu", ["a100-40gb", "a100-80gb", "a100-pcie-40gb", "a30", "h100", "h200"])
+def test_every_gpu_with_profiles_trains_on_its_slices(gpu: str) -> None:
+    """Also a card that no server of the catalog has; the smaller the instance, the slower."""
+    slicing = slicing_of(load_gpu(gpu))
+    names = {
+        one.sms: one.name for one in slicing.profiles if "+me" not in one.name and one.size >= one.compute
+    }
+    speeds = [
+        library.predict("gpt2", on=f"{gpu}/{names[sms]}", batch=4, micro_batch=1).tokens_per_second
+        for sms in sorted(names)
+    ]
+    assert len(speeds) >= 3
+    assert speeds == sorted(speeds)
+    assert library.power(f"{gpu}/{names[min(names)]}").loads[1].total > 0
