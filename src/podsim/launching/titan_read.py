@@ -117,7 +117,7 @@ def read_tables(
     batch = wanted if wanted > 0 else local * dp
     micro = keys.number("parallelism.pipeline_parallel_microbatch_size", 1) if pp > 1 else local
     precision, software = _precision(keys)
-    assumed = _assumed(keys, given, wanted, batch) + _others(keys, pp)
+    assumed = _assumed(keys, given, wanted, batch) + _others(keys, degrees)
     async_tp = keys.flag("parallelism.enable_async_tensor_parallel")
     if batch % (local * dp):
         problems.append(
@@ -169,12 +169,17 @@ def _renamed(given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
     return now
 
 
-def _others(keys: _Keys, pp: int) -> list[str]:
+def _others(keys: _Keys, degrees: Mapping[str, int]) -> list[str]:
     """What was left out of a plan; keys with which the file is no plan are added to the problems."""
     told = []
     if keys.flag("training.enable_cpu_offload"):
         keys.problems.append("training.enable_cpu_offload: a plan keeps everything in the GPUs' memory")
-    if pp > 1 and keys.given.get(_AT + "module_fqns_per_model_part"):
+    if degrees["ep"] > 1 and degrees["within"] != degrees["tp"]:
+        told.append(
+            f"expert_tensor_parallel_degree = {degrees['within']} is not counted: experts are divided over"
+            f" tp={degrees['tp']}, as the rest is"
+        )
+    if degrees["pp"] > 1 and keys.given.get(_AT + "module_fqns_per_model_part"):
         keys.problems.append(
             f"{_AT}module_fqns_per_model_part: a plan divides layers as evenly as it can; leave it away"
         )
@@ -220,7 +225,7 @@ def _degrees(keys: _Keys, gpus: int | None) -> dict[str, int]:
     pp = keys.number(at + "pipeline_parallel_degree", 1)
     cp = keys.number(at + "context_parallel_degree", 1)
     ep = keys.number(at + "expert_parallel_degree", 1)
-    keys.number(at + "expert_tensor_parallel_degree", 1)
+    within = keys.number(at + "expert_tensor_parallel_degree", 1)
     copies = keys.number(at + "data_parallel_replicate_degree", 1)
     inside = keys.number(at + "data_parallel_shard_degree", -1, least=-1)
     stated = inside != -1
@@ -241,7 +246,7 @@ def _degrees(keys: _Keys, gpus: int | None) -> dict[str, int]:
     dp, ranks = copies * inside, inside * cp
     zero = 0 if ranks == 1 else 2 if after == "never" and pp == 1 else 3
     return {
-        "tp": tp, "pp": pp, "cp": cp, "ep": ep, "dp": dp, "zero": zero, "stated": int(stated),
+        "tp": tp, "pp": pp, "cp": cp, "ep": ep, "dp": dp, "zero": zero, "stated": int(stated), "within": within,
         "shard": ranks if zero and ranks < dp * cp else 0,
     }  # fmt: skip
 
