@@ -170,14 +170,18 @@ def test_stored_files_are_judged_instead(tmp_path: Path) -> None:
     assert found.checks[1].verdict == "falls short"
 
 
-def _run(path: Path, bus: float, ranks: int = 8, collective: str = "all-reduce") -> Path:
+def _run(
+    path: Path, bus: float, ranks: int = 8, collective: str = "all-reduce", *, largest: int = 1 << 28, wrong: int = 0,
+    in_place_wrong: int | None = None,
+) -> Path:  # fmt: skip
     rows = tuple(
         MeasuredCollective(
             algorithm="library", size=float(size), count=size // 4, iterations=10, seconds=size / bus,
-            slowest=size / bus, wrong=0, in_place=None, in_place_wrong=None, algorithm_bandwidth=bus, bus_bandwidth=bus,
-            messages=0, cpu=0.1, others=0.0,
+            slowest=size / bus, wrong=wrong if size == 1 << 20 else 0, in_place=None, in_place_wrong=in_place_wrong,
+            algorithm_bandwidth=bus, bus_bandwidth=bus, messages=0, cpu=0.1, others=0.0,
         )
         for size in (1 << 20, 1 << 24, 1 << 28)
+        if size <= largest
     )  # fmt: skip
     run = MeasuredCollectives(
         collective=collective, ranks=ranks, local=8, backend="nccl", device="NVIDIA A100-SXM4-80GB", software="torch",
@@ -206,9 +210,30 @@ def test_a_kept_run_of_several_nodes_is_judged(tmp_path: Path) -> None:
     few = verify_machine(expect="dgx-a100-80gb", only="network", run=path)
     assert few.checks[0].verdict == "no expectation"
     assert "fewer than the 16 ranks" in few.checks[0].basis
+    assert not few.accepted
+    assert few.problems == ("nothing could be judged",)
     other = _run(tmp_path / "o.jsonl", 30e9, collective="broadcast")
     with pytest.raises(PodsimError, match="expected the library's all-reduce"):
         verify_machine(expect="dgx-a100-80gb", only="network", run=other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdicts"),
+    [
+        ({"wrong": 3}, ["wrong result", "ok", "ok"]),
+        ({"in_place_wrong": 1}, ["wrong result"] * 3),
+        ({"largest": 1 << 20}, ["not run"]),
+        ({"largest": 1 << 20, "wrong": 3}, ["wrong result", "not run"]),
+    ],
+)
+def test_wrong_sums_and_unjudged_messages_are_not_accepted(
+    tmp_path: Path, changes: dict[str, int], verdicts: list[str]
+) -> None:
+    run = _run(tmp_path / "r.jsonl", 200e9, **changes)  # type: ignore[arg-type]
+    found = verify_machine(expect="dgx-a100-80gb", only="network", run=run)
+    assert [one.verdict for one in found.checks] == verdicts
+    assert not found.accepted
+    assert all("came out wrong" in one.why for one in found.checks if one.verdict == "wrong result")
 
 
 def test_an_entry_of_this_machine_expects_what_it_measured(fio: Callable[..., None], tmp_path: Path) -> None:

@@ -35,13 +35,14 @@ def verdict_line(found: Acceptance) -> str:
     """One sentence: whether it is accepted, and how many lines say what."""
     verdicts = [part.verdict for part in found.parts] + [check.verdict for check in found.checks]
     told = ", ".join(f"{verdicts.count(one)} {one}" for one in dict.fromkeys(sorted(verdicts, key=_order)))
-    return f"{'Accepted' if found.accepted else 'Not accepted'} as {found.expected}: {told}."
+    return f"{'Accepted' if found.accepted else 'Not accepted'} as {found.expected}: {told or 'nothing was judged'}."
 
 
 def _order(verdict: str) -> int:
     known = (
         "ok",
         "differs",
+        "wrong result",
         "falls short",
         "above the limit",
         "not run",

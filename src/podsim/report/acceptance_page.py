@@ -16,7 +16,7 @@ __all__ = ["acceptance_page"]
 
 _NUMBERS = ("measured", "expected", "of it", "limit")
 """columns of numbers, in the table of checks; those of the inventory are words"""
-_BAD = ("differs", "falls short", "above the limit", "not run")
+_BAD = ("differs", "wrong result", "falls short", "above the limit", "not run")
 
 
 def acceptance_page(found: Acceptance) -> str:

@@ -53,7 +53,7 @@ class Check:
     least: float
     """share of the expected figure that must be reached"""
     verdict: str
-    """ok, falls short, above the limit, no expectation, not run"""
+    """ok, wrong result, falls short, above the limit, no expectation, not run"""
     why: str
     """what decides"""
     basis: str
@@ -104,11 +104,13 @@ class Acceptance:
     @property
     def problems(self) -> tuple[str, ...]:
         """What keeps it from being accepted, in words."""
-        parts = (f"{part.name} differs" for part in self.parts if part.verdict == "differs")
-        bad = (check for check in self.checks if check.verdict not in ("ok", "no expectation"))
-        return (*parts, *(f"{check.name}: {check.verdict}" for check in bad))
+        parts = [f"{part.name} differs" for part in self.parts if part.verdict == "differs"]
+        bad = [check for check in self.checks if check.verdict not in ("ok", "no expectation")]
+        found = (*parts, *(f"{check.name}: {check.verdict}" for check in bad))
+        verdicts = {part.verdict for part in self.parts} | {check.verdict for check in self.checks}
+        return found if found or "ok" in verdicts else ("nothing could be judged",)
 
     @property
     def accepted(self) -> bool:
-        """Nothing differs, nothing falls short, and nothing that was asked for was left out."""
+        """Something was judged; nothing differs or falls short, and nothing that was asked for was left out."""
         return not self.problems

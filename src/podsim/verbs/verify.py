@@ -82,7 +82,9 @@ def verify_machine(
             work(job, made)
     from podsim.verbs.verify_thresholds import thresholds_of
 
-    made.notes += _disturbed(others_since(before))
+    kept = {"inventory", *(["network"] if run else []), *(["storage"] if fio or mdtest else [])}
+    if set(groups) - kept:  # else nothing was measured here and now
+        made.notes += _disturbed(others_since(before))
 
     return Acceptance(
         machine=_machine(found), expected=cluster.name, started=started, seconds=time.monotonic() - begun,

@@ -10,7 +10,7 @@ import numpy as np
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.results.acceptance import Check, Curve
-from podsim.results.lab import MeasuredCollectives
+from podsim.results.lab import MeasuredCollective, MeasuredCollectives
 from podsim.verbs.verify_thresholds import SAME, THRESHOLDS, check
 
 __all__ = ["all_reduce", "network_checks"]
@@ -64,12 +64,26 @@ def read_network(path: Path) -> MeasuredCollectives:
     return run
 
 
+def _wrong(row: MeasuredCollective) -> int:
+    return row.wrong + (row.in_place_wrong or 0)
+
+
+def _unjudged(largest: float, how: str) -> Check:
+    """In place of the checks of a run whose messages are all too small."""
+    return Check(
+        group="network", name=f"all-reduce from {JUDGED >> 20} MiB on", unit="B/s", measured=None, expected=None,
+        limit=None, threshold="", least=0.0, verdict="not run", basis="", how=how,
+        why=f"the largest message measured has {largest / 2**20:g} MiB; smaller ones than {JUDGED >> 20} MiB are "
+        "drawn, not judged: --sizes 256K:64M:4",
+    )  # fmt: skip
+
+
 def network_checks(run: MeasuredCollectives, cluster: Cluster, *, same: bool) -> tuple[list[Check], Curve]:
-    """A check for each size that is judged, and the curve over all of them."""
+    """A check for each size that is judged, or came out wrong, and the curve over all sizes."""
     from podsim.network.nccl import bus_bandwidth, collective_seconds
 
     rows = [row for row in run.rows if row.algorithm == "library"]
-    sizes, wrong = np.array([row.size for row in rows]), sum(row.wrong for row in rows)
+    sizes = np.array([row.size for row in rows])
     expected: Sequence[float | None] = [None] * len(rows)
     basis = f"{cluster.name} has {cluster.gpus} GPUs, fewer than the {run.ranks} ranks"
     if run.ranks <= cluster.gpus:
@@ -85,11 +99,13 @@ def network_checks(run: MeasuredCollectives, cluster: Cluster, *, same: bool) ->
         check(
             "network", f"all-reduce of {row.size / 2**20:g} MiB", "B/s", SAME if same else THRESHOLDS["collective"],
             measured=row.bus_bandwidth, expected=told, limit=None if same else limit, basis=basis, how=how,
-            why=f"{wrong} elements came out wrong" if wrong else "",
+            wrong=_wrong(row) > 0, why=f"{_wrong(row):,} elements came out wrong" if _wrong(row) else "",
         )
         for row, told in zip(rows, expected, strict=True)
-        if row.size >= JUDGED
+        if row.size >= JUDGED or _wrong(row)
     ]  # fmt: skip
+    if max(sizes) < JUDGED:
+        checks.append(_unjudged(max(sizes), how))
     curve = Curve(
         name=f"all-reduce, bus bandwidth, {run.ranks} ranks", over="size", over_unit="B", unit="B/s",
         measured=tuple((row.size, row.bus_bandwidth) for row in rows),

@@ -53,12 +53,17 @@ def thresholds_of(checks: Iterable[Check]) -> tuple[Threshold, ...]:
 
 def check(
     group: str, name: str, unit: str, threshold: Threshold, *, measured: float | None, expected: float | None,
-    limit: float | None, basis: str, how: str, why: str = "",
+    limit: float | None, basis: str, how: str, why: str = "", wrong: bool = False,
 ) -> Check:  # fmt: skip
-    """A figure with its verdict. More than the parts can do is no good news: something else was measured."""
+    """A figure with its verdict. More than the parts can do is no good news: something else was measured.
+
+    wrong: what was computed came out wrong; no speed makes up for that.
+    """
     verdict, reason = "ok", why
     if measured is None:
         verdict = "not run"
+    elif wrong:
+        verdict = "wrong result"
     elif limit is not None and measured > 1.05 * limit:
         verdict = "above the limit"
         reason = "; ".join(
