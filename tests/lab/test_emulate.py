@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import ctypes
 import os
 import signal
 import subprocess
@@ -184,24 +186,69 @@ def test_an_end_of_any_kind_leaves_nothing_behind(number: signal.Signals) -> Non
     before = _links()
     command = [
         sys.executable, "-m", "podsim.cli", "emulate", "dgx-a100:2", "--set", "gpus_per_node=1", "--set", "nics=1",
-        "--scale", "1/4000", "--", "sleep", "60",
+        "--scale", "1/4000", "--", "sh", "-c", "sleep 60 & setsid sleep 60 & wait",
     ]  # fmt: skip
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as run:
         until, below = time.monotonic() + 30, set[int]()
-        while len(ranks := _asleep(below)) < 2 and time.monotonic() < until:
+        while len(ranks := _asleep(below)) < 4 and time.monotonic() < until:
             below = _descendants(run.pid)
             time.sleep(0.05)
         spaces = {Path(f"/proc/{pid}/ns/net").readlink() for pid in ranks}
+        assert len(ranks) == 4
         assert len(spaces) == 2, "each rank has a namespace of its own"
         assert Path("/proc/self/ns/net").readlink() not in spaces
         run.send_signal(number)
         run.wait(timeout=60)
     assert run.returncode == (130 if number != signal.SIGKILL else -9)
-    until = time.monotonic() + 5
-    while any(Path(f"/proc/{pid}").exists() for pid in below) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+    _all_gone(below)
     assert _links() == before
+
+
+def _all_gone(pids: set[int]) -> None:
+    until = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.usefixtures("spaces")
+@pytest.mark.parametrize("end", ["exit 0", "exit $RANK", "kill -9 $$"])
+def test_what_a_command_leaves_in_the_background_is_stopped(tmp_path: Path, end: str) -> None:
+    command = ["sh", "-c", f"setsid sleep 60 & echo $! > {tmp_path}/$RANK; {end}"]
+    with suppress(LabError):  # a killed rank is told of
+        emulate("dgx-a100:2", command, scale="1/4000", overrides=PAIR)
+    _all_gone({int(path.read_text()) for path in tmp_path.iterdir()})
+
+
+def _become_nobody() -> None:
+    codecs.lookup("ascii")  # Python itself may lie where only root can read, and loads encodings late
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+    # a program that a user starts is his own in /proc; one that changes its user is root's until it says this
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
+
+
+def test_an_ordinary_user_leaves_nothing_behind_either() -> None:
+    """The command killed, in a user namespace: its ranks go, too."""
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    made = emulated_cluster("dgx-a100:2", scale="1/4000", overrides=PAIR)
+
+    def ordinary() -> int:
+        _become_nobody()
+        return 1 if unable() else stage.perform(made, ["sleep", "60"])
+
+    pid, until, below = fork(ordinary), time.monotonic() + 30, set[int]()
+    while len(_asleep(below)) < 2 and Path(f"/proc/{pid}/exe").exists() and time.monotonic() < until:
+        below = _descendants(pid)
+        time.sleep(0.05)
+    if not _asleep(below):
+        os.waitpid(pid, 0)
+        pytest.skip("ordinary users get no namespaces here")
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    _all_gone(below)
 
 
 def test_without_the_right_to_make_namespaces_it_says_so(
@@ -221,9 +268,7 @@ def test_an_ordinary_user_gets_a_user_namespace_or_a_reason() -> None:
     made = emulated_cluster("dgx-a100:2", scale="1/4000", overrides=PAIR)
 
     def ordinary() -> int:
-        os.setgroups([])
-        os.setresgid(65534, 65534, 65534)
-        os.setresuid(65534, 65534, 65534)
+        _become_nobody()
         why = unable()
         return int("CAP_NET_ADMIN" not in why) if why else stage.perform(made, ["true"])
 

@@ -2,7 +2,8 @@
 
 A rank's process gets the environment that torchrun would give it (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, …), so
 whatever runs under torchrun runs here. All of it happens below one process, the stage: it makes the namespaces,
-starts the ranks and stops them. The kernel kills the ranks when the stage dies, and the stage when its parent does.
+starts the ranks and stops them, with whatever they started themselves: torchrun's workers, a job in the background. The
+kernel kills the ranks when the stage dies, and tells the stage when its parent does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from podsim.errors import LabError
 from podsim.lab import links
 from podsim.lab.namespaces import configure, enter, own_user, unable, unshare
-from podsim.lab.processes import end_of, fork, kill, stopped_by_signals, wait_all
+from podsim.lab.processes import end_of, fork, keeping_orphans, kill, stopped_by_signals, wait_all
 from podsim.lab.record import plain
 from podsim.lab.wires import load_torch
 from podsim.results.lab import Emulated
@@ -55,7 +56,8 @@ def perform(
 
     def stage() -> int:
         os.close(told)
-        return _stage(made, command, own, variable, tell)
+        with keeping_orphans():
+            return _stage(made, command, own, variable, tell)
 
     with stopped_by_signals():
         pid = fork(stage)
@@ -102,25 +104,24 @@ def _stage(
     tell: int,
 ) -> int:
     """Make the cluster, run the ranks, and tell the parent what it cannot see from the exit status."""
-    with stopped_by_signals():
-        pids: dict[int, int] = {}
-        try:
-            os.environ.setdefault(
-                "TORCH_CPP_LOG_LEVEL", "ERROR"
-            )  # addresses here have no names, and it would say so
-            if own is not None:
-                load_torch()
-            spaces = _build(made)
-            for rank in range(made.ranks):
-                pids[rank] = fork(_rank(made, rank, spaces[rank], command, own, variable))
-            failed = wait_all(pids)
-        except KeyboardInterrupt:
-            kill(pids.values())
-            return _INTERRUPTED
-        except (LabError, OSError) as problem:
-            kill(pids.values())
-            os.write(tell, str(problem).encode())
-            return 1
+    pids: dict[int, int] = {}
+    try:
+        os.environ.setdefault(
+            "TORCH_CPP_LOG_LEVEL", "ERROR"
+        )  # addresses here have no names, and it would say so
+        if own is not None:
+            load_torch()
+        spaces = _build(made)
+        for rank in range(made.ranks):
+            pids[rank] = fork(_rank(made, rank, spaces[rank], command, own, variable))
+        failed = wait_all(pids)
+    except KeyboardInterrupt:
+        kill(pids.values())
+        return _INTERRUPTED
+    except (LabError, OSError) as problem:
+        kill(pids.values())
+        os.write(tell, str(problem).encode())
+        return 1
     if failed is None:
         return 0
     rank, status = failed

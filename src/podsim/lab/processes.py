@@ -15,13 +15,14 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 from podsim.errors import LabError
 
-__all__ = ["end_of", "fork", "kill", "stopped_by_signals"]
+__all__ = ["end_of", "fork", "keeping_orphans", "kill", "stopped_by_signals"]
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE = 3.0
 """s that a group of processes gets between being asked to stop and being killed"""
@@ -29,10 +30,59 @@ GRACE = 3.0
 
 def die_with_parent(parent: int) -> None:
     """Ask the kernel to kill this process when the one that forked it dies."""
-    with suppress(OSError, AttributeError):  # where there is no such call, the parent's own clean-up remains
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the call
         os._exit(1)
+
+
+def _prctl(option: int, value: int) -> None:
+    with suppress(OSError, AttributeError):  # where there is no such call, the parent's own clean-up remains
+        ctypes.CDLL(None, use_errno=True).prctl(option, value)
+
+
+@contextmanager
+def keeping_orphans() -> Iterator[None]:
+    """At the end of the block, every process below this one is gone, in whatever session it hid from its group.
+
+    For a forked process that does nothing else: what its children leave behind becomes its own child. When its parent
+    dies it is asked to stop (SIGTERM) rather than killed, so that it can clean up.
+    """
+    parent = os.getppid()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        with stopped_by_signals():
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != parent:
+                raise KeyboardInterrupt
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+        _end_children()
+
+
+def _end_children() -> None:
+    """Kill and reap until no child is left; those of the killed become ours in turn."""
+    while True:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        for pid in _children():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def _children() -> list[int]:
+    """Processes whose parent is this one."""
+    mine, found = str(os.getpid()), []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            # its name, in brackets, may hold anything; then its state and its parent
+            if status.read_text("utf-8", errors="replace").rpartition(")")[2].split()[1] == mine:
+                found.append(int(status.parent.name))
+    return found
 
 
 def fork(work: Callable[[], int]) -> int:
