@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +48,23 @@ def spaces() -> None:
         pytest.skip("no fork on this system")
     if why := namespaces.unable():
         pytest.skip(why)
+
+
+@pytest.fixture
+def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A drive of 1 MiB, or of as much as a test asks for."""
+    drive = tmp_path / "drive"
+    drive.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={getattr(request, 'param', '1m')}", "tmpfs", drive],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.skip(f"a small drive cannot be mounted here: {done.stderr.strip()[:100]}")
+    try:
+        yield drive
+    finally:
+        subprocess.run(["umount", "-l", drive], check=True)
 
 
 class Counter:

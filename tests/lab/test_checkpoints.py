@@ -9,7 +9,6 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,22 +42,6 @@ def _save(root: Path, step: int, *, keep: int = 0, size: int = 5000) -> None:
 
 def _rests(root: Path) -> list[str]:
     return [path.name for path in root.iterdir() if path.name.startswith(".")]
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    """A drive of 1 MiB."""
-    drive = tmp_path / "drive"
-    drive.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", drive], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"a small drive cannot be mounted here: {done.stderr.strip()[:100]}")
-    try:
-        yield drive
-    finally:
-        subprocess.run(["umount", "-l", drive], check=True)
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from podsim.lab.places import flush
 
 __all__ = [
     "MANIFEST", "Checkpoint", "begin", "commit", "damage", "discard", "latest", "opened", "part_of", "saving",
-    "steps",
+    "steps", "unwritten",
 ]  # fmt: skip
 
 FORMAT, VERSION = "podsim-checkpoint", 1
@@ -103,7 +103,7 @@ def begin(root: Path, step: int) -> Path:
         part = part_of(root, step)
         part.mkdir()
     except OSError as problem:
-        raise _unwritten(root, step, problem) from None
+        raise unwritten(root, step, problem) from None
     return part
 
 
@@ -131,7 +131,7 @@ def commit(root: Path, step: int, *, layout: Mapping[str, Any], keep: int = 0) -
     except (OSError, CheckpointError, TypeError, ValueError) as problem:
         discard(root, step)
         if isinstance(problem, OSError):
-            raise _unwritten(root, step, problem) from None
+            raise unwritten(root, step, problem) from None
         raise
     _thin(root, step, keep)
     return Checkpoint(
@@ -159,7 +159,7 @@ def saving(root: Path, step: int, *, layout: Mapping[str, Any], keep: int = 0) -
         yield part
     except OSError as problem:
         discard(root, step)
-        raise _unwritten(root, step, problem) from problem
+        raise unwritten(root, step, problem) from problem
     except BaseException:
         discard(root, step)
         raise
@@ -180,7 +180,11 @@ def opened(root: Path, step: int | None = None) -> Checkpoint:
         raise CheckpointError(f"{root}: {what}; {known}")
     if wrong := damage(root, wanted):
         before = next((one for one in reversed(there) if one < wanted and not damage(root, one)), None)
-        offered = "no whole one is before it" if before is None else f"step-{before} before it is whole"
+        offered = (
+            "no whole one is before it"
+            if before is None
+            else f"step-{before} before it is whole: take step-{wanted} away to go on from that"
+        )
         raise CheckpointError(
             f"{root / f'step-{wanted}'} is damaged: {'; '.join(wrong)}. {offered}", previous=before
         )
@@ -281,15 +285,14 @@ def _thin(root: Path, step: int, keep: int) -> None:
         ) from None
 
 
-def _unwritten(root: Path, step: int, problem: OSError) -> CheckpointError:
+def unwritten(root: Path, step: int, problem: BaseException) -> CheckpointError:
     """The error for a checkpoint that could not be written, with the last one that is there."""
     before = latest(root)
     left = "there is none before it" if before is None else f"step-{before} is as it was"
-    why = (
-        "the drive is full"
-        if problem.errno in (errno.ENOSPC, errno.EDQUOT)
-        else problem.strerror or str(problem)
-    )
+    why = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
+    if isinstance(problem, OSError):
+        full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+        why = "the drive is full" if full else problem.strerror or why
     return CheckpointError(
         f"{root}: the checkpoint of step {step} was not written: {why}; {left}", previous=before
     )

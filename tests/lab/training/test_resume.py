@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from podsim.errors import LabError, PodsimError
-from podsim.lab.checkpoints import latest, steps
+from podsim.lab.checkpoints import latest, opened, steps
 from podsim.lab.ranks import run_here
 from podsim.lab.record import read_run
 from podsim.lab.training import run as training
+from podsim.lab.training.job import Training
 from podsim.results.trained import MeasuredTraining
 from podsim.verbs.train import train
 
@@ -63,9 +64,24 @@ def test_only_the_last_checkpoints_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_run_does_not_write_over_another(tmp_path: Path) -> None:
+    """It says so before its first step, not when all are done."""
     run(steps=2, checkpoint=tmp_path)
+    done: list[int] = []
     with pytest.raises(LabError, match="has a checkpoint of step 2"):
-        run(steps=1, checkpoint=tmp_path)
+        run(steps=1, checkpoint=tmp_path, progress=lambda step, _: done.append(step))
+    assert not done
+
+
+@pytest.mark.parametrize("small", ["4m"], indirect=True)
+def test_a_full_drive_leaves_the_last_good_one(small: Path) -> None:
+    """Two ranks write; what torch makes of it is an error of its archive."""
+    root = small / "kept"
+    with pytest.raises(LabError, match=r"was not written: the drive is full; step-\d is as it was"):
+        run(steps=6, dp=2, zero=3, checkpoint=root, every=1)
+    last = latest(root)
+    assert last is not None
+    assert opened(root).step == last
+    assert [path.name for path in root.iterdir() if path.name.startswith(".")] == []
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
@@ -80,8 +96,26 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 
 def test_another_network_is_refused(tmp_path: Path) -> None:
     run(steps=1, checkpoint=tmp_path)
-    with pytest.raises(LabError, match="does not fit this network"):
+    with pytest.raises(LabError, match="layers was 2, not 3"):
         run(steps=2, checkpoint=tmp_path, resume=True, overrides={"model.layers": "3"})
+    for fewer in ({"model.layers": "1"}, {"model.layers": "2", "model.heads": "2"}):
+        with pytest.raises(LabError, match="is of another run"):
+            run(steps=2, checkpoint=tmp_path, resume=True, overrides=fewer)
+    with pytest.raises(LabError, match="batch was 16, not 8; seed was 0, not 3"):
+        run(steps=2, checkpoint=tmp_path, resume=True, seed=3, batch=8)
+
+
+@pytest.mark.parametrize("layers", ["1", "3"])
+def test_another_network_is_refused_where_a_checkpoint_says_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers: str
+) -> None:
+    """As those of earlier releases: torch itself would leave out what has no place."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "same", {})
+        run(steps=1, checkpoint=tmp_path)
+    with pytest.raises(LabError, match="does not fit this network"):
+        run(steps=2, dp=2, checkpoint=tmp_path, resume=True, overrides={"model.layers": layers})
+    assert losses(run(steps=2, checkpoint=tmp_path, resume=True)) == losses(run(steps=2))
 
 
 def test_a_file_where_checkpoints_should_lie(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from podsim.network.collectives.table import Table
 from podsim.results.lab import Emulated
@@ -75,3 +77,12 @@ class Training:
     def nodes(self) -> int:
         """Processes: those that train, and the server."""
         return self.ranks + self.served
+
+    @property
+    def same(self) -> dict[str, Any]:
+        """What stays the same where a run goes on, as plain values: network, batch, seed and data, not the layout."""
+        network = asdict(self.network) if self.network else {"image": self.image, "classes": self.classes}
+        told = {name: value for name, value in network.items() if name not in ("name", "source")}
+        told |= {"residual": self.residual, "batch": self.plan.global_batch, "seed": self.seed}
+        found: dict[str, Any] = json.loads(json.dumps(told | {"data": Path(self.data).name}, default=int))
+        return found

@@ -98,14 +98,18 @@ class _Run:
         self.keeper = None if job.checkpoint is None else Keeper(job.checkpoint, job.keep, laid, wires, board)
 
     def resume(self) -> int:
-        """The first step to do; what a checkpoint holds is in place then."""
-        if self.keeper is None or not self.job.resume:
+        """The first step to do; what a checkpoint holds is in place then, and the next one can be written."""
+        if self.keeper is None:
             return 0
-        self.note("the last checkpoint")
-        step, history = self.keeper.load()
-        if step:
-            self.past = {name: history[name][:step] for name in self.past}
-            self.resumed = [*history["resumed"], step]
+        step, job = 0, self.job
+        if job.resume:
+            self.note("the last checkpoint")
+            step, history = self.keeper.load(job.same)
+            if step:
+                self.past = {name: history[name][:step] for name in self.past}
+                self.resumed = [*history["resumed"], step]
+        if step < job.steps:  # said now, and not when the first steps are lost
+            self.keeper.ready(min((step // job.every + 1) * job.every, job.steps) if job.every else job.steps)
         return step
 
     def steps(self, first: int) -> None:
@@ -141,7 +145,7 @@ class _Run:
         assert self.keeper is not None
         self.note(f"the checkpoint of step {count}")
         found = self.gather()
-        history = None if found is None else {**found, "resumed": self.resumed}
+        history = None if found is None else {**found, "resumed": self.resumed, "same": self.job.same}
         self.keeper.save(count, self.job.plan.describe(), history)
 
     def gather(self) -> dict[str, Any] | None:
