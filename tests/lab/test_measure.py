@@ -26,7 +26,7 @@ from podsim.lab.processes import fork, wait_all
 from podsim.lab.program import programs
 from podsim.lab.ranks import Note, Task, here, run_here
 from podsim.lab.record import read_run, run_of
-from podsim.lab.wires import Wires, connect
+from podsim.lab.wires import Wires, connect, gpus_here
 from podsim.network.collectives import ALGORITHMS, Algorithm, Table, make_table
 from podsim.verbs.measure import measure_collective
 from podsim.verify.nccl_tests import read_log_text
@@ -162,6 +162,10 @@ def test_json_of_one_buffer(podsim: Callable[..., Result]) -> None:
         (["--timeout", "nan"], "--timeout nan"),
         (["--backend", "mpi"], "auto, gloo, nccl"),
         (["gather", "--algo", "library"], "PyTorch's gather is not run"),
+        (
+            ["--ranks", "2", "--backend", "nccl"],
+            "--backend nccl needs a GPU for each of 2 ranks; this machine has 0",
+        ),
         (["--save", "nowhere/run.jsonl"], "there is no folder nowhere"),
         (["--json", "--csv"], "choose one"),
     ],
@@ -170,6 +174,58 @@ def test_misuse(podsim: Callable[..., Result], arguments: list[str], said: str) 
     done = podsim("measure", "collective", *arguments)
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def _tables(gpus: int, monkeypatch: pytest.MonkeyPatch, **given: object) -> tuple[Job, dict[str, str]]:
+    """What `--algo all` runs on a machine with so many GPUs, and what it leaves out."""
+    jobs = []
+    monkeypatch.setattr("podsim.lab.wires.gpus_here", lambda: gpus)
+    monkeypatch.setattr("podsim.lab.ranks.run_here", lambda _: None)
+    monkeypatch.setattr("podsim.lab.measure.task_of", jobs.append)
+    assert measure_collective(**given) is None  # type: ignore[arg-type]
+    return jobs[0], dict(jobs[0].left_out)
+
+
+def test_a_switch_does_not_take_the_gpus_from_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine processes on eight GPUs would be run on processors, every one of them."""
+    job, out = _tables(8, monkeypatch, ranks=8)
+    assert job.nodes == 8
+    assert "there are 8: --backend gloo runs it" in out["in-network"]
+    assert _tables(8, monkeypatch, ranks=8, backend="gloo")[0].nodes == 9
+    assert _tables(8, monkeypatch, ranks=7)[0].nodes == 8
+    assert _tables(0, monkeypatch, ranks=8)[0].nodes == 9
+    with pytest.raises(PodsimError, match="its switch needs a GPU"):
+        _tables(8, monkeypatch, ranks=8, algo="in-network")
+    job, out = _tables(0, monkeypatch, ranks=64)
+    assert job.nodes == 64
+    assert "at most 64 are forked" in out["in-network"]
+
+
+def test_sizes_that_nobody_gave_are_divided_by_any_number_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for collective in ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter"):
+        job, _ = _tables(0, monkeypatch, collective=collective, ranks=3)
+        assert job.sizes == (65_532, 262_140, 1_048_572)
+    assert _tables(0, monkeypatch, collective="all-reduce", ranks=3)[0].sizes == (65_536, 262_144, 1_048_576)
+    with pytest.raises(PodsimError, match="for each of 3 ranks"):
+        _tables(0, monkeypatch, collective="all-gather", ranks=3, sizes="64K")
+
+
+def test_gpus_are_counted_where_nothing_is_forked_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA works no more in processes that are forked after it was asked."""
+    torch = pytest.importorskip("torch")
+    here, asked = os.getpid(), []
+
+    def available() -> bool:
+        if os.getpid() == here:
+            asked.append("this process")
+        return True
+
+    monkeypatch.setattr(torch.cuda, "is_available", available)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 5)
+    assert gpus_here() == 5
+    assert not asked
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: int("broken"))
+    assert gpus_here() == 0
 
 
 @pytest.mark.parametrize(("how", "words"), [("kill", "killed by SIGKILL"), ("exit", "ended with status 3")])

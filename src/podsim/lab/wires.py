@@ -6,6 +6,7 @@ PyTorch is loaded by name, when a job starts.
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from podsim.errors import LabError
+from podsim.lab.processes import fork
 
 __all__ = ["BACKENDS", "Board", "Wires", "connect", "gpus_here", "load_part", "load_torch"]
 
@@ -112,19 +114,31 @@ class Board:
 
 
 def gpus_here() -> int:
-    """GPUs that PyTorch finds; 0 without PyTorch."""
+    """GPUs that PyTorch finds; 0 without PyTorch.
+
+    A process of its own counts them: CUDA, once asked, refuses to work in processes that are forked later.
+    """
     try:
         torch = load_torch()
     except LabError:
         return 0
-    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+    status = os.waitstatus_to_exitcode(os.waitpid(fork(lambda: _usable(torch)), 0)[1])
+    return max(status, 0)
+
+
+def _usable(torch: Any) -> int:
+    """GPUs that this process can use; at most 255, as many as an exit status can say."""
+    try:
+        return min(int(torch.cuda.device_count()), 255) if torch.cuda.is_available() else 0
+    except Exception:  # a driver that is broken
+        return 0
 
 
 def pick_backend(torch: Any, wanted: str, local: int) -> str:
     """gloo or nccl: NCCL where each rank of this machine has a GPU of its own. Raises LabError where it cannot be."""
     if wanted not in BACKENDS:
         raise LabError(f"backend {wanted[:40]!r}; known: {', '.join(BACKENDS)}")
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    gpus = _usable(torch)
     able = gpus >= local and torch.distributed.is_nccl_available()
     if wanted == "nccl" and not able:
         raise LabError(

@@ -87,7 +87,7 @@ def _job(
     """What is to be run; all that is wrong with the numbers in one PodsimError."""
     from podsim.lab.library import LIBRARY
     from podsim.lab.measure import Job
-    from podsim.verbs.collective_sizes import collective_name, read_sizes
+    from podsim.verbs.collective_sizes import collective_name
 
     name = collective_name(collective)
     world, each = ranks_of(place, ranks, local)
@@ -101,14 +101,15 @@ def _job(
     wrong += unknown_backend(backend)
     if wrong:
         raise PodsimError("; ".join(wrong))
-    tables, library, left_out = _chosen(algo, name, world, each, can_switch=place is None)
+    tables, library, left_out = _chosen(algo, name, world, each)
+    tables = _with_room(tables, left_out, world, place, backend)
     if library and name not in LIBRARY:
         library, left_out["library"] = False, f"PyTorch's {name} is not run; {', '.join(LIBRARY)} are"
     if not tables and not library:
         raise PodsimError("; ".join(f"{one}: {why}" for one, why in left_out.items()))
     return Job(
         collective=name, ranks=world, local=each, tables=tables, library=library,
-        sizes=read_sizes(sizes, name, world), iterations=iters, warmup=warmup, limit=limit, in_place=in_place,
+        sizes=_sizes(sizes, name, world), iterations=iters, warmup=warmup, limit=limit, in_place=in_place,
         apart=apart, timeout=timeout, backend=backend, emulated=emulated_links(os.environ), left_out=left_out,
         factors=_factors(name, world),
     )  # fmt: skip
@@ -135,9 +136,41 @@ def ranks_of(place: Place | None, ranks: int | None, local: int | None) -> tuple
     return world, each
 
 
-def _chosen(
-    algo: str, name: str, ranks: int, local: int, *, can_switch: bool
-) -> tuple[tuple[Table, ...], bool, dict[str, str]]:
+def _sizes(text: str, name: str, ranks: int) -> tuple[int, ...]:
+    """The sizes in B; those that are taken where none are given, less what ranks cannot have equal parts of."""
+    from podsim.verbs.collective_sizes import DIVIDED, ELEMENT, read_sizes
+
+    if text != _SIZES or name not in DIVIDED:
+        return read_sizes(text, name, ranks)
+    part = ELEMENT * ranks
+    return tuple(size - size % part for size in read_sizes(text, "all-reduce", ranks))
+
+
+def _with_room(
+    tables: tuple[Table, ...], left_out: dict[str, str], ranks: int, place: Place | None, backend: str
+) -> tuple[Table, ...]:
+    """The tables whose switches get a process, and, over NCCL, a GPU; why not of the others goes into `left_out`.
+
+    Raises LabError for NCCL without a GPU for each rank.
+    """
+    from podsim.lab.ranks import MOST_RANKS
+    from podsim.lab.wires import gpus_here
+
+    most, why = 0, "its switch needs a process of its own, which only ranks forked by podsim get"
+    if place is None and (backend == "nccl" or any(table.switches for table in tables)):
+        gpus = gpus_here() if backend != "gloo" else 0
+        most, why = MOST_RANKS, f"its switch needs a process of its own; at most {MOST_RANKS} are forked"
+        if backend == "nccl" and gpus < ranks:
+            raise LabError(
+                f"--backend nccl needs a GPU for each of {ranks} ranks; this machine has {gpus}: take gloo"
+            )
+        if gpus >= ranks:
+            most, why = gpus, f"its switch needs a GPU of its own; there are {gpus}: --backend gloo runs it"
+    left_out |= {table.name: why for table in tables if table.switches and table.nodes > most}
+    return tuple(table for table in tables if table.name not in left_out)
+
+
+def _chosen(algo: str, name: str, ranks: int, local: int) -> tuple[tuple[Table, ...], bool, dict[str, str]]:
     """(tables, whether the library's own is run, what is left out and why)."""
     from podsim.verbs.collective_tables import all_tables, table_of
 
@@ -158,9 +191,6 @@ def _chosen(
         elif one != "library":
             table = table_of(one, name, ranks // local, local)
             tables[table.name] = table
-    for table in [table for table in tables.values() if table.switches and not can_switch]:
-        del tables[table.name]
-        left_out[table.name] = "its switch needs a process of its own, which only ranks forked by podsim get"
     return tuple(tables.values()), bool({"all", "library"} & set(wanted)), left_out
 
 
