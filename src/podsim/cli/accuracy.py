@@ -16,7 +16,8 @@ Tables = Annotated[
     list[str] | None, typer.Option("--table", help="A packaged table; repeatable. Default: all.")
 ]
 RowsFile = Annotated[
-    Path | None, typer.Option(help="A CSV file with the columns of one of the reference tables.")
+    Path | None,
+    typer.Option(help="CSV with the columns of a reference table, log of nccl-tests, or run of the lab."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")]
 Html = Annotated[Path | None, typer.Option(help="Write one HTML page with a plot for each table.")]
@@ -72,7 +73,9 @@ def _sensitivity(tables: list[str], json: bool) -> None:
 def calibrate(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="CSV files with the columns of a reference table, or what nccl-tests printed."),
+        typer.Argument(
+            help="CSV files with the columns of a reference table, logs of nccl-tests, runs of the lab."
+        ),
     ] = None,
     gpu: Annotated[list[str] | None, typer.Option(help="Only the kernels of this GPU; repeatable.")] = None,
     software: Annotated[str, typer.Option(help="Fit this framework era instead: NAME or NAME.GPU.")] = "",

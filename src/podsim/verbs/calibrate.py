@@ -1,8 +1,9 @@
 """`podsim calibrate`: the constants of the cost laws from measured kernels, collectives and training runs.
 
 Rows marked `test` are never fitted. The packaged tables give the packaged constants; a user's file (a CSV with the
-columns of a reference table, or what nccl-tests prints) gives a catalog entry for their GPU or fabric, whose rows need
-no role. No randomness: the same rows give the same files. Needs scipy (pip install podsim[calibrate]).
+columns of a reference table, what nccl-tests prints, or a run that the lab kept) gives a catalog entry for their GPU
+or fabric, whose rows need no role. No randomness: the same rows give the same files. Needs scipy (pip install
+podsim[calibrate]).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError, TableError
+from podsim.verbs.measured_rows import read_measured
 from podsim.verify import Rows, load
-from podsim.verify.nccl_tests import read_any
 
 if TYPE_CHECKING:
     from podsim.training.kernel_constants import KernelConstants
@@ -82,7 +83,7 @@ def calibrate(
         raise PodsimError("calibration needs scipy: pip install 'podsim[calibrate]'") from None
     if to is None and not check:
         to = _new_folder()
-    tables = [read_any(file) for file in files]
+    tables = [read_measured(file) for file in files]
     if software:
         given = constants.split(",") if isinstance(constants, str) else constants
         names = [name.strip() for name in given if name.strip()]

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from podsim.errors import PodsimError
 from podsim.results.comparison import Comparison, Verdict
+from podsim.verbs.measured_rows import read_measured
 from podsim.verbs.tables import Priced, price
 from podsim.verbs.validate_bars import verdicts
 from podsim.verify import NAMED, Rows, assess, compare, load, measurement, quantities
-from podsim.verify.nccl_tests import read_any
 
 __all__ = ["TABLES", "UNKNOWN", "Validation", "compare_rows", "comparison_of", "validate"]
 
@@ -65,7 +65,7 @@ def validate(
     tables: Sequence[str] = (), *, rows: str | Path | None = None, role: str = "", cross_validate: bool = True
 ) -> Validation:
     """Comparisons of some packaged tables (default all), or of a file: a CSV with the columns of one of
-    them, or what nccl-tests printed.
+    them, what nccl-tests printed, or a run that the lab kept.
 
     `role` keeps the rows of one role. Raises TableError for an unknown table or role, or a file that cannot be
     read.
@@ -73,7 +73,7 @@ def validate(
     if rows is not None and tables:
         raise PodsimError("--table and --rows: choose one")
     if rows is not None:
-        read = read_any(rows)
+        read = read_measured(rows)
         found = [compare_rows(one, cross_validate=False) for one in _in_own_quantities(read)]
     else:
         found = [compare_rows(load(name), cross_validate=cross_validate) for name in tables or TABLES]

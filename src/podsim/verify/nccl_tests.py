@@ -16,7 +16,7 @@ from podsim.verify.reading import read_rows
 from podsim.verify.rows import Row, Rows
 from podsim.verify.tables import make_row
 
-__all__ = ["is_log", "read_any", "read_log", "read_log_text"]
+__all__ = ["gpu_name", "is_log", "read_any", "read_log", "read_log_text", "rows_of"]
 
 _PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<stdout>)?:?|\d+:)\s*")
 _RANK = re.compile(
@@ -28,6 +28,8 @@ _PERF = re.compile(rf"(?<![a-z_]){_NAMES}_perf")
 _FILE = re.compile(rf"(?<![a-z]){_NAMES}(?![a-z])")
 _VERSION = re.compile(r"NCCL version:?\s*(2\.\d+(?:\.\d+)?)")
 _LIBRARY = re.compile(r"nccl-library=2(\d\d)(\d\d)")
+_DEVICES = {"H100 80GB HBM3": "H100-SXM5-80GB", "H200": "H200-SXM5-141GB"}
+"""as drivers call GPUs -> as tables do, where their words differ"""
 _COUNTED = re.compile(r"^\d+$")
 _WORD = re.compile(r"^[a-z]\w*$", re.IGNORECASE)
 
@@ -73,7 +75,7 @@ def read_log_text(text: str, name: str) -> Rows:
     shared = {
         "id": name,
         "source": name,
-        "gpu": ranks[0][2].removeprefix("NVIDIA ").strip() if ranks else "",
+        "gpu": gpu_name(ranks[0][2]) if ranks else "",
         "nodes": str(len({host for _, host, _ in ranks}) or 1),
         "gpus": str(gpus),
         "collective": found[1],
@@ -84,7 +86,13 @@ def read_log_text(text: str, name: str) -> Rows:
     measured = [row for line in lines if (row := _measured(line))]
     if not measured:
         raise TableError(f"{name}: no line of the log holds a size and a time")
-    return _rows(name, shared, measured)
+    return rows_of("collectives", name, [{**shared, **cells} for cells in measured])
+
+
+def gpu_name(device: str) -> str:
+    """A GPU as tables write it, from what its driver calls it: NVIDIA H100 80GB HBM3 is H100-SXM5-80GB."""
+    name = device.strip().removeprefix("NVIDIA ").removeprefix("Tesla ").strip()
+    return _DEVICES.get(name, name)
 
 
 def _circumstances(text: str, processes: int, threads: int, gpus: int) -> str:
@@ -127,12 +135,13 @@ def _measured(line: str) -> dict[str, str] | None:
     return {"size_bytes": cells[0], "time_us": rest[0], **rates}
 
 
-def _rows(name: str, shared: dict[str, str], measured: list[dict[str, str]]) -> Rows:
-    kind = kind_named("collectives")
+def rows_of(kind_name: str, name: str, measured: list[dict[str, str]]) -> Rows:
+    """Rows of a table of a kind from the cells that are known of each; no constant was fitted on them."""
+    kind = kind_named(kind_name)
     blank = dict.fromkeys(kind.columns, "")
     rows: dict[str, Row] = {}
     for cells in measured:
-        row = make_row(kind, {**blank, **shared, **cells}, role="test")
+        row = make_row(kind, {**blank, **cells}, role="test")
         rows.setdefault(row.id, row)
     return Rows(
         name=name,

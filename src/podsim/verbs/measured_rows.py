@@ -1,0 +1,120 @@
+"""What `podsim validate --rows` and `podsim calibrate` read: tables, logs of nccl-tests, and files of the lab's own runs.
+
+A file of `podsim measure collective --save` gives a row for each size of the library's own collective, one of `podsim
+train --save` a row with its median step. The lab's other runs, and its other algorithms, are held against their
+links by `podsim compare`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podsim.errors import PodsimError, TableError
+from podsim.verify import Rows
+from podsim.verify.nccl_tests import gpu_name, read_any, rows_of
+
+if TYPE_CHECKING:
+    from podsim.results.lab import MeasuredCollectives
+    from podsim.results.trained import MeasuredTraining
+
+__all__ = ["read_measured"]
+
+_START = re.compile(rb'\s*\{[^\n]*"format"\s*:\s*"podsim-run"')
+_HEAD = 4096
+_COLLECTIVES = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
+"""as tables call them, beside those with a line for a dash"""
+_ZERO = ("", "ZeRO-1", "ZeRO-2", "ZeRO-3")
+_ERA = "pytorch-eager"
+"""the framework that `podsim train` is"""
+
+
+def read_measured(path: str | Path) -> Rows:
+    """Rows of a file of measurements. Raises TableError for one without any that a table could hold."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            ours = _START.match(file.read(_HEAD)) is not None
+    except OSError:
+        ours = False
+    if not ours:
+        return read_any(path)
+    from podsim.lab.record import read_run
+    from podsim.results.lab import MeasuredCollectives
+    from podsim.results.trained import MeasuredTraining
+
+    run = read_run(path)
+    if isinstance(run, MeasuredCollectives):
+        return _collectives(run, path)
+    if isinstance(run, MeasuredTraining):
+        return _training(run, path)
+    raise TableError(
+        f"{path.name}: no table has rows of such a run; those of podsim measure collective and podsim train are read. "
+        "podsim compare lays it beside its prediction"
+    )
+
+
+def _collectives(run: MeasuredCollectives, path: Path) -> Rows:
+    rows = [row for row in run.rows if row.algorithm == "library" and not row.wrong]
+    if run.emulated is not None or not rows:
+        why = (
+            "ran on emulated links"
+            if run.emulated is not None
+            else "holds no right result of the library's own"
+        )
+        raise TableError(
+            f"{path.name}: {why}; tables hold the library's collectives on real links (--algo library). podsim compare "
+            "lays the others beside their predictions"
+        )
+    shared = {
+        "id": path.stem, "source": path.name, "gpu": gpu_name(run.device), "nodes": str(len(set(run.hosts))),
+        "gpus": str(run.ranks), "algo": "auto", "proto": "auto", "confirmed": "yes",
+        "collective": _COLLECTIVES.get(run.collective, run.collective.replace("-", "_")),
+        "notes": f"{run.ranks} MPI processes; {run.software}",
+    }  # fmt: skip
+    return rows_of("collectives", path.stem, [
+        {
+            **shared, "size_bytes": f"{row.size:.0f}", "time_us": repr(1e6 * row.seconds),
+            "algbw_GBps": repr(1e-9 * row.algorithm_bandwidth), "busbw_GBps": repr(1e-9 * row.bus_bandwidth),
+        }
+        for row in rows
+    ])  # fmt: skip
+
+
+def _training(run: MeasuredTraining, path: Path) -> Rows:
+    if run.exchange != "bsp" or not run.sequence or run.emulated is not None:
+        what = f"exchange {run.exchange}" if run.exchange != "bsp" else "a residual network"
+        raise TableError(
+            f"{path.name}: {'emulated links' if run.emulated is not None else what}; rows of training are of GPTs that "
+            "all-reduce, on real links"
+        )
+    plan, device = run.plan, gpu_name(run.device)
+    memory = re.search(r"(\d+)GB", device)
+    zero = _ZERO[int(plan["zero"])] + (f" GROUP={plan['shard']}" if plan["shard"] else "")
+    names = {"tp": "tp", "pp": "pp", "dp": "dp", "virtual_pp": "virtual_stages", "micro_batch": "micro_batch",
+             "global_batch": "global_batch", "precision": "precision", "recompute": "recompute"}  # fmt: skip
+    cells = {column: str(plan[name]) for column, name in names.items()} | {
+        "id": path.stem, "source": path.name, "year": run.started[:4], "model": run.model, "seq_len": str(run.sequence),
+        "gpu": device, "gpu_mem_gb": memory[1] if memory else "", "n_gpus": str(run.ranks),
+        "zero_stage_or_fsdp": zero, "seq_parallel": "yes" if plan["sequence_parallel"] else "no", "framework": _ERA,
+        "step_time_s": repr(run.step_time), "confirmed": "yes", "notes": run.software,
+    }  # fmt: skip
+    return rows_of("llm", path.stem, [cells | _shape(run)])
+
+
+def _shape(run: MeasuredTraining) -> dict[str, str]:
+    """Columns of a network that is not the catalog's own: its widths; nothing where it is, or is not known here."""
+    from podsim.workload.catalog import load_specification
+    from podsim.workload.specification import resolve
+
+    changes = {name.removeprefix("model."): value for name, value in run.changes.items()}
+    if not changes:
+        return {}
+    try:
+        network = resolve(load_specification(run.model, changes))
+    except PodsimError:
+        return {}
+    names = {"layers": "layers", "hidden": "hidden", "heads": "heads", "kv_heads": "kv_heads", "ffn_hidden": "ffn",
+             "vocab": "vocab"}  # fmt: skip
+    return {column: str(getattr(network, name)) for column, name in names.items()}
