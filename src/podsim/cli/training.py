@@ -75,9 +75,11 @@ def _train(
     **layout: Any,
 ) -> None:
     """Train a small network for real under a plan."""
+    from podsim.errors import PodsimError
     from podsim.report.progress import bar
     from podsim.report.timelines import suffix_of
     from podsim.report.trained import loss_image, print_trained
+    from podsim.verbs.lab_options import no_folder
     from podsim.verbs.train import read_trained
     from podsim.verbs.train import train as verb
 
@@ -85,6 +87,8 @@ def _train(
     with first_rank_speaks():
         others = {path.name: read_trained(path) for path in against or []}
         kind = suffix_of(plot, (".png", ".svg"), "plot")[1:] if plot is not None else ""
+        if lost := no_folder(plot, "--plot"):
+            raise PodsimError(*lost)
         with bar("training") as progress:
             found = verb(
                 model, ranks=ranks, batch=batch, all_reduce=all_reduce, exchange=exchange,

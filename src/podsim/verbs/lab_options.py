@@ -24,8 +24,8 @@ def unknown_backend(backend: str) -> list[str]:
     return [f"--backend {backend[:40]!r}; known: {', '.join(BACKENDS)}"] if backend not in BACKENDS else []
 
 
-def no_folder(save: Path | None) -> list[str]:
-    """A line if the run cannot be kept there; said before it is made."""
+def no_folder(save: Path | None, option: str = "--save") -> list[str]:
+    """A line if the run, or its picture, cannot be kept there; said before it is made."""
     if save is None or save.parent.is_dir():
         return []
-    return [f"--save {save}: there is no folder {save.parent}"]
+    return [f"{option} {save}: there is no folder {save.parent}"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podsim.errors import LabError, PlanError, PodsimError, unknown_name
+from podsim.units import format_quantity
 from podsim.verbs.lab_options import no_folder, outside, unknown_backend
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ def train(
         checkpoint=checkpoint, resume=resume, backend=backend, save=save,
     )  # fmt: skip
     job = _job(
-        model, given, _count(place, ranks, exchange), all_reduce=all_reduce, exchange=exchange, staleness=staleness,
+        model, given, _count(place, ranks, exchange), ranks_here=place is None, all_reduce=all_reduce,
+        exchange=exchange, staleness=staleness,
         slow=dict(slow or {}), steps=steps, rate=rate, seed=seed, data=data, image=image, classes=classes,
         checkpoint=checkpoint, every=every, keep=keep, resume=resume, backend=backend, timeout=timeout,
     )  # fmt: skip
@@ -189,7 +191,7 @@ def training_job(model: str, given: Mapping[str, Any], *, backend: str, timeout:
 
 def _job(
     model: str, given: dict[str, Any], ranks: int | None, *, all_reduce: str, exchange: str, staleness: int | None,
-    slow: dict[int, float], **rest: Any,
+    slow: dict[int, float], ranks_here: bool = False, **rest: Any,
 ) -> Training:  # fmt: skip
     """What is to be trained; all that is wrong with the plan in one PlanError."""
     from podsim.lab.training.batches import batches_of
@@ -207,6 +209,8 @@ def _job(
         schedule = build(
             str(plan.describe()["schedule"]), int(plan.pp), int(plan.virtual_stages), int(plan.micro_batches)
         )
+    if network is not None and ranks_here:
+        _fits_here(plan, network, rest["backend"])
     problems = _problems(plan, schedule, network, exchange, staleness, slow, all_reduce, rest["checkpoint"])
     if problems:
         raise PlanError(problems)
@@ -250,6 +254,27 @@ def _gpt_plan(model: str, given: dict[str, Any], ranks: int | None) -> tuple[Pla
     if int(setting.plan.gpus) != count:
         raise PlanError([f"tp x pp x dp = {setting.plan.gpus}, and there are {count} ranks"])
     return setting.plan, network
+
+
+def _fits_here(plan: Plan, network: Transformer, backend: str) -> None:
+    """Raise LabError where the weights, gradients and moments of all ranks are more than this machine's memory.
+
+    In fp32, 4 B, 4 B and 8 B a parameter, in each replica but for what ZeRO divides. Of GPUs nothing is said: CUDA
+    tells at once that theirs is full.
+    """
+    from podsim.lab.wires import gpus_here
+    from podsim.workload.transformer import build
+
+    dp, zero = int(plan.dp), int(plan.zero)
+    each = sum(size * (1 if zero >= stage else dp) for size, stage in ((8, 1), (4, 2), (4, 3)))
+    parameters = build(network).parameters
+    needed, there = float(parameters) * each, float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    if needed > there and (backend == "gloo" or not gpus_here()):
+        raise LabError(
+            f"{network.name} has {parameters:,} parameters: weights, gradients and moments of all ranks "
+            f"take {format_quantity(needed, 'B')}, and this machine has {format_quantity(there, 'B')}; make it "
+            "smaller, as with --set model.layers=2 --set model.hidden=256 --set model.heads=8"
+        )
 
 
 def _micro(options: Mapping[str, Any], count: int) -> int:

@@ -127,6 +127,11 @@ def test_a_batch_follows_from_seed_and_step(data: str, images: bool) -> None:
         (["resnet-8", "--data", "nowhere"], "no folder; images lie in"),
         (["--data", "."], "a GPT reads a text file"),
         (["--plot", "loss.pdf"], ".png"),
+        (["--plot", "nowhere/loss.png"], "there is no folder nowhere"),
+        # 405,853,388,800 parameters of 16 B; and in two replicas of 8 B, with 8 B divided
+        (["llama-3-405b"], "take 6.494 TB, and this machine has"),
+        (["llama-3-405b", "--dp", "2", "--zero", "1"], "take 9.74 TB"),
+        (["llama-3-405b", "--dp", "2", "--zero", "3"], "take 6.494 TB"),
         (["--against", "nowhere.jsonl"], "cannot be read"),
         (["--slow", "x=2"], "a worker is a number"),
         (["nope"], "unknown model 'nope'"),
