@@ -68,6 +68,10 @@ def test_what_the_cores_cannot_do_is_said() -> None:
     (said,) = warnings_of(emulated_cluster("dgx-a100:2", scale="1/100"))
     assert "16 ranks at 24 Gb/s are 384 Gb/s" in said
     assert warnings_of(emulated_cluster("dgx-a100:2", scale="1/100000")) == ()
+    # a server that is one process sends by its eight adapters of 200 Gb/s, not by NVLink
+    (said,) = warnings_of(emulated_cluster("dgx-a100:2", scale="1", per="server"))
+    assert "2 ranks at 1.6e+03 Gb/s are 3.2e+03 Gb/s" in said
+    assert "inside a server" not in said
 
 
 @pytest.mark.parametrize(

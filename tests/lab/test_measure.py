@@ -343,10 +343,11 @@ def test_a_port_in_use_is_said() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with _joined(0, 1, taken.getsockname()[1], "--algo", "ring", "--timeout", "5") as rank:
+        port = taken.getsockname()[1]
+        with _joined(0, 1, port, "--algo", "ring", "--timeout", "5") as rank:
             _, said = rank.communicate(timeout=60)
     assert rank.returncode == 2
-    assert "the port is in use by another program; set MASTER_PORT" in said
+    assert f"127.0.0.1:{port}: the port is in use by another program; set MASTER_PORT" in said
 
 
 def test_ctrl_c_leaves_nothing_behind() -> None:

@@ -193,6 +193,8 @@ def connect(
 
 def _explained(problem: str, init: str) -> str:
     first = problem.strip().splitlines()[0][:300] if problem.strip() else "no reason given"
+    if init == "env://":
+        init = f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}"
     if "EADDRINUSE" in problem or "in use" in problem:
         return f"{init}: the port is in use by another program; set MASTER_PORT to a free one ({first})"
     return f"the ranks could not find each other at {init}: {first}"

@@ -76,13 +76,14 @@ def emulated_cluster(
 def warnings_of(made: Emulated) -> tuple[str, ...]:
     """What will not work well on this machine: rates that its cores do not keep up with."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    rate, room = made.ranks * made.inside, PER_CORE * cores
+    each, where = (made.inside, " inside a server") if made.local > 1 else (made.between, "")
+    rate, room = made.ranks * each, PER_CORE * cores
     if rate <= room:
         return ()
     return (
-        f"{made.ranks} ranks at {made.inside * 8e-9:.3g} Gb/s are {rate * 8e-9:.3g} Gb/s; {cores} cores keep up with "
-        f"about {room * 8e-9:.3g}: where all send at once inside a server, processors will be the limit; --scale "
-        f"1/{made.ranks * made.inside / made.scale / room:.0f} would not be",
+        f"{made.ranks} ranks at {each * 8e-9:.3g} Gb/s are {rate * 8e-9:.3g} Gb/s; {cores} cores keep up with "
+        f"about {room * 8e-9:.3g}: where all send at once{where}, processors will be the limit; --scale "
+        f"1/{rate / made.scale / room:.0f} would not be",
     )
 
 
