@@ -54,6 +54,15 @@ def test_prefixes_of_launchers_change_nothing(prefix: str) -> None:
     assert read_log_text(prefixed, "all_reduce_run") == read_log_text(NEW, "all_reduce_run")
 
 
+def test_of_several_algorithms_the_librarys_own_is_read() -> None:
+    """As `podsim measure collective --algo all` prints them: the others are not what NCCL did."""
+    slow = NEW.replace("16.97", "99.97").replace("1305.0", "9305.0")
+    both = f"# Algorithm: ring\n{slow}# Algorithm: library\n{NEW}# Algorithm: tree\n{slow}"
+    assert [row.text("time_us") for row in read_log_text(both, "all_reduce")] == ["16.97", "1305.0"]
+    alone = read_log_text(f"# Algorithm: ring\n{slow}", "all_reduce")
+    assert [row.text("time_us") for row in alone] == ["99.97", "9305.0"]
+
+
 def test_an_old_log_without_root_and_ranks() -> None:
     rows = read_log_text("all_reduce_perf -b 8 -g 12\n" + OLD, "run")
     assert [row.text("size_bytes") for row in rows] == ["8", "4096"]

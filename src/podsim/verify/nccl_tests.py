@@ -30,6 +30,7 @@ _VERSION = re.compile(r"NCCL version:?\s*(2\.\d+(?:\.\d+)?)")
 _LIBRARY = re.compile(r"nccl-library=2(\d\d)(\d\d)")
 _DEVICES = {"H100 80GB HBM3": "H100-SXM5-80GB", "H200": "H200-SXM5-141GB"}
 """as drivers call GPUs -> as tables do, where their words differ"""
+_ALGORITHM = "# Algorithm: "
 _COUNTED = re.compile(r"^\d+$")
 _WORD = re.compile(r"^[a-z]\w*$", re.IGNORECASE)
 
@@ -83,10 +84,19 @@ def read_log_text(text: str, name: str) -> Rows:
         "proto": "auto",
         "notes": _circumstances(text, len({(host, pid) for pid, host, _ in ranks}), threads, gpus),
     }
-    measured = [row for line in lines if (row := _measured(line))]
+    measured = [row for line in _of_library(lines) if (row := _measured(line))]
     if not measured:
         raise TableError(f"{name}: no line of the log holds a size and a time")
     return rows_of("collectives", name, [{**shared, **cells} for cells in measured])
+
+
+def _of_library(lines: list[str]) -> list[str]:
+    """The lines of the library's own collective, in a log of `podsim measure collective` that has its tables, too."""
+    heads = [place for place, line in enumerate(lines) if line.startswith(_ALGORITHM)]
+    for first, last in zip(heads, [*heads[1:], len(lines)], strict=True):
+        if lines[first] == f"{_ALGORITHM}library":
+            return lines[first:last]
+    return lines
 
 
 def gpu_name(device: str) -> str:
