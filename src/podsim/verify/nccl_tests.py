@@ -8,6 +8,7 @@ ranks. Format: github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md).
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 from podsim.errors import TableError
@@ -93,7 +94,7 @@ def read_log_text(text: str, name: str) -> Rows:
 def _of_library(lines: list[str]) -> list[str]:
     """The lines of the library's own collective, in a log of `podsim measure collective` that has its tables, too."""
     heads = [place for place, line in enumerate(lines) if line.startswith(_ALGORITHM)]
-    for first, last in zip(heads, [*heads[1:], len(lines)], strict=True):
+    for first, last in pairwise([*heads, len(lines)]):
         if lines[first] == f"{_ALGORITHM}library":
             return lines[first:last]
     return lines
