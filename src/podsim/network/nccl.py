@@ -309,14 +309,42 @@ def _numbers(
     """The arguments as arrays, members at most the ranks; all that is wrong with them at once."""
     size_, ranks_ = np.asarray(size, dtype=float), np.asarray(ranks, dtype=float)
     given = np.asarray(ranks_per_node, dtype=float)
+    plain = size_.size == ranks_.size == given.size == 1 and _one_fits(
+        wires, size_.item(), ranks_.item(), given.item()
+    )
+    if not plain:
+        _require(wires, size_, ranks_, given)
+    members = np.minimum(given, ranks_)
+    if sharing is None:
+        return size_, ranks_, members, np.where(members < ranks_, np.floor(wires.gpus / members), 1.0)
+    share = np.asarray(sharing, dtype=float)
+    if not ((share > 0) & (share < np.inf)).all():
+        raise PodsimError(f"sharing={_worst(share, share > 0)}: groups on a node, above 0")
+    return size_, ranks_, members, share
+
+
+def _one_fits(wires: Wires, size: float, ranks: float, given: float) -> bool:
+    """Whether one call is well-formed and the cluster can hold it: what `_require` says of arrays, without their cost."""
+    members = min(given, ranks)
+    return (
+        0.0 <= size < math.inf
+        and 1.0 <= ranks <= 2**21
+        and ranks % 1.0 == given % 1.0 == 0.0
+        and 1.0 <= members <= wires.gpus
+        and (wires.nics > 0 or members == ranks)
+    )
+
+
+def _require(wires: Wires, size: Array, ranks: Array, given: Array) -> None:
+    """All that is wrong with the arguments at once, as an error."""
     problems = [
         f"{name}={_worst(values, good)}: {rule}"
         for name, values, good, rule in (
-            ("size", size_, (size_ >= 0) & (size_ < np.inf), "bytes, 0 or more"),
+            ("size", size, (size >= 0) & (size < np.inf), "bytes, 0 or more"),
             (
                 "ranks",
-                ranks_,
-                (ranks_ >= 1) & (ranks_ <= 2**21) & (ranks_ == np.floor(ranks_)),
+                ranks,
+                (ranks >= 1) & (ranks <= 2**21) & (ranks == np.floor(ranks)),
                 "a whole number from 1",
             ),
             ("ranks_per_node", given, (given >= 1) & (given == np.floor(given)), "a whole number from 1"),
@@ -325,19 +353,13 @@ def _numbers(
     ]
     if problems:
         raise PodsimError("; ".join(problems))
-    members = np.minimum(given, ranks_)
+    members = np.minimum(given, ranks)
     if (members > wires.gpus).any():
         raise ClusterError(f"ranks_per_node={int(members.max())}: a node has {wires.gpus} GPUs")
-    if not wires.nics and (members < ranks_).any():
+    if not wires.nics and (members < ranks).any():
         raise ClusterError(
-            f"ranks={int(ranks_.max())} over several nodes: this cluster has no network (nics=0)"
+            f"ranks={int(ranks.max())} over several nodes: this cluster has no network (nics=0)"
         )
-    if sharing is None:
-        return size_, ranks_, members, np.where(members < ranks_, np.floor(wires.gpus / members), 1.0)
-    share = np.asarray(sharing, dtype=float)
-    if not ((share > 0) & (share < np.inf)).all():
-        raise PodsimError(f"sharing={_worst(share, share > 0)}: groups on a node, above 0")
-    return size_, ranks_, members, share
 
 
 def _worst(values: Array, good: NDArray[np.bool_]) -> str:

@@ -79,17 +79,11 @@ def weight_table(model: Model, plan: Plan) -> Weights:
     tp_K = np.asarray(plan.tp, dtype=float)
     dense_BK = np.zeros((len(model.kinds), plan.size))
     expert_BK = np.zeros_like(dense_BK)
-    for position, block in enumerate(model.kinds):
-        for expert, table in ((False, dense_BK), (True, expert_BK)):
-            ops = [op for op in block.ops if op.expert == expert]
-            divided = sum(op.weight for op in ops if op.split not in ("none", "sequence"))
-            divided += sum(op.bias for op in ops if op.split in ("column", "vocab"))
-            whole = sum(op.weight + op.bias for op in ops) - divided
-            table[position] = whole + divided / tp_K
-            for op in ops:
-                if op.kind == "gemm" and op.kv_heads:
-                    rows = op.kv_heads * (op.head_dim + op.value_dim)
-                    table[position] += rows * (op.k + (op.bias > 0)) * repeated(op.kv_heads, tp_K)
+    for position, shares in enumerate(model.shares):
+        for share, table in zip(shares, (dense_BK, expert_BK), strict=True):
+            table[position] = share.whole + share.divided / tp_K
+            for heads, held in share.kv:
+                table[position] += held * repeated(heads, tp_K)
     shared = 0
     if model.tied_embeddings and any(op.kind == "gemm" and op.split == "vocab" for op in model.head.ops):
         shared = sum(

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
-__all__ = ["Block", "Kind", "Model", "Saved", "Split", "TensorOp"]
+__all__ = ["Block", "Kind", "Model", "Saved", "Share", "Split", "TensorOp"]
 
 Split = Literal["none", "sequence", "column", "row", "head", "vocab"]
 Kind = Literal[
@@ -118,6 +118,30 @@ def _alike(block: Block) -> tuple[object, ...]:
     return (block.ops, block.syncs, block.experts, block.top_k)
 
 
+class Share(NamedTuple):
+    """Parameters of one copy of a block, by what tensor parallelism does with them."""
+
+    whole: int
+    """kept by every rank"""
+    divided: int
+    kv: tuple[tuple[int, int], ...]
+    """of those divided: (heads of keys and values, parameters of their projection); ranks beyond the heads repeat them"""
+
+
+def _share(block: Block, *, expert: bool) -> Share:
+    ops = [op for op in block.ops if op.expert == expert]
+    divided = sum(op.weight for op in ops if op.split not in ("none", "sequence"))
+    divided += sum(op.bias for op in ops if op.split in ("column", "vocab"))
+    heads = [op for op in ops if op.kind == "gemm" and op.kv_heads]
+    return Share(
+        whole=sum(op.weight + op.bias for op in ops) - divided,
+        divided=divided,
+        kv=tuple(
+            (op.kv_heads, op.kv_heads * (op.head_dim + op.value_dim) * (op.k + (op.bias > 0))) for op in heads
+        ),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """A neural network: embedding, layers in order, head."""
@@ -157,6 +181,11 @@ class Model:
         """For each layer, in order, the position of its kind in `kinds`."""
         place = {key: position for position, key in enumerate(self._distinct, start=1)}
         return tuple(place[_alike(block)] for block in self.layers for _ in range(block.count))
+
+    @cached_property
+    def shares(self) -> tuple[tuple[Share, Share], ...]:
+        """For each of `kinds`: how tensor parallelism divides the parameters of one copy, of dense and of expert ops."""
+        return tuple((_share(block, expert=False), _share(block, expert=True)) for block in self.kinds)
 
     @cached_property
     def _distinct(self) -> dict[tuple[object, ...], tuple[Block, int]]:
