@@ -188,6 +188,8 @@ def test_experts_of_a_row_are_experts() -> None:
     assert other.active_parameters == pytest.approx(named.active_parameters, rel=0.01)
     with pytest.raises(NotExpressible, match="moe_topk is not given"):
         express({**MIXTRAL, "moe_topk": ""})
+    dense = express({**MIXTRAL, "moe_experts": "0", "moe_topk": "0", "ep": "1", "params_b": "7.2"}).model
+    assert not any(block.experts for block in dense.layers)
 
 
 def test_the_published_size_tells_what_an_unknown_name_does_not() -> None:

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["model_of"]
 
 _FAMILIES = (
-    (r"mixtral|qwen.*moe|deepseek|grok|dbrx|olmoe", "llama"),
-    (r"llama|internlm|mistral|qwen|baichuan|\byi\b|vicuna|gemma|olmo|phi-?3", "llama"),
+    (r"llama|internlm|mi[sx]tral|qwen|deepseek|baichuan|\byi\b|vicuna|gemma|olmo|grok|dbrx|phi-?3", "llama"),
     (r"mpt", "mpt"),
     (r"gpt(?!-?neox|-?j)", "gpt"),
 )
@@ -50,7 +49,7 @@ def model_of(row: Mapping[str, str], *, layer_only: bool) -> Model:
         whole(row, "vocab", 51200 if layer_only else None),
         whole(row, "seq_len"),
     )
-    experts = whole(row, "moe_experts", 1)
+    experts = 0 if stated(row, "moe_experts") == "0" else whole(row, "moe_experts", 1)
     mixture = (experts, whole(row, "moe_topk")) if experts > 1 else (0, 0)
     return _sized(name, dims, mixture, "" if layer_only else stated(row, "params_b"))
 
