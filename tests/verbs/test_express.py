@@ -209,3 +209,14 @@ def test_a_row_without_framework_or_precision_gets_the_defaults_and_says_so() ->
     assert found.chosen == "chosen: framework=megatron-core, precision=bf16"
     with pytest.raises(NotExpressible, match=r"framework='Homemade' has no entry .*podsim show software"):
         express({**MIXTRAL, "framework": "Homemade"})
+
+
+def test_every_run_that_llm_foundry_measured_fits_its_gpu() -> None:
+    """Its micro-batches are the largest that fitted 80 GiB; the law may not need more than there was."""
+    from podsim.verbs.tables_llm import batches_of, costs_of, express_all
+
+    found, _ = express_all([row for id, row in ROWS.items() if id.startswith("LF-")])
+    needed = costs_of(batches_of([one for _, one in found])).memory_R
+    assert needed.size > 90
+    assert needed.max() <= 80 * 2**30
+    assert needed.max() > 0.9 * 80 * 2**30
