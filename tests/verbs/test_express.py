@@ -220,3 +220,15 @@ def test_every_run_that_llm_foundry_measured_fits_its_gpu() -> None:
     assert needed.size > 90
     assert needed.max() <= 80 * 2**30
     assert needed.max() > 0.9 * 80 * 2**30
+
+
+def test_a_run_that_would_not_fit_without_zero_had_it() -> None:
+    bare = ROWS["SIMU-0004"]  # llama-3-70b's layers, 12 of them, on eight GPUs of 80 GB
+    assert not bare["zero_stage_or_fsdp"]
+    found = express(bare)
+    assert (found.plan.zero, found.implied) == (1, "implied: zero=1, without which it does not fit")
+    assert express({**bare, "zero_stage_or_fsdp": "ZeRO-3"}).plan.zero == 3
+    assert express({**bare, "framework": "megatron-2021", "precision": "fp16"}).plan.zero == 0  # had none
+    fits = express(ROWS["SIMU-0010"])
+    assert (fits.plan.zero, fits.implied) == (0, "")
+    assert express(ROWS["VTM-0001"]).plan.zero == 0  # above the limit by less than the law's error

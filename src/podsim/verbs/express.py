@@ -36,8 +36,12 @@ class Expressed:
     """the measurement is of one layer's forward and backward, not of a step"""
     chosen: str = ""
     """settings that the row leaves open and podsim chose, worded; "" where the row states its micro-batch"""
+    implied: str = ""
+    """settings that the row does not state, but could not have run without, worded"""
 
 
+_ADAM = 16.0
+"""B of weights, gradients and moments of a parameter, about"""
 _FRAMEWORKS = (
     (r"megatron-deepspeed", "megatron-deepspeed"),
     (r"nemo", "nemo-2022"),
@@ -57,12 +61,15 @@ def express(row: Mapping[str, str]) -> Expressed:
         cluster = _cluster(row)
         model = model_of(row, layer_only=layer_only)
         plan, chosen = _plan(row, model, cluster, layer_only)
+        plan, implied = _fitting(row, plan, model, cluster) if not (layer_only or chosen) else (plan, "")
         problems = plan.problems(model, cluster)
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
     if problems:
         raise NotExpressible("; ".join(problems))
-    return Expressed(model=model, cluster=cluster, plan=plan, layer_only=layer_only, chosen=chosen)
+    return Expressed(
+        model=model, cluster=cluster, plan=plan, layer_only=layer_only, chosen=chosen, implied=implied
+    )
 
 
 def _cluster(row: Mapping[str, str]) -> Cluster:
@@ -182,6 +189,23 @@ def _plan(row: Mapping[str, str], model: Model, cluster: Cluster, layer_only: bo
         plan, found = settle(plan, row, model, cluster)
         taken = [*found, *(one for one in taken if not one.startswith("global_batch"))]
     return plan, "" if layer_only or not taken else f"chosen: {', '.join(taken)}"
+
+
+def _fitting(row: Mapping[str, str], plan: Plan, model: Model, cluster: Cluster) -> tuple[Plan, str]:
+    """(the plan, what was implied): ZeRO 1 where a row says nothing of ZeRO, and would not have run without."""
+    from podsim.training.software import load_software
+    from podsim.training.step import step_cost
+
+    # what a driver reports, 80 GiB of an "80 GB" GPU, and what the law of memory may be wrong by
+    room = 1.08 * cluster.gpu.memory / 1e9 * 2.0**30
+    least = _ADAM * model.parameters / (int(plan.tp) * int(plan.pp) * int(plan.ep))
+    if stated(row, "zero_stage_or_fsdp") or int(plan.dp) * int(plan.cp) < 2 or least < 0.25 * room:
+        return plan, ""
+    if "zero-1" in load_software(plan.software, cluster.gpu).lacks or plan.problems(model, cluster):
+        return plan, ""
+    if float(step_cost(model, cluster, plan).memory_P[0]) <= room:
+        return plan, ""
+    return plan.having({"zero": 1}), "implied: zero=1, without which it does not fit"
 
 
 def _any_batch(row: Mapping[str, str], dp: int) -> int | None:

@@ -206,7 +206,7 @@ def _recomputed(one: Expressed, row: Mapping[str, str]) -> float:
 def _note(one: Expressed, row: Mapping[str, str]) -> str:
     """What a row's prediction is of, where that is not a whole step, and the utilisation its source published."""
     told = ["one layer, forward and backward"] if one.layer_only else []
-    told += [one.chosen] if one.chosen else []
+    told += [text for text in (one.chosen, one.implied) if text]
     for column in ("mfu", "hfu"):
         if row.get(column):
             told.append(f"published {column.upper()} {float(row[column]):.1%}, by the source's own count")
