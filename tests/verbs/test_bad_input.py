@@ -199,3 +199,15 @@ def test_a_failure_while_saving_leaves_nothing(
     result = podsim("plan", "gpt2", *NODE, "--batch", "8", "--limit", "tp=1", "--save", tmp_path / "out")
     _refused(result, "No space left on device")
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_values_of_the_wrong_kind_are_told_from_python() -> None:
+    import podsim
+    from podsim.errors import PodsimError
+
+    with pytest.raises(PodsimError, match=r"overrides='gpu.memory=64GB': give a mapping"):
+        podsim.plan("gpt2", on="dgx-a100", overrides="gpu.memory=64GB")  # type: ignore[arg-type]
+    with pytest.raises(PodsimError, match="limit='tp=4': give a mapping"):
+        podsim.plan("gpt2", on="dgx-a100", limit="tp=4")  # type: ignore[arg-type]
+    (one,) = podsim.validate("korthikanti").comparisons
+    assert one.table == "korthikanti"

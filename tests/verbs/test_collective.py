@@ -12,6 +12,7 @@ import pytest
 from typer.testing import Result
 
 import podsim as library
+from podsim.errors import PodsimError
 from podsim.network.collectives import ALGORITHMS
 from podsim.network.collectives.msccl import to_msccl
 from podsim.network.collectives.rings import ring_all_reduce
@@ -394,3 +395,12 @@ def test_rows_of_clouds_name_their_adapters(
     untold = call_of({**row, "nics": "4x EFA"})
     assert isinstance(untold, str)
     assert "not stated" in untold
+
+
+def test_sizes_may_be_numbers() -> None:
+    text = library.collective("all-reduce", on="dgx-a100-80gb", sizes="1M:4M:4")
+    assert library.collective("all-reduce", on="dgx-a100-80gb", sizes=[1 << 20, 1 << 22]).rows == text.rows
+    assert library.collective("all-reduce", on="dgx-a100-80gb", sizes=1 << 20).rows == text.rows[:1]
+    for wrong in (-4, 1.5, 0, [8, None], [6]):
+        with pytest.raises(PodsimError, match="sizes"):
+            library.collective("all-reduce", on="dgx-a100-80gb", sizes=wrong)  # type: ignore[arg-type]

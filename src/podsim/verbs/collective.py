@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ def collective(
     collective: str = "",
     *,
     on: str | Cluster = "",
-    sizes: str = "",
+    sizes: str | int | Sequence[int] = "",
     algo: str | Table = "nccl",
     ranks: int | None = None,
     launch: str = "",
@@ -58,7 +58,8 @@ def collective(
     collective  all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter
     on          a cluster, by name or as a value: load_cluster("dgx-a100:4").without("node0/nic2")
     topology    instead, a file that describes one server (NCCL's XML, nvidia-smi topo -m)
-    sizes       "8:16G:2": first, last, factor (or +step), as nccl-tests counts; default from the smallest to 16G
+    sizes       "8:16G:2": first, last, factor (or +step), as nccl-tests counts; or B, one or several; default from the
+                smallest to 16G
     algo        nccl: what NCCL would run and what it costs (podsim.network.nccl); else the name of an algorithm, a
                 file (MSCCL's FILE.xml, FILE.py:FUNCTION) or a Table, costed step by step on the cluster's links
     simulate    play the table on the links, with contention, instead; of nccl, the table it chose at each size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
 from podsim.errors import PodsimError, unknown_name
 
@@ -45,13 +46,18 @@ def _size(text: str, sizes: str) -> int:
     return value
 
 
-def read_sizes(sizes: str, collective: str, ranks: int) -> tuple[int, ...]:
-    """Sizes in B of a text such as "8:16G:2"; empty: from the smallest buffer that divides, to 16G, doubling.
+def read_sizes(sizes: str | int | Sequence[int], collective: str, ranks: int) -> tuple[int, ...]:
+    """Sizes in B of a text such as "8:16G:2", or numbers; empty: from the smallest buffer that divides, to 16G, doubling.
 
     Raises PodsimError for text that is no list of sizes, for more than 1000 of them, and for a size that is
     no whole number of elements for each rank.
     """
     unit = ELEMENT * (ranks if collective in DIVIDED else 1)
+    if not isinstance(sizes, str):
+        given = list(sizes) if isinstance(sizes, Iterable) else [sizes]
+        if len(given) > _MOST:
+            raise PodsimError(f"sizes: {len(given)} of them; at most {_MOST}")
+        return tuple(size for one in given for size in read_sizes(str(one) or "0", collective, ranks))
     if not sizes.strip():
         first = unit if collective in DIVIDED else 8
         return tuple(first << step for step in range(64) if first << step <= 16 << 30)

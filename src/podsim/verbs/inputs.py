@@ -34,6 +34,8 @@ LARGEST_BATCH = 10_000_000
 
 def split_overrides(pairs: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:
     """(overrides of the model, overrides of the cluster); the model's start with "model."."""
+    if pairs is not None and not isinstance(pairs, Mapping):
+        raise PodsimError(f'overrides={str(pairs)[:60]!r}: give a mapping, such as {{"gpu.memory": "64GB"}}')
     model, cluster = {}, {}
     for key, value in (pairs or {}).items():
         if key.startswith("model."):

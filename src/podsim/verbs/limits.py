@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import ItemsView, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from podsim.errors import PlanError, unknown_name
@@ -49,7 +49,7 @@ def read_limits(limit: Limit | None, gpus: int) -> Space:
     known = [field.name for field in fields(Space)]
     problems: list[str] = []
     values: dict[str, Any] = {}
-    for name, given in (limit or {}).items():
+    for name, given in _items(limit):
         if name not in known:
             problems.append(unknown_name("field of a plan", name, known))
             continue
@@ -68,7 +68,13 @@ def read_limits(limit: Limit | None, gpus: int) -> Space:
 
 def spelled(limit: Limit | None) -> dict[str, list[str]]:
     """The same limits as lists of words, as an experiment file keeps them."""
-    return {name: _words(given) for name, given in (limit or {}).items()}
+    return {name: _words(given) for name, given in _items(limit)}
+
+
+def _items(limit: Limit | None) -> ItemsView[str, object]:
+    if limit is not None and not isinstance(limit, Mapping):
+        raise PlanError([f'limit={str(limit)[:60]!r}: give a mapping, such as {{"tp": [4, 8]}}'])
+    return (limit or {}).items()
 
 
 def _words(given: object) -> list[str]:

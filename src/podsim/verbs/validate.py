@@ -62,7 +62,11 @@ class Validation:
 
 
 def validate(
-    tables: Sequence[str] = (), *, rows: str | Path | None = None, role: str = "", cross_validate: bool = True
+    tables: str | Sequence[str] = (),
+    *,
+    rows: str | Path | None = None,
+    role: str = "",
+    cross_validate: bool = True,
 ) -> Validation:
     """Comparisons of some packaged tables (default all), or of a file: a CSV with the columns of one of
     them, what nccl-tests printed, or a run that the lab kept.
@@ -70,6 +74,7 @@ def validate(
     `role` keeps the rows of one role. Raises TableError for an unknown table or role, or a file that cannot be
     read.
     """
+    tables = (tables,) if isinstance(tables, str) and tables else tables
     if rows is not None and tables:
         raise PodsimError("--table and --rows: choose one")
     if rows is not None:
