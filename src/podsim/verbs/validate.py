@@ -41,6 +41,8 @@ UNKNOWN = """\
   read and prepared more slowly than a GPU trains come out too fast.
 - Rows of inference have no law and are listed as not expressed; so are networks whose batch or lengths no source states,
   networks that are not packaged, and frameworks without an entry in the software catalog.
+- What slows DeepSpeed's pipelines on hundreds of GPUs: MT-NLG and BLOOM come out 13 to 27 % too fast, though
+  Megatron-DeepSpeed on 64 to 256 GPUs (vTrain) does not.
 - Captured networks run as replicas: how their frameworks divide embeddings (DLRM) or images over GPUs is not modelled.
 - Vendor libraries have sizes without a well-tuned kernel (k = 32 to 256 with large m, n): up to 30 % off.
 - Two bars rest on rows that constants were fitted to, because no others were measured: the A100's products and its
