@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import CheckpointError
-from podsim.lab.places import flush
+from podsim.lab.places import first_line, flush
 
 __all__ = [
     "MANIFEST", "Checkpoint", "begin", "commit", "damage", "discard", "latest", "opened", "part_of", "saving",
@@ -289,7 +289,7 @@ def unwritten(root: Path, step: int, problem: BaseException) -> CheckpointError:
     """The error for a checkpoint that could not be written, with the last one that is there."""
     before = latest(root)
     left = "there is none before it" if before is None else f"step-{before} is as it was"
-    why = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
+    why = first_line(problem)
     if isinstance(problem, OSError):
         full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
         why = "the drive is full" if full else problem.strerror or why

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from podsim.launching.job import ADAM_ALONE, NO_OFFLOAD
 from podsim.workload.specification import shown
 
 __all__ = ["read_others"]
 
-_OFFLOAD = "a plan keeps everything in the GPUs' memory"
 _ADAM = ("adam", "adamw", "fusedadam", "torchadam")
 _ZERO = {
     "zero_hpz_partition_size": "weights are gathered over all data-parallel ranks",
@@ -34,10 +34,10 @@ def read_others(raw: Mapping[str, Any], zero: Mapping[str, Any], problems: list[
     offload = [
         key for key in ("offload_optimizer", "offload_param", "cpu_offload") if _offloads(zero.get(key))
     ]
-    problems += [f"zero_optimization.{key}: {_OFFLOAD}" for key in offload]
+    problems += [f"zero_optimization.{key}: {NO_OFFLOAD}" for key in offload]
     saved = _table(raw, "activation_checkpointing")
     if saved.get("cpu_checkpointing") is True:
-        problems.append(f"activation_checkpointing.cpu_checkpointing: {_OFFLOAD}")
+        problems.append(f"activation_checkpointing.cpu_checkpointing: {NO_OFFLOAD}")
     ulysses = raw.get("sequence_parallel_size", 1)
     if ulysses not in (1, "auto"):
         problems.append(
@@ -52,9 +52,7 @@ def read_others(raw: Mapping[str, Any], zero: Mapping[str, Any], problems: list[
     }
     kind = _table(raw, "optimizer").get("type", "Adam")
     if str(kind).lower() not in _ADAM:
-        told["optimizer"] = (
-            f"optimizer.type = {shown(kind)} is not counted: memory and time are those of Adam, which has two moments"
-        )
+        told["optimizer"] = f"optimizer.type = {shown(kind)} {ADAM_ALONE}"
     kept = _table(raw, "data_types").get("grad_accum_dtype")
     if kept not in (None, "fp32"):
         told["data_types"] = (

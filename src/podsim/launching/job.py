@@ -16,13 +16,29 @@ if TYPE_CHECKING:
     from podsim.hardware.cluster import Cluster
     from podsim.workload.graph import Model
 
-__all__ = ["GIVE_GPUS", "IMAGE", "Job", "Reading", "effective", "era_problem", "refuse"]
+__all__ = [
+    "ADAM_ALONE",
+    "GIVE_GPUS",
+    "IMAGE",
+    "NO_OFFLOAD",
+    "Job",
+    "Reading",
+    "effective",
+    "era_problem",
+    "refuse",
+]
 
 IMAGE = "nvcr.io#nvidia/pytorch:25.04-py3"
 """container image as enroot writes it: REGISTRY#IMAGE:TAG"""
 
 GIVE_GPUS = "give --gpus"
 """what a problem says that more knowledge of the machine would solve"""
+
+NO_OFFLOAD = "a plan keeps everything in the GPUs' memory"
+"""why a file that keeps something elsewhere is no plan"""
+
+ADAM_ALONE = "is not counted: memory and time are those of Adam, which has two moments"
+"""what is said of another optimizer"""
 
 
 @dataclass(frozen=True, kw_only=True)

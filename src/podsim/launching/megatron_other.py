@@ -6,18 +6,18 @@ What is in neither table and is read by nobody changes no step (paths, logging, 
 from __future__ import annotations
 
 from podsim.launching.flags import Flags
+from podsim.launching.job import ADAM_ALONE, NO_OFFLOAD
 from podsim.training.pipeline import chunk_sizes
 
 __all__ = ["read_others"]
 
-_OFFLOAD = "a plan keeps everything in the GPUs' memory"
 _ONE_STACK = "a plan has one stack of layers"
 REFUSED = {
-    "cpu-offloading": _OFFLOAD,
-    "cpu-offloading-num-layers": _OFFLOAD,
-    "optimizer-cpu-offload": _OFFLOAD,
-    "offload-optimizer": _OFFLOAD,
-    "cpu-optimizer": _OFFLOAD,
+    "cpu-offloading": NO_OFFLOAD,
+    "cpu-offloading-num-layers": NO_OFFLOAD,
+    "optimizer-cpu-offload": NO_OFFLOAD,
+    "offload-optimizer": NO_OFFLOAD,
+    "cpu-optimizer": NO_OFFLOAD,
     "standalone-embedding-stage": "a plan's first stage has layers, too",
     "pipeline-model-parallel-split-rank": _ONE_STACK,
     "encoder-tensor-model-parallel-size": _ONE_STACK,
@@ -70,9 +70,7 @@ def _optimizer(flags: Flags) -> list[str]:
     kind = flags.word("optimizer")
     if kind is None or kind.lower() in ("adam", "adamw"):
         return []
-    return [
-        f"--optimizer {kind[:40]} is not counted: memory and time are those of Adam, which has two moments"
-    ]
+    return [f"--optimizer {kind[:40]} {ADAM_ALONE}"]
 
 
 def _rings(flags: Flags) -> list[str]:

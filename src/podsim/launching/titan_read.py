@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podsim.launching.job import GIVE_GPUS, Reading
+from podsim.launching.job import ADAM_ALONE, GIVE_GPUS, NO_OFFLOAD, Reading
 from podsim.training.plan import Plan, Recompute, Schedule
 from podsim.workload.specification import shown
 
@@ -173,7 +173,7 @@ def _others(keys: _Keys, degrees: Mapping[str, int]) -> list[str]:
     """What was left out of a plan; keys with which the file is no plan are added to the problems."""
     told = []
     if keys.flag("training.enable_cpu_offload"):
-        keys.problems.append("training.enable_cpu_offload: a plan keeps everything in the GPUs' memory")
+        keys.problems.append(f"training.enable_cpu_offload: {NO_OFFLOAD}")
     if degrees["ep"] > 1 and degrees["within"] != degrees["tp"]:
         told.append(
             f"expert_tensor_parallel_degree = {degrees['within']} is not counted: experts are divided over"
@@ -189,9 +189,7 @@ def _others(keys: _Keys, degrees: Mapping[str, int]) -> list[str]:
             keys.taken.add(key)
     kind = keys.given.get("optimizer.name", "AdamW")
     if kind not in ("Adam", "AdamW"):
-        told.append(
-            f"optimizer.name = {shown(kind)} is not counted: memory and time are those of Adam, which has two moments"
-        )
+        told.append(f"optimizer.name = {shown(kind)} {ADAM_ALONE}")
     keys.problems += [
         f"{key} = {shown(value)}: no degree that is known here"
         for key, value in keys.given.items()

@@ -40,8 +40,8 @@ LINK_LATENCY = 0.6e-6
 """of NVLink, to which the constants of an architecture belong, s"""
 PCIE_LATENCY = 1e-6
 """of PCI Express, to which those of its fabric belong"""
-# NCCL's latency of a step between nodes, s: [LL, LL128, Simple], release 2.18 on
-_NET_STEP = {"ring": (2.7e-6, 4.0e-6, 14.0e-6), "tree": (5.0e-6, 8.5e-6, 14.0e-6)}
+# NCCL's latency of a step between nodes, us: [LL, LL128, Simple], release 2.18 on
+_NET_STEP = {"ring": (2.7, 4.0, 14.0), "tree": (5.0, 8.5, 14.0)}
 # NCCL's tree steps inside a node over its ring steps
 _TREE_STEP = (1.0, 1.25 / 1.9, 4.0 / 3.4)
 _LINE_SHARE = 120 / 128
@@ -190,7 +190,7 @@ def _line_share(network: Network | None) -> float:
 
 def _net_step(wires: Wires, algorithm: str, protocol: int) -> float:
     """Latency of a step between nodes, s."""
-    return over_network(wires, protocol, _NET_STEP[algorithm][protocol])
+    return 1e-6 * over_network(wires, protocol, _NET_STEP[algorithm][protocol])
 
 
 def _outside(wires: Wires, group: Group, network: Network | None) -> float:

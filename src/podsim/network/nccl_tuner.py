@@ -87,8 +87,8 @@ _TREE_CORRECTION = np.array((
 _NVLS_EFFICIENCY = {"hopper": 0.85, "blackwell": 0.74}
 _SHARE_COUNTED = 0.8
 """of a GPU's NVLink bandwidth, the share that NCCL counts on: 20 of 25 GB/s per link on Ampere"""
-_NET_LATENCY = 2.7e-6
-"""s, of the InfiniBand adapters that NCCL's steps between nodes hold for"""
+_NET_LATENCY = 2.7
+"""us, of the InfiniBand adapters that NCCL's steps between nodes hold for"""
 _NIC_COUNTED = 0.96
 """of an adapter's rate, the share left by PCIe: 24 of 25 GB/s"""
 _PCIE_COUNTED = (24 / 31.5, 20 / 31.5, 13.4 / 31.5)
@@ -242,9 +242,9 @@ def out_of_node(wires: Wires, group: Group, adapter: float, slot: float) -> floa
 
 
 def over_network(wires: Wires, protocol: int, step: float) -> float:
-    """A step between nodes of `step` s by NCCL's constants, s, on these adapters: what their latency is above
+    """A step between nodes of `step` us by NCCL's constants, us, on these adapters: what their latency is above
     InfiniBand's is added, as NCCL adds an adapter's own; Simple pays it twice, as it flushes."""
-    more = wires.network_latency - _NET_LATENCY
+    more = 1e6 * wires.network_latency - _NET_LATENCY
     return max(step + more * (2 if PROTOCOLS[protocol] == "Simple" else 1), 0.0)
 
 
@@ -292,10 +292,7 @@ def _ring(wires: Wires, group: Group, collective: str, release: str, channels: i
     beliefs = []
     for p, (protocol, rate) in enumerate(zip(PROTOCOLS, (ll, ll128, bus), strict=True)):
         inside = max(_STEP[link, "ring"][release][p], 1e6 * overhead[p])
-        outside = (
-            over_network(wires, p, _STEP["net", "tree" if group.members == 1 else "ring"][release][p] * 1e-6)
-            * 1e6
-        )
+        outside = over_network(wires, p, _STEP["net", "tree" if group.members == 1 else "ring"][release][p])
         latency = _BASE[release]["ring"][p] + (1 if collective in ("broadcast", "reduce") else inner) * inside
         latency += outer * outside
         share = group.ranks / (inner + outer) if collective not in ("broadcast", "reduce") else 1.0
@@ -319,11 +316,7 @@ def _tree(wires: Wires, group: Group, release: str, channels: int) -> list[Belie
     beliefs = []
     for p, (protocol, rate) in enumerate(zip(PROTOCOLS, rates, strict=True)):
         latency = (group.members - 1) * _STEP[link, "tree"][release][p]
-        latency += (
-            math.floor(math.log2(nodes))
-            * 1e6
-            * over_network(wires, p, _STEP["net", "tree"][release][p] * 1e-6)
-        )
+        latency += math.floor(math.log2(nodes)) * over_network(wires, p, _STEP["net", "tree"][release][p])
         beliefs.append(Belief("tree", protocol, (_BASE[release]["tree"][p] + 2 * latency) * 1e-6, rate / 2))
     return beliefs
 

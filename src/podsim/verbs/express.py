@@ -183,11 +183,13 @@ def _plan(row: Mapping[str, str], model: Model, cluster: Cluster, layer_only: bo
         software=software.name,
         sequence=whole(row, "seq_len"),
     )
-    told = {"global_batch": global_batch, "framework": plan.software, "precision": plan.precision}
-    taken = [f"{name}={value}" for name, value in told.items() if not stated(row, name)]
+    told: dict[str, object] = {"framework": plan.software, "precision": plan.precision}
+    taken: list[str] = []
     if micro is None:
-        plan, found = settle(plan, row, model, cluster)
-        taken = [*found, *(one for one in taken if not one.startswith("global_batch"))]
+        plan, taken = settle(plan, row, model, cluster)
+    else:
+        told = {"global_batch": global_batch, **told}
+    taken += [f"{name}={value}" for name, value in told.items() if not stated(row, name)]
     return plan, "" if layer_only or not taken else f"chosen: {', '.join(taken)}"
 
 

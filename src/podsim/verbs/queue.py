@@ -14,7 +14,7 @@ from podsim.units import parse_quantity
 if TYPE_CHECKING:
     from podsim.fleet.jobs import Jobs
     from podsim.fleet.policies import Policy
-    from podsim.fleet.queue import Machine, Schedule
+    from podsim.fleet.queue import Machine, Progress, Schedule
     from podsim.results.queued import PackResult, PackRow, QueueResult
 
 __all__ = ["machine_of", "pack", "queue"]
@@ -41,7 +41,7 @@ def queue(
     taper: float = 1.0,
     seed: int = 0,
     timeline: bool = True,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> QueueResult:
     """Run the jobs of a trace through the queue of a machine, under one policy or several.
 
@@ -77,10 +77,8 @@ def queue(
         )
     if len(large):
         jobs = jobs.only(jobs.gpus <= machine.gpus, "larger than the machine")
-    schedules = [
-        _runner(jobs, machine, on, placement, repartition, _after(progress, place, len(policies)))(jobs, one)
-        for place, one in enumerate(policies)
-    ]
+    run = _runner(jobs, machine, on, placement, repartition)
+    schedules = [run(jobs, one, _after(progress, place, len(policies))) for place, one in enumerate(policies)]
     runs = tuple(run_of(one, timeline=timeline) for one in schedules)
     span, asked = float(jobs.submit.max()), float((jobs.seconds * schedules[0].size).sum())
     return QueueResult(
@@ -90,7 +88,7 @@ def queue(
     )  # fmt: skip
 
 
-def _after(progress: Callable[[int, int], None] | None, place: int, policies: int) -> Any:
+def _after(progress: Progress | None, place: int, policies: int) -> Progress | None:
     """What counts the jobs of one of several policies, after those before it."""
     if progress is None:
         return None
@@ -98,13 +96,8 @@ def _after(progress: Callable[[int, int], None] | None, place: int, policies: in
 
 
 def _runner(
-    jobs: Jobs,
-    machine: Machine,
-    on: str,
-    placement: str,
-    repartition: str,
-    progress: Callable[[int, int], None] | None,
-) -> Callable[[Jobs, Policy], Schedule]:
+    jobs: Jobs, machine: Machine, on: str, placement: str, repartition: str
+) -> Callable[[Jobs, Policy, Progress | None], Schedule]:
     """What runs jobs under a policy: whole GPUs, or where some ask for MIG instances, places on GPUs."""
     if not jobs.mig:
         from podsim.fleet.queue import run_queue
@@ -114,7 +107,7 @@ def _runner(
             raise PodsimError(
                 f"{given}: no job of the trace asks for a MIG instance (column mig, as 1g.10gb)"
             )
-        return lambda some, policy: run_queue(some, machine, policy, progress=progress)
+        return lambda some, policy, progress: run_queue(some, machine, policy, progress=progress)
     from podsim.fleet.sliced import run_sliced
     from podsim.hardware.cluster import load_cluster
     from podsim.hardware.mig.profiles import slicing_of
@@ -126,7 +119,7 @@ def _runner(
         )
     slicing = slicing_of(load_cluster(on).gpu)
     relay = parse_quantity(repartition, "s", what="repartition") if repartition else 0.0
-    return lambda some, policy: run_sliced(some, machine, policy, slicing, packer=placement, relay=relay)
+    return lambda some, policy, _: run_sliced(some, machine, policy, slicing, packer=placement, relay=relay)
 
 
 def machine_of(on: str, placement: str = "best-fit") -> tuple[Machine, str]:

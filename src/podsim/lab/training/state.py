@@ -13,6 +13,7 @@ from typing import Any
 
 from podsim.errors import CheckpointError
 from podsim.lab.checkpoints import begin, commit, discard, opened, part_of, steps, unwritten
+from podsim.lab.places import first_line
 from podsim.lab.training.layout import Laid
 from podsim.lab.wires import Board, Wires, load_part
 
@@ -108,7 +109,7 @@ class Keeper:
         try:
             self.io.load(self.state, checkpoint_id=folder)
         except self.broken as problem:
-            raise _unfit(folder, _line(_cause(problem))) from None
+            raise _unfit(folder, first_line(_cause(problem))) from None
         for parameter in self.laid.moments.state:
             self.laid.moments.state[parameter]["step"] = self.wires.torch.tensor(float(step))
         return step, history
@@ -162,10 +163,6 @@ def _cause(problem: BaseException) -> BaseException:
     """What went wrong on the first rank that says so; a full drive before all else."""
     failures = [cause for cause, _ in getattr(problem, "failures", {}).values()] or [problem]
     return next((cause for cause in failures if isinstance(cause, OSError)), failures[0])
-
-
-def _line(problem: BaseException) -> str:
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
 
 
 def _unfit(folder: Path, why: str) -> CheckpointError:
