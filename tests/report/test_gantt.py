@@ -211,3 +211,18 @@ def test_a_page_stands_alone_and_holds_every_span() -> None:
     assert [kind["name"] for kind in described["kinds"]] == list(made.kinds)
     assert arrays["first"][-1] == len(made)
     assert described["title"] == "</script><b>bold</b>"
+
+
+@pytest.mark.parametrize("kinds", [2, 6, 9])
+def test_the_legend_of_a_single_lane_is_whole(kinds: int) -> None:
+    at = np.arange(kinds, dtype=float)
+    made = Timeline(
+        lanes=(Lane(process="a replica", name="compute"),), names=("op",),
+        kinds=tuple(f"kind {k}" for k in range(kinds)), lane=np.zeros(kinds, np.int64), name=np.zeros(kinds, np.int64),
+        kind=np.arange(kinds), start=at, end=at + 1.0,
+    )  # fmt: skip
+    figure = gantt_figure(made)
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == min(kinds, 6) + (kinds > 6)
+    assert legend.get_window_extent().y0 >= 0.0

@@ -30,6 +30,8 @@ __all__ = ["gantt_figure", "gantt_image", "length_text", "time_unit"]
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 12.2, 2.55, 1.75, 0.75, 0.5
 """inches: the figure and its margins; lanes are named left, kinds right"""
+_LEGEND = 1.45
+"""inches: the legend of as few kinds as it is cut to, its title, and how many more there are"""
 _TALL, _ROW, _THIN, _PANEL, _GAP = 11.0, 0.24, 0.011, 0.75, 0.16
 """inches: all rows at most, one row at best and at least, a panel of counters, between panels"""
 _SHAPES = 4000
@@ -93,7 +95,9 @@ def gantt_figure(timeline: Timeline, *, title: str = "") -> Figure:
     panels = panels_of(timeline)
     layout = _layout(len(timeline.lanes))
     below = len(panels) * (_PANEL + _GAP)
-    height = _TOP + layout.rows * layout.pitch + below + _BOTTOM
+    filled = layout.rows * layout.pitch + below
+    bottom = max(_BOTTOM, _LEGEND - filled)  # few lanes leave room for the legend beside them
+    height = _TOP + filled + bottom
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
 
@@ -103,13 +107,13 @@ def gantt_figure(timeline: Timeline, *, title: str = "") -> Figure:
         def axes_at(bottom: float, tall: float) -> Axes:
             return figure.add_axes((_LEFT / _WIDTH, bottom / height, wide, tall / height))
 
-        axes = axes_at(_BOTTOM + below, layout.rows * layout.pitch)
+        axes = axes_at(bottom + below, layout.rows * layout.pitch)
         low, high = float(timeline.start.min()), timeline.seconds
         low = min(low, 0.0) if low > 0 and low < 0.5 * high else low
         unit, unit_name = time_unit(high - low)
         _draw_rows(axes, timeline, layout, low, high)
         _name_rows(axes, timeline, layout)
-        places = [_BOTTOM + below - (place + 1) * (_PANEL + _GAP) for place in range(len(panels))]
+        places = [bottom + below - (place + 1) * (_PANEL + _GAP) for place in range(len(panels))]
         drawn = [axes, *(axes_at(place, _PANEL) for place in places)]
         draw_counters(drawn[1:], panels, low, high, _PIXELS)
         for one in drawn:
