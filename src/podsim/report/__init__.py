@@ -21,13 +21,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from podsim.report.accuracy import PublishedError, accuracy_page, published_errors
-from podsim.report.html import page
+from podsim.report.comparisons import render
 from podsim.report.plots import plot, plot_png, plot_svg
-from podsim.report.text import render
 
 if TYPE_CHECKING:
     from podsim.report.link_plots import plot_links
+    from podsim.report.pages import PublishedError, accuracy_page, page, published_errors
     from podsim.report.simulation import print_simulated, simulated_data, simulated_text
     from podsim.report.steps import print_against, print_measured
     from podsim.report.timelines import read_timeline, write_timeline
@@ -52,6 +51,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "PublishedError": "pages", "accuracy_page": "pages", "page": "pages", "published_errors": "pages",
     "plot_links": "link_plots", "print_against": "steps", "print_measured": "steps", "print_simulated": "simulation",
     "simulated_data": "simulation", "simulated_text": "simulation", "read_timeline": "timelines",
     "write_timeline": "timelines",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from podsim.report.predictions import layout, print_prediction
+from podsim.report.predictions import layout, prediction_report
+from podsim.report.screen import show
 from podsim.report.table import console, paragraph
 
 if TYPE_CHECKING:
@@ -48,4 +49,4 @@ def print_read(found: PlanRead) -> None:
         say(f"Assumed: {text}", "dim")
     if found.prediction is not None:
         print()
-        print_prediction(found.prediction)
+        show(prediction_report(found.prediction))

@@ -11,8 +11,15 @@ import numpy as np
 from podsim.errors import TimelineError
 from podsim.report.gantt import time_unit
 from podsim.report.kinds import colours
-from podsim.report.links import LEVELS, carriers, levels_of, ranked, use_over_time, utilisation
 from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.simulation import (
+    LEVELS,
+    busiest_links,
+    carriers,
+    time_by_level,
+    use_over_time,
+    utilisation,
+)
 from podsim.report.timelines import suffix_of
 from podsim.units import format_quantity
 
@@ -48,7 +55,7 @@ def links_image(step: SimulatedStep, kind: str, *, dpi: int = 150) -> bytes:
 
 def links_figure(step: SimulatedStep) -> Figure:
     """A row for each of the ten busiest links: utilisation over time, coloured by who sent, and its histogram."""
-    links = ranked(step)
+    links = busiest_links(step)
     if not links:
         raise TimelineError("no link carried anything in this step; there is nothing to draw")
     matplotlib = load_matplotlib()
@@ -106,7 +113,7 @@ def _draw(axes: Axes, use: LinkUse, seconds: float, colour: Any, *, last: bool) 
 def _histogram(axes: Axes, use: LinkUse, seconds: float, *, last: bool) -> None:
     """Share of the step at each level of utilisation."""
     ends = [*LEVELS[1:], 1.0]
-    spent = levels_of(use, seconds)
+    spent = time_by_level(use, seconds)
     places = range(len(LEVELS))
     axes.bar(places, spent, color=INK, width=0.8, alpha=0.75)
     for place, share in enumerate(spent):

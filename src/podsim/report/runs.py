@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from podsim.report.figures import days, duration
+from podsim.report.columns import days, duration
 from podsim.report.predictions import layout
 from podsim.report.table import Table, console, paragraph
 from podsim.results.runs import LOSSES

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from podsim.report.columns import percent
 from podsim.report.data import plain
-from podsim.report.figures import percent
 from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
 

@@ -141,7 +141,7 @@ def long_run(job: Job, asked: Asked, times: Times, *, work: float, step: float) 
 def interval_of(asked: Asked, times: Times, mtbf: float, step: float) -> float:
     """s of training between checkpoints: as asked, else the best whole number of steps that the write leaves time for."""
     from podsim.fleet.reliability import best_interval
-    from podsim.report.figures import duration
+    from podsim.report.columns import duration
 
     if asked.interval is not None:
         given = f"interval={duration(asked.interval)}"
@@ -234,7 +234,7 @@ def steps_of(job: Job, tokens: float) -> int:
 def check_ends(run: LongRun, expected: float) -> float:
     """The expected s of a run; NoFitError, an answer, if it is so long that the run never ends in practice."""
     from podsim.fleet.reliability_runs import HORIZON
-    from podsim.report.figures import duration
+    from podsim.report.columns import duration
 
     if expected > HORIZON * run.work:
         needs = run.restart + run.persist + run.interval + run.stall
