@@ -13,18 +13,6 @@ from podsim.errors import PodsimError
 if TYPE_CHECKING:
     from podsim.report.screen import Report
 
-__all__ = [
-    "OF_A_PREDICTION",
-    "also_taking",
-    "drawable",
-    "one_format",
-    "overrides",
-    "pairs",
-    "print_result",
-    "throttled",
-]
-
-
 OF_A_PREDICTION = ("detail", "tokens", "price", "pue", "carbon")
 """options of `predict` that say what is told of a plan, not what the plan is"""
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from podsim.report.predictions import layout, prediction_report
 from podsim.report.screen import show
 from podsim.report.table import console, paragraph
-
-if TYPE_CHECKING:
-    from podsim.results.launched import PlanRead, Recipe
-
-__all__ = ["print_read", "print_recipe"]
+from podsim.results.launched import PlanRead, Recipe
 
 
 def print_recipe(recipe: Recipe) -> None:
