@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from podsim.acceptance.compare_storage import compare_storage
+from acceptance.compare_storage import compare_storage
+
 from podsim.errors import LabError, PodsimError
 from podsim.lab.links import KEPT, MTU
 from podsim.lab.program import programs
