@@ -15,7 +15,7 @@ from made_timelines import simulated
 from matplotlib.text import Text
 
 from podsim.errors import TimelineError
-from podsim.report import plot_links, print_simulated, simulated_data, simulated_text
+from podsim.report import print_simulated, simulated_data, simulated_text
 from podsim.report.data import to_csv, to_json
 from podsim.report.screen import report_text
 from podsim.report.simulation import (
@@ -28,6 +28,7 @@ from podsim.report.simulation import (
     utilisation,
 )
 from podsim.results.simulated import LinkUse
+from podsim.timeline import plot_links
 from podsim.timeline.link_plots import links_figure, links_image
 
 STEP = simulated()
