@@ -8,9 +8,10 @@ from importlib.resources import as_file, files
 import numpy as np
 import pytest
 
+from podsim.fitting import fold_of
 from podsim.hardware.catalog import load_gpu
 from podsim.training.fit_batches import cross_validate_batches, fit_batches
-from podsim.training.fit_check import fold_of, law_seconds
+from podsim.training.fit_check import law_seconds
 from podsim.training.fit_kernels import fit_gpu, host_seconds
 from podsim.training.kernel_constants import kernel_constants
 from podsim.training.kernels_rows import KernelRows, kernel_rows, read_rows
