@@ -8,6 +8,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
+from podsim.accuracy import load
 from podsim.errors import TableError
 from podsim.network.fit_nccl import (
     WIRES,
@@ -20,7 +21,6 @@ from podsim.network.fit_nccl import (
 )
 from podsim.network.nccl_constants import ARCHITECTURES, PCIE, load_fabric
 from podsim.network.nccl_fit_model import predicted
-from podsim.verify import load
 
 ROWS = [dict(row.fields) for row in load("collectives")]
 MEASURED = [s for s in samples(ROWS) if s.nodes == 1 and s.size >= 512]

@@ -26,11 +26,6 @@ from podsim.network.nccl_constants import PCIE, UNITS, Fabric, load_fabric
 from podsim.network.nccl_fit_model import Sample, predicted
 from podsim.network.nccl_tuner import Wires
 
-__all__ = [
-    "GPUS", "SMALLEST", "WIRES", "FittedFabrics", "fabric_texts", "fit_architecture", "fit_fabrics", "residuals",
-    "samples", "start_of",
-]  # fmt: skip
-
 SMALLEST = 512
 """B. The smallest collective that is fitted."""
 GPUS = {

@@ -13,8 +13,6 @@ from podsim.network.nccl_constants import Fabric, Network
 from podsim.network.nccl_paths import candidates
 from podsim.network.nccl_tuner import Group, Wires, generation, placed, placed_at
 
-__all__ = ["Sample", "predicted"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:

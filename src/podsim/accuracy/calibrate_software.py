@@ -1,0 +1,196 @@
+"""Constants of a framework era from end-to-end rows with role `calibrate`: `fit_software`.
+
+The loss is soft from 2 % on, which comes near the mean of absolute logarithms. Each constant is pulled to its start
+below: being one scale away costs what a row 3 % off costs. The starts do not depend on the catalog's present values,
+so a repeated fit gives the same values.
+
+Axis: R rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from podsim.accuracy.express import Expressed
+from podsim.accuracy.price_llm import batches_of, express_all, seconds_of
+from podsim.accuracy.price_networks import NetworkCosts, express_networks
+from podsim.errors import TableError, unknown_name
+from podsim.fitting import Fit, Parameter, Values, solve
+from podsim.hardware.parts import Gpu
+from podsim.training.software import load_software, part_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+CONSTANTS = {
+    "gemm_speed": Parameter(start=0.95, low=0.5, high=1.3, scale=0.08, is_log=True),
+    "conv_speed": Parameter(start=1.0, low=0.2, high=2.0, scale=0.2, is_log=True),
+    "attention_speed": Parameter(start=1.0, low=0.3, high=2.0, scale=0.2, is_log=True),
+    "memory_speed": Parameter(start=1.0, low=0.3, high=2.0, scale=0.2, is_log=True),
+    "collective_speed": Parameter(start=1.0, low=0.3, high=1.5, scale=0.15, is_log=True),
+    "elementwise_traffic": Parameter(start=1.5, low=1.0, high=6.0, scale=0.3, is_log=True),
+    "norm_traffic": Parameter(start=1.5, low=1.0, high=6.0, scale=0.3, is_log=True),
+    "optimizer_traffic": Parameter(start=34.0, low=12.0, high=120.0, scale=0.3, is_log=True),
+    "host_kernel": Parameter(start=5e-6, low=0.0, high=60e-6, scale=3e-6),
+    "host_collective": Parameter(start=15e-6, low=0.0, high=300e-6, scale=10e-6),
+    "network_speed": Parameter(start=1.0, low=0.3, high=1.5, scale=0.15, is_log=True),
+    "detour": Parameter(start=0.8, low=0.1, high=1.2, scale=0.3, is_log=True),
+    "host_send": Parameter(start=0.1e-3, low=0.0, high=5e-3, scale=0.2e-3),
+    "cast_bytes": Parameter(start=5.0, low=1.0, high=40.0, scale=0.5, is_log=True),
+    "context_cost": Parameter(start=0.2, low=0.0, high=1.0, scale=0.2),
+    "late_gather": Parameter(start=0.3, low=0.0, high=1.0, scale=0.5),
+    "host_step": Parameter(start=20e-3, low=0.0, high=2.0, scale=20e-3),
+    "tp_overlap": Parameter(start=0.3, low=0.0, high=0.95, scale=0.3),
+    "async_tp": Parameter(start=0.7, low=0.0, high=0.98, scale=0.2),
+    "contention": Parameter(start=0.1, low=0.0, high=0.8, scale=0.1),
+}
+"""Constant of podsim.training.software.Software -> how it is varied: `scale` is how far it may be from its start."""
+
+_DIGITS = 4
+_OFFSET = 10.0
+"""The start's coordinate, so that a relative difference is a share of the scale."""
+_NONE = 1e-3
+"""Share of its scale below which a constant that may be 0 is 0."""
+
+
+class SoftwareFit(NamedTuple):
+    """What a fit gives."""
+
+    values: dict[str, float]
+    """constant -> value, four digits"""
+    residual: float
+    """mean of |log(predicted / measured)| over the rows used, with those values"""
+    rows_used: tuple[str, ...]
+    """their ids"""
+
+
+Logs: TypeAlias = "Callable[[Mapping[str, float]], NDArray[np.float64]]"
+"""values of constants -> log(predicted / measured) of time, [rows]"""
+
+
+def fit_software(
+    rows: Sequence[Mapping[str, str]],
+    software: str,
+    names: Sequence[str],
+) -> SoftwareFit:
+    """Values of the constants `names` of one era from the rows of its framework with role `calibrate`.
+
+    `rows` are those of training tables, as text by column, of language models or of captured networks; rows of other
+    roles, of other software, without a measured step or that podsim cannot express are left aside. "NAME.hopper" fits
+    the entry's own table for an architecture, a GPU or an architecture-precision, to the rows measured on it; a bare
+    name fits the rows that no table of the entry covers. The other constants keep the catalog's values.
+    Raises TableError without a row or on an unknown constant, CatalogError on unknown software.
+    """
+    name, _, part = software.partition(".")
+    load_software(name)
+    unknown = [name for name in names if name not in CONSTANTS]
+    if unknown or not names:
+        raise TableError(unknown_name("constant", unknown[0] if unknown else "", CONSTANTS))
+    logs, used = _network_logs(rows, name, part)
+    if not used:
+        logs, used = _transformer_logs(rows, name, part)
+    if not used:
+        raise TableError(
+            f"no row with role calibrate and a step time was measured with software {software!r}"
+        )
+    values = _fitted(logs, names)
+    return SoftwareFit(values, float(np.abs(logs(values)).mean()), used)
+
+
+def _fitted(logs: Logs, names: Sequence[str]) -> dict[str, float]:
+    """Values with the least loss, four digits."""
+    fit = Fit(
+        parameters={name: _with_offset(CONSTANTS[name]) for name in names}, softness=0.02, pull=0.03,
+        differences=tuple(difference / _OFFSET for difference in (0.1, 0.02, 0.005)), evaluations=30,
+    )  # fmt: skip
+    values = solve(fit, lambda values: logs(_settled(values))).values
+    return {name: float(f"{value:.{_DIGITS}g}") for name, value in _settled(values).items()}
+
+
+def _with_offset(constant: Parameter) -> Parameter:
+    centre = math.log(constant.start) if constant.is_log else constant.start
+    return replace(constant, zero=centre - _OFFSET * constant.scale)
+
+
+def _settled(values: Values) -> Values:
+    """The values, with 0 for a constant that is next to nothing."""
+    return {
+        name: 0.0 if not CONSTANTS[name].is_log and value < _NONE * CONSTANTS[name].scale else value
+        for name, value in values.items()
+    }
+
+
+def _transformer_logs(
+    rows: Sequence[Mapping[str, str]], name: str, part: str
+) -> tuple[Logs, tuple[str, ...]]:
+    """The logarithms of rows of language models of an era, and their ids."""
+    used = [r for r in rows if r.get("role") == "calibrate" and _time(r)]
+    found, _ = express_all(used)
+    mine = [(position, one) for position, one in found if _is_of(one, name, part)]
+    base = load_software(name, mine[0][1].cluster.gpu) if mine else load_software(name)
+    batches = batches_of([one for _, one in mine])
+    measured_R = np.array([_time(used[position]) for position, _ in mine])
+
+    def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
+        changed: dict[str, Any] = dict(values)
+        return np.asarray(np.log(seconds_of(batches, replace(base, **changed)) / measured_R))
+
+    return logs, tuple(used[position]["id"] for position, _ in mine)
+
+
+def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tuple[Logs, tuple[str, ...]]:
+    """The same of rows of captured networks."""
+    costs = NetworkCosts()
+    mine, measured = [], []
+    for kind, column in (("vision", "throughput"), ("mlperf", "throughput_samples_s")):
+        used = {r["id"]: r for r in rows if r.get("role") == "calibrate" and r.get(column)}
+        found, _ = express_networks(kind, used.items())
+        for id, run in found.items():
+            if run.software == name and _covered(run.cluster.gpu, run.precision, name, part):
+                mine.append((id, run))
+                measured.append(float(used[id][column]))
+    measured_R = np.array(measured)
+
+    def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
+        changed: dict[str, Any] = dict(values)
+        rates = [costs.rate(run, replace(costs.era(run), **changed)) for _, run in mine]
+        return np.asarray(np.log(measured_R / np.array(rates)))
+
+    return logs, tuple(id for id, _ in mine)
+
+
+def _is_of(one: Expressed, name: str, part: str) -> bool:
+    """Whether a row ran with an entry of the catalog: with its table for a GPU, or with what holds for the others."""
+    mine = one.plan.software == name and not one.chosen  # what podsim chose is no evidence
+    return mine and _covered(one.cluster.gpu, one.plan.precision, name, part)
+
+
+def _covered(gpu: Gpu, precision: str, name: str, part: str) -> bool:
+    """Whether an entry's table (or, for no part, the entry itself) is what holds on a GPU in a precision."""
+    return part_of(name, gpu, precision, also=part) == part
+
+
+def _time(row: Mapping[str, str]) -> float:
+    """s of a measured step; 0 where the row gives none."""
+    try:
+        return float(row.get("step_time_s") or 0.0)
+    except ValueError:
+        return 0.0
+
+
+def toml_entry(software: str, fit: SoftwareFit) -> str:
+    """The fitted lines of an entry of software.toml, with their evidence."""
+    groups: dict[str, int] = {}
+    for row in fit.rows_used:
+        group = row.split("-")[0].rstrip("0123456789")
+        groups[group] = groups.get(group, 0) + 1
+    told = ", ".join(f"{count} {name}" for name, count in groups.items())
+    lines = [f"[{software}]", f'evidence = "fitted to {len(fit.rows_used)} rows with role calibrate ({told}); '
+             f'mean absolute log error {fit.residual:.3f}"']  # fmt: skip
+    return "\n".join(lines + [f"{name} = {value:g}" for name, value in fit.values.items()]) + "\n"
