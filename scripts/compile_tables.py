@@ -30,7 +30,7 @@ from podsim.accuracy.measured_tables import UNRESOLVED, Row, Rows
 from podsim.accuracy.reading import read_rows
 from podsim.errors import TableError
 
-TABLES = Path(__file__).parent.parent / "src" / "podsim" / "verify" / "tables"
+TABLES = Path(__file__).parent.parent / "src" / "podsim" / "accuracy" / "tables"
 PUBLISHED = Path(__file__).parent / "published"
 UNKNOWN_SOURCES = ("", "; repository not resolved)")
 

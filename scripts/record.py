@@ -36,8 +36,8 @@ def main() -> int:
     _say("predictions moved", differences(_old("predictions.json"), predictions))
     _say("accuracy lost", losses(_old("accuracy.json"), accuracy))
     texts = {
-        ROOT / "src" / "podsim" / "verbs" / FILE: residuals_text(measure_residuals()),
-        ROOT / "src" / "podsim" / "verbs" / bands_networks.FILE: bands_networks.residuals_text(
+        ROOT / "src" / "podsim" / "accuracy" / FILE: residuals_text(measure_residuals()),
+        ROOT / "src" / "podsim" / "accuracy" / bands_networks.FILE: bands_networks.residuals_text(
             bands_networks.measure_network_residuals()
         ),
         GOLDEN / "predictions.json": json.dumps(predictions, indent=0) + "\n",

@@ -15,10 +15,11 @@ from made_timelines import simulated
 from matplotlib.text import Text
 
 from podsim.errors import TimelineError
-from podsim.report import plot_links, print_simulated, simulated_data, simulated_text
+from podsim.report import print_simulated, simulated_data, simulated_text
 from podsim.report.data import to_csv, to_json
 from podsim.report.links import LEVELS, carriers, levels_of, link_lines, ranked, use_over_time, utilisation
 from podsim.results.simulated import LinkUse
+from podsim.timeline import plot_links
 from podsim.timeline.link_plots import links_figure, links_image
 
 STEP = simulated()

@@ -11,8 +11,8 @@ from typing import Any
 
 from podsim.accuracy import load, named
 from podsim.accuracy.pricing import price
+from podsim.accuracy.tables import TABLES
 from podsim.results.comparison import Comparison
-from podsim.verbs.validate import TABLES
 
 Predictions = dict[str, dict[str, float]]
 Accuracy = dict[str, dict[str, dict[str, Any]]]

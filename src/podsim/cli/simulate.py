@@ -147,8 +147,9 @@ def simulate(
 ) -> None:
     """Play one training step: timeline, critical path, links. Exit status 1: it does not fit."""
     from podsim.cli.options import one_format, overrides, throttled
-    from podsim.report import plot_links, print_against, print_simulated, simulated_data, write_timeline
+    from podsim.report import print_against, print_simulated, simulated_data
     from podsim.report.data import to_csv, to_json
+    from podsim.timeline import plot_links, write_timeline
     from podsim.verbs.simulate import simulate as verb
 
     one_format(json, csv)

@@ -20,7 +20,10 @@ from podsim.accuracy.named import NAMED
 from podsim.accuracy.part import NamedTable
 from podsim.errors import TableError, unknown_name
 
-__all__ = ["load", "make_row", "named", "names"]
+TABLES = tuple(table.slug for table in NAMED)
+"""Slugs of every named part of the packaged tables, in the order they are shown."""
+
+__all__ = ["TABLES", "load", "make_row", "named", "names"]
 
 
 def names() -> tuple[str, ...]:
