@@ -61,7 +61,8 @@ class Column:
         if not isinstance(self.format, str):
             return self.format(value)
         if self.format == BAR:
-            return "▇" * round(BAR_WIDTH * value)
+            width: int = round(BAR_WIDTH * value)
+            return "▇" * width
         if self.format.startswith(":"):
             return f"{value:{self.format[1:]}}"
         return format_quantity(value, self.format, digits=self.digits) if self.format else str(value)
