@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from reference.residuals import measure_residuals
 
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.results.prediction import Prediction
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
 from podsim.verbs.bands import ENOUGH, band_of, nearest, residuals
-from podsim.verbs.bands_residuals import measure_residuals
 from podsim.verbs.validate import load
 from podsim.workload.catalog import load_model
 from podsim.workload.graph import Model

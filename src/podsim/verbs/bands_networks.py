@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -25,14 +24,7 @@ if TYPE_CHECKING:
     from podsim.training.graph_cost import OpCosts
     from podsim.workload.op_graph import OpGraph
 
-__all__ = [
-    "FILE",
-    "NetworkFeatures",
-    "NetworkResidual",
-    "band_of_graph",
-    "measure_network_residuals",
-    "residuals_text",
-]
+__all__ = ["FILE", "NetworkFeatures", "NetworkResidual", "band_of_graph", "features_of_graph"]
 
 FILE = "residuals_networks.csv"
 
@@ -135,39 +127,3 @@ def band_of_graph(wanted: NetworkFeatures, rows: Sequence[NetworkResidual] = ())
         low=low, high=high, rows=len(found),
         basis=f"{len(found)} published runs ({told}{more}): {', '.join(dict.fromkeys(words))}; {seen}",
     ), ""  # fmt: skip
-
-
-def measure_network_residuals() -> tuple[NetworkResidual, ...]:
-    """Residuals of every row of the packaged tables that measured a rate and can be expressed."""
-    from podsim.training.graph_cost import scaled_costs
-    from podsim.verbs.tables_networks import NetworkCosts, express_networks
-    from podsim.verify import load, measurement
-
-    costs, out = NetworkCosts(), []
-    for kind in ("vision", "mlperf"):
-        rows = {row.id: row for row in load(kind) if row.validates}
-        told = {id: one.value for id, row in rows.items() if (one := measurement(row, "samples/s"))}
-        found, _ = express_networks(kind, [(id, rows[id].fields) for id in told])
-        for id, run in found.items():
-            era, graph, gpu = costs.era(run), costs.graph(run), run.cluster.gpu
-            features = features_of_graph(
-                graph, scaled_costs(graph, costs.plain(run, era.flash), era), architecture=gpu.architecture,
-                precision=run.precision, network=run.network, software=era.name, gpus=run.gpus,
-                node=run.cluster.gpus_per_node,
-            )  # fmt: skip
-            missed = math.log(costs.rate(run) / told[id])
-            out.append(NetworkResidual(id=id, role=rows[id].role, features=features, log_ratio=missed))
-    return tuple(out)
-
-
-def residuals_text(rows: Sequence[NetworkResidual]) -> str:
-    """The residuals as CSV."""
-    out = io.StringIO()
-    names = [field.name for field in fields(NetworkFeatures)]
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["id", "role", *names, "log_ratio"])
-    for row in rows:
-        writer.writerow(
-            [row.id, row.role, *(getattr(row.features, name) for name in names), f"{row.log_ratio:.9g}"]
-        )
-    return out.getvalue()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.verbs.express_row import read_settings, write_settings
 
-__all__ = ["machine", "network_of", "node_of"]
+__all__ = ["cluster_settings", "network_of", "node_of", "read_cluster"]
 
 # GPU and system as sources write them -> system of the catalog, the first whose two patterns are found
 _NODES = (
@@ -88,10 +88,14 @@ def network_of(text: str, gpus: int) -> dict[str, str]:
     return out
 
 
-@lru_cache(maxsize=512)
-def machine(node: str, gpus: int, network: tuple[tuple[str, str], ...] = ()) -> Cluster:
-    """As many nodes as the GPUs take, the last one whole; raises ClusterError where the network does not fit them."""
-    from podsim.hardware.cluster import load_cluster
+def cluster_settings(node: str, gpus: int, network: Mapping[str, str]) -> str:
+    """The text for `read_cluster`: nodes for so many GPUs, the last one whole, and overrides of the network."""
+    each = read_cluster(f"{node}:1").gpus_per_node
+    return write_settings(f"{node}:{-(-gpus // each)}", network)
 
-    each = load_cluster(f"{node}:1").gpus_per_node
-    return load_cluster(f"{node}:{-(-gpus // each)}", dict(network))
+
+@lru_cache(maxsize=512)
+def read_cluster(settings: str) -> Cluster:
+    """The cluster that a text such as "dgx-a100-80gb:2 network.nics=4" describes; ClusterError where that cannot be."""
+    name, overrides = read_settings(settings)
+    return load_cluster(name, overrides)

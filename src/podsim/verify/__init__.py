@@ -13,7 +13,6 @@ from podsim.verify.compare import compare
 from podsim.verify.kineto import read_kineto
 from podsim.verify.kineto_compare import compare_steps
 from podsim.verify.measurements import measurement, quantities
-from podsim.verify.named import NAMED, NamedTable
 from podsim.verify.reading import read_rows
 from podsim.verify.rows import Row, Rows
 from podsim.verify.score import (
@@ -27,7 +26,7 @@ from podsim.verify.score import (
     skill,
     sweep_tau,
 )
-from podsim.verify.tables import load, named, names
+from podsim.verify.tables import NAMED, NamedTable, load, named, names
 
 __all__ = [
     "NAMED",

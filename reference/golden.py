@@ -14,8 +14,6 @@ from podsim.verbs.tables import price
 from podsim.verbs.validate import TABLES
 from podsim.verify import load, named
 
-__all__ = ["Accuracy", "Predictions", "differences", "losses", "recorded_accuracy", "recorded_predictions"]
-
 Predictions = dict[str, dict[str, float]]
 Accuracy = dict[str, dict[str, dict[str, Any]]]
 
@@ -29,7 +27,7 @@ def recorded_predictions() -> Predictions:
     found: Predictions = {}
     for slug in TABLES:
         rows = load(slug)
-        if named(slug).parts and rows.what == load(named(slug).of).what:
+        if named(slug).overlaps and rows.what == load(named(slug).of).what:
             continue  # its rows are another table's too
         priced = price(rows, cross_validate=False)
         if priced.predictions:
