@@ -51,6 +51,17 @@ def test_written_and_read_back(writer: str, tmp_path: Path) -> None:
     assert not list((tmp_path / "to").iterdir()), "nothing stays"
 
 
+def test_the_index_of_dcp_is_not_read(tmp_path: Path) -> None:
+    """It is a pickle; here it is no more one when the parts are read."""
+
+    def spoil(rank: int, doing: str) -> None:
+        if rank == 0 and doing.startswith("read (drive)"):
+            (tmp_path / "checkpoint" / ".metadata").write_bytes(b"no pickle")
+
+    run = run_of(run_here(task_of(replace(_job(tmp_path), writer="dcp")), hook=spoil), kind="checkpoints")
+    assert [row.wrong for row in run.rows] == [0, 0, 0, 0]
+
+
 def test_parts_add_up() -> None:
     job = replace(_job(Path("/tmp")), size=1_000_003, ranks=4)
     assert [job.part(rank) for rank in range(4)] == [250_001, 250_001, 250_001, 250_000]

@@ -56,7 +56,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_ranks_write_and_one_commits(tmp_path: Path) -> None:
-    """As under torch.distributed.checkpoint: processes write into one folder that all know the name of."""
+    """Processes write into one folder whose name they all know."""
     begin(tmp_path, 7)
     pids = [fork(lambda r=rank: _write_rank(tmp_path, 7, r)) for rank in range(3)]  # type: ignore[misc]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -265,6 +266,11 @@ def test_broken_files(podsim: Run, tmp_path: Path, text: str, gpus: int | None, 
          ["is not what torchtitan"]),
         (("gpt2", "--on", "dgx-a100:1", "--for", "slurm", "--mount", "data"), ["expected /SOURCE:/TARGET"]),
         (("gpt2", "--on", "dgx-a100:1", "--for", "slurm", "--time-limit", "4 m"), ["time limit"]),
+        (("gpt2", "--on", "dgx-a100:1", "--for", "slurm", "--partition", "a\nrm -rf /"), [r"--partition 'a\nrm -rf /'"]),
+        (("gpt2", "--on", "dgx-a100:1", "--for", "slurm", "--partition", "a --wrap=b"), ["letters, digits"]),
+        (("gpt2", "--on", "dgx-a100:1", "--for", "slurm", "--partition", "a#b"), ["letters, digits"]),
+        (("gpt2", "--on", "dgx-a100:1", "--for", "slurm", "--mount", "/a\n:/b"), ["line break"]),
+        (("gpt2", "--on", "dgx-a100:1", "--for", "slurm", "--image", "a\nb"), ["named without spaces"]),
         (("gpt2", "--on", "dgx-a100:1", "--tp", "5"), ["tp"]),
     ],
 )  # fmt: skip
@@ -274,6 +280,29 @@ def test_misuse(podsim: Run, arguments: tuple[str, ...], words: list[str]) -> No
     assert result.stdout == ""
     for word in words:
         assert word in result.stderr
+
+
+BOMB = "\n".join([
+    "kind: PyTorchJob", "a0: &a0 [x, x, x, x, x, x, x, x, x]",
+    *(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 9)),
+    "spec: {pytorchReplicaSpecs: {Master: {replicas: *a8}}}",
+])  # fmt: skip
+"""430 million values, where aliases are followed"""
+
+
+@pytest.mark.parametrize("text", [BOMB, "kind: PyTorchJob\nspec: &a {pytorchReplicaSpecs: {Master: *a}}"])
+def test_nested_aliases_are_refused_before_they_take_memory(podsim: Run, tmp_path: Path, text: str) -> None:
+    (tmp_path / "bomb.yaml").write_text(text)
+    tracemalloc.start()
+    try:
+        result = podsim("launch", "--read", tmp_path / "bomb.yaml")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert result.exit_code == 2
+    assert "not YAML" in result.stderr
+    assert "alias" in result.stderr
+    assert most < 50e6
 
 
 def test_another_model_than_the_command_has(podsim: Run, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ ROUNDING = 1e-9
 ABOVE = 0.03
 """share of the closed form by which the simulation may exceed it"""
 WIDER = 0.055
-"""the same where the closed form is known to be looser: `docs/laws.md` says when and by how much"""
+"""the same where the closed form is known to be looser: `docs/laws/step.md` says when and by how much"""
 
 
 def ratio(model, cluster, plan):

@@ -2,7 +2,7 @@
 
 Every command is the Python function of the same name with the same arguments; `--set` is `overrides`, and `--json` and
 `--csv` only choose how the result is printed.  Heavy imports stay inside functions, so that `podsim --help` is quick.
-Exit status: 0 yes, 1 no (does not fit, falls short), 2 misuse, 130 interrupted with nothing to show.
+Exit status: 0 yes, 1 no (does not fit, falls short), 2 misuse, 70 a bug in podsim, 130 interrupted with nothing to show.
 """
 
 from __future__ import annotations
@@ -330,3 +330,25 @@ def main() -> None:
             sys.stderr.flush()
             os._exit(130)
         raise
+    except Exception as error:
+        if os.environ.get("PODSIM_TRACEBACK"):
+            raise
+        sys.stderr.write(_bug_report(error))
+        raise SystemExit(70) from None
+
+
+def _bug_report(error: Exception) -> str:
+    """What is said of an error that no user can have made."""
+    from traceback import extract_tb
+
+    from podsim import __version__
+
+    if isinstance(error, MemoryError):
+        return "podsim: this takes more memory than there is; ask for less at once\n"
+    frames = [frame for frame in extract_tb(error.__traceback__) if "podsim" in Path(frame.filename).parts]
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    what = " ".join(str(error).split())[:200]
+    return (
+        f"podsim: a bug in podsim {__version__}: {type(error).__name__}: {what}{where}\n"
+        "podsim: please report it with the command and what it prints under PODSIM_TRACEBACK=1\n"
+    )

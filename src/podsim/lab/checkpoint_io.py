@@ -180,6 +180,7 @@ class _Part:
         self.state = self._tensors() if job.writer == "dcp" else {}
         if job.writer == "dcp":
             self.dcp = load_part("torch.distributed.checkpoint")
+            self.index: Any = None
         job.place.make(job.folder)
         wires.barrier()
 
@@ -202,7 +203,7 @@ class _Part:
         """Write the part."""
         if self.job.writer == "dcp":
             writer = self.dcp.FileSystemWriter(self.job.folder, sync_files=flushed, overwrite=True)
-            self.dcp.save(self.state, storage_writer=writer)
+            self.index = self.dcp.save(self.state, storage_writer=writer)
         else:
             with self.job.place.writing(self.name) as file:
                 for block in self._blocks():
@@ -217,7 +218,7 @@ class _Part:
     def read(self) -> None:
         """Read the part, and keep nothing of it but, with dcp, the tensor."""
         if self.job.writer == "dcp":
-            self.dcp.load(self.state, storage_reader=self.dcp.FileSystemReader(self.job.folder))
+            self.dcp.load(self.state, storage_reader=_reader(self.dcp, self.job.folder, self.index))
             return
         buffer, left = bytearray(self.job.block), self.size
         with self.job.place.reading(self.name) as file:
@@ -257,3 +258,13 @@ class _Part:
         else:
             self.job.place.remove(self.name)
         self.wires.barrier()
+
+
+def _reader(dcp: Any, folder: str, index: Any) -> Any:
+    """torch's reader of files, but with the index that was written: torch keeps it as a pickle, which is not read."""
+
+    class Reader(dcp.FileSystemReader):  # type: ignore[misc]
+        def read_metadata(self, *_: Any, **__: Any) -> Any:
+            return index
+
+    return Reader(folder)

@@ -3,10 +3,10 @@
     root/step-400/            whole: every file, and manifest.json with the bytes and the checksum of each
     root/.step-500.part/      being written; a run that died left it, the next `begin` takes it away
 
-Ranks write their files into the folder that `begin` makes (torch.distributed.checkpoint's FileSystemWriter does, or
-anything else); one of them then calls `commit`, which flushes files to the drive, writes the manifest, and renames the
-folder. A rename is one step of the file system, so whoever looks sees the whole checkpoint or none, and the file system's
-own list is the only list: `latest` scans. A write that fails leaves what was there, and `discard` takes its rest away.
+Ranks write their files into the folder that `begin` makes; one of them then calls `commit`, which flushes files to the
+drive, writes the manifest, and renames the folder. A rename is one step of the file system, so a reader sees the whole
+checkpoint or none, and the file system's own list is the only list: `latest` scans. A write that fails leaves what was
+there, and `discard` takes its rest away.
 
     with saving(root, step, layout={"dp": 8}, keep=3) as folder:      one process: begin, commit, or discard
         ...

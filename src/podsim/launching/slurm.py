@@ -5,9 +5,11 @@ Sources: Slurm's sbatch manual; NVIDIA/pyxis and NVIDIA/enroot READMEs.
 
 from __future__ import annotations
 
+import re
 import shlex
 from math import ceil
 
+from podsim.errors import PodsimError
 from podsim.launching.command import PORT, read_command, read_script, torchrun, wrapped
 from podsim.launching.flags import Flags, flags_of
 from podsim.launching.job import Job, Reading
@@ -15,6 +17,8 @@ from podsim.launching.nccl_settings import settings
 
 __all__ = ["duration", "notes", "read_slurm", "script"]
 
+_VALUE = re.compile(r"[A-Za-z0-9.,:=_+-]*")
+"""a value that sbatch reads as it stands: no space, quote, # or line break"""
 _SHORT = {"N": "nodes", "n": "ntasks", "p": "partition", "t": "time", "J": "job-name", "G": "gpus", "o": "output",
           "e": "error", "c": "cpus-per-task", "A": "account", "w": "nodelist", "C": "constraint"}  # fmt: skip
 
@@ -27,6 +31,7 @@ def duration(seconds: float) -> str:
 
 def script(job: Job) -> str:
     """The script: one torchrun on each node, which starts a rank for each GPU."""
+    _check_directives(job)
     directives = [
         f"--job-name={job.name}", *([f"--partition={job.partition}"] if job.partition else []), f"--nodes={job.nodes}",
         "--ntasks-per-node=1", _gpus(job), *(["--exclusive", "--mem=0"] if job.whole else []),
@@ -42,6 +47,15 @@ def script(job: Job) -> str:
         "#!/bin/bash", *(f"#SBATCH {line}" for line in directives), "", "set -euo pipefail", *exports,
         'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)', "", command, "",
     ])  # fmt: skip
+
+
+def _check_directives(job: Job) -> None:
+    """Raise PodsimError for text that sbatch would take for more than a value: a line break starts a shell line."""
+    for option, text in (("--partition", job.partition), ("the GPU's name", _gpus(job))):
+        if not _VALUE.fullmatch(text):
+            raise PodsimError(
+                f"{option} {text[:60]!r}: a line #SBATCH takes letters, digits and . , : = _ + - only"
+            )
 
 
 def notes(job: Job) -> list[str]:

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from podsim.errors import ClusterError, PodsimError, unknown_name
 from podsim.hardware.inside import slot_link, socket_rate
 from podsim.hardware.rings import ring_shares
+from podsim.network.bus import bus_factor
 from podsim.network.nccl_constants import STAND_IN
 from podsim.network.nccl_paths import Candidate, table
 from podsim.network.nccl_tuner import Group, Wires, generation, placed, placed_at
@@ -71,19 +72,6 @@ class Choice:
     """s on the GPU whatever the size"""
     floor: float
     """s of the same call with no bytes, by whatever NCCL picks then, launch included"""
-
-
-def bus_factor(collective: str, ranks: ArrayLike) -> Array:
-    """Bus bandwidth over algorithm bandwidth, by nccl-tests' conventions; shape of `ranks`.
-
-    2 (n-1) / n for all-reduce, (n-1) / n for all-gather, reduce-scatter and all-to-all, 1 for the others;
-    0 for one rank. Raises PodsimError for an unknown collective. Source: nccl-tests, doc/PERFORMANCE.md.
-    """
-    _known("collective", collective, COLLECTIVES)
-    n = np.asarray(ranks, dtype=float)
-    if collective in ("broadcast", "reduce", "send_recv"):
-        return np.where(n > 1, 1.0, 0.0)
-    return np.asarray((2.0 if collective == "all_reduce" else 1.0) * (n - 1) / n)
 
 
 def bus_bandwidth(collective: str, size: ArrayLike, seconds: ArrayLike, ranks: ArrayLike) -> Array:

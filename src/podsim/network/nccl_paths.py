@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from podsim.errors import ClusterError
 from podsim.hardware.measured import between
+from podsim.network.bus import bus_factor, ring_share
 from podsim.network.nccl_constants import PCIE, Fabric, Network, load_fabric, load_network
 from podsim.network.nccl_tuner import (
     PROTOCOLS,
@@ -198,13 +199,6 @@ def _outside(wires: Wires, group: Group, network: Network | None) -> float:
     return out_of_node(wires, group, _line_share(network) * wires.network, wires.slot)
 
 
-def _moved(collective: str, ranks: int) -> float:
-    """Bytes through each rank's link over the size of the collective, in a ring."""
-    if collective in ("broadcast", "reduce", "send_recv"):
-        return 1.0
-    return (2.0 if collective == "all_reduce" else 1.0) * (ranks - 1) / ranks
-
-
 def _cost(
     wires: Wires,
     collective: str,
@@ -263,7 +257,7 @@ def _per_byte(
     if belief.algorithm == "tree":
         each = 2.0 / min(_TREE_SHARE * inside, 2 * outside if group.nodes == 2 else outside)
     else:
-        each = _moved(collective, group.ranks) / min(inside, outside)
+        each = float(bus_factor(collective, group.ranks)) / min(inside, outside)
     if p == 0 and group.nodes > 1:
         return max(each, 1.0 / belief.bandwidth)  # NCCL's measured ceiling, which hangs on the processor
     return each
@@ -275,7 +269,7 @@ def wire_rates(
     """(B/s of a GPU to others of its node, B/s out of a node) that an algorithm and protocol reach, where links allow.
 
     NCCL's share for trees belongs to its count of 2 bytes for each of an all-reduce over each GPU's links; a chain
-    through g GPUs carries 2 (g - 1) / g, at so much less of the bandwidth.
+    through g GPUs carries the bus factor of g ranks, and so needs less of the bandwidth.
     """
     if wires.exchanges:
         return wires.nvlink, wires.network
@@ -287,7 +281,7 @@ def wire_rates(
     if algorithm == "pairs":
         return _side_by_side(wires, group, fabric), outside
     inside = _inside(wires, collective, group, p, fabric)
-    chain = _TREE_SHARE * (group.members - 1) / group.members
+    chain = _TREE_SHARE * ring_share(group.members)
     return (chain if algorithm == "tree" else 1.0) * inside, outside
 
 

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import PodsimError
 from podsim.hardware.measured import Exchange
+from podsim.network.bus import ring_share
 
 __all__ = [
     "GENERATIONS",
@@ -324,13 +325,13 @@ def _tree(wires: Wires, group: Group, release: str, channels: int) -> list[Belie
 def _nvls(wires: Wires, group: Group, release: str) -> list[Belief]:
     """In-switch reduction inside one node, counted as its ring speeds on 16 channels allow.
 
-    The factor (members - 1) / members is read off measured H100 sweeps, in which four GPUs run rings and
+    The factor, the share of a ring of the members, is read off measured H100 sweeps, in which four GPUs run rings and
     eight do not.
     """
     share = _NVLS_EFFICIENCY.get(wires.architecture, 0.0)
     if not share or release == "2.8" or wires.topology != "nvswitch" or group.nodes > 1 or group.members < 3:
         return []
-    rate = _SHARE_COUNTED * wires.nvlink * share * 15 / 16 * (group.members - 1) / group.members
+    rate = _SHARE_COUNTED * wires.nvlink * share * 15 / 16 * ring_share(group.members)
     return [Belief("nvls", "Simple", (25.0 if release == "2.20" else 23.0) * 1e-6, rate)]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.network.bus import ring_share
 from podsim.simulation.passes import Stage
 from podsim.simulation.pieces import Piece, Stream
 from podsim.training.groups import Sends, exchanges, owned, send_bytes, tied
@@ -114,7 +115,7 @@ def _bytes(
     ranks = int(plan.dp) * int(plan.cp)
     members = int(Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).data(ranks))
     nodes = max(ranks // members, 1)
-    share = (nodes - 1) / nodes / members
+    share = ring_share(nodes) / members
     per_block_B = (weights.dense_BK + weights.expert_BK)[:, 0]
     whole, layer = float(counts_BK[:, 0] @ per_block_B), float(per_block_B[1:-1].max())
     times = 1.0 if int(plan.zero) else 2.0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.network.bus import bus_factor, ring_share
 from podsim.training.layers import (
     PARTS,
     Pass,
@@ -173,13 +174,15 @@ def _rates(ready: Prepared, cluster: Cluster, block: Block, sync: float, exchang
     tp, cp, ep = (int(np.asarray(degree).item()) for degree in (plan.tp, plan.cp, plan.ep))
     tp_near, cp_near, ep_near = (int(np.asarray(near).item()) for near in (grid.tp, grid.cp, grid.ep))
     if tp > tp_near and sync > 0.0:
-        rate = 2 * (1 / tp_near - 1 / tp) * float(tp_bytes(model, wide)[0]) / sync
+        rate = (
+            float(bus_factor("all_reduce", tp // tp_near)) / tp_near * float(tp_bytes(model, wide)[0]) / sync
+        )
         out |= {"tp": rate, "tp beside": rate}
     if cp > cp_near and any(op.kind == "attention" for op in block.ops):
         gather = float(cp_gather_seconds(model, block, cluster, wide, software)[0])
-        out["cp"] = (1 / cp_near - 1 / cp) * float(cp_bytes(model, block, wide)[0]) / gather
+        out["cp"] = ring_share(cp // cp_near) / cp_near * float(cp_bytes(model, block, wide)[0]) / gather
     if ep > ep_near and exchange > 0.0:
-        out["ep"] = (1 - ep_near / ep) * float(ep_bytes(model, block, wide, software)[0]) / exchange
+        out["ep"] = ring_share(ep / ep_near) * float(ep_bytes(model, block, wide, software)[0]) / exchange
     return out
 
 

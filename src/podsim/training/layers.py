@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from podsim.hardware.measured import between
+from podsim.network.bus import ring_share
 from podsim.training.exchange import group_seconds
 from podsim.training.plan import Array, Grid, Plan
 from podsim.training.shapes import (
@@ -263,7 +264,7 @@ def _cp_seconds(
     if not any(op.kind == "attention" for op in block.ops) or not (cp_K > 1).any():
         return np.zeros(1), np.zeros(1)
     gather_K = cp_gather_seconds(model, block, cluster, plan, software)
-    hidden_K = core_K * (cp_K - 1) / cp_K
+    hidden_K = core_K * ring_share(cp_K)
     return np.maximum(gather_K - hidden_K, 0.0), np.maximum(2 * gather_K - 2 * hidden_K, 0.0)
 
 

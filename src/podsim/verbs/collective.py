@@ -281,16 +281,12 @@ def _compared(
 def _timed(
     place: _Place, name: str, size: int, seconds: float, algorithm: str, protocol: str = "", channels: int = 0
 ) -> Timed:
-    from podsim.network.nccl import bus_factor
-    from podsim.verbs.collective_sizes import DIVIDED, ELEMENT, NCCL_NAMES
+    from podsim.network.bus import bus_factor
+    from podsim.verbs.collective_sizes import DIVIDED, ELEMENT
 
     speed = size / seconds if seconds > 0 else 0.0
     parts = place.ranks if name in DIVIDED else 1
-    factor = (
-        float(bus_factor(NCCL_NAMES[name], place.ranks))
-        if name in NCCL_NAMES
-        else (place.ranks - 1) / place.ranks
-    )
+    factor = float(bus_factor(name, place.ranks))
     return Timed(
         size=float(size), count=size // ELEMENT // parts, seconds=seconds, algorithm_bandwidth=speed,
         bus_bandwidth=speed * factor, algorithm=algorithm, protocol=protocol, channels=channels,

@@ -82,6 +82,8 @@ def _write(
         options = {**options, "overlap_param": options.get("zero", 0) == 3}
     network, cluster, plan, _ = read_plan(model, on=on, software=software or TOOLS[tool].eras[0], **options)
     image = IMAGE if wishes["image"] is None else wishes["image"]
+    if any(c.isspace() or not c.isprintable() for c in image):
+        raise PodsimError(f"image {image[:80]!r}: an image is named without spaces: REGISTRY#IMAGE:TAG")
     job = Job(
         model=network, cluster=cluster.subset(int(plan.gpus)), plan=plan, image=image, mounts=mounts,
         partition=wishes["partition"], limit=limit,
@@ -106,7 +108,7 @@ def _mounts(mounts: tuple[str, ...]) -> tuple[str, ...]:
     ]
     if wrong:
         raise PodsimError(f"mount {wrong[0][:80]!r}: expected /SOURCE:/TARGET")
-    if odd := [m for m in mounts if any(c in m for c in ",\n\r")]:
+    if odd := [m for m in mounts if "," in m or not m.isprintable()]:
         raise PodsimError(f"mount {odd[0][:80]!r}: a comma or a line break cannot be mounted")
     return mounts
 

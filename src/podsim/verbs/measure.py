@@ -211,11 +211,10 @@ def sum_table(all_reduce: str, nodes: int, local: int) -> Table | None:
 
 def _factors(name: str, ranks: int) -> dict[str, float]:
     """What nccl-tests makes of a size: the factor of the bus bandwidth, and into how many parts it counts it."""
-    from podsim.network.nccl import bus_factor
-    from podsim.verbs.collective_sizes import DIVIDED, NCCL_NAMES
+    from podsim.network.bus import bus_factor
+    from podsim.verbs.collective_sizes import DIVIDED
 
-    bus = float(bus_factor(NCCL_NAMES[name], ranks)) if name in NCCL_NAMES else (ranks - 1) / ranks
-    return {"bus": bus, "parts": float(ranks) if name in DIVIDED else 1.0}
+    return {"bus": float(bus_factor(name, ranks)), "parts": float(ranks) if name in DIVIDED else 1.0}
 
 
 def emulated_links(environment: Mapping[str, str]) -> Emulated | None:

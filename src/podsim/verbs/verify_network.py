@@ -38,8 +38,8 @@ def all_reduce(ranks: int, sizes: str, limit: float) -> MeasuredCollectives:
 
 
 def _limit(cluster: Cluster, ranks: int) -> float:
-    """B/s of bus bandwidth that links allow: a GPU's own, and of n nodes each must pass on 2 (n - 1) / n of the data."""
-    from podsim.network.nccl import bus_factor
+    """B/s of bus bandwidth that links allow: a GPU's own, and each node must pass on its share of a ring."""
+    from podsim.network.bus import bus_factor
 
     nodes = -(-ranks // cluster.gpus_per_node)
     if nodes == 1:

@@ -29,7 +29,7 @@ THRESHOLDS = {
     ),
     "collective": Threshold(
         name="all-reduce from 16 MiB on", least=0.85,
-        why="the law's error there is 7 % on nodes like the fitted ones and 13 % between nodes (docs/laws.md); smaller "
+        why="the law's error there is 7 % on nodes like the fitted ones and 13 % between nodes (docs/laws); smaller "
         "messages differ by up to 30 % from machine to machine, and are drawn but not judged",
     ),
     "training": Threshold(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from podsim.errors import NoFitError, PodsimError
+from podsim.network.bus import ring_all_reduce_seconds
 from podsim.units import format_quantity, parse_quantity
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def of_numbers(
 ) -> Workforce:
     """Workers as given by numbers; with a cluster each is one of its GPUs, and exchanges as NCCL would.
 
-    Without one, an all-reduce is a ring: 2 (n - 1) / n of the gradients over a worker's adapter, and 2 (n - 1) latencies.
+    Without one, an all-reduce goes round a ring of the workers' adapters.
     """
     cluster = None
     if on:
@@ -94,7 +95,7 @@ def of_numbers(
         part = cluster.subset(count)
         seconds = _nccl(part, gradients)
     else:
-        seconds = 2 * (count - 1) * (gradients / count / bandwidth + latency)
+        seconds = ring_all_reduce_seconds(gradients, count, bandwidth, latency)
     return Workforce(
         name=f"{count:,} worker{'s' if count > 1 else ''}" + (f" on GPUs of {cluster.name}" if cluster else ""),
         replicas=count, members=1,

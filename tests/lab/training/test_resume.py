@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +19,7 @@ from typing import Any
 import pytest
 
 from podsim.errors import LabError, PodsimError
-from podsim.lab.checkpoints import latest, opened, steps
+from podsim.lab.checkpoints import latest, opened, saving, steps
 from podsim.lab.ranks import run_here
 from podsim.lab.record import read_run
 from podsim.lab.training import run as training
@@ -74,7 +76,6 @@ def test_a_run_does_not_write_over_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("small", ["4m"], indirect=True)
 def test_a_full_drive_leaves_the_last_good_one(small: Path) -> None:
-    """Two ranks write; what torch makes of it is an error of its archive."""
     root = small / "kept"
     with pytest.raises(LabError, match=r"was not written: the drive is full; step-\d is as it was"):
         run(steps=6, dp=2, zero=3, checkpoint=root, every=1)
@@ -86,12 +87,37 @@ def test_a_full_drive_leaves_the_last_good_one(small: Path) -> None:
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     run(steps=2, checkpoint=tmp_path)
-    part = next((tmp_path / "step-2").glob("*.distcp"))
+    part = next((tmp_path / "step-2").glob("*.safetensors"))
     data = bytearray(part.read_bytes())
     data[len(data) // 2] ^= 1
     part.write_bytes(data)
     with pytest.raises(LabError, match=rf"damaged: the checksum of {part.name}"):
         run(steps=4, checkpoint=tmp_path, resume=True)
+
+
+def test_a_checkpoint_is_data_and_a_pickled_one_is_refused(tmp_path: Path) -> None:
+    """An index as earlier releases wrote it, whose reading would make a folder."""
+    run(steps=1, checkpoint=tmp_path)
+    assert {path.suffix for path in (tmp_path / "step-1").iterdir()} == {".json", ".safetensors"}
+    made = tmp_path / "made"
+    with saving(tmp_path, 2, layout={}) as folder:
+        shutil.copytree(tmp_path / "step-1", folder, dirs_exist_ok=True, ignore=lambda *_: ["manifest.json"])
+        (folder / ".metadata").write_bytes(pickle.dumps(_Command(made)))
+    with pytest.raises(
+        LabError, match="step-2 was written by an earlier podsim, with an index that is a pickle"
+    ):
+        run(steps=3, checkpoint=tmp_path, resume=True)
+    assert not made.exists()
+
+
+class _Command:
+    """What makes a folder when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, (str(self.path),)
 
 
 def test_another_network_is_refused(tmp_path: Path) -> None:
@@ -109,7 +135,7 @@ def test_another_network_is_refused(tmp_path: Path) -> None:
 def test_another_network_is_refused_where_a_checkpoint_says_nothing_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers: str
 ) -> None:
-    """As those of earlier releases: torch itself would leave out what has no place."""
+    """As in checkpoints of earlier releases."""
     with monkeypatch.context() as patch:
         patch.setattr(Training, "same", {})
         run(steps=1, checkpoint=tmp_path)

@@ -15,6 +15,7 @@ from podsim.errors import MigError
 from podsim.hardware.mig.change import Change
 from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.profiles import Slicing, find_profile
+from podsim.safe_yaml import YamlError, read_documents
 
 __all__ = [
     "Devices",
@@ -118,13 +119,12 @@ def parted_text(configurations: Mapping[str, Sequence[Devices]]) -> str:
 
 def read_parted(text: str) -> dict[str, tuple[Devices, ...]]:
     """Configurations of a mig-parted file by name. Raises MigError with everything that breaks the format."""
-    import yaml
-
     try:
-        table = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise MigError([f"not YAML: {' '.join(str(error).split())[:200]}"]) from None
-    named = table.get("mig-configs") if isinstance(table, dict) else None
+        documents = read_documents(text)
+    except YamlError as error:
+        raise MigError([f"not YAML: {error}"]) from None
+    table = documents[0] if len(documents) == 1 and isinstance(documents[0], dict) else {}
+    named = table.get("mig-configs")
     if not isinstance(named, dict) or not named:
         raise MigError(
             ["a mig-parted file has `version: v1` and a table `mig-configs` of named lists; found neither"]

@@ -1,7 +1,7 @@
-"""The state of a run as torch.distributed.checkpoint keeps it: weights and moments by their names in the whole network.
+"""The state of a run in its checkpoints: weights and moments by their names in the whole network.
 
-Names say nothing of the layout, and what is divided is a DTensor that knows its place. So a checkpoint of one layout is
-read by any other.
+Names say nothing of the layout, and a divided tensor is a DTensor that knows its place in the whole. So any layout reads
+the checkpoint of any other.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import Any
 
 from podsim.errors import CheckpointError
 from podsim.lab.checkpoints import begin, commit, discard, opened, part_of, steps, unwritten
-from podsim.lab.places import first_line
 from podsim.lab.training.layout import Laid
-from podsim.lab.wires import Board, Wires, load_part
+from podsim.lab.training.shards import Shard, load_safetensors, read_shards, shapes_of, write_shards
+from podsim.lab.wires import Board, Wires
 
 __all__ = ["HISTORY", "Keeper", "state_of"]
 
 HISTORY = "history.json"
-"""beside torch's files: losses and seconds of the steps so far, and what stays the same where the run goes on"""
+"""next to the shards: losses and seconds of the steps so far, and what stays the same where the run goes on"""
 _MOMENTS = ("exp_avg", "exp_avg_sq")
+_PICKLED = ".metadata"
+"""the index of torch.distributed.checkpoint, which earlier releases wrote: a pickle"""
 
 
 def state_of(laid: Laid, wires: Wires) -> dict[str, Any]:
@@ -49,9 +51,10 @@ class Keeper:
     def __init__(self, root: Path, keep: int, laid: Laid, wires: Wires, board: Board) -> None:
         """root: the folder that holds them; keep: how many, 0 for all."""
         self.root, self.keep, self.laid, self.wires, self.board = root, keep, laid, wires, board
-        self.broken = load_part("torch.distributed.checkpoint.api").CheckpointException
-        self.io = load_part("torch.distributed.checkpoint")
+        load_safetensors()
         self.state = state_of(laid, wires)
+        shards = {name: _shard_of(tensor) for name, tensor in self.state.items()}
+        self.shards = {name: shard for name, shard in shards.items() if all(shard.size)}
 
     def ready(self, step: int) -> None:
         """Make sure that a checkpoint of so many steps can be written. Raises CheckpointError where it cannot be."""
@@ -70,16 +73,18 @@ class Keeper:
         first = history is not None
         self._agree(lambda: begin(self.root, step) if first else None)
         folder = part_of(self.root, step)
-        wrong: BaseException | None = None
+        data = {name: _local(self.state[name]).contiguous().cpu().numpy() for name in self._own()}
+        problem: OSError | None = None
         try:
-            self.io.save(self.state, storage_writer=_writer(self.io, folder))
-        except self.broken as problem:
-            wrong = _cause(problem)
+            write_shards(folder, self.wires.rank, {name: self.shards[name] for name in data}, data)
+        except OSError as error:
+            problem = error
+        failures = self.board.gather(None if problem is None else [problem.errno, problem.strerror])
 
         def end() -> None:
-            if wrong is not None:
+            if failed := [each for each in failures or () if each is not None]:
                 discard(self.root, step)
-                raise unwritten(self.root, step, wrong)
+                raise unwritten(self.root, step, OSError(*failed[0]))
             (folder / HISTORY).write_text(json.dumps(history), "utf-8")
             commit(self.root, step, layout=layout, keep=self.keep)
 
@@ -105,23 +110,45 @@ class Keeper:
                 "and data; the layout may be another one"
             )
         held = self.board.gather(sorted(self.state))
-        self._agree(lambda: self._all_taken(folder, held) if held is not None else None)
+        self._agree(lambda: self._check_all_used(folder, held) if held is not None else None)
         try:
-            self.io.load(self.state, checkpoint_id=folder)
-        except self.broken as problem:
-            raise _unfit(folder, first_line(_cause(problem))) from None
+            arrays = read_shards(folder, self.shards)
+        except CheckpointError as problem:
+            raise _unfit(folder, str(problem)) from None
+        for name, array in arrays.items():
+            _local(self.state[name]).copy_(self.wires.torch.from_numpy(array))
         for parameter in self.laid.moments.state:
             self.laid.moments.state[parameter]["step"] = self.wires.torch.tensor(float(step))
         return step, history
 
-    def _all_taken(self, folder: Path, held: list[Any]) -> None:
-        """Raise CheckpointError for weights in a checkpoint that no rank has a place for; torch says nothing."""
-        there = self.io.FileSystemReader(folder).read_metadata().state_dict_metadata
-        if left := sorted(set(there) - {name for names in held for name in names}):
-            raise _unfit(folder, f"{len(left)} of its tensors have no place, such as {left[-1]}")
+    def _own(self) -> list[str]:
+        """Names of the shards that this rank writes: of equal ones, the first rank writes its own."""
+        keys = {name: json.dumps([name, *shard.offset]) for name, shard in self.shards.items()}
+        held = self.board.gather(list(keys.values()))
+        writers: dict[str, int] = {}
+        for rank, each in enumerate(held or ()):
+            for key in each:
+                writers.setdefault(key, rank)
+        writers = self.board.tell(writers)
+        return [name for name, key in keys.items() if writers[key] == self.wires.rank]
+
+    def _check_all_used(self, folder: Path, held: list[list[str]]) -> None:
+        """Raise CheckpointError for tensors of a checkpoint that no rank has a place for."""
+        if unused := sorted(set(shapes_of(folder)) - {name for names in held for name in names}):
+            raise _unfit(folder, f"{len(unused)} of its tensors have no place, such as {unused[-1]}")
 
     def _last(self) -> int:
-        return opened(self.root).step if steps(self.root) else 0
+        """The last checkpoint's step, 0 for none; CheckpointError for one that is damaged, or a pickle."""
+        if not steps(self.root):
+            return 0
+        last = opened(self.root)
+        if _PICKLED in last.files:
+            raise CheckpointError(
+                f"{last.folder} was written by an earlier podsim, with an index that is a pickle: reading one can run "
+                "any command, so it is not read. Finish the run with the podsim that wrote it, or start it again with "
+                "another --checkpoint folder"
+            )
+        return last.step
 
     def _agree(self, work: Callable[[], Any]) -> Any:
         """What rank 0's work gives, at every rank; what it raises, everywhere."""
@@ -138,31 +165,18 @@ class Keeper:
         return told["value"]
 
 
-def _writer(io: Any, folder: Path) -> Any:
-    """torch's writer of files, but that it says what the system said: a full drive ends in an error of its archive."""
-
-    class Writer(io.FileSystemWriter):  # type: ignore[misc]
-        def write_data(self, *given: Any, **named: Any) -> Any:
-            try:
-                return super().write_data(*given, **named)
-            except RuntimeError as problem:
-                raise _system(problem) from None
-
-    return Writer(folder)
+def _local(tensor: Any) -> Any:
+    """The part of a tensor that lies on this rank: the same numbers in memory."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
-def _system(problem: BaseException) -> BaseException:
-    """The system's error that an error came after; itself, where there is none."""
-    found: BaseException | None = problem
-    while found is not None and not isinstance(found, OSError):
-        found = found.__cause__ or found.__context__
-    return problem if found is None else found
-
-
-def _cause(problem: BaseException) -> BaseException:
-    """What went wrong on the first rank that says so; a full drive before all else."""
-    failures = [cause for cause, _ in getattr(problem, "failures", {}).values()] or [problem]
-    return next((cause for cause in failures if isinstance(cause, OSError)), failures[0])
+def _shard_of(tensor: Any) -> Shard:
+    """Where this rank's part lies in a tensor; of size 0 for a rank that holds none of it."""
+    shape = tuple(tensor.shape)
+    if not hasattr(tensor, "to_local"):
+        return Shard(shape=shape, offset=(0,) * len(shape), size=shape)
+    (chunk,) = tensor.__create_chunk_list__()
+    return Shard(shape=shape, offset=tuple(chunk.offsets), size=tuple(chunk.sizes))
 
 
 def _unfit(folder: Path, why: str) -> CheckpointError:

@@ -10,6 +10,7 @@ import numpy as np
 
 from podsim.errors import TableError
 from podsim.hardware.parts import Link
+from podsim.network.bus import bus_factor
 from podsim.network.collectives.table import COLLECTIVES, Floats, Ints, Table, row_share
 
 __all__ = ["Summary", "cost", "lower_bound", "summary", "windows"]
@@ -110,8 +111,7 @@ def lower_bound(
 ) -> float:
     """Seconds that no algorithm can beat, each rank on one full-duplex link: max(rounds x latency, latency + bytes).
 
-    Bytes: what one link must carry, as a share of `size`: all-reduce 2 (n - 1) / n (Patarasuk and Yuan, 2009), or 1 if
-    the network adds; reduce-scatter, all-gather, gather, scatter and all-to-all (n - 1) / n; others 1.
+    Bytes: what one link must carry, as a share of `size`: the bus factor, or 1 for an all-reduce if the network adds.
     Rounds: those that know a rank's data multiply by at most 1 + fan a step, ranks sending to `fan` others at once:
     ceil(log(n) / log(1 + fan)), 2 if the network adds. Raises TableError for an unknown collective or no ranks.
     """
@@ -121,10 +121,9 @@ def lower_bound(
         )
     if ranks == 1:
         return 0.0
-    whole = collective in ("broadcast", "reduce", "send-recv")
-    share = 1.0 if whole else (ranks - 1) / ranks
-    if collective == "all-reduce":
-        share = 1.0 if in_network else 2.0 * share
+    share = float(bus_factor(collective, ranks))
+    if collective == "all-reduce" and in_network:
+        share = 1.0
     rounds = 1 if collective == "send-recv" else ceil(log(ranks) / log(1 + fan) - 1e-9)
     rounds = 2 if in_network else rounds
     return max(rounds * link.latency, link.latency + share * size / link.bandwidth)
