@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-import podsim.verify.tables as shipped
-from podsim.verify.columns import KINDS, Kind
+import podsim.accuracy.tables as shipped
+from podsim.accuracy.columns import KINDS, Kind
 from reference import prose_networks, prose_training
 
 HERE = Path(__file__).parent

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podsim.results.comparison import Comparison
-from podsim.verbs.tables import price
+from podsim.accuracy.pricing import price
 from podsim.verbs.validate import TABLES
-from podsim.verify import load, named
+from podsim.accuracy import load, named
 
 Predictions = dict[str, dict[str, float]]
 Accuracy = dict[str, dict[str, dict[str, Any]]]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from podsim.errors import PodsimError
-from podsim.verbs.express_machine import cluster_settings, node_of, read_cluster
-from podsim.verbs.express_row import NotExpressible, whole, write_settings
+from podsim.accuracy.express_machine import cluster_settings, node_of, read_cluster
+from podsim.accuracy.express_row import NotExpressible, whole, write_settings
 from reference.training_runs import Run, run_of
 
 COLUMNS = ("network", "cluster", "plan", "reason")

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from podsim.errors import TableError
-from podsim.verify.reading import read_rows
-from podsim.verify.rows import UNRESOLVED
+from podsim.accuracy.reading import read_rows
+from podsim.accuracy.measured_tables import UNRESOLVED
 
 HERE = Path(__file__).parent
 FILES = {

@@ -7,7 +7,7 @@ Entries of the TOML files in `runs/` are tried in file order; the first that fit
     model = ["Detection/SSD"]                # the column model (benchmark in mlperf) is one of these
     framework = "PyTorch"                    # the column framework is this, or in mlperf begins with it; left out: any
     where = { notes = "Base model" }         # regular expressions searched in other columns
-    network = "ssd300-resnet50"              # of podsim.workload.networks
+    network = "ssd300-resnet50"              # of podsim.graphs.networks
     items = 1.0                              # what the row's unit counts in one sample: tokens of a sequence, else 1
     batch_is = "micro"                       # what the row's batch is:
                                              #   micro   samples a GPU computes at once (the default)

@@ -13,8 +13,8 @@ import json
 import sys
 from pathlib import Path
 
+from podsim.accuracy import bands, bands_networks
 from podsim.report import accuracy_page
-from podsim.verbs import bands, bands_networks
 from podsim.verbs.validate import UNKNOWN, validate
 
 ROOT = Path(__file__).resolve().parent.parent

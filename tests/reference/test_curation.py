@@ -9,10 +9,10 @@ import io
 import pytest
 from reference.training_runs import run_of, runs
 
+from podsim.accuracy.columns import KINDS, Kind
+from podsim.graphs.networks import networks
 from podsim.training.software import load_software
 from podsim.verbs.graph import FUSIONS
-from podsim.verify.columns import KINDS, Kind
-from podsim.workload.networks import networks
 from reference import curate
 
 
