@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podsim.results.comparison import Comparison
-from podsim.accuracy.pricing import price
-from podsim.verbs.validate import TABLES
 from podsim.accuracy import load, named
+from podsim.accuracy.pricing import price
+from podsim.accuracy.tables import TABLES
+from podsim.results.comparison import Comparison
 
 Predictions = dict[str, dict[str, float]]
 Accuracy = dict[str, dict[str, dict[str, Any]]]

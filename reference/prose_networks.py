@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from podsim.errors import PodsimError
 from podsim.accuracy.express_machine import cluster_settings, node_of, read_cluster
 from podsim.accuracy.express_row import NotExpressible, whole, write_settings
+from podsim.errors import PodsimError
 from reference.training_runs import Run, run_of
 
 COLUMNS = ("network", "cluster", "plan", "reason")

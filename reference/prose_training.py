@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from podsim.errors import PodsimError
-from podsim.training.plan import Plan
-from podsim.training.software import load_software, software_names
 from podsim.accuracy.express import Expressed, express_own
 from podsim.accuracy.express_machine import cluster_settings, network_of, node_of, read_cluster
 from podsim.accuracy.express_model import network_settings
 from podsim.accuracy.express_row import NotExpressible, stated, whole, write_settings
+from podsim.errors import PodsimError
+from podsim.training.plan import Plan
+from podsim.training.software import load_software, software_names
 
 COLUMNS = ("network", "cluster", "plan", "scope", "chosen", "implied", "reason")
 FIRST_STAGE = "first-stage memory"

@@ -17,9 +17,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from podsim.errors import TableError
-from podsim.accuracy.reading import read_rows
 from podsim.accuracy.measured_tables import UNRESOLVED
+from podsim.accuracy.reading import read_rows
+from podsim.errors import TableError
 
 HERE = Path(__file__).parent
 FILES = {

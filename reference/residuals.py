@@ -7,16 +7,16 @@ import io
 import math
 from dataclasses import asdict, fields
 
-from podsim.hardware.parts import PRECISIONS
-from podsim.graphs.graph_cost import scaled_costs
-from podsim.training.predict import flops_per_token
+from podsim.accuracy import load, measurement
 from podsim.accuracy.bands import Residual, features_of
 from podsim.accuracy.bands_networks import NetworkFeatures, NetworkResidual, features_of_graph
 from podsim.accuracy.express import Expressed
-from podsim.accuracy.pricing import training_rows
 from podsim.accuracy.price_llm import batches_of, costs_of, express_all
 from podsim.accuracy.price_networks import NetworkCosts, express_networks
-from podsim.accuracy import load, measurement
+from podsim.accuracy.pricing import training_rows
+from podsim.graphs.graph_cost import scaled_costs
+from podsim.hardware.parts import PRECISIONS
+from podsim.training.predict import flops_per_token
 
 _COLUMNS = ("id", "role", "gpus", "sequence")
 

@@ -62,9 +62,12 @@ def schedule(
         csv_torch.write_text(torch_csv(name, **sizes), "utf-8")
     if isinstance(found, ScheduleSheet):
         if plot is not None:
+            from podsim.report.pages import schedule_page
             from podsim.report.plot_schedule import schedule_image
 
-            plot.write_bytes(schedule_image(found, plot.suffix.lower()[1:]))
+            kind = plot.suffix.lower()[1:]
+            is_page = kind == "html"
+            plot.write_bytes(schedule_page(found).encode() if is_page else schedule_image(found, kind))
         if json or csv:
             sys.stdout.write(to_json(found) + "\n" if json else to_csv(found.actions))
         else:
@@ -147,8 +150,9 @@ def simulate(
 ) -> None:
     """Play one training step: timeline, critical path, links. Exit status 1: it does not fit."""
     from podsim.cli.options import one_format, overrides, throttled
-    from podsim.report import plot_links, print_against, print_simulated, simulated_data, write_timeline
+    from podsim.report import print_against, print_simulated, simulated_data
     from podsim.report.data import to_csv, to_json
+    from podsim.timeline import plot_links, write_timeline
     from podsim.verbs.simulate import simulate as verb
 
     one_format(json, csv)

@@ -53,7 +53,7 @@ def compare(
     """A measured run (--save of podsim measure or train) beside its predictions.
 
     on: the cluster that collectives or training ran on (a run on emulated links needs none), the storage system that was
-    read and written; cache_on: that of a loader's cache (podsim.acceptance.compare_storage says what is predicted of these).
+    read and written; cache_on: that of a loader's cache (podsim.acceptance.compare_storage says what is predicted).
 
     Of collectives measured is the rank that took longest. A prediction is made of links (the table played on them),
     messages (a latency for each transfer that waits for another, as measured at the start of the run), burst (what the

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from podsim.accuracy.bands_networks import band_of_graph, features_of_graph
 from podsim.errors import ClusterError, ModelError, PodsimError, unknown_name
 from podsim.graphs.chakra_mend import write_chakra
+from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.fusion import fuse as fused
 from podsim.graphs.graph_cost import OpCosts, graph_costs
 from podsim.graphs.graph_step import Reduction, ReplicasStep, replicas_step
@@ -33,13 +34,6 @@ if TYPE_CHECKING:
 
     from podsim.graphs.graph_cut import Division
 
-FUSIONS: dict[str, tuple[str, ...]] = {
-    "none": (),
-    "attention": ("attention",),
-    "chains": ("chains",),
-    "all": ("attention", "chains"),
-}
-"""what --fuse may say -> rules, in order"""
 LAYOUTS = ("channels-last", "channels-first")
 """of tensors with channels: NHWC, NCHW"""
 

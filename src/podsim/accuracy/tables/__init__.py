@@ -19,7 +19,7 @@ from podsim.accuracy.columns import KINDS, Kind, kind_named
 from podsim.accuracy.measured_tables import Row, Rows
 from podsim.errors import TableError, unknown_name
 
-__all__ = ["NAMED", "NamedTable", "load", "make_row", "named", "names"]
+__all__ = ["NAMED", "TABLES", "NamedTable", "load", "make_row", "named", "names"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +53,8 @@ def _read_named() -> tuple[NamedTable, ...]:
 
 NAMED = _read_named()
 """every named part of the packaged tables, in the order they are shown"""
+TABLES = tuple(table.slug for table in NAMED)
+"""their slugs"""
 
 
 def names() -> tuple[str, ...]:
