@@ -15,8 +15,8 @@ from typer.testing import Result
 from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
 from podsim.errors import PodsimError, StorageError
 from podsim.lab.record import write_run
-from podsim.report.acceptance_page import acceptance_page
 from podsim.report.browser import print_pdf
+from podsim.report.pages import acceptance_page
 from podsim.results.acceptance import Acceptance
 from podsim.results.lab import MeasuredCollective, MeasuredCollectives
 from podsim.verbs.verify import verify_machine

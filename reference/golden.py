@@ -27,7 +27,7 @@ def recorded_predictions() -> Predictions:
     found: Predictions = {}
     for slug in TABLES:
         rows = load(slug)
-        if named(slug).parts and rows.what == load(named(slug).of).what:
+        if named(slug).overlaps and rows.what == load(named(slug).of).what:
             continue  # its rows are another table's too
         priced = price(rows, cross_validate=False)
         if priced.predictions:
