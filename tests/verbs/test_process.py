@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import podsim
-
 from podsim.cli import main
 
 PODSIM = [sys.executable, "-m", "podsim.cli"]
