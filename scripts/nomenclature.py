@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "nomenclature.md"
 MODULES = (
-    "results/prediction", "training/plan", "training/space", "training/software", "hardware/parts",
+    "results/prediction", "training/plan", "training/search", "training/software", "hardware/parts",
     "hardware/cluster", "workload/graph", "results/comparison", "results/scheduled", "results/sweep",
     "results/timeline", "results/simulated", "results/measured", "workload/op_graph", "workload/trace_graph",
     "results/graphs", "results/storage", "storage/parts", "storage/workloads", "results/runs", "results/served",

@@ -15,10 +15,10 @@ from podsim.accuracy.express_open import settle
 from podsim.accuracy.express_row import NotExpressible, stated, whole
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.training.batch import step_cost
 from podsim.training.inputs import batch_of
 from podsim.training.plan import Plan
 from podsim.training.software import Software, load_software, software_names
-from podsim.training.step import step_cost
 from podsim.workload.graph import Model
 
 
@@ -193,7 +193,7 @@ def _fitting(row: Mapping[str, str], plan: Plan, model: Model, cluster: Cluster)
         return plan, ""
     if "zero-1" in load_software(plan.software, cluster.gpu).lacks or plan.problems(model, cluster):
         return plan, ""
-    if float(step_cost(model, cluster, plan).memory_P[0]) <= room:
+    if float(step_cost(model, cluster, plan).memory[0]) <= room:
         return plan, ""
     return plan.having({"zero": 1}), "implied: zero=1, without which it does not fit"
 

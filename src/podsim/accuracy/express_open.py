@@ -12,8 +12,7 @@ from podsim.accuracy.express_row import stated
 from podsim.errors import NoFitError
 from podsim.hardware.cluster import Cluster
 from podsim.training.plan import Plan
-from podsim.training.search import search
-from podsim.training.space import Space
+from podsim.training.search import Space, search
 from podsim.units import format_quantity
 from podsim.workload.graph import Model
 
@@ -48,7 +47,7 @@ def settle(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster) 
     wanted = Space(flash=(bool(known.flash),), **given)
     found = search(model, cluster, known, gpus=int(known.gpus), wanted=wanted)
     if found.order.size == 0:
-        least, room = (format_quantity(float(b), "B") for b in (found.memory_C.min(), cluster.gpu.memory))
+        least, room = (format_quantity(float(b), "B") for b in (found.memory_bytes.min(), cluster.gpu.memory))
         raise NoFitError(
             [f"micro_batch is not given, and no plan that the row allows fits: {least} of {room}"]
         )

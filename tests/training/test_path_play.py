@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.schedules import SCHEDULES, ScheduleTable, Work, build, play_table
-from podsim.training.paths_played import SAME, Joined, longest_paths
+from podsim.training.path_play import SAME, JoinedTables, longest_paths
 
 SIZES = [
     (name, p, v, m)
@@ -60,7 +60,7 @@ def test_side_by_side_as_one_by_one(
     sizes: list[tuple[str, int, int, int]], drawn: list[tuple[int, float]]
 ) -> None:
     """The same actions, sends and ends, whatever the durations: whole numbers, so that many paths tie, or fractions."""
-    joined = Joined([build(*size) for size in sizes])
+    joined = JoinedTables([build(*size) for size in sizes])
     stages = int(joined.first_stage[-1])
     seconds = [
         np.random.default_rng(seed).integers(1, 4, (4, stages)) * (1.0 if seed % 2 else 0.37)
@@ -73,9 +73,9 @@ def test_side_by_side_as_one_by_one(
         for seconds_WS, send in zip(seconds, sends.tolist(), strict=True):
             start, end = play_table(table, seconds_WS[:, stage : stage + table.stages], send)
             for last in ends(table, end):
-                found = (traced.action_E[traced.path_E == path] - action).tolist()
-                assert (found, traced.ahead_Q[path], traced.back_Q[path]) == longest(
+                found = (traced.action[traced.path == path] - action).tolist()
+                assert (found, traced.forward_sends[path], traced.backward_sends[path]) == longest(
                     table, start, end, send, last
                 )
                 path += 1
-    assert path == traced.ahead_Q.size
+    assert path == traced.forward_sends.size
