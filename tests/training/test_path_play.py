@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.schedules import SCHEDULES, ScheduleTable, Work, build, play_table
-from podsim.training.path_play import SAME, JoinedTables, longest_paths
+from podsim.schedules.joined import SAME, Joined
+from podsim.training.path_play import longest_paths
 
 SIZES = [
     (name, p, v, m)
@@ -60,7 +61,7 @@ def test_side_by_side_as_one_by_one(
     sizes: list[tuple[str, int, int, int]], drawn: list[tuple[int, float]]
 ) -> None:
     """The same actions, sends and ends, whatever the durations: whole numbers, so that many paths tie, or fractions."""
-    joined = JoinedTables([build(*size) for size in sizes])
+    joined = Joined([build(*size) for size in sizes])
     stages = int(joined.first_stage[-1])
     seconds = [
         np.random.default_rng(seed).integers(1, 4, (4, stages)) * (1.0 if seed % 2 else 0.37)

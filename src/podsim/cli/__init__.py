@@ -220,7 +220,7 @@ def predict(
     csv: Csv = False,
 ) -> None:
     """Predict step time and memory of one plan. Exit status 1: it does not fit."""
-    from podsim.report.predictions import print_prediction
+    from podsim.report.predictions import prediction_report
     from podsim.verbs.predict import predict as verb
 
     one_format(json, csv)
@@ -232,7 +232,7 @@ def predict(
         optimizer_precision=optimizer_precision, software=software, sequence=sequence,
         tokens=tokens, overrides=overrides(set_), detail=detail, price=price, pue=pue, carbon=carbon,
     )  # fmt: skip
-    print_result(result, print_prediction, json=json, csv=csv)
+    print_result(result, prediction_report, json=json, csv=csv)
     if not result.fits:
         raise typer.Exit(1)
 
@@ -265,7 +265,7 @@ def plan(
     csv: Csv = False,
 ) -> None:
     """Find the best plans among every legal one. Exit status 1: none fits."""
-    from podsim.report.predictions import print_plans
+    from podsim.report.predictions import plans_report
     from podsim.report.progress import bar
     from podsim.verbs.plan import plan as verb
 
@@ -277,7 +277,7 @@ def plan(
             limit=pairs(limit, "--limit", "tp=4,8"), save=save, tokens=tokens, simulate=simulate,
             overrides=overrides(set_), detail=detail, price=price, pue=pue, progress=progress,
         )  # fmt: skip
-    print_result(result, print_plans, json=json, csv=csv)
+    print_result(result, plans_report, json=json, csv=csv)
 
 
 @_command
@@ -289,14 +289,14 @@ def replay(
     csv: Csv = False,
 ) -> None:
     """Run a saved search again. Exit status 1: no plan fits."""
-    from podsim.report.predictions import print_plans
+    from podsim.report.predictions import plans_report
     from podsim.report.progress import bar
     from podsim.verbs.plan import replay as verb
 
     one_format(json, csv)
     with bar("searching plans") as progress:
         result = verb(experiment, save=save, detail=detail, progress=progress)
-    print_result(result, print_plans, json=json, csv=csv)
+    print_result(result, plans_report, json=json, csv=csv)
 
 
 register(_command)

@@ -6,9 +6,12 @@ import sys
 from collections.abc import Callable, Iterable
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from podsim.errors import PodsimError
+
+if TYPE_CHECKING:
+    from podsim.report.screen import Report
 
 OF_A_PREDICTION = ("detail", "tokens", "price", "pue", "carbon")
 """options of `predict` that say what is told of a plan, not what the plan is"""
@@ -82,12 +85,15 @@ def one_format(json: bool, csv: bool) -> None:
         raise PodsimError("--json and --csv: choose one")
 
 
-def print_result(value: Any, text: Callable[[Any], None], *, json: bool, csv: bool, rows: Any = None) -> None:
-    """Print a result as JSON, as CSV (its `rows`, where they are not the result itself), or as `text` prints it.
+def print_result(
+    value: Any, report: Callable[[Any], Report | None], *, json: bool, csv: bool, rows: Any = None
+) -> None:
+    """Print a result as JSON, as CSV (its `rows`, where they are not the result itself), or as a report.
 
     Raises PodsimError for two formats at once.
     """
     from podsim.report.data import to_csv, to_json
+    from podsim.report.screen import show
 
     one_format(json, csv)
     if json:
@@ -95,4 +101,6 @@ def print_result(value: Any, text: Callable[[Any], None], *, json: bool, csv: bo
     elif csv:
         sys.stdout.write(to_csv(value if rows is None else rows))
     else:
-        text(value)
+        blocks = report(value)
+        if blocks is not None:
+            show(blocks)

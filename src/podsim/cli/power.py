@@ -27,12 +27,12 @@ def power(
 ) -> None:
     """Show what a cluster draws, by load and component."""
     from podsim.cli.options import one_format, overrides
-    from podsim.report.expenses import print_power
+    from podsim.report.expenses import power_report
     from podsim.verbs.power import power as verb
 
     one_format(json, csv)
     found = verb(cluster, gpus=gpus, cap=cap, pue=pue, overrides=overrides(set_))
-    print_result(found, print_power, json=json, csv=csv, rows=found.loads)
+    print_result(found, power_report, json=json, csv=csv, rows=found.loads)
 
 
 def cost(
@@ -55,7 +55,7 @@ def cost(
 ) -> None:
     """Price GPU hours: energy, carbon dioxide, money."""
     from podsim.cli.options import one_format, overrides
-    from podsim.report.expenses import print_bill
+    from podsim.report.expenses import bill_report
     from podsim.verbs.power import cost as verb
 
     one_format(json, csv)
@@ -63,7 +63,7 @@ def cost(
         cluster, gpu_hours=gpu_hours, price=tuple(price or ()), load=load, cap=cap, pue=pue, carbon=carbon,
         electricity=electricity, overrides=overrides(set_),
     )  # fmt: skip
-    print_result(found, print_bill, json=json, csv=csv, rows=found.rows)
+    print_result(found, bill_report, json=json, csv=csv, rows=found.rows)
 
 
 def register(command: Callable[[Callable[..., None]], Callable[..., None]]) -> None:

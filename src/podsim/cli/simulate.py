@@ -62,9 +62,12 @@ def schedule(
         csv_torch.write_text(torch_csv(name, **sizes), "utf-8")
     if isinstance(found, ScheduleSheet):
         if plot is not None:
+            from podsim.report.pages import schedule_page
             from podsim.report.plot_schedule import schedule_image
 
-            plot.write_bytes(schedule_image(found, plot.suffix.lower()[1:]))
+            kind = plot.suffix.lower()[1:]
+            is_page = kind == "html"
+            plot.write_bytes(schedule_page(found).encode() if is_page else schedule_image(found, kind))
         if json or csv:
             sys.stdout.write(to_json(found) + "\n" if json else to_csv(found.actions))
         else:

@@ -43,9 +43,9 @@ def verify_machine(
 ) -> None:
     """Hold this machine against what it should be. Exit status 1: it is not."""
     from podsim.cli.options import one_format
-    from podsim.report.acceptance import print_acceptance
-    from podsim.report.acceptance_page import acceptance_page
+    from podsim.report.acceptance import acceptance_report
     from podsim.report.browser import print_pdf
+    from podsim.report.pages import acceptance_page
     from podsim.report.progress import doing
     from podsim.verbs.verify import verify_machine as verb
 
@@ -56,7 +56,7 @@ def verify_machine(
         expect=expect, only=only, folder=folder, storage=storage, ranks=ranks, sizes=sizes, size=size, seconds=seconds,
         fio=fio or (), mdtest=mdtest, run=run, root=root, progress=progress,
       )  # fmt: skip
-    print_result(found, print_acceptance, json=json, csv=csv, rows=found.checks)
+    print_result(found, acceptance_report, json=json, csv=csv, rows=found.checks)
     if html is not None or pdf is not None:
         page = acceptance_page(found)
         if html is not None:

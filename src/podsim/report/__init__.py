@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import warnings
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from podsim.report.accuracy import PublishedError, accuracy_page, published_errors
-from podsim.report.html import page
+from podsim.report.comparisons import render
 from podsim.report.plots import plot, plot_png, plot_svg
 from podsim.report.simulation import print_simulated, simulated_data, simulated_text
 from podsim.report.steps import print_against, print_measured
-from podsim.report.text import render
+
+if TYPE_CHECKING:
+    from podsim.report.pages import PublishedError, accuracy_page, page, published_errors
 
 __all__ = [
     "PublishedError",
@@ -43,10 +44,14 @@ __all__ = [
 
 _MOVED = ("plot_links", "read_timeline", "write_timeline")
 """Names that podsim.timeline has now."""
+_PAGES = ("PublishedError", "accuracy_page", "page", "published_errors")
+"""Names of the module that loads Jinja2: it is imported when one of them is used."""
 
 
 def __getattr__(name: str) -> Any:
-    """A name that moved to podsim.timeline, with a warning."""
+    """A name of the pages; or one that moved to podsim.timeline, with a warning."""
+    if name in _PAGES:
+        return getattr(import_module("podsim.report.pages"), name)
     if name not in _MOVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(f"podsim.report.{name} is now podsim.timeline.{name}", DeprecationWarning, stacklevel=2)

@@ -20,8 +20,8 @@ from podsim.axes import Shaped
 from podsim.schedules import ScheduleTable
 from podsim.schedules.actions import Work
 from podsim.schedules.entries import build
+from podsim.schedules.joined import Joined
 from podsim.training.path_play import (
-    JoinedTables,
     PathCounts,
     longest_paths,
     path_counts,
@@ -301,9 +301,9 @@ def _table_counts(
     model: _Blocks, tables: Sequence[ScheduleTable], typical: tuple[_Durations, ...]
 ) -> Shaped[Array, "path count"]:
     """Counts of the longest paths of some tables."""
-    joined = JoinedTables(tables)
+    joined = Joined(tables)
     blocks = np.concatenate([_stage_blocks(model, table) for table in tables])
-    seconds = _stage_seconds(model, blocks, joined.sends_abroad, typical)
+    seconds = _stage_seconds(model, blocks, joined.is_sending, typical)
     send = np.array([durations.send - durations.charge for durations in typical])
     traced = longest_paths(joined, seconds, send, first=typical is _APART)
     return path_counts(joined, traced, blocks)

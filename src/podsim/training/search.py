@@ -36,7 +36,8 @@ class Space:
     sequence_parallel: Sequence[bool] = ()
     zero: Sequence[int] = ()
     shard: Sequence[int] = ()
-    """0 is the whole data-parallel group; without a wish also one node (hybrid sharding)"""
+    """The values that `Plan.shard` may take: 0 is the whole data-parallel group; by default also one node (hybrid
+    sharding)."""
     recompute: Sequence[int] = ()
     recompute_layers: Sequence[int] = ()
     schedule: Sequence[int] = ()

@@ -12,7 +12,7 @@ from podsim.fleet.reliability import LongRun, best_interval, blocked_share, expe
 from podsim.fleet.reliability_rates import node_rate, recovery
 from podsim.fleet.reliability_runs import HORIZON
 from podsim.hardware.cluster import Cluster
-from podsim.report.figures import duration
+from podsim.report.columns import duration
 from podsim.results.prediction import Prediction, TrainingTime
 from podsim.results.runs import CheckpointTime
 from podsim.training.inputs import read_inputs
