@@ -12,7 +12,7 @@ is under way, the ops of its domain that can be slowed go on at a smaller rate. 
 from __future__ import annotations
 
 from podsim.jit import kernel, njit
-from podsim.network.flow import fill
+from podsim.network.flow import Flows, Scratch, fill
 from podsim.simulation.state import DIRTY, EVENTS, FRESH, HEAP, SOLVED, STAMP, Floats, Ints, Program, State
 
 
@@ -180,8 +180,8 @@ def _share(s: int, now: float, room: int, p: Program, st: State) -> None:
     if n > 1:
         for i in range(n):
             st.todo[i] = st.found[i]
-        fill(st.todo, n, st.starts, st.ends, st.lane, st.lane_use, st.ones, st.capacity, st.flow_rate, st.left_over,
-             st.load, st.users, st.busy)  # fmt: skip
+        flows = Flows(st.starts, st.ends, st.lane, st.lane_use, st.ones, st.capacity)
+        fill(st.todo, n, flows, st.flow_rate, Scratch(st.left_over, st.load, st.users, st.busy))
         st.number[SOLVED] += 1
     else:
         rate = p.peak[st.flowing[s]]
