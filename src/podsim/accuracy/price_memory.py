@@ -1,8 +1,8 @@
 """Bytes of the rows that measured memory, like held against like.
 
 Korthikanti et al. (Figure 1) count the first stage's layers: parameters, gradients and optimizer at 18 B per
-parameter, and activations; neither embedding, logits, buffers nor what the framework itself takes. Rows whose notes
-say "first-stage memory" are held against just that. torchtitan logs what the allocator reserved: the peak of the
+parameter, and activations; neither embedding, logits, buffers nor what the framework itself takes. Rows of the scope
+"first stage" are held against just that. torchtitan logs what the allocator reserved: the peak of the
 fullest stage, without what lies beside the allocator (context, libraries, communicators).
 
 Axes: R rows; M, S, P as in podsim.training.memory.
@@ -11,26 +11,27 @@ Axes: R rows; M, S, P as in podsim.training.memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from podsim.accuracy.price_llm import Batch, costs_of
-from podsim.training.memory import Weights, kept_memory, memory_kinds
+from podsim.training.batch import prepare
+from podsim.training.memory import held_memory, memory_kinds
 from podsim.training.software import load_software
-from podsim.training.step import prepare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FIRST_STAGE = "first-stage memory"
-"""what the notes of a row say that counts the layers of the first stage only"""
+FIRST_STAGE = "first stage"
+"""the scope of a row that counts the layers of the first stage only"""
 
 
-def price_memory(batches: Sequence[Batch], row_notes: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
+def price_memory(batches: Sequence[Batch], scopes: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
     """(B of each row, note of each row), shape (R,)."""
     bytes_R = costs_of(batches).memory_R
-    told = ["peak of the fullest stage"] * len(row_notes)
+    told = ["peak of the fullest stage"] * len(scopes)
     for batch in batches:
         software = load_software(batch.plan.software, batch.cluster.gpu)
         if software.runtime == "torch":
@@ -39,27 +40,26 @@ def price_memory(batches: Sequence[Batch], row_notes: Sequence[str]) -> tuple[ND
                 told[position] = "bytes that the allocator of the fullest stage reserves"
         layers_P = _first_layers(batch)
         for position, value in zip(batch.index.tolist(), layers_P, strict=True):
-            if FIRST_STAGE in row_notes[position]:
+            if scopes[position] == FIRST_STAGE:
                 bytes_R[position] = value
                 told[position] = "layers of the first stage: parameters, gradients, optimizer, activations"
     return bytes_R, told
 
 
 def _first_layers(batch: Batch) -> NDArray[np.float64]:
-    """B of weights, gradients, optimizer and activations of the layers of the first stage (P,)."""
+    """B of weights, gradients, optimizer and activations of the layers of the first stage, plan by plan."""
     ready = prepare(batch.model, batch.cluster, batch.plan)
-    stages = ready.stages.table.take(ready.stages.index)
-    layers_SBP = stages.counts_SBU.copy()
-    layers_SBP[:, [0, -1]] = 0
-    plan = ready.plan.wide()
-    kept = kept_memory(
+    plan, every = ready.plan.wide(), slice(None)
+    stages = ready.stages.of(every)
+    layers = stages.blocks.copy()
+    layers[:, [0, -1]] = 0
+    held = held_memory(
         plan,
         ready.software,
-        layers_SBP,
-        stages.first_SU,
-        Weights(*(table[..., ready.weights.index] for table in ready.weights.table)),
-        *(table[..., ready.activations.index] for table in ready.activations.table),
+        replace(stages, blocks=layers),
+        ready.weights.of(every),
+        ready.activations.of(every),
     )
-    total_SP = sum(memory_kinds(plan, ready.software, kept)[:4])
-    first_P = np.where(stages.many_SU > 0, stages.first_SU, np.inf).argmin(axis=0)
-    return np.asarray(np.asarray(total_SP)[first_P, np.arange(first_P.size)])
+    total = np.asarray(sum(memory_kinds(plan, ready.software, held)[:4]))
+    first = np.where(stages.count > 0, stages.first, np.inf).argmin(axis=0)
+    return np.asarray(total[first, np.arange(first.size)])

@@ -134,7 +134,7 @@ def sensitivity(tables: Sequence[str] = (), *, constants: Sequence[Constant] = (
 
 
 def _tables() -> list[str]:
-    return [slug for slug in TABLES if not named(slug).parts or load(slug).what == "bytes"]
+    return [slug for slug in TABLES if not named(slug).overlaps or load(slug).what == "bytes"]
 
 
 def _parts(slug: str) -> Iterator[_Part]:

@@ -22,19 +22,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from podsim.hardware.catalog.measured_schema import HostEntry, read_host_entry
 from podsim.hardware.parts import Cpu, Gpu, Link, Pcie, Ssd, System
 
-if TYPE_CHECKING:
-    from podsim.hardware.catalog.measured_schema import HostEntry
-
 Floats = npt.NDArray[np.float64]
-FORMAT = "podsim-host"
-VERSION = 1
 _ARCHITECTURES = {7: "volta", 8: "ampere", 9: "hopper", 10: "blackwell", 12: "blackwell"}
 """major number of the compute capability -> architecture"""
 
@@ -46,9 +42,9 @@ class Exchange:
     collective: str
     ranks: int
     latency: float
-    """s whatever the size"""
+    """s. The latency, whatever the size."""
     per_byte: float
-    """s of a byte, counted as nccl-tests counts sizes"""
+    """s. The time of a byte, counted as nccl-tests counts sizes."""
 
 
 def between(rows: Sequence[Exchange], ranks: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -68,15 +64,15 @@ class Host:
     file: str
     exchanges: tuple[Exchange, ...]
     share: float = 1.0
-    """cores that a rank has to itself, at most one: below it ranks that wait leave their cores to others"""
+    """factor. The cores of one rank, at most one; below one, waiting ranks leave their cores to others."""
     syncs: tuple[Exchange, ...] = ()
-    """what a tensor-parallel exchange took within a layer, all that the framework does about it included"""
+    """The tensor-parallel exchanges within a layer, with the framework's own time."""
     shards: tuple[Exchange, ...] = ()
-    """the same of a layer's weights or gradients under ZeRO 3"""
+    """The exchanges of a layer's weights or gradients under ZeRO 3."""
     names: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """operations on names a second, by mdtest's names"""
+    """1/s. The rate of operations on names, by mdtest's names."""
     images: Mapping[int, float] = field(default_factory=dict, hash=False)
-    """ranks to images a second that ResNet-50 trained on them"""
+    """1/s. The rate of images in ResNet-50 training, by number of ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +88,6 @@ class Measured:
 
 def measured_host(table: Mapping[str, Any], path: Path) -> Measured:
     """What a file says. Raises CatalogError with everything that is wrong in it."""
-    from podsim.hardware.catalog.measured_schema import read_host_entry
-
     entry = read_host_entry(table, path)
     gpu = _rank(entry, path)
     return Measured(

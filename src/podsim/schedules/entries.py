@@ -1,4 +1,8 @@
-"""The schedules there are: what builds each, for which sizes it exists, what it keeps, and where it is from.
+"""Schedules without a flush: the pipeline never drains, and weights that a micro-batch uses are older than the newest.
+
+Sources: PipeDream, Narayanan et al. 2019 (SOSP); PipeDream-2BW, Narayanan et al. 2021, arXiv 2006.09503.
+
+The schedules there are: what builds each, for which sizes it exists, what it keeps, and where it is from.
 
 A new schedule is one entry: the tests of tables, the rules of plans, the search and the command line run over them.
 Letters: p pipeline ranks, v chunks of a rank, m micro-batches, r a rank; F, I, W seconds of a chunk's forward, input
@@ -8,14 +12,39 @@ and weight gradient, B = I + W, F&B a forward and a backward beside each other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from podsim.errors import ScheduleError, unknown_name
-from podsim.schedules import asynchronous, classic, dualpipe, zero_bubble
-from podsim.schedules.actions import ScheduleTable
+from podsim.schedules.actions import ScheduleTable, Work, updates_before
+from podsim.schedules.classic import breadth_first, gpipe, interleaved, one_f_one_b
+from podsim.schedules.dualpipe import dualpipe, dualpipe_v
+from podsim.schedules.zero_bubble import zb_h1, zb_h2, zb_v
+
+
+def pipedream(p: int, v: int, m: int) -> ScheduleTable:
+    """1F1B without a flush, weights updated after every backward; a backward takes the weights of its forward.
+
+    Rank r has p - r micro-batches in flight, and as many versions of its weights: the gradient of a micro-batch is
+    p - r - 1 updates old when it is applied (weight stashing; staleness differs from rank to rank).
+    """
+    table = replace(one_f_one_b(p, v, m), name="pipedream", flush=False, update=1)
+    newest = updates_before(table)
+    forward_SM = np.zeros((table.stages, m), np.int64)
+    forward = table.work == Work.FORWARD
+    forward_SM[table.stage[forward], table.micro[forward]] = newest[forward]
+    return replace(table, version=forward_SM[table.stage, table.micro])
+
+
+def pipedream_2bw(p: int, v: int, m: int) -> ScheduleTable:
+    """The same order, weights updated once in p micro-batches (the fewest it allows), two versions on every rank.
+
+    All ranks run a batch with the weights of two batches ago: staleness is one update everywhere.
+    """
+    table = replace(one_f_one_b(p, v, m), name="pipedream-2bw", flush=False, update=p)
+    return replace(table, version=np.maximum(table.micro // p - 1, 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +129,7 @@ _FULL = SizeRule(
 _ENTRIES = (
     ScheduleEntry(
         name="gpipe",
-        build=classic.gpipe,
+        build=gpipe,
         rules=(_ONE,),
         activations=lambda p, v, m, r: m,
         idle="(p - 1) (F + B)",
@@ -109,7 +138,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="1f1b",
-        build=classic.one_f_one_b,
+        build=one_f_one_b,
         rules=(_ONE,),
         activations=lambda p, v, m, r: np.minimum(p - r, m),
         idle="(p - 1) (F + B)",
@@ -118,7 +147,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="interleaved",
-        build=classic.interleaved,
+        build=interleaved,
         rules=(_MORE, _PIPE, _ROUNDS),
         activations=lambda p, v, m, r: np.minimum(2 * (p - r - 1) + (v - 1) * p + 1, m * v),
         idle="(p - 1) (F + B)",
@@ -127,7 +156,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="zb-h1",
-        build=zero_bubble.zb_h1,
+        build=zb_h1,
         rules=(_ONE,),
         activations=lambda p, v, m, r: np.minimum(p, m),
         idle="(p - 1) (F + I - W)",
@@ -136,7 +165,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="zb-h2",
-        build=zero_bubble.zb_h2,
+        build=zb_h2,
         rules=(_ONE,),
         activations=lambda p, v, m, r: np.minimum(2 * p - 1, m),
         idle="(p - 1) (F + I - 2 W)",
@@ -145,7 +174,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="zb-v",
-        build=zero_bubble.zb_v,
+        build=zb_v,
         rules=(_TWO, _PIPE),
         activations=lambda p, v, m, r: np.minimum(2 * np.minimum(p, m), m + r + 1),
         idle="0 if F = I = W",
@@ -154,7 +183,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="dualpipe",
-        build=dualpipe.dualpipe,
+        build=dualpipe,
         rules=(_ONE, _PAIRS, _HALVES, _FULL),
         activations=lambda p, v, m, r: p + 1,
         copies=lambda p, v, m, r: 2,
@@ -164,7 +193,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="dualpipe-v",
-        build=dualpipe.dualpipe_v,
+        build=dualpipe_v,
         rules=(_TWO, _PIPE, _FULL),
         activations=lambda p, v, m, r: 2 * p + 1,
         idle="(p - 1) (F&B + B - 3 W)",
@@ -173,7 +202,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="breadth-first",
-        build=classic.breadth_first,
+        build=breadth_first,
         rules=(),
         activations=lambda p, v, m, r: m * v,
         idle="(p - 1) (F + B) from p micro-batches on",
@@ -182,7 +211,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="pipedream",
-        build=asynchronous.pipedream,
+        build=pipedream,
         rules=(_ONE,),
         activations=lambda p, v, m, r: p - r,
         copies=lambda p, v, m, r: p - r,
@@ -193,7 +222,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="pipedream-2bw",
-        build=asynchronous.pipedream_2bw,
+        build=pipedream_2bw,
         rules=(_ONE, _ROUNDS),
         activations=lambda p, v, m, r: p - r,
         copies=lambda p, v, m, r: 2,

@@ -95,46 +95,51 @@ class Plan:
     """The layout of one training run. Integer and boolean fields may be numpy arrays that broadcast together."""
 
     tp: Ints = 1
-    """tensor-parallel degree"""
+    """The tensor-parallel degree."""
     pp: Ints = 1
-    """pipeline stages"""
+    """The number of pipeline stages."""
     virtual_stages: Ints = 1
-    """model chunks per pipeline stage (interleaved and V-shaped schedules)"""
+    """The number of model chunks per pipeline stage (interleaved and V-shaped schedules)."""
     dp: Ints = 1
-    """data-parallel replicas"""
+    """The number of data-parallel replicas."""
     cp: Ints = 1
-    """context-parallel degree"""
+    """The context-parallel degree."""
     ep: Ints = 1
-    """expert-parallel degree; divides dp x cp"""
+    """The expert-parallel degree; divides dp x cp."""
     micro_batch: Ints = 1
-    """sequences of one pass"""
+    """The number of sequences of one pass."""
     global_batch: Ints = 1
-    """sequences of one step"""
+    """The number of sequences of one step."""
     sequence_parallel: Ints = False
-    """norms, dropouts and residuals divided over the TP group (Korthikanti et al. 2022)"""
+    """Whether the TP group divides norms, dropouts and residuals (Korthikanti et al. 2022)."""
     zero: Ints = 0
-    """what the data-parallel group divides: 1 optimizer (distributed optimizer), 2 and gradients, 3 and weights (FSDP)"""
+    """The ZeRO level. The data-parallel group divides: 1 the optimizer, 2 also gradients, 3 also weights (FSDP)."""
     shard: Ints = 0
-    """ranks over which ZeRO divides; 0 is the whole data-parallel group, fewer is hybrid sharding (HSDP)"""
+    """The number of ranks over which ZeRO divides; 0 is the whole data-parallel group, fewer is hybrid sharding (HSDP).
+    """
     recompute: Ints | str = Recompute.NONE
+    """The recomputation of activations: 0 none, 1 selective (the attention core), 2 full (whole layers)."""
     recompute_layers: Ints = 0
-    """under full recomputation: layers of each stage that are recomputed; 0 is all"""
+    """The number of recomputed layers of each stage under full recomputation; 0 is all."""
     schedule: Ints | str = Schedule.ONE_F_ONE_B
+    """The code of the schedule: 0 GPipe, 1 1F1B, 2 interleaved, 3 ZB-H1, 4 ZB-H2, 5 ZB-V, 6 DualPipe, 7 DualPipeV, 8
+    breadth-first, 9 PipeDream, 10 PipeDream-2BW."""
     flash: Ints = True
-    """fused attention that never stores the scores (FlashAttention)"""
+    """Whether fused attention never stores the scores (FlashAttention)."""
     overlap_grad: Ints = True
-    """gradient reduction runs beside the backward pass"""
+    """Whether gradient reduction overlaps with the backward pass."""
     overlap_param: Ints = True
-    """parameter gathering (ZeRO) runs beside the forward pass"""
+    """Whether parameter gathering (ZeRO) overlaps with the forward pass."""
     overlap_tp: Ints = False
-    """tensor-parallel collectives run beside the GEMMs they feed"""
+    """Whether tensor-parallel collectives overlap with the GEMMs that they feed."""
     precision: str = "bf16"
+    """The precision of weights and activations."""
     optimizer_precision: str = "fp32"
-    """of the two Adam moments"""
+    """The precision of the two Adam moments."""
     software: str = "megatron-core"
-    """the framework and its era (`podsim show software` lists them)"""
+    """The software and its version (`podsim show software` lists them)."""
     sequence: int = 0
-    """tokens of a sequence; 0 is the model's own"""
+    """The number of tokens of a sequence; 0 is the model's own."""
 
     def __post_init__(self) -> None:
         """Turn names into codes."""
@@ -273,6 +278,7 @@ class Grid:
 
     gpus_per_node: int
     plan: Plan
+    """The plan whose groups lie in the grid."""
 
     def per_node(self, size: Ints, stride: Ints) -> Array:
         """Members on a node of the group that is spread most: 2 of six ranks side by side, on nodes of eight."""

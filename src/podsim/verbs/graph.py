@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from podsim.accuracy.bands_networks import band_of_graph, features_of_graph
 from podsim.errors import ClusterError, ModelError, PodsimError, unknown_name
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.fusion import FUSIONS
@@ -127,8 +128,6 @@ def _with_band(
 ) -> GraphCost:
     """The cost with the error band of its step on all GPUs."""
     from dataclasses import replace
-
-    from podsim.accuracy.bands_networks import band_of_graph, features_of_graph
 
     wanted = features_of_graph(
         found, costs, architecture=gpu.architecture, precision=said.precision,
