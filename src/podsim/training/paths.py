@@ -21,13 +21,13 @@ from podsim.schedules import ScheduleTable
 from podsim.schedules.actions import Work
 from podsim.schedules.entries import build
 from podsim.schedules.joined import Joined
-from podsim.training.path_play import (
+from podsim.training.pipeline import (
     PathCounts,
     longest_paths,
+    part_blocks,
     path_counts,
     single_rank_counts,
 )
-from podsim.training.pipeline import part_blocks
 from podsim.training.plan import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Plan, Schedule
 from podsim.workload.graph import Model
 

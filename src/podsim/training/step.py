@@ -15,9 +15,10 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.training.groups import Sends, StepEnd
+from podsim.training.layers import Passes
 from podsim.training.memory import Held
 from podsim.training.paths import Paths
-from podsim.training.pipeline import Passes, Stages
+from podsim.training.pipeline import Stages
 from podsim.training.plan import Array, Plan
 from podsim.training.software import Software
 from podsim.training.waits import ByOverlap, Waits, of_longest, pair_saving_seconds

@@ -18,8 +18,8 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.training.groups import Groups
+from podsim.training.layers import Passes, PassExchanges
 from podsim.training.paths import Paths
-from podsim.training.pipeline import Passes, PassExchanges
 from podsim.training.plan import Array, Plan, Schedule
 from podsim.training.software import Software
 
