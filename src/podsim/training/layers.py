@@ -6,7 +6,6 @@ A layer lasts as long as the longer of GPU and host; where the host is longer, t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -15,7 +14,8 @@ from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.measured import between
 from podsim.network.bus import ring_share
-from podsim.training.pipeline import Stages, recomputed_share
+from podsim.training.layout import Passes, PassExchanges, Stages
+from podsim.training.pipeline import recomputed_share
 from podsim.training.plan import Array, Grid, Plan, Recompute
 from podsim.training.shapes import (
     Item,
@@ -282,42 +282,6 @@ def _ep_seconds(
         "all_to_all", busiest, cluster, software, ranks=plan.ep, members=members, stride=plan.tp
     )
     return 2 * once, 2 * once
-
-
-@dataclass(frozen=True, kw_only=True)
-class PassExchanges:
-    """Seconds of what passes exchange within a tensor-, context- or expert-parallel group."""
-
-    seconds: Shaped[Array, "direction block plan"]
-    """of a forward and of a backward pass through a block"""
-    sync: Shaped[Array, "block plan"]
-    """of one tensor-parallel sync of a backward pass"""
-    syncs: Shaped[Array, "block plan"]
-    """of all of them"""
-    stretch: Shaped[Array, "plan"]
-    """of the longest compute of a forward pass between two syncs"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Passes:
-    """Seconds of one micro-batch through blocks and stages."""
-
-    stage_parts: Shaped[Array, "part stage plan"]
-    """forward and backward through a stage, without what pairs of passes may hide"""
-    layers: Shaped[Array, "stage plan"]
-    """layers of a stage (a number)"""
-    forward: Shaped[Array, "block plan"]
-    backward: Shaped[Array, "block plan"]
-    """of the stage that recomputes least"""
-    weight: Shaped[Array, "block plan"]
-    """of the gradients of weights alone"""
-    layer_forward: Shaped[Array, "plan"]
-    """of the mean layer"""
-    layer_backward: Shaped[Array, "plan"]
-    layer_closing: Shaped[Array, "plan"]
-    """of its last pass in a step: of the gradients of weights alone where those are apart"""
-    exchanges: PassExchanges | None
-    """what one pass of a pair may hide of the other; None where no schedule has pairs"""
 
 
 def _stage_sum(

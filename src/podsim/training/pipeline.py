@@ -11,23 +11,12 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.schedules.actions import Work
 from podsim.schedules.joined import Joined, play_nodes
+from podsim.training.layout import Stages
 from podsim.training.plan import BESIDE, Array, Placement, Plan, Recompute
 from podsim.workload.graph import Model
 
 STAGE_KEY = ("pp", "virtual_stages", "placement")
 """the plan fields that the layers of a stage depend on"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stages:
-    """Classes of equal pipeline stages; a class that a pipeline lacks has no stages."""
-
-    blocks: Shaped[Array, "stage block plan"]
-    """copies of each block in a stage of the class; of DualPipe the mean of the two parts that a rank holds"""
-    count: Shaped[Array, "stage plan"]
-    """stages in the class"""
-    first: Shaped[Array, "stage plan"]
-    """position of its first stage (0 runs first)"""
 
 
 def chunk_sizes(layers: int, chunks: int) -> list[int]:
