@@ -21,7 +21,7 @@ OTHERS = (
     "fleet/jobs", "fleet/policies", "graphs/op_graph", "graphs/trace_graph", "hardware/cluster", "hardware/measured",
     "hardware/mig/best", "hardware/mig/change", "hardware/mig/layouts", "hardware/mig/measured",
     "hardware/mig/profiles", "hardware/mig/results", "hardware/parts", "serving/engine", "storage/parts",
-    "storage/workloads", "training/plan", "training/software", "training/space", "workload/convolution",
+    "storage/workloads", "training/plan", "training/software", "training/search", "workload/convolution",
     "workload/graph",
 )  # fmt: skip
 """The modules with public dataclasses outside `results/`."""

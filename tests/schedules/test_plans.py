@@ -13,8 +13,7 @@ from podsim.training.memory import KINDS, in_flight, weight_copies
 from podsim.training.plan import SCHEDULE_CODES, Plan, Schedule
 from podsim.training.predict import predict_plan
 from podsim.training.rules import RULES, facts
-from podsim.training.search import search
-from podsim.training.space import Space
+from podsim.training.search import Space, search
 from podsim.verbs.plan import plan as plan_verb
 from podsim.verbs.predict import predict as predict_verb
 from podsim.workload.graph import Model

@@ -9,8 +9,8 @@ from podsim.simulation.events import play
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_marks import Trouble
 from podsim.simulation.outcome import outcome
+from podsim.training.batch import prepare
 from podsim.training.plan import Plan
-from podsim.training.step import prepare
 from podsim.workload.catalog import load_model
 
 close = pytest.approx

@@ -26,8 +26,8 @@ from podsim.simulation.passes import Writer
 from podsim.simulation.pieces import Piece, Stream, block_pieces
 from podsim.simulation.rows import Row, row_of
 from podsim.simulation.state import Small
+from podsim.training.batch import Prepared, prepare
 from podsim.training.plan import SCHEDULE_CODES, Plan, Schedule
-from podsim.training.step import Prepared, prepare
 from podsim.workload.graph import Model
 
 STREAMS = len(Stream)

@@ -12,13 +12,13 @@ from podsim.network.bus import ring_share
 from podsim.schedules import ScheduleTable
 from podsim.simulation.passes import Stage
 from podsim.simulation.pieces import Piece, Stream
-from podsim.training.groups import Sends, exchanges, owned, send_bytes, tied
-from podsim.training.memory import Weights, recomputed_share, weight_table
-from podsim.training.pipeline import part_blocks
+from podsim.training.batch import Prepared
+from podsim.training.groups import owned_parameters, send_bytes, stage_exchanges, tied_seconds
+from podsim.training.memory import Weights, weight_table
+from podsim.training.pipeline import part_blocks, recomputed_share
 from podsim.training.plan import Array, Grid, Placement, Plan
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software
-from podsim.training.step import Prepared
 from podsim.workload.graph import Model
 
 
@@ -52,10 +52,12 @@ def _stage(
     weights = weight_table(model, wide)
     blocks = np.concatenate([np.array(part, np.int64) for part in parts])
     counts_BK = np.bincount(blocks, minlength=len(model.kinds)).astype(float)[:, None]
-    found = exchanges(model, cluster, wide, software, weights, counts_BK)
+    found = stage_exchanges(model, cluster, wide, software, weights, counts_BK)
     reduce, gather, layer_gather, layer_reduce = (float(value[0]) for value in found[:4])
-    update = optimizer_seconds(cluster.gpu, owned(wide, weights, counts_BK), software.optimizer_traffic)
-    zero, sends = int(plan.zero), Sends(*(column[0] for column in ready.sends.table))
+    update = optimizer_seconds(
+        cluster.gpu, owned_parameters(wide, weights, counts_BK), software.optimizer_traffic
+    )
+    zero, sends = int(plan.zero), ready.sends.table
     sizes = _bytes(cluster, plan, software, counts_BK, weights)
 
     def data(name: str, seconds: float, size: tuple[float, float]) -> Piece:
@@ -65,7 +67,7 @@ def _stage(
 
     closing = [data("gradients reduced", reduce if zero == 3 else 0.0, sizes[4])]
     both = (
-        float(tied(model, cluster, wide, software, weights.dense_BK[0])[0])
+        float(tied_seconds(model, cluster, wide, software, weights.dense[0])[0])
         if int(plan.pp) > 1 and ends
         else 0.0
     )
@@ -79,12 +81,12 @@ def _stage(
     closing.append(Piece(name="host", kind="host", seconds=software.host_step))
     homes = 2 if wide.placement == Placement.TWO_WAYS else 1  # what is recomputed is told of one part
     share = recomputed_share(wide, counts_BK[None] / homes)
-    charge = float(sends.mean_K) * software.pipeline_exposed + software.host_send
+    charge = float(sends.mean_seconds[0]) * software.pipeline_exposed + software.host_send
     sent = float(send_bytes(model, wide, software)[1][0])
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
     beside = int(grid.stages) if grid.pipeline_crosses and cluster.nodes > 1 else int(plan.pp)
-    near = float(sends.near_K)
-    far = near + float(sends.further_K)
+    near = float(sends.near_seconds[0])
+    far = near + float(sends.further_seconds[0])
     return Stage(
         parts={}, edges=(0, len(model.kinds) - 1), again=1.0 if share is None else float(share[0, 0]),
         reduce=data("gradients", reduce if zero < 3 else 0.0, sizes[0]),
@@ -110,7 +112,7 @@ def _bytes(
     members = int(Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).data(ranks))
     nodes = max(ranks // members, 1)
     share = ring_share(nodes) / members
-    per_block_B = (weights.dense_BK + weights.expert_BK)[:, 0]
+    per_block_B = (weights.dense + weights.expert)[:, 0]
     whole, layer = float(counts_BK[:, 0] @ per_block_B), float(per_block_B[1:-1].max())
     times = 1.0 if int(plan.zero) else 2.0
     stored, gradient = element_bytes(plan.precision), software.gradient_bytes

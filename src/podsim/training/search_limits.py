@@ -7,7 +7,7 @@ from typing import Any
 
 from podsim.errors import PlanError, unknown_name
 from podsim.training.plan import SCHEDULE_CODES
-from podsim.training.space import Space
+from podsim.training.search import Space
 
 Limit = Mapping[str, str | Sequence[object]]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from podsim.schedules import SCHEDULES, ScheduleTable, Work, build, play_table
 from podsim.schedules.joined import SAME, Joined
-from podsim.training.paths_played import longest_paths
+from podsim.training.path_play import longest_paths
 
 SIZES = [
     (name, p, v, m)
@@ -74,9 +74,9 @@ def test_side_by_side_as_one_by_one(
         for seconds_WS, send in zip(seconds, sends.tolist(), strict=True):
             start, end = play_table(table, seconds_WS[:, stage : stage + table.stages], send)
             for last in ends(table, end):
-                found = (traced.action_E[traced.path_E == path] - action).tolist()
-                assert (found, traced.ahead_Q[path], traced.back_Q[path]) == longest(
+                found = (traced.action[traced.path == path] - action).tolist()
+                assert (found, traced.forward_sends[path], traced.backward_sends[path]) == longest(
                     table, start, end, send, last
                 )
                 path += 1
-    assert path == traced.ahead_Q.size
+    assert path == traced.forward_sends.size

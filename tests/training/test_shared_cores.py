@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from podsim.training.shared import shared_through
+from podsim.training.step import shared_through_seconds
 
 
 def _played(stages: int, items: int, cores: int, seconds: float) -> float:
@@ -39,14 +39,14 @@ def test_a_chain_takes_what_its_play_takes(stages: int, cores: int, items: int) 
     busy = items / share
     path = (items + stages - 1) / share
     given = (np.array([path]), np.array([busy]), np.array([busy]), np.zeros(1))
-    told = shared_through(share, np.array([stages]), *given) if share < 1 else given[0]
+    told = shared_through_seconds(share, np.array([stages]), *given) if share < 1 else given[0]
     assert told[0] == pytest.approx(_played(stages, items, cores, 1.0), rel=0.05)
 
 
 def test_all_ranks_work_on_all_cores() -> None:
     """One rank with twice the work of three others, one core: what all do is what counts, not the slowest four times."""
     mean, busiest = np.array([5.0 * 4]), np.array([8.0 * 4])  # on a quarter of a core
-    told = shared_through(0.25, np.array([4]), np.array([50.0]), busiest, mean, np.zeros(1))
+    told = shared_through_seconds(0.25, np.array([4]), np.array([50.0]), busiest, mean, np.zeros(1))
     assert told[0] == pytest.approx(20.0)
-    alone = shared_through(0.9, np.array([1]), busiest, busiest, np.array([5.0]), np.zeros(1))
+    alone = shared_through_seconds(0.9, np.array([1]), busiest, busiest, np.array([5.0]), np.zeros(1))
     assert alone[0] == pytest.approx(0.9 * 32.0)  # and never less than the busiest rank on a core of its own

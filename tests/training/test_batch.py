@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podsim.training.batch import distinct, keyed
 from podsim.training.plan import Plan
-from podsim.training.unique import distinct, keyed
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4000)), min_size=1, max_size=60))

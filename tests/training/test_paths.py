@@ -17,21 +17,22 @@ def test_many_rounds_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = paths._Blocks(model.order, len(model.kinds), paths._block_shares(model))
     codes = (Schedule.INTERLEAVED, Schedule.ZB_H1, Schedule.ONE_F_ONE_B)
     sizes = [
-        (int(code), p, v if code == Schedule.INTERLEAVED else 1, 1504)
+        paths._Size(int(code), p, v if code == Schedule.INTERLEAVED else 1, 1504)
         for code in codes
         for p in (4, 8)
         for v in (4, 8)
     ]
-    played = paths._each(blocks, [size for key in sizes for size in paths._played_for(blocks, key)])
-    uneven = [key for key in sizes if paths._grown(blocks, key, played) is None]
+    played = paths._played_counts(
+        blocks, [short for size in sizes for short in paths._short_sizes(blocks, size)]
+    )
+    uneven = [size for size in sizes if paths._grown_counts(blocks, size, played) is None]
     assert uneven, "every pipeline grows alike: this test holds nothing"
-    whole = paths._paths(blocks, uneven)
+    exact = paths._pipeline_counts(blocks, uneven)
     monkeypatch.setattr(paths, "_LONGEST", 100)
-    grown = paths._paths(blocks, uneven)
-    for key, all_JC, few_JC in zip(uneven, whole, grown, strict=True):
-        exact, mean = (counts_JC.sum(axis=1).max() for counts_JC in (all_JC, few_JC))
-        assert mean == pytest.approx(exact, rel=2e-3), key
-        assert np.all(few_JC >= 0)
+    grown = paths._pipeline_counts(blocks, uneven)
+    for size, own, mean in zip(uneven, exact, grown, strict=True):
+        assert mean.sum(axis=1).max() == pytest.approx(own.sum(axis=1).max(), rel=2e-3), size
+        assert np.all(mean >= 0)
 
 
 def test_a_search_with_a_million_micro_batches_ends() -> None:
