@@ -15,7 +15,7 @@ from podsim.network.collectives import Table, summary
 from podsim.network.collectives.lookup import table_of
 from podsim.network.play_links import Links, make_links
 from podsim.network.table_bursts import IDLE, Buckets, Processors, shaped_rounds
-from podsim.report.lab import links_text
+from podsim.report.collectives import links_text
 from podsim.results.lab import (
     ComparedCollective,
     ComparedCollectives,
