@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from podsim.training.graph_cut import divide
-from podsim.workload.chakra import _decoded, encode
-from podsim.workload.chakra_mend import mend
-from podsim.workload.trace_graph import CommGroup, TraceGraph
+from podsim.graphs.chakra_file import _decoded, encode
+from podsim.graphs.chakra_mend import mend
+from podsim.graphs.graph_cut import divide
+from podsim.graphs.trace_graph import CommGroup, TraceGraph
 
 OPS = 4000
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from podsim.hardware.catalog import load_gpu
-from podsim.training.kernel_constants import load_constants
-from podsim.training.kernels import attention_seconds, gemm_seconds
+from podsim.kernels.attention import attention_seconds
+from podsim.kernels.constants import load_constants
+from podsim.kernels.gemm import gemm_seconds
 
 A100 = load_gpu("a100-sxm4-80gb")
 

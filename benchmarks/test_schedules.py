@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podsim.training.schedules import build, check_schedule, held, play_table, read_csv, to_csv, unit_seconds
+from podsim.schedules import build, check_schedule, held, play_table, read_csv, to_csv, unit_seconds
 
 SIZE = (64, 2048)
 CHUNKS = {"1f1b": 1, "interleaved": 4, "zb-v": 2, "dualpipe": 1}

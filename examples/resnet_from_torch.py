@@ -9,8 +9,8 @@ from __future__ import annotations
 from statistics import mean
 
 import podsim
-from podsim.verbs.tables_networks import price_networks
-from podsim.verify.tables import load
+from podsim.accuracy.price_networks import price_networks
+from podsim.accuracy.tables import load
 
 MODELS = ("Classification/RN50v1.5", "Classification/ConvNets/resnet50v1.5")
 

@@ -1,9 +1,9 @@
-"""Compiles the raw reference tables into the packaged ones of podsim.verify.tables.
+"""Compiles the raw reference tables into the packaged ones of podsim.accuracy.tables.
 
     python scripts/compile_tables.py REFERENCE_TABLES_DIRECTORY [--check]
 
 Reads llm_training.csv, vision_nlp_rec_training.csv.gz, mlperf_training.csv, gpu_kernels.csv.gz and nccl.csv
-from the directory, checks every cell, and writes <kind>.csv.gz beside src/podsim/verify/tables/__init__.py:
+from the directory, checks every cell, and writes <kind>.csv.gz beside src/podsim/accuracy/tables/__init__.py:
 the same rows, in the same order, with the same columns and cells. One thing is added: a row whose source is
 blank, or says only that its repository was not resolved, gets the source "unresolved: " and what is known of
 it, and so is never a validation target. No row is dropped. Behind them come the rows of the file of the same
@@ -25,10 +25,10 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from podsim.accuracy.columns import KINDS, Kind
+from podsim.accuracy.measured_tables import UNRESOLVED, Row, Rows
+from podsim.accuracy.reading import read_rows
 from podsim.errors import TableError
-from podsim.verify.columns import KINDS, Kind
-from podsim.verify.reading import read_rows
-from podsim.verify.rows import UNRESOLVED, Row, Rows
 
 TABLES = Path(__file__).parent.parent / "src" / "podsim" / "verify" / "tables"
 PUBLISHED = Path(__file__).parent / "published"

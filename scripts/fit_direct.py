@@ -12,10 +12,10 @@ from itertools import product
 
 import numpy as np
 
-from podsim.training import kernels_conv
-from podsim.verbs.express_networks import NetworkRun
-from podsim.verbs.tables_networks import NetworkCosts, express_networks
-from podsim.verify.tables import load
+from podsim.accuracy.express_networks import NetworkRun
+from podsim.accuracy.price_networks import NetworkCosts, express_networks
+from podsim.accuracy.tables import load
+from podsim.kernels import convolutions as kernels_conv
 
 NETWORKS = ("resn", "se-resn", "efficientnet", "ssd300")
 BYTES = (1e9, 0.8, 1.0, 1.1, 1.25, 1.5, 2.0)

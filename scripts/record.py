@@ -13,12 +13,12 @@ import json
 import sys
 from pathlib import Path
 
+from podsim.accuracy import bands_networks
+from podsim.accuracy.bands import FILE
+from podsim.accuracy.bands_residuals import measure_residuals, residuals_text
+from podsim.accuracy.recorded import differences, losses, recorded_accuracy, recorded_predictions
 from podsim.report import accuracy_page
-from podsim.verbs import bands_networks
-from podsim.verbs.bands import FILE
-from podsim.verbs.bands_residuals import measure_residuals, residuals_text
 from podsim.verbs.validate import UNKNOWN, validate
-from podsim.verbs.validate_golden import differences, losses, recorded_accuracy, recorded_predictions
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"

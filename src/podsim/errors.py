@@ -27,26 +27,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = [
-    "CatalogError",
-    "CheckpointError",
-    "ClusterError",
-    "LabError",
-    "MigError",
-    "ModelError",
-    "NoFitError",
-    "PlanError",
-    "PodsimError",
-    "ScheduleError",
-    "SimulationError",
-    "StorageError",
-    "TableError",
-    "TimelineError",
-    "TraceError",
-    "UnitError",
-    "unknown_name",
-]
-
 
 class PodsimError(ValueError):
     """The root of the tree: something the user gave cannot be used."""

@@ -10,8 +10,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["LARGEST", "YamlError", "read_documents"]
-
 LARGEST = 1 << 21
 """characters and values of a document, aliases followed: more than a mebibyte of text has without any"""
 

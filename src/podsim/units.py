@@ -10,8 +10,6 @@ import re
 
 from podsim.errors import UnitError
 
-__all__ = ["format_quantity", "parse_quantity"]
-
 _PREFIX = {
     "": 1.0, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
     "P": 1e15, "E": 1e18, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50,

@@ -17,7 +17,7 @@ def test_only_capture_and_the_lab_load_torch() -> None:
         for path in SOURCE.rglob("*.py")
         if LOADS.search(path.read_text("utf-8"))
     }
-    assert found == {"workload/capture.py", "lab/wires.py"}
+    assert found == {"graphs/capturing.py", "lab/wires.py"}
 
 
 def test_nothing_that_is_read_can_run() -> None:
@@ -35,7 +35,7 @@ def test_importing_them_does_not_load_torch() -> None:
     paths = [path.relative_to(SOURCE.parent).with_suffix("") for path in (SOURCE / "lab").rglob("*.py")]
     lab = sorted(".".join(path.parts) for path in paths if path.name != "__init__")
     names = [
-        "podsim.workload.capture",
+        "podsim.graphs.capturing",
         *(
             f"podsim.verbs.{name}"
             for name in (

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from podsim.errors import CatalogError
 from podsim.hardware import catalog
-from podsim.hardware.catalog.read import parse_catalog
-from podsim.hardware.precision import PEAKS, PRECISIONS, matmul_peak
+from podsim.hardware.catalog.schema import parse_catalog
+from podsim.hardware.parts import PEAKS, PRECISIONS, matmul_peak
 
 LOADERS = {
     "gpu": catalog.load_gpu,

@@ -11,10 +11,11 @@ import podsim
 from podsim.errors import CatalogError, ClusterError
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.measured import between
+from podsim.kernels.constants import kernel_constants
+from podsim.kernels.gemm import gemm_seconds
 from podsim.network.nccl import choice, collective_seconds, send_seconds
 from podsim.report.collectives import nccl_tests_text
 from podsim.storage.catalog import load_storage
-from podsim.training.kernels import gemm_seconds, kernel_constants
 from podsim.training.software import load_software
 from podsim.workload.catalog import load_model
 

@@ -9,7 +9,8 @@ import pytest
 from podsim.errors import CatalogError, PodsimError
 from podsim.hardware import catalog
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.sheet import Sheet, cluster_sheet, sheet, sheet_names
+from podsim.hardware.sheet import cluster_sheet, sheet, sheet_names
+from podsim.hardware.sheet_rows import Sheet
 
 EVERY = sheet_names()
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from made_machines import ENCRYPTING, NAMES, dgx_a100, port, write
 
+from podsim.acceptance.inventory_checks import inventory_parts
 from podsim.hardware.catalog import load_system
 from podsim.lab.inventory import closeness, read_inventory
 from podsim.lab.inventory_tools import Told, ask, ask_machine, encrypting, gpu_names, nothing_told
 from podsim.results.acceptance import Part
-from podsim.verbs.verify_inventory import inventory_parts
 
 TOLD = Told(gpus=gpu_names(NAMES), no_gpus="", drives=encrypting(ENCRYPTING), no_drives="")
 SYSTEM = load_system("dgx-a100-80gb")

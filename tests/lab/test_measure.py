@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from podsim.accuracy.nccl_tests import read_log_text
 from podsim.errors import LabError, PodsimError
 from podsim.lab.data import input_of, wrong
 from podsim.lab.engine import Engine
@@ -29,7 +30,6 @@ from podsim.lab.record import read_run, run_of
 from podsim.lab.wires import Wires, connect, gpus_here
 from podsim.network.collectives import ALGORITHMS, Algorithm, Table, make_table
 from podsim.verbs.measure import measure_collective
-from podsim.verify.nccl_tests import read_log_text
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("torch")]
 QUICK = {"sizes": "12K:12K", "iters": 2, "timeout": 20.0}

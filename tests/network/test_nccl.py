@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from podsim.errors import CatalogError, ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.network.bus import bus_factor
 from podsim.network.nccl import (
     COLLECTIVES,
     LAUNCHES,
     bus_bandwidth,
-    bus_factor,
     choice,
     collective_seconds,
     send_seconds,

@@ -14,7 +14,7 @@ from podsim.network.fit_nccl import WIRES, fit, fit_architecture, read, residual
 from podsim.network.nccl_constants import ARCHITECTURES, PCIE, load_fabric
 from podsim.network.nccl_fit_model import predicted
 
-ROWS = read(Path(str(files("podsim.verify") / "tables" / "collectives.csv.gz")))
+ROWS = read(Path(str(files("podsim.accuracy") / "tables" / "collectives.csv.gz")))
 MEASURED = [s for s in samples(ROWS) if s.nodes == 1 and s.size >= 512]
 A100 = [s for s in MEASURED if s.architecture == "ampere" and s.collective == "all_reduce" and s.size >= 1024]
 

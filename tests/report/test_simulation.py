@@ -17,9 +17,9 @@ from matplotlib.text import Text
 from podsim.errors import TimelineError
 from podsim.report import plot_links, print_simulated, simulated_data, simulated_text
 from podsim.report.data import to_csv, to_json
-from podsim.report.link_plots import links_figure, links_image
 from podsim.report.links import LEVELS, carriers, levels_of, link_lines, ranked, use_over_time, utilisation
 from podsim.results.simulated import LinkUse
+from podsim.timeline.link_plots import links_figure, links_image
 
 STEP = simulated()
 GOLDEN = Path(__file__).parent / "golden" / "simulated.txt"

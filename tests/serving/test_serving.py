@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from podsim.errors import CatalogError, ModelError, PlanError, TableError
 from podsim.hardware.catalog import load_gpu
+from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.serving.engine import FITTED, Engine, engine_names, load_engine
 from podsim.serving.fit import REVISIONS, fit_engine, latency_rows, score_engine
 from podsim.serving.kernels import holds_whole, product_seconds, runs_on, weight_bytes
@@ -19,7 +20,6 @@ from podsim.serving.passes import cache_bytes, check, image_pass, prompt_pass, t
 from podsim.serving.predict import Task, largest_batch, memory_of, rows_of, serve_on
 from podsim.serving.triton import config_text
 from podsim.serving.white_paper import figure
-from podsim.training.kernel_constants import gemm_constants, kernel_constants
 from podsim.workload.catalog import load_model
 from podsim.workload.convolution import resnet50
 

@@ -157,7 +157,8 @@ def test_gradients_that_do_not_hide(pp, v, zero):
 @example(p=4, m=37)
 def test_paths_grow_by_whole_rounds(p, m):
     """Beyond a few rounds a path is extrapolated: the same counts as from the table itself."""
-    from podsim.training.paths import SCHEDULE_CODES, _Blocks, _distinct, _each, _paths
+    from podsim.training.paths import _Blocks, _distinct, _each, _paths
+    from podsim.training.plan import SCHEDULE_CODES
 
     model = _Blocks((1,) * 12, 3, (0.0, 1.0, 0.7))
     for name, v in (("1f1b", 1), ("interleaved", 2), ("zb-h1", 1)):

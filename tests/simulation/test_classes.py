@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podsim.simulation.classes import divide, rank_number
+from podsim.simulation.lower_links import divide, rank_number
 from podsim.training.plan import Plan
 
 

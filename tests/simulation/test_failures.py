@@ -11,7 +11,8 @@ import pytest
 from podsim.errors import PodsimError, SimulationError
 from podsim.simulation.events import play
 from podsim.simulation.failures import stop
-from podsim.simulation.lower import Trouble, lower
+from podsim.simulation.lower import lower
+from podsim.simulation.lower_marks import Trouble
 from podsim.training.plan import Plan
 from podsim.verbs.simulate import simulate
 

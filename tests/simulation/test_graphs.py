@@ -9,15 +9,15 @@ import pytest
 
 import podsim
 from podsim.errors import PodsimError
+from podsim.graphs.graph_cost import graph_costs
+from podsim.graphs.graph_step import replicas_step
+from podsim.graphs.networks import load_network
+from podsim.graphs.op_graph import nets_of
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
 from podsim.report import read_timeline
 from podsim.simulation.graphs import played_graph
-from podsim.training.graph_cost import graph_costs
-from podsim.training.graph_step import replicas_step
 from podsim.training.software import load_software
-from podsim.workload.networks import load_network
-from podsim.workload.op_graph import nets_of
 
 close = pytest.approx
 

@@ -6,7 +6,8 @@ import pytest
 
 from podsim.hardware.cluster import load_cluster
 from podsim.simulation.events import play
-from podsim.simulation.lower import Trouble, lower
+from podsim.simulation.lower import lower
+from podsim.simulation.lower_marks import Trouble
 from podsim.simulation.outcome import outcome
 from podsim.training.plan import Plan
 from podsim.training.step import prepare

@@ -7,7 +7,8 @@ import pytest
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.simulation.events import play
-from podsim.simulation.lower import Trouble, lower
+from podsim.simulation.lower import lower
+from podsim.simulation.lower_marks import Trouble
 from podsim.training.plan import Plan
 from podsim.verbs.simulate import simulate
 

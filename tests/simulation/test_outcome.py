@@ -7,9 +7,9 @@ import pytest
 
 from podsim.report import read_timeline, write_timeline
 from podsim.simulation.events import critical_path, play
-from podsim.simulation.lower import Trouble, lower
-from podsim.simulation.outcome import outcome, part_seconds
-from podsim.simulation.outcome_memory import memory_counters
+from podsim.simulation.lower import lower
+from podsim.simulation.lower_marks import Trouble
+from podsim.simulation.outcome import memory_counters, outcome, part_seconds
 from podsim.training.plan import Plan
 from podsim.training.step import SPLIT, step_cost
 from podsim.workload.catalog import load_model

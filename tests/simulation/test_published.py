@@ -6,13 +6,13 @@ import re
 
 import pytest
 
+from podsim.accuracy import load
+from podsim.accuracy.express import express
+from podsim.schedules import Work
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
 from podsim.simulation.pieces import block_pieces
-from podsim.training.schedules import Work
 from podsim.training.step import prepare
-from podsim.verbs.express import express
-from podsim.verify import load
 
 close = pytest.approx
 ROWS = {row.id: row.fields for row in load("llm").rows}

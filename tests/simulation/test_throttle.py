@@ -8,8 +8,8 @@ import pytest
 import podsim
 from podsim.errors import PodsimError
 from podsim.simulation.events import play
-from podsim.simulation.lower import Trouble, lower
-from podsim.simulation.lower_marks import throttled
+from podsim.simulation.lower import lower
+from podsim.simulation.lower_marks import Trouble, throttled
 from podsim.training.plan import Plan
 
 close = pytest.approx

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from podsim.accuracy import load
 from podsim.errors import CatalogError, StorageError
 from podsim.storage.catalog import KEYS, load_storage, storage_names
 from podsim.storage.mlperf import results
@@ -15,7 +16,6 @@ from podsim.storage.published import published_systems
 from podsim.storage.sheet import storage_sheet
 from podsim.storage.training import published_times
 from podsim.storage.workloads import load_workload, workload_names
-from podsim.verify import load
 
 
 @pytest.mark.parametrize("name", storage_names())

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import load_cluster
+from podsim.schedules import SCHEDULES, build
+from podsim.schedules.actions import Work
 from podsim.training.memory import KINDS, Weights, kept_memory, memory_kinds
 from podsim.training.memory_torch import chunks_apart
 from podsim.training.plan import Plan
-from podsim.training.schedules import SCHEDULES, build
-from podsim.training.schedules.table import Work
 from podsim.training.software import Software, load_software
 from podsim.training.step import prepare
 from podsim.workload.graph import Model

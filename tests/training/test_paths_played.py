@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podsim.schedules import SCHEDULES, ScheduleTable, Work, build, play_table
 from podsim.training.paths_played import SAME, Joined, longest_paths
-from podsim.training.schedules import SCHEDULES, ScheduleTable, Work, build, play_table
 
 SIZES = [
     (name, p, v, m)

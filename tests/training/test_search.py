@@ -9,7 +9,8 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.training.plan import SCHEDULE_CODES, Plan
 from podsim.training.predict import predict_plan
-from podsim.training.search import Space, search
+from podsim.training.search import search
+from podsim.training.space import Space
 from podsim.training.step import step_cost
 from podsim.workload.catalog import load_model
 from podsim.workload.graph import Model

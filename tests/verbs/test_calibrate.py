@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from podsim.accuracy.calibrate_software import CONSTANTS, fit_software, toml_entry
+from podsim.accuracy.pricing import training_rows
 from podsim.errors import CatalogError, PodsimError, TableError
+from podsim.kernels.constants import load_constants
 from podsim.report.calibration import render_calibration
-from podsim.training.kernel_constants import load_constants
 from podsim.verbs.calibrate import Drift, calibrate
-from podsim.verbs.calibrate_software import CONSTANTS, fit_software, toml_entry
-from podsim.verbs.tables import training_rows
 
 pytest.importorskip("scipy")
 ROWS = training_rows()

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import Result
 
 import podsim as library
+from podsim.accuracy.nccl_tests import read_log_text
 from podsim.errors import PodsimError
 from podsim.network.collectives import ALGORITHMS
 from podsim.network.collectives.msccl import to_msccl
@@ -20,7 +21,6 @@ from podsim.report.collectives import nccl_tests_text
 from podsim.results.comparison import Comparison
 from podsim.results.sweep import Sweep
 from podsim.verbs.collective_against import json_as_log
-from podsim.verify.nccl_tests import read_log_text
 
 Run = Callable[..., Result]
 NODE = ("--on", "dgx-a100-80gb")
@@ -381,7 +381,7 @@ def test_files_that_are_no_log(podsim: Run, tmp_path: Path, text: str) -> None:
 def test_rows_of_clouds_name_their_adapters(
     system: str, nics: str, name: str, rate: float, fabric: str
 ) -> None:
-    from podsim.verbs.tables_collectives import Call, call_of
+    from podsim.accuracy.price_collectives import Call, call_of
 
     row = {
         "system": system, "nics": nics, "gpu": "A100-SXM4-80GB", "nodes": "2", "gpus": "16", "collective": "all_reduce",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from podsim.accuracy.nccl_tests import gpu_name
 from podsim.errors import LabError, TableError
 from podsim.lab.record import write_run
 from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
@@ -18,7 +19,6 @@ from podsim.verbs.collective import collective
 from podsim.verbs.measured_rows import read_measured
 from podsim.verbs.predict import predict
 from podsim.verbs.validate import validate
-from podsim.verify.nccl_tests import gpu_name
 
 SIZES = [1 << power for power in range(10, 31)]
 SLOWER = 1.25

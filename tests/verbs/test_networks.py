@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 import podsim
-from podsim.verbs.calibrate_software import fit_software
-from podsim.verbs.express_networks import express_network
-from podsim.verbs.express_row import NotExpressible
-from podsim.verbs.runs import run_of, runs
-from podsim.verbs.tables import training_rows
-from podsim.verbs.tables_networks import NetworkCosts, express_networks
+from podsim.accuracy.calibrate_software import fit_software
+from podsim.accuracy.express_networks import express_network
+from podsim.accuracy.express_row import NotExpressible
+from podsim.accuracy.price_networks import NetworkCosts, express_networks
+from podsim.accuracy.pricing import training_rows
+from podsim.accuracy.runs import run_of, runs
+from podsim.accuracy.tables import load
+from podsim.graphs.networks import networks
 from podsim.verbs.validate import validate
-from podsim.verify.tables import load
-from podsim.workload.networks import networks
 
 ROW = {
     "id": "mine", "role": "", "source": "", "path": "", "model": "Detection/SSD", "framework": "PyTorch", "task": "train",
@@ -118,9 +118,9 @@ def test_converting_layouts_costs_what_is_read_and_written() -> None:
     """A 1 x 1 convolution on tensor cores, by hand: input and output once more each way forward, twice backward."""
     import numpy as np
 
+    from podsim.graphs.graph_cost import plain_costs
+    from podsim.graphs.networks import load_network
     from podsim.hardware.catalog import load_gpu
-    from podsim.training.graph_cost import plain_costs
-    from podsim.workload.networks import load_network
 
     gpu, graph = load_gpu("a100-sxm4-80gb"), load_network("resnet50", 32)
     first, last = (

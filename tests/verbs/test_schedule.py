@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from podsim.errors import ScheduleError
 from podsim.results.scheduled import ScheduleComparison, ScheduleSheet
-from podsim.training.schedules import SCHEDULES, build, to_csv
+from podsim.schedules import SCHEDULES, build, to_csv
 from podsim.verbs.schedule import schedule, torch_csv
 
 Run = Callable[..., Result]

@@ -8,7 +8,7 @@ import pytest
 
 import podsim
 from podsim import cli
-from podsim.verbs.plans import read_plan
+from podsim.training.plan_inputs import read_plan
 
 ONLY_CLI = {
     "json",

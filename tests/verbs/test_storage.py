@@ -14,7 +14,7 @@ from typer.testing import Result
 
 import podsim as package
 from podsim.cli import storage
-from podsim.verify.fio import read_fio
+from podsim.storage.fio_results import read_fio
 
 Run = Callable[..., Result]
 DATA = Path(__file__).parents[1] / "verify" / "data"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from podsim.accuracy import load
+from podsim.accuracy.bars import BARS, Bar, verdicts
+from podsim.accuracy.recorded import differences, losses, recorded_accuracy, recorded_predictions
 from podsim.errors import PodsimError, TableError
 from podsim.report import accuracy_page
 from podsim.results.comparison import ComparedRow, Comparison
 from podsim.verbs.validate import TABLES, UNKNOWN, Validation, compare_rows, validate
-from podsim.verbs.validate_bars import BARS, Bar, verdicts
-from podsim.verbs.validate_golden import differences, losses, recorded_accuracy, recorded_predictions
-from podsim.verify import load
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"

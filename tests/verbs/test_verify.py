@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
 from podsim.errors import PodsimError, StorageError
 from podsim.lab.record import write_run
 from podsim.report.acceptance_page import acceptance_page
@@ -19,7 +20,6 @@ from podsim.report.browser import print_pdf
 from podsim.results.acceptance import Acceptance
 from podsim.results.lab import MeasuredCollective, MeasuredCollectives
 from podsim.verbs.verify import verify_machine
-from podsim.verbs.verify_thresholds import SAME, THRESHOLDS, check
 
 Run = Callable[..., Result]
 DATA = Path(__file__).parents[1] / "verify" / "data"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from podsim.errors import ModelError
 from podsim.workload.graph import Block, Model
-from podsim.workload.specification import LIMITS, resolve
-from podsim.workload.transformer import Transformer, build
+from podsim.workload.specification import LIMITS, Transformer, resolve
+from podsim.workload.transformer import build
 
 GPT = Transformer(name="gpt", layers=4, hidden=96, heads=8, vocab=1000, sequence=64, dropout=True)
 LLAMA = Transformer(

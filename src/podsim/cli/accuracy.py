@@ -10,8 +10,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["register"]
-
 Tables = Annotated[
     list[str] | None, typer.Option("--table", help="A packaged table; repeatable. Default: all.")
 ]
@@ -62,9 +60,9 @@ def validate(
 
 
 def _sensitivity(tables: list[str], json: bool) -> None:
+    from podsim.accuracy.registry_sensitivity import sensitivity as verb
     from podsim.report.data import to_json
     from podsim.report.sensitivity import render_sensitivity
-    from podsim.verbs.registry_sensitivity import sensitivity as verb
 
     found = verb(tables)
     sys.stdout.write(to_json(found) + "\n" if json else render_sensitivity(found))

@@ -9,8 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["register"]
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")]
 

@@ -10,8 +10,6 @@ import typer
 
 from podsim.cli.options import drawable, print_result
 
-__all__ = ["register"]
-
 Model = Annotated[
     str, typer.Argument(help="A name that `podsim models` lists, a config.json, or the folder it is in.")
 ]

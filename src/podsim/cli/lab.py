@@ -14,8 +14,6 @@ import typer
 from podsim.cli import lab_storage
 from podsim.cli.options import print_result
 
-__all__ = ["first_rank_speaks", "register"]
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")]
 Set = Annotated[

@@ -9,8 +9,6 @@ import typer
 
 from podsim.cli.options import one_format, print_result
 
-__all__ = ["checkpoint", "loader"]
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")]
 Save = Annotated[Path | None, typer.Option(help="File that keeps the run, for podsim compare.")]

@@ -10,8 +10,6 @@ import typer
 
 from podsim.cli.options import drawable, print_result
 
-__all__ = ["register"]
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in SI.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")]
 Gpu = Annotated[str, typer.Argument(help="A GPU with MIG: a100-40gb, a100-80gb, a30, h100, h200.")]

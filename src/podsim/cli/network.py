@@ -9,8 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["print_fabric", "register"]
-
 
 def collective(
     collective: Annotated[

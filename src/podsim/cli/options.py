@@ -10,18 +10,6 @@ from typing import Any, get_type_hints
 
 from podsim.errors import PodsimError
 
-__all__ = [
-    "OF_A_PREDICTION",
-    "also_taking",
-    "drawable",
-    "one_format",
-    "overrides",
-    "pairs",
-    "print_result",
-    "throttled",
-]
-
-
 OF_A_PREDICTION = ("detail", "tokens", "price", "pue", "carbon")
 """options of `predict` that say what is told of a plan, not what the plan is"""
 

@@ -9,8 +9,6 @@ import typer
 
 from podsim.cli.options import print_result
 
-__all__ = ["register"]
-
 Set = Annotated[list[str] | None, typer.Option("--set", help="Override, as gpu.power=300W. Repeatable.")]
 Pue = Annotated[float | None, typer.Option(help="Power of the site over that of the machine.")]
 Cap = Annotated[str, typer.Option(help="Power each GPU is held to, as 300W.")]

@@ -9,8 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["register"]
-
 _PICTURES = (".png", ".svg", ".html")
 
 
@@ -167,7 +165,7 @@ def simulate(
     if links is not None:
         plot_links(step, links)
     if against is not None:
-        from podsim.verify import compare_steps, read_kineto
+        from podsim.accuracy import compare_steps, read_kineto
 
         compared = compare_steps(read_kineto(against), step)
         if json or csv:

@@ -11,8 +11,6 @@ import typer
 
 from podsim.cli.options import drawable, print_result
 
-__all__ = ["register"]
-
 On = Annotated[str, typer.Option("--on", help="Storage system and clients: weka-ra:4, local-nvme:2.")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="Override, as servers=4 or client.cores=2. Repeatable.")

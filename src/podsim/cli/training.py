@@ -12,8 +12,6 @@ from podsim.cli.lab import first_rank_speaks
 from podsim.cli.options import also_taking, one_format, overrides, print_result
 from podsim.cli.workers import numbers
 
-__all__ = ["register"]
-
 _TAKEN = (
     "tp", "pp", "dp", "virtual_stages", "schedule", "sequence_parallel", "zero", "shard", "recompute", "overlap_grad",
     "sequence",
@@ -76,10 +74,10 @@ def _train(
 ) -> None:
     """Train a small network for real under a plan."""
     from podsim.errors import PodsimError
+    from podsim.lab.options import no_folder
     from podsim.report.progress import bar
-    from podsim.report.timelines import suffix_of
     from podsim.report.trained import loss_image, print_trained
-    from podsim.verbs.lab_options import no_folder
+    from podsim.timeline.timelines import suffix_of
     from podsim.verbs.train import read_trained
     from podsim.verbs.train import train as verb
 

@@ -10,8 +10,6 @@ import typer
 
 from podsim.cli.options import print_result
 
-__all__ = ["register"]
-
 
 def verify_machine(
     expect: Annotated[

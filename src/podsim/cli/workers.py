@@ -9,8 +9,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["numbers", "register"]
-
 
 def workers(
     model: Annotated[
@@ -82,9 +80,9 @@ def workers(
     from podsim.cli.options import one_format, overrides, throttled
     from podsim.errors import PodsimError
     from podsim.report.data import to_csv, to_json
-    from podsim.report.timelines import suffix_of, write_timeline
     from podsim.report.workers import exchange_data, print_exchange, print_tradeoff
     from podsim.results.exchanged import Tradeoff
+    from podsim.timeline.timelines import suffix_of, write_timeline
     from podsim.verbs.workers import workers as verb
 
     one_format(json, csv)

@@ -10,8 +10,6 @@ from podsim.errors import PodsimError
 from podsim.fleet.jobs import Jobs, columns
 from podsim.fleet.state import Floats
 
-__all__ = ["Arrivals", "draw_jobs"]
-
 _DAY = 86400.0
 
 

@@ -30,9 +30,7 @@ from podsim.fleet.state import (
     State,
     Work,
 )  # fmt: skip
-from podsim.network.jit import kernel, njit, part
-
-__all__ = ["ALL_ENDED", "PAUSE", "ROOM", "STUCK", "advance"]
+from podsim.jit import kernel, njit, part
 
 ALL_ENDED, ROOM, STUCK, PAUSE = range(4)
 BY_LEVEL = 6

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from podsim.errors import TableError
 from podsim.fleet.state import JOB, Floats, Ints, Work
 
-__all__ = ["Job", "Jobs", "columns", "jobs_of"]
-
 _SHOWN = 5
 """problems of one kind that an error lists"""
 

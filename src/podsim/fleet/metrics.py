@@ -12,8 +12,6 @@ from podsim.fleet.state import Floats
 from podsim.results.queued import QueueRun, UserRow
 from podsim.results.timeline import Counter, Lane, Timeline
 
-__all__ = ["counters", "jain", "run_of", "timeline_of"]
-
 _SHORT = 10.0
 """s; shorter jobs count as this long in slowdowns, as is usual (Feitelson and Rudolph 1998)"""
 

@@ -11,8 +11,6 @@ from podsim.errors import TableError
 from podsim.fleet.packing import WHOLE, Nodes, Requests
 from podsim.fleet.rows import numbers, read_rows
 
-__all__ = ["read_nodes", "read_requests"]
-
 _POD = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _NODE = ("cpu_milli", "memory_mib", "gpu", "model")
 

@@ -9,9 +9,7 @@ from math import floor, inf
 from typing import NamedTuple
 
 from podsim.fleet.state import CHARGED, QUEUE, RUNNING, USED, Rules, State, Work
-from podsim.network.jit import kernel, part
-
-__all__ = ["MOVING", "ORDERS", "Seen", "charge", "comes_before", "key_of", "sort_queue"]
+from podsim.jit import kernel, part
 
 _LEVEL = 1e10
 """s by which a level outweighs any time in a queue: 317 years"""

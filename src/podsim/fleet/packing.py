@@ -16,8 +16,6 @@ import numpy as np
 from podsim.errors import PodsimError, unknown_name
 from podsim.fleet.state import Floats, Ints
 
-__all__ = ["PACKERS", "Nodes", "Packed", "Requests", "draw", "pack"]
-
 WHOLE = 1000
 """thousandths of a GPU"""
 

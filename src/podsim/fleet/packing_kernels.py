@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.fleet.state import Floats, Ints
-from podsim.network.jit import kernel, njit
-
-__all__ = ["NodesNow", "Wanted", "fragmentation", "pack_all"]
+from podsim.jit import kernel, njit
 
 WHOLE = 1000
 RANDOM, DOT, CLUSTERING, PACKING, BEST, FGD = range(6)

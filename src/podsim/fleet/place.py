@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from podsim.fleet.state import BEST_FIT, FREE, PIECE, SPREAD, Ints, Plant, State
-from podsim.network.jit import kernel, part
-
-__all__ = ["fits", "give_back", "reach", "spot", "take"]
+from podsim.jit import kernel, part
 
 
 @part

@@ -8,18 +8,13 @@ share of the uplinks that a tapered tree has.  Stops being true where other jobs
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from podsim.errors import PlanError, PodsimError
 from podsim.fleet.jobs import Job
+from podsim.hardware.cluster import Cluster
+from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.training.plan import Plan
-    from podsim.workload.graph import Model
-
-__all__ = ["on_fewer", "planned_job", "step_times"]
+from podsim.workload.graph import Model
 
 
 def planned_job(

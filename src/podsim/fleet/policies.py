@@ -13,8 +13,6 @@ import numpy as np
 from podsim.errors import PodsimError, unknown_name
 from podsim.fleet.state import CONSERVATIVE, EASY, SKIP, STRICT, Rules
 
-__all__ = ["BACKFILLS", "POLICIES", "Policy", "find_policy"]
-
 BACKFILLS = {"strict": STRICT, "skip": SKIP, "easy": EASY, "conservative": CONSERVATIVE}
 
 

@@ -11,25 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from podsim.errors import CatalogError, ClusterError, PodsimError
 from podsim.fleet.power_catalog import figures
+from podsim.hardware.catalog import load_system
+from podsim.hardware.cluster import Cluster
+from podsim.hardware.fattree import fat_tree
+from podsim.hardware.mig.host import host_of
 from podsim.results.expense import LoadPower
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-
-__all__ = [
-    "BUSY_PARTS",
-    "Node",
-    "busy_share",
-    "cluster_power",
-    "load_power",
-    "node_of",
-    "speed_under",
-    "switches_of",
-]
 
 BUSY_PARTS = ("compute", "memory", "optimizer")
 """parts of a step in which the GPU draws its limit"""
@@ -57,9 +46,6 @@ def node_of(cluster: Cluster, cap: float | None = None) -> Node:
     A server whose maximum leaves less than a fifth beside its GPUs holds them to less than their data sheet. Raises
     PodsimError for a cap that no GPU can be held to.
     """
-    from podsim.hardware.catalog import load_system
-    from podsim.hardware.mig.host import host_of
-
     gpu, system = cluster.gpu, cluster.system
     instance = "/" in gpu.name
     host = host_of(gpu) if instance else system
@@ -89,8 +75,6 @@ def speed_under(cluster: Cluster, cap: float | None) -> float:
 
 def switches_of(cluster: Cluster) -> int:
     """Switches of a cluster: as published of all its networks, else of its compute fabric; 0 where none is laid down."""
-    from podsim.hardware.fattree import fat_tree
-
     if "switches" in cluster.published:
         return int(cluster.published["switches"])
     system = cluster.system

@@ -12,8 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from podsim.errors import CatalogError
 
-__all__ = ["Figures", "PriceEntry", "figures", "parse_prices", "prices"]
-
 Share = Annotated[float, Field(gt=0, le=2)]
 Positive = Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)]
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING
 
 from podsim.errors import PlanError, PodsimError, UnitError, unknown_name
 from podsim.fleet.power import load_power
 from podsim.fleet.power_catalog import PriceEntry, figures, prices
+from podsim.hardware.cluster import Cluster
 from podsim.results.expense import Offer
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-
-__all__ = ["HOUR", "KWH", "YEAR", "Site", "offer_of", "offers_for", "read_site"]
 
 HOUR, YEAR, KWH = 3600.0, 365.0 * 86400.0, 3.6e6
 

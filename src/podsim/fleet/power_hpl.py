@@ -10,16 +10,11 @@ overlaps here, which good implementations do in part; latency and the panel fact
 from __future__ import annotations
 
 from math import isqrt
-from typing import TYPE_CHECKING
 
 from podsim.fleet.power import cluster_power, speed_under
 from podsim.fleet.power_catalog import figures
+from podsim.hardware.cluster import Cluster
 from podsim.results.expense import Benchmark
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-
-__all__ = ["grid", "hpl"]
 
 
 def grid(gpus: int) -> tuple[int, int]:

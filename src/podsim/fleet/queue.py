@@ -31,8 +31,6 @@ from podsim.fleet.state import (
     new_state,
 )  # fmt: skip
 
-__all__ = ["PLACEMENTS", "Machine", "Schedule", "run_queue"]
-
 PLACEMENTS = {"first-fit": FIRST_FIT, "best-fit": BEST_FIT, "spread": SPREAD}
 """first node that fits; fullest node that fits, and few leaves; GPUs anywhere on few nodes"""
 _MOST_GPUS = 1_000_000

@@ -20,21 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import PodsimError
 
-__all__ = [
-    "LongRun",
-    "best_interval",
-    "blocked_share",
-    "check_numbers",
-    "daly_interval",
-    "expected_seconds",
-    "failure_free_seconds",
-    "first_order_efficiency",
-    "overhead",
-    "segments",
-    "steady_restart",
-    "young_interval",
-]
-
 Floats = NDArray[np.float64]
 DAY = 86400.0
 

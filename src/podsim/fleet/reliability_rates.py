@@ -8,16 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
+from podsim.hardware.cluster import Cluster
 from podsim.units import parse_quantity
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-
-__all__ = ["PARTS", "Constant", "Part", "Study", "default_study", "load_study", "node_rate", "parts", "read_rates",
-           "recovery", "site_spread", "studies"]  # fmt: skip
 
 DAY = 86400.0
 PARTS = "parts"

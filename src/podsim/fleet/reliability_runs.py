@@ -22,8 +22,6 @@ from podsim.fleet.reliability import (
     steady_restart,
 )
 
-__all__ = ["HORIZON", "MOST_RUNS", "RunSamples", "simulate_runs"]
-
 Floats = NDArray[np.float64]
 HORIZON = 5.0
 """a run is given up after so many times the seconds it would take without failures, or at once if it is expected to"""

@@ -24,9 +24,7 @@ from podsim.fleet.state import (
     State,
     Work,
 )  # fmt: skip
-from podsim.network.jit import kernel, part
-
-__all__ = ["give_up_rest", "serve_reserved"]
+from podsim.jit import kernel, part
 
 
 @part

@@ -15,8 +15,6 @@ import numpy as np
 from podsim.errors import TableError
 from podsim.fleet.state import Floats
 
-__all__ = ["LARGEST", "Row", "numbers", "read_rows", "read_text", "rows_of"]
-
 Row: TypeAlias = dict[str, str]
 LARGEST = 2_000_000_000
 """B of text that a trace may have"""

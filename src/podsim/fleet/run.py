@@ -21,9 +21,7 @@ from podsim.fleet.state import (
     State,
     Work,
 )  # fmt: skip
-from podsim.network.jit import kernel, part
-
-__all__ = ["begin", "end", "expected", "release", "stop", "tidy"]
+from podsim.jit import kernel, part
 
 
 @part

@@ -12,8 +12,6 @@ from podsim.errors import TableError
 from podsim.fleet.jobs import Jobs, columns
 from podsim.fleet.rows import Row
 
-__all__ = ["SACCT", "elapsed", "gpus_of", "mig_of", "read_sacct"]
-
 SACCT = {"JobID", "Submit", "Elapsed"}
 """columns by which the table is known; AllocTRES or ReqTRES must be there too, User and Timelimit may"""
 _SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?$")

@@ -17,9 +17,7 @@ from podsim.fleet.state import (
     State,
     Work,
 )  # fmt: skip
-from podsim.network.jit import kernel, part
-
-__all__ = ["serve"]
+from podsim.jit import kernel, part
 
 _NONE = 1 << 60
 

@@ -22,8 +22,6 @@ from podsim.fleet.state import Floats
 from podsim.hardware.mig.layouts import Instance
 from podsim.hardware.mig.profiles import Slicing, find_profile
 
-__all__ = ["ORDERS", "problem_of", "run_sliced"]
-
 ORDERS = ("first come", "shortest", "smallest")
 """orders that a job's own figures decide"""
 Places = list[tuple[int, Instance]]

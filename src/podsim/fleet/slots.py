@@ -15,19 +15,6 @@ from typing import NamedTuple, TypeAlias
 from podsim.hardware.mig.layouts import Instance, Layout, counts_hold, extensions, instance
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile, slicings
 
-__all__ = [
-    "PACKERS",
-    "WHOLE",
-    "Floor",
-    "Gpu",
-    "Kinds",
-    "kinds_of",
-    "legal_starts",
-    "lost_on",
-    "new_floor",
-    "share_of_job",
-]
-
 PACKERS = {
     "first-fit": "the first GPU and the first legal start",
     "best-fit": "the fullest GPU; there the place that leaves most layouts open",

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["JOB", "Floats", "Ints", "Plant", "Rules", "State", "Work", "more_spans", "new_state"]
-
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Records: TypeAlias = Any

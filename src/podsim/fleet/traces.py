@@ -17,8 +17,6 @@ from podsim.fleet.rows import Row, numbers, read_text, rows_of
 from podsim.fleet.sacct import SACCT, read_sacct
 from podsim.fleet.state import Floats
 
-__all__ = ["PACKAGED", "SYNONYMS", "read_jobs"]
-
 _WHOLE = 1000.0
 """thousandths of a GPU in one"""
 DATA = Path(__file__).parent / "data"

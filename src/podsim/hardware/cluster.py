@@ -20,14 +20,21 @@ from typing import Any
 from podsim.errors import CatalogError, ClusterError, UnitError, unknown_name
 from podsim.hardware.catalog import aliases, cluster_entry, find, load_gpu, load_system, names
 from podsim.hardware.inside import inside_link, reach
-from podsim.hardware.limits import read_count
 from podsim.hardware.measured import FORMAT, Host, measured_host
-from podsim.hardware.overrides import GPU_KEYS, Reader, change_gpu, count, quantity, read_overrides, words
+from podsim.hardware.mig.host import slice_host
+from podsim.hardware.overrides import (
+    GPU_KEYS,
+    Reader,
+    change_gpu,
+    count,
+    quantity,
+    read_count,
+    read_overrides,
+    words,
+)
 from podsim.hardware.parts import Gpu, Link, Nic, System
 from podsim.hardware.userfile import read_toml, user_file
 from podsim.units import format_quantity
-
-__all__ = ["CLUSTER_KEYS", "FABRICS", "MOST_NODES", "Cluster", "cluster_names", "load_cluster"]
 
 FABRICS = ("infiniband", "roce", "efa", "none")
 MOST_NODES = 100_000
@@ -234,8 +241,6 @@ def _measured(table: Mapping[str, Any], path: Path) -> Cluster:
 def _catalog_cluster(spec: str) -> Cluster:
     whole, slash, _ = spec.partition("/")
     if slash and (find(whole) or ("",))[0] == "gpu":
-        from podsim.hardware.mig.host import slice_host
-
         system = slice_host(load_gpu(spec))
         return replace(_assembled(system.name, system, 1, system.gpu.source).subset(1), name=system.name)
     name, number, in_units = _parse(spec)

@@ -18,8 +18,6 @@ from math import ceil
 
 from podsim.errors import ClusterError
 
-__all__ = ["FatTree", "fat_tree"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class FatTree:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from podsim.hardware.catalog import load_pcie
 from podsim.hardware.parts import Link, System
 
-__all__ = ["cube_mesh_links", "inside_link", "reach", "slot_link", "socket_rate"]
-
 # What NCCL reckons with between two sockets, B/s one way (src/graph/topo.h): AMD, and Intel by generation
 _SOCKET = {
     "amd": 16e9,

@@ -32,8 +32,6 @@ from podsim.hardware.parts import Cpu, Gpu, Link, Pcie, Ssd, System
 if TYPE_CHECKING:
     from podsim.hardware.catalog.measured_schema import HostEntry
 
-__all__ = ["FORMAT", "VERSION", "Exchange", "Host", "Measured", "between", "measured_host"]
-
 Floats = npt.NDArray[np.float64]
 FORMAT = "podsim-host"
 VERSION = 1

@@ -20,8 +20,6 @@ from podsim.hardware.sheet_parts import (
 from podsim.hardware.sheet_rows import Row, Section, Sheet
 from podsim.hardware.sheet_systems import cluster_sections, system_sections
 
-__all__ = ["Row", "Section", "Sheet", "cluster_sheet", "sheet", "sheet_names"]
-
 _PARTS: dict[str, tuple[str, Callable[[str], Any], Callable[[Any], Iterable[Row]]]] = {
     "nvswitch": ("NVLink crossbar", catalog.load_nvswitch, nvswitch_rows),
     "nic": ("network adapter", catalog.load_nic, nic_rows),

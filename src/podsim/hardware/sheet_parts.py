@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podsim.hardware.parts import Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch
-from podsim.hardware.precision import matmul_peak
+from podsim.hardware.parts import Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch, matmul_peak
 from podsim.hardware.sheet_rows import Row, Section, derived, given, text_of, word
-
-__all__ = ["cpu_rows", "gpu_sections", "nic_rows", "nvswitch_rows", "pcie_rows", "ssd_rows", "switch_rows"]
 
 
 def peak_unit(precision: str) -> str:

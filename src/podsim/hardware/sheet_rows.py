@@ -8,8 +8,6 @@ from typing import Protocol
 
 from podsim.units import format_quantity
 
-__all__ = ["Row", "Section", "Sheet", "derived", "given", "word"]
-
 
 @dataclass(frozen=True)
 class Row:

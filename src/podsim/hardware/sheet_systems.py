@@ -10,8 +10,6 @@ from podsim.hardware.parts import System
 from podsim.hardware.sheet_parts import peak_unit
 from podsim.hardware.sheet_rows import Row, Section, derived, given, text_of, word
 
-__all__ = ["cluster_sections", "system_sections"]
-
 
 def system_sections(system: System) -> tuple[Section, ...]:
     """What one server has."""

@@ -23,8 +23,6 @@ import numpy as np
 from podsim.errors import TableError
 from podsim.hardware.fabrics.node import Cable, Node, Part, ways
 
-__all__ = ["parse_topo", "topo_text"]
-
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CELL = re.compile(r"X|NV(\d{1,3})|PIX|PXB|PSB|PHB|NODE|SYS|SOC")
 _LEVELS = {"PIX": 0, "PSB": 0, "PXB": 1, "PHB": 2, "NODE": 2, "SYS": 3, "SOC": 3}

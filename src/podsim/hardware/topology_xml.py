@@ -24,8 +24,6 @@ from podsim.errors import TableError
 from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part
 from podsim.hardware.fabrics.xml_tree import MOST_BYTES, Element, parse_xml
 
-__all__ = ["parse_topology", "read_topology"]
-
 # B/s of a PCIe lane one way after coding, by GT/s: 8b/10b to 5, 128b/130b to 32, flits at 64
 _LANE = {2.5: 0.25e9, 5.0: 0.5e9, 8.0: 0.984375e9, 16.0: 1.96875e9, 32.0: 3.9375e9, 64.0: 7.5625e9}
 _SPEED = re.compile(r"\s*(\d+(?:\.\d+)?)\s*GT/s", re.IGNORECASE)

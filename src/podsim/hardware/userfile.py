@@ -19,8 +19,6 @@ from typing import Any
 
 from podsim.errors import CatalogError
 
-__all__ = ["LARGEST", "LONGEST", "UserFile", "parse_user_file", "read_toml", "read_user_file", "user_file"]
-
 LARGEST = 64_000
 """B of the largest file read; a description takes a few hundred"""
 LONGEST = 1_000

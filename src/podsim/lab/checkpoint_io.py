@@ -26,8 +26,6 @@ from podsim.lab.record import plain
 from podsim.lab.wires import Board, Wires, load_part
 from podsim.results.lab_storage import MeasuredCheckpoint, MeasuredCheckpoints
 
-__all__ = ["WRITERS", "CheckpointJob", "measure_checkpoints", "task_of"]
-
 WRITERS = ("files", "dcp")
 _BUFFER = 32 << 20
 """B of random data that a part is cut from; each block begins elsewhere in it, so that no two are alike"""

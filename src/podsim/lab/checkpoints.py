@@ -30,11 +30,6 @@ from typing import Any
 from podsim.errors import CheckpointError
 from podsim.lab.places import first_line, flush
 
-__all__ = [
-    "MANIFEST", "Checkpoint", "begin", "commit", "damage", "discard", "latest", "opened", "part_of", "saving",
-    "steps", "unwritten",
-]  # fmt: skip
-
 FORMAT, VERSION = "podsim-checkpoint", 1
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(0|[1-9][0-9]{0,17})")

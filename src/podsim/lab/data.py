@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from podsim.lab.program import Span
 from podsim.network.collectives.table import EVERYWHERE
 
-__all__ = ["expected", "input_of", "wrong"]
-
 PERIOD = 65_521
 _BLOCK = 1 << 22
 

@@ -2,7 +2,7 @@
 
 A file of `size` bytes is written first, so that reads find data and not holes. Everything lies in a folder of its own
 below the one that is asked for, and is taken away again, also after Ctrl-C. What the tools wrote is read elsewhere
-(podsim.verify), by the readers of anybody's runs.
+(podsim.accuracy), by the readers of anybody's runs.
 """
 
 from __future__ import annotations
@@ -18,20 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podsim.errors import LabError
-
-__all__ = [
-    "FIO",
-    "NAMES",
-    "Access",
-    "accesses",
-    "direct_works",
-    "fio_command",
-    "mdtest_command",
-    "names_command",
-    "run_tool",
-    "scratch",
-    "tool",
-]
 
 FIO = "fio is not installed: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL)"
 _PATIENCE = 120.0

@@ -25,8 +25,6 @@ from podsim.lab.record import plain
 from podsim.lab.wires import load_torch
 from podsim.results.lab import Emulated
 
-__all__ = ["MOST_RANKS", "PORT", "perform"]
-
 PORT = 29500
 """where rank 0 listens: in a namespace of its own, no port is ever taken"""
 MOST_RANKS = 64

@@ -11,8 +11,6 @@ from typing import Any
 from podsim.lab.program import BARRIER, RECEIVE, RECEIVED, SEND, SENT, Program, Transfer
 from podsim.lab.wires import Wires
 
-__all__ = ["Engine"]
-
 
 class Engine:
     """One rank's program on its wires; buffers beside the data are kept from call to call."""

@@ -17,8 +17,6 @@ from podsim.lab.host_parts import PARTS, linear
 from podsim.lab.ranks import Note
 from podsim.lab.wires import Board, Wires
 
-__all__ = ["COLLECTIVES", "LINEARS", "PRODUCTS", "STREAMS", "Measuring", "measure_ranks"]
-
 PRODUCTS = (
     (64, 256, 256), (256, 256, 256), (256, 1024, 256), (512, 512, 512), (512, 2048, 512), (1024, 1024, 1024),
     (1024, 3072, 768),

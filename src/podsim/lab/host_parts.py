@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["PARTS", "Part", "linear"]
-
 Make = Callable[[Any, Any], Callable[[], None]]
 TOKENS, WIDTH, INNER, VOCABULARY = 512, 512, 2048, 4096
 _TURNS = 4

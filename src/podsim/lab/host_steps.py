@@ -20,8 +20,6 @@ from podsim.lab.training.layout import lay
 from podsim.lab.training.steps import Stepper
 from podsim.lab.wires import Board, Wires
 
-__all__ = ["small_steps"]
-
 _FIRST, _STEPS = 2, 5
 """steps that are not counted, and those of which the median is kept, as of a training run"""
 _KEYS = ("passes", "update")

@@ -14,8 +14,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Adapter", "Device", "Drive", "Inventory", "closeness", "read_inventory"]
-
 _NVIDIA = 0x10DE
 _GPU_CLASSES = (0x0302, 0x0300)
 _BRIDGE = 0x0680

@@ -12,8 +12,6 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Told", "ask", "ask_machine", "encrypting", "gpu_names", "nothing_told"]
-
 _PATIENCE = 20.0
 """s that a tool gets"""
 

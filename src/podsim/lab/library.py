@@ -13,8 +13,6 @@ from podsim.lab.program import Span
 from podsim.lab.wires import Wires
 from podsim.network.collectives.table import EVERYWHERE
 
-__all__ = ["LIBRARY", "library_call"]
-
 LIBRARY = ("all-reduce", "broadcast", "reduce", "all-gather", "reduce-scatter")
 """collectives that are run as the library has them"""
 Call = Callable[[Any, Any], None]

@@ -19,19 +19,6 @@ from math import ceil
 
 from podsim.results.lab import Emulated
 
-__all__ = [
-    "KEPT",
-    "LARGEST",
-    "MTU",
-    "address",
-    "burst_of",
-    "fabric_links",
-    "fabric_shapes",
-    "rank_links",
-    "rank_shapes",
-    "window",
-]
-
 MTU = 9000
 """B of a packet; at 1500 headers cost 4 % instead of 1 %, and predictions were 1.5 points further off"""
 LEAST_BURST = 128 << 10

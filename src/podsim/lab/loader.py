@@ -37,8 +37,6 @@ from podsim.lab.samples import Loaded, Reader, listed
 from podsim.lab.small_model import MODELS, trainer
 from podsim.results.lab_storage import MeasuredEpoch, MeasuredLoader
 
-__all__ = ["LoaderJob", "measure_loader"]
-
 AHEAD = 2
 """batches that each worker has under way"""
 Step = Callable[[Loaded], float]

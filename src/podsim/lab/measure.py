@@ -27,8 +27,6 @@ from podsim.lab.work import Work, measure_work
 from podsim.network.collectives.table import Table
 from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
 
-__all__ = ["Job", "device_name", "measure", "message_time", "task_of"]
-
 FLOAT = 4
 
 

@@ -18,8 +18,6 @@ from pathlib import Path
 from podsim.errors import LabError
 from podsim.lab.processes import end_of, fork
 
-__all__ = ["configure", "enter", "own_user", "unable", "unshare"]
-
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
 _LIBC = ctypes.CDLL(None, use_errno=True)

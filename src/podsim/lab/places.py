@@ -17,8 +17,6 @@ from typing import Any
 
 from podsim.errors import LabError
 
-__all__ = ["Place", "drop", "first_line", "flush", "fsspec_of", "given_by_drives", "place_of"]
-
 _opened: set[int] = set()
 """processes that have opened a URL: this one, and those that it is a fork of"""
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)(?:://|::)", re.IGNORECASE)

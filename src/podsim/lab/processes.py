@@ -20,8 +20,6 @@ from types import FrameType
 
 from podsim.errors import LabError
 
-__all__ = ["end_of", "fork", "keeping_orphans", "kill", "stopped_by_signals"]
-
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE = 3.0

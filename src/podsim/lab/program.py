@@ -23,8 +23,6 @@ import numpy as np
 from podsim.errors import LabError
 from podsim.network.collectives.table import EVERYWHERE, Ints, Table, expand, split
 
-__all__ = ["BARRIER", "RECEIVE", "RECEIVED", "SEND", "SENT", "Do", "Program", "Span", "Transfer", "programs"]
-
 RECEIVE, RECEIVED, SEND, SENT, BARRIER = "receive", "received", "send", "sent", "barrier"
 MOST_TRANSFERS = 2_000_000
 

@@ -24,8 +24,6 @@ from podsim.errors import LabError, PodsimError
 from podsim.lab.processes import end_of, fork, kill, reap, stopped_by_signals
 from podsim.lab.wires import Wires, connect, load_part, load_torch
 
-__all__ = ["MOST_RANKS", "Hook", "Note", "Place", "Task", "Watch", "here", "quiet", "run_here", "run_joined"]
-
 MOST_RANKS = 64
 """processes that are forked on one machine"""
 QUIET = 3.0

@@ -23,8 +23,6 @@ from podsim.results.lab import Emulated, MeasuredCollectives
 from podsim.results.lab_storage import MeasuredCheckpoints, MeasuredLoader
 from podsim.results.trained import MeasuredDdp, MeasuredTraining
 
-__all__ = ["FORMAT", "KINDS", "VERSION", "Run", "emulated_of", "plain", "read_run", "run_of", "write_run"]
-
 FORMAT = "podsim-run"
 VERSION = 1
 Run = MeasuredCollectives | MeasuredCheckpoints | MeasuredLoader | MeasuredTraining | MeasuredDdp

@@ -17,8 +17,6 @@ from podsim.lab.places import drop
 from podsim.lab.ranks import Note
 from podsim.lab.wires import Wires
 
-__all__ = ["RECORD", "Training", "train_resnet", "write_records"]
-
 RECORD = 114_660
 """B of an image of ImageNet-1k as MLPerf's records hold it"""
 _WARM = 2

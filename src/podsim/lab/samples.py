@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 from podsim.errors import LabError
 from podsim.lab.places import Place, first_line, fsspec_of, given_by_drives
 
-__all__ = ["CACHES", "SIDE", "Loaded", "Reader", "listed", "make_samples"]
-
 CACHES = {"file": "WholeFileCacheFileSystem", "block": "CachingFileSystem"}
 """kind of cache -> fsspec's class"""
 SIDE = 64

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from podsim.lab.training.residual import residual_network
 from podsim.lab.wires import load_part, load_torch
 
-__all__ = ["MODELS", "trainer"]
-
 MODELS = {"resnet": "resnet-8 of podsim train, on 64 x 64 pixels"}
 """name -> what it is"""
 _CLASSES = 10

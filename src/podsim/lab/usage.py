@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Mark", "busiest", "clocks", "crowd", "mark", "others_since", "since"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:

@@ -16,8 +16,6 @@ from typing import Any
 from podsim.errors import LabError
 from podsim.lab.processes import fork
 
-__all__ = ["BACKENDS", "Board", "Wires", "connect", "gpus_here", "load_part", "load_torch"]
-
 BACKENDS = ("auto", "gloo", "nccl")
 
 

@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from podsim.lab.wires import Board, Wires
 
-__all__ = ["Work", "measure_work"]
-
 _SMALL, _LARGE = 4 << 10, 96 << 10
 """B of a message; the larger still fits the smallest bucket (128 KiB), with its headers"""
 _SUM, _SUMS = 4 << 20, 8

@@ -12,8 +12,6 @@ from podsim.launching.job import GIVE_GPUS, Job, Reading, refuse
 from podsim.launching.megatron_model import model_notes, read_model
 from podsim.launching.shell import commands
 
-__all__ = ["Command", "find_command", "inner", "notes", "read_command", "read_script", "torchrun", "wrapped"]
-
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "deepspeed")
 _MARKS = ("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "--parallelism.")
 PORT = 29500

@@ -15,8 +15,6 @@ from podsim.launching.job import GIVE_GPUS, Job, Reading, effective, era_problem
 from podsim.training.plan import Plan, Recompute, Schedule
 from podsim.workload.specification import shown
 
-__all__ = ["ERAS", "cannot", "config", "notes", "read_json", "text"]
-
 ERAS = ("megatron-core", "megatron-2021", "megatron-2022", "llm-foundry-2023")
 _MODELLED = (
     "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "zero_optimization", "bf16",

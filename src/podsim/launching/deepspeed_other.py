@@ -8,8 +8,6 @@ from typing import Any
 from podsim.launching.job import ADAM_ALONE, NO_OFFLOAD
 from podsim.workload.specification import shown
 
-__all__ = ["read_others"]
-
 _ADAM = ("adam", "adamw", "fusedadam", "torchadam")
 _ZERO = {
     "zero_hpz_partition_size": "weights are gathered over all data-parallel ranks",

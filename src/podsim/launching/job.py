@@ -7,26 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from podsim.errors import CatalogError, PlanError
+from podsim.hardware.catalog import load_system
+from podsim.hardware.cluster import Cluster
 from podsim.training.plan import Plan, Recompute, Schedule
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.workload.graph import Model
-
-__all__ = [
-    "ADAM_ALONE",
-    "GIVE_GPUS",
-    "IMAGE",
-    "NO_OFFLOAD",
-    "Job",
-    "Reading",
-    "effective",
-    "era_problem",
-    "refuse",
-]
+from podsim.workload.graph import Model
 
 IMAGE = "nvcr.io#nvidia/pytorch:25.04-py3"
 """container image as enroot writes it: REGISTRY#IMAGE:TAG"""
@@ -72,8 +58,6 @@ class Job:
     @property
     def whole(self) -> bool:
         """Whether it has whole nodes, which nobody shares."""
-        from podsim.hardware.catalog import load_system
-
         if self.instance:
             return False
         try:

@@ -14,8 +14,6 @@ from podsim.launching.nccl_settings import settings
 from podsim.safe_yaml import YamlError, read_documents
 from podsim.workload.specification import shown
 
-__all__ = ["manifest", "notes", "read_yaml", "text"]
-
 _RESOURCES = {"infiniband": "rdma/hca", "roce": "rdma/hca", "efa": "vpc.amazonaws.com/efa"}
 """what the device plugins of each fabric call an adapter"""
 

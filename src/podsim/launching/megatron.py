@@ -13,8 +13,6 @@ from podsim.launching.megatron_other import read_others
 from podsim.training.pipeline import chunk_sizes
 from podsim.training.plan import Plan, Recompute, Schedule
 
-__all__ = ["ERAS", "cannot", "layout", "options", "read_plan"]
-
 ERAS = ("megatron-core", "megatron-2020", "megatron-2021", "megatron-2022", "nemo-2022")
 _OLD = {"tp": ("model-parallel-size",)}
 """names that options had in releases before 2021, which are read and not written"""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from podsim.launching.flags import Flags
-    from podsim.workload.graph import Model
-
-__all__ = ["model_notes", "model_options", "read_model"]
+from podsim.launching.flags import Flags
+from podsim.workload.graph import Model
 
 GPT2_VOCABULARY = 50257
 """tokens of GPT-2's byte-pair encoding, the vocabulary of Megatron-LM's examples"""

@@ -9,8 +9,6 @@ from podsim.launching.flags import Flags
 from podsim.launching.job import ADAM_ALONE, NO_OFFLOAD
 from podsim.training.pipeline import chunk_sizes
 
-__all__ = ["read_others"]
-
 _ONE_STACK = "a plan has one stack of layers"
 REFUSED = {
     "cpu-offloading": NO_OFFLOAD,

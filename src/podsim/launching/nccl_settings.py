@@ -5,8 +5,6 @@ from __future__ import annotations
 from podsim.launching import titan
 from podsim.launching.job import Job
 
-__all__ = ["settings"]
-
 _RAILS = {"dgx-a100": "mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_6,mlx5_7,mlx5_8,mlx5_9"}
 """compute adapters as the operating system names them; of a DGX A100 the other two carry storage (its user guide)"""
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 
 from podsim.errors import PodsimError
 
-__all__ = ["LARGEST", "commands"]
-
 LARGEST = 1 << 20
 """characters of the longest script read"""
 _LONGEST = 1 << 16

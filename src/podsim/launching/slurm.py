@@ -15,8 +15,6 @@ from podsim.launching.flags import Flags, flags_of
 from podsim.launching.job import Job, Reading
 from podsim.launching.nccl_settings import settings
 
-__all__ = ["duration", "notes", "read_slurm", "script"]
-
 _VALUE = re.compile(r"[A-Za-z0-9.,:=_+-]*")
 """a value that sbatch reads as it stands: no space, quote, # or line break"""
 _SHORT = {"N": "nodes", "n": "ntasks", "p": "partition", "t": "time", "J": "job-name", "G": "gpus", "o": "output",

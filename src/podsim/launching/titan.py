@@ -15,8 +15,6 @@ from podsim.launching.job import Job, Reading, effective, era_problem
 from podsim.launching.titan_read import FLAVORS, read_tables
 from podsim.training.plan import Plan, Recompute, Schedule
 
-__all__ = ["ERAS", "FLAVORS", "cannot", "notes", "overrides", "read_overrides", "read_toml", "tables", "toml"]
-
 ERAS = ("torchtitan-2024-compile", "torchtitan-2024", "torchtitan-2024-rowwise")
 _LONGEST = 4_000
 """characters of a line: the parser needs time as the square of the parts of a dotted key"""

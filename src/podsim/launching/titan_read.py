@@ -9,8 +9,6 @@ from podsim.launching.job import ADAM_ALONE, GIVE_GPUS, NO_OFFLOAD, Reading
 from podsim.training.plan import Plan, Recompute, Schedule
 from podsim.workload.specification import shown
 
-__all__ = ["FLAVORS", "read_tables"]
-
 FLAVORS = {
     "llama-3.1-8b": ("llama3", "8B"), "llama-3.1-70b": ("llama3", "70B"), "llama-3.1-405b": ("llama3", "405B"),
     "llama-3-8b": ("llama3", "8B"), "llama-3-70b": ("llama3", "70B"), "deepseek-v3": ("deepseek_v3", "671B"),

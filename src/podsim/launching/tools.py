@@ -12,8 +12,6 @@ from podsim.launching.job import Job, Reading, refuse
 from podsim.launching.megatron_model import model_notes
 from podsim.results.launched import Recipe
 
-__all__ = ["LARGEST", "TOOLS", "Tool", "emit", "guess", "read"]
-
 LARGEST = 1 << 20
 """characters of the longest file read"""
 

@@ -29,20 +29,6 @@ from podsim.network.nccl_constants import PCIE, UNITS, Fabric
 from podsim.network.nccl_fit_model import predicted
 from podsim.network.nccl_tuner import Wires
 
-__all__ = [
-    "GPUS",
-    "WIRES",
-    "Fit",
-    "Sample",
-    "fit",
-    "fit_architecture",
-    "read",
-    "residuals",
-    "samples",
-    "start_of",
-    "write",
-]
-
 GPUS = {
     "ampere": r"A100-SXM", "hopper": r"H[12]00-SXM", "blackwell": r"B200", "volta": r"V100-SXM",
     PCIE: r"L40S",

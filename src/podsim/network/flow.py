@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError
-from podsim.network.jit import kernel
-
-__all__ = ["Classes", "fold_flows", "max_min_rates"]
+from podsim.jit import kernel
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]

@@ -16,35 +16,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError, PodsimError, unknown_name
+from podsim.hardware.cluster import Cluster
+from podsim.hardware.fabrics.servers import ring_shares
 from podsim.hardware.inside import slot_link, socket_rate
-from podsim.hardware.rings import ring_shares
 from podsim.network.bus import bus_factor
 from podsim.network.nccl_constants import STAND_IN
 from podsim.network.nccl_paths import Candidate, table
 from podsim.network.nccl_tuner import Group, Wires, generation, placed, placed_at
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-
-__all__ = [
-    "COLLECTIVES",
-    "LAUNCHES",
-    "Choice",
-    "bus_bandwidth",
-    "bus_factor",
-    "candidate_fields",
-    "choice",
-    "collective_seconds",
-    "cost_CE",
-    "send_seconds",
-    "wires_of",
-]
 
 Array = NDArray[np.float64]
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")

@@ -17,8 +17,6 @@ from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
 
-__all__ = ["ARCHITECTURES", "PCIE", "STAND_IN", "UNITS", "Fabric", "Network", "load_fabric", "load_network"]
-
 PCIE = "pcie"
 """the fabric of GPUs that reach one another over PCI Express"""
 ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell", PCIE)

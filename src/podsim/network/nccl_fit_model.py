@@ -14,8 +14,6 @@ from podsim.network.nccl_constants import Fabric, Network
 from podsim.network.nccl_paths import candidates
 from podsim.network.nccl_tuner import Group, Wires, generation, placed, placed_at
 
-__all__ = ["predicted"]
-
 
 class _Sample(Protocol):
     @property

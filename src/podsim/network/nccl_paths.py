@@ -35,8 +35,6 @@ from podsim.network.nccl_tuner import (
     steps,
 )
 
-__all__ = ["Candidate", "candidates", "fabric_name", "table", "wire_rates"]
-
 LINK_LATENCY = 0.6e-6
 """of NVLink, to which the constants of an architecture belong, s"""
 PCIE_LATENCY = 1e-6

@@ -13,11 +13,11 @@ links are shared, the law counts and the simulation plays.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from podsim.errors import PodsimError
+from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric
 from podsim.network.collectives import Table, make_table
 from podsim.network.collectives.direct import direct_all_to_all, shift
@@ -28,11 +28,6 @@ from podsim.network.collectives.trees import in_network_all_reduce, tree_rows, t
 from podsim.network.nccl import wires_of
 from podsim.network.nccl_paths import wire_rates
 from podsim.network.nccl_tuner import Group, adapters
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-
-__all__ = ["nccl_fabric", "nccl_table"]
 
 PIECES = 256
 """of a buffer, as chains and switches pass it on: NCCL's chunks of 0.5 to 4 MiB at 1 GiB"""

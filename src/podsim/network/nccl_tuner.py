@@ -22,25 +22,6 @@ from podsim.errors import PodsimError
 from podsim.hardware.measured import Exchange
 from podsim.network.bus import ring_share
 
-__all__ = [
-    "GENERATIONS",
-    "PROTOCOLS",
-    "Belief",
-    "Group",
-    "Wires",
-    "adapters",
-    "beliefs",
-    "chosen_until",
-    "generation",
-    "out_of_node",
-    "over_network",
-    "over_sockets",
-    "placed",
-    "placed_at",
-    "post_overhead",
-    "steps",
-]
-
 PROTOCOLS = ("LL", "LL128", "Simple")
 GENERATIONS = ("2.8", "2.18", "2.20")
 """releases that pick alike: up to 2.17, 2.18 and 2.19, from 2.20 on; each under its first one's name"""

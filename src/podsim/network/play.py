@@ -28,8 +28,6 @@ from podsim.network.play_links import Fabric, Routes
 from podsim.network.play_program import Waits, mix, number_rows, waits
 from podsim.network.play_state import EVENTS, ROOM, SOLVED, TIGHT, Program, State, more_room, new_state, typed
 
-__all__ = ["Played", "Prepared", "Stage", "play", "prepare"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Played:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from podsim.jit import kernel
 from podsim.network.collectives.table import Floats, Ints
 from podsim.network.flow import fill
-from podsim.network.jit import kernel
 from podsim.network.play_memo import memo_slot, remember
 from podsim.network.play_state import (
     ACTIVE,
@@ -38,8 +38,6 @@ from podsim.network.play_state import (
     State,
 )  # fmt: skip
 from podsim.network.play_time import heap_pop, schedule, unschedule
-
-__all__ = ["PAUSE_EVENTS", "run"]
 
 PAUSE_EVENTS, PAUSE_SOLVED = 2_000_000, 2_000
 """transfers that have ended, and sets of flows whose shares were worked out, between two looks for Ctrl-C"""

@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from podsim.jit import njit
 from podsim.network.collectives.table import Ints
-from podsim.network.jit import njit
 from podsim.network.play_program import hash_pair, mix, number_rows
 from podsim.network.play_state import Program, typed
-
-__all__ = ["fold_program"]
 
 
 @njit

@@ -16,8 +16,6 @@ from numpy.typing import ArrayLike
 from podsim.errors import ClusterError
 from podsim.network.collectives.table import Floats, Ints
 
-__all__ = ["Fabric", "Links", "Routes", "leaf_spine", "make_links", "single_switch"]
-
 Routes: TypeAlias = tuple[Ints, Ints]
 """(indptr, links): the route of pair i is links[indptr[i] : indptr[i + 1]]"""
 

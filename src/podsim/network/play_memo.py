@@ -5,11 +5,9 @@ Kernels of the simulation (podsim.network.play_engine); records and counters are
 
 from __future__ import annotations
 
+from podsim.jit import kernel
 from podsim.network.collectives.table import Floats, Ints
-from podsim.network.jit import kernel
 from podsim.network.play_state import MEMO, STORED, Records
-
-__all__ = ["memo_slot", "remember"]
 
 
 @kernel

@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from podsim.errors import TableError
+from podsim.jit import njit
 from podsim.network.collectives.table import MOST_ROWS, ROW_FIELDS, Ints, Table, expand
-from podsim.network.jit import njit
-
-__all__ = ["Waits", "hash_pair", "mix", "number_rows", "waits"]
 
 
 class Waits(NamedTuple):

@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.network.collectives.table import Floats, Ints
 
-__all__ = ["Program", "Records", "State", "more_room", "new_state", "typed"]
-
 Records: TypeAlias = NDArray[np.void]
 
 SAME = 1e-12

@@ -5,11 +5,9 @@ Kernels of the simulation (podsim.network.play_engine); records and counters are
 
 from __future__ import annotations
 
+from podsim.jit import kernel
 from podsim.network.collectives.table import Ints
-from podsim.network.jit import kernel
 from podsim.network.play_state import FREE_BUCKETS, HEAP, RECENT, SAME, Records
-
-__all__ = ["heap_pop", "schedule", "unschedule"]
 
 
 @kernel

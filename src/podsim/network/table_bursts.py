@@ -14,8 +14,6 @@ import numpy as np
 from podsim.network.collectives.table import Floats, Ints, Table, expand, row_share
 from podsim.network.play_links import Fabric
 
-__all__ = ["IDLE", "Processors", "Rounds", "shaped_rounds"]
-
 
 class Processors(NamedTuple):
     """What work costs a machine, s of all its cores together."""

@@ -17,8 +17,6 @@ from podsim.network.collectives.cost import windows
 from podsim.network.collectives.table import Table
 from podsim.network.play_links import Fabric
 
-__all__ = ["LinkCost", "link_cost"]
-
 
 class LinkCost(NamedTuple):
     """Seconds of a table on a fabric: latency + size x per_byte."""

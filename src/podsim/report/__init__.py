@@ -12,7 +12,7 @@
     print_measured(step)             what a profile of a real step says
     print_against(comparison)        a measured step beside a simulated one
 
-Nothing here computes a score: `podsim.verify` has put them into the comparisons. What draws and writes timelines is
+Nothing here computes a score: `podsim.accuracy` has put them into the comparisons. What draws and writes timelines is
 imported when it is first used, so that commands without them stay quick.
 """
 
@@ -25,12 +25,12 @@ from podsim.report.accuracy import PublishedError, accuracy_page, published_erro
 from podsim.report.html import page
 from podsim.report.plots import plot, plot_png, plot_svg
 from podsim.report.text import render
+from podsim.timeline.timelines import read_timeline, write_timeline
 
 if TYPE_CHECKING:
-    from podsim.report.link_plots import plot_links
     from podsim.report.simulation import print_simulated, simulated_data, simulated_text
     from podsim.report.steps import print_against, print_measured
-    from podsim.report.timelines import read_timeline, write_timeline
+    from podsim.timeline.link_plots import plot_links
 
 __all__ = [
     "PublishedError",

@@ -6,8 +6,6 @@ from podsim.report.figures import value
 from podsim.report.table import Table, console, paragraph
 from podsim.results.acceptance import Acceptance, Check
 
-__all__ = ["CHECK_COLUMNS", "PART_COLUMNS", "check_cells", "part_cells", "print_acceptance", "verdict_line"]
-
 PART_COLUMNS = ("part", "expected", "found", "verdict", "why")
 CHECK_COLUMNS = ("check", "measured", "expected", "of it", "limit", "verdict", "why")
 

@@ -12,8 +12,6 @@ from podsim.report.plot_acceptance import RED, checks_svg, curve_svg
 from podsim.report.plots import BLUE, INK, MUTED
 from podsim.results.acceptance import Acceptance, Curve
 
-__all__ = ["acceptance_page"]
-
 _NUMBERS = ("measured", "expected", "of it", "limit")
 """columns of numbers, in the table of checks; those of the inventory are words"""
 _BAD = ("differs", "wrong result", "falls short", "above the limit", "not run")

@@ -12,8 +12,6 @@ from podsim.report.figures import by_reason, percent, ratio, signed_percent, wor
 from podsim.report.verdicts import VERDICT_COLUMNS, met_line, verdict_cells
 from podsim.results.comparison import Comparison, Score, Verdict
 
-__all__ = ["PublishedError", "accuracy_page", "published_errors"]
-
 ORIGINS = {
     "published": "as published by the tool's authors",
     "either": "as published, or as measured by the podsim developers on the same reference rows",

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from podsim.errors import PodsimError
 
-__all__ = ["BROWSERS", "print_pdf"]
-
 BROWSERS = (
     "chromium",
     "chromium-browser",

@@ -7,8 +7,6 @@ from typing import Protocol
 
 from podsim.report.table import Table
 
-__all__ = ["render_calibration"]
-
 
 class _Drift(Protocol):
     @property

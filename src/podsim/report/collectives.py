@@ -9,17 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from podsim.report.figures import percent, signed_percent
 from podsim.report.table import Table, console, paragraph
+from podsim.results.comparison import ClassScore, Comparison
+from podsim.results.sweep import Sweep, Timed
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.comparison import ClassScore, Comparison
-    from podsim.results.sweep import Sweep, Timed
-
-__all__ = ["comparison_text", "nccl_tests_text", "own_name", "print_comparison", "print_sweep", "size_text"]
 
 _PROGRAMS = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
 _SUMMED = ("all-reduce", "reduce-scatter", "reduce")

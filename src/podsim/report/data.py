@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
-__all__ = ["plain", "to_csv", "to_json"]
-
 
 def plain(value: Any) -> Any:
     """The value as dicts, lists, numbers and text; a number that is not finite becomes None.

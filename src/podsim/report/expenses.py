@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from podsim.report.table import Table, console, paragraph
+from podsim.results.expense import Bill, Expense, Offer, PowerReport, Trade
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.expense import Bill, Expense, Offer, PowerReport, Trade
-
-__all__ = ["print_bill", "print_expense", "print_power", "print_trade"]
 
 HOUR = 3600.0
 

@@ -8,15 +8,10 @@ Nothing is computed here: `podsim.hardware.fabrics.describe` gives parts, cables
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from podsim.report.fabric_svg import fabric_svg, group_text, taper_text
+from podsim.hardware.fabrics.describe import Drawing, Layer, Net
+from podsim.report.fabric_svg import group_text, taper_text
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.hardware.fabrics.describe import Drawing, Layer, Net
-
-__all__ = ["fabric_svg", "fabric_text"]
 
 
 def fabric_text(drawing: Drawing) -> str:

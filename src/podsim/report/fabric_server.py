@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 
+from podsim.hardware.fabrics.describe import Box, Drawing, Wire
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.hardware.fabrics.describe import Box, Drawing, Wire
-
-__all__ = ["server_size", "server_svg"]
 
 _SLOT, _SMALL, _HIGH = 92.0, 66.0, 34.0
 _GAP = 26.0

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
+from podsim.hardware.fabrics.describe import Drawing, Layer, Net
 from podsim.report.fabric_server import server_size, server_svg
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.hardware.fabrics.describe import Drawing, Layer, Net
-
-__all__ = ["fabric_svg", "group_text", "taper_text"]
 
 _STYLE = """\
 text{font:13px 'DejaVu Sans',Arial,sans-serif;fill:#1f2328}

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from podsim.report.figures import signed_percent
 from podsim.report.table import Table, paragraph
+from podsim.results.failed import FailedStep
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.failed import FailedStep
-
-__all__ = ["failure_lines", "failure_times"]
 
 _MOST = 12
 """rows and ops that are listed"""

@@ -8,19 +8,6 @@ from collections.abc import Sequence
 from podsim.results.comparison import Comparison, Score
 from podsim.units import format_quantity
 
-__all__ = [
-    "SUMMARY_COLUMNS",
-    "by_reason",
-    "days",
-    "duration",
-    "percent",
-    "ratio",
-    "signed_percent",
-    "summary_cells",
-    "value",
-    "worst",
-]
-
 SUMMARY_COLUMNS = (
     "table", "role", "rows", "not expressed", "MAE", "median", "bias", "p95", "worst row", "tau-b",
     "regret", "skill",

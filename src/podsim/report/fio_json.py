@@ -12,8 +12,6 @@ from typing import Any
 
 from podsim.results.storage import FioRow, FioRun
 
-__all__ = ["fio_json"]
-
 _UNSEEN: dict[str, Any] = {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}
 _NONE: dict[str, Any] = {
     "io_bytes": 0, "io_kbytes": 0, "bw_bytes": 0, "bw": 0, "iops": 0.0, "runtime": 0, "total_ios": 0, "short_ios": 0,

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from podsim.report.table import Table, console, paragraph
+from podsim.results.graphs import Captured, Cut, GraphCost, TraceFile, Traces
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.graphs import Captured, Cut, GraphCost, TraceFile, Traces
-
-__all__ = ["print_captured", "print_graph", "print_traces"]
 
 _SHOWN = 12
 _BAR = 30

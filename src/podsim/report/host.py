@@ -8,8 +8,6 @@ from podsim.report.table import Table, console, paragraph
 from podsim.results.host import MeasuredHost, MeasuredKernel
 from podsim.units import format_quantity
 
-__all__ = ["host_lines", "print_host"]
-
 _DISK = {
     "read": "B/s", "write": "B/s", "read_operations": "1/s", "write_operations": "1/s", "read_latency": "s",
     "write_latency": "s",

@@ -12,8 +12,6 @@ from podsim.report.plots import BLUE, INK, error_line, plot_svg
 from podsim.report.verdicts import VERDICT_COLUMNS, met_line, verdict_cells
 from podsim.results.comparison import Comparison, Verdict
 
-__all__ = ["page"]
-
 _WORDS = {"table", "role", "worst row", "id", "class", "note", "reason", "figure", "met"}
 _LARGE_ERROR = 0.1
 _MOST_ROWS = 800

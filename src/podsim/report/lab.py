@@ -7,18 +7,13 @@ lines of titles, one row a size, a trailer; here once for each algorithm.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from podsim.report.collectives import size_text
 from podsim.report.figures import percent, signed_percent
 from podsim.report.table import Table, console, paragraph
+from podsim.results.lab import ComparedCollectives, MeasuredCollective, MeasuredCollectives
+from podsim.results.trained import MeasuredDdp
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.lab import ComparedCollectives, MeasuredCollective, MeasuredCollectives
-    from podsim.results.trained import MeasuredDdp
-
-__all__ = ["comparison_text", "errors_line", "measured_text", "print_comparison", "print_measured"]
 
 _PROGRAMS = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
 _SUMMED = ("all-reduce", "reduce-scatter", "reduce")

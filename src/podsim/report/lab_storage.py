@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from podsim.report.figures import percent, signed_percent
 from podsim.report.lab import errors_line
 from podsim.report.table import Table, console, paragraph
+from podsim.results.lab_storage import ComparedStorage, MeasuredCheckpoints, MeasuredLoader
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.lab_storage import ComparedStorage, MeasuredCheckpoints, MeasuredLoader
-
-__all__ = ["print_checkpoints", "print_compared_storage", "print_loader"]
 
 _KINDS = ("compute", "write", "read", "wait", "processor", "rest")
 """columns of a comparison, in their order"""

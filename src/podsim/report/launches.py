@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from podsim.report.predictions import layout, print_prediction
 from podsim.report.table import console, paragraph
-
-if TYPE_CHECKING:
-    from podsim.results.launched import PlanRead, Recipe
-
-__all__ = ["print_read", "print_recipe"]
+from podsim.results.launched import PlanRead, Recipe
 
 
 def print_recipe(recipe: Recipe) -> None:

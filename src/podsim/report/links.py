@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.report.table import Table, paragraph
+from podsim.results.simulated import LinkUse, SimulatedStep
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.simulated import LinkUse, SimulatedStep
-
-__all__ = ["LEVELS", "carriers", "levels_of", "link_lines", "ranked", "use_over_time", "utilisation"]
 
 Floats: TypeAlias = NDArray[np.float64]
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from podsim.hardware.mig.layouts import Layout
+from podsim.hardware.mig.profiles import Slicing
+from podsim.hardware.mig.results import (
+    ConfigRow,
+    GpuPlan,
+    GpuState,
+    LawReport,
+    LayoutSheet,
+    LayoutTable,
+    MigPlan,
+)
 from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.hardware.mig.layouts import Layout
-    from podsim.hardware.mig.profiles import Slicing
-    from podsim.hardware.mig.results import (
-        ConfigRow,
-        GpuPlan,
-        GpuState,
-        LawReport,
-        LayoutSheet,
-        LayoutTable,
-        MigPlan,
-    )
-
-__all__ = ["bar", "print_configs", "print_law", "print_layouts", "print_plan", "print_sheet", "print_states"]
 
 
 def _say(text: str, *, style: str = "", first: str | None = None, indent: str = "") -> None:

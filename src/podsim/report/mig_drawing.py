@@ -6,15 +6,13 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from podsim.hardware.mig.layouts import Layout
+from podsim.hardware.mig.profiles import Slicing
 from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from podsim.hardware.mig.layouts import Layout
-    from podsim.hardware.mig.profiles import Slicing
-
-__all__ = ["mig_image"]
 
 _COLOURS = {1: "#9ecae1", 2: "#a1d99b", 3: "#fdae6b", 4: "#fc9272", 7: "#bcbddc"}
 """by compute slices of the instance"""

@@ -14,8 +14,6 @@ from podsim.units import format_quantity
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["checks_svg", "curve_svg"]
-
 RED = "#D55E00"
 _GREY = "#8c959f"
 _WIDTH = 8.4

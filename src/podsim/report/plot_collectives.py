@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.report.collectives import own_name, size_text
 from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.results.sweep import Sweep
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from podsim.results.sweep import Sweep
-
-__all__ = ["sweep_image"]
 
 _COLOURS = ("#0072b2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
 _DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)))

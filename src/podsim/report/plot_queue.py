@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
 from podsim.report.queue import duration
+from podsim.results.queued import PackResult, QueueResult, QueueRun
+from podsim.results.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from podsim.results.queued import PackResult, QueueResult, QueueRun
-    from podsim.results.timeline import Timeline
-
-__all__ = ["pack_image", "queue_image"]
 
 _COLOURS = ("#0072b2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)))

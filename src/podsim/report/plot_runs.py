@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.report.figures import duration
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.results.runs import Goodput
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from podsim.results.runs import Goodput
-
-__all__ = ["goodput_image"]
 
 _DAY = 86400.0
 _ORANGE, _GREEN, _PINK = "#D55E00", "#009E73", "#CC79A7"

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 from podsim.errors import PodsimError
 from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
 from podsim.report.schedules import bubble_text, groups, title
+from podsim.results.scheduled import ScheduledAction, ScheduleSheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from podsim.results.scheduled import ScheduledAction, ScheduleSheet
-
-__all__ = ["schedule_image", "schedule_page"]
 
 _COLOURS = {"forward": "#0072b2", "backward": "#009e73", "input": "#d55e00", "weight": "#e6b000"}
 _NAMES = {

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.report.collectives import size_text
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.results.storage import FioRun
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from podsim.results.storage import FioRun
-
-__all__ = ["fio_image"]
 
 _ORANGE = "#D55E00"
 _WIDTH, _HEIGHT = 9.6, 4.6

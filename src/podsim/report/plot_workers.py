@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 from podsim.report.workers import bound_name
+from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from podsim.results.exchanged import ExchangeRun, Tradeoff
-
-__all__ = ["tradeoff_image"]
 
 _WIDTH, _HEIGHT = 11.0, 4.2
 _ORANGE = "#D55E00"

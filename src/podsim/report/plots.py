@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["BLUE", "INK", "MUTED", "STYLE", "error_line", "load_matplotlib", "plot", "plot_png", "plot_svg"]
-
 INK = "#1f2328"
 """text and axes; a page may replace it by its own colour"""
 MUTED = "#8c959f"

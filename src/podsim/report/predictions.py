@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from podsim.report.expenses import print_expense, print_trade
 from podsim.report.figures import days, duration
 from podsim.report.table import Table, console, paragraph
-from podsim.results.prediction import PARTS
+from podsim.results.prediction import PARTS, OpReport, PlanResult, Prediction, TrainingTime
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.prediction import OpReport, PlanResult, Prediction, TrainingTime
-
-__all__ = ["layout", "print_plans", "print_prediction"]
 
 _DAY = 86400.0
 _BAR = 30

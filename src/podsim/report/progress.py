@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["bar", "doing"]
-
 
 @contextmanager
 def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[[int, int], None]]:

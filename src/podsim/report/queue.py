@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podsim.report.table import Table, console, paragraph
-
-if TYPE_CHECKING:
-    from podsim.results.queued import PackResult, QueueResult, QueueRun
-
-__all__ = ["duration", "plain_result", "plain_rows", "print_pack", "print_queue"]
+from podsim.results.queued import PackResult, QueueResult, QueueRun
 
 _HEAVY = ("jct", "timeline", "users")
 _USERS = 8

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from podsim.report.figures import days, duration
 from podsim.report.predictions import layout
 from podsim.report.table import Table, console, paragraph
-from podsim.results.runs import LOSSES
+from podsim.results.runs import LOSSES, CheckpointTime, Goodput, Quantiles
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.runs import CheckpointTime, Goodput, Quantiles
-
-__all__ = ["checkpoint_text", "goodput_text", "print_checkpoint", "print_goodput"]
 
 _DAY = 86400.0
 _BAR = 24

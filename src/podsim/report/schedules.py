@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from podsim.report.figures import percent
 from podsim.report.table import Table, console, paragraph
+from podsim.results.scheduled import ScheduleComparison, ScheduledAction, ScheduleSheet
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from podsim.results.scheduled import ScheduleComparison, ScheduledAction, ScheduleSheet
-
-__all__ = ["LETTERS", "bubble_text", "groups", "print_schedule", "print_schedules", "title"]
 
 LETTERS = {"forward": "F", "backward": "B", "input": "I", "weight": "W"}
 _STYLES = {

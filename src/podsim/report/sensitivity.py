@@ -7,8 +7,6 @@ from typing import Protocol
 
 from podsim.report.table import Table
 
-__all__ = ["render_sensitivity"]
-
 _SHOWN = 2
 """tables named for each constant"""
 

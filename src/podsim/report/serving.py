@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from podsim.report.table import Table, console, paragraph
+from podsim.results.served import Figure, Served, ServedBatch
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.served import Figure, Served, ServedBatch
-
-__all__ = ["print_figure", "print_served"]
 
 _UNIT = {"encoder": "sequences/s", "generator": "requests/s", "images": "images/s"}
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from podsim.hardware.sheet_rows import Row, Sheet
 from podsim.report.table import Table, console, paragraph
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.hardware.sheet import Row, Sheet
-
-__all__ = ["print_clusters", "print_models", "print_sheet"]
 
 _ROOM = 30
 """columns that remarks should have where all sections are aligned alike"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podsim.report.data import plain
 from podsim.report.failed import failure_lines, failure_times
@@ -13,13 +13,9 @@ from podsim.report.links import link_lines, utilisation
 from podsim.report.predictions import layout
 from podsim.report.table import Table, console, paragraph
 from podsim.results.prediction import PARTS
+from podsim.results.simulated import SimulatedStep
+from podsim.results.timeline import Timeline
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.simulated import SimulatedStep
-    from podsim.results.timeline import Timeline
-
-__all__ = ["print_simulated", "simulated_data", "simulated_text"]
 
 _BAR, _OPS = 30, 12
 _FASTER = 0.1

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from podsim.report.figures import percent, signed_percent
 from podsim.report.table import Table, console, paragraph
+from podsim.results.measured import MeasuredStep, StepComparison, StepRow
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.measured import MeasuredStep, StepComparison, StepRow
-
-__all__ = ["against_text", "measured_text", "print_against", "print_measured"]
 
 
 def print_against(comparison: StepComparison) -> None:

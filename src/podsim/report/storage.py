@@ -10,16 +10,6 @@ from podsim.report.table import Table, console, paragraph
 from podsim.results.storage import FailRun, FioMeasured, FioRun, MdtestRun, StorageSheet
 from podsim.units import format_quantity
 
-__all__ = [
-    "fail_lines",
-    "fio_lines",
-    "mdtest_lines",
-    "print_fail",
-    "print_fio",
-    "print_mdtest",
-    "print_sheets",
-]
-
 _CONFIRMED = {
     "yes": "",
     "partial": " (some of its figures were read in no source: see the notes)",

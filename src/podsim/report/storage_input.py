@@ -9,8 +9,6 @@ from podsim.report.table import Table, console, paragraph
 from podsim.results.storage import EpochRow, InputRun, ShrinkRow, SizeRun, TrainingTime
 from podsim.units import format_quantity
 
-__all__ = ["input_lines", "print_input", "print_size", "size_lines"]
-
 
 def print_input(run: InputRun) -> None:
     """Print the pipeline of a workload."""

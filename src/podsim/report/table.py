@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["GAP", "Table", "console", "paragraph"]
-
 GAP = "  "
 _LEAST = 20
 """columns that wrapped text needs beside others"""

@@ -12,8 +12,6 @@ from podsim.results.comparison import Comparison, Verdict
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["class_table", "missing_table", "render", "row_table", "summary_table", "verdict_table"]
-
 _LEFT = {"table", "role", "worst row", "id", "note", "reason", "class", "figure", "met"}
 
 _MANY = 60

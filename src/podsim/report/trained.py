@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podsim.report.figures import percent, signed_percent
 from podsim.report.lab import links_text
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 from podsim.report.table import Table, console, paragraph
+from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp, MeasuredTraining
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp, MeasuredTraining
-
-__all__ = [
-    "loss_image", "print_compared_ddp", "print_compared_training", "print_ddp", "print_trained", "trained_text",
-]  # fmt: skip
 
 _SHOWN = 12
 """steps of a long run that are printed"""

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from podsim.report.figures import percent, ratio, signed_percent
 from podsim.results.comparison import Verdict
 
-__all__ = ["VERDICT_COLUMNS", "met_line", "verdict_cells"]
-
 VERDICT_COLUMNS = ("table", "role", "class", "rows", "figure", "value", "bar", "bias", "met")
 
 

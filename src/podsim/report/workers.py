@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podsim.report.data import plain
 from podsim.report.figures import percent
 from podsim.report.table import Table, console, paragraph
+from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.results.exchanged import ExchangeRun, Tradeoff
-
-__all__ = [
-    "bound_name",
-    "exchange_data",
-    "exchange_text",
-    "print_exchange",
-    "print_tradeoff",
-    "tradeoff_text",
-]
 
 _BAR, _BINS = 30, 10
 _ALIKE = 0.0005

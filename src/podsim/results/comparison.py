@@ -15,17 +15,6 @@ from dataclasses import dataclass, replace
 
 from podsim.errors import TableError, unknown_name
 
-__all__ = [
-    "QUANTITIES",
-    "ROLES",
-    "ClassScore",
-    "ComparedRow",
-    "Comparison",
-    "Measurement",
-    "Score",
-    "Verdict",
-]
-
 ROLES = ("calibrate", "test")
 """calibrate: constants may be fitted on the row; test: the row is only reported"""
 
@@ -153,7 +142,7 @@ class Comparison:
     """(id, reason) of each row of the table that has no prediction here"""
     sources: tuple[str, ...] = ()
     scores: tuple[Score, ...] = ()
-    """one for each role present; filled by `podsim.verify.assess`"""
+    """one for each role present; filled by `podsim.accuracy.assess`"""
 
     def __post_init__(self) -> None:
         """Raise TableError on an unknown quantity, role or repeated id, or a value that is not positive."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from podsim.results.simulated import LinkUse
 from podsim.results.timeline import Timeline
 
-__all__ = ["ExchangeRun", "Tradeoff"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeRun:

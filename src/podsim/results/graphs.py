@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from podsim.results.prediction import Band
 
-__all__ = ["Captured", "Cut", "CutPart", "DataParallel", "GraphCost", "GraphOp", "TraceFile", "Traces"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Captured:

@@ -5,14 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = [
-    "ComparedCollective",
-    "ComparedCollectives",
-    "Emulated",
-    "MeasuredCollective",
-    "MeasuredCollectives",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Emulated:

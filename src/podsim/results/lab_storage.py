@@ -5,15 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = [
-    "ComparedStorage",
-    "ComparedStorageRow",
-    "MeasuredCheckpoint",
-    "MeasuredCheckpoints",
-    "MeasuredEpoch",
-    "MeasuredLoader",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredCheckpoint:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from podsim.results.prediction import Prediction
 
-__all__ = ["PlanRead", "Recipe"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:

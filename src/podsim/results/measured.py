@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from podsim.results.timeline import Timeline
 
-__all__ = ["KindTime", "MeasuredStep", "StepComparison", "StepRow"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class KindTime:

@@ -7,18 +7,6 @@ from dataclasses import dataclass, field
 
 from podsim.results.expense import Expense, Trade
 
-__all__ = [
-    "PARTS",
-    "Band",
-    "OpReport",
-    "ParetoPoint",
-    "PlanResult",
-    "Prediction",
-    "Ranked",
-    "StageMemory",
-    "TrainingTime",
-]
-
 PARTS = {
     "compute": "matrix arithmetic and attention",
     "memory": "memory-bound kernels",

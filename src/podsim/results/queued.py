@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from podsim.results.timeline import Timeline
 
-__all__ = ["PackResult", "PackRow", "QueueResult", "QueueRun", "UserRow"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class UserRow:

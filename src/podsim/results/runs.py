@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["LOSSES", "CheckpointTime", "Goodput", "IntervalPoint", "Quantiles"]
-
 LOSSES = {
     "training": "training",
     "checkpoints": "waiting for checkpoints",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["ScheduleComparison", "ScheduleRow", "ScheduleSheet", "ScheduledAction"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduledAction:

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from podsim.results.failed import FailedStep
 from podsim.results.timeline import Timeline
 
-__all__ = ["CriticalOps", "LinkUse", "SimulatedStep"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinkUse:

@@ -5,25 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = [
-    "EpochRow",
-    "FailRow",
-    "FailRun",
-    "FioMeasured",
-    "FioRow",
-    "FioRun",
-    "InputRun",
-    "MdtestRow",
-    "MdtestRun",
-    "Need",
-    "PublishedPoint",
-    "ShrinkRow",
-    "SizeRun",
-    "StageRow",
-    "StorageSheet",
-    "TrainingTime",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class StorageSheet:

@@ -8,15 +8,6 @@ from statistics import median
 
 from podsim.results.lab import Emulated
 
-__all__ = [
-    "ComparedDdp",
-    "ComparedTraining",
-    "MeasuredDdp",
-    "MeasuredPass",
-    "MeasuredTraining",
-    "TrainedStep",
-]  # fmt: skip
-
 WARM = 2
 """first steps of a run, or after it resumed, that no step time counts: buffers and connections are made in them"""
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
 
-__all__ = ["FITTED", "Engine", "engine_names", "load_engine"]
-
 FITTED = ("half_speed", "int8_speed", "attention_speed", "kernel", "sparse_speed")
 """constants that `podsim.serving.fit` fits"""
 

@@ -12,15 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from podsim.accuracy.tables import load
 from podsim.errors import TableError
 from podsim.hardware.catalog import load_gpu
 from podsim.serving.engine import FITTED, Engine
 from podsim.serving.kernels import Floats
 from podsim.serving.passes import Pass, prompt_pass
-from podsim.verify.tables import load
 from podsim.workload.catalog import load_model
-
-__all__ = ["REVISIONS", "EngineScore", "LatencyRows", "fit_engine", "latency_rows", "score_engine"]
 
 REVISIONS = {"tensorrt-2021": "ab20a8ac26", "tensorrt-2026": "9973b2f4ab"}
 """revision of TensorRT's demo/BERT/README.md that each engine is fitted to"""

@@ -16,11 +16,10 @@ import numpy.typing as npt
 
 from podsim.errors import PlanError
 from podsim.hardware.parts import Gpu
-from podsim.training.kernel_constants import gemm_constants, kernel_constants
-from podsim.training.kernels import attention_seconds, memory_seconds
-from podsim.training.kernels_gemm import gemm_law, is_aligned, operand_bytes, peak_of
-
-__all__ = ["Floats", "core_seconds", "moved_seconds", "product_seconds", "runs_on", "weight_bytes"]
+from podsim.kernels.attention import attention_seconds
+from podsim.kernels.constants import gemm_constants, kernel_constants
+from podsim.kernels.elementwise import memory_seconds
+from podsim.kernels.gemm import gemm_law, is_aligned, operand_bytes, peak_of
 
 Floats = npt.NDArray[np.float64]
 

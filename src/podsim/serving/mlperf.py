@@ -12,8 +12,6 @@ from podsim.serving.predict import Task, rows_of
 from podsim.workload.catalog import load_model
 from podsim.workload.convolution import resnet50
 
-__all__ = ["Seventh", "sevenths"]
-
 _GPUS = {"A100-40GB": "a100-sxm4-40gb", "A100-80GB": "a100-sxm4-80gb"}
 _BATCH = 256
 """queries that come all at once are served in large batches"""

@@ -9,11 +9,12 @@ Axes: B batches.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from podsim.errors import ModelError
+from podsim.hardware.parts import Gpu
+from podsim.serving.engine import Engine
 from podsim.serving.kernels import (
     Floats,
     core_seconds,
@@ -22,14 +23,8 @@ from podsim.serving.kernels import (
     product_seconds,
     weight_bytes,
 )
-
-if TYPE_CHECKING:
-    from podsim.hardware.parts import Gpu
-    from podsim.serving.engine import Engine
-    from podsim.workload.convolution import ConvNet
-    from podsim.workload.graph import Block, Model, TensorOp
-
-__all__ = ["Pass", "cache_bytes", "image_pass", "prompt_pass", "token_pass", "weights_of"]
+from podsim.workload.convolution import ConvNet
+from podsim.workload.graph import Block, Model, TensorOp
 
 _FOLDED = ("activation", "dropout", "cross_entropy")
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from podsim.errors import ModelError
+from podsim.hardware.parts import Gpu
+from podsim.kernels.gemm import peak_of
 from podsim.results.served import Served, ServedBatch
 from podsim.serving.engine import Engine
 from podsim.serving.kernels import Floats, runs_on, weight_bytes
 from podsim.serving.passes import Pass, cache_bytes, encodes, image_pass, prompt_pass, token_pass, weights_of
-from podsim.training.kernels_gemm import peak_of
 from podsim.workload.convolution import ConvNet
-
-if TYPE_CHECKING:
-    from podsim.hardware.parts import Gpu
-    from podsim.workload.graph import Model
-
-__all__ = ["LARGEST_BATCH", "Task", "serve_on"]
+from podsim.workload.graph import Model
 
 LARGEST_BATCH = 65_536
 """sequences at once, beyond what any engine is built for"""

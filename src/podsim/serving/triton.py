@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from podsim.results.served import Served
-
-__all__ = ["config_text", "model_name"]
+from podsim.results.served import Served
 
 _ENCODER = ("input_ids", "segment_ids", "input_mask")
 

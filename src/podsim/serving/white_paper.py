@@ -18,8 +18,6 @@ from podsim.serving.predict import Task, rows_of
 from podsim.units import format_quantity, parse_quantity
 from podsim.workload.catalog import load_model
 
-__all__ = ["FIGURES", "figure"]
-
 FIGURES = (7, 12)
 _LENGTHS = (32, 64, 128, 256, 384)
 """tokens of a sequence over which figure 7 is tried"""

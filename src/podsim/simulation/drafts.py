@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from podsim.simulation.pieces import Piece
 
-__all__ = ["Catalog", "Draft", "Packed", "pack"]
-
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Ticket: TypeAlias = tuple[str, int, int]

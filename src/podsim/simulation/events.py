@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import SimulationError
-from podsim.network.jit import njit
+from podsim.jit import njit
+from podsim.simulation.kernel import run
 from podsim.simulation.state import EVENTS, SOLVED, Floats, Ints, Program, Small, new_state
-
-__all__ = ["Ops", "Played", "Streams", "Transfers", "critical_path", "play"]
 
 
 def _none() -> Small:
@@ -249,8 +248,6 @@ def play(ops: Ops) -> Played:
 
     Raises SimulationError for ops that cannot be (with what would be), and where ops wait for each other in a circle.
     """
-    from podsim.simulation.kernel import run
-
     n = len(ops.stream)
     alone = np.broadcast_to(np.int32(-1), n)
     join, transfer = (

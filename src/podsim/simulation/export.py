@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.simulation.classes import rank_number
+from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph
 from podsim.simulation.events import Played
 from podsim.simulation.lower import STREAMS, Lowered, group_of
+from podsim.simulation.lower_links import rank_number
 from podsim.simulation.pieces import Piece, Stream
 from podsim.training.layers import cp_bytes, ep_bytes, tp_bytes
-from podsim.workload.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph
-
-if TYPE_CHECKING:
-    from podsim.training.plan import Plan
-
-__all__ = ["trace_graphs"]
+from podsim.training.plan import Plan
 
 Ints: TypeAlias = NDArray[np.int64]
 _STREAMS = tuple(stream.name.lower() for stream in Stream)

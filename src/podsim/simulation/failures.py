@@ -8,23 +8,19 @@ done: their share of the time that they would have taken.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import SimulationError
-from podsim.network.jit import njit
+from podsim.jit import njit
 from podsim.results.failed import Standing
 from podsim.simulation.events import Ops, Played, Transfers, play
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
 from podsim.simulation.pieces import Stream
 from podsim.simulation.state import Floats, Ints, Small
-
-if TYPE_CHECKING:
-    from podsim.training.plan import Plan
-
-__all__ = ["Stopped", "cut_off", "detour", "not_within", "stop"]
+from podsim.training.plan import Plan
 
 Bools: TypeAlias = NDArray[np.bool_]
 

@@ -5,29 +5,23 @@
     replicas: stream "dp":      buckets of gradients, each after the op that fills it
 
 One batch passes at a time, so that devices of a chain wait for each other. Where the host launches kernels more slowly
-than the GPU runs them, each op takes that much longer. The closed form of replicas is podsim.training.graph_step.
+than the GPU runs them, each op takes that much longer. The closed form of replicas is podsim.graphs.graph_step.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.graphs.graph_cost import OpCosts
+from podsim.graphs.graph_step import ReplicasStep, bucket_sizes
+from podsim.graphs.op_graph import OpGraph, nets_of
 from podsim.results.timeline import Lane, Timeline
 from podsim.simulation.events import Ops, Played, Streams, play
-from podsim.training.graph_step import bucket_sizes
-from podsim.workload.op_graph import nets_of
-
-if TYPE_CHECKING:
-    from podsim.training.graph_cost import OpCosts
-    from podsim.training.graph_step import ReplicasStep
-    from podsim.training.software import Software
-    from podsim.workload.op_graph import OpGraph
-
-__all__ = ["played_graph"]
+from podsim.training.software import Software
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from podsim.network.jit import kernel
+from podsim.jit import kernel
 from podsim.simulation.state import HEAP, Floats, Ints
-
-__all__ = ["drop", "put"]
 
 
 @kernel

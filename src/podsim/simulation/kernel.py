@@ -7,12 +7,10 @@ is under way, the ops of its domain that can be slowed go on at a smaller rate. 
 
 from __future__ import annotations
 
-from podsim.network.jit import kernel, njit
+from podsim.jit import kernel, njit
 from podsim.simulation.heap import drop, put
 from podsim.simulation.sharing import enter, leave, settle
 from podsim.simulation.state import EVENTS, HEAP, Program, State
-
-__all__ = ["run"]
 
 SAME = 1e-12
 """times within this share of each other are one: rounding tells them apart, not causes"""

@@ -9,32 +9,26 @@ Axes: R pipeline ranks, X data and context ranks, T tensor ranks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import SimulationError
-from podsim.simulation.classes import Classes, divide, rank_number
+from podsim.hardware.cluster import Cluster
+from podsim.schedules import ScheduleTable, build
 from podsim.simulation.drafts import Catalog, Ints
 from podsim.simulation.events import Ops, Streams
-from podsim.simulation.lower_links import transfers_of
+from podsim.simulation.lower_links import Classes, divide, rank_number, transfers_of
 from podsim.simulation.lower_marks import Trouble, marks_of, throttled
 from podsim.simulation.lower_stages import stages_of
 from podsim.simulation.passes import Writer
 from podsim.simulation.pieces import Piece, Stream, block_pieces
 from podsim.simulation.rows import Row, row_of
 from podsim.simulation.state import Small
-from podsim.training.plan import SCHEDULE_CODES, Schedule
-from podsim.training.schedules import ScheduleTable, build
+from podsim.training.plan import SCHEDULE_CODES, Plan, Schedule
 from podsim.training.step import Prepared, prepare
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.training.plan import Plan
-    from podsim.workload.graph import Model
-
-__all__ = ["Lowered", "Trouble", "lower"]
+from podsim.workload.graph import Model
 
 STREAMS = len(Stream)
 _JOINED = {"tp": "tp", "tp beside": "tp", "cp": "cp", "ep": "ep", "dp": "dp"}

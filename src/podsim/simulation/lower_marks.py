@@ -6,19 +6,14 @@ Axes: R pipeline ranks, X data and context ranks, T tensor ranks.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import SimulationError
+from podsim.hardware.cluster import Cluster
 from podsim.simulation.drafts import Ints
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.training.plan import Plan
-
-__all__ = ["Kind", "Trouble", "marks_of", "throttled"]
+from podsim.training.plan import Plan
 
 Kind = tuple[str, int]
 """a type of rank: (its GPU, "" for the cluster's own; micro-batches of its replica, 0 for the plan's own)"""

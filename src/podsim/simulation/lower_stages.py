@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.hardware.cluster import Cluster
+from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.bus import ring_share
+from podsim.schedules import ScheduleTable
 from podsim.simulation.passes import Stage
 from podsim.simulation.pieces import Piece, Stream
 from podsim.training.groups import Sends, exchanges, owned, send_bytes, tied
-from podsim.training.kernels import optimizer_seconds
 from podsim.training.memory import Weights, recomputed_share, weight_table
 from podsim.training.pipeline import part_blocks
-from podsim.training.plan import Array, Grid, Placement
-from podsim.training.schedules import ScheduleTable
+from podsim.training.plan import Array, Grid, Placement, Plan
 from podsim.training.shapes import element_bytes
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.training.plan import Plan
-    from podsim.training.software import Software
-    from podsim.training.step import Prepared
-    from podsim.workload.graph import Model
-
-__all__ = ["stages_of"]
+from podsim.training.software import Software
+from podsim.training.step import Prepared
+from podsim.workload.graph import Model
 
 
 def stages_of(

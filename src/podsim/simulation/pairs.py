@@ -14,11 +14,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from podsim.network.jit import njit
+from podsim.jit import njit
 from podsim.simulation.drafts import Draft, Floats, Ints
 from podsim.simulation.pieces import Piece, Stream, merged
-
-__all__ = ["shortest", "together"]
 
 WAVE = 25e-6
 """s of a slice of a kernel, between which another kernel may run: a tile of 128 x 256 over k = 1,024 takes an SM of an

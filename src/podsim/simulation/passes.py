@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from podsim.schedules import ScheduleTable, Work
 from podsim.simulation.drafts import Draft
 from podsim.simulation.pairs import together
 from podsim.simulation.pieces import BlockPieces, Piece, Stream, merged
-from podsim.training.schedules import Work
-
-if TYPE_CHECKING:
-    from podsim.training.plan import Plan
-    from podsim.training.schedules import ScheduleTable
-    from podsim.training.software import Software
-
-__all__ = ["Stage", "Writer"]
+from podsim.training.plan import Plan
+from podsim.training.software import Software
 
 _FULL = 3
 """ZeRO 3: weights are divided too"""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.hardware.cluster import Cluster
 from podsim.network.bus import bus_factor, ring_share
+from podsim.schedules import Work
 from podsim.training.layers import (
     PARTS,
     Pass,
@@ -27,14 +28,8 @@ from podsim.training.layers import (
     unneeded,
 )
 from podsim.training.plan import Array, Grid, Plan, Recompute
-from podsim.training.schedules import Work
 from podsim.training.step import SPLIT, Prepared
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.workload.graph import Block, Model, TensorOp
-
-__all__ = ["MIX", "BlockPieces", "Piece", "Stream", "block_pieces", "merged"]
+from podsim.workload.graph import Block, Model, TensorOp
 
 
 class Stream(IntEnum):

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.schedules import ScheduleTable, Work
 from podsim.simulation.drafts import Catalog, Packed, Ticket, pack
 from podsim.simulation.passes import Writer
 from podsim.simulation.pieces import Stream
-from podsim.training.schedules import Work
-
-if TYPE_CHECKING:
-    from podsim.training.schedules import ScheduleTable
-
-__all__ = ["Row", "row_of"]
 
 Ints: TypeAlias = NDArray[np.int64]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from podsim.jit import kernel
 from podsim.network.flow import fill
-from podsim.network.jit import kernel
 from podsim.simulation.heap import put
 from podsim.simulation.state import DIRTY, FRESH, SOLVED, STAMP, Program, State
-
-__all__ = ["enter", "leave", "settle"]
 
 TIGHT = 1.0 + 1e-10
 """a link that could be asked for more than this times its capacity may hold its transfers back"""

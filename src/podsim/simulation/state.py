@@ -10,20 +10,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "COUNTERS",
-    "DIRTY",
-    "FRESH",
-    "HEAP",
-    "STAMP",
-    "Floats",
-    "Ints",
-    "Program",
-    "Small",
-    "State",
-    "new_state",
-]
-
 Ints: TypeAlias = NDArray[np.int64]
 Small: TypeAlias = NDArray[np.int32]
 Floats: TypeAlias = NDArray[np.float64]

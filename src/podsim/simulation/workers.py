@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 from podsim.errors import SimulationError
 from podsim.simulation.events import Ops, Transfers
 
-__all__ = ["MOST_OPS", "Exchange", "Rounds", "lower_all_reduce", "lower_servers"]
-
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 MOST_OPS = 5_000_000

@@ -20,8 +20,6 @@ from podsim.simulation.events import Played, play
 from podsim.simulation.outcome import link_use
 from podsim.simulation.workers import Exchange, Rounds, lower_all_reduce, lower_servers
 
-__all__ = ["Told", "play_all_reduce", "play_servers", "staleness_of"]
-
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 KINDS = ("compute", "push", "wait", "pull", "all-reduce")

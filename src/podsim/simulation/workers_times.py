@@ -12,8 +12,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Pace", "round_seconds", "step_seconds"]
-
 Floats: TypeAlias = NDArray[np.float64]
 
 

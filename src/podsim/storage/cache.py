@@ -16,8 +16,6 @@ from podsim.errors import StorageError, unknown_name
 from podsim.hardware.parts import System
 from podsim.units import format_quantity
 
-__all__ = ["CACHES", "SHUFFLES", "Cache", "cache_of", "hits"]
-
 CACHES = ("page", "nvme", "none")
 SHUFFLES = ("global", "shard")
 PAGE = 0.5

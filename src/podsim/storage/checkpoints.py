@@ -9,22 +9,17 @@ Axes: P pipeline stages, Q data and context ranks of a stage, R ranks (tensor-pa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
-from podsim.hardware.precision import PRECISIONS
+from podsim.hardware.parts import PRECISIONS
 from podsim.training.memory import weight_table
 from podsim.training.pipeline import stages_table
+from podsim.training.plan import Plan
 from podsim.training.shapes import element_bytes
-
-if TYPE_CHECKING:
-    from podsim.training.plan import Plan
-    from podsim.workload.graph import Model
-
-__all__ = ["WRITERS", "State", "state_of"]
+from podsim.workload.graph import Model
 
 Floats = NDArray[np.float64]
 WRITERS = ("all", "replica")

@@ -12,21 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import ClusterError, PodsimError
-from podsim.hardware.fabrics import Node, node_fabric, node_of
+from podsim.hardware.cluster import Cluster
+from podsim.hardware.fabrics import Fabric, Node, node_fabric, node_of
 from podsim.network.flow import max_min_rates
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.hardware.fabrics import Fabric
-    from podsim.storage.checkpoints_stores import Store
-
-__all__ = ["BUS_SHARE", "Transfer", "Wires", "transfer", "wires_of"]
+from podsim.storage.checkpoints_stores import Store
 
 Floats = NDArray[np.float64]
 BUS_SHARE = {3: 12.0 / 15.75, 4: 24.4 / 31.5, 5: 55.1 / 63.0}

@@ -12,8 +12,6 @@ from typing import Any
 from podsim.errors import CatalogError, UnitError, unknown_name
 from podsim.units import parse_quantity
 
-__all__ = ["Store", "load_store", "read_stores", "store_names"]
-
 _BANDWIDTHS = ("read", "write", "client_read", "client_write")
 _KEYS = {*_BANDWIDTHS, "title", "source", "nodes"}
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from podsim.errors import NoFitError, PodsimError
+from podsim.hardware.cluster import Cluster
 from podsim.storage.checkpoints import WRITERS, State, state_of
 from podsim.storage.checkpoints_links import Transfer, transfer, wires_of
 from podsim.storage.checkpoints_stores import Store, load_store
+from podsim.training.plan import Plan
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.training.plan import Plan
-    from podsim.workload.graph import Model
-
-__all__ = ["MODES", "PLACES", "Saving", "Times", "checkpoint_times"]
+from podsim.workload.graph import Model
 
 PLACES = ("store", "neighbour", "local")
 MODES = ("sync", "async")

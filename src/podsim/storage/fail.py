@@ -14,8 +14,6 @@ from podsim.storage.links import Stream, access, share, storage_links
 from podsim.storage.parts import LARGE, SMALL, StorageSystem
 from podsim.storage.stripe import Damage, damage, kept_bytes, read_work
 
-__all__ = ["fail_row"]
-
 
 def fail_row(system: StorageSystem, clients: int, failed: int, fill: float) -> FailRow:
     """The system with `failed` servers lost and nothing rebuilt yet. Raises StorageError as `damage` does."""

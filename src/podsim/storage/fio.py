@@ -21,8 +21,6 @@ from podsim.results.storage import FioRow
 from podsim.storage.links import Stream, access, link_of, share, storage_links
 from podsim.storage.parts import SMALL, StorageSystem
 
-__all__ = ["PATTERNS", "Job", "fio_row", "fio_rows", "idle_latency"]
-
 PATTERNS = ("read", "write", "randread", "randwrite", "rw", "readwrite", "randrw")
 """fio's --rw that are predicted"""
 _BLOCKS = (512, 1 << 30)

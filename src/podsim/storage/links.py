@@ -18,8 +18,6 @@ from podsim.hardware.parts import Link
 from podsim.storage.parts import SMALL, Client, Software, StorageSystem
 from podsim.storage.stripe import write_work
 
-__all__ = ["Flow", "Links", "Stream", "access", "bottleneck", "link_of", "share", "storage_links"]
-
 Links = Mapping[str, Link]
 """links by name; a link's bandwidth is in what it carries: B/s, operations a second, cores"""
 

@@ -30,8 +30,6 @@ from podsim.storage.links import Stream, access, link_of, share, storage_links
 from podsim.storage.parts import StorageSystem
 from podsim.storage.pipeline import together
 
-__all__ = ["Load", "Timed", "epoch_time", "transfer_time"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Load:

@@ -23,8 +23,6 @@ from podsim.storage.fio import idle_latency
 from podsim.storage.links import Stream, access, link_of, share, storage_links
 from podsim.storage.parts import SMALL, StorageSystem
 
-__all__ = ["OPERATIONS", "mdtest_rows"]
-
 OPERATIONS = {
     "Directory creation": (1, 2),
     "Directory stat": (1, 0),

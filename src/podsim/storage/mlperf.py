@@ -32,8 +32,6 @@ import numpy as np
 
 from podsim.storage.workloads import Workload, load_workload
 
-__all__ = ["Result", "at_limit", "by_utilisation", "fit_host", "results", "unhindered"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Result:

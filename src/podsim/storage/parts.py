@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 from podsim.hardware.parts import Ssd, System
 
-__all__ = ["LARGE", "SMALL", "Client", "Server", "Software", "StorageSystem", "Stripe"]
-
 SMALL = 4096
 """B of the accesses that rates of operations are given for"""
 LARGE = 1 << 20

@@ -28,21 +28,6 @@ from podsim.storage.speed import Step
 from podsim.storage.stripe import net_capacity, read_work
 from podsim.storage.workloads import Workload
 
-__all__ = [
-    "Setting",
-    "bytes_use",
-    "cold_share",
-    "cores_of",
-    "data_bytes",
-    "epoch_flow",
-    "epoch_rows",
-    "links_of",
-    "most_accelerators",
-    "samples_of",
-    "together",
-    "train_use",
-]
-
 _EPOCHS = 100
 """epochs that are looked at"""
 

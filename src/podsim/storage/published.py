@@ -9,8 +9,6 @@ from pathlib import Path
 from podsim.results.storage import PublishedPoint
 from podsim.units import parse_quantity
 
-__all__ = ["published_points", "published_systems"]
-
 
 @cache
 def _points() -> dict[tuple[str, str], tuple[PublishedPoint, ...]]:

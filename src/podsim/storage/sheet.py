@@ -10,8 +10,6 @@ from podsim.storage.parts import LARGE, SMALL, Software, StorageSystem
 from podsim.storage.stripe import net_capacity
 from podsim.units import format_quantity
 
-__all__ = ["storage_sheet"]
-
 _TIER = "writes land on flash; a block is on flash only, on both, or on the object store only; the least used leave first"
 _SNAPSHOTS = "at no cost when taken; then each 4 KiB block that is overwritten is kept, too"
 

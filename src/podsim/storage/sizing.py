@@ -28,17 +28,6 @@ from podsim.storage.parts import StorageSystem
 from podsim.storage.stripe import net_capacity
 from podsim.units import parse_quantity
 
-__all__ = [
-    "CHECKPOINT",
-    "MOST",
-    "TOKEN",
-    "checkpoint_write",
-    "guidance",
-    "read_needed",
-    "servers_needed",
-    "tier_of",
-]
-
 CHECKPOINT = 13.1
 """B a parameter of a whole checkpoint (MLPerf Storage v2.0: 105 GB for 8 billion, 5.29 TB for 405 billion)"""
 TOKEN = 4.0

@@ -31,9 +31,6 @@ from podsim.hardware.cluster import Cluster
 from podsim.network.nccl import collective_seconds
 from podsim.storage.workloads import Run, Workload
 
-__all__ = ["Step", "epochs_to_target", "evaluation_share", "known_batches", "measured_step", "start_epochs",
-           "step_of"]  # fmt: skip
-
 
 @dataclass(frozen=True, kw_only=True)
 class Step:

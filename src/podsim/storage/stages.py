@@ -29,8 +29,6 @@ from podsim.storage.pipeline import (
 )
 from podsim.storage.speed import evaluation_share
 
-__all__ = ["shrink_rows", "stage_rows"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Stage:

@@ -22,8 +22,6 @@ from math import comb
 from podsim.errors import StorageError
 from podsim.storage.parts import StorageSystem, Stripe
 
-__all__ = ["Damage", "damage", "kept_bytes", "lost_share", "net_capacity", "read_work", "write_work"]
-
 FILL = 0.5
 """share of the net space in use that a rebuild is reckoned with, unless told"""
 

@@ -11,8 +11,6 @@ from podsim.storage.pipeline import Setting, epoch_flow, samples_of
 from podsim.storage.speed import epochs_to_target, evaluation_share, evaluations, start_epochs
 from podsim.units import parse_quantity
 
-__all__ = ["published_times", "training_time"]
-
 
 @cache
 def published_times() -> tuple[dict[str, object], ...]:

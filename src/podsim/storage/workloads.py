@@ -14,11 +14,8 @@ from typing import Annotated, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from podsim.errors import CatalogError, unknown_name
-from podsim.hardware.catalog.read import parse_catalog
-from podsim.hardware.catalog.schema import Count, Entry, Positive, Rate, Seconds
+from podsim.hardware.catalog.schema import Count, Entry, Positive, Rate, Seconds, parse_catalog
 from podsim.units import parse_quantity
-
-__all__ = ["Run", "Workload", "load_workload", "workload_names"]
 
 Amount = Annotated[
     float, BeforeValidator(lambda value: parse_quantity(value, "B", what="value")), Field(gt=0.0)

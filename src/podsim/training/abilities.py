@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from podsim.training.plan import Array, Plan, Recompute
-
-if TYPE_CHECKING:
-    from podsim.training.software import Software
-
-__all__ = ["ABILITIES", "Ability", "available", "beyond"]
+from podsim.training.software import Software
 
 
 @dataclass(frozen=True, kw_only=True)

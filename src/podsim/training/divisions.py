@@ -9,22 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.hardware.cluster import Cluster
 from podsim.training.groups import GROUP_KEY, Ends, ends_table
 from podsim.training.laid import Laid, chunks, lay
 from podsim.training.plan import Array, Plan
+from podsim.training.software import Software
 from podsim.training.step import Prepared, prepare
 from podsim.training.unique import Keyed, distinct
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.training.software import Software
-    from podsim.workload.graph import Model
-
-__all__ = ["Division", "Some", "divide", "in_order", "slices"]
+from podsim.workload.graph import Model
 
 _DIVIDED = ("zero", "shard")
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from podsim.hardware.cluster import Cluster
 from podsim.network.nccl import collective_seconds
 from podsim.training.plan import Array, Ints
 from podsim.training.software import Software
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-
-__all__ = ["group_seconds"]
 
 
 def group_seconds(

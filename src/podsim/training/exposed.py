@@ -10,17 +10,12 @@ Axes: J paths, S classes of stages, P plans.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.training.groups import Groups
 from podsim.training.plan import Array, Plan, Schedule
-
-if TYPE_CHECKING:
-    from podsim.training.groups import Groups
-    from podsim.training.software import Software
-
-__all__ = ["Waits"]
+from podsim.training.software import Software
 
 
 @dataclass(frozen=True)

@@ -6,40 +6,22 @@ Axes: K plans (distinct keys), S classes of stages, P plans.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from podsim.hardware.cluster import Cluster
 from podsim.hardware.measured import between
+from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.nccl import send_seconds
 from podsim.training.exchange import group_seconds
-from podsim.training.kernels import optimizer_seconds
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline import stages_table
 from podsim.training.plan import Array, Grid, Ints, Placement, Plan
 from podsim.training.shapes import element_bytes, tokens
 from podsim.training.software import Software
 from podsim.training.unique import gathered
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.workload.graph import Model
-
-__all__ = [
-    "GROUP_KEY",
-    "SEND_KEY",
-    "Ends",
-    "Exchanges",
-    "Groups",
-    "Sends",
-    "ends_table",
-    "exchanges",
-    "group_table",
-    "owned",
-    "send_bytes",
-    "send_table",
-    "tied",
-]
+from podsim.workload.graph import Model
 
 GROUP_KEY = ("tp", "pp", "virtual_stages", "placement", "loose_end", "dp", "cp", "ep", "zero", "shard")
 SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")

@@ -21,12 +21,10 @@ from podsim.training.paths import Chosen
 from podsim.training.pipeline import Stages
 from podsim.training.plan import BESIDE, Array, Placement, Plan, Recompute
 from podsim.training.unique import gathered
+from podsim.workload.graph import Model
 
 if TYPE_CHECKING:
     from podsim.training.step import Prepared
-    from podsim.workload.graph import Model
-
-__all__ = ["Laid", "Passes", "chunks", "lay"]
 
 
 @dataclass(frozen=True)

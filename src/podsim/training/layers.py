@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.hardware.cluster import Cluster
 from podsim.hardware.measured import between
 from podsim.network.bus import ring_share
 from podsim.training.exchange import group_seconds
@@ -27,27 +27,7 @@ from podsim.training.shapes import (
     tokens,
 )
 from podsim.training.software import Software
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.workload.graph import Block, Model
-
-__all__ = [
-    "KEY",
-    "PARTS",
-    "Pass",
-    "cp_bytes",
-    "cp_gather_seconds",
-    "ep_bytes",
-    "items_of",
-    "layer_table",
-    "longest_stretch",
-    "op_times",
-    "syncs_of",
-    "tp_bytes",
-    "tp_sync_seconds",
-    "unneeded",
-]
+from podsim.workload.graph import Block, Model
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
 KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")

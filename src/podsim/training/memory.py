@@ -8,11 +8,12 @@ flight of each schedule).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
-from podsim.hardware.precision import PRECISIONS
+from podsim.hardware.parts import PRECISIONS
+from podsim.schedules.entries import SCHEDULES, ScheduleEntry
 from podsim.training.memory_torch import (
     InTorch,
     beyond_kept,
@@ -25,29 +26,9 @@ from podsim.training.memory_torch import (
     working_set,
 )
 from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Recompute
-from podsim.training.schedules.entries import SCHEDULES, ScheduleEntry
 from podsim.training.shapes import element_bytes, repeated, tokens, width
 from podsim.training.software import Software
-from podsim.workload.graph import Split
-
-if TYPE_CHECKING:
-    from podsim.workload.graph import Model, TensorOp
-
-__all__ = [
-    "ACTIVATION_KEY",
-    "KINDS",
-    "WEIGHT_KEY",
-    "Activations",
-    "Kept",
-    "Weights",
-    "activation_table",
-    "in_flight",
-    "kept_memory",
-    "memory_kinds",
-    "recomputed_share",
-    "weight_copies",
-    "weight_table",
-]
+from podsim.workload.graph import Model, Split, TensorOp
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor")
 WEIGHT_KEY = ("tp", "ep")
@@ -175,7 +156,7 @@ def in_flight(plan: Plan, first_SP: Array) -> Array:
     """Micro-batches (of a whole stage) whose activations a stage holds at once (S, P).
 
     1F1B: as many as stages from here to the end.  Interleaved: 2 (p - i - 1) + (v - 1) p + 1 chunks.  GPipe: all.
-    Each schedule says its own (`training/schedules/entries.py`); it is what a play of its table holds at most, if weight
+    Each schedule says its own (`schedules/entries.py`); it is what a play of its table holds at most, if weight
     gradients free what split backward passes hold.
     """
     v_P = np.asarray(plan.virtual_stages, dtype=float)

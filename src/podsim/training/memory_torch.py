@@ -11,31 +11,14 @@ parallelism (plain collectives, overlapped ones).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from podsim.training.plan import Array, Plan, Recompute, Schedule
 from podsim.training.shapes import element_bytes, tokens, width
 from podsim.training.software import Software
-
-if TYPE_CHECKING:
-    from podsim.workload.graph import Block, TensorOp
-
-__all__ = [
-    "InTorch",
-    "Parts",
-    "Passing",
-    "beyond_kept",
-    "chunks_apart",
-    "kept_by_ops",
-    "kept_by_products",
-    "logit_bytes",
-    "moments",
-    "norm_copies",
-    "passing",
-    "working_set",
-]
+from podsim.workload.graph import Block, TensorOp
 
 _FP32 = 4.0
 

@@ -6,17 +6,12 @@ Axes: J paths, W forward and backward, B blocks, P plans.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.training.exposed import Waits
+from podsim.training.paths import Chosen
 from podsim.training.plan import Array
-
-if TYPE_CHECKING:
-    from podsim.training.exposed import Waits
-    from podsim.training.paths import Chosen
-
-__all__ = ["Exchanged", "spared"]
 
 
 @dataclass(frozen=True)

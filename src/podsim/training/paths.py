@@ -14,23 +14,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from podsim.schedules import ScheduleTable
+from podsim.schedules.actions import Work
+from podsim.schedules.entries import build
 from podsim.training.paths_counts import Counts, alone, counted
 from podsim.training.paths_played import Joined, longest_paths
 from podsim.training.pipeline import part_blocks
 from podsim.training.plan import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Plan, Schedule
-from podsim.training.schedules.entries import build
-from podsim.training.schedules.table import Work
 from podsim.training.unique import gathered
-
-if TYPE_CHECKING:
-    from podsim.training.schedules import ScheduleTable
-    from podsim.workload.graph import Model
-
-__all__ = ["PATH_KEY", "Chosen", "Paths", "paths_table"]
+from podsim.workload.graph import Model
 
 PATH_KEY = ("schedule", "pp", "virtual_stages", "dp", "micro_batch", "global_batch")
 _LOOSE = tuple(int(code) for code in SPLIT_BACKWARD)

@@ -6,17 +6,11 @@ BESIDE.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from podsim.schedules.actions import Work
+from podsim.training.paths_played import Joined, Traced
 from podsim.training.plan import BESIDE, Array
-from podsim.training.schedules.table import Work
-
-if TYPE_CHECKING:
-    from podsim.training.paths_played import Joined, Traced
-
-__all__ = ["Counts", "alone", "counted"]
 
 _FAR = tuple(f"far{beside}" for beside in BESIDE)
 _NUMBERS = ("ahead", "back", "charges", "closing", "staying", "after", "pairs", "first", *_FAR)

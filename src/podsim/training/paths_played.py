@@ -14,17 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.schedules import ScheduleTable
+from podsim.schedules.actions import Work
 from podsim.training.plan import BESIDE, Array
-from podsim.training.schedules.table import Work
-
-if TYPE_CHECKING:
-    from podsim.training.schedules import ScheduleTable
-
-__all__ = ["Joined", "Traced", "longest_paths"]
 
 SAME = 1e-9
 """times within this share of each other are one"""

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from podsim.training.plan import Array, Placement, Plan
 from podsim.training.unique import gathered
-
-if TYPE_CHECKING:
-    from podsim.workload.graph import Model
-
-__all__ = ["STAGE_KEY", "Stages", "chunk_sizes", "held_blocks", "part_blocks", "stages_table"]
+from podsim.workload.graph import Model
 
 STAGE_KEY = ("pp", "virtual_stages", "placement")
 

@@ -11,29 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PlanError
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.workload.graph import Model
-
-__all__ = [
-    "BESIDE",
-    "SCHEDULE_CODES",
-    "SPLIT_BACKWARD",
-    "Array",
-    "Grid",
-    "Ints",
-    "Placement",
-    "Plan",
-    "Recompute",
-    "Schedule",
-]
+from podsim.hardware.cluster import Cluster
+from podsim.workload.graph import Model
 
 BESIDE = (2, 4, 8, 16)
 """pipeline stages that may share a node of a pipeline over several nodes, besides one"""
@@ -81,7 +66,7 @@ SCHEDULE_CODES = {
     "pipedream": Schedule.PIPEDREAM,
     "pipedream-2bw": Schedule.PIPEDREAM_2BW,
 }
-"""by name; `podsim.training.schedules` has what each is"""
+"""by name; `podsim.schedules` has what each is"""
 
 
 class Placement(IntEnum):

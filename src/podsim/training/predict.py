@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from podsim.hardware.precision import PRECISIONS
+from podsim.hardware.cluster import Cluster
+from podsim.hardware.parts import PRECISIONS
 from podsim.results.prediction import Prediction, StageMemory
 from podsim.training.memory import KINDS
 from podsim.training.plan import Array, Plan, Recompute
 from podsim.training.step import SPLIT, Prepared, StepCost, combine, prepare, step_cost
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.workload.graph import Model
-
-__all__ = ["RESOURCES", "faster", "flops_per_token", "gains", "predict_plan"]
+from podsim.workload.graph import Model
 
 RESOURCES = ("flops", "memory bandwidth", "nvlink", "network")
 _NAMES = {

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.hardware.precision import PRECISIONS
+from podsim.hardware.cluster import Cluster
+from podsim.hardware.parts import PRECISIONS
+from podsim.schedules.entries import SCHEDULES
 from podsim.training.plan import ARRAY_FIELDS, SCHEDULE_CODES, Plan, Recompute
-from podsim.training.schedules.entries import SCHEDULES
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.workload.graph import Model
-
-__all__ = ["RULES", "Facts", "facts", "problems", "violations"]
+from podsim.training.software import software_names
+from podsim.workload.graph import Model
 
 Bools = NDArray[np.bool_]
 
@@ -305,8 +302,6 @@ def _whole(value: Any) -> bool:
 
 
 def _text_problems(plan: Plan, f: Facts) -> list[str]:
-    from podsim.training.software import software_names
-
     found = []
     if plan.precision not in f.precisions:
         found.append(f"precision={plan.precision!r}: this GPU trains in {', '.join(f.precisions)}")

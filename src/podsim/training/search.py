@@ -7,22 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from podsim.errors import PlanError
+from podsim.hardware.cluster import Cluster
 from podsim.training.divisions import divide, in_order, slices
 from podsim.training.plan import Array, Plan
 from podsim.training.software import Software, load_software
 from podsim.training.space import Space, space
 from podsim.training.step import combine_divided
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.workload.graph import Model
-
-__all__ = ["Found", "Space", "search"]
+from podsim.workload.graph import Model
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,31 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from podsim.hardware.precision import PRECISIONS
-from podsim.training.kernels import Layout, attention_seconds, gemm_seconds, memory_seconds
+from podsim.hardware.parts import PRECISIONS, Gpu
+from podsim.kernels.attention import attention_seconds
+from podsim.kernels.elementwise import memory_seconds
+from podsim.kernels.gemm import Layout, gemm_seconds
 from podsim.training.plan import Array, Plan
 from podsim.training.software import Software
 from podsim.training.unique import distinct_rows
-
-if TYPE_CHECKING:
-    from podsim.hardware.parts import Gpu
-    from podsim.workload.graph import Block, TensorOp
-
-__all__ = [
-    "Item",
-    "OpTimes",
-    "attention_times",
-    "element_bytes",
-    "gemm_times",
-    "memory_times",
-    "repeated",
-    "tokens",
-    "width",
-]
+from podsim.workload.graph import Block, TensorOp
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ import numpy as np
 
 from podsim.training.plan import Array
 
-__all__ = ["shared_through"]
-
 
 def shared_through(
     share: float, pp: Array | int, path_P: Array, busiest_P: Array, mean_P: Array, charged_P: Array

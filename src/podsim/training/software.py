@@ -13,16 +13,10 @@ from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
-from podsim.hardware.precision import PRECISIONS
-
-if TYPE_CHECKING:
-    from podsim.hardware.parts import Gpu
-
-__all__ = ["OVERLAPS", "Software", "holds", "load_software", "part_of", "read_catalog", "software_names"]
-
+from podsim.hardware.parts import PRECISIONS, Gpu
 
 OVERLAPS = ("overlap_grad", "overlap_param", "overlap_tp")
 

@@ -7,20 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from podsim.hardware.cluster import Cluster
 from podsim.training.abilities import available
 from podsim.training.plan import Array, Plan, Recompute, Schedule
 from podsim.training.rules import RULES, Facts, facts
 from podsim.training.software import Software
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.workload.graph import Model
-
-__all__ = ["Space", "space"]
+from podsim.workload.graph import Model
 
 
 @dataclass(frozen=True, kw_only=True)

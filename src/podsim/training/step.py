@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from podsim.hardware.cluster import Cluster
 from podsim.training.exposed import Waits
 from podsim.training.groups import GROUP_KEY, SEND_KEY, Ends, Sends, ends_table, send_table
 from podsim.training.laid import Laid, chunks, lay
@@ -34,12 +34,7 @@ from podsim.training.plan import Array, Plan
 from podsim.training.shared import shared_through
 from podsim.training.software import Software, load_software
 from podsim.training.unique import Codes, Keyed, keyed
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.workload.graph import Model
-
-__all__ = ["SPLIT", "Prepared", "StepCost", "combine", "combine_divided", "prepare", "step_cost"]
+from podsim.workload.graph import Model
 
 SPLIT = ("compute", "memory", "launch", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
 """the parts of a step, in the order of StepCost.parts"""

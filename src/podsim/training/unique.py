@@ -10,8 +10,6 @@ import numpy as np
 
 from podsim.training.plan import Array, Plan
 
-__all__ = ["Codes", "Keyed", "distinct", "distinct_rows", "gathered", "keyed"]
-
 T = TypeVar("T")
 _DENSE = 1 << 22  # largest code range for which a lookup table beats sorting
 

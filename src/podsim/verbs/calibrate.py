@@ -11,16 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from podsim.accuracy import Rows, load
+from podsim.accuracy.calibrate_software import fit_software, toml_entry
+from podsim.accuracy.pricing import training_rows
+from podsim.accuracy.registry import software_entry
 from podsim.errors import PodsimError, TableError
+from podsim.hardware.catalog import load_gpu
+from podsim.kernels.constants import KernelConstants, known_kernels, load_constants
+from podsim.kernels.constants_file import constants_text, write_constants
+from podsim.kernels.fit_kernels import fit_gpu
+from podsim.kernels.measured_kernels import kernel_rows, same_gpu
+from podsim.network.fit_nccl import Fit, fit, fit_architecture, residuals, samples, write
+from podsim.network.nccl_constants import load_fabric
 from podsim.verbs.measured_rows import read_measured
-from podsim.verify import Rows, load
-
-if TYPE_CHECKING:
-    from podsim.training.kernel_constants import KernelConstants
-
-__all__ = ["DEFAULT_SOFTWARE_CONSTANTS", "Calibration", "Drift", "calibrate"]
 
 DEFAULT_SOFTWARE_CONSTANTS = (
     "gemm_speed",
@@ -121,10 +125,6 @@ def _fields(rows: Rows, own: bool) -> list[Mapping[str, str]]:
 
 
 def _software(tables: Sequence[Rows], software: str, constants: Sequence[str], check: bool) -> Calibration:
-    from podsim.verbs.calibrate_software import fit_software, toml_entry
-    from podsim.verbs.registry import software_entry
-    from podsim.verbs.tables import training_rows
-
     texts: Sequence[Mapping[str, str]] = training_rows()
     if tables:
         wrong = [table.name for table in tables if table.kind != "llm"]
@@ -184,12 +184,6 @@ def _kernels(
     drifts: list[Drift],
 ) -> None:
     """Fit every GPU of a kernel table (or those named); corrections are written at once, beside the texts."""
-    from podsim.hardware.catalog import load_gpu
-    from podsim.training.fit_kernels import fit_gpu
-    from podsim.training.kernel_constants import known_kernels, load_constants
-    from podsim.training.kernels_rows import kernel_rows, same_gpu
-    from podsim.training.kernels_write import constants_text, write_constants
-
     rows = kernel_rows(_fields(table, own), where=table.name)
     measured = sorted(set(rows.gpu.tolist())) if own else list(known_kernels())
     wanted = [same_gpu(name) for name in gpus] or measured
@@ -229,9 +223,6 @@ def _collectives(
 ) -> None:
     """Fit every architecture of a collectives table; a user's own starts from the packaged constants."""
     import tempfile
-
-    from podsim.network.fit_nccl import Fit, fit, fit_architecture, residuals, samples, write
-    from podsim.network.nccl_constants import load_fabric
 
     texts_of = [dict(text) for text in _fields(table, own)]
     if not own:

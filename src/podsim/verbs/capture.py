@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podsim.errors import ModelError, unknown_name
-
-if TYPE_CHECKING:
-    from podsim.results.graphs import Captured
-    from podsim.workload.op_graph import OpGraph
-
-__all__ = ["any_batch", "at_samples", "capture", "captured", "captured_for_any"]
+from podsim.graphs.capturing import capture_module, load_torch, module_of, torch_flops
+from podsim.graphs.op_graph import DIMS, KINDS, OpGraph
+from podsim.graphs.op_graph_batch import BATCHES, for_any_batch
+from podsim.graphs.op_graph_json import to_value, write_value
+from podsim.results.graphs import Captured
 
 _LARGEST = 1 << 20
 
@@ -29,10 +28,6 @@ def capture(module: str, *, input: Sequence[str] | None = None, out: Path | None
     `podsim graph` reads, also where PyTorch is missing. Arithmetic is held against PyTorch's own counter. Raises
     PodsimError without PyTorch, ModelError for a module that cannot be exported.
     """
-    from podsim.results.graphs import Captured
-    from podsim.workload.op_graph_batch import BATCHES
-    from podsim.workload.op_graph_json import to_value, write_value
-
     shapes = input or ()
     found, own = captured(module, at_samples(shapes, BATCHES[0]), count=True)
     value = captured_for_any(module, shapes) if any_batch(shapes) else to_value(found)
@@ -77,9 +72,6 @@ def at_samples(shapes: Sequence[str], batch: int) -> list[str]:
 
 def captured_for_any(place: str, shapes: Sequence[str]) -> dict[str, Any]:
     """JSON value of the graph of FILE.py:FUNCTION for any batch; ModelError if its numbers do not grow evenly."""
-    from podsim.workload.op_graph_batch import BATCHES, for_any_batch
-    from podsim.workload.op_graph_json import to_value
-
     values = []
     for batch in BATCHES:
         found, _ = captured(place, at_samples(shapes, batch), count=False)
@@ -93,8 +85,6 @@ def captured_for_any(place: str, shapes: Sequence[str]) -> dict[str, Any]:
 
 def captured(place: str, shapes: Sequence[str], *, count: bool) -> tuple[OpGraph, tuple[float, float] | None]:
     """The graph of FILE.py:FUNCTION, and if it is to be counted what PyTorch's own counter says of the module."""
-    from podsim.workload.capture import capture_module, module_of, torch_flops
-
     path, _, function = place.rpartition(":")
     if not path.endswith(".py") or not function.isidentifier():
         raise ModelError(f"{place[-120:]!r}: expected FILE.py:FUNCTION, such as net.py:build")
@@ -107,8 +97,6 @@ def captured(place: str, shapes: Sequence[str], *, count: bool) -> tuple[OpGraph
 
 def _grouped(graph: OpGraph) -> bool:
     """Whether a convolution has groups."""
-    from podsim.workload.op_graph import DIMS, KINDS
-
     rows = graph.kind == KINDS.index("conv")
     return bool((graph.dims_OD[rows, DIMS["conv"].index("groups")] > 1).any())
 
@@ -127,8 +115,6 @@ def _beside(path: str) -> Iterator[None]:
 
 def _function(path: str, name: str) -> Any:
     """A function of a user's file, which is run as a module of its own."""
-    from podsim.workload.capture import load_torch
-
     load_torch()  # before the file, whose own import would fail with a worse message
     try:
         if Path(path).stat().st_size > _LARGEST:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from podsim.errors import TraceError
-
-if TYPE_CHECKING:
-    from podsim.results.graphs import TraceFile, Traces
-    from podsim.workload.chakra_mend import Mended
-
-__all__ = ["chakra"]
+from podsim.graphs.chakra_mend import Mended, read_chakra, write_chakra
+from podsim.graphs.trace_graph import COLLECTIVES, KINDS, critical_seconds
+from podsim.results.graphs import TraceFile, Traces
 
 
 def chakra(traces: Sequence[Path], *, out: Path | None = None) -> Traces:
@@ -23,9 +19,6 @@ def chakra(traces: Sequence[Path], *, out: Path | None = None) -> Traces:
     for a file that is no trace.
     """
     from dataclasses import replace
-
-    from podsim.results.graphs import Traces
-    from podsim.workload.chakra_mend import read_chakra, write_chakra
 
     if not traces:
         raise TraceError("no files: give one .et file for each rank")
@@ -43,9 +36,6 @@ def chakra(traces: Sequence[Path], *, out: Path | None = None) -> Traces:
 
 
 def _summary(path: str, mended: Mended) -> TraceFile:
-    from podsim.results.graphs import TraceFile
-    from podsim.workload.trace_graph import COLLECTIVES, KINDS, critical_seconds
-
     graph = mended.graph
     kinds = {name: int((graph.kind == at).sum()) for at, name in enumerate(KINDS)}
     collectives = {name: int((graph.collective == at).sum()) for at, name in enumerate(COLLECTIVES)}

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from podsim.results.runs import CheckpointTime
-    from podsim.verbs.limits import Limit
-
-__all__ = ["checkpoint"]
+from podsim.results.runs import CheckpointTime
+from podsim.storage.checkpoints_stores import load_store
+from podsim.training.search_limits import Limit
+from podsim.verbs.long_runs import Asked, best_job, checkpoint_time, read_with
 
 
 def checkpoint(
@@ -40,9 +38,7 @@ def checkpoint(
     against; default the best one for the failures of a study (`failures`, or "parts"). Raises NoFitError where a
     plan or a checkpoint does not fit, PodsimError for anything unusable.
     """
-    from podsim.storage.checkpoints_stores import load_store
     from podsim.storage.checkpoints_time import Saving, checkpoint_times
-    from podsim.verbs.long_runs import Asked, best_job, checkpoint_time, read_with
 
     saving = Saving(to=to, store=store, mode=mode, writers=writers)
     load_store(store)

@@ -8,16 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podsim.errors import ClusterError, PodsimError
+from podsim.hardware.cluster import Cluster
+from podsim.hardware.fabrics import Fabric, fabric_of
+from podsim.network.bus import bus_factor
+from podsim.network.collectives import Table, summary
+from podsim.network.collectives.lookup import all_tables, table_of
+from podsim.network.nccl import choice
+from podsim.network.nccl_table import nccl_fabric, nccl_table
+from podsim.network.sizes import DIVIDED, ELEMENT, NCCL_NAMES, collective_name, read_sizes
+from podsim.network.table_cost import link_cost
+from podsim.results.comparison import Comparison
 from podsim.results.sweep import AlgorithmRow, Sweep, Timed
+from podsim.verbs.collective_against import against_log
+from podsim.verbs.fabric import given_cluster, read_server
 
 if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.hardware.fabrics import Fabric
-    from podsim.network.collectives import Table
     from podsim.network.play import Prepared
-    from podsim.results.comparison import Comparison
-
-__all__ = ["collective"]
 
 _SWITCHES_ADD = ("hopper", "blackwell")
 """architectures whose NVSwitches reduce (NVLS)"""
@@ -70,11 +76,7 @@ def collective(
 
     A table's times are of the links alone: no kernel launch, no protocol. Raises PodsimError for what makes no sense.
     """
-    from podsim.verbs.collective_sizes import collective_name, read_sizes
-
     if against is not None:
-        from podsim.verbs.collective_against import against_log
-
         given = {
             "sizes": sizes,
             "topology": topology,
@@ -117,9 +119,6 @@ def _gpu(place: _Place) -> str:
 def _place(
     on: str | Cluster, topology: Path | None, ranks: int | None, overrides: Mapping[str, str] | None
 ) -> _Place:
-    from podsim.hardware.fabrics import fabric_of
-    from podsim.verbs.fabric import given_cluster, read_server
-
     if bool(on) == (topology is not None):
         given = "both --on and" if on else "neither --on nor"
         raise PodsimError(f"{given} --topology given; one of them says where it runs")
@@ -153,9 +152,6 @@ def _count(ranks: int | None, most: int, name: str) -> int:
 def _nccl_rows(
     place: _Place, name: str, sizes: tuple[int, ...], launch: str, version: str, simulate: bool
 ) -> tuple[tuple[Timed, ...], str]:
-    from podsim.network.nccl import choice
-    from podsim.verbs.collective_sizes import NCCL_NAMES
-
     if place.cluster is None:
         raise PodsimError(
             "a topology file gives links, not what NCCL costs on them; name an algorithm, as --algo ring"
@@ -194,9 +190,7 @@ class _Player:
         self.ready: dict[tuple[str, str], Prepared] = {}
 
     def __call__(self, algorithm: str, protocol: str, size: int) -> float:
-        from podsim.network.nccl_table import nccl_fabric, nccl_table
         from podsim.network.play import play, prepare
-        from podsim.verbs.collective_sizes import NCCL_NAMES
 
         place = self.place
         if algorithm == "none" or place.cluster is None:
@@ -230,8 +224,6 @@ def _with_switch(table: Table, fabric: Fabric, place: _Place) -> Fabric:
 def _table_rows(
     place: _Place, name: str, sizes: tuple[int, ...], algo: str | Table, simulate: bool
 ) -> tuple[tuple[Timed, ...], str]:
-    from podsim.verbs.collective_tables import table_of
-
     table = table_of(algo, name, place.nodes, place.local)
     seconds = _seconds(table, place, sizes, simulate)
     rows = tuple(
@@ -249,7 +241,6 @@ def _seconds(table: Table, place: _Place, sizes: tuple[int, ...], simulate: bool
 
         ready = prepare(table, fabric, fold=True)
         return tuple(play(ready, size).seconds for size in sizes)
-    from podsim.network.table_cost import link_cost
 
     cost = link_cost(table, fabric)
     return tuple(cost.latency + cost.per_byte * size for size in sizes)
@@ -259,9 +250,6 @@ def _compared(
     place: _Place, name: str, sizes: tuple[int, ...], simulate: bool
 ) -> tuple[tuple[AlgorithmRow, ...], dict[str, str]]:
     """All algorithms, fastest at the largest size first; and those left out, with the reason."""
-    from podsim.network.collectives import summary
-    from podsim.verbs.collective_tables import all_tables
-
     tables, left_out = all_tables(name, place.nodes, place.local)
     rows = []
     for table in tables:
@@ -281,9 +269,6 @@ def _compared(
 def _timed(
     place: _Place, name: str, size: int, seconds: float, algorithm: str, protocol: str = "", channels: int = 0
 ) -> Timed:
-    from podsim.network.bus import bus_factor
-    from podsim.verbs.collective_sizes import DIVIDED, ELEMENT
-
     speed = size / seconds if seconds > 0 else 0.0
     parts = place.ranks if name in DIVIDED else 1
     factor = float(bus_factor(name, place.ranks))

@@ -6,17 +6,20 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from podsim.accuracy.measured_tables import Row, Rows
+from podsim.accuracy.nccl_tests import read_log_text
+from podsim.accuracy.price_collectives import Call, call_of, call_seconds, decade
+from podsim.accuracy.pricing import Priced
 from podsim.errors import ClusterError, TableError
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.results.comparison import Comparison
-    from podsim.verbs.tables_collectives import Call
-    from podsim.verify.rows import Row, Rows
-
-__all__ = ["against_log", "json_as_log"]
+from podsim.hardware.cluster import Cluster
+from podsim.network.fit_nccl import samples
+from podsim.network.nccl import choice
+from podsim.network.sizes import NCCL_NAMES, collective_name
+from podsim.results.comparison import Comparison
+from podsim.verbs.fabric import given_cluster
+from podsim.verbs.validate import comparison_of
 
 _MOST = 64 << 20
 
@@ -36,11 +39,6 @@ def against_log(
     collective: for a log that does not name its own. launch, nccl: instead of what the log tells. Raises TableError for a
     file that is no such log, ClusterError where the cluster is missing, does not hold the ranks or has broken links.
     """
-    from podsim.verbs.fabric import given_cluster
-    from podsim.verbs.tables import Priced
-    from podsim.verbs.tables_collectives import call_seconds, decade
-    from podsim.verbs.validate import comparison_of
-
     rows = _rows(path, collective)
     whole = given_cluster(on, overrides) if on else None
     if whole is not None and whole.faults:
@@ -62,9 +60,6 @@ def against_log(
 
 
 def _rows(path: Path, collective: str) -> Rows:
-    from podsim.verbs.collective_sizes import NCCL_NAMES, collective_name
-    from podsim.verify.nccl_tests import read_log_text
-
     try:
         with path.open("rb") as file:
             data = file.read(_MOST + 1)
@@ -85,9 +80,6 @@ def _rows(path: Path, collective: str) -> Rows:
 
 def _call(row: Row, whole: Cluster | None) -> Call:
     """The row as a call on the cluster that it ran on."""
-    from podsim.network.fit_nccl import samples
-    from podsim.verbs.tables_collectives import Call, call_of
-
     found = call_of(row.fields)
     if whole is None:
         if isinstance(found, str):
@@ -111,8 +103,6 @@ def _call(row: Row, whole: Cluster | None) -> Call:
 
 def _picked(call: Call) -> str:
     """What NCCL would run."""
-    from podsim.network.nccl import choice
-
     one = choice(
         call.collective, call.size, call.cluster, ranks=call.gpus, ranks_per_node=-(-call.gpus // call.nodes),
         sharing=1, launch=call.launch, version=call.version,

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from podsim.acceptance.compare_storage import compare_storage
 from podsim.errors import LabError, PodsimError
-
-if TYPE_CHECKING:
-    from podsim.network.collectives import Table
-    from podsim.network.play_links import Links
-    from podsim.results.lab import (
-        ComparedCollective,
-        ComparedCollectives,
-        Emulated,
-        MeasuredCollective,
-        MeasuredCollectives,
-    )
-    from podsim.results.lab_storage import ComparedStorage
-    from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp
-
-__all__ = ["Parts", "compare", "emulated_fabric", "on_shaped_links"]
+from podsim.lab.links import KEPT, MTU
+from podsim.lab.program import programs
+from podsim.lab.record import read_run
+from podsim.network.collectives import Table, summary
+from podsim.network.collectives.lookup import table_of
+from podsim.network.play_links import Links, make_links
+from podsim.network.table_bursts import IDLE, Processors, shaped_rounds
+from podsim.report.lab import links_text
+from podsim.results.lab import (
+    ComparedCollective,
+    ComparedCollectives,
+    Emulated,
+    MeasuredCollective,
+    MeasuredCollectives,
+)
+from podsim.results.lab_storage import ComparedStorage, MeasuredCheckpoints, MeasuredLoader
+from podsim.results.sweep import Sweep
+from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp, MeasuredTraining
+from podsim.verbs.collective import collective
+from podsim.verbs.compare_ddp import OTHERS_MOST, OWN_MOST, compare_ddp
+from podsim.verbs.compare_training import compare_training
 
 _SHORTEST = 0.1
 """s of all timed calls below which the kernel's clock (a tick is 10 ms) does not tell who used the processors"""
@@ -46,7 +53,7 @@ def compare(
     """A measured run (--save of podsim measure or train) beside its predictions.
 
     on: the cluster that collectives or training ran on (a run on emulated links needs none), the storage system that was
-    read and written; cache_on: that of a loader's cache (podsim.verbs.compare_storage says what is predicted of these).
+    read and written; cache_on: that of a loader's cache (podsim.acceptance.compare_storage says what is predicted of these).
 
     Of collectives measured is the rank that took longest. A prediction is made of links (the table played on them),
     messages (a latency for each transfer that waits for another, as measured at the start of the run), burst (what the
@@ -55,24 +62,14 @@ def compare(
     processors, or other programs more than a tenth. Raises LabError for a file that is no run, or one that says nothing
     of its links.
     """
-    from podsim.lab.record import read_run
-    from podsim.results.lab_storage import MeasuredCheckpoints, MeasuredLoader
-    from podsim.results.trained import MeasuredDdp, MeasuredTraining
-
     found = read_run(run)
     if isinstance(found, (MeasuredCheckpoints, MeasuredLoader)):
-        from podsim.verbs.compare_storage import compare_storage
-
         return compare_storage(run.name, found, on=on, cache_on=cache_on, overrides=overrides)
     if cache_on:
         raise LabError(f"--cache-on is for runs of podsim measure loader; {run.name} is of another kind")
     if isinstance(found, MeasuredTraining):
-        from podsim.verbs.compare_training import compare_training
-
         return compare_training(found, run.name, on, overrides)
     if isinstance(found, MeasuredDdp):
-        from podsim.verbs.compare_ddp import compare_ddp
-
         return compare_ddp(found, run.name, on, overrides)
     return _collectives(found, run, on, overrides)
 
@@ -80,9 +77,6 @@ def compare(
 def _collectives(
     found: MeasuredCollectives, run: Path, on: str, overrides: Mapping[str, str] | None
 ) -> ComparedCollectives:
-    from podsim.report.lab import links_text
-    from podsim.results.lab import ComparedCollectives
-
     if found.emulated is not None and (on or overrides):
         raise LabError(
             f"{run.name} says which links it ran on; --on and --set are for runs on a real cluster"
@@ -109,8 +103,6 @@ def _collectives(
 
 
 def _compared(run: MeasuredCollectives, row: MeasuredCollective, parts: Parts) -> ComparedCollective:
-    from podsim.results.lab import ComparedCollective
-
     predicted, measured = sum(parts), row.slowest
     return ComparedCollective(
         algorithm=row.algorithm, size=row.size, measured=measured, predicted=predicted,
@@ -126,7 +118,6 @@ def _verdict(run: MeasuredCollectives, row: MeasuredCollective) -> str:
         return "wrong result, not comparable"
     if run.backend != "gloo":  # GPUs move the data, and a core that waits for them looks busy
         return "comparable"
-    from podsim.verbs.compare_ddp import OTHERS_MOST, OWN_MOST
 
     if row.cpu > OWN_MOST or row.others > OTHERS_MOST:
         return _LIMITED
@@ -148,8 +139,6 @@ def _predicted(
 
 def _table(run: MeasuredCollectives, row: MeasuredCollective) -> Table:
     """The table that a row ran; for the library's own, the one that gloo runs."""
-    from podsim.verbs.collective_tables import table_of
-
     name = row.algorithm
     if name == "library":
         if run.collective != "all-reduce":
@@ -167,11 +156,7 @@ def on_shaped_links(run: MeasuredCollectives | MeasuredDdp, table: Table, size: 
     """
     import numpy as np
 
-    from podsim.lab.links import KEPT
-    from podsim.lab.program import programs
     from podsim.network.play import play
-    from podsim.network.table_bursts import IDLE, Processors, shaped_rounds
-    from podsim.results.lab import MeasuredCollectives
 
     made = run.emulated
     assert made is not None
@@ -201,9 +186,6 @@ def emulated_fabric(made: Emulated, latency: float = 0.0) -> Links:
     """
     import numpy as np
 
-    from podsim.lab.links import MTU
-    from podsim.network.play_links import make_links
-
     ranks, local, adapters = made.ranks, made.local, made.servers * max(made.nics, 1)
     payload = (MTU - _HEADERS[0]) / (MTU + _HEADERS[1])
     capacity = payload * np.repeat([made.inside, max(made.between, 1.0)], [2 * ranks, 2 * adapters])
@@ -223,10 +205,6 @@ def _on_cluster(
     run: MeasuredCollectives, row: MeasuredCollective, on: str, overrides: Mapping[str, str] | None
 ) -> Parts:
     """On a real cluster: a table played on its links, the library as NCCL's law has it."""
-    from podsim.network.collectives import summary
-    from podsim.results.sweep import Sweep
-    from podsim.verbs.collective import collective
-
     size = f"{row.size:.0f}"
     if row.algorithm == "library" and run.backend == "nccl":
         found = collective(run.collective, on=on, sizes=size, ranks=run.ranks, overrides=overrides)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from podsim.errors import LabError
-
-if TYPE_CHECKING:
-    from podsim.results.trained import ComparedDdp, MeasuredDdp
-
-__all__ = ["OTHERS_MOST", "OWN_MOST", "compare_ddp", "step_times"]
+from podsim.network.collectives.lookup import table_of
+from podsim.report.lab import links_text
+from podsim.results.trained import ComparedDdp, MeasuredDdp
 
 OWN_MOST, OTHERS_MOST = 0.5, 0.1
 """shares of the processors above which a run is not comparable: the ranks wait for cores, not for links"""
@@ -34,9 +31,6 @@ def compare_ddp(run: MeasuredDdp, name: str, on: str, overrides: Mapping[str, st
     what they add up is left out. Raises LabError for a run on links
     that nobody described.
     """
-    from podsim.report.lab import links_text
-    from podsim.results.trained import ComparedDdp
-    from podsim.verbs.collective_tables import table_of
     from podsim.verbs.compare import on_shaped_links
 
     if run.emulated is None or on or overrides:

@@ -7,8 +7,7 @@ from typing import Any
 
 from podsim.errors import LabError
 from podsim.results.trained import ComparedTraining, MeasuredTraining
-
-__all__ = ["compare_training"]
+from podsim.verbs.predict import predict
 
 _OTHERS_MOST = 0.1
 """share of the processors above which other programs make a run not comparable"""
@@ -27,8 +26,6 @@ def compare_training(
     Raises LabError for a run that no prediction is of: without a cluster, of a residual network, or with a parameter
     server.
     """
-    from podsim.verbs.predict import predict
-
     if not on:
         raise LabError(f"{name} says nothing of its machine; name it with --on: --on host.toml")
     if run.exchange != "bsp" or not run.sequence:

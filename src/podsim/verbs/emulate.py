@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from podsim.errors import ClusterError, PodsimError
-
-if TYPE_CHECKING:
-    from podsim.results.lab import Emulated
-
-__all__ = ["emulate", "emulated_cluster", "warnings_of"]
+from podsim.hardware.cluster import load_cluster
+from podsim.lab.emulate import perform
+from podsim.lab.links import burst_of
+from podsim.results.lab import Emulated
+from podsim.verbs.measure import EMULATED
 
 PER_CORE = 250e6
 """B/s of all senders together that one core keeps up with"""
@@ -35,9 +34,6 @@ def emulate(
     own         runs a command of podsim in the rank's process, where PyTorch is loaded; default: as any other command
     Raises ClusterError for a cluster that cannot be emulated, LabError where this machine does not allow it.
     """
-    from podsim.lab.emulate import perform
-    from podsim.verbs.measure import EMULATED
-
     made = emulated_cluster(cluster, scale=scale, per=per, overrides=overrides)
     words = list(command)
     return perform(made, words, own=own if words[:1] == ["podsim"] else None, variable=EMULATED)
@@ -47,10 +43,6 @@ def emulated_cluster(
     cluster: str, *, scale: str = "1/1000", per: str = "gpu", overrides: Mapping[str, str] | None = None
 ) -> Emulated:
     """The links that a cluster gets when it is emulated. Raises PodsimError as `emulate` does."""
-    from podsim.hardware.cluster import load_cluster
-    from podsim.lab.links import burst_of
-    from podsim.results.lab import Emulated
-
     share = _share(scale)
     if per not in ("gpu", "server"):
         raise PodsimError(f"--per {per[:40]!r}; it is gpu or server")

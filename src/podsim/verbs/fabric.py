@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError, TableError
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.hardware.fabrics import Drawing, Fabric
-
-__all__ = ["draw_file", "fabric", "given_cluster", "read_server"]
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.fabrics import BUILDERS, Drawing, Fabric, describe, fabric_of, node_fabric
+from podsim.hardware.topo_text import parse_topo
+from podsim.hardware.topology_xml import parse_topology
+from podsim.report.fabric_svg import fabric_svg
 
 _MOST = 4 << 20
 
@@ -22,10 +20,6 @@ def read_server(path: str | Path) -> Fabric:
 
     Raises TableError, with the line or the row and column, for a file that is neither.
     """
-    from podsim.hardware.fabrics import node_fabric
-    from podsim.hardware.topo_text import parse_topo
-    from podsim.hardware.topology_xml import parse_topology
-
     path = Path(path)
     try:
         with path.open("rb") as file:
@@ -44,8 +38,6 @@ def given_cluster(on: str | Cluster, overrides: Mapping[str, str] | None = None)
 
     Raises PodsimError for keys that would change a value, and as load_cluster does.
     """
-    from podsim.hardware.cluster import load_cluster
-
     if isinstance(on, str):
         return load_cluster(on, overrides)
     if overrides:
@@ -58,8 +50,6 @@ def fabric(name: str | Cluster, *, overrides: Mapping[str, str] | None = None) -
 
     `podsim.report.fabric` makes text and SVG of it. Raises PodsimError for a name that is none of these.
     """
-    from podsim.hardware.fabrics import BUILDERS, describe, fabric_of
-
     if not isinstance(name, str):
         return describe(fabric_of(given_cluster(name, overrides)))
     if Path(name).suffix.lower() in (".xml", ".txt"):
@@ -73,8 +63,6 @@ def fabric(name: str | Cluster, *, overrides: Mapping[str, str] | None = None) -
 
 def draw_file(drawing: Drawing, path: Path) -> None:
     """Write the drawing as SVG; PodsimError for another suffix."""
-    from podsim.report.fabric import fabric_svg
-
     if path.suffix.lower() != ".svg":
         raise PodsimError(f"--svg {str(path)[-80:]}: the drawing is SVG; give a name that ends in .svg")
     path.write_text(fabric_svg(drawing), "utf-8")

@@ -10,17 +10,40 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from podsim.errors import PodsimError
+from podsim.fleet.reliability import (
+    LongRun,
+    best_interval,
+    blocked_share,
+    check_counts,
+    check_numbers,
+    daly_interval,
+    expected_seconds,
+    failure_free_seconds,
+    first_order_efficiency,
+    overhead,
+    steady_restart,
+    young_interval,
+)
+from podsim.fleet.reliability_rates import recovery
+from podsim.fleet.reliability_runs import HORIZON, MOST_RUNS, RunSamples, simulate_runs
 from podsim.results.runs import LOSSES, Goodput, IntervalPoint, Quantiles
+from podsim.storage.checkpoints_stores import load_store
+from podsim.training.search_limits import Limit
+from podsim.verbs.long_runs import (
+    Asked,
+    best_job,
+    check_ends,
+    checkpoint_time,
+    long_run,
+    mtbf_of,
+    read_tokens,
+    read_with,
+    steps_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from podsim.fleet.reliability import LongRun
-    from podsim.fleet.reliability_runs import RunSamples
-    from podsim.verbs.limits import Limit
-    from podsim.verbs.long_runs import Asked
-
-__all__ = ["goodput"]
 
 _BINS = 40
 _CURVE = 81
@@ -67,10 +90,7 @@ def goodput(
     `found` how long until one is found (default never). Times are text with a unit or s. The same seed gives the same
     result. Raises NoFitError where nothing fits or the run would never end, PodsimError for anything unusable.
     """
-    from podsim.fleet.reliability_runs import simulate_runs
-    from podsim.storage.checkpoints_stores import load_store
     from podsim.storage.checkpoints_time import Saving, checkpoint_times
-    from podsim.verbs.long_runs import Asked, best_job, check_ends, long_run, read_tokens, read_with, steps_of
 
     wanted = read_tokens(tokens)
     named = {"step": step, "interval": interval, "mtbf": mtbf, "restart": restart, "found": found}
@@ -97,9 +117,6 @@ def _check(
     to: str, spares: int | None, slow: float, found: object, spread: float, runs: int, seed: int
 ) -> None:
     """Raise PodsimError with all that is wrong of the plain numbers."""
-    from podsim.fleet.reliability import check_counts, check_numbers
-    from podsim.fleet.reliability_runs import MOST_RUNS
-
     problems = check_numbers({"slow": slow}, most=1.0) + check_numbers({"spread": spread}, most=3.0)
     problems += check_counts({"runs": runs}, low=1) + check_counts({"seed": seed}, low=0)
     problems += check_counts({"spares": spares}, low=0) if spares is not None else []
@@ -117,8 +134,6 @@ def _check(
 
 def _expected(run: LongRun) -> float | None:
     """Mean s in closed form, waiting by the long-run share; None where there is no closed form."""
-    from podsim.fleet.reliability import blocked_share, expected_seconds
-
     if run.spread or run.slow:
         return None
     return expected_seconds(run) / (1.0 - blocked_share(run.spares or 0, run.drain * run.repair / run.mtbf))
@@ -136,16 +151,6 @@ def _result(
     seed: int,
 ) -> Goodput:
     """Everything that is said of the run."""
-    from podsim.fleet.reliability import (
-        best_interval,
-        blocked_share,
-        daly_interval,
-        failure_free_seconds,
-        first_order_efficiency,
-        young_interval,
-    )
-    from podsim.verbs.long_runs import checkpoint_time, mtbf_of
-
     _, rate, source = mtbf_of(job.cluster, asked)
     blocked = blocked_share(run.spares or 0, run.drain * run.repair / run.mtbf)
     points = _curve(run, blocked)
@@ -169,8 +174,6 @@ def _result(
 
 
 def _efficiency(run: LongRun, interval: float, blocked: float) -> float:
-    from podsim.fleet.reliability import overhead, steady_restart
-
     pays = overhead(
         interval, stall=run.stall, mtbf=run.mtbf, restart=steady_restart(run, run.mtbf), persist=run.persist
     )
@@ -179,8 +182,6 @@ def _efficiency(run: LongRun, interval: float, blocked: float) -> float:
 
 def _curve(run: LongRun, blocked: float) -> tuple[IntervalPoint, ...]:
     """Efficiency from a twentieth of the best interval to twenty times it, equal steps of the logarithm."""
-    from podsim.fleet.reliability import best_interval
-
     middle = float(best_interval(run.stall, run.mtbf))
     low, high = min(middle, run.interval) / 20.0, max(middle, run.interval) * 20.0
     low = max(low, run.persist)
@@ -215,8 +216,6 @@ def _histogram(samples: RunSamples) -> tuple[tuple[float, ...], tuple[int, ...]]
 
 def _losses(run: LongRun, samples: RunSamples) -> dict[str, float]:
     """Where the mean run's time goes; what is repeated is what is left."""
-    from podsim.fleet.reliability import failure_free_seconds
-
     ended = np.isfinite(samples.seconds)
     if not ended.any():
         return {}
@@ -233,8 +232,6 @@ def _losses(run: LongRun, samples: RunSamples) -> dict[str, float]:
 
 
 def _warnings(run: LongRun, samples: RunSamples) -> tuple[str, ...]:
-    from podsim.fleet.reliability_runs import HORIZON
-
     said = []
     if samples.unfinished:
         said.append(
@@ -248,8 +245,6 @@ def _warnings(run: LongRun, samples: RunSamples) -> tuple[str, ...]:
 
 
 def _assumptions(run: LongRun, source: str) -> tuple[str, ...]:
-    from podsim.fleet.reliability_rates import recovery
-
     known = recovery()
     said = [
         f"failures, {source}; random and independent, at the same rate day and night",

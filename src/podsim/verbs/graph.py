@@ -6,21 +6,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podsim.errors import ModelError, PodsimError, unknown_name
+from podsim.errors import ClusterError, ModelError, PodsimError, unknown_name
+from podsim.graphs.chakra_mend import write_chakra
+from podsim.graphs.fusion import fuse as fused
+from podsim.graphs.graph_cost import OpCosts, graph_costs
+from podsim.graphs.graph_step import Reduction, ReplicasStep, replicas_step
+from podsim.graphs.graph_trace import step_trace
+from podsim.graphs.networks import load_network, networks
+from podsim.graphs.op_graph import OpGraph, nets_of
+from podsim.graphs.op_graph_json import check_batch, read_graph
+from podsim.hardware.catalog import find, load_gpu
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.parts import PRECISIONS, Gpu
+from podsim.kernels.gemm import peak_of
+from podsim.network.nccl import send_seconds
+from podsim.results.graphs import Cut, CutPart, DataParallel, GraphCost, GraphOp
+from podsim.timeline.timelines import write_timeline
+from podsim.training.inputs import default_precision, software_of
+from podsim.training.shapes import element_bytes
+from podsim.training.software import Software, load_software
+from podsim.verbs.capture import any_batch, at_samples, captured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from podsim.hardware.cluster import Cluster
-    from podsim.hardware.parts import Gpu
-    from podsim.results.graphs import Cut, DataParallel, GraphCost, GraphOp
-    from podsim.training.graph_cost import OpCosts
-    from podsim.training.graph_cut import Division
-    from podsim.training.graph_step import Reduction, ReplicasStep
-    from podsim.training.software import Software
-    from podsim.workload.op_graph import OpGraph
-
-__all__ = ["FUSIONS", "LAYOUTS", "graph"]
+    from podsim.graphs.graph_cut import Division
 
 FUSIONS: dict[str, tuple[str, ...]] = {
     "none": (),
@@ -65,12 +75,6 @@ def graph(
     """
     from dataclasses import replace
 
-    from podsim.training.graph_cost import graph_costs
-    from podsim.training.graph_step import replicas_step
-    from podsim.training.software import load_software
-    from podsim.verbs.inputs import default_precision, software_of
-    from podsim.workload.fusion import fuse as fused
-
     if fuse not in FUSIONS:
         raise PodsimError(unknown_name("fusion", fuse, FUSIONS))
     if layout not in LAYOUTS:
@@ -107,11 +111,7 @@ def _simulated(
     division: Division | None, precision: str, timeline: Sequence[Path],
 ) -> float:  # fmt: skip
     """Seconds of the played step; its timeline is written."""
-    from podsim.network.nccl import send_seconds
-    from podsim.report.timelines import write_timeline
     from podsim.simulation.graphs import played_graph
-    from podsim.training.shapes import element_bytes
-    from podsim.workload.op_graph import nets_of
 
     part = sends = None
     if division is not None:
@@ -134,8 +134,7 @@ def _with_band(
     """The cost with the error band of its step on all GPUs."""
     from dataclasses import replace
 
-    from podsim.verbs.bands_networks import band_of_graph, features_of_graph
-    from podsim.workload.networks import networks
+    from podsim.accuracy.bands_networks import band_of_graph, features_of_graph
 
     wanted = features_of_graph(
         found, costs, architecture=gpu.architecture, precision=said.precision,
@@ -149,10 +148,6 @@ def _said(
     found: OpGraph, gpu: Gpu, costs: OpCosts, era: Software, division: Division | None, cut: Cut | None,
     replicas: DataParallel | None, step: float, update: float, precision: str, optimizer: str, rules: tuple[str, ...],
 ) -> GraphCost:  # fmt: skip
-    from podsim.hardware.precision import PRECISIONS
-    from podsim.results.graphs import GraphCost
-    from podsim.training.kernels_gemm import peak_of
-    from podsim.training.shapes import element_bytes
 
     forward, backward = costs.passes
     flops, back = float(found.flops.sum()), float(found.flops_back.sum())
@@ -176,8 +171,6 @@ def _said(
 
 
 def _ops(found: OpGraph, costs: OpCosts, division: Division | None) -> tuple[GraphOp, ...]:
-    from podsim.results.graphs import GraphOp
-
     seconds = costs.forward + costs.backward
     return tuple(
         GraphOp(
@@ -199,10 +192,7 @@ def _cut(
         return None, None
     import numpy as np
 
-    from podsim.results.graphs import Cut, CutPart
-    from podsim.training.graph_cut import divide
-    from podsim.training.shapes import element_bytes
-    from podsim.workload.op_graph import nets_of
+    from podsim.graphs.graph_cut import divide
 
     scale = element_bytes(precision) / found.element
     first, members, size = nets_of(found)
@@ -236,8 +226,6 @@ def _onward(edges: set[tuple[int, int]]) -> bool:
 
 
 def _replicas(found: OpGraph, step: ReplicasStep, gpus: int) -> DataParallel | None:
-    from podsim.results.graphs import DataParallel
-
     made = step.reduction
     if made is None:
         return None
@@ -262,9 +250,6 @@ def _write_traces(
 
     import numpy as np
 
-    from podsim.training.graph_trace import step_trace
-    from podsim.workload.chakra_mend import write_chakra
-
     took = np.zeros(0) if reduction is None else reduction.took
     trace = step_trace(found, costs, update, ranks=gpus, gradient_bytes=era.gradient_bytes, reduce=took)
     write_chakra([replace(trace, rank=rank) for rank in range(gpus)], prefix)
@@ -274,10 +259,6 @@ def _machine(
     on: str, gpus: int | None, overrides: Mapping[str, str] | None
 ) -> tuple[Gpu, Cluster | None, int]:
     """The GPU, the part of the cluster that the job gets if one was named, and its GPUs."""
-    from podsim.errors import ClusterError
-    from podsim.hardware.catalog import find, load_gpu
-    from podsim.hardware.cluster import load_cluster
-
     if gpus is not None and (not isinstance(gpus, int) or isinstance(gpus, bool) or gpus < 1):
         raise ClusterError(f"gpus={gpus!r}: a step runs on 1 or more")
     place = find(on)
@@ -300,10 +281,6 @@ def _machine(
 
 
 def _graph(file: str, shapes: Sequence[str], batch: int | None) -> OpGraph:
-    from podsim.verbs.capture import any_batch, at_samples, captured
-    from podsim.workload.networks import load_network, networks
-    from podsim.workload.op_graph_json import check_batch, read_graph
-
     if batch is not None:
         check_batch(batch)
     if ".py:" in file:

@@ -6,18 +6,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from podsim.errors import PlanError, PodsimError, unknown_name
-from podsim.verbs.plans import LayoutOptions, read_plan
-
-if TYPE_CHECKING:
-    from podsim.launching.job import Reading
-    from podsim.results.launched import PlanRead, Recipe
-    from podsim.training.plan import Plan
-    from podsim.workload.graph import Model
-
-__all__ = ["launch"]
+from podsim.hardware.cluster import load_cluster
+from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading
+from podsim.results.launched import PlanRead, Recipe
+from podsim.training.inputs import split_overrides
+from podsim.training.plan import Plan
+from podsim.training.plan_inputs import LayoutOptions, read_plan
+from podsim.units import parse_quantity
+from podsim.verbs.predict import describe
+from podsim.workload.catalog import load_model
+from podsim.workload.graph import Model
+from podsim.workload.specification import Transformer
+from podsim.workload.transformer import build
 
 
 def launch(
@@ -71,7 +74,6 @@ def _said(options: LayoutOptions, name: str) -> object:
 def _write(
     model: str, on: str, tool: str, software: str | None, options: LayoutOptions, wishes: dict[str, Any]
 ) -> Recipe:
-    from podsim.launching.job import IMAGE, Job
     from podsim.launching.tools import TOOLS, emit
 
     if tool not in TOOLS:
@@ -92,8 +94,6 @@ def _write(
 
 
 def _limit(text: str) -> float:
-    from podsim.units import parse_quantity
-
     limit = parse_quantity(text, "s", what="time limit")
     if not 60 <= limit <= 366 * 86400:
         raise PodsimError(f"time limit {text[:40]!r}: a job has 1 min to 366 d")
@@ -117,7 +117,6 @@ def _read(
     model: str, path: str, on: str, tool: str, gpus: int | None, sequence: int | None, software: str | None,
     overrides: Mapping[str, str] | None,
 ) -> PlanRead:  # fmt: skip
-    from podsim.results.launched import PlanRead
 
     if gpus is not None and gpus < 1:
         raise PodsimError(f"gpus={gpus}: a job has 1 GPU or more")
@@ -134,18 +133,12 @@ def _predicted(
     model: str, text: str, path: str, on: str, tool: str, gpus: int | None, sequence: int | None,
     software: str | None, overrides: Mapping[str, str] | None,
 ) -> PlanRead:  # fmt: skip
-    from podsim.hardware.cluster import load_cluster
-    from podsim.results.launched import PlanRead
-    from podsim.verbs.inputs import split_overrides
-    from podsim.verbs.predict import describe
 
     cluster = load_cluster(on, split_overrides(overrides)[1])
     network = _named(model, sequence, overrides) if model else None
     try:
         reading = _reading(text, path, tool, gpus, network, sequence)
     except PlanError as error:
-        from podsim.launching.job import GIVE_GPUS
-
         if gpus is not None or not any(GIVE_GPUS in problem for problem in error.problems):
             raise
         reading = _reading(text, path, tool, cluster.gpus, network, sequence)
@@ -162,9 +155,6 @@ def _predicted(
 
 
 def _named(model: str, sequence: int | None, overrides: Mapping[str, str] | None) -> Model:
-    from podsim.verbs.inputs import split_overrides
-    from podsim.workload.catalog import load_model
-
     wanted = split_overrides(overrides)[0] | ({"sequence": str(sequence)} if sequence is not None else {})
     return load_model(model, wanted)
 
@@ -201,9 +191,6 @@ def _agree(reading: Reading, network: Model | None) -> None:
 
 
 def _built(reading: Reading, path: str) -> Model:
-    from podsim.workload.specification import Transformer
-    from podsim.workload.transformer import build
-
     if not reading.model:
         raise PodsimError("the file does not give the shape of the model; give MODEL as well")
     return build(Transformer(name="model of the command", source=path, **reading.model))  # type: ignore[arg-type]

@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from podsim.errors import NoFitError, PodsimError
+from podsim.fleet.reliability import LongRun, best_interval, blocked_share, expected_seconds
+from podsim.fleet.reliability_rates import node_rate, recovery
+from podsim.fleet.reliability_runs import HORIZON
+from podsim.hardware.cluster import Cluster
+from podsim.report.figures import duration
+from podsim.results.prediction import Prediction, TrainingTime
+from podsim.results.runs import CheckpointTime
+from podsim.training.inputs import read_inputs
+from podsim.training.plan import Plan
+from podsim.training.search_limits import Limit
 from podsim.units import format_quantity, parse_quantity
+from podsim.verbs.plan import plan as search
+from podsim.workload.graph import Model
 
 if TYPE_CHECKING:
-    from podsim.fleet.reliability import LongRun
-    from podsim.hardware.cluster import Cluster
-    from podsim.results.prediction import Prediction, TrainingTime
-    from podsim.results.runs import CheckpointTime
     from podsim.storage.checkpoints_time import Saving, Times
-    from podsim.training.plan import Plan
-    from podsim.verbs.limits import Limit
-    from podsim.workload.graph import Model
-
-__all__ = ["Asked", "Job", "best_job", "check_ends", "checkpoint_time", "long_run", "mtbf_of", "read_tokens",
-           "read_with", "steps_of", "training_time"]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,10 +89,6 @@ def best_job(
     optimizer_precision: str, software: str, limit: Limit | None, overrides: Mapping[str, str] | None,
 ) -> Job:  # fmt: skip
     """The fastest plan that fits within the limits; raises what `podsim plan` raises."""
-    from podsim.training.plan import Plan
-    from podsim.verbs.inputs import read_inputs
-    from podsim.verbs.plan import plan as search
-
     found = search(
         model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
         optimizer_precision=optimizer_precision, software=software, top=1, limit=limit, overrides=overrides,
@@ -102,8 +100,6 @@ def best_job(
 
 def mtbf_of(cluster: Cluster, asked: Asked) -> tuple[float, float, str]:
     """(s between failures of the job, failures of a node in 1/s or 0, where that comes from)."""
-    from podsim.fleet.reliability_rates import node_rate
-
     if asked.mtbf is not None:
         return asked.mtbf, 0.0, "mean time between failures as given"
     rate, source = node_rate(asked.failures, cluster)
@@ -112,9 +108,6 @@ def mtbf_of(cluster: Cluster, asked: Asked) -> tuple[float, float, str]:
 
 def long_run(job: Job, asked: Asked, times: Times, *, work: float, step: float) -> LongRun:
     """The run with its checkpoints and failures, at the interval asked for, or the best one in whole steps."""
-    from podsim.fleet.reliability import LongRun
-    from podsim.fleet.reliability_rates import recovery
-
     known = {name: constant.value for name, constant in recovery().items()}
     mtbf, _, _ = mtbf_of(job.cluster, asked)
     spares = math.ceil(known["spares"] * job.cluster.nodes) if asked.spares is None else asked.spares
@@ -140,9 +133,6 @@ def long_run(job: Job, asked: Asked, times: Times, *, work: float, step: float) 
 
 def interval_of(asked: Asked, times: Times, mtbf: float, step: float) -> float:
     """s of training between checkpoints: as asked, else the best whole number of steps that the write leaves time for."""
-    from podsim.fleet.reliability import best_interval
-    from podsim.report.figures import duration
-
     if asked.interval is not None:
         given = f"interval={duration(asked.interval)}"
         if asked.interval < step * (1.0 - 1e-9):
@@ -162,8 +152,6 @@ def interval_of(asked: Asked, times: Times, mtbf: float, step: float) -> float:
 
 def checkpoint_time(job: Job, saving: Saving, times: Times, asked: Asked) -> CheckpointTime:
     """What `podsim checkpoint` says of a job, at the interval asked for or the best one."""
-    from podsim.results.runs import CheckpointTime
-
     step = job.prediction.step_time
     mtbf, _, source = mtbf_of(job.cluster, asked)
     interval = interval_of(asked, times, mtbf, step)
@@ -207,8 +195,6 @@ def training_time(job: Job, tokens: float) -> TrainingTime:
     Synchronous checkpoints to the default store at the best interval; a run that waits for spares is longer by the
     long-run share of Erlang's formula. Raises NoFitError if the run would hardly ever get through.
     """
-    from podsim.fleet.reliability import blocked_share, expected_seconds
-    from podsim.results.prediction import TrainingTime
     from podsim.storage.checkpoints_time import Saving, checkpoint_times
 
     saving, asked = Saving(), Asked()
@@ -233,9 +219,6 @@ def steps_of(job: Job, tokens: float) -> int:
 
 def check_ends(run: LongRun, expected: float) -> float:
     """The expected s of a run; NoFitError, an answer, if it is so long that the run never ends in practice."""
-    from podsim.fleet.reliability_runs import HORIZON
-    from podsim.report.figures import duration
-
     if expected > HORIZON * run.work:
         needs = run.restart + run.persist + run.interval + run.stall
         raise NoFitError(

@@ -6,18 +6,20 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from podsim.errors import LabError, PodsimError
-from podsim.verbs.lab_options import no_folder, unknown_backend
-
-if TYPE_CHECKING:
-    from podsim.lab.measure import Job
-    from podsim.lab.ranks import Place
-    from podsim.network.collectives import Table
-    from podsim.results.lab import Emulated, MeasuredCollectives
-
-__all__ = ["EMULATED", "emulated_links", "measure_collective", "ranks_of", "sum_table"]
+from podsim.lab.library import LIBRARY
+from podsim.lab.measure import Job, task_of
+from podsim.lab.options import no_folder, unknown_backend
+from podsim.lab.ranks import MOST_RANKS, Place, here, run_here, run_joined
+from podsim.lab.record import emulated_of, run_of, write_run
+from podsim.lab.wires import gpus_here
+from podsim.network.bus import bus_factor
+from podsim.network.collectives import Table
+from podsim.network.collectives.algorithms import servers
+from podsim.network.collectives.lookup import all_tables, table_of
+from podsim.network.sizes import DIVIDED, ELEMENT, collective_name, read_sizes
+from podsim.results.lab import Emulated, MeasuredCollectives
 
 EMULATED = "PODSIM_EMULATED"
 """environment variable that tells a rank which shaped links it runs on: the JSON of Emulated"""
@@ -59,10 +61,6 @@ def measure_collective(
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
-    from podsim.lab.measure import task_of
-    from podsim.lab.ranks import here, run_here, run_joined
-    from podsim.lab.record import run_of, write_run
-
     place = here(os.environ)
     job = _job(
         collective, place, ranks=ranks, local=local, algo=algo, sizes=sizes, iters=iters, warmup=warmup, limit=limit,
@@ -85,10 +83,6 @@ def _job(
     warmup: int, limit: float, in_place: bool, apart: bool, backend: str, timeout: float,
 ) -> Job:  # fmt: skip
     """What is to be run; all that is wrong with the numbers in one PodsimError."""
-    from podsim.lab.library import LIBRARY
-    from podsim.lab.measure import Job
-    from podsim.verbs.collective_sizes import collective_name
-
     name = collective_name(collective)
     world, each = ranks_of(place, ranks, local)
     wrong = [
@@ -117,9 +111,6 @@ def _job(
 
 def ranks_of(place: Place | None, ranks: int | None, local: int | None) -> tuple[int, int]:
     """(ranks, ranks of a server)."""
-    from podsim.lab.ranks import MOST_RANKS
-    from podsim.network.collectives.algorithms import servers
-
     if place is not None:
         if ranks is not None and ranks != place.world:
             raise PodsimError(f"--ranks {ranks}: this job was started with {place.world}; leave --ranks out")
@@ -138,8 +129,6 @@ def ranks_of(place: Place | None, ranks: int | None, local: int | None) -> tuple
 
 def _sizes(text: str, name: str, ranks: int) -> tuple[int, ...]:
     """The sizes in B; those that are taken where none are given, less what ranks cannot have equal parts of."""
-    from podsim.verbs.collective_sizes import DIVIDED, ELEMENT, read_sizes
-
     if text != _SIZES or name not in DIVIDED:
         return read_sizes(text, name, ranks)
     part = ELEMENT * ranks
@@ -153,9 +142,6 @@ def _with_room(
 
     Raises LabError for NCCL without a GPU for each rank.
     """
-    from podsim.lab.ranks import MOST_RANKS
-    from podsim.lab.wires import gpus_here
-
     most, why = 0, "its switch needs a process of its own, which only ranks forked by podsim get"
     if place is None and (backend == "nccl" or any(table.switches for table in tables)):
         gpus = gpus_here() if backend != "gloo" else 0
@@ -172,8 +158,6 @@ def _with_room(
 
 def _chosen(algo: str, name: str, ranks: int, local: int) -> tuple[tuple[Table, ...], bool, dict[str, str]]:
     """(tables, whether the library's own is run, what is left out and why)."""
-    from podsim.verbs.collective_tables import all_tables, table_of
-
     wanted = [one.strip() for one in algo.split(",") if one.strip()]
     if not wanted:
         raise PodsimError("--algo is empty; give all, library, or names such as ring,tree")
@@ -199,8 +183,6 @@ def sum_table(all_reduce: str, nodes: int, local: int) -> Table | None:
 
     Raises LabError for one that needs a switch, and PodsimError for an unknown one.
     """
-    from podsim.verbs.collective_tables import table_of
-
     if all_reduce == "library":
         return None
     table = table_of(all_reduce, "all-reduce", nodes, local)
@@ -211,9 +193,6 @@ def sum_table(all_reduce: str, nodes: int, local: int) -> Table | None:
 
 def _factors(name: str, ranks: int) -> dict[str, float]:
     """What nccl-tests makes of a size: the factor of the bus bandwidth, and into how many parts it counts it."""
-    from podsim.network.bus import bus_factor
-    from podsim.verbs.collective_sizes import DIVIDED
-
     return {"bus": float(bus_factor(name, ranks)), "parts": float(ranks) if name in DIVIDED else 1.0}
 
 
@@ -222,7 +201,6 @@ def emulated_links(environment: Mapping[str, str]) -> Emulated | None:
     text = environment.get(EMULATED)
     if not text:
         return None
-    from podsim.lab.record import emulated_of
 
     try:
         return emulated_of(json.loads(text))

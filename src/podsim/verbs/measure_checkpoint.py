@@ -7,17 +7,15 @@ import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from podsim.errors import LabError, PodsimError
+from podsim.lab.checkpoint_io import WRITERS, CheckpointJob, task_of
+from podsim.lab.options import no_folder, outside
+from podsim.lab.places import Place, place_of
+from podsim.lab.ranks import MOST_RANKS, here, run_here, run_joined
+from podsim.lab.record import run_of, write_run
+from podsim.results.lab_storage import MeasuredCheckpoints
 from podsim.units import format_quantity, parse_quantity
-from podsim.verbs.lab_options import no_folder, outside
-
-if TYPE_CHECKING:
-    from podsim.lab.places import Place
-    from podsim.results.lab_storage import MeasuredCheckpoints
-
-__all__ = ["measure_checkpoint"]
 
 _LARGEST = 1 << 50
 
@@ -49,11 +47,6 @@ def measure_checkpoint(
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
-    from podsim.lab.checkpoint_io import WRITERS, CheckpointJob, task_of
-    from podsim.lab.places import place_of
-    from podsim.lab.ranks import MOST_RANKS, here, run_here, run_joined
-    from podsim.lab.record import run_of, write_run
-
     joined = here(os.environ)
     count = ranks if ranks is not None else joined.world if joined else 4
     whole, each = (

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError
-from podsim.verbs.lab_options import no_folder, outside, unknown_backend
-
-if TYPE_CHECKING:
-    from podsim.results.trained import MeasuredDdp
-
-__all__ = ["measure_ddp"]
+from podsim.lab.options import no_folder, outside, unknown_backend
+from podsim.lab.ranks import here, run_here, run_joined
+from podsim.lab.record import run_of, write_run
+from podsim.lab.training.ddp import SMALLEST, Ddp, task_of
+from podsim.results.trained import MeasuredDdp
+from podsim.units import parse_quantity
+from podsim.verbs.measure import emulated_links, ranks_of, sum_table
 
 MOST_LAYERS, MOST_STEPS = 1000, 100_000
 
@@ -41,12 +41,6 @@ def measure_ddp(
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
-    from podsim.lab.ranks import here, run_here, run_joined
-    from podsim.lab.record import run_of, write_run
-    from podsim.lab.training.ddp import SMALLEST, Ddp, task_of
-    from podsim.units import parse_quantity
-    from podsim.verbs.measure import emulated_links, ranks_of, sum_table
-
     place = here(os.environ)
     world, local = ranks_of(place, ranks, None)
     bytes_ = parse_quantity(size, "B", what="--size")

@@ -10,15 +10,22 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from podsim.acceptance.storage_checks import Disk, measure_disk
 from podsim.errors import LabError, PodsimError
+from podsim.lab.host import Measuring, measure_ranks
+from podsim.lab.host_steps import small_steps
+from podsim.lab.inventory import read_inventory
+from podsim.lab.ranks import MOST_RANKS, Task, run_here
+from podsim.lab.training.run import PARTS
+from podsim.lab.usage import busiest, cores
+from podsim.lab.wires import gpus_here, load_torch
 from podsim.results.host import MeasuredHost, MeasuredKernel, MeasuredSend
-
-if TYPE_CHECKING:
-    from podsim.verbs.verify_storage import Disk
-
-__all__ = ["measure_host"]
+from podsim.storage.fio_results import read_block
+from podsim.verbs.measure_host_entry import entry_of
+from podsim.verbs.measure_host_steps import runtime_of, small_runs
+from podsim.verbs.verify_training import measure_images
 
 Note = Callable[[str], None]
 
@@ -50,16 +57,6 @@ def measure_host(
 
     Raises LabError for a run that broke off, PodsimError for what makes no sense.
     """
-    from podsim.lab.host import Measuring, measure_ranks
-    from podsim.lab.host_steps import small_steps
-    from podsim.lab.inventory import read_inventory
-    from podsim.lab.ranks import Task, run_here
-    from podsim.lab.training.run import PARTS
-    from podsim.lab.usage import cores
-    from podsim.lab.wires import gpus_here, load_torch
-    from podsim.verbs.measure_host_entry import entry_of
-    from podsim.verbs.measure_host_steps import small_runs
-
     count = ranks if ranks is not None else gpus_here() or 8
     _checked(count, name, folder, seconds, timeout, save)
     started, begun = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
@@ -101,8 +98,6 @@ def _own_name() -> str:
 
 
 def _checked(ranks: int, name: str, folder: Path, seconds: float, timeout: float, save: Path | None) -> None:
-    from podsim.lab.ranks import MOST_RANKS
-
     wrong = (
         [] if 1 <= ranks <= MOST_RANKS else [f"--ranks {ranks}; 1 to {MOST_RANKS} are started on one machine"]
     )
@@ -123,9 +118,6 @@ def _checked(ranks: int, name: str, folder: Path, seconds: float, timeout: float
 
 def _disk(folder: Path, size: str, wanted: bool, cores: int, note: Note) -> tuple[Disk | None, list[str]]:
     """What fio found; None with a note where it was not run."""
-    from podsim.verbs.verify_storage import measure_disk
-    from podsim.verify.fio import read_block
-
     if not wanted:
         return None, ["the disk was not measured (--no-disk)"]
     try:
@@ -139,10 +131,6 @@ def _disk(folder: Path, size: str, wanted: bool, cores: int, note: Note) -> tupl
 
 
 def _images(folder: Path, ranks: int, wanted: bool, note: Note) -> float | None:
-    from podsim.lab.usage import cores
-    from podsim.lab.wires import gpus_here
-    from podsim.verbs.verify_training import measure_images
-
     if not wanted:
         return None
     gpus = gpus_here()
@@ -155,8 +143,6 @@ def _host(
     told: Mapping[str, Any], ranks: int, name: str, images: float | None, disk: Disk | None, notes: list[str]
 ) -> MeasuredHost:
     """Plain values as the result, with what follows from them at once."""
-    from podsim.verbs.measure_host_steps import runtime_of
-
     kernels = tuple(
         MeasuredKernel(**{**row, "shape": tuple(int(n) for n in row["shape"])}) for row in told["kernels"]
     )
@@ -199,8 +185,6 @@ def _disk_table(disk: Disk | None) -> dict[str, float]:
 
 
 def _others(told: Mapping[str, Any]) -> float:
-    from podsim.lab.usage import busiest
-
     used = told["used"]
     return busiest(used, ["here"] * len(used), {"here": told["cores"]})[1]
 
@@ -216,8 +200,6 @@ def _shared(told: Mapping[str, Any]) -> list[str]:
 
 def _features() -> dict[str, str]:
     """What `podsim verify` holds the machine against later: only what can be told here."""
-    from podsim.lab.inventory import read_inventory
-
     found = read_inventory()
     told = {}
     if found.tpm:

@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from podsim.hardware.cluster import load_cluster
+from podsim.kernels.attention import attention_seconds
+from podsim.kernels.constants import Evidence, KernelConstants
+from podsim.kernels.constants_file import constants_text
+from podsim.kernels.fit_host import Products, Streams, fit_line, fit_products, fit_streams, products_seconds
 from podsim.lab.inventory import Inventory
 from podsim.results.host import MeasuredHost, MeasuredKernel
 from podsim.verbs.measure_host_steps import host_constants
-
-__all__ = ["Entry", "entry_of"]
 
 ERA = "pytorch-eager"
 _PARTS = {"norm": 5.0, "activation": 5.0, "residual": 6.0, "loss": 26.0}
@@ -37,8 +40,6 @@ class Entry:
 def entry_of(host: MeasuredHost, machine: Inventory, *, memory: float, capability: float, cache: float, folder: str,
              features: Mapping[str, str]) -> Entry:  # fmt: skip
     """The catalog entry of what was measured; `memory` and `cache` in B, of one rank."""
-    from podsim.training.fit_host import Streams, fit_streams
-
     streams = [one for one in host.kernels if one.name == "stream"]
     moved = np.array([3.0 * _WIDTH * one.shape[0] for one in streams])
     constants, bandwidth = fit_streams(Streams(moved, np.array([one.seconds for one in streams])))
@@ -85,8 +86,6 @@ _HEAD = (
 
 
 def _exchanges(host: MeasuredHost) -> Iterator[dict[str, Any]]:
-    from podsim.training.fit_host import fit_line
-
     keys = dict.fromkeys((one.collective, one.ranks) for one in host.sends)
     for collective, ranks in keys:
         rows = [one for one in host.sends if (one.collective, one.ranks) == (collective, ranks)]
@@ -98,10 +97,6 @@ def _kernels(
     host: MeasuredHost, memory: Any, bandwidth: float
 ) -> tuple[dict[str, Any], tuple[MeasuredKernel, ...], float]:
     """(the table of constants, the rows with what the law gives, mean absolute error over the linear layers)."""
-    from podsim.training.fit_host import Products, fit_products, products_seconds
-    from podsim.training.kernel_constants import Evidence, KernelConstants
-    from podsim.training.kernels_write import constants_text
-
     source = (f"podsim measure host on {host.name}, {host.started[:10]}",)
     gemm: dict[str, Any] = {}
     evidence: dict[str, Evidence] = {}
@@ -203,9 +198,6 @@ def _drafted(table: Mapping[str, Any]) -> Iterator[Path]:
 
 def _attention_speed(rows: Sequence[MeasuredKernel], table: Mapping[str, Any]) -> float:
     """Speed of attention cores relative to the law of unfused ones with the constants of this machine."""
-    from podsim.hardware.cluster import load_cluster
-    from podsim.training.kernels import attention_seconds
-
     with _drafted(table) as path:
         gpu = load_cluster(str(path)).gpu
         logs = []

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from podsim.training.software import Software
-
-if TYPE_CHECKING:
-    from podsim.lab.training.job import Training
-    from podsim.verbs.plans import Setting
-
-__all__ = ["MODEL", "host_constants", "runtime_of", "small_runs"]
+from podsim.lab.training.job import Training
+from podsim.training.groups import send_table
+from podsim.training.layers import Pass, layer_table, syncs_of, tp_bytes
+from podsim.training.memory import weight_table
+from podsim.training.plan_inputs import Setting, read_plan
+from podsim.training.shapes import element_bytes
+from podsim.training.software import Software, load_software
+from podsim.training.step import step_cost
+from podsim.verbs.train import training_job
 
 MODEL = "gpt2"
 """whose proportions the small networks have"""
@@ -97,8 +99,6 @@ def _options(run: _Run, ranks: int) -> dict[str, Any]:
 
 def small_runs(ranks: int, backend: str, timeout: float) -> list[dict[str, Training]]:
     """What every rank of a machine trains for a few steps, by name; what belongs together in one table."""
-    from podsim.verbs.train import training_job
-
     found: dict[str, dict[str, Training]] = {}
     for name, run in _runs(ranks).items():
         job = training_job(MODEL, _options(run, ranks), backend=backend, timeout=timeout)
@@ -151,10 +151,6 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str)
     In turn: what a kernel takes of the host, how fast products are within a step, what a tensor-parallel exchange takes,
     what a send, an update and a step take.
     """
-    from podsim.training.groups import send_table
-    from podsim.training.software import load_software
-    from podsim.training.step import step_cost
-
     small = _setting(_Run(layers=2), ranks, on, era)
     found: dict[str, Any] = dict.fromkeys(
         ("host_kernel", "host_collective", "host_send", "host_update", "host_step"), 0.0
@@ -198,8 +194,6 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str)
 
 
 def _setting(run: _Run, ranks: int, on: Path, era: str) -> Setting:
-    from podsim.verbs.plans import read_plan
-
     return read_plan(MODEL, on=str(on), gpus=ranks, precision="fp32", software=era, **_options(run, ranks))
 
 
@@ -211,8 +205,6 @@ def _layers(runtime: Mapping[str, float], wide: bool) -> dict[int, float]:
 
 def _layer(setting: Setting, software: Software) -> float:
     """s of one layer, forward and backward, of a micro-batch."""
-    from podsim.training.layers import Pass, layer_table
-
     table_YXBK = layer_table(setting.model, setting.cluster, setting.plan.arrays(), software)
     return float(table_YXBK[[Pass.FORWARD, Pass.BACKWARD], :, 1, 0].sum())
 
@@ -238,8 +230,6 @@ def _product_speed(setting: Setting, software: Software, measured: float) -> flo
 
 def _sync(setting: Setting, measured: float, software: Software) -> tuple[float, float]:
     """(B, s) of an exchange within a layer: all that the law lacks of it."""
-    from podsim.training.layers import syncs_of, tp_bytes
-
     free = _having(software, "collective_speed", _FREE)
     count = sum(syncs_of(setting.model, setting.model.kinds[1]))
     left = max(measured - _layer(setting, free), _LEAST) / count
@@ -248,9 +238,6 @@ def _sync(setting: Setting, measured: float, software: Software) -> tuple[float,
 
 def _shard(setting: Setting, measured: float, software: Software) -> tuple[float, float]:
     """(B, s) of one of three exchanges of a layer's parameters: gathered twice, and reduced."""
-    from podsim.training.memory import weight_table
-    from podsim.training.shapes import element_bytes
-
     parameters = float(weight_table(setting.model, setting.plan.arrays()).dense_BK[1, 0])
     return parameters * element_bytes(setting.plan.precision), max(
         measured - _layer(setting, software), _LEAST

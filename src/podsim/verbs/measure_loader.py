@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from podsim.errors import LabError, PodsimError, UnitError, unknown_name
+from podsim.lab.loader import LoaderJob
+from podsim.lab.loader import measure_loader as run
+from podsim.lab.options import no_folder, outside
+from podsim.lab.places import place_of
+from podsim.lab.record import write_run
+from podsim.lab.samples import CACHES, make_samples
+from podsim.lab.small_model import MODELS
+from podsim.results.lab_storage import MeasuredLoader
 from podsim.units import parse_quantity
-from podsim.verbs.lab_options import no_folder, outside
-
-if TYPE_CHECKING:
-    from podsim.results.lab_storage import MeasuredLoader
-
-__all__ = ["measure_loader"]
 
 _MAKE = re.compile(r"\s*([0-9]{1,9})\s*x\s*(.+?)\s*")
 _KINDS = {"filecache": "file", "blockcache": "block"}
@@ -51,13 +52,6 @@ def measure_loader(
     Ctrl-C ends the run, and what was measured is given. Raises PodsimError for what makes no sense, LabError for
     samples that cannot be read.
     """
-    from podsim.lab.loader import LoaderJob
-    from podsim.lab.loader import measure_loader as run
-    from podsim.lab.places import place_of
-    from podsim.lab.record import write_run
-    from podsim.lab.samples import CACHES, make_samples
-    from podsim.lab.small_model import MODELS
-
     head, chained, rest = source.partition("::")
     if chained and head in _KINDS:
         source, cache_kind = rest, _KINDS[head]

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from podsim.accuracy import Rows
+from podsim.accuracy.nccl_tests import gpu_name, read_any, rows_of
 from podsim.errors import PodsimError, TableError
-from podsim.verify import Rows
-from podsim.verify.nccl_tests import gpu_name, read_any, rows_of
-
-if TYPE_CHECKING:
-    from podsim.results.lab import MeasuredCollectives
-    from podsim.results.trained import MeasuredTraining
-
-__all__ = ["read_measured"]
+from podsim.lab.record import read_run
+from podsim.results.lab import MeasuredCollectives
+from podsim.results.trained import MeasuredTraining
+from podsim.workload.catalog import load_specification
+from podsim.workload.specification import resolve
 
 _START = re.compile(rb'\s*\{[^\n]*"format"\s*:\s*"podsim-run"')
 _HEAD = 4096
@@ -40,9 +38,6 @@ def read_measured(path: str | Path) -> Rows:
         ours = False
     if not ours:
         return read_any(path)
-    from podsim.lab.record import read_run
-    from podsim.results.lab import MeasuredCollectives
-    from podsim.results.trained import MeasuredTraining
 
     run = read_run(path)
     if isinstance(run, MeasuredCollectives):
@@ -105,9 +100,6 @@ def _training(run: MeasuredTraining, path: Path) -> Rows:
 
 def _shape(run: MeasuredTraining) -> dict[str, str]:
     """Columns of a network that is not the catalog's own: its widths; nothing where it is, or is not known here."""
-    from podsim.workload.catalog import load_specification
-    from podsim.workload.specification import resolve
-
     changes = {name.removeprefix("model."): value for name, value in run.changes.items()}
     if not changes:
         return {}

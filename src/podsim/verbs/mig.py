@@ -5,17 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from podsim.errors import MigError, NoFitError, PodsimError
-
-if TYPE_CHECKING:
-    from podsim.hardware.mig.layouts import Layout
-    from podsim.hardware.mig.profiles import Slicing
-    from podsim.hardware.mig.results import ConfigRow, GpuState, LawReport, LayoutSheet, LayoutTable
-    from podsim.hardware.mig.smi import SeenGpu
-
-__all__ = ["mig_check", "mig_law", "mig_layouts", "mig_show", "mig_state", "read_text"]
+from podsim.hardware.catalog import load_gpu
+from podsim.hardware.mig.change import additions, change_to
+from podsim.hardware.mig.layouts import Layout, extensions, layouts, maximal, place, read_layout
+from podsim.hardware.mig.measured import cases, interference, slice_scores
+from podsim.hardware.mig.profiles import Slicing, find_profile, slicing_of
+from podsim.hardware.mig.results import (
+    ConfigRow,
+    GpuState,
+    LawReport,
+    LayoutRow,
+    LayoutSheet,
+    LayoutTable,
+    SeventhRow,
+)
+from podsim.hardware.mig.smi import SeenGpu, differences, layout_of, read_smi, slicing_seen
+from podsim.hardware.mig.split import split
+from podsim.serving.mlperf import sevenths
 
 _LARGEST = 4_000_000
 """characters of a text that is read"""
@@ -27,11 +35,6 @@ def mig_layouts(gpu: str, *, every: bool = False, partial: bool = False) -> Layo
     Of the basic profiles (1g, 2g, 3g, 4g, 7g), or with `every` of all.  Raises PodsimError for an unknown GPU and one
     without MIG.
     """
-    from podsim.hardware.catalog import load_gpu
-    from podsim.hardware.mig.layouts import layouts, maximal
-    from podsim.hardware.mig.profiles import slicing_of
-    from podsim.hardware.mig.results import LayoutRow, LayoutTable
-
     chip = load_gpu(gpu)
     slicing = slicing_of(chip)
     all_, full = layouts(slicing, every=every), maximal(slicing, every=every)
@@ -59,13 +62,7 @@ def mig_show(gpu: str, layout: str) -> LayoutSheet:
 
     Raises PodsimError for a GPU without MIG, and for a layout that cannot be, with all that stands in its way.
     """
-    from podsim.hardware.catalog import load_gpu
-    from podsim.hardware.mig.change import additions
     from podsim.hardware.mig.commands import make_commands, parted_of, parted_text
-    from podsim.hardware.mig.layouts import extensions, read_layout
-    from podsim.hardware.mig.profiles import slicing_of
-    from podsim.hardware.mig.results import LayoutSheet
-    from podsim.hardware.mig.split import split
 
     chip = load_gpu(gpu)
     slicing = slicing_of(chip)
@@ -100,8 +97,6 @@ def mig_state(
     is what shall be created beside what is there.  `busy` are instances that may not be destroyed, as their numbers in
     nvidia-smi, or "all".  Raises PodsimError for text that is not understood, and for a layout that cannot be.
     """
-    from podsim.hardware.mig.smi import read_smi
-
     if want and add:
         raise PodsimError(
             "want and add: give one of them: a whole layout, or what to create beside what is there"
@@ -118,13 +113,7 @@ def mig_state(
 
 
 def _state(seen: SeenGpu, gpu: str, want: str, add: str, busy: set[str]) -> GpuState:
-    from podsim.hardware.catalog import load_gpu
-    from podsim.hardware.mig.change import additions, change_to
     from podsim.hardware.mig.commands import change_commands
-    from podsim.hardware.mig.layouts import extensions
-    from podsim.hardware.mig.profiles import slicing_of
-    from podsim.hardware.mig.results import GpuState
-    from podsim.hardware.mig.smi import differences, layout_of, slicing_seen
 
     slicing = slicing_of(load_gpu(gpu)) if gpu else slicing_seen(seen)
     now = layout_of(slicing, seen)
@@ -148,9 +137,6 @@ def _state(seen: SeenGpu, gpu: str, want: str, add: str, busy: set[str]) -> GpuS
 
 def _target(slicing: Slicing, now: Layout, want: str, add: str) -> tuple[Layout, bool]:
     """(layout that is wanted, whether its instances may stand elsewhere). Raises NoFitError for too much to add."""
-    from podsim.hardware.mig.layouts import place, read_layout
-    from podsim.hardware.mig.profiles import find_profile
-
     if want:
         return read_layout(slicing, want), not re.search(r"[@:]", want)
     more = read_layout(slicing, add).instances
@@ -165,11 +151,7 @@ def mig_check(file: Path | str, *, gpu: str) -> tuple[ConfigRow, ...]:
 
     Raises MigError with every entry that cannot stand on it, and with what breaks the format.
     """
-    from podsim.hardware.catalog import load_gpu
     from podsim.hardware.mig.commands import read_parted
-    from podsim.hardware.mig.layouts import read_layout
-    from podsim.hardware.mig.profiles import slicing_of
-    from podsim.hardware.mig.results import ConfigRow
 
     slicing = slicing_of(load_gpu(gpu))
     problems: list[str] = []
@@ -194,10 +176,6 @@ def mig_check(file: Path | str, *, gpu: str) -> tuple[ConfigRow, ...]:
 
 def mig_law() -> LawReport:
     """The laws of slices against what was measured: 28 training jobs by leaving out, and MLPerf's smallest instances."""
-    from podsim.hardware.mig.measured import cases, interference, slice_scores
-    from podsim.hardware.mig.results import LawReport, SeventhRow
-    from podsim.serving.mlperf import sevenths
-
     rows = tuple(SeventhRow(**vars(one)) for one in sevenths())
     return LawReport(
         scores=slice_scores(), cases=cases(), busy=interference(), sevenths=rows,

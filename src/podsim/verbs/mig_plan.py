@@ -7,18 +7,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from podsim.errors import MigError, NoFitError, PodsimError, UnitError
-
-if TYPE_CHECKING:
-    from podsim.hardware.mig.best import Wish
-    from podsim.hardware.mig.layouts import Layout
-    from podsim.hardware.mig.profiles import Slicing
-    from podsim.hardware.mig.results import GpuPlan, MigPlan
-    from podsim.hardware.parts import Gpu
-
-__all__ = ["mig_plan", "save_plan"]
+from podsim.hardware.catalog import find, load_gpu
+from podsim.hardware.cluster import load_cluster
+from podsim.hardware.mig.best import Assignment, Wish, best_fleet, fewest
+from podsim.hardware.mig.layouts import Layout
+from podsim.hardware.mig.profiles import Slicing, find_profile, slicing_of
+from podsim.hardware.mig.results import GpuPlan, MigPlan
+from podsim.hardware.overrides import read_quantity
+from podsim.hardware.parts import Gpu
 
 _JOB = re.compile(r"([^:=]+)[:=]\s*(\d{1,6})\s*[x*]\s*([^@]+?)(?:@([0-9.eE+-]+))?")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -35,9 +33,6 @@ def mig_plan(on: str, *, jobs: Sequence[str], objective: str = "throughput") -> 
 
     Raises PodsimError for what cannot be read or can be met by no instance, NoFitError where the GPUs do not suffice.
     """
-    from podsim.hardware.mig.best import best_fleet
-    from podsim.hardware.mig.profiles import slicing_of
-
     chip, nodes, per_node = _machine(on)
     slicing = slicing_of(chip)
     wishes = _wishes(slicing, jobs)
@@ -58,9 +53,6 @@ def mig_plan(on: str, *, jobs: Sequence[str], objective: str = "throughput") -> 
 
 def _machine(on: str) -> tuple[Gpu, int, int]:
     """(GPU, nodes, GPUs of a node) of a cluster's or a GPU's name."""
-    from podsim.hardware.catalog import find, load_gpu
-    from podsim.hardware.cluster import load_cluster
-
     found = find(on)
     if found and found[0] == "gpu":
         return load_gpu(on), 1, 1
@@ -87,10 +79,6 @@ def _wishes(slicing: Slicing, jobs: Sequence[str]) -> tuple[Wish, ...]:
 
 
 def _wish(slicing: Slicing, text: str) -> Wish:
-    from podsim.hardware.limits import read_quantity
-    from podsim.hardware.mig.best import Wish
-    from podsim.hardware.mig.profiles import find_profile
-
     match = _JOB.fullmatch(text.strip())
     if match is None:
         raise MigError(
@@ -129,9 +117,6 @@ def _wish(slicing: Slicing, text: str) -> Wish:
 
 def _gpus(nodes: int, per_node: int, whole: Sequence[str], divided: Sequence[object]) -> tuple[GpuPlan, ...]:
     """A plan for each GPU: whole ones first, then the divided ones, then the idle ones."""
-    from podsim.hardware.mig.best import Assignment
-    from podsim.hardware.mig.results import GpuPlan
-
     used = [one for one in divided if isinstance(one, Assignment)]
     made = []
     for place in range(nodes * per_node):
@@ -151,9 +136,7 @@ def _written(
     objective: str, speeds: list[float],
 ) -> MigPlan:  # fmt: skip
     """The plan with all that an operator runs."""
-    from podsim.hardware.mig.best import fewest
     from podsim.hardware.mig.commands import kubernetes_text, make_commands, parted_of, parted_text
-    from podsim.hardware.mig.results import MigPlan
 
     kinds: dict[tuple[Layout | None, ...], list[int]] = {}
     for node in range(nodes):

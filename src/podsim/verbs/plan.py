@@ -7,23 +7,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podsim.accuracy.assumptions import changed
 from podsim.errors import NoFitError, PlanError
-from podsim.results.prediction import PARTS, ParetoPoint, PlanResult, Ranked
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.results.prediction import Prediction
-    from podsim.training.plan import Plan
-    from podsim.training.search import Found
-    from podsim.verbs.limits import Limit
-    from podsim.workload.graph import Model
-
-__all__ = ["OBJECTIVES", "plan", "replay"]
+from podsim.hardware.cluster import Cluster
+from podsim.results.prediction import PARTS, ParetoPoint, PlanResult, Prediction, Ranked
+from podsim.simulation.refine import refined
+from podsim.training.inputs import batch_of, precision_of, read_inputs, software_of
+from podsim.training.plan import Plan, Schedule
+from podsim.training.search import Found, search
+from podsim.training.search_limits import Limit, read_limits, spelled
+from podsim.units import format_quantity
+from podsim.verbs.plan_trade import weigh
+from podsim.verbs.predict import describe
+from podsim.verbs.save import check_directory, read_experiment, save_plans
+from podsim.workload.graph import Model
 
 OBJECTIVES = ("time", "memory", "cost", "energy")
 _TRADES = ("cost", "energy")
@@ -65,12 +67,7 @@ def plan(
     those of `predict`.  Raises NoFitError when no plan fits, saying by how much, PlanError when none is legal, and
     PodsimError for anything unusable.
     """
-    from podsim.training.plan import Plan
-    from podsim.verbs.assumptions import changed
-    from podsim.verbs.inputs import batch_of, precision_of, read_inputs, software_of
-    from podsim.verbs.limits import spelled
     from podsim.verbs.long_runs import read_tokens
-    from podsim.verbs.save import check_directory, save_plans
 
     wanted, price = None if tokens is None else read_tokens(tokens), str(price)
     _check(objective, top, detail, price, pue, wanted, simulate)
@@ -109,8 +106,6 @@ def replay(
     progress: Callable[[int, int], None] | None = None,
 ) -> PlanResult:
     """Run the search of an experiment file that `plan` saved; raises what `plan` does."""
-    from podsim.verbs.save import read_experiment
-
     return plan(**read_experiment(Path(experiment)), save=save, detail=detail, progress=progress)
 
 
@@ -119,9 +114,6 @@ def _searched(
     progress: Callable[[int, int], None] | None, arguments: dict[str, Any],
 ) -> PlanResult:  # fmt: skip
     """The result of a search by time or memory."""
-    from podsim.training.search import search
-    from podsim.verbs.limits import read_limits
-
     gpus = cluster.gpus
     started = time.perf_counter()
     found = search(model, cluster, fixed, gpus=gpus, wanted=read_limits(limit, gpus), progress=progress)
@@ -145,8 +137,6 @@ def _weighed(
     detail: str, progress: Callable[[int, int], None] | None, arguments: dict[str, Any],
 ) -> PlanResult:  # fmt: skip
     """The result of a search by cost or energy."""
-    from podsim.verbs.plan_trade import weigh
-
     gpus = cluster.gpus
     started = time.perf_counter()
     found = weigh(
@@ -186,8 +176,6 @@ def _check(
 
 
 def _does_not_fit(found: Found, cluster: Cluster, gpus: int) -> str:
-    from podsim.units import format_quantity
-
     least = int(found.memory_C.argmin())
     need = format_quantity(float(found.memory_C[least]), "B")
     room = format_quantity(cluster.gpu.memory, "B")
@@ -204,9 +192,6 @@ def _ranking(
     model: Model, cluster: Cluster, found: Found, arguments: Mapping[str, Any], detail: str, default: bool
 ) -> tuple[Ranked, ...]:
     """The best plan of each layout, in order, predicted in full; the prediction must say what the search said."""
-    from podsim.verbs.predict import describe
-    from podsim.verbs.refine import refined
-
     order = _fastest(found) if arguments["objective"] == "time" else found.pareto[::-1]
     predictions: list[Prediction] = []
     positions = _first_of_each_layout(found, order.tolist(), arguments["top"])
@@ -236,8 +221,6 @@ _TIED = 1e-9
 
 def _fastest(found: Found) -> NDArray[np.int64]:
     """Positions of the fastest plans; of equally fast ones first those with less memory, then plain 1F1B."""
-    from podsim.training.plan import Schedule
-
     head = found.order[:100_000]
     seconds = found.seconds_VC.ravel()[head]
     jumps = np.concatenate([[False], seconds[1:] > seconds[:-1] * (1 + _TIED)])

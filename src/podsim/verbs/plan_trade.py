@@ -10,24 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from podsim.errors import NoFitError, PlanError
-from podsim.results.expense import Trade, TradePoint
-from podsim.results.prediction import Ranked
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.results.expense import Offer
-    from podsim.results.prediction import Prediction
-    from podsim.training.plan import Array, Plan
-    from podsim.training.search import Found
-    from podsim.verbs.limits import Limit
-    from podsim.workload.graph import Model
-
-__all__ = ["Weighed", "counts", "front", "weigh"]
+from podsim.fleet.power import BUSY_PARTS, cluster_power
+from podsim.fleet.power_cost import offer_of, read_site
+from podsim.hardware.cluster import Cluster
+from podsim.results.expense import Offer, Trade, TradePoint
+from podsim.results.prediction import Prediction, Ranked
+from podsim.training.plan import Array, Plan
+from podsim.training.search import Found, search
+from podsim.training.search_limits import Limit, read_limits
+from podsim.training.step import SPLIT, step_cost
+from podsim.verbs.power import expense_of
+from podsim.verbs.predict import describe
+from podsim.workload.graph import Model
 
 _FRONT = 40
 """plans of a front that are told"""
@@ -72,10 +71,6 @@ def weigh(
     price: str, pue: float | None, default_batch: bool, detail: str, progress: Callable[[int, int], None] | None,
 ) -> Weighed:  # fmt: skip
     """The best plans by cost or energy, each layout once, and the fronts; NoFitError where no plan fits on any number."""
-    from podsim.fleet.power_cost import offer_of, read_site
-    from podsim.training.search import search
-    from podsim.verbs.limits import read_limits
-
     site = read_site(pue, None, None)
     offer = offer_of(price, cluster, site) if price else None
     lots, refused, found_all = [], [], []
@@ -113,9 +108,6 @@ def _summed(found: list[Found]) -> dict[str, int]:
 def _lot(model: Model, cluster: Cluster, whole: Cluster, found: Found, pue: float) -> _Lot:
     """Plans that may be the fastest or the leanest: a plan that takes longer than the fastest by more than the machine's
     draw can fall draws more energy."""
-    from podsim.fleet.power import BUSY_PARTS, cluster_power
-    from podsim.training.step import SPLIT, step_cost
-
     least, most = (cluster_power(cluster, busy, within=whole) for busy in (0.0, 1.0))
     seconds = found.seconds_VC.ravel()[found.order]
     near = found.order[: int(np.searchsorted(seconds, seconds[0] * most / least, side="right"))]
@@ -172,9 +164,6 @@ def _ranked(
     default_batch: bool, detail: str,
 ) -> tuple[Ranked, ...]:  # fmt: skip
     """The best plan of each layout by the objective, predicted in full with its expense."""
-    from podsim.verbs.power import expense_of
-    from podsim.verbs.predict import describe
-
     seconds, energy, cost, which, place = _table(lots, offer)
     wanted = cost if objective == "cost" else energy
     seen: dict[tuple[int, ...], int] = {}

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from podsim.errors import PlanError, PodsimError, unknown_name
-
-if TYPE_CHECKING:
-    from podsim.fleet.power_cost import Site
-    from podsim.hardware.cluster import Cluster
-    from podsim.results.expense import Bill, Expense, Offer, PowerReport
-    from podsim.results.prediction import Prediction
-
-__all__ = ["LOADS", "cost", "expense_of", "power"]
+from podsim.fleet.power import busy_share, cluster_power, load_power, node_of, speed_under, switches_of
+from podsim.fleet.power_catalog import figures
+from podsim.fleet.power_cost import HOUR, Site, offer_of, offers_for, read_site
+from podsim.fleet.power_hpl import hpl
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.results.expense import Bill, BillRow, Expense, Offer, PowerReport
+from podsim.results.prediction import Prediction
+from podsim.units import parse_quantity
 
 LOADS = ("idle", "training", "peak")
 
@@ -32,12 +31,6 @@ def power(
     `cap` holds every GPU to a power, as "300 W"; `pue` is the site's power over the machine's. Raises PodsimError for an
     unknown cluster, and for a cap or a PUE that there cannot be.
     """
-    from podsim.fleet.power import load_power, node_of, speed_under, switches_of
-    from podsim.fleet.power_catalog import figures
-    from podsim.fleet.power_cost import read_site
-    from podsim.fleet.power_hpl import hpl
-    from podsim.results.expense import PowerReport
-
     part = _part(cluster, gpus, overrides)
     watts = _watts(cap)
     site = read_site(pue, None, None)
@@ -78,10 +71,6 @@ def cost(
     (kg) and `electricity` (USD) are for a kWh. Raises PodsimError with everything that cannot be.
     """
     from math import isfinite
-
-    from podsim.fleet.power import load_power
-    from podsim.fleet.power_cost import HOUR, offer_of, offers_for, read_site
-    from podsim.results.expense import Bill, BillRow
 
     problems = []
     if not (isinstance(gpu_hours, (int, float)) and isfinite(gpu_hours) and 0 < gpu_hours < 1e12):
@@ -124,10 +113,6 @@ def expense_of(
 
     `within` is a larger cluster whose switches are shared.
     """
-    from podsim.fleet.power import busy_share, cluster_power
-    from podsim.fleet.power_cost import offer_of, read_site
-    from podsim.results.expense import Expense
-
     site = read_site(pue, carbon, None)
     step = prediction.step_time * prediction.tokens_per_second
     if tokens is not None and not step <= tokens <= 1e18:
@@ -152,15 +137,11 @@ def _told(site: Site, offers: Sequence[Offer]) -> tuple[str, ...]:
 
 
 def _part(cluster: str, gpus: int | None, overrides: Mapping[str, str] | None) -> Cluster:
-    from podsim.hardware.cluster import load_cluster
-
     whole = load_cluster(cluster, dict(overrides or {}))
     return whole if gpus is None else whole.subset(gpus)
 
 
 def _watts(cap: str) -> float | None:
-    from podsim.units import parse_quantity
-
     return parse_quantity(cap, "W", what="cap") if cap else None
 
 
@@ -168,7 +149,5 @@ def _price_checks(
     cluster: str, price: Sequence[str], overrides: Mapping[str, str] | None
 ) -> list[Callable[[], object]]:
     """Calls that raise where a price cannot be read, one for each."""
-    from podsim.fleet.power_cost import offer_of, read_site
-
     part, site = _part(cluster, None, overrides), read_site(None, None, None)
     return [partial(offer_of, text, part, site) for text in price]

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from podsim.verbs.plans import read_plan
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.results.prediction import Prediction
-    from podsim.training.plan import Plan
-    from podsim.workload.graph import Model
-
-__all__ = ["describe", "predict"]
+from podsim.accuracy.assumptions import assumptions, changed, warnings
+from podsim.accuracy.bands import band_of
+from podsim.errors import PodsimError
+from podsim.hardware.cluster import Cluster
+from podsim.results.prediction import Prediction
+from podsim.training.op_reports import op_reports
+from podsim.training.plan import Plan
+from podsim.training.plan_inputs import read_plan
+from podsim.training.predict import gains, predict_plan
+from podsim.verbs.power import expense_of
+from podsim.workload.graph import Model
 
 
 def predict(
@@ -62,7 +63,6 @@ def predict(
     USD for a GPU and an hour), the `pue` of the site or the `carbon` of its electricity (kg for a kWh) add energy,
     carbon dioxide and money, of a step or of the tokens' run.  Raises PodsimError for anything unusable.
     """
-    from podsim.verbs.assumptions import changed
     from podsim.verbs.long_runs import read_tokens
 
     found = read_plan(
@@ -85,7 +85,6 @@ def predict(
     price = str(price)
     if not price and pue is None and carbon is None:
         return told
-    from podsim.verbs.power import expense_of
 
     part = found.cluster.subset(told.gpus)
     return replace(told, expense=expense_of(told, part, price=price, tokens=wanted, pue=pue, carbon=carbon))
@@ -104,12 +103,7 @@ def describe(
 
     With a number of tokens, also the days to train them, where the plan fits.
     """
-    from podsim.errors import PodsimError
-    from podsim.training.predict import gains, predict_plan
-    from podsim.verbs.assumptions import assumptions, warnings
-    from podsim.verbs.bands import band_of
     from podsim.verbs.long_runs import Job, training_time
-    from podsim.verbs.ops import op_reports
 
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")

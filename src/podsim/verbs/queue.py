@@ -6,18 +6,24 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.fleet.arrivals import Arrivals, draw_jobs
+from podsim.fleet.jobs import Jobs
+from podsim.fleet.metrics import run_of
+from podsim.fleet.openb import read_nodes, read_requests
+from podsim.fleet.packing import PACKERS, draw
+from podsim.fleet.packing import pack as pack_once
+from podsim.fleet.policies import POLICIES, Policy, find_policy
+from podsim.fleet.queue import Machine, Progress, Schedule, run_queue, too_large
+from podsim.fleet.queue_plans import with_plans
+from podsim.fleet.sliced import problem_of, run_sliced
+from podsim.fleet.traces import DATA, read_jobs
+from podsim.hardware.cluster import load_cluster
+from podsim.hardware.mig.profiles import slicing_of
+from podsim.results.queued import PackResult, PackRow, QueueResult
 from podsim.units import parse_quantity
-
-if TYPE_CHECKING:
-    from podsim.fleet.jobs import Jobs
-    from podsim.fleet.policies import Policy
-    from podsim.fleet.queue import Machine, Progress, Schedule
-    from podsim.results.queued import PackResult, PackRow, QueueResult
-
-__all__ = ["machine_of", "pack", "queue"]
 
 _SIZE = re.compile(r"(?:(\d{1,7})\s*[xX]\s*)?(\d{1,7})")
 _MODEL = "arrivals:"
@@ -58,10 +64,6 @@ def queue(
     `progress` is called with (jobs that have ended, all), counted over the policies.
     Jobs larger than the machine are reported, and the others run.  Raises PodsimError for anything unusable.
     """
-    from podsim.fleet.metrics import run_of
-    from podsim.fleet.queue import too_large
-    from podsim.results.queued import QueueResult
-
     machine, name = machine_of(on, placement)
     jobs = _jobs(trace, machine, where, together, seed, on=on, taper=taper)
     policies = [
@@ -100,17 +102,12 @@ def _runner(
 ) -> Callable[[Jobs, Policy, Progress | None], Schedule]:
     """What runs jobs under a policy: whole GPUs, or where some ask for MIG instances, places on GPUs."""
     if not jobs.mig:
-        from podsim.fleet.queue import run_queue
-
         if repartition or placement == "fgd":
             given = f"repartition={repartition}" if repartition else "placement=fgd"
             raise PodsimError(
                 f"{given}: no job of the trace asks for a MIG instance (column mig, as 1g.10gb)"
             )
         return lambda some, policy, progress: run_queue(some, machine, policy, progress=progress)
-    from podsim.fleet.sliced import run_sliced
-    from podsim.hardware.cluster import load_cluster
-    from podsim.hardware.mig.profiles import slicing_of
 
     if _SIZE.fullmatch(on.strip()):
         wanted = ", ".join(sorted({one for one in jobs.mig if one})[:5])
@@ -124,8 +121,6 @@ def _runner(
 
 def machine_of(on: str, placement: str = "best-fit") -> tuple[Machine, str]:
     """(machine, its name) of a number of GPUs, of nodes such as 8x8, or of a cluster with its leaf switches."""
-    from podsim.fleet.queue import Machine
-
     match = _SIZE.fullmatch(on.strip())
     if match:
         if placement == "fgd":
@@ -135,7 +130,6 @@ def machine_of(on: str, placement: str = "best-fit") -> tuple[Machine, str]:
         nodes, gpus = int(match[1] or 1), int(match[2])
         name = f"{nodes} nodes of {gpus} GPUs" if match[1] else f"{gpus} GPUs that know no place"
         return Machine(nodes=nodes, gpus_per_node=gpus, placement=placement), name
-    from podsim.hardware.cluster import load_cluster
 
     if not on.strip():
         raise PodsimError("on: give a number of GPUs (64), nodes (8x8), or a cluster (selene)")
@@ -151,13 +145,9 @@ def machine_of(on: str, placement: str = "best-fit") -> tuple[Machine, str]:
 
 def _policies(names: Sequence[str], compare: bool, *, divided: bool) -> list[Policy]:
     """Policies by name, or all that there are (`divided`: that can serve MIG instances)."""
-    from podsim.fleet.policies import POLICIES, find_policy
-
     if names and compare:
         raise PodsimError("compare takes every policy; give policies or compare, not both")
     if compare and divided:
-        from podsim.fleet.sliced import problem_of
-
         return [one for one in POLICIES if not problem_of(one)]
     if compare:
         return list(POLICIES)
@@ -190,16 +180,11 @@ def _jobs(
     on: str,
     taper: float,
 ) -> Jobs:
-    from podsim.fleet.traces import read_jobs
-    from podsim.verbs.queue_plans import with_plans
-
     if not 0 < taper <= 1:
         raise PodsimError(f"taper={taper:g}; it is above 0 and at most 1")
     if not trace.startswith(_MODEL):
         return read_jobs(trace, where, together=together, fill=with_plans(on, taper))
     import numpy as np
-
-    from podsim.fleet.arrivals import draw_jobs
 
     if where:
         raise PodsimError("where chooses rows of a trace; a model of arrivals has none")
@@ -211,8 +196,6 @@ def _jobs(
 
 def _arrivals(text: str) -> Any:
     """Arrivals of a text such as 10000, or jobs=10000,load=0.9,median=2h."""
-    from podsim.fleet.arrivals import Arrivals
-
     units = {"median": "s", "longest": "s"}
     known = [one.name for one in fields(Arrivals) if one.name not in ("sizes", "weights")]
     values: dict[str, Any] = {}
@@ -240,11 +223,6 @@ def pack(
     memory_mib, num_gpu, gpu_milli; then `nodes` is a CSV with cpu_milli, memory_mib, gpu, model.  Packers (default all)
     are those of podsim.fleet.packing.PACKERS; each runs over `seeds` random orders of arrival.
     """
-    from podsim.fleet.openb import read_nodes, read_requests
-    from podsim.fleet.packing import PACKERS
-    from podsim.fleet.traces import DATA
-    from podsim.results.queued import PackResult
-
     if not 1 <= seeds <= 1000 or not 0.01 <= load <= 100:
         raise PodsimError(f"seeds={seeds}, load={load:g}; seeds are 1 to 1000, load is 0.01 to 100")
     if requests != "openb" and not nodes:
@@ -267,10 +245,6 @@ def pack(
 
 def _packed(asked: Any, machine: Any, packer: str, load: float, seeds: int) -> PackRow:
     import numpy as np
-
-    from podsim.fleet.packing import PACKERS, draw
-    from podsim.fleet.packing import pack as pack_once
-    from podsim.results.queued import PackRow
 
     found = []
     for seed in range(seeds):

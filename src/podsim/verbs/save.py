@@ -8,14 +8,11 @@ import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
-
-if TYPE_CHECKING:
-    from podsim.results.prediction import PlanResult
-
-__all__ = ["check_directory", "read_experiment", "save_plans"]
+from podsim.report.data import to_csv, to_json
+from podsim.results.prediction import PlanResult
 
 _LARGEST = 1 << 20
 """B of the largest experiment file read"""
@@ -57,8 +54,6 @@ def save_plans(result: PlanResult, directory: Path) -> None:
     They are made in a temporary directory inside it first, so that a failure leaves nothing half-written.  PodsimError
     if the directory cannot be made or written.
     """
-    from podsim.report.data import to_csv, to_json
-
     check_directory(directory)
     pareto = [{"step_time": point.step_time, "memory": point.memory, **point.plan} for point in result.pareto]
     texts = (to_csv(result), to_csv(pareto), to_json(result) + "\n", _toml(result.arguments))

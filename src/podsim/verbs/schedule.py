@@ -10,7 +10,7 @@ import numpy as np
 
 from podsim.errors import ScheduleError, TableError
 from podsim.results.scheduled import ScheduleComparison, ScheduledAction, ScheduleRow, ScheduleSheet
-from podsim.training.schedules import (
+from podsim.schedules import (
     SCHEDULES,
     ScheduleTable,
     build,
@@ -24,12 +24,10 @@ from podsim.training.schedules import (
     unit_seconds,
     weight_copies,
 )
-from podsim.training.schedules.table import updates_before
+from podsim.schedules.actions import updates_before
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["MOST_ACTIONS", "schedule", "torch_csv"]
 
 MOST_ACTIONS = 1 << 20
 """actions of a schedule that is shown"""

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from podsim.errors import (
     CatalogError,
@@ -17,15 +16,25 @@ from podsim.errors import (
     UnitError,
     unknown_name,
 )
-
-if TYPE_CHECKING:
-    from podsim.hardware.parts import Gpu
-    from podsim.results.served import Figure, Served
-    from podsim.serving.predict import Task
-    from podsim.workload.convolution import ConvNet
-    from podsim.workload.graph import Model
-
-__all__ = ["serve"]
+from podsim.hardware.catalog import aliases, find, load_gpu, names
+from podsim.hardware.cluster import load_cluster
+from podsim.hardware.mig.layouts import read_layout
+from podsim.hardware.mig.measured import interference
+from podsim.hardware.mig.profiles import slicing_of
+from podsim.hardware.mig.split import slice_of
+from podsim.hardware.parts import Gpu
+from podsim.kernels.constants import kernel_constants
+from podsim.results.served import Figure, Served
+from podsim.serving.engine import engine_names, load_engine
+from podsim.serving.kernels import runs_on
+from podsim.serving.passes import check
+from podsim.serving.predict import LARGEST_BATCH, Task, serve_on
+from podsim.serving.triton import config_text, model_name
+from podsim.serving.white_paper import figure as made
+from podsim.units import parse_quantity
+from podsim.workload.catalog import load_model
+from podsim.workload.convolution import CONVOLUTIONAL, ConvNet
+from podsim.workload.graph import Model
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 _TOKENS = {"encoder": 128, "generator": 512}
@@ -60,12 +69,9 @@ def serve(
     Raises PodsimError for anything unusable, and NoFitError where no batch fits the memory and the limit.
     """
     if figure is not None:
-        from podsim.serving.white_paper import figure as made
-
         if model or on:
             raise PodsimError("figure: a figure of the white paper takes no model and no GPU")
         return made(figure)
-    from podsim.serving.predict import serve_on
 
     if not model or not on:
         raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
@@ -99,9 +105,6 @@ _SLICES = re.compile(r"(?:(\d{1,3})\s*[x*]\s*)?([^,\s@:]+)")
 
 def _place(on: str, overrides: Mapping[str, str] | None) -> tuple[Gpu, int, int]:
     """(GPU or instance, how many of it on one GPU, GPUs) of a text."""
-    from podsim.hardware.catalog import aliases, find, names
-    from podsim.hardware.cluster import load_cluster
-
     match = _PLACE.fullmatch(on.strip())
     if match is None:
         raise PodsimError(
@@ -114,8 +117,6 @@ def _place(on: str, overrides: Mapping[str, str] | None) -> tuple[Gpu, int, int]
         raise PodsimError(f"on={on[:60]!r}: 1 to 100,000 GPUs")
     found = find(name)
     if found and found[0] == "gpu":
-        from podsim.hardware.catalog import load_gpu
-
         chip = load_gpu(name, keys)
     elif found or ":" in name or name.lower().endswith(".toml"):
         cluster = load_cluster(name, keys)
@@ -130,10 +131,6 @@ def _place(on: str, overrides: Mapping[str, str] | None) -> tuple[Gpu, int, int]
 
 def _slices(chip: Gpu, text: str) -> tuple[Gpu, int]:
     """(instance, how many on one GPU) of "1g.5gb" or "7x1g.5gb". Raises MigError for a layout that cannot be."""
-    from podsim.hardware.mig.layouts import read_layout
-    from podsim.hardware.mig.profiles import slicing_of
-    from podsim.hardware.mig.split import slice_of
-
     match = _SLICES.fullmatch(text.strip())
     if match is None:
         raise PodsimError(
@@ -149,11 +146,6 @@ def _task(
     model: str, chip: Gpu, precision: str | None, sparse: bool, tokens: int | None, output: int | None, engine: str,
     overrides: Mapping[str, str] | None,
 ) -> Task:  # fmt: skip
-    from podsim.serving.engine import engine_names, load_engine
-    from podsim.serving.kernels import runs_on
-    from podsim.serving.passes import check
-    from podsim.serving.predict import Task
-    from podsim.workload.convolution import ConvNet
 
     problems = [
         f"{name}={value}: 1 to {_LONGEST:,}"
@@ -189,9 +181,6 @@ def _task(
 
 
 def _network(model: str, tokens: int | None, overrides: Mapping[str, str] | None) -> Model | ConvNet:
-    from podsim.workload.catalog import load_model
-    from podsim.workload.convolution import CONVOLUTIONAL
-
     keys = {
         key.removeprefix("model."): value
         for key, value in (overrides or {}).items()
@@ -208,8 +197,6 @@ def _network(model: str, tokens: int | None, overrides: Mapping[str, str] | None
 
 
 def _batches(text: str) -> tuple[int, ...]:
-    from podsim.serving.predict import LARGEST_BATCH
-
     if not text:
         return _BATCHES
     parts = [part.strip() for part in str(text).split(",") if part.strip()]
@@ -222,8 +209,6 @@ def _batches(text: str) -> tuple[int, ...]:
 
 
 def _limit(latency: str) -> float | None:
-    from podsim.units import parse_quantity
-
     if not latency:
         return None
     seconds = parse_quantity(latency, "s", what="latency")
@@ -236,7 +221,6 @@ def _neighbours(chip: Gpu, each: int) -> float:
     """Share that busy instances beside one cost: the mean measured with six, in proportion."""
     if "/" not in chip.name or each == 1:
         return 0.0
-    from podsim.hardware.mig.measured import interference
 
     measured = interference()
     return sum(measured.values()) / len(measured) * (each - 1) / 6
@@ -268,9 +252,6 @@ def _assumptions(task: Task, chip: Gpu, cost: float) -> tuple[str, ...]:
 
 
 def _warnings(task: Task, chip: Gpu) -> tuple[str, ...]:
-    from podsim.training.kernel_constants import kernel_constants
-    from podsim.workload.convolution import ConvNet
-
     told = []
     length = task.tokens + task.output
     if not isinstance(task.network, ConvNet) and length > task.network.sequence:
@@ -294,8 +275,6 @@ def _warnings(task: Task, chip: Gpu) -> tuple[str, ...]:
 
 def _write(found: Served, directory: Path) -> None:
     """config.pbtxt in a model repository. Raises PodsimError where nothing can be written, or no batch is in time."""
-    from podsim.serving.triton import config_text, model_name
-
     if found.best is None:
         raise PodsimError("triton: no batch is in time, so there is none to configure; give a longer latency")
     path = directory / model_name(found) / "config.pbtxt"

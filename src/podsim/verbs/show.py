@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from podsim.errors import CatalogError, ModelError
+from podsim.graphs.networks import load_network, networks
+from podsim.hardware.cluster import cluster_names, load_cluster
+from podsim.hardware.sheet import sheet, sheet_names
+from podsim.hardware.sheet_rows import Row, Section, Sheet
+from podsim.training.inputs import split_overrides
+from podsim.training.software import load_software, software_names
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.hardware.sheet import Section, Sheet
-    from podsim.workload.graph import Model
-
-__all__ = ["clusters", "models", "show"]
+from podsim.workload.catalog import load_model, model_names
+from podsim.workload.graph import Model
 
 
 def show(name: str | Path, *, overrides: Mapping[str, str] | None = None) -> Sheet:
@@ -23,12 +24,6 @@ def show(name: str | Path, *, overrides: Mapping[str, str] | None = None) -> She
     `name` may also be "software" (all eras), "networks" (all captured ones), a config.json or a cluster file.  Raises
     CatalogError for an unknown name, with the closest ones.
     """
-    from podsim.hardware.sheet import sheet, sheet_names
-    from podsim.training.software import software_names
-    from podsim.verbs.inputs import split_overrides
-    from podsim.workload.catalog import load_model
-    from podsim.workload.networks import networks
-
     name = str(name)
     for_model, for_hardware = split_overrides(overrides)
     if name == "software" or name in software_names():
@@ -57,11 +52,6 @@ def show(name: str | Path, *, overrides: Mapping[str, str] | None = None) -> She
 
 
 def _unknown(name: str) -> CatalogError:
-    from podsim.hardware.sheet import sheet_names
-    from podsim.training.software import software_names
-    from podsim.workload.catalog import model_names
-    from podsim.workload.networks import networks
-
     known = [*sheet_names(), *model_names(), *software_names(), *networks()]
     close = get_close_matches(name.lower(), known, n=4, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}? " if close else ""
@@ -73,8 +63,6 @@ def _unknown(name: str) -> CatalogError:
 
 def models() -> list[dict[str, object]]:
     """Every model of the catalog: name, family, layers, hidden, parameters, sequence, source."""
-    from podsim.workload.catalog import load_model, model_names
-
     rows: list[dict[str, object]] = []
     for name in model_names():
         model = load_model(name)
@@ -88,8 +76,6 @@ def models() -> list[dict[str, object]]:
 
 def clusters() -> list[dict[str, object]]:
     """Every system and cluster of the catalog: name, GPU, GPUs, memory, network, source."""
-    from podsim.hardware.cluster import cluster_names, load_cluster
-
     rows: list[dict[str, object]] = []
     for name in cluster_names():
         cluster = load_cluster(name)
@@ -102,8 +88,6 @@ def clusters() -> list[dict[str, object]]:
 
 
 def _model_sheet(model: Model) -> Sheet:
-    from podsim.hardware.sheet import Row, Section, Sheet
-
     flops = model.forward_flops()
     forward = sum(flops.values())
     size = [
@@ -133,8 +117,6 @@ def _model_sheet(model: Model) -> Sheet:
 
 
 def _block(model: Model) -> list[Section]:
-    from podsim.hardware.sheet import Row, Section
-
     sections = []
     for block in model.blocks:
         rows = []
@@ -149,9 +131,6 @@ def _block(model: Model) -> list[Section]:
 
 
 def _all_software() -> Sheet:
-    from podsim.hardware.sheet import Row, Section, Sheet
-    from podsim.training.software import load_software, software_names
-
     eras = [load_software(name) for name in software_names()]
     rows = tuple(
         Row(label=era.name, value=None, unit="", text="", how=era.title, source=era.source) for era in eras
@@ -163,9 +142,6 @@ def _all_software() -> Sheet:
 
 
 def _all_networks() -> Sheet:
-    from podsim.hardware.sheet import Row, Section, Sheet
-    from podsim.workload.networks import networks
-
     rows = tuple(
         Row(
             label=one.name, value=float(one.parameters), unit="", text=format_quantity(float(one.parameters), ""),
@@ -180,9 +156,6 @@ def _all_networks() -> Sheet:
 
 
 def _network(name: str) -> Sheet:
-    from podsim.hardware.sheet import Row, Section, Sheet
-    from podsim.workload.networks import load_network, networks
-
     one, graph = networks()[name], load_network(name, 1)
     figures = (
         ("parameters", float(graph.parameters.sum()), "", "count of weights"),
@@ -227,9 +200,6 @@ _BYTES = ("gradient_bytes", "gradient_memory", "optimizer_traffic", "logit_bytes
 
 def _software(name: str) -> Sheet:
     from dataclasses import fields
-
-    from podsim.hardware.sheet import Row, Section, Sheet
-    from podsim.training.software import load_software
 
     era = load_software(name)
     rows = []

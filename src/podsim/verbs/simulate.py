@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from podsim.errors import NoFitError, PodsimError
-from podsim.verbs.plans import PlanOptions, Setting, read_plan
-from podsim.verbs.simulate_failure import Failing, failing, failing_step
-from podsim.verbs.simulate_shares import shares
-
-if TYPE_CHECKING:
-    from podsim.results.simulated import SimulatedStep
-    from podsim.simulation.lower import Trouble
-    from podsim.workload.trace_graph import TraceGraph
-
-__all__ = ["simulate"]
+from podsim.graphs.chakra_mend import write_chakra
+from podsim.graphs.networks import networks
+from podsim.graphs.trace_graph import TraceGraph
+from podsim.results.simulated import SimulatedStep
+from podsim.simulation.failed_steps import Failing, failing, failing_step
+from podsim.simulation.lower_marks import Trouble
+from podsim.simulation.shares import shares
+from podsim.training.plan_inputs import PlanOptions, Setting, read_plan
+from podsim.training.predict import predict_plan
 
 RANKS = ("folded", "all")
 
@@ -61,8 +60,6 @@ def simulate(
     """
     from dataclasses import replace
 
-    from podsim.simulation.lower import Trouble
-
     fault = failing(dict(fail or {}), dict(fail_link or {}), watchdog, checkpoint_every)
     trouble = Trouble(
         slow=dict(slow or {}),
@@ -95,8 +92,6 @@ def simulate(
 
 def _no_graph(model: str, on: str) -> None:
     """Raise PodsimError for a network that is a graph of ops, with what plays it."""
-    from podsim.workload.networks import networks
-
     if model in networks():
         raise PodsimError(
             f"{model} is a graph of ops, which has no stages: podsim graph {model} --batch 32 --on {on} --timeline FILE "
@@ -145,7 +140,6 @@ def play_setting(
     from podsim.simulation.export import trace_graphs
     from podsim.simulation.lower import lower
     from podsim.simulation.outcome import outcome
-    from podsim.training.predict import predict_plan
 
     model, cluster, plan, _ = setting
     prediction = predict_plan(model, cluster, plan)
@@ -206,8 +200,6 @@ def _warned(setting: Setting, fits: bool) -> tuple[str, ...]:
 
 def _write_chakra(graphs: list[TraceGraph], folder: Path) -> None:
     """A file for each rank, rank.N.et, in a folder that is made if need be."""
-    from podsim.workload.chakra_mend import write_chakra
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

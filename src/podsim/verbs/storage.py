@@ -8,8 +8,14 @@ from pathlib import Path
 
 from podsim.errors import StorageError
 from podsim.results.storage import FailRun, FioMeasured, FioRow, FioRun, MdtestRun, StorageSheet
-
-__all__ = ["storage_fail", "storage_fio", "storage_mdtest", "storage_show"]
+from podsim.storage.catalog import load_storage, storage_names
+from podsim.storage.fail import fail_row
+from podsim.storage.fio import Job, fio_rows
+from podsim.storage.fio_results import read_block, read_fio
+from podsim.storage.mdtest import mdtest_rows
+from podsim.storage.published import published_points
+from podsim.storage.sheet import storage_sheet
+from podsim.storage.stripe import damage, net_capacity
 
 Overrides = Mapping[str, str] | None
 
@@ -18,9 +24,6 @@ def storage_show(
     name: str = "", *, overrides: Overrides = None, client: str = ""
 ) -> StorageSheet | list[StorageSheet]:
     """The sheet of a storage system (weka-ra, weka-ra:4), or of all of them."""
-    from podsim.storage.catalog import load_storage, storage_names
-    from podsim.storage.sheet import storage_sheet
-
     if not name:
         return [storage_sheet(*load_storage(each)) for each in storage_names()]
     return storage_sheet(*load_storage(name, overrides, client=client))
@@ -49,11 +52,6 @@ def storage_fio(
 
     Raises StorageError, CatalogError or TableError for what makes no sense.
     """
-    from podsim.storage.catalog import load_storage
-    from podsim.storage.fio import Job, fio_rows
-    from podsim.storage.published import published_points
-    from podsim.verify.fio import read_block, read_fio
-
     measured = None
     if against is not None:
         given = {"--rw": rw, "--bs": bs, "--numjobs": numjobs, "--iodepth": iodepth}
@@ -137,10 +135,6 @@ def storage_mdtest(
 
     tasks     of all clients; default 16 a client. items: files and directories of each task; write: bytes of a file
     """
-    from podsim.storage.catalog import load_storage
-    from podsim.storage.mdtest import mdtest_rows
-    from podsim.verify.fio import read_block
-
     system, clients = load_storage(on, overrides, client=client)
     many = 16 * clients if tasks is None else tasks
     if items < 1:
@@ -160,10 +154,6 @@ def storage_fail(
 
     Raises StorageError for more servers than there are, and for a system whose protection is not known.
     """
-    from podsim.storage.catalog import load_storage
-    from podsim.storage.fail import fail_row
-    from podsim.storage.stripe import damage, net_capacity
-
     system, clients = load_storage(on, overrides, client=client)
     damage(system, servers, fill=fill)
     rows = tuple(fail_row(system, clients, failed, fill) for failed in range(servers + 1))

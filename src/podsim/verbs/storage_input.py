@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError, StorageError
+from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.results.storage import EpochRow, InputRun, StageRow
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.storage.parts import StorageSystem
-    from podsim.storage.pipeline import Setting
-
-__all__ = ["storage_input"]
+from podsim.storage.cache import SHUFFLES, cache_of
+from podsim.storage.catalog import load_storage
+from podsim.storage.parts import StorageSystem
+from podsim.storage.pipeline import Setting, data_bytes, epoch_rows, most_accelerators, samples_of
+from podsim.storage.speed import known_batches, step_of
+from podsim.storage.stages import shrink_rows, stage_rows
+from podsim.storage.stripe import damage, net_capacity
+from podsim.storage.training import training_time
+from podsim.storage.workloads import load_workload
+from podsim.units import parse_quantity
 
 _DECODE = ("gpu", "cpu")
 
@@ -53,10 +56,6 @@ def storage_input(
     A published time is shown for the storage, data and caches that it was published for only.
     Raises StorageError or CatalogError with what is wrong.
     """
-    from podsim.storage.pipeline import data_bytes, epoch_rows
-    from podsim.storage.stages import shrink_rows, stage_rows
-    from podsim.storage.training import training_time
-
     setting = _setting(
         workload, on=on, batch=batch, accelerator=accelerator, accelerators=accelerators, era=era, cache=cache,
         cache_size=cache_size, shuffle=shuffle, decode=decode, readers=readers, samples=samples, cold=cold, lost=lost,
@@ -83,12 +82,6 @@ def _setting(
     cache_size: str, shuffle: str, decode: str, readers: int, samples: int | None, cold: float, lost: int,
     overrides: Mapping[str, str] | None, client: str,
 ) -> Setting:  # fmt: skip
-    from podsim.storage.cache import SHUFFLES, cache_of
-    from podsim.storage.catalog import load_storage
-    from podsim.storage.pipeline import Setting, data_bytes
-    from podsim.storage.speed import step_of
-    from podsim.storage.stripe import damage, net_capacity
-    from podsim.storage.workloads import load_workload
 
     work = load_workload(workload)
     system, nodes = load_storage(on, overrides, client=client)
@@ -143,23 +136,17 @@ def _setting(
 
 
 def _size(text: str) -> float | None:
-    from podsim.units import parse_quantity
-
     return parse_quantity(text, "B", what="cache size") if text else None
 
 
 def _cluster(system: StorageSystem, nodes: int) -> Cluster:
     """The clients as a cluster: so many nodes of their kind."""
-    from podsim.hardware.cluster import load_cluster
-
     return load_cluster(f"{system.client.system.name}:{nodes}")
 
 
 def _notes(
     setting: Setting, stages: tuple[StageRow, ...], epochs: tuple[EpochRow, ...], data: float
 ) -> tuple[str, ...]:
-
-    from podsim.storage.pipeline import most_accelerators
 
     first, later = epochs[0], epochs[-1]
     slow = min(stages, key=lambda row: row.rate)
@@ -206,9 +193,6 @@ def _notes(
 
 def _batch_notes(setting: Setting) -> list[str]:
     """What the time to the target leaves open, by the global batch."""
-    from podsim.storage.pipeline import samples_of
-    from podsim.storage.speed import known_batches
-
     run, batch = setting.step.run, setting.step.batch * setting.accelerators * setting.nodes
     if run is None:
         return []

@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from podsim.errors import CatalogError, PodsimError, StorageError, unknown_name
+from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.results.storage import Need, SizeRun
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.storage.parts import StorageSystem
-    from podsim.storage.workloads import Workload
-
-__all__ = ["storage_size"]
+from podsim.storage.cache import SHUFFLES, cache_of
+from podsim.storage.catalog import load_storage, storage_names
+from podsim.storage.parts import StorageSystem
+from podsim.storage.sizing import (
+    CHECKPOINT,
+    MOST,
+    TOKEN,
+    checkpoint_write,
+    guidance,
+    read_needed,
+    servers_needed,
+    tier_of,
+)
+from podsim.storage.speed import epochs_to_target, step_of
+from podsim.storage.stripe import net_capacity
+from podsim.storage.workloads import Workload, load_workload, workload_names
+from podsim.units import format_quantity
+from podsim.verbs.long_runs import read_tokens
+from podsim.workload.catalog import load_model
 
 
 def storage_size(
@@ -40,11 +52,6 @@ def storage_size(
              draws from all the data, so that its cache fills over many epochs)
     Raises PodsimError with what is wrong.
     """
-    from podsim.hardware.cluster import load_cluster
-    from podsim.storage.cache import SHUFFLES
-    from podsim.storage.sizing import guidance, tier_of
-    from podsim.storage.workloads import load_workload
-
     if not 0.0 <= slower <= 10.0:
         raise StorageError(f"slower={slower:g}: a share of the run, 0 to 10")
     if shuffle not in SHUFFLES:
@@ -78,10 +85,6 @@ def _samples(
     slower: float,
     shuffle: str,
 ) -> tuple[str, tuple[Need, ...], tuple[str, ...]]:
-    from podsim.storage.cache import cache_of
-    from podsim.storage.sizing import checkpoint_write, read_needed
-    from podsim.storage.speed import epochs_to_target, step_of
-
     step = step_of(work, cluster, batch=batch, accelerator=accelerator, era=era)
     rate = cluster.gpus / step.each
     data = work.samples * work.record
@@ -127,11 +130,6 @@ def _kept(fits: bool, shuffle: str, reads: Mapping[str, float]) -> tuple[str, ..
 def _language(
     name: str, cluster: Cluster, tokens: str | float | None, unused: tuple[int | None, str, str]
 ) -> tuple[str, tuple[Need, ...], tuple[str, ...]]:
-    from podsim.storage.sizing import CHECKPOINT, TOKEN, checkpoint_write
-    from podsim.storage.workloads import workload_names
-    from podsim.verbs.long_runs import read_tokens
-    from podsim.workload.catalog import load_model
-
     if any(unused):
         raise StorageError(
             f"--batch, --accelerator and --era are of workloads ({', '.join(workload_names())}), not of models"
@@ -159,11 +157,6 @@ def _systems(
     cluster: Cluster, read: float, write: float, capacity: float
 ) -> tuple[dict[str, int], tuple[str, ...]]:
     """Servers of each shared storage system that would do, and those that cannot, with the reason."""
-    from podsim.storage.catalog import load_storage, storage_names
-    from podsim.storage.sizing import MOST, servers_needed
-    from podsim.storage.stripe import net_capacity
-    from podsim.units import format_quantity
-
     found, unable = {}, []
     for name in storage_names():
         system, _ = load_storage(name)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
+from podsim.accuracy import assess
 from podsim.results.comparison import ComparedRow, Comparison, Verdict
-
-if TYPE_CHECKING:
-    from podsim.storage.mlperf import Result
-
-__all__ = ["StorageValidation", "storage_validate"]
+from podsim.storage.mlperf import Result, at_limit, by_utilisation, results, unhindered
+from podsim.storage.published import published_systems
+from podsim.storage.training import published_times
+from podsim.storage.workloads import load_workload
+from podsim.verbs.storage import storage_fio
+from podsim.verbs.storage_input import storage_input
 
 _MARGIN = 0.05
 """utilisation above what a result must reach from which on its system was clearly not the limit"""
@@ -51,9 +52,6 @@ def storage_validate() -> StorageValidation:
 
 
 def _mlperf(table: str) -> Comparison:
-    from podsim.storage.mlperf import at_limit, by_utilisation, results, unhindered
-    from podsim.verify import assess
-
     end = table.removeprefix("mlperf-storage")
     law, how = {"": unhindered, "-limit": at_limit, "-au": by_utilisation}[end], _ENDS[end]
     rows = tuple(
@@ -72,17 +70,11 @@ def _mlperf(table: str) -> Comparison:
 
 
 def _group(row: Result) -> str:
-    from podsim.storage.workloads import load_workload
-
     clear = row.utilisation >= load_workload(row.workload).threshold + _MARGIN
     return f"{row.workload.removeprefix('mlperf-')}, {'clear of' if clear else 'near'} the threshold"
 
 
 def _times() -> Comparison:
-    from podsim.storage.training import published_times
-    from podsim.verbs.storage_input import storage_input
-    from podsim.verify import assess
-
     rows = []
     for row in published_times():
         nodes, batch, era = int(str(row["nodes"])), int(str(row["batch"])), str(row["era"])
@@ -104,10 +96,6 @@ def _times() -> Comparison:
 
 
 def _rates() -> Comparison:
-    from podsim.storage.published import published_systems
-    from podsim.verbs.storage import storage_fio
-    from podsim.verify import assess
-
     rows = []
     for system, rw, points in published_systems():
         for point in points:

@@ -6,21 +6,30 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podsim.errors import LabError, PlanError, PodsimError, unknown_name
+from podsim.lab.options import no_folder, outside, unknown_backend
+from podsim.lab.ranks import MOST_RANKS, Place, here, run_here, run_joined
+from podsim.lab.record import read_run, run_of, write_run
+from podsim.lab.training.batches import batches_of
+from podsim.lab.training.gpt import gpt_problems
+from podsim.lab.training.job import EXCHANGES, Training
+from podsim.lab.training.residual import RESIDUAL
+from podsim.lab.training.run import task_of
+from podsim.lab.wires import gpus_here
+from podsim.network.collectives.algorithms import servers
+from podsim.results.trained import MeasuredTraining
+from podsim.schedules import ScheduleTable, build, torch_problems
+from podsim.schedules.actions import Work
+from podsim.training.inputs import split_overrides
+from podsim.training.pipeline import chunk_sizes
+from podsim.training.plan import Plan
+from podsim.training.plan_inputs import read_plan
 from podsim.units import format_quantity
-from podsim.verbs.lab_options import no_folder, outside, unknown_backend
-
-if TYPE_CHECKING:
-    from podsim.lab.ranks import Place
-    from podsim.lab.training.job import Training
-    from podsim.results.trained import MeasuredTraining
-    from podsim.training.plan import Plan
-    from podsim.training.schedules import ScheduleTable
-    from podsim.workload.specification import Transformer
-
-__all__ = ["BATCH", "read_trained", "train", "training_job"]
+from podsim.verbs.measure import emulated_links, sum_table
+from podsim.workload.catalog import load_specification
+from podsim.workload.specification import Transformer, resolve
 
 BATCH = 16
 """samples of a step when no batch is given"""
@@ -88,10 +97,6 @@ def train(
     asynchronously. Raises PlanError with all that is wrong with the plan, PodsimError for what makes no sense, LabError,
     naming the rank, for a run that broke off, and CheckpointError.
     """
-    from podsim.lab.ranks import here, run_here, run_joined
-    from podsim.lab.record import run_of, write_run
-    from podsim.lab.training.run import task_of
-
     place = here(os.environ)
     given = {
         "batch": batch, "tp": tp, "pp": pp, "dp": dp, "virtual_stages": virtual_stages, "micro_batch": micro_batch,
@@ -130,9 +135,6 @@ def train(
 
 def read_trained(path: Path) -> MeasuredTraining:
     """A training run from its file. Raises LabError for a file that holds none."""
-    from podsim.lab.record import read_run
-    from podsim.results.trained import MeasuredTraining
-
     found = read_run(path)
     if not isinstance(found, MeasuredTraining):
         raise LabError(f"{path.name}: a run of another kind; podsim train --save writes training runs")
@@ -161,9 +163,6 @@ def _check(
 
 def _count(place: Place | None, ranks: int | None, exchange: str) -> int | None:
     """Ranks that train: those asked for, or that a job was started with (less a server); None: what the plan needs."""
-    from podsim.lab.ranks import MOST_RANKS
-    from podsim.lab.training.job import EXCHANGES
-
     if exchange not in EXCHANGES:
         raise PodsimError(unknown_name("exchange", exchange, EXCHANGES))
     if place is not None:
@@ -194,14 +193,6 @@ def _job(
     slow: dict[int, float], ranks_here: bool = False, **rest: Any,
 ) -> Training:  # fmt: skip
     """What is to be trained; all that is wrong with the plan in one PlanError."""
-    from podsim.lab.training.batches import batches_of
-    from podsim.lab.training.job import Training
-    from podsim.lab.training.residual import RESIDUAL
-    from podsim.network.collectives.algorithms import servers
-    from podsim.training.pipeline import chunk_sizes
-    from podsim.training.schedules import build
-    from podsim.verbs.measure import emulated_links, sum_table
-
     residual = model if model in RESIDUAL else ""
     plan, network = _residual_plan(given, ranks) if residual else _gpt_plan(model, given, ranks)
     schedule: ScheduleTable | None = None
@@ -229,12 +220,6 @@ def _job(
 
 def _gpt_plan(model: str, given: dict[str, Any], ranks: int | None) -> tuple[Plan, Transformer]:
     """The plan of a GPT, legal by the rules of all plans, and the network."""
-    from podsim.lab.training.gpt import gpt_problems
-    from podsim.verbs.inputs import split_overrides
-    from podsim.verbs.plans import read_plan
-    from podsim.workload.catalog import load_specification
-    from podsim.workload.specification import resolve
-
     changes, others = split_overrides(given.get("overrides"))
     if others:
         raise PodsimError(
@@ -262,7 +247,6 @@ def _fits_here(plan: Plan, network: Transformer, backend: str) -> None:
     In fp32, 4 B, 4 B and 8 B a parameter, in each replica but for what ZeRO divides. Of GPUs nothing is said: CUDA
     tells at once that theirs is full.
     """
-    from podsim.lab.wires import gpus_here
     from podsim.workload.transformer import build
 
     dp, zero = int(plan.dp), int(plan.zero)
@@ -287,8 +271,6 @@ def _micro(options: Mapping[str, Any], count: int) -> int:
 
 def _residual_plan(given: dict[str, Any], ranks: int | None) -> tuple[Plan, None]:
     """The plan of a residual network: data parallel, whole or divided by ZeRO."""
-    from podsim.training.plan import Plan
-
     alone = {name: given.get(name) or 1 for name in ("tp", "pp", "virtual_stages")}
     wrong = [f"{name}={value}" for name, value in alone.items() if value != 1]
     wrong += [f"{name}={given[name]}" for name in ("schedule", "sequence", "overrides") if given.get(name)]
@@ -327,9 +309,6 @@ def _problems(
     slow: Mapping[int, float], all_reduce: str, checkpoint: Path | None,
 ) -> list[str]:  # fmt: skip
     """What of a legal plan cannot be run for real, worded."""
-    from podsim.training.schedules import torch_problems
-    from podsim.training.schedules.table import Work
-
     tp, pp, dp, zero = int(plan.tp), int(plan.pp), int(plan.dp), int(plan.zero)
     name = plan.describe()["schedule"]
     found = list(torch_problems(schedule)) if schedule is not None else []

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from podsim.accuracy import NAMED, Rows, assess, load, measurement, quantities
+from podsim.accuracy import compared_tables as compare
+from podsim.accuracy.bars import verdicts
+from podsim.accuracy.pricing import Priced, price
 from podsim.errors import PodsimError
 from podsim.results.comparison import Comparison, Verdict
 from podsim.verbs.measured_rows import read_measured
-from podsim.verbs.tables import Priced, price
-from podsim.verbs.validate_bars import verdicts
-from podsim.verify import NAMED, Rows, assess, compare, load, measurement, quantities
-
-__all__ = ["TABLES", "UNKNOWN", "Validation", "compare_rows", "comparison_of", "validate"]
 
 TABLES = tuple(table.slug for table in NAMED)
 """every named part of the packaged tables, in the order they are shown"""

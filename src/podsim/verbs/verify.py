@@ -7,17 +7,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from podsim.acceptance.inventory_checks import inventory_parts
+from podsim.acceptance.storage_checks import (
+    checked_storage,
+    measure_disk,
+    not_run,
+    storage_checks,
+    stored_checks,
+)
+from podsim.acceptance.thresholds import thresholds_of
 from podsim.errors import LabError, PodsimError, unknown_name
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.lab.inventory import Inventory, read_inventory
+from podsim.lab.inventory_tools import ask_machine, nothing_told
+from podsim.lab.ranks import MOST_RANKS
+from podsim.lab.usage import clocks, cores, others_since
+from podsim.lab.wires import gpus_here
 from podsim.results.acceptance import Acceptance, Check, Curve, Part
+from podsim.storage.fio_results import read_block
 from podsim.units import format_quantity
-
-if TYPE_CHECKING:
-    from podsim.hardware.cluster import Cluster
-    from podsim.lab.inventory import Inventory
-
-__all__ = ["GROUPS", "verify_machine"]
+from podsim.verbs.verify_network import all_reduce, network_checks, read_network
+from podsim.verbs.verify_training import measure_images, training_checks
 
 GROUPS = ("inventory", "storage", "network", "training")
 Note = Callable[[str], None]
@@ -58,11 +69,6 @@ def verify_machine(
 
     What cannot be run is said, and the rest goes on. Raises PodsimError for what makes no sense.
     """
-    from podsim.hardware.cluster import load_cluster
-    from podsim.lab.inventory import read_inventory
-    from podsim.lab.usage import clocks, others_since
-    from podsim.verify.fio import read_block
-
     groups = _groups(only)
     cluster = load_cluster(expect)
     bytes_ = int(read_block(size, "--size"))
@@ -80,7 +86,6 @@ def verify_machine(
     for name, work in (("storage", _storage), ("network", _network), ("training", _training)):
         if name in groups:
             work(job, made)
-    from podsim.verbs.verify_thresholds import thresholds_of
 
     kept = {"inventory", *(["network"] if run else []), *(["storage"] if fio or mdtest else [])}
     if set(groups) - kept:  # else nothing was measured here and now
@@ -119,8 +124,6 @@ class _Job:
     @property
     def here(self) -> int:
         """Ranks to start."""
-        from podsim.lab.wires import gpus_here
-
         return self.ranks or gpus_here() or min(self.cluster.gpus_per_node, 8)
 
 
@@ -140,8 +143,6 @@ def _groups(only: str) -> tuple[str, ...]:
 
 
 def _checked(folder: Path, size: int, seconds: float, ranks: int | None) -> None:
-    from podsim.lab.ranks import MOST_RANKS
-
     wrong = [] if folder.is_dir() else [f"--folder {str(folder)[-200:]}: there is no such folder"]
     if not 1 << 20 <= size <= _LARGEST:
         wrong.append(f"--size {size:,} B; 1M to 1024G will do")
@@ -172,24 +173,12 @@ def _machine(found: Inventory) -> str:
 
 
 def _inventory(job: _Job, found: Inventory, made: _Found) -> None:
-    from podsim.lab.inventory_tools import ask_machine, nothing_told
-    from podsim.verbs.verify_inventory import inventory_parts
-
     job.note("inventory")
     told = ask_machine() if job.root == Path("/") else nothing_told(f"{job.root} is not this machine")
     made.parts += inventory_parts(found, told, job.cluster.system)
 
 
 def _storage(job: _Job, made: _Found) -> None:
-    from podsim.lab.usage import cores
-    from podsim.verbs.verify_storage import (
-        checked_storage,
-        measure_disk,
-        not_run,
-        storage_checks,
-        stored_checks,
-    )
-
     names = job.cluster.host.names if job.cluster.host is not None else {}
     checked_storage(job.storage, job.client)
     if job.fio or job.mdtest is not None:
@@ -206,8 +195,6 @@ def _storage(job: _Job, made: _Found) -> None:
 
 
 def _network(job: _Job, made: _Found) -> None:
-    from podsim.verbs.verify_network import all_reduce, network_checks, read_network
-
     if job.run is not None:
         measured = read_network(job.run)
     else:
@@ -223,10 +210,6 @@ def _network(job: _Job, made: _Found) -> None:
 
 
 def _training(job: _Job, made: _Found) -> None:
-    from podsim.lab.usage import cores
-    from podsim.lab.wires import gpus_here
-    from podsim.verbs.verify_training import measure_images, training_checks
-
     try:
         gpus = gpus_here()
         ranks = job.here if gpus >= job.here or job.ranks else min(job.here, max(cores(), 1))

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
+from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.lab.record import read_run
+from podsim.network.bus import bus_factor
+from podsim.network.nccl import bus_bandwidth, collective_seconds
 from podsim.results.acceptance import Check, Curve
 from podsim.results.lab import MeasuredCollective, MeasuredCollectives
-from podsim.verbs.verify_thresholds import SAME, THRESHOLDS, check
-
-__all__ = ["all_reduce", "network_checks"]
+from podsim.verbs.measure import measure_collective
 
 JUDGED = 16 << 20
 """B from which on a message is judged"""
@@ -21,8 +23,6 @@ JUDGED = 16 << 20
 
 def all_reduce(ranks: int, sizes: str, limit: float) -> MeasuredCollectives:
     """The library's own all-reduce on ranks of this machine."""
-    from podsim.verbs.measure import measure_collective
-
     found = measure_collective(
         "all-reduce",
         ranks=ranks,
@@ -39,8 +39,6 @@ def all_reduce(ranks: int, sizes: str, limit: float) -> MeasuredCollectives:
 
 def _limit(cluster: Cluster, ranks: int) -> float:
     """B/s of bus bandwidth that links allow: a GPU's own, and each node must pass on its share of a ring."""
-    from podsim.network.bus import bus_factor
-
     nodes = -(-ranks // cluster.gpus_per_node)
     if nodes == 1:
         return cluster.nvlink.bandwidth
@@ -52,8 +50,6 @@ def _limit(cluster: Cluster, ranks: int) -> float:
 
 def read_network(path: Path) -> MeasuredCollectives:
     """A run that `podsim measure collective --save` kept; PodsimError for one that is no all-reduce of the library."""
-    from podsim.lab.record import read_run
-
     run = read_run(path)
     wanted = "expected the library's all-reduce: podsim measure collective --algo library --save FILE"
     if not isinstance(run, MeasuredCollectives):
@@ -80,8 +76,6 @@ def _unjudged(largest: float, how: str) -> Check:
 
 def network_checks(run: MeasuredCollectives, cluster: Cluster, *, same: bool) -> tuple[list[Check], Curve]:
     """A check for each size that is judged, or came out wrong, and the curve over all sizes."""
-    from podsim.network.nccl import bus_bandwidth, collective_seconds
-
     rows = [row for row in run.rows if row.algorithm == "library"]
     sizes = np.array([row.size for row in rows])
     expected: Sequence[float | None] = [None] * len(rows)

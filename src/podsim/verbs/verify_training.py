@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.lab.disk import scratch
+from podsim.lab.ranks import Task, run_here
+from podsim.lab.resnet import RECORD, Training, train_resnet, write_records
 from podsim.results.acceptance import Check, Curve
-from podsim.verbs.verify_thresholds import SAME, THRESHOLDS, check
-
-__all__ = ["Images", "counts_of", "measure_images", "training_checks"]
+from podsim.verbs.storage_input import storage_input
 
 Note = Callable[[str], None]
 
@@ -38,10 +40,6 @@ def measure_images(folder: Path, ranks: int, *, gpu: bool, note: Note, alone: bo
 
     Without GPUs images and batch are small, so that a step ends in a second.
     """
-    from podsim.lab.disk import scratch
-    from podsim.lab.ranks import Task, run_here
-    from podsim.lab.resnet import RECORD, Training, train_resnet, write_records
-
     image, batch, steps = (224, 208, 12) if gpu else (32, 4, 6)
     found: dict[int, tuple[float, ...]] = {}
     with scratch(folder, RECORD * batch * steps * ranks) as place:
@@ -62,8 +60,6 @@ def measure_images(folder: Path, ranks: int, *, gpu: bool, note: Note, alone: bo
 
 def _predicted(cluster: Cluster, client: str) -> tuple[float | None, str]:
     """Images a second of one node's GPUs together, where runs on such nodes are known."""
-    from podsim.verbs.storage_input import storage_input
-
     try:
         told = storage_input("resnet50", on="local-nvme", client=client)
     except PodsimError as problem:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError
-from podsim.verbs.workers_inputs import Given, Workforce, of_numbers, of_plan
-
-if TYPE_CHECKING:
-    from podsim.results.exchanged import ExchangeRun, Tradeoff
-    from podsim.simulation.workers_times import Pace
-
-__all__ = ["BOUNDS", "EXCHANGES", "workers"]
+from podsim.results.exchanged import ExchangeRun, Tradeoff
+from podsim.simulation.workers_inputs import Given, Workforce, of_numbers, of_plan
+from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
+from podsim.training.plan_inputs import read_plan
 
 EXCHANGES = ("bsp", "ps", "ssp", "async")
 BOUNDS = (0, 1, 2, 4, 8, None)
@@ -89,7 +85,6 @@ def workers(
     if model:
         if workers is not None or samples is not None:
             raise PodsimError("workers and samples follow from the model's plan; gpus and batch change them")
-        from podsim.verbs.plans import read_plan
 
         if not on:
             raise PodsimError("a model needs a cluster: give on, as dgx-a100:4")
@@ -107,7 +102,6 @@ def workers(
         if unused := [name for name, there in plan.items() if there]:
             raise PodsimError(f"{', '.join(unused)}: of a model's plan, and no model is given")
         force = of_numbers(given, workers, samples, on, overrides)
-    from podsim.simulation.workers_times import Pace
 
     pace = Pace(compute=force.compute, jitter=jitter, slow=dict(slow or {}), throttle=dict(throttle or {}))
     one = (exchange, {"bsp": 0, "ps": 0, "ssp": staleness, "async": None}[exchange])
@@ -181,10 +175,8 @@ def _played(
     """The one exchange that was asked for, or all of them with the same durations."""
     import numpy as np
 
-    from podsim.results.exchanged import Tradeoff
     from podsim.simulation.workers import Exchange
     from podsim.simulation.workers_outcome import Told, play_all_reduce, play_servers
-    from podsim.simulation.workers_times import round_seconds, step_seconds
 
     count = force.replicas // force.members
     problems = _named("slow worker", pace.slow, force.replicas) + _named(

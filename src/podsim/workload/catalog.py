@@ -16,16 +16,6 @@ from podsim.workload.huggingface import read_specification
 from podsim.workload.specification import Transformer, shown
 from podsim.workload.transformer import build
 
-__all__ = [
-    "Entry",
-    "entries",
-    "load_model",
-    "load_specification",
-    "model_names",
-    "overridden",
-    "read_catalog",
-]
-
 Value = str | int | bool | tuple[int, ...]
 
 _TYPES = {field.name: str(field.type) for field in fields(Transformer)}

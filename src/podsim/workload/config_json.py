@@ -12,8 +12,6 @@ from typing import Any
 from podsim.errors import ModelError
 from podsim.workload.specification import LIMITS, shown
 
-__all__ = ["Config", "load_json"]
-
 _MOST_BYTES = 4_000_000
 _MOST_PROBLEMS = 20
 _REQUIRED = -1

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CONVOLUTIONAL", "ConvNet", "Convolution", "resnet50"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Convolution:

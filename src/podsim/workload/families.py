@@ -10,8 +10,6 @@ from typing import Any
 
 from podsim.workload.config_json import Config
 
-__all__ = ["MODERN", "Fields", "common", "dropped", "trained_length"]
-
 Fields = dict[str, Any]
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from podsim.workload.config_json import Config
 from podsim.workload.families import Fields, common, dropped
 
-__all__ = ["CLASSIC", "ENCODERS"]
-
 
 def _tied(c: Config, *, default: bool) -> Fields:
     return {"tied": c.flag("tie_word_embeddings", default=default)}

@@ -18,8 +18,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-__all__ = ["Block", "Kind", "Model", "Saved", "Share", "Split", "TensorOp"]
-
 Split = Literal["none", "sequence", "column", "row", "head", "vocab"]
 Kind = Literal[
     "gemm",

@@ -18,8 +18,6 @@ from podsim.workload.graph import Model
 from podsim.workload.specification import Transformer, resolve, shown
 from podsim.workload.transformer import build
 
-__all__ = ["FAMILIES", "read_config", "read_specification"]
-
 FAMILIES: dict[str, Callable[[Config], Fields]] = {**MODERN, **CLASSIC}
 
 # ends of the names of architectures whose head is over the vocabulary, for a decoder (or encoder and decoder)

@@ -26,8 +26,6 @@ from dataclasses import replace
 from podsim.workload.graph import Kind, Saved, Split, TensorOp
 from podsim.workload.specification import Transformer
 
-__all__ = ["layer_ops", "linear", "norm", "syncs"]
-
 
 def linear(
     name: str,

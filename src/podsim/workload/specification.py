@@ -7,8 +7,6 @@ from typing import Literal, get_args
 
 from podsim.errors import ModelError
 
-__all__ = ["LIMITS", "Transformer", "resolve", "shown"]
-
 Norm = Literal["layernorm", "rmsnorm"]
 Position = Literal["learned", "rope", "alibi", "relative", "none"]
 QkNorm = Literal["none", "head", "full"]

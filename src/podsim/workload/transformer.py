@@ -8,8 +8,6 @@ from podsim.workload.graph import Block, Model, Saved, TensorOp
 from podsim.workload.layers import layer_ops, linear, norm, syncs
 from podsim.workload.specification import Transformer, resolve
 
-__all__ = ["Transformer", "build"]
-
 
 def build(spec: Transformer) -> Model:
     """The Model of a specification; raises ModelError with every rule that the specification breaks.

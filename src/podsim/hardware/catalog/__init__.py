@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from podsim.errors import CatalogError, unknown_name
+from podsim.hardware.catalog.schema import ClusterEntry, Entry, SystemEntry, parse_catalog
+from podsim.hardware.mig.split import slice_of
 from podsim.hardware.overrides import override_gpu
 from podsim.hardware.parts import Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch, System
-
-if TYPE_CHECKING:
-    from podsim.hardware.catalog.schema import ClusterEntry, Entry, SystemEntry
 
 __all__ = [
     "KINDS",
@@ -90,8 +89,6 @@ def load_gpu(name: str, overrides: Mapping[str, object] | None = None) -> Gpu:
     whole, slash, profile = name.partition("/")
     gpu = _part("gpu", whole, Gpu)
     if slash:
-        from podsim.hardware.mig.split import slice_of
-
         gpu = slice_of(gpu, profile)
     return override_gpu(gpu, overrides) if overrides else gpu
 
@@ -141,7 +138,6 @@ def cluster_entry(name: str) -> tuple[str, ClusterEntry]:
 def _entries(kind: str) -> dict[str, Entry]:
     if kind not in KINDS:
         raise CatalogError(unknown_name("kind of part", kind, KINDS))
-    from podsim.hardware.catalog.read import parse_catalog
 
     file = KINDS[kind]
     return parse_catalog(kind, Path(__file__).with_name(file).read_text(encoding="utf-8"), file)

@@ -11,9 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from podsim.errors import CatalogError
 from podsim.hardware.measured import FORMAT, VERSION
-from podsim.hardware.precision import Peak
-
-__all__ = ["HostEntry", "read_host_entry"]
+from podsim.hardware.parts import Peak
 
 
 def _positive(value: object) -> float:

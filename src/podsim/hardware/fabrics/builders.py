@@ -22,10 +22,6 @@ from podsim.hardware.fabrics.torus import torus, tpu_pod
 from podsim.hardware.fabrics.tree import Tree, clos_tree, planes, rail_tree
 from podsim.hardware.fabrics.wiring import Network, assemble
 
-__all__ = [
-    "BUILDERS", "StorageServers", "fabric_of", "folded_clos", "node_fabric", "node_of", "single_switch", "weka_a100",
-]  # fmt: skip
-
 _NODE = re.compile(r"node(\d{1,9})\b")
 
 

@@ -12,8 +12,6 @@ from podsim.hardware.fabrics.torus import Torus
 from podsim.hardware.fabrics.tree import Tree
 from podsim.hardware.fabrics.wiring import Network, ServerWiring
 
-__all__ = ["Box", "Drawing", "Layer", "Net", "Wire", "describe"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Box:

@@ -7,6 +7,8 @@ Routes are computed when asked for, all pairs at once, and no pair is stored.
 Something broken is a link of capacity 0. No route uses one: an end that nothing else leads to is an error.
 
 Axes: P pairs, H hops, E ends, L links.
+
+What hangs together in a fabric, by the names of its parts.
 """
 
 from __future__ import annotations
@@ -22,20 +24,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError
-
-__all__ = [
-    "NONE",
-    "Block",
-    "Bools",
-    "Ends",
-    "Fabric",
-    "Floats",
-    "Hops",
-    "Ints",
-    "Router",
-    "Routing",
-    "Wiring",
-]
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -198,8 +186,6 @@ class Fabric:
             raise ClusterError(f"{self.name} has no end {end}; it has 0 to {self._last_end}")
         hops_PH, lost = self._router.hops(source, destination, self.routing)
         for pair in np.flatnonzero(lost)[:1]:
-            from podsim.hardware.fabrics.islands import lost_text
-
             raise ClusterError(lost_text(self, int(source[pair]), int(destination[pair])))
         used_PH = hops_PH >= 0
         indptr = np.zeros(len(source) + 1, np.int64)
@@ -219,7 +205,6 @@ class Fabric:
         "a>b" names links from a to b, "a<>b" those of both directions, "a" all links of a part; *, ? and [...]
         stand for characters, as in names of files.
         """
-        from podsim.hardware.fabrics.islands import link_names
 
         tails, heads = link_names(self)
         parts = list(dict.fromkeys((*tails, *heads)))
@@ -298,3 +283,42 @@ def _matching(pattern: str, tails: list[str], heads: list[str], parts: Iterable[
             if (tail in first and head in second) or (both_ways and tail in second and head in first)
         ]
     return np.array(found, np.int64)
+
+
+def link_names(fabric: Fabric) -> tuple[list[str], list[str]]:
+    """Names of the tails and of the heads of all links."""
+    both = [block.ends(place) for block in fabric.blocks for place in range(block.count)]
+    return [tail for tail, _ in both], [head for _, head in both]
+
+
+def islands(fabric: Fabric) -> tuple[tuple[str, ...], ...]:
+    """Ends that working links join in one direction or the other, by name, the largest island first."""
+    root: dict[str, str] = {}
+
+    def top(part: str) -> str:
+        while root.setdefault(part, part) != part:
+            root[part] = root[root[part]]
+            part = root[part]
+        return part
+
+    for tail, head, rate in zip(*link_names(fabric), fabric.capacity, strict=True):
+        if rate > 0:
+            root[top(tail)] = top(head)
+    found: dict[str, list[str]] = {}
+    for ends in fabric.ends:
+        for place in range(ends.count):
+            found.setdefault(top(ends.name(place)), []).append(ends.name(place))
+    return tuple(sorted((tuple(names) for names in found.values()), key=len, reverse=True))
+
+
+def lost_text(fabric: Fabric, source: int, destination: int) -> str:
+    """Why there is no route between two ends: the smaller island is named."""
+    names = fabric.end_name(source), fabric.end_name(destination)
+    groups = islands(fabric)
+    one, other = (next(group for group in groups if name in group) for name in names)
+    said = f"{fabric.name}: no route from {names[0]} to {names[1]}"
+    if one is other:
+        return f"{said}; links join them, but broken ones cut every way that is allowed"
+    island = min(other, one, key=len)
+    listed = ", ".join(island[:8]) + (f" and {len(island) - 8} more" if len(island) > 8 else "")
+    return f"{said}; {listed} {'is' if len(island) == 1 else 'are'} an island that no route reaches"

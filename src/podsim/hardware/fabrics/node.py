@@ -20,8 +20,6 @@ import numpy as np
 from podsim.errors import ClusterError
 from podsim.hardware.fabrics.fabric import Bools, Floats, Ints
 
-__all__ = ["KINDS", "Cable", "Node", "Part", "Ways", "ways"]
-
 KINDS = ("gpu", "nic", "storage", "drive", "cpu", "pcie", "nvswitch")
 """kinds of parts, in the order in which ends are numbered"""
 _WIDTH = 25e9

@@ -20,8 +20,6 @@ from podsim.hardware.fabrics.server_tables import Ports, make_tables
 from podsim.hardware.fabrics.tree_routes import mix, tree_hops
 from podsim.hardware.fabrics.wiring import ServerWiring
 
-__all__ = ["ServerRouter"]
-
 _OUTSIDE = -1
 """part of an end that is no part of a server"""
 _INSIDE, _NOWHERE = -1, -2

@@ -20,8 +20,6 @@ from podsim.hardware.fabrics.fabric import NONE, Bools, Floats, Ints
 from podsim.hardware.fabrics.node import Node, Ways, ways
 from podsim.hardware.fabrics.wiring import Network, ServerWiring
 
-__all__ = ["Ports", "Tables", "make_tables"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ports:

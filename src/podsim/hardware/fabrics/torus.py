@@ -20,8 +20,6 @@ import numpy as np
 from podsim.errors import ClusterError, unknown_name
 from podsim.hardware.fabrics.fabric import NONE, Block, Ends, Fabric, Floats, Hops, Ints, Routing
 
-__all__ = ["TPU_PODS", "Torus", "torus", "tpu_pod"]
-
 TPU_PODS: dict[str, tuple[tuple[int, ...], float, str]] = {
     "tpu-v4": (
         (16, 16, 16),

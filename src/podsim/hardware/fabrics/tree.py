@@ -32,8 +32,6 @@ from podsim.errors import ClusterError
 from podsim.hardware.fabrics.fabric import Block, Floats, Ints
 from podsim.hardware.fattree import fat_tree
 
-__all__ = ["PortNames", "Tree", "clos_tree", "planes", "rail_tree"]
-
 PortNames: TypeAlias = Callable[[int], str]
 """name of the part behind each port"""
 

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from podsim.hardware.fabrics.fabric import NONE, Bools, Floats, Hops, Ints, Routing
 from podsim.hardware.fabrics.tree import Tree
 
-__all__ = ["mix", "tree_hops"]
-
 REDRAWS = 8
 """tries by hash around broken links before all ways are looked at"""
 

@@ -17,8 +17,6 @@ from podsim.hardware.fabrics.fabric import Block, Ends, Fabric, Floats, Ints, Ro
 from podsim.hardware.fabrics.node import KINDS, Node
 from podsim.hardware.fabrics.tree import PortNames, Tree
 
-__all__ = ["Network", "ServerWiring", "assemble"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Network:

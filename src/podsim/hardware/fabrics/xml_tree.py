@@ -12,8 +12,6 @@ from xml.parsers import expat
 
 from podsim.errors import TableError
 
-__all__ = ["Element", "parse_xml"]
-
 MOST_BYTES = 4 << 20
 MOST_ELEMENTS = 20_000
 MOST_DEPTH = 64

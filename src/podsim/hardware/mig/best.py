@@ -19,8 +19,6 @@ from podsim.hardware.mig.layouts import Layout, maximal, place
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile
 from podsim.hardware.mig.scaling import relative_speed, share_of
 
-__all__ = ["OBJECTIVES", "Assignment", "Wish", "best_fleet", "best_layout", "fewest"]
-
 OBJECTIVES = ("throughput", "slowest")
 """what is made large: the sum of the jobs' relative speeds, or the least of them"""
 

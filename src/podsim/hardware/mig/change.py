@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from podsim.errors import MigError
 from podsim.hardware.mig.layouts import Instance, Layout, layouts, place
 from podsim.hardware.mig.profiles import Slicing, find_profile
-
-__all__ = ["Change", "additions", "change_to"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +75,6 @@ def change_to(
 
 def additions(slicing: Slicing, layout: Layout) -> dict[str, int]:
     """How many more instances of each profile alone could be created beside a layout's."""
-    from podsim.errors import MigError
-
     found: dict[str, int] = {}
     for profile in slicing.profiles:
         number = 0

@@ -17,17 +17,6 @@ from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.profiles import Slicing, find_profile
 from podsim.safe_yaml import YamlError, read_documents
 
-__all__ = [
-    "Devices",
-    "change_commands",
-    "kubernetes_text",
-    "make_commands",
-    "parted_of",
-    "parted_text",
-    "read_parted",
-    "resource_name",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Devices:

@@ -8,8 +8,6 @@ from podsim.errors import ClusterError
 from podsim.hardware.catalog import load_gpu, load_system, names
 from podsim.hardware.parts import Gpu, System
 
-__all__ = ["host_of", "slice_host"]
-
 
 def host_of(gpu: Gpu) -> System:
     """The first server of the catalog with the GPU that `gpu` is an instance of.

@@ -17,19 +17,6 @@ from functools import cache
 from podsim.errors import MigError
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile
 
-__all__ = [
-    "Instance",
-    "Layout",
-    "check",
-    "counts_hold",
-    "extensions",
-    "instance",
-    "layouts",
-    "maximal",
-    "place",
-    "read_layout",
-]
-
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Instance:

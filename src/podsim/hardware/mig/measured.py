@@ -26,17 +26,6 @@ from podsim.hardware.mig.scaling import (
     share_of,
 )
 
-__all__ = [
-    "ERRATIC",
-    "MigRow",
-    "SliceCase",
-    "SliceScore",
-    "cases",
-    "interference",
-    "mig_rows",
-    "slice_scores",
-]
-
 ERRATIC = ("deepspeech2",)
 """models of MISO whose times jump between batches and slices without order; in no fit and in no score"""
 

@@ -10,10 +10,8 @@ from importlib.resources import files
 from typing import Any
 
 from podsim.errors import CatalogError, MigError, unknown_name
-from podsim.hardware.limits import read_quantity
+from podsim.hardware.overrides import read_quantity
 from podsim.hardware.parts import Gpu
-
-__all__ = ["Profile", "Slicing", "find_profile", "slicing_names", "slicing_of", "slicings"]
 
 
 @dataclass(frozen=True, kw_only=True)

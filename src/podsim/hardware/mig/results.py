@@ -11,18 +11,6 @@ from podsim.hardware.mig.measured import SliceCase, SliceScore
 from podsim.hardware.mig.profiles import Slicing
 from podsim.hardware.parts import Gpu
 
-__all__ = [
-    "ConfigRow",
-    "GpuPlan",
-    "GpuState",
-    "LawReport",
-    "LayoutRow",
-    "LayoutSheet",
-    "LayoutTable",
-    "MigPlan",
-    "SeventhRow",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutRow:

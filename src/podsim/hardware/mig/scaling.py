@@ -23,16 +23,6 @@ import numpy.typing as npt
 
 from podsim.hardware.mig.profiles import Profile, Slicing
 
-__all__ = [
-    "SHAPE",
-    "fit_fixed",
-    "fixed_by_batches",
-    "fixed_by_probe",
-    "fixed_by_work",
-    "relative_speed",
-    "share_of",
-]
-
 Floats = npt.NDArray[np.float64]
 
 SHAPE = 1.04

@@ -16,8 +16,6 @@ from podsim.errors import MigError
 from podsim.hardware.mig.layouts import Instance, Layout, problems_of
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile, slicings
 
-__all__ = ["Seen", "SeenGpu", "differences", "layout_of", "read_smi", "slicing_seen"]
-
 _GPU = re.compile(r"^GPU (\d+): (.+?)(?: \(UUID: (GPU-[0-9a-zA-Z-]+)\))?$")
 _DEVICE = re.compile(r"^MIG (?:(\d+)c\.)?(\S+)\s+Device\s+(\d+):(?: \(UUID: (MIG-[0-9a-zA-Z/-]+)\))?$")
 _INSTANCE = re.compile(r"^\|\s*(\d+)\s+MIG (\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)\s*\|$")

@@ -14,8 +14,6 @@ from podsim.hardware.mig.layouts import Layout, read_layout
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile, slicing_of
 from podsim.hardware.parts import Gpu
 
-__all__ = ["slice_of", "split"]
-
 
 def split(gpu: Gpu, layout: Layout | str) -> list[Gpu]:
     """The instances of a layout, each as a Gpu, by first memory slice.

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from podsim.errors import LabError
 
-__all__ = ["Batches", "Images", "Patterns", "Synthetic", "Text", "batches_of"]
-
 Pair = tuple[NDArray[Any], NDArray[Any]]
 _MOST_TEXT = 1 << 30
 _MOST_IMAGES = 200_000

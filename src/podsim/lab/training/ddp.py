@@ -24,8 +24,6 @@ from podsim.network.collectives.table import Table
 from podsim.results.lab import Emulated
 from podsim.results.trained import MeasuredDdp, MeasuredPass
 
-__all__ = ["SMALLEST", "Ddp", "task_of"]
-
 SMALLEST = 1 << 20
 """B of the first bucket that DistributedDataParallel closes, by default; a layer above it is a bucket of its own"""
 _FLOAT = 4

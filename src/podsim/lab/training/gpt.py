@@ -14,8 +14,6 @@ from typing import Any
 from podsim.lab.wires import load_torch
 from podsim.workload.specification import Transformer
 
-__all__ = ["Piece", "gpt", "gpt_problems", "pieces"]
-
 _STD = 0.02
 _ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 

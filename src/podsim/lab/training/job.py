@@ -10,11 +10,9 @@ from typing import Any
 
 from podsim.network.collectives.table import Table
 from podsim.results.lab import Emulated
+from podsim.schedules.actions import ScheduleTable
 from podsim.training.plan import Plan
-from podsim.training.schedules.table import ScheduleTable
 from podsim.workload.specification import Transformer
-
-__all__ = ["EXCHANGES", "Training"]
 
 EXCHANGES = ("bsp", "ps", "ssp", "async")
 """how data-parallel replicas share gradients: all-reduce; a server, in step; ahead by some steps; nobody waits"""

@@ -20,8 +20,6 @@ from podsim.lab.training.residual import residual_network
 from podsim.lab.training.sums import Sums, hook_of
 from podsim.lab.wires import Wires, load_part
 
-__all__ = ["Laid", "lay"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Laid:

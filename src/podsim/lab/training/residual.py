@@ -12,8 +12,6 @@ from typing import Any
 
 from podsim.lab.wires import load_torch
 
-__all__ = ["RESIDUAL", "residual_network"]
-
 RESIDUAL = {
     "resnet-8": ((16, 32, 64), (1, 1, 1)),
     "resnet-20": ((16, 32, 64), (3, 3, 3)),

@@ -24,8 +24,6 @@ from podsim.lab.training.steps import Stepper
 from podsim.lab.wires import Board, Wires
 from podsim.results.trained import MeasuredTraining, TrainedStep
 
-__all__ = ["PARTS", "task_of", "train"]
-
 PARTS = (
     "torch._dynamo", "torch.distributed.checkpoint", "torch.distributed.fsdp", "torch.distributed.optim",
     "torch.distributed.pipelining.schedules", "torch.distributed.tensor.parallel",

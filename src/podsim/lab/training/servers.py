@@ -17,8 +17,6 @@ from podsim.lab.training.job import Training
 from podsim.lab.training.layout import Laid
 from podsim.lab.wires import Wires
 
-__all__ = ["Replica", "serve"]
-
 
 def _flat(torch: Any, laid: Laid) -> Any:
     return torch.cat([one.detach().reshape(-1) for _, one in laid.parameters()])

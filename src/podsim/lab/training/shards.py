@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from podsim.errors import CheckpointError, LabError
 
-__all__ = ["FORMAT", "Shard", "load_safetensors", "read_shards", "shapes_of", "write_shards"]
-
 FORMAT = "podsim-shards"
 _PATTERN = "rank-*.safetensors"
 _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")

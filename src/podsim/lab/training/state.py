@@ -17,8 +17,6 @@ from podsim.lab.training.layout import Laid
 from podsim.lab.training.shards import Shard, load_safetensors, read_shards, shapes_of, write_shards
 from podsim.lab.wires import Board, Wires
 
-__all__ = ["HISTORY", "Keeper", "state_of"]
-
 HISTORY = "history.json"
 """next to the shards: losses and seconds of the steps so far, and what stays the same where the run goes on"""
 _MOMENTS = ("exp_avg", "exp_avg_sq")

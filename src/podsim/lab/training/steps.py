@@ -10,9 +10,7 @@ from podsim.lab.training.batches import Batches
 from podsim.lab.training.job import Training
 from podsim.lab.training.layout import Laid
 from podsim.lab.wires import Wires, load_part
-from podsim.training.schedules.torch_csv import to_csv
-
-__all__ = ["Stepper"]
+from podsim.schedules.torch_csv import to_csv
 
 
 class Stepper:

@@ -12,8 +12,6 @@ from podsim.lab.program import programs
 from podsim.lab.wires import Wires
 from podsim.network.collectives.table import Table
 
-__all__ = ["Sums", "hook_of"]
-
 
 class Sums:
     """Means of buffers over the ranks of some wires."""

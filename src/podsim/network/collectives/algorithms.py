@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from podsim.network.collectives import direct, hierarchical, rings, trees
 from podsim.network.collectives.table import Table
 
-__all__ = ["ALGORITHMS", "Algorithm", "servers"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:

@@ -13,8 +13,6 @@ from podsim.hardware.parts import Link
 from podsim.network.bus import bus_factor
 from podsim.network.collectives.table import COLLECTIVES, Floats, Ints, Table, row_share
 
-__all__ = ["Summary", "cost", "lower_bound", "summary", "windows"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:

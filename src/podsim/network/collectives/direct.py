@@ -8,12 +8,6 @@ from podsim.errors import TableError
 from podsim.network.collectives.rows import brick, others, stack
 from podsim.network.collectives.table import Table, make_table
 
-__all__ = [
-    "direct_all_gather", "direct_all_reduce", "direct_all_to_all", "direct_gather", "direct_reduce_scatter",
-    "direct_scatter", "naive_all_reduce", "parameter_server_all_reduce", "pipelined_naive_all_reduce", "send_recv",
-    "shift",
-]  # fmt: skip
-
 
 def parameter_server_all_reduce(ranks: int, server: int = 0) -> Table:
     """All send all data to the server, which adds and sends the sum to all: two steps, all through one port."""

@@ -10,8 +10,6 @@ import numpy as np
 from podsim.network.collectives.rows import Columns, brick, others, ring_rows, stack
 from podsim.network.collectives.table import Ints, Table, make_table
 
-__all__ = ["hierarchical_all_reduce", "hierarchical_all_to_all", "server_ring_all_reduce"]
-
 
 def _inside(nodes: int, local: int) -> tuple[Ints, Ints, Ints]:
     """All ordered pairs inside all servers: (first rank, second rank, second's local rank)."""

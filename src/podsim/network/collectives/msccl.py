@@ -26,8 +26,6 @@ from podsim.network.collectives.msccl_read import Machine, Tick
 from podsim.network.collectives.prove import check_rows
 from podsim.network.collectives.table import ROW_FIELDS, Ints, Table, expand, make_table
 
-__all__ = ["from_msccl", "to_msccl"]
-
 LARGEST = 64 << 20
 """characters of XML that are read"""
 MOST_CHUNKS = 1 << 24

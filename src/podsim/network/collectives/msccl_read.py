@@ -11,8 +11,6 @@ import numpy as np
 from podsim.errors import TableError
 from podsim.network.collectives.table import EVERYWHERE, Table
 
-__all__ = ["Machine", "Tick"]
-
 SENDS, RECEIVES, ADDS = (
     ("s", "rcs", "rrs", "rrcs"),
     ("r", "rcs", "rrc", "rrs", "rrcs"),

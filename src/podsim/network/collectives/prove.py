@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from podsim.errors import TableError
 from podsim.network.collectives.table import EVERYWHERE, ROW_FIELDS, Ints, Table, expand
 
-__all__ = ["check", "check_rows", "execute", "prove"]
-
 MOST_CELLS = 1 << 26
 """cells of state held at once: chunks are independent, and are proved in batches"""
 

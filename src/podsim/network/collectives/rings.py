@@ -9,11 +9,6 @@ from podsim.errors import TableError
 from podsim.network.collectives.rows import brick, ring_rows, stack
 from podsim.network.collectives.table import EVERYWHERE, Ints, Table, make_table
 
-__all__ = [
-    "chain_broadcast", "chain_reduce", "multi_ring_all_reduce", "rail_orders", "ring_all_gather", "ring_all_reduce",
-    "ring_reduce_scatter",
-]  # fmt: skip
-
 
 def _order(ranks: int, order: ArrayLike | None) -> Ints:
     """The order in which a ring visits the ranks; raises TableError unless it is a permutation of them."""

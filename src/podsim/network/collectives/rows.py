@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.network.collectives.table import ROW_FIELDS, USUAL, Ints
 
-__all__ = ["Columns", "brick", "others", "ring_rows", "stack"]
-
 Columns: TypeAlias = dict[str, NDArray[np.int64]]
 
 

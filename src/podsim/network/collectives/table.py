@@ -30,11 +30,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import TableError
 
-__all__ = [
-    "EVERYWHERE", "ROW_FIELDS", "USUAL", "Bools", "Floats", "Ints", "Table", "expand", "make_table", "position",
-    "row_share", "split",
-]  # fmt: skip
-
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Floats: TypeAlias = NDArray[np.float64]

@@ -7,11 +7,6 @@ import numpy as np
 from podsim.network.collectives.rows import Columns, brick, stack
 from podsim.network.collectives.table import EVERYWHERE, Ints, Table, make_table
 
-__all__ = [
-    "binomial_broadcast", "binomial_reduce", "double_tree_all_reduce", "halving_doubling_all_reduce",
-    "in_network_all_reduce", "tree_all_reduce", "tree_parents", "tree_rows", "two_trees",
-]  # fmt: skip
-
 
 def tree_parents(ranks: int) -> Ints:
     """Parent of each rank in NCCL's binary tree, [ranks], -1 for the root 0.

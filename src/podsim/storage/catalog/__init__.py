@@ -18,9 +18,9 @@ from typing import Any, cast
 
 from podsim.errors import CatalogError, PodsimError, StorageError, UnitError, unknown_name
 from podsim.hardware.catalog import find, load_ssd, load_system
-from podsim.hardware.catalog.read import parse_catalog
+from podsim.hardware.catalog.schema import parse_catalog
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.limits import read_count, read_quantity
+from podsim.hardware.overrides import read_count, read_quantity
 from podsim.hardware.parts import System
 from podsim.hardware.userfile import UserFile, read_user_file
 from podsim.storage.catalog.schema import ClientEntry, ServerEntry, StorageEntry

@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from podsim.hardware.catalog.schema import Bytes, Count, Entry, PerSecond, Positive, Rate, Seconds
 
-__all__ = ["ClientEntry", "ServerEntry", "StorageEntry", "StripeEntry"]
-
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 

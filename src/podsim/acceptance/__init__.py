@@ -1,0 +1,1 @@
+"""What was measured of a machine against what was predicted or promised of it."""

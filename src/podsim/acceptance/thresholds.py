@@ -1,0 +1,80 @@
+"""How much of what is expected must be reached, and why so much: docs/verify.md says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from podsim.results.acceptance import Check, Threshold
+
+SAME = Threshold(
+    name="measured before", least=0.7,
+    why="the expected figure was measured on this machine itself, where other programs may have run; a shared "
+    "machine varies by a quarter from run to run, and the rates of small files by more",
+)  # fmt: skip
+"""what holds for every figure where the expected system is an entry that `podsim measure host` wrote"""
+THRESHOLDS = {
+    "bandwidth": Threshold(
+        name="bandwidth of drives", least=0.8,
+        why="expected are data sheet figures of the drives, which file system and RAID do not reach in full",
+    ),
+    "operations": Threshold(
+        name="operations of drives", least=0.5,
+        why="the data sheet's rate of operations wants more accesses at once than a file system passes on",
+    ),
+    "names": Threshold(
+        name="operations on names", least=0.5,
+        why="the law of mdtest was never held against a published rate of this kind (docs/storage.md)",
+    ),
+    "collective": Threshold(
+        name="all-reduce from 16 MiB on", least=0.85,
+        why="the law's error there is 7 % on nodes like the fitted ones and 13 % between nodes (docs/laws); smaller "
+        "messages differ by up to 30 % from machine to machine, and are drawn but not judged",
+    ),
+    "training": Threshold(
+        name="ResNet-50, later epochs", least=0.9,
+        why="published runs of the same code on such nodes lie within 5 % of each other (NetApp: 21.8 to 23.4 "
+        "thousand images/s)",
+    ),
+    "first epoch": Threshold(
+        name="ResNet-50, first epoch over later ones", least=0.85,
+        why="0.92 was published of one DGX A100 that read from its own drives; less says that storage holds training "
+        "back",
+    ),
+}  # fmt: skip
+
+
+def thresholds_of(checks: Iterable[Check]) -> tuple[Threshold, ...]:
+    """Those that some check was held to, in the order of the table."""
+    used = {one.threshold for one in checks}
+    return tuple(one for one in (SAME, *THRESHOLDS.values()) if one.name in used)
+
+
+def check(
+    group: str, name: str, unit: str, threshold: Threshold, *, measured: float | None, expected: float | None,
+    limit: float | None, basis: str, how: str, why: str = "", wrong: bool = False,
+) -> Check:  # fmt: skip
+    """A figure with its verdict. More than the parts can do is no good news: something else was measured.
+
+    wrong: what was computed came out wrong; no speed makes up for that.
+    """
+    verdict, reason = "ok", why
+    if measured is None:
+        verdict = "not run"
+    elif wrong:
+        verdict = "wrong result"
+    elif limit is not None and measured > 1.05 * limit:
+        verdict = "above the limit"
+        reason = "; ".join(
+            [*([why] if why else []), "more than the parts can do: a cache was measured, or other parts"]
+        )
+    elif expected is None:
+        verdict = "no expectation"
+    elif measured < threshold.least * expected:
+        verdict = "falls short"
+        least = f"at least {100 * threshold.least:g} % must be reached"
+        told = f"{100 * measured / expected:.2g} % of what is expected; {least}"
+        reason = "; ".join([told, *([why] if why else [])])
+    return Check(
+        group=group, name=name, unit=unit, measured=measured, expected=expected, limit=limit, threshold=threshold.name,
+        least=threshold.least, verdict=verdict, why=reason, basis=basis, how=how,
+    )  # fmt: skip

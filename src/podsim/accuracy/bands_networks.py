@@ -1,0 +1,159 @@
+"""The error band of a captured graph's step: what the residuals of similar published runs leave over.
+
+A run resembles a graph if the GPU's architecture and the precision are the same; then, as far as enough rows remain, the
+network itself, what most of its time goes to, the framework, and whether one GPU, one node or several train it.
+Percentiles and roles are as in podsim.accuracy.bands. The residuals are packaged (`residuals_networks.csv`, made by
+scripts/record.py).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from importlib.resources import files
+
+from podsim.accuracy import load, measurement
+from podsim.accuracy.bands import ENOUGH, closest, limits
+from podsim.accuracy.price_networks import NetworkCosts, express_networks
+from podsim.graphs.graph_cost import OpCosts, scaled_costs
+from podsim.graphs.op_graph import OpGraph
+from podsim.results.prediction import Band
+
+FILE = "residuals_networks.csv"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkFeatures:
+    """What makes two runs of captured networks alike."""
+
+    architecture: str
+    precision: str
+    """16 bits, tf32 or fp32"""
+    network: str
+    """of the catalog; empty for a module of one's own"""
+    work: str
+    """what most of the time of the kernels goes to: convolutions, products, recurrent layers or bytes"""
+    software: str
+    """framework era"""
+    gpus: str
+    """one GPU, one node or several nodes"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkResidual:
+    """One published run and how its prediction missed it."""
+
+    id: str
+    role: str
+    features: NetworkFeatures
+    log_ratio: float
+    """log(measured / predicted) of the time"""
+
+
+_ALWAYS = ("architecture", "precision")
+_STEPS = (
+    ("network", "gpus"), ("network",), ("work", "software", "gpus"), ("work", "gpus"), ("software", "gpus"), ("gpus",),
+    ("work",), (),
+)  # fmt: skip
+"""features that have to agree beside architecture and precision, the closest match first"""
+
+
+def features_of_graph(
+    graph: OpGraph, costs: OpCosts, *, architecture: str, precision: str, network: str, software: str, gpus: int,
+    node: int,
+) -> NetworkFeatures:  # fmt: skip
+    """Features of a step; `node` is the GPUs of a node."""
+    spent: dict[str, float] = {}
+    kinds = {
+        "conv": "convolutions",
+        "gemm": "products",
+        "attention": "products",
+        "recurrent": "recurrent layers",
+    }
+    for kind, there, back in zip(
+        graph.kind_names, costs.forward.tolist(), costs.backward.tolist(), strict=True
+    ):
+        name = kinds.get(kind, "bytes")
+        spent[name] = spent.get(name, 0.0) + there + back
+    return NetworkFeatures(
+        architecture=architecture.lower(), precision="16 bits" if precision in ("bf16", "fp16") else precision,
+        network=network, work=max(spent, key=lambda name: spent[name]), software=software,
+        gpus="one GPU" if gpus == 1 else "one node" if gpus <= node else "several nodes",
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def network_residuals() -> tuple[NetworkResidual, ...]:
+    """The packaged residuals."""
+    text = files("podsim.accuracy").joinpath(FILE).read_text("utf-8")
+    names = [field.name for field in fields(NetworkFeatures)]
+    return tuple(
+        NetworkResidual(
+            id=row["id"], role=row["role"], features=NetworkFeatures(**{name: row[name] for name in names}),
+            log_ratio=float(row["log_ratio"]),
+        )
+        for row in csv.DictReader(io.StringIO(text))
+    )  # fmt: skip
+
+
+def band_of_graph(wanted: NetworkFeatures, rows: Sequence[NetworkResidual] = ()) -> tuple[Band | None, str]:
+    """(band, "") of a step like this, or (None, why there is none); `rows` replace the packaged residuals."""
+    found, agreeing = closest(
+        wanted, tuple(rows) or network_residuals(), [_ALWAYS + names for names in _STEPS]
+    )
+    if not found:
+        return None, (
+            f"fewer than {ENOUGH} published runs of captured networks are in {wanted.precision} on GPUs of the "
+            f"family {wanted.architecture}"
+        )
+    low, high = limits(found)
+    networks = Counter(row.features.network for row in found).most_common()
+    told = ", ".join(f"{count} {name}" for name, count in networks[:4])
+    more = f", {sum(count for _, count in networks[4:])} others" if len(networks) > 4 else ""
+    words = [
+        f"{wanted.architecture} GPUs",
+        *(getattr(wanted, name) for name in agreeing if name != "architecture"),
+    ]
+    fitted = sum(row.role == "calibrate" for row in found)
+    seen = f"constants were fitted to {fitted} of them" if fitted else "none was fitted to"
+    return Band(
+        low=low, high=high, rows=len(found),
+        basis=f"{len(found)} published runs ({told}{more}): {', '.join(dict.fromkeys(words))}; {seen}",
+    ), ""  # fmt: skip
+
+
+def measure_network_residuals() -> tuple[NetworkResidual, ...]:
+    """Residuals of every row of the packaged tables that measured a rate and can be expressed."""
+    costs, out = NetworkCosts(), []
+    for kind in ("vision", "mlperf"):
+        rows = {row.id: row for row in load(kind) if row.validates}
+        told = {id: one.value for id, row in rows.items() if (one := measurement(row, "samples/s"))}
+        found, _ = express_networks(kind, [(id, rows[id].fields) for id in told])
+        for id, run in found.items():
+            era, graph, gpu = costs.era(run), costs.graph(run), run.cluster.gpu
+            features = features_of_graph(
+                graph, scaled_costs(graph, costs.plain(run, era.flash), era), architecture=gpu.architecture,
+                precision=run.precision, network=run.network, software=era.name, gpus=run.gpus,
+                node=run.cluster.gpus_per_node,
+            )  # fmt: skip
+            missed = math.log(costs.rate(run) / told[id])
+            out.append(NetworkResidual(id=id, role=rows[id].role, features=features, log_ratio=missed))
+    return tuple(out)
+
+
+def residuals_text(rows: Sequence[NetworkResidual]) -> str:
+    """The residuals as CSV."""
+    out = io.StringIO()
+    names = [field.name for field in fields(NetworkFeatures)]
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["id", "role", *names, "log_ratio"])
+    for row in rows:
+        writer.writerow(
+            [row.id, row.role, *(getattr(row.features, name) for name in names), f"{row.log_ratio:.9g}"]
+        )
+    return out.getvalue()

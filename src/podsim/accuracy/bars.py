@@ -1,0 +1,98 @@
+"""What each table's predictions have to reach, as data, and the verdicts.
+
+A bar on errors also asks for a bias within 4 %: errors of both signs, not a model that is wrong one way. A bar on the
+skill asks that a sweep be predicted with less than half the error of the best single efficiency.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from podsim.results.comparison import ComparedRow, Comparison, Verdict
+
+_BIAS = 0.04
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """One bar: the error (or skill) that the rows of one role of one table have to reach."""
+
+    table: str
+    metric: str
+    limit: float
+    role: str = "test"
+    classes: str = ""
+    """regular expression of the classes of rows it looks at, in all their text; "" is every row"""
+    each: bool = False
+    """whether every class has to reach it, and not all rows together"""
+    note: str = ""
+
+
+BARS = (
+    Bar(table="korthikanti", metric="mae", limit=0.035),
+    Bar(table="sc21-table1", metric="mae", limit=0.05),
+    Bar(table="sc21-table2-ptdp", metric="mae", limit=0.05),
+    Bar(table="vtrain-single", metric="mae", limit=0.07),
+    Bar(table="vtrain-multi", metric="mae", limit=0.09),
+    Bar(table="llm-foundry-a100", metric="mae", limit=0.08),
+    Bar(table="torchtitan", metric="mae", limit=0.08),
+    Bar(table="memory-korthikanti", metric="mae", limit=0.08),
+    Bar(table="memory-torchtitan", metric="mae", limit=0.08),
+    Bar(table="gemm-a100", metric="median", limit=0.06, role="calibrate", classes=".*, over 20 us",
+        note="five-fold cross-validation"),
+    Bar(table="gemm-a100", metric="mae", limit=0.10, role="calibrate", classes=".*, over 20 us",
+        note="five-fold cross-validation"),
+    Bar(table="all-reduce-a100", metric="mae", limit=0.08, role="calibrate", classes=r"1e([3-9]|1\d) .*", each=True,
+        note="five-fold cross-validation over sweeps"),
+    Bar(table="all-reduce-lookup-a100", metric="mae", limit=0.08, each=True),
+    Bar(table="all-reduce-dgx-a100", metric="mae", limit=0.12, each=True),
+    Bar(table="korthikanti", metric="skill", limit=0.5),
+    Bar(table="sc21-table2", metric="skill", limit=0.5),
+    Bar(table="sc21-figures", metric="skill", limit=0.5),
+    Bar(table="vtrain-single", metric="skill", limit=0.5),
+    Bar(table="vtrain-multi", metric="skill", limit=0.5),
+    Bar(table="torchtitan", metric="skill", limit=0.5),
+)  # fmt: skip
+
+
+def verdicts(comparisons: Sequence[Comparison], bars: Sequence[Bar] = BARS) -> tuple[Verdict, ...]:
+    """One verdict for each bar on one of these tables, and for each class of rows where each has to reach it."""
+    known = {comparison.table: comparison for comparison in comparisons}
+    found: list[Verdict] = []
+    for bar in bars:
+        if bar.table in known:
+            found += _judge(bar, known[bar.table])
+    return tuple(found)
+
+
+def _judge(bar: Bar, comparison: Comparison) -> list[Verdict]:
+    rows = [row for row in comparison.only(bar.role).rows if _looked_at(bar, row)]
+    if not rows:
+        return [Verdict(table=bar.table, role=bar.role, of=bar.classes or "all", rows=0, metric=bar.metric,
+                        value=None, limit=bar.limit, met=False, note="no row was compared")]  # fmt: skip
+    if bar.metric == "skill":
+        score = comparison.score(bar.role)
+        value = None if score is None else score.skill
+        return [Verdict(table=bar.table, role=bar.role, of="all", rows=len(rows), metric="skill", value=value,
+                        limit=bar.limit, met=value is not None and value > bar.limit, note=bar.note)]  # fmt: skip
+    if not bar.each:
+        return [_error_verdict(bar, rows, bar.classes.replace(".*, ", "") or "all")]
+    classes = sorted({row.group for row in rows})
+    return [_error_verdict(bar, [row for row in rows if row.group == name], name) for name in classes]
+
+
+def _looked_at(bar: Bar, row: ComparedRow) -> bool:
+    return not bar.classes or re.fullmatch(bar.classes, row.group) is not None
+
+
+def _error_verdict(bar: Bar, rows: Sequence[ComparedRow], of: str) -> Verdict:
+    errors = np.array([row.error for row in rows])
+    size, bias = np.abs(errors), float(errors.mean())
+    value = float(np.median(size) if bar.metric == "median" else size.mean())
+    met = value <= bar.limit and abs(bias) <= _BIAS
+    return Verdict(table=bar.table, role=bar.role, of=of, rows=len(rows), metric=bar.metric, value=value,
+                   limit=bar.limit, bias=bias, bias_limit=_BIAS, met=met, note=bar.note)  # fmt: skip

@@ -1,0 +1,190 @@
+"""The columns of each kind of reference table: what a cell may hold, and which a table cannot do without.
+
+Cell types: text; role (calibrate or test); unit (of the throughput column); count (a whole number, 1 or
+more); positive (a number above 0); amount (a number, 0 or more). A cell may be blank: the source did not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from podsim.errors import TableError, unknown_name
+
+RATES = {
+    "images/s": 1.0, "img/s": 1.0, "img/sec": 1.0, "imgs/second": 1.0, "samples/s": 1.0, "samples/sec": 1.0,
+    "samples / s": 1.0, "samples / second": 1.0, "sequences/s": 1.0, "sequences/sec": 1.0, "seq/sec": 1.0,
+    "sequences/s (computed = batch/avg latency)": 1.0, "Inferences/Second": 1.0, "Inferences/second": 1.0,
+    "tok/s": 1.0, "tokens/s": 1.0, "frames/s": 1.0, "frames/sec": 1.0, "items/s": 1.0, "item/s": 1.0,
+    "utterances/s": 1.0, "mol/ms": 1e3,
+}  # fmt: skip
+"""unit of a throughput as written -> items per second in it"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of reference table."""
+
+    name: str
+    title: str
+    file: str
+    """name of the raw table in the reference tables directory"""
+    columns: Mapping[str, str]
+    """column -> cell type, in file order"""
+    required: tuple[str, ...]
+    """columns a table of this kind cannot do without"""
+    measured: tuple[str, ...]
+    """columns with what was measured: a table needs at least one of them"""
+    what: str
+    """the quantity compared unless another is asked for"""
+    sweep: tuple[str, ...]
+    """rows equal in these columns do the same work and compete on it"""
+    classes: tuple[str, ...]
+    """columns of the breakdown"""
+    series: str = ""
+    """column that tells rows of one id apart; "" where ids are unique"""
+    source: str = "source"
+    """column that says where a number comes from"""
+
+
+def _columns(text: str) -> dict[str, str]:
+    """Column types of "type: name name …" lines, types in the order the columns stand."""
+    columns = {}
+    for line in text.strip().splitlines():
+        cell, names = line.split(":")
+        columns.update(dict.fromkeys(names.split(), cell.strip()))
+    return columns
+
+
+_LLM = _columns("""
+    role: role
+    text: id source source_url_or_repo_path
+    count: year
+    text: model
+    positive: params_b
+    count: layers hidden ffn_hidden heads kv_heads vocab seq_len moe_experts moe_topk
+    text: gpu
+    positive: gpu_mem_gb
+    count: n_gpus
+    text: node_type interconnect
+    count: tp pp virtual_pp dp cp ep
+    text: zero_stage_or_fsdp seq_parallel
+    count: micro_batch global_batch
+    text: precision recompute framework
+    positive: step_time_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu memory_gb
+    text: notes confirmed
+""")
+_VISION = _columns("""
+    role: role
+    text: id source path model framework task gpu
+    count: n_gpus
+    text: node_type precision batch_per_gpu seq_len
+    positive: throughput
+    unit: unit
+    positive: latency_ms time_to_train_h
+    text: notes
+""")
+_MLPERF = _columns("""
+    role: role
+    text: id version submitter division system accelerator
+    count: n_nodes accel_per_node n_accelerators
+    text: benchmark framework
+    count: global_batch
+    positive: batch_per_accel
+    count: grad_accum seq_len n_runs
+    amount: n_logs_parsed n_success
+    positive: minutes_score minutes_min minutes_max accel_hours converge_mean
+    text: converge_unit
+    positive: throughput_samples_s throughput_per_accel
+    text: throughput_method
+    positive: throughput_logged median_step_s median_epoch_s
+    amount: eval_s_mean
+    text: host_cpu interconnect host_networking path notes confirmed
+""")
+_KERNELS = _columns("""
+    role: role
+    text: id source path gpu op
+    count: m n k batch heads kv_heads seq_len head_dim
+    text: causal direction dtype
+    positive: latency_ms tflops gb_per_s
+    count: n_gpus message_bytes
+    positive: bus_gb_per_s
+    text: notes
+""")
+_COLLECTIVES = _columns("""
+    role: role
+    text: id source path system gpu
+    count: nodes gpus
+    text: nics collective algo proto
+    count: size_bytes
+    positive: time_us algbw_GBps busbw_GBps
+    text: notes confirmed
+""")
+
+KINDS = (
+    Kind(
+        name="llm",
+        title="Training of language models",
+        file="llm_training.csv",
+        columns=_LLM,
+        required=("model", "seq_len", "gpu", "n_gpus"),
+        measured=("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "memory_gb"),
+        what="seconds per step",
+        sweep=("model", "layers", "hidden", "seq_len", "gpu", "n_gpus", "global_batch"),
+        classes=("tp", "pp"),
+    ),
+    Kind(
+        name="vision",
+        title="Training and inference of vision, language, speech and recommendation models",
+        file="vision_nlp_rec_training.csv.gz",
+        columns=_VISION,
+        required=("model", "task", "gpu", "n_gpus", "precision", "batch_per_gpu"),
+        measured=("throughput", "latency_ms", "time_to_train_h"),
+        what="samples/s",
+        sweep=(),
+        classes=("model",),
+    ),
+    Kind(
+        name="mlperf",
+        title="MLPerf Training",
+        file="mlperf_training.csv",
+        columns=_MLPERF,
+        required=("benchmark", "accelerator", "n_accelerators", "global_batch"),
+        measured=("minutes_score", "throughput_samples_s"),
+        what="samples/s",
+        sweep=(),
+        classes=("benchmark",),
+        source="path",
+    ),
+    Kind(
+        name="kernels",
+        title="Kernels on one GPU",
+        file="gpu_kernels.csv.gz",
+        columns=_KERNELS,
+        required=("gpu", "op", "dtype"),
+        measured=("latency_ms", "tflops", "gb_per_s", "bus_gb_per_s"),
+        what="seconds",
+        sweep=(),
+        classes=("op",),
+    ),
+    Kind(
+        name="collectives",
+        title="NCCL collectives",
+        file="nccl.csv",
+        columns=_COLLECTIVES,
+        required=("collective", "nodes", "gpus", "size_bytes"),
+        measured=("time_us", "algbw_GBps", "busbw_GBps"),
+        what="seconds",
+        sweep=(),
+        classes=("collective",),
+        series="size_bytes",
+    ),
+)
+
+
+def kind_named(name: str) -> Kind:
+    """The kind of that name; raises TableError on another."""
+    for kind in KINDS:
+        if kind.name == name:
+            return kind
+    raise TableError(unknown_name("kind of table", name, [kind.name for kind in KINDS]))

@@ -1,0 +1,163 @@
+"""Reads what nccl-tests prints, as rows of a collectives table.
+
+Tolerant of its versions: with or without prefixes of a launcher, a root column, a reduction, an error column or the
+in-place half. Times are the out-of-place ones. What was launched how follows from the header and the lines of the
+ranks. Format: github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md).
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+from podsim.accuracy.columns import kind_named
+from podsim.accuracy.measured_tables import Row, Rows
+from podsim.accuracy.reading import read_rows
+from podsim.accuracy.tables import make_row
+from podsim.errors import TableError
+
+_PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<stdout>)?:?|\d+:)\s*")
+_RANK = re.compile(
+    r"#\s*Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s+(.+?)\s*$"
+)
+_HEADER = re.compile(r"nThread\s+(\d+)\s+nGpus\s+(\d+)")
+_NAMES = r"(all_reduce|all_gather|reduce_scatter|broadcast|reduce|alltoall|all_to_all|sendrecv)"
+_PERF = re.compile(rf"(?<![a-z_]){_NAMES}_perf")
+_FILE = re.compile(rf"(?<![a-z]){_NAMES}(?![a-z])")
+_VERSION = re.compile(r"NCCL version:?\s*(2\.\d+(?:\.\d+)?)")
+_LIBRARY = re.compile(r"nccl-library=2(\d\d)(\d\d)")
+_DEVICES = {"H100 80GB HBM3": "H100-SXM5-80GB", "H200": "H200-SXM5-141GB"}
+"""as drivers call GPUs -> as tables do, where their words differ"""
+_ALGORITHM = "# Algorithm: "
+_COUNTED = re.compile(r"^\d+$")
+_WORD = re.compile(r"^[a-z]\w*$", re.IGNORECASE)
+
+
+def read_any(path: str | Path) -> Rows:
+    """Rows of a CSV with the columns of a reference table, or of a log of nccl-tests; TableError as both raise it."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            start = file.read(65536).decode("utf-8", errors="replace")
+    except OSError as problem:
+        raise TableError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
+    return read_log(path) if is_log(start) else read_rows(path)[1]
+
+
+def is_log(text: str) -> bool:
+    """Whether a text looks like the output of nccl-tests."""
+    return bool(_HEADER.search(text)) or all(word in text for word in ("algbw", "busbw", "redop", "#"))
+
+
+def read_log(path: str | Path) -> Rows:
+    """Rows of a log file; TableError if it holds no measurement, or the collective cannot be told."""
+    path = Path(path)
+    try:
+        text = path.read_text("utf-8", errors="replace")
+    except OSError as problem:
+        raise TableError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
+    return read_log_text(text, path.stem)
+
+
+def read_log_text(text: str, name: str) -> Rows:
+    """Rows of the text of a log; `name` becomes the sweep's id, and tells the collective if the text does not."""
+    lines = [_PREFIX.sub("", line).strip() for line in text.splitlines()]
+    ranks = [match.groups() for line in lines if (match := _RANK.match(line))]
+    header = next((match for line in lines if (match := _HEADER.search(line))), None)
+    threads, each = (int(header[1]), int(header[2])) if header else (1, 1)
+    gpus = len(ranks) or threads * each
+    found = _PERF.search(text) or _FILE.search(name)
+    if found is None:
+        raise TableError(
+            f"{name}: the log does not name its collective; name the file after it, as in all_reduce.log"
+        )
+    shared = {
+        "id": name,
+        "source": name,
+        "gpu": gpu_name(ranks[0][2]) if ranks else "",
+        "nodes": str(len({host for _, host, _ in ranks}) or 1),
+        "gpus": str(gpus),
+        "collective": found[1],
+        "algo": "auto",
+        "proto": "auto",
+        "notes": _circumstances(text, len({(host, pid) for pid, host, _ in ranks}), threads, gpus),
+    }
+    measured = [row for line in _of_library(lines) if (row := _measured(line))]
+    if not measured:
+        raise TableError(f"{name}: no line of the log holds a size and a time")
+    return rows_of("collectives", name, [{**shared, **cells} for cells in measured])
+
+
+def _of_library(lines: list[str]) -> list[str]:
+    """The lines of the library's own collective, in a log of `podsim measure collective` that has its tables, too."""
+    heads = [place for place, line in enumerate(lines) if line.startswith(_ALGORITHM)]
+    for first, last in pairwise([*heads, len(lines)]):
+        if lines[first] == f"{_ALGORITHM}library":
+            return lines[first:last]
+    return lines
+
+
+def gpu_name(device: str) -> str:
+    """A GPU as tables write it, from what its driver calls it: NVIDIA H100 80GB HBM3 is H100-SXM5-80GB."""
+    name = device.strip().removeprefix("NVIDIA ").removeprefix("Tesla ").strip()
+    return _DEVICES.get(name, name)
+
+
+def _circumstances(text: str, processes: int, threads: int, gpus: int) -> str:
+    """How the ranks were launched and which NCCL ran, in the words of the packaged table."""
+    version = _VERSION.search(text)
+    library = _LIBRARY.search(text)
+    release = version[1] if version else f"2.{int(library[1])}.{int(library[2])}" if library else ""
+    count, each = max(processes, 1), gpus // max(processes, 1)
+    plural = "es" if count > 1 else ""
+    launch = f"{count} process{plural} x {each} GPUs (-g {each})"
+    if threads > 1:
+        launch = f"-t {threads} threads, {count} process{plural}"
+    elif count > 1 and each <= 1:
+        launch = f"{count} MPI processes"
+    return f"NCCL {release}; {launch}" if release else launch
+
+
+def _measured(line: str) -> dict[str, str] | None:
+    """Size, time and rates of one line of the table; None for any other line.
+
+    size count type [redop] [root] | time algbw busbw [wrong] | time algbw busbw [wrong]
+    """
+    cells = line.split()
+    if len(cells) < 6 or not (
+        _COUNTED.match(cells[0]) and _COUNTED.match(cells[1]) and _WORD.match(cells[2])
+    ):
+        return None
+    rest = cells[3:]
+    if rest and _WORD.match(rest[0]) and rest[0] != "N/A":
+        rest = rest[1:]
+    if len(rest) in (9, 7, 5):  # an odd number of columns: the first is the root
+        rest = rest[1:]
+    try:
+        time, algbw, busbw = (float(cell) for cell in rest[:3])
+    except ValueError:
+        return None
+    if not (time > 0 and int(cells[0]) > 0):
+        return None
+    rates = {"algbw_GBps": rest[1] if algbw > 0 else "", "busbw_GBps": rest[2] if busbw > 0 else ""}
+    return {"size_bytes": cells[0], "time_us": rest[0], **rates}
+
+
+def rows_of(kind_name: str, name: str, measured: list[dict[str, str]]) -> Rows:
+    """Rows of a table of a kind from the cells that are known of each; no constant was fitted on them."""
+    kind = kind_named(kind_name)
+    blank = dict.fromkeys(kind.columns, "")
+    rows: dict[str, Row] = {}
+    for cells in measured:
+        row = make_row(kind, {**blank, **cells}, role="test")
+        rows.setdefault(row.id, row)
+    return Rows(
+        name=name,
+        title=f"{kind.title} ({name})",
+        kind=kind.name,
+        rows=tuple(rows.values()),
+        what=kind.what,
+        sweep=kind.sweep,
+        classes=kind.classes,
+    )

@@ -1,0 +1,223 @@
+"""Rows of a kernel table predicted: matrix products, attention cores, and collectives in a node.
+
+Products on a GPU of which many sizes were measured, and batches of them, are predicted by a five-fold cross-validation
+(each fold by a fit to the others): the packaged constants have seen these rows. Where a source was timed on the host's
+clock, call by call, the host's time of a call is predicted with them; and where attention was timed in a serving
+program, the write of keys and values to its cache. All other rows are predicted by the packaged
+constants.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from podsim.accuracy.measured_tables import Row, Rows
+from podsim.accuracy.price_collectives import Call, call_of, call_seconds, decade, require_scipy
+from podsim.accuracy.pricing import Priced
+from podsim.errors import PodsimError
+from podsim.hardware.catalog import load_gpu
+from podsim.hardware.parts import Gpu
+from podsim.kernels.attention import attention_seconds
+from podsim.kernels.fit_attention import cross_validate_serving
+from podsim.kernels.fit_batches import cross_validate_batches
+from podsim.kernels.fit_kernels import cross_validate, host_seconds
+from podsim.kernels.gemm import gemm_seconds
+from podsim.kernels.measured_kernels import KernelRows, kernel_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+LONG = "over 20 us"
+"""class of products that take long enough for their own time to matter"""
+_ENOUGH = {"gemm": 300, "bmm": 50, "prefill": 300}
+"""rows of one kernel and precision on one GPU from which on they are cross-validated"""
+_CROSS = "five-fold cross-validation"
+_PRODUCTS = ("gemm", "bmm", "gemm (max achievable over search)")
+_NOT_MODELLED = {
+    "attention flashattention triton": "FlashAttention in Triton is not modelled",
+    "triton": "FlashAttention in Triton is not modelled",
+    "attention xformers": "the attention kernel of xformers is not modelled",
+    "attention cudnn": "the attention kernel of cuDNN is not modelled",
+    "attention pytorch": "PyTorch's eager attention, softmax in 16 bits, is neither of the unfused ways modelled",
+    "attention standard": "PyTorch's eager attention, softmax in 16 bits, is neither of the unfused ways modelled",
+    "prefill, other": "the serving program ran another attention library than flash-attention",
+    "group_matmul": "the row states no sizes in its columns",
+    "sdp_fwd": "the rate counts arithmetic that a causal kernel skips: it exceeds the peak",
+    "sdp_bwd": "the rate counts arithmetic that a causal kernel skips",
+}
+_GPUS = {
+    "a100-pcie": "a100-pcie-80gb",
+    "gh200 (141gb)": "h200-sxm5-141gb",
+    "h200-sxm": "h200-sxm5-141gb",
+    "a100": "a100-sxm4-80gb",
+}
+"""what published tables call a GPU, beside podsim.kernels.measured_kernels"""
+
+
+def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
+    """Predictions of seconds, or of a rate counted as its row counts it, for the rows of a kernel table."""
+    seconds, reasons = _collectives(rows)
+    known = _known(rows)
+    notes: dict[str, str] = {}
+    for where in _groups(known):
+        part = known.take(where)
+        ids = part.id.tolist()
+        try:
+            found, note = _seconds(part, cross_validate)
+        except PodsimError as problem:
+            reasons |= dict.fromkeys(ids, str(problem))
+            continue
+        seconds |= dict(zip(ids, found.tolist(), strict=True))
+        notes |= dict.fromkeys(ids, note) if note else {}
+    measured = dict(zip(known.id.tolist(), known.seconds.tolist(), strict=True))
+    values: dict[str, float] = {}
+    for row in rows:
+        value = seconds.get(row.id, float("nan"))
+        if np.isfinite(value):
+            values[row.id] = _as_asked(rows.what, row, value, measured)
+        else:
+            reasons.setdefault(row.id, "the row gives neither a time nor the sizes that one follows from")
+    groups = {row.id: _group(rows, row, measured) for row in rows}
+    return Priced(predictions=values, reasons=reasons, notes=notes, groups=groups)
+
+
+def _known(rows: Rows) -> KernelRows:
+    """The rows that state a kernel and its time."""
+    texts = [row for row in rows if not row.text("op").lower().startswith("nccl ")]
+    return kernel_rows(
+        [
+            {**row.fields, "id": row.id, "role": "calibrate", "gpu": _gpu_name(row.text("gpu"))}
+            for row in texts
+        ],
+        where=rows.name,
+    )
+
+
+def _gpu_name(text: str) -> str:
+    return _GPUS.get(text.strip().lower(), text)
+
+
+def _groups(known: KernelRows) -> list[NDArray[np.intp]]:
+    """Positions of rows of one kernel on one GPU."""
+    columns = (known.gpu, known.op, known.precision, known.direction, known.causal, known.accumulate)
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for position, key in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        groups.setdefault(key, []).append(position)
+    return [np.array(members) for members in groups.values()]
+
+
+def _seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.float64], str]:
+    """Seconds of rows of one kernel on one GPU, and a note; PodsimError with the reason where there is no law."""
+    op, precision = str(part.op[0]), str(part.precision[0])
+    if op in _NOT_MODELLED:
+        raise PodsimError(_NOT_MODELLED[op])
+    gpu = load_gpu(str(part.gpu[0]))
+    if cross_validate and len(part) >= _ENOUGH.get(op, math.inf) and not part.accumulate[0]:
+        return _cross_validated(part, gpu, op, precision)
+    if op not in _PRODUCTS:
+        return _attention(part, gpu)
+    seconds = gemm_seconds(
+        gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn",
+        accumulate=bool(part.accumulate[0]),
+    )  # fmt: skip
+    return seconds, ""
+
+
+def _cross_validated(part: KernelRows, gpu: Gpu, op: str, precision: str) -> tuple[NDArray[np.float64], str]:
+    """Seconds of rows, each fold predicted by a fit to the others, and a note."""
+    require_scipy()
+    if op == "gemm":
+        return _products_cross_validated(part, gpu, precision), _CROSS
+    if op == "bmm":
+        return cross_validate_batches(part, gpu).predicted, _CROSS
+    note = f"{_CROSS}: with the write of keys and values to a paged cache"
+    return cross_validate_serving(part, gpu).predicted, note
+
+
+def _products_cross_validated(part: KernelRows, gpu: Gpu, precision: str) -> NDArray[np.float64]:
+    """The same of products; those that are not fitted, by the packaged constants."""
+    check = cross_validate(part, gpu, precision=precision)
+    law = gemm_seconds(gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn")
+    seconds = law + host_seconds(part, gpu)
+    unit = 8.0 if precision in ("fp16", "bf16") else 16.0
+    held = (part.k % unit == 0) & (part.n % unit == 0)
+    assert int(held.sum()) == len(check.predicted)
+    seconds[held] = check.predicted
+    return seconds
+
+
+def _attention(part: KernelRows, gpu: Gpu) -> tuple[NDArray[np.float64], str]:
+    """Seconds of attention cores; forward and backward where the row measured both."""
+    op, note = str(part.op[0]), ""
+    if op == "prefill":
+        algorithm = "flash3" if gpu.compute_capability >= 9 else "flash2"
+        note = "serving: paging of keys and values is not modelled"
+    elif op.startswith("flash"):
+        algorithm = op
+    else:
+        raise PodsimError(f"kernel {op!r} is not modelled")
+    directions = {"fwd": ("forward",), "bwd": ("backward",), "fwd+bwd": ("forward", "backward")}
+    seconds = np.zeros(len(part))
+    for direction in directions.get(str(part.direction[0]), ("forward",)):
+        seconds = seconds + attention_seconds(
+            gpu, batch=part.batch, heads=part.heads, kv_heads=part.kv_heads, queries=part.tokens,
+            keys=part.tokens, head_dim=part.head_dim, value_dim=part.head_dim, causal=bool(part.causal[0]),
+            algorithm=algorithm, direction=direction, precision=str(part.precision[0]),  # type: ignore[arg-type]
+        )  # fmt: skip
+    return seconds, note
+
+
+def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
+    """Seconds of the collectives of a kernel table, all in a node, and the reasons of those without."""
+    calls: dict[str, Call] = {}
+    reasons: dict[str, str] = {}
+    for row in rows:
+        if row.text("op").lower().startswith("nccl "):
+            call = call_of(_as_collective(row))
+            if isinstance(call, str):
+                reasons[row.id] = call
+            else:
+                calls[row.id] = call
+    seconds, failed = call_seconds(calls)
+    return seconds, reasons | failed
+
+
+def _as_collective(row: Row) -> dict[str, str]:
+    """The row with the columns of a collectives table.
+
+    aiconfigurator runs one thread for each GPU, of the NCCL in its path; rows that state neither are taken for what the
+    fit takes such logs of nccl-tests for.
+    """
+    path = row.text("path")
+    version = re.search(r"/nccl/(2\.\d+)", path)
+    bare = row.text("gpu") in ("A100", "V100")
+    return {
+        "id": row.id, "role": row.role, "confirmed": "yes", "source": row.source, "nodes": "1",
+        "gpus": row.text("n_gpus"), "gpu": f"nccl {row.text('gpu')}" if bare else row.text("gpu"),
+        "collective": row.text("op").split(" ", maxsplit=1)[1], "algo": "auto",
+        "size_bytes": row.text("message_bytes"), "time_us": f"{(row.number('latency_ms') or 0) * 1e3!r}",
+        "algbw_GBps": "", "notes": f"threads, NCCL {version[1]}" if version else "",
+    }  # fmt: skip
+
+
+def _as_asked(what: str, row: Row, seconds: float, measured: Mapping[str, float]) -> float:
+    """Seconds, or the rate as the row counts it: its own rate and time say what it counted."""
+    if what != "FLOP/s per GPU":
+        return seconds
+    return (row.number("tflops") or 0.0) * 1e12 * measured[row.id] / seconds
+
+
+def _group(rows: Rows, row: Row, measured: Mapping[str, float]) -> str:
+    """Class of a row: the table's columns; products of a grid also by length, collectives by decade of size."""
+    label = row.label(rows.classes)
+    if rows.name.startswith("gemm") and row.id in measured:
+        return f"{label}, {LONG if measured[row.id] > 20e-6 else 'up to 20 us'}"
+    if rows.name.startswith("all-reduce"):
+        return decade(row.number("message_bytes") or 1.0)
+    return label

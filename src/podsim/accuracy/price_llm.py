@@ -1,0 +1,194 @@
+"""Rows of a training table predicted together: those of one model, cluster and software are one array of plans.
+
+Axes: R rows; X parts of a step, P plans of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from podsim.accuracy.express import Expressed, express
+from podsim.accuracy.express_row import NotExpressible, stated
+from podsim.accuracy.measured_tables import Rows
+from podsim.accuracy.pricing import Priced
+from podsim.hardware.cluster import Cluster
+from podsim.hardware.parts import PRECISIONS
+from podsim.training.layers import layer_table
+from podsim.training.plan import ARRAY_FIELDS, Plan
+from podsim.training.predict import flops_per_token
+from podsim.training.software import Software, load_software
+from podsim.training.step import SPLIT, step_cost
+from podsim.workload.graph import Model
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+HOST_PARTS = ("launch", "host")
+"""parts of a step in which the GPU waits for the host"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Rows that one call prices."""
+
+    model: Model
+    cluster: Cluster
+    plan: Plan
+    """array fields, one value per row"""
+    layer_only: bool
+    index: NDArray[np.intp]
+    """positions of its rows among all"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCosts:
+    """What is predicted of R rows."""
+
+    seconds_R: NDArray[np.float64]
+    """s of a step, or of one layer forward and backward where only that was measured"""
+    memory_R: NDArray[np.float64]
+    """B on the fullest stage"""
+    host_R: NDArray[np.float64]
+    """share of a step in which the GPU waits for the host"""
+
+
+def express_all(rows: Sequence[Mapping[str, str]]) -> tuple[list[tuple[int, Expressed]], dict[int, str]]:
+    """(position, nouns) of the rows that podsim can express, and the reason for each of the others."""
+    found, reasons = [], {}
+    for position, row in enumerate(rows):
+        try:
+            found.append((position, express(row)))
+        except NotExpressible as problem:
+            reasons[position] = str(problem)
+    return found, reasons
+
+
+def batches_of(found: Sequence[Expressed]) -> list[Batch]:
+    """The rows grouped so that each group differs in the numeric fields of its plans only."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for position, one in enumerate(found):
+        plan = one.plan
+        key = (id(one.model), id(one.cluster), plan.software, plan.precision, plan.optimizer_precision)
+        groups.setdefault((*key, plan.sequence, one.layer_only), []).append(position)
+    batches = []
+    for members in groups.values():
+        first = found[members[0]]
+        columns: dict[str, Any] = {
+            name: np.array([getattr(found[i].plan, name) for i in members]) for name in ARRAY_FIELDS
+        }
+        batches.append(
+            Batch(
+                model=first.model,
+                cluster=first.cluster,
+                plan=first.plan.having(columns),
+                layer_only=first.layer_only,
+                index=np.array(members),
+            )
+        )
+    return batches
+
+
+def costs_of(batches: Sequence[Batch], software: Software | None = None) -> RowCosts:
+    """Seconds and bytes of every row; `software` replaces the catalog's entry of every plan."""
+    count = sum(batch.index.size for batch in batches)
+    seconds_R, memory_R, host_R = np.empty(count), np.empty(count), np.empty(count)
+    waiting = [SPLIT.index(part) for part in HOST_PARTS]
+    for batch in batches:
+        cost = step_cost(batch.model, batch.cluster, batch.plan, software=software)
+        seconds_R[batch.index] = _layer_seconds(batch, software) if batch.layer_only else cost.seconds_P
+        memory_R[batch.index] = cost.memory_P
+        host_R[batch.index] = cost.parts_XP[waiting].sum(axis=0) / cost.seconds_P
+    return RowCosts(seconds_R=seconds_R, memory_R=memory_R, host_R=host_R)
+
+
+def seconds_of(batches: Sequence[Batch], software: Software | None = None) -> NDArray[np.float64]:
+    """Seconds of every row (R,)."""
+    return costs_of(batches, software).seconds_R
+
+
+def _layer_seconds(batch: Batch, software: Software | None) -> NDArray[np.float64]:
+    """Seconds of one layer forward and backward, its recomputation included (R,)."""
+    plan = batch.plan.arrays()
+    era = software or load_software(plan.software, batch.cluster.gpu)
+    table_YXBK = layer_table(batch.model, batch.cluster, plan, era)
+    seconds_YK = table_YXBK[:, :, 1].sum(axis=1)
+    again_K = np.asarray(plan.recompute, dtype=int)
+    return np.asarray(seconds_YK[0] + seconds_YK[1 + again_K, np.arange(again_K.size)])
+
+
+def price_llm(rows: Rows) -> Priced:
+    """Predictions of seconds per step, bytes, or a rate, for the rows of a training table."""
+    texts = [row.fields for row in rows]
+    found, reasons = express_all(texts)
+    places = [position for position, _ in found]
+    batches = batches_of([one for _, one in found])
+    if rows.what == "bytes":
+        from podsim.accuracy.price_memory import price_memory
+
+        values, notes = price_memory(batches, [texts[p].get("notes", "") for p in places])
+        ideals: NDArray[np.float64] | None = None
+    else:
+        values, ideals = as_asked(rows.what, batches, seconds_of(batches))
+        if rows.what == "FLOP/s per GPU":
+            values *= [_recomputed(one, texts[p]) for p, one in found]
+        notes = [_note(one, texts[p]) for p, one in found]
+    ids = [row.id for row in rows]
+    return Priced(
+        predictions={ids[p]: float(v) for p, v in zip(places, values, strict=True)},
+        reasons={ids[p]: why for p, why in reasons.items()},
+        ideals={} if ideals is None else {ids[p]: float(v) for p, v in zip(places, ideals, strict=True)},
+        notes={ids[p]: note for p, note in zip(places, notes, strict=True) if note},
+    )
+
+
+def _work(batches: Sequence[Batch], count: int) -> tuple[NDArray[np.float64], ...]:
+    """(FLOPs of the model in a step, tokens in a step, GPUs, FLOP/s of a GPU), each of shape (R,)."""
+    flops_R, tokens_R, gpus_R, peak_R = (np.empty(count) for _ in range(4))
+    for batch in batches:
+        plan, length = batch.plan, batch.plan.length(batch.model)
+        forward = batch.model.forward_flops(length)
+        once = sum(forward.values())
+        if batch.layer_only:
+            once = (once - forward["logits"]) / batch.model.layer_count
+        tokens = np.asarray(plan.global_batch, dtype=float) * length
+        flops_R[batch.index] = 3.0 * once * tokens
+        tokens_R[batch.index] = tokens
+        gpus_R[batch.index] = np.asarray(plan.gpus)
+        peak_R[batch.index] = batch.cluster.gpu.peaks[PRECISIONS[plan.precision].matmul]
+    return flops_R, tokens_R, gpus_R, peak_R
+
+
+def as_asked(
+    what: str, batches: Sequence[Batch], seconds_R: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(predicted, at full peak) of a quantity; FLOPs are the model's, attention in full, no recomputation."""
+    flops_R, tokens_R, gpus_R, peak_R = _work(batches, seconds_R.size)
+    least_R = flops_R / (gpus_R * peak_R)
+    if what == "tokens/s per GPU":
+        return tokens_R / seconds_R / gpus_R, tokens_R / least_R / gpus_R
+    if what == "FLOP/s per GPU":
+        return flops_R / seconds_R / gpus_R, peak_R
+    return seconds_R, least_R
+
+
+def _recomputed(one: Expressed, row: Mapping[str, str]) -> float:
+    """FLOPs with recomputation over the model's, for a row that publishes its rate as HFU, not as MFU; else 1."""
+    if stated(row, "mfu") or not stated(row, "hfu"):
+        return 1.0
+    flops = flops_per_token(one.model, one.plan)
+    return flops["hardware"] / flops["model"]
+
+
+def _note(one: Expressed, row: Mapping[str, str]) -> str:
+    """What a row's prediction is of, where that is not a whole step, and the utilisation its source published."""
+    told = ["one layer, forward and backward"] if one.layer_only else []
+    told += [text for text in (one.chosen, one.implied) if text]
+    for column in ("mfu", "hfu"):
+        if row.get(column):
+            told.append(f"published {column.upper()} {float(row[column]):.1%}, by the source's own count")
+    return "; ".join(told)

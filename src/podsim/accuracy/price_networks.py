@@ -1,0 +1,103 @@
+"""Rows of vision, language, speech and recommendation training, and of MLPerf, as replicas of captured networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from podsim.accuracy.express_networks import NetworkRun, express_network
+from podsim.accuracy.express_row import NotExpressible
+from podsim.accuracy.measured_tables import Rows
+from podsim.accuracy.pricing import Priced
+from podsim.errors import PodsimError
+from podsim.graphs.fusion import fuse
+from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs
+from podsim.graphs.graph_step import replicas_step
+from podsim.graphs.networks import load_network
+from podsim.graphs.op_graph import OpGraph
+from podsim.hardware.parts import PRECISIONS
+from podsim.kernels.gemm import peak_of
+from podsim.training.software import Software, load_software
+from podsim.verbs.graph import FUSIONS
+
+
+def price_networks(rows: Rows) -> Priced:
+    """Samples (or tokens, …) a second of rows of the kinds "vision" and "mlperf"."""
+    found, reasons = express_networks(rows.kind, [(row.id, row.fields) for row in rows])
+    predictions: dict[str, float] = {}
+    ideals: dict[str, float] = {}
+    if rows.what != "samples/s":
+        why = f"{rows.what} need the number of steps to the end, which is no figure of a step"
+        return Priced(predictions={}, reasons={**dict.fromkeys(found, why), **reasons})
+    costs = NetworkCosts()
+    for id, run in found.items():
+        try:
+            predictions[id], ideals[id] = costs.rate(run), costs.peak(run)
+        except PodsimError as error:
+            reasons[id] = str(error)
+    return Priced(predictions=predictions, reasons=reasons, ideals=ideals)
+
+
+def express_networks(
+    table: str, rows: Iterable[tuple[str, Mapping[str, str]]]
+) -> tuple[dict[str, NetworkRun], dict[str, str]]:
+    """(id -> run, id -> why there is none) of rows of a table."""
+    found: dict[str, NetworkRun] = {}
+    reasons: dict[str, str] = {}
+    for id, row in rows:
+        try:
+            found[id] = express_network(table, row)
+        except NotExpressible as problem:
+            reasons[id] = str(problem)
+    return found, reasons
+
+
+class NetworkCosts:
+    """Graphs and their costs by the kernel laws, each worked out once; constants must not change while one lives."""
+
+    def __init__(self) -> None:
+        """Nothing is worked out yet."""
+        self._graphs: dict[tuple[str, int, str], OpGraph] = {}
+        self._plain: dict[tuple[object, ...], PlainCosts] = {}
+
+    def rate(self, run: NetworkRun, software: Software | None = None) -> float:
+        """What the row's unit counts, a second; `software` instead of the run's own era."""
+        era = software or self.era(run)
+        graph = self.graph(run)
+        step = replicas_step(
+            graph, scaled_costs(graph, self.plain(run, era.flash), era), run.cluster.gpu, run.cluster, run.precision,
+            run.optimizer, era, gpus=run.gpus, accumulate=run.accumulate,
+        )  # fmt: skip
+        return run.gpus * run.batch * run.accumulate * run.items / step.seconds
+
+    def again(self) -> NetworkCosts:
+        """The same graphs, and no cost of them: for constants that have changed."""
+        fresh = NetworkCosts()
+        fresh._graphs = self._graphs
+        return fresh
+
+    def peak(self, run: NetworkRun) -> float:
+        """The same if every GPU computed at the data sheet's peak all the time."""
+        graph = self.graph(run)
+        flops = float(graph.flops.sum() + graph.flops_back.sum()) / run.batch
+        return run.gpus * run.items * peak_of(run.cluster.gpu, PRECISIONS[run.precision].matmul) / flops
+
+    def era(self, run: NetworkRun) -> Software:
+        """The run's framework, as the catalog has it."""
+        return load_software(run.software, run.cluster.gpu, run.precision)
+
+    def graph(self, run: NetworkRun) -> OpGraph:
+        """The graph of a run's network, as it is fused."""
+        key = (run.network, run.batch, run.fuse)
+        if key not in self._graphs:
+            self._graphs[key] = fuse(load_network(run.network, run.batch), FUSIONS[run.fuse])
+        return self._graphs[key]
+
+    def plain(self, run: NetworkRun, flash: str) -> PlainCosts:
+        """Costs of a run's graph by the kernel laws."""
+        gpu = run.cluster.gpu
+        key = (run.network, run.batch, run.fuse, gpu.name, run.precision, flash, run.channels_first)
+        if key not in self._plain:
+            self._plain[key] = plain_costs(
+                self.graph(run), gpu, run.precision, flash, channels_first=run.channels_first
+            )
+        return self._plain[key]

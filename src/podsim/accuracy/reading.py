@@ -1,0 +1,212 @@
+"""Reads a user's own measurements: a CSV (plain or gzip) with the columns of one of the reference tables.
+
+The kind of table is recognised by its columns. Columns that no reference table has are kept as text; one that
+looks like a misspelt column is refused. Every mistake in the file is a TableError that names the lines.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+import re
+import zlib
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+from podsim.accuracy.columns import KINDS, RATES, Kind
+from podsim.accuracy.measured_tables import Row, Rows
+from podsim.accuracy.tables import make_row
+from podsim.errors import TableError
+from podsim.results.comparison import ROLES
+
+LIMIT = 64_000_000
+"""B, of the file and of what it unpacks to"""
+_SHOWN = 12
+_OTHER_UNITS = ("h", "ms")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
+
+
+def read_rows(path: str | Path) -> tuple[str, Rows]:
+    """(kind, rows) of a CSV with the columns of a reference table; kinds are those of podsim.accuracy.columns.
+
+    A blank or missing id becomes the line number, a missing source the name of the file, a missing role
+    `test` (no constant was fitted on the row). Raises TableError, with line numbers, for a file that cannot
+    be read, is empty, binary or above 64 MB, lacks columns, or holds cells that are no number, negative, or
+    of an unknown unit or role.
+    """
+    path = Path(path)
+    lines = _lines(_text(path), path.name)
+    header = next(lines, (1, []))[1]
+    if not any(header):
+        raise TableError(f"{path.name}: the file is empty; the first line must name the columns")
+    kind = _recognise(header, path.name)
+    rows = tuple(_parse(lines, header, kind, path.name))
+    if not rows:
+        raise TableError(f"{path.name}: no rows below the header")
+    table = Rows(
+        name=path.stem,
+        title=f"{kind.title} ({path.name})",
+        kind=kind.name,
+        rows=rows,
+        what=kind.what,
+        sweep=kind.sweep,
+        classes=kind.classes,
+    )
+    return kind.name, table
+
+
+def _text(path: Path) -> str:
+    """Text of a plain or gzip file, at most LIMIT bytes of it."""
+    too_big = TableError(
+        f"{path.name}: larger than {LIMIT // 1_000_000} MB; split it, or keep the rows needed"
+    )
+    try:
+        with path.open("rb") as file:
+            data = file.read(LIMIT + 1)
+        if len(data) > LIMIT:
+            raise too_big
+        if data[:2] == b"\x1f\x8b":
+            with gzip.open(io.BytesIO(data)) as unpacked:
+                data = unpacked.read(LIMIT + 1)
+    except (OSError, EOFError, zlib.error, ValueError) as problem:
+        if isinstance(problem, TableError):
+            raise
+        raise TableError(f"{path.name}: cannot be read: {_reason(problem)}") from None
+    if len(data) > LIMIT:
+        raise too_big
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise TableError(
+            f"{path.name}: line {line} is not UTF-8 text; save the table as CSV in UTF-8"
+        ) from None
+    if "\0" in text:
+        raise TableError(
+            f"{path.name}: line {text.count(chr(10), 0, text.index(chr(0))) + 1} is binary, not text"
+        )
+    return text
+
+
+def _reason(problem: Exception) -> str:
+    """What the operating system or the unpacker said, without the path."""
+    return (getattr(problem, "strerror", None) or str(problem) or type(problem).__name__)[:120]
+
+
+def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """(number of its first line, stripped cells) of each record that is not blank."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    start = 1
+    try:
+        for cells in reader:
+            stripped = [cell.strip() for cell in cells]
+            if any(stripped):
+                yield start, stripped
+            start = reader.line_num + 1
+    except csv.Error as problem:
+        raise TableError(f"{name}: line {start}: {problem}") from None
+
+
+def _recognise(header: list[str], name: str) -> Kind:
+    """The kind whose columns these are; raises TableError with what is missing from the nearest."""
+    twice = sorted({column for column in header if column and header.count(column) > 1})
+    if twice:
+        raise TableError(f"{name}: line 1: columns named twice: {_some(twice)}")
+    present = set(header)
+    fits = [k for k in KINDS if present.issuperset(k.required) and not present.isdisjoint(k.measured)]
+    if fits:
+        kind = max(fits, key=lambda k: len(present & set(k.columns)))
+        _check_spelling(header, kind, name)
+        return kind
+    near = max(
+        KINDS,
+        key=lambda k: (not present.isdisjoint(k.measured), len(present & set(k.required)) / len(k.required)),
+    )
+    if present.isdisjoint(near.required):
+        known = "; ".join(
+            f"{k.name}: {', '.join(k.required)} and one of {', '.join(k.measured)}" for k in KINDS
+        )
+        raise TableError(f"{name}: line 1: the columns are those of no reference table. Needed for {known}")
+    missing = [column for column in near.required if column not in present]
+    problems = [f"missing columns: {', '.join(missing)}"] if missing else []
+    if present.isdisjoint(near.measured):
+        problems.append(f"nothing measured: needs one of {', '.join(near.measured)}")
+    raise TableError(f"{name}: line 1: looks like a table of kind {near.name!r}; {'; '.join(problems)}")
+
+
+def _check_spelling(header: list[str], kind: Kind, name: str) -> None:
+    """Raise TableError for a column that is one letter away from a known one that is absent."""
+    absent = [column for column in kind.columns if column not in header]
+    problems = []
+    for column in header:
+        close = [] if column in kind.columns else get_close_matches(column.lower(), absent, n=1, cutoff=0.85)
+        problems += [f"unknown column {column[:60]!r}: did you mean {close[0]}?"] if close else []
+    if problems:
+        raise TableError(f"{name}: line 1: {'; '.join(problems[:_SHOWN])}")
+
+
+def _parse(lines: Iterator[tuple[int, list[str]]], header: list[str], kind: Kind, name: str) -> list[Row]:
+    """Rows below the header; raises TableError with every mistake (the first dozen in words)."""
+    rows: list[Row] = []
+    problems: list[str] = []
+    seen: dict[str, int] = {}
+    blank = dict.fromkeys(kind.columns, "")
+    for line, cells in lines:
+        if len(cells) != len(header):
+            problems.append(f"line {line}: {len(cells)} cells, but the header names {len(header)} columns")
+            continue
+        fields = blank | {column: cell for column, cell in zip(header, cells, strict=True) if column}
+        wrong = _mistakes(fields, kind)
+        row = make_row(kind, fields, id=f"line-{line}", role="test", source=name)
+        if row.id in seen:
+            wrong.append(f"id {row.id[:60]!r} stands on line {seen[row.id]} already")
+        seen.setdefault(row.id, line)
+        problems += [f"line {line}: {text}" for text in wrong]
+        rows.append(row)
+    if problems:
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise TableError(f"{name}: {'; '.join(problems[:_SHOWN])}{more}")
+    return rows
+
+
+def _mistakes(fields: dict[str, str], kind: Kind) -> list[str]:
+    """What is wrong with the cells of one row, each with the rule."""
+    wrong = []
+    for column, cell_type in kind.columns.items():
+        cell = fields[column]
+        if cell and cell_type != "text" and (rule := _broken_rule(cell, cell_type)):
+            wrong.append(f"{column}={cell[:40]!r} {rule}")
+    if "unit" in kind.columns and fields["throughput"] and fields["unit"] not in RATES:
+        wrong.append(
+            f"throughput needs a rate as its unit, not {fields['unit'][:40]!r}: {_some(sorted(RATES))}"
+        )
+    return wrong
+
+
+def _broken_rule(cell: str, cell_type: str) -> str:
+    """The rule a cell breaks, "" if none."""
+    if cell_type == "role":
+        return "" if cell in ROLES else f"is no role: {' or '.join(ROLES)}"
+    if cell_type == "unit":
+        return (
+            ""
+            if cell in RATES or cell in _OTHER_UNITS
+            else f"is no known unit: {_some(sorted(RATES))}, h, ms"
+        )
+    value = float(cell) if _NUMBER.fullmatch(cell) else math.nan
+    if not math.isfinite(value):
+        return "is not a finite number"
+    if cell_type == "amount":
+        return "is negative" if value < 0 else ""
+    if cell_type == "count" and not value.is_integer():
+        return "must be a whole number"
+    return "must be greater than 0" if value <= 0 else ""
+
+
+def _some(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f", … ({len(names) - 8} more)" if len(names) > 8 else ""
+    return ", ".join(name[:60] for name in names[:8]) + more

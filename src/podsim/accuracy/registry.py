@@ -1,0 +1,165 @@
+"""Every fitted or assumed constant in one list: value, unit, source, evidence.
+
+    kernels.GPU.TABLE.NAME       how kernels approach the peaks (hardware/catalog/kernels)
+    fabrics.ARCHITECTURE.NAME    what collectives cost in a node (hardware/catalog/fabrics)
+    networks.FABRIC.NAME         and between nodes
+    software.ERA[.GPU].NAME      what a framework adds (training/software.toml); software.default.NAME where none says
+
+What 5 % of each moves: podsim.accuracy.registry_sensitivity.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from importlib.resources import files
+from typing import Any
+
+from podsim.errors import CatalogError, unknown_name
+from podsim.training.software import Software, read_catalog
+
+_CATALOG = "podsim.hardware.catalog"
+_UNITS = {"B": ("_bytes", "_memory", "_traffic", "memory_floor", "reserved"), "s": ("host_",)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant:
+    """One number of a cost law."""
+
+    name: str
+    """where it stands, by dots"""
+    value: float
+    unit: str
+    source: str
+    """where the value comes from"""
+    evidence: str
+    """the measured rows behind it, and what they leave over"""
+    rows: int = 0
+    """how many they are; 0: not fitted, or not counted"""
+    residual: float | None = None
+    """mean absolute relative error left, where one was told"""
+
+
+def registry() -> tuple[Constant, ...]:
+    """All constants, in the order above."""
+    return (*_kernels(), *_fabrics(), *_networks(), *_software())
+
+
+def _toml(folder: str) -> dict[str, Mapping[str, Any]]:
+    """File name without its suffix -> contents, of a folder of the catalog."""
+    place = files(_CATALOG).joinpath(folder)
+    found = sorted(file.name for file in place.iterdir() if file.name.endswith(".toml"))
+    return {name[:-5]: tomllib.loads(place.joinpath(name).read_text("utf-8")) for name in found}
+
+
+def kernel_files() -> dict[str, Mapping[str, Any]]:
+    """The files of kernel constants as they stand in the catalog."""
+    return _toml("kernels")
+
+
+def _kernels() -> Iterator[Constant]:
+    for gpu, table in kernel_files().items():
+        tables = {
+            f"{kind}.{key}": part for kind in ("gemm", "flash") for key, part in table.get(kind, {}).items()
+        }
+        if "memory" in table:
+            tables["memory"] = table["memory"]
+        for name, part in tables.items():
+            told = part.get("evidence", {})
+            for key, cell in part.items():
+                if key != "evidence":
+                    yield Constant(
+                        name=f"kernels.{gpu}.{name}.{key}",
+                        value=float(cell["value"]),
+                        unit=cell["unit"],
+                        source="; ".join(told.get("sources", ())),
+                        evidence=told.get("note", ""),
+                        rows=int(told.get("rows", 0)),
+                        residual=told.get("mean_error"),
+                    )
+
+
+def _fabrics() -> Iterator[Constant]:
+    for architecture, table in _toml("fabrics").items():
+        sweeps = {name: part["sweeps"] for name, part in table.get("evidence", {}).items()}
+        errors = [error for cells in table.get("residuals", {}).values() for error in cells.values()]
+        for key, cell in table.get("constants", {}).items():
+            from_sweeps = sweeps.get(cell.get("evidence", ""), [])
+            yield Constant(
+                name=f"fabrics.{architecture}.{key}",
+                value=float(cell["value"]),
+                unit=cell["unit"],
+                source=cell["source"],
+                evidence=f"{len(from_sweeps)} nccl-tests sweeps" if from_sweeps else "not fitted",
+                rows=len(from_sweeps),
+                residual=sum(errors) / len(errors) if from_sweeps and errors else None,
+            )
+
+
+def _networks() -> Iterator[Constant]:
+    for fabric, part in _toml("fabrics").get("networks", {}).items():
+        for key, cell in part.items() if isinstance(part, dict) else ():
+            yield Constant(
+                name=f"networks.{fabric}.{key}",
+                value=float(cell["value"]),
+                unit=cell["unit"],
+                source=cell["source"],
+                evidence="not fitted",
+            )
+
+
+def software_raw() -> dict[str, Any]:
+    """The software catalog as it stands in its file."""
+    return tomllib.loads(files("podsim.training").joinpath("software.toml").read_text("utf-8"))
+
+
+def software_entry(name: str) -> Software:
+    """The packaged entry "ERA" or "ERA.GPU"; CatalogError for another name."""
+    era, _, gpu = name.partition(".")
+    catalog = read_catalog(software_raw())
+    if era not in catalog:
+        raise CatalogError(unknown_name("software", era, catalog))
+    return catalog[era].get(gpu) or catalog[era][""]
+
+
+def _software() -> Iterator[Constant]:
+    raw = software_raw()
+    for era, entry in raw.items():
+        parts = {"": entry} | {key: value for key, value in entry.items() if isinstance(value, dict)}
+        for gpu, part in parts.items():
+            for key, value in part.items():
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    yield Constant(
+                        name=".".join(filter(None, ("software", era, gpu, key))),
+                        value=float(value),
+                        unit=_unit(key),
+                        source=entry.get("source") or _inherited(raw, era, "source"),
+                        evidence=entry.get("evidence") or _inherited(raw, era, "evidence"),
+                    )
+    for field in fields(Software):
+        if field.default is not MISSING and type(field.default) in (int, float):
+            yield Constant(
+                name=f"software.default.{field.name}",
+                value=float(field.default),
+                unit=_unit(field.name),
+                source="the default of podsim.training.software.Software",
+                evidence="holds where an era says nothing else",
+            )
+
+
+def _inherited(raw: Mapping[str, Any], era: str, key: str) -> str:
+    """A text of the entry that an era inherits, or of the next above it."""
+    while era:
+        if raw[era].get(key):
+            return str(raw[era][key])
+        era = raw[era].get("inherits", "")
+    return ""
+
+
+def _unit(key: str) -> str:
+    """SI unit of a constant of the software catalog."""
+    for unit, marks in _UNITS.items():
+        if any(key.startswith(mark) or key.endswith(mark) for mark in marks):
+            return unit
+    return "1"

@@ -1,0 +1,207 @@
+"""How right predictions were: errors, ranks within sweeps, regret of the plan picked, skill.
+
+Errors are relative, predicted / measured - 1, so a change of units changes nothing. Rows of different roles
+are never in one figure: `score` refuses them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from podsim.errors import TableError
+from podsim.results.comparison import QUANTITIES, ROLES, ClassScore, ComparedRow, Comparison, Score
+
+Floats = NDArray[np.float64]
+
+
+def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> Floats:
+    """predicted / measured - 1 of each row; TableError unless all are finite and positive, and as many."""
+    p, m = np.asarray(predicted, dtype=np.float64), np.asarray(measured, dtype=np.float64)
+    if p.shape != m.shape or p.ndim != 1:
+        raise TableError(f"{p.shape} predictions do not pair with {m.shape} measurements")
+    if not (np.all(np.isfinite(p) & (p > 0)) and np.all(np.isfinite(m) & (m > 0))):
+        raise TableError("predictions and measurements must be finite and greater than 0")
+    return p / m - 1.0
+
+
+def mean_absolute_error(predicted: ArrayLike, measured: ArrayLike) -> float:
+    """Mean of |predicted / measured - 1|; raises TableError on no rows."""
+    errors = relative_errors(predicted, measured)
+    if errors.size == 0:
+        raise TableError("no rows to score")
+    return float(np.abs(errors).mean())
+
+
+def kendall_tau(a: ArrayLike, b: ArrayLike) -> float | None:
+    """Kendall's tau-b of two rankings, -1 to 1; None where one of them has no two different values.
+
+    (concordant - discordant) / sqrt(pairs untied in a x pairs untied in b), Kendall 1945. Memory grows with
+    rows^2.
+    """
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if x.shape != y.shape or x.ndim != 1:
+        raise TableError(f"rankings of {x.shape} and {y.shape} rows do not pair")
+    above = np.triu_indices(x.size, k=1)
+    sign_x, sign_y = _signs(x)[above], _signs(y)[above]
+    untied_x, untied_y = int(np.count_nonzero(sign_x)), int(np.count_nonzero(sign_y))
+    if not untied_x or not untied_y:
+        return None
+    balance = float(np.dot(sign_x.astype(np.int64), sign_y.astype(np.int64)))
+    return balance / math.sqrt(untied_x * untied_y)
+
+
+def _signs(x: Floats) -> NDArray[np.int8]:
+    """Sign of x_i - x_j for each pair; shape (rows, rows)."""
+    return (x[:, None] > x[None, :]).astype(np.int8) - (x[:, None] < x[None, :]).astype(np.int8)
+
+
+def _sweeps(labels: Sequence[str]) -> dict[str, NDArray[np.intp]]:
+    """Sweep -> its rows, for sweeps of two rows or more; "" is no sweep."""
+    found: dict[str, list[int]] = {}
+    for index, name in enumerate(labels):
+        if name:
+            found.setdefault(name, []).append(index)
+    return {name: np.array(rows) for name, rows in found.items() if len(rows) > 1}
+
+
+def sweep_tau(predicted: ArrayLike, measured: ArrayLike, sweeps: Sequence[str]) -> float | None:
+    """Mean of tau-b over sweeps, each weighted by its pairs; None if no sweep can be ranked."""
+    p, m = np.asarray(predicted, dtype=np.float64), np.asarray(measured, dtype=np.float64)
+    weights, total = 0.0, 0.0
+    for rows in _sweeps(sweeps).values():
+        tau = kendall_tau(p[rows], m[rows])
+        if tau is not None:
+            pairs = rows.size * (rows.size - 1) / 2
+            weights, total = weights + pairs, total + pairs * tau
+    return total / weights if weights else None
+
+
+def regrets(
+    predicted: ArrayLike, measured: ArrayLike, sweeps: Sequence[str], *, more_is_better: bool = False
+) -> dict[str, float]:
+    """Sweep -> how much worse than the best measured row is the row that the prediction picks; 1 is perfect.
+
+    For times it is measured(picked) / best measured, for rates the inverse. Where several rows are predicted
+    equally good, the worst of them counts, so the figure does not depend on the order of rows.
+    """
+    p, m = np.asarray(predicted, dtype=np.float64), np.asarray(measured, dtype=np.float64)
+    if more_is_better:
+        p, m = 1.0 / p, 1.0 / m
+    found = {}
+    for name, rows in _sweeps(sweeps).items():
+        picked = rows[p[rows] == p[rows].min()]
+        found[name] = float(m[picked].max() / m[rows].min())
+    return found
+
+
+def best_constant(ideal: ArrayLike, measured: ArrayLike) -> float:
+    """The factor k for which k x ideal has the least mean absolute relative error.
+
+    `ideal` is the value at full peak; for times 1/k, for rates k is the efficiency ("MFU"). Exact: the error
+    is sum |k r - 1| with r = ideal / measured, least at the median of 1/r weighted by r.
+    """
+    relative_errors(ideal, measured)
+    i, m = np.asarray(ideal, dtype=np.float64), np.asarray(measured, dtype=np.float64)
+    if i.size == 0:
+        raise TableError("no rows to choose a constant on")
+    order = np.argsort(m / i, kind="stable")
+    weights = np.cumsum((i / m)[order])
+    middle = int(np.searchsorted(weights, weights[-1] / 2))
+    return float((m / i)[order][middle])
+
+
+def skill(predicted: ArrayLike, measured: ArrayLike, ideal: ArrayLike, constant: float) -> float | None:
+    """1 - MAE / MAE of constant x ideal; 1 is perfect, 0 no better than that; None if that is exact."""
+    guess = mean_absolute_error(constant * np.asarray(ideal, dtype=np.float64), measured)
+    return None if guess == 0 else 1.0 - mean_absolute_error(predicted, measured) / guess
+
+
+def _ideals(rows: Sequence[ComparedRow]) -> list[float] | None:
+    """Ideals of the rows; None unless each has one."""
+    ideals = [row.ideal for row in rows if row.ideal is not None]
+    return ideals if rows and len(ideals) == len(rows) else None
+
+
+def _classes(rows: Sequence[ComparedRow]) -> tuple[ClassScore, ...]:
+    """Errors by class, largest class first; rows without a class are left to the totals."""
+    groups: dict[str, list[ComparedRow]] = {}
+    for row in rows:
+        if row.group:
+            groups.setdefault(row.group, []).append(row)
+    scores = []
+    for name, members in groups.items():
+        errors = np.array([row.error for row in members])
+        worst = int(np.argmax(np.abs(errors)))
+        mae, bias = float(np.abs(errors).mean()), float(errors.mean())
+        scores.append(
+            ClassScore(
+                name=name,
+                rows=len(members),
+                mae=mae,
+                bias=bias,
+                worst_id=members[worst].id,
+                worst_error=float(errors[worst]),
+            )
+        )
+    return tuple(sorted(scores, key=lambda s: (-s.rows, s.name)))
+
+
+def score(comparison: Comparison, *, role: str, constant: float | None = None, basis: str = "") -> Score:
+    """The score of a comparison whose rows all have the given role.
+
+    Raises TableError on no rows, or on a row of another role: narrow the comparison with `only(role)` first.
+    `constant` (of `best_constant`, on the rows that `basis` names) gives the skill where each row has an
+    ideal; without it the constant is chosen on the rows themselves, which flatters the constant.
+    """
+    rows = comparison.rows
+    others = sorted({row.role for row in rows} - {role})
+    if others:
+        raise TableError(
+            f"{comparison.table}: rows of role {', '.join(others)} in a score of role {role!r}; "
+            f"roles are never mixed: use comparison.only({role!r})"
+        )
+    predicted, measured = [row.predicted for row in rows], [row.measured for row in rows]
+    mae = mean_absolute_error(predicted, measured)
+    errors, sweeps = relative_errors(predicted, measured), [row.sweep for row in rows]
+    size = np.abs(errors)
+    worst = int(np.argmax(size))
+    lost = list(regrets(predicted, measured, sweeps, more_is_better=QUANTITIES[comparison.what][1]).values())
+    ideals = _ideals(rows)
+    if ideals is not None and constant is None:
+        constant, basis = best_constant(ideals, measured), "the scored rows themselves"
+    return Score(
+        role=role,
+        rows=len(rows),
+        mae=mae,
+        median=float(np.median(size)),
+        bias=float(errors.mean()),
+        p95=float(np.percentile(size, 95)),
+        worst_id=rows[worst].id,
+        worst_error=float(errors[worst]),
+        classes=_classes(rows),
+        sweeps=len(lost),
+        tau=sweep_tau(predicted, measured, sweeps),
+        regret=float(np.mean(lost)) if lost else None,
+        worst_regret=max(lost) if lost else None,
+        skill=skill(predicted, measured, ideals, constant) if ideals is not None and constant else None,
+        skill_basis=basis if ideals is not None else "",
+    )
+
+
+def assess(comparison: Comparison) -> Comparison:
+    """The comparison with one score for each role present.
+
+    The constant of the skill is the best on the calibrate rows where each has an ideal, else on the scored
+    rows.
+    """
+    fitted = comparison.only(ROLES[0]).rows
+    ideals = _ideals(fitted)
+    constant = None if ideals is None else best_constant(ideals, [row.measured for row in fitted])
+    basis = "" if constant is None else "calibrate rows"
+    scores = [score(comparison.only(r), role=r, constant=constant, basis=basis) for r in comparison.roles]
+    return replace(comparison, scores=tuple(scores))

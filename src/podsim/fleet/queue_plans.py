@@ -1,0 +1,141 @@
+"""Jobs of a trace that tell their model and plan instead of their length: what `predict` says of each.
+
+A row with `model`, `plan` (as "tp=8 dp=4 batch=64") and `steps` gets its GPUs, its seconds and its speed on more nodes
+and under more leaves.  With `gpus`, too, it runs on so many: fewer replicas than the plan has, the same batch.  With
+`mig` it runs on that instance.  A job of more GPUs than the cluster has keeps its number and gets no length: the queue
+names it, and runs the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from podsim.errors import PodsimError, TableError, unknown_name
+from podsim.fleet.planned import on_fewer, step_times
+from podsim.fleet.rows import Row
+from podsim.hardware.cluster import load_cluster
+from podsim.training.plan_inputs import read_plan
+
+_WHOLE = (
+    "gpus", "batch", "tp", "pp", "dp", "cp", "ep", "virtual_stages", "micro_batch", "zero", "shard", "recompute_layers",
+    "sequence",
+)  # fmt: skip
+_TEXT = ("schedule", "recompute", "precision", "optimizer_precision", "software")
+_SHOWN = 5
+_NEVER = (0.0, 1.0, 1.0)
+"""s of a step of a job that the machine can never run"""
+
+
+def read_cell(cell: str) -> dict[str, Any]:
+    """Options of podsim.predict from a text such as "tp=8 dp=4 batch=64 zero=1"; raises PodsimError."""
+    options: dict[str, Any] = {}
+    for part in re.split(r"[\s,;]+", cell.strip()):
+        key, equals, value = part.partition("=")
+        if not part:
+            continue
+        if not equals or key not in (*_WHOLE, *_TEXT):
+            raise PodsimError(
+                f"plan: {unknown_name('option', key[:40], (*_WHOLE, *_TEXT))}; as tp=8 dp=4 batch=64"
+            )
+        if key in _WHOLE and not value.isdigit():
+            raise PodsimError(f"plan: {key}={value[:20]!r} must be a whole number")
+        options[key] = int(value) if key in _WHOLE else value
+    return options
+
+
+def with_plans(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
+    """What fills rows with a model in, on a cluster whose leaves' uplinks have `taper` of their bandwidth."""
+
+    def fill(rows: list[Row]) -> list[Row]:
+        if "model" not in rows[0] or "steps" not in rows[0]:
+            if taper != 1:
+                raise PodsimError(
+                    f"taper={taper:g}: no job of the trace tells its model and steps, whose speed it could change"
+                )
+            return rows
+        if re.fullmatch(r"[\d\sxX]+", on):
+            raise PodsimError(
+                f"on={on}: jobs tell their model and plan; name the cluster they run on, as dgx-a100-80gb:8"
+            )
+        known: dict[tuple[str, ...], tuple[int, tuple[float, float, float]]] = {}
+        made, wrong = [], []
+        for place, row in enumerate(rows):
+            if not row["model"]:
+                made.append(row)
+                continue
+            try:
+                made.append(_filled(row, on, taper, known))
+            except PodsimError as error:
+                wrong.append(f"row {place + 1}: {error}")
+        if wrong:
+            more = f"; and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
+            raise TableError("; ".join(wrong[:_SHOWN]) + more)
+        return made
+
+    return fill
+
+
+def _filled(
+    row: Row, on: str, taper: float, known: dict[tuple[str, ...], tuple[int, tuple[float, float, float]]]
+) -> Row:
+    """The row of one job, with its GPUs, seconds and speeds."""
+    model, plan, count, mig = key = tuple(
+        row.get(name, "").strip() for name in ("model", "plan", "gpus", "mig")
+    )
+    steps = row["steps"].strip()
+    if not steps.isdigit() or int(steps) < 1:
+        raise PodsimError(f"steps={steps[:20]!r} must be a whole number of at least 1")
+    if key not in known:
+        known[key] = _step(model, plan, count, mig, on, taper)
+    gpus, (one, more, far) = known[key]
+    return {
+        **row, "gpus": str(gpus), "seconds": repr(one * int(steps)), "across_nodes": repr(_ratio(one, more)),
+        "across_leaves": repr(_ratio(one, far)),
+    }  # fmt: skip
+
+
+def _ratio(best: float, other: float) -> float:
+    return min(best / other, 1.0) if best else 1.0
+
+
+def _named(options: dict[str, Any]) -> int:
+    """GPUs that the options of a plan name, 0 if they leave them to the row or the cluster."""
+    if "gpus" in options:
+        return int(options["gpus"])
+    return int(prod(options.get(name, 1) for name in ("tp", "pp", "cp", "dp"))) if "dp" in options else 0
+
+
+def _fewer(options: dict[str, Any], gpus: int) -> dict[str, Any]:
+    """The options with as many replicas as so many GPUs hold, and the same batch."""
+    block = int(prod(options.get(name, 1) for name in ("tp", "pp", "cp")))
+    if gpus % block:
+        raise PodsimError(f"{gpus} GPUs: one replica takes {block}; a multiple of it would work")
+    return {name: value for name, value in options.items() if name not in ("gpus", "dp")} | {"gpus": gpus}
+
+
+def _step(
+    model: str, plan: str, gpus: str, mig: str, on: str, taper: float
+) -> tuple[int, tuple[float, float, float]]:
+    """(GPUs, seconds of a step on one node, on more, under more leaves) of a model under a plan."""
+    if gpus and not (gpus.isdigit() and int(gpus)):
+        raise PodsimError(f"gpus={gpus[:20]!r} must be a whole number of at least 1")
+    machine = load_cluster(on)
+    where = f"{machine.gpu.name}/{mig}" if mig else on
+    options = read_cell(plan)
+    named = _named(options)
+    asked = int(gpus) if gpus else named
+    if asked > machine.gpus and not mig:
+        return asked, _NEVER
+    if not {"gpus", "dp"} & set(options):
+        options["gpus"] = 1 if mig or not gpus else int(gpus)
+    elif gpus and named > machine.gpus:  # the plan itself does not fit, but fewer of its replicas do
+        options = _fewer(options, int(gpus))
+    setting = read_plan(model, on=where, **options)
+    chosen = setting.plan
+    if gpus and int(gpus) != int(chosen.gpus):
+        chosen = on_fewer(chosen, int(gpus))
+    whole = load_cluster(where)
+    return int(chosen.gpus), step_times(setting.model, whole, chosen, taper=taper)

@@ -1,0 +1,1 @@
+"""Any module as a graph of ops, and what the graph costs."""

@@ -1,0 +1,213 @@
+"""Which ops of a captured graph run as one kernel: attention written out, and chains of element-wise ops.
+
+    attention   product, element-wise ops (scale, mask), softmax, (dropout,) product become one fused attention
+    chains      an op bound by bytes joins the one that reads its result, if nothing else does and that is element-wise
+
+A chain's inner results are neither written nor read, forward or backward. Contracting an edge to the only reader of
+an op cannot close a cycle: every path from the op leads through that reader.
+Source of the second rule: what a pointwise fuser does (the documentation of torch.compile); it fuses more, through
+several readers, at the price of computing again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from podsim.errors import ModelError, unknown_name
+from podsim.graphs.op_graph import KINDS, WIDTH, Floats, Ints, OpGraph
+
+RULES = ("attention", "chains")
+_ELEMENTWISE = KINDS.index("elementwise")
+_CHAIN = tuple(KINDS.index(kind) for kind in ("elementwise", "norm", "softmax"))
+_SUMMED = (
+    "flops", "flops_back", "read", "written", "read_back", "written_back", "parameters", "kept",
+)  # fmt: skip
+
+
+def fuse(graph: OpGraph, rules: Iterable[str] = RULES) -> OpGraph:
+    """The graph after the rules, in the order they are given; ModelError for an unknown rule."""
+    for rule in rules:
+        if rule not in RULES:
+            raise ModelError(unknown_name("rule of fusion", rule, RULES))
+        graph = _fuse_attention(graph) if rule == "attention" else _fuse_chains(graph)
+    return graph
+
+
+def _readers(graph: OpGraph) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in range(len(graph))]
+    for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
+        found[earlier].append(later)
+    return found
+
+
+def _fuse_chains(graph: OpGraph) -> OpGraph:
+    """Each op bound by bytes joins its only reader if that is element-wise."""
+    readers = _readers(graph)
+    group = np.arange(len(graph))
+    for op in range(len(graph) - 1, -1, -1):
+        if len(readers[op]) == 1 and graph.kind[op] in _CHAIN and graph.kind[readers[op][0]] == _ELEMENTWISE:
+            group[op] = group[readers[op][0]]
+    merged = _merge(graph, group)
+    _, place = np.unique(group, return_inverse=True)
+    inside = place[graph.before] == place[graph.after]
+    saved = np.bincount(place[graph.after[inside]], graph.carried[inside], len(merged))
+    saved_read, saved_write = _gradients_saved(graph, readers, place)
+    size = np.bincount(place, minlength=len(merged))
+    kernels = np.where(size > 1, np.minimum(_summed(graph.kernels, place), 1.0), merged.kernels)
+    kernels_back = np.where(
+        size > 1, np.minimum(_summed(graph.kernels_back, place), 1.0), merged.kernels_back
+    )
+    return replace(
+        merged, read=np.maximum(merged.read - saved, 0.0), written=np.maximum(merged.written - saved, 0.0),
+        read_back=np.maximum(merged.read_back - saved_read, 0.0), kernels=kernels, kernels_back=kernels_back,
+        written_back=np.maximum(merged.written_back - saved_write, 0.0),
+    )  # fmt: skip
+
+
+def _gradients_saved(graph: OpGraph, readers: list[list[int]], place: Ints) -> tuple[Floats, Floats]:
+    """B of inner gradients that a chain's backward pass does not read, and does not write, by group.
+
+    An op that hands its gradient on as it is (a sum) writes none: what it hands on was written by an op after it.
+    """
+    n = int(place.max(initial=-1)) + 1
+    writer = np.full(len(graph), -1)
+    read, write = np.zeros(n), np.zeros(n)
+    seen: set[int] = set()
+    for op in range(len(graph) - 1, -1, -1):
+        later = readers[op][0] if len(readers[op]) == 1 and place[readers[op][0]] == place[op] else -1
+        above = writer[later] if later >= 0 else -1
+        writer[op] = op if graph.written_back[op] > 0 else above
+        if above >= 0 and graph.read_back[op] > 0:
+            read[place[op]] += graph.output[op]
+            write[place[op]] += graph.output[op] * (above not in seen)
+            seen.add(int(above))
+    return read, write
+
+
+def _summed(values: Floats, place: Ints) -> Floats:
+    return np.asarray(np.bincount(place, values), dtype=float)
+
+
+def _merge(graph: OpGraph, group: Ints) -> OpGraph:
+    """Ops of a group as one, at the place of its last; edges inside a group vanish, edges alike are one."""
+    last, place = np.unique(group, return_inverse=True)
+    n = len(last)
+    names = [graph.names[i] for i in last]
+    parts: list[list[int]] = [[] for _ in range(n)]
+    for op, where in enumerate(place.tolist()):
+        parts[where].append(op)
+    targets = ["+".join(dict.fromkeys(graph.targets[op] for op in part)) for part in parts]
+    kinds = np.array([min((graph.kind[op] for op in part), key=_rank) for part in parts], dtype=np.int64)
+    source, reader = place[graph.before], place[graph.after]
+    carried: dict[tuple[int, int], float] = {}
+    for a, b, size in zip(source.tolist(), reader.tolist(), graph.carried.tolist(), strict=True):
+        if a != b:
+            carried[b, a] = max(carried.get((b, a), 0.0), size)
+    keys = sorted(carried)
+    first = np.zeros(n + 1, dtype=np.int64)
+    np.add.at(first, np.array([b + 1 for b, _ in keys], dtype=np.int64), 1)
+    summed: dict[str, Any] = {key: _summed(getattr(graph, key), place) for key in _SUMMED}
+    return replace(
+        graph, names=tuple(names), targets=tuple(targets), shapes=tuple(graph.shapes[i] for i in last), kind=kinds,
+        dims_OD=graph.dims_OD[last], gradient_OA=graph.gradient_OA[last], output=graph.output[last],
+        kernels=graph.kernels[last], kernels_back=graph.kernels_back[last], first=np.cumsum(first),
+        before=np.array([a for _, a in keys], dtype=np.int64), carried=np.array([carried[k] for k in keys], dtype=float),
+        **summed,
+    )  # fmt: skip
+
+
+def _rank(kind: int) -> tuple[bool, int]:
+    """A chain with a norm is a norm."""
+    return kind == _ELEMENTWISE, kind
+
+
+def _fuse_attention(graph: OpGraph) -> OpGraph:
+    """Every softmax between two batched products, with what stands in between, as one attention."""
+    readers = _readers(graph)
+    group = np.arange(len(graph))
+    changed: dict[int, tuple[int, int]] = {}
+    for op in range(len(graph)):
+        if graph.targets[op].partition("+")[0] in ("softmax", "_softmax") and group[op] == op:
+            up, down = _upward(graph, readers, op), _downward(graph, readers, op)
+            if up and down and _fits(graph, up[-1], down[-1]):
+                group[[*up, op, *down]] = down[-1]
+                changed[down[-1]] = (up[-1], down[-1])
+    if not changed:
+        return graph
+    merged = _merge(graph, group)
+    last, _ = np.unique(group, return_inverse=True)
+    columns: dict[str, Any] = {
+        key: getattr(merged, key).copy()
+        for key in ("kind", "dims_OD", "gradient_OA", "read", "written", "read_back", "written_back", "kernels",
+                    "kernels_back", "kept")
+    }  # fmt: skip
+    targets = list(merged.targets)
+    for where, op in enumerate(last.tolist()):
+        if op in changed:
+            left, right = changed[op]
+            _attend(graph, left, right, columns, where)
+            targets[where] = "attention"
+    return replace(merged, targets=tuple(targets), **columns)
+
+
+def _upward(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
+    """Ops from a softmax back to the product it takes, each read by the next alone; empty if there is none."""
+    path: list[int] = []
+    gemm = KINDS.index("gemm")
+    while True:
+        before = graph.before[graph.first[op] : graph.first[op + 1]].tolist()
+        large = [one for one in before if graph.output[one] >= graph.output[op] and readers[one] == [op]]
+        if len(large) != 1:
+            return []
+        op = large[0]
+        path.append(op)
+        if graph.kind[op] == gemm:
+            return path
+        if graph.kind[op] != _ELEMENTWISE:
+            return []
+
+
+def _downward(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
+    """Ops from a softmax on to the product that takes it; empty if there is none."""
+    path: list[int] = []
+    gemm = KINDS.index("gemm")
+    while len(readers[op]) == 1:
+        op = readers[op][0]
+        path.append(op)
+        if graph.kind[op] == gemm:
+            return path
+        if graph.kind[op] != _ELEMENTWISE:
+            return []
+    return []
+
+
+def _fits(graph: OpGraph, left: int, right: int) -> bool:
+    """Whether the second product takes what the first gives: batch, queries and keys agree."""
+    (b, m, n, _), (b2, m2, _, k2) = graph.dims_OD[left, :4], graph.dims_OD[right, :4]
+    return bool(b == b2 and m == m2 and n == k2 and b > 1)
+
+
+def _attend(graph: OpGraph, left: int, right: int, columns: dict[str, np.ndarray], where: int) -> None:
+    """Sizes and bytes of the fused attention, in the columns of the merged graph.
+
+    The heads are the last batch dimension of the product: its shape is (…, heads, queries, keys).
+    """
+    batch, queries, keys, width = graph.dims_OD[left, :4].tolist()
+    value = int(graph.dims_OD[right, 2])
+    shape = graph.shapes[left]
+    heads = shape[-3] if len(shape) > 3 else 1
+    element = graph.output[left] / max(batch * queries * keys, 1)
+    moved = element * batch * (queries * width + keys * (width + value))
+    trained = bool(graph.gradient_OA[left].any() or graph.gradient_OA[right].any())
+    dims = (batch // heads, heads, heads, queries, keys, width, value, 0)
+    columns["kind"][where] = KINDS.index("attention")
+    columns["dims_OD"][where] = np.array(dims, dtype=np.int64)[:WIDTH]
+    columns["gradient_OA"][where] = trained
+    columns["read"][where], columns["written"][where] = moved, graph.output[right]
+    columns["read_back"][where] = columns["written_back"][where] = 0.0
+    columns["kernels"][where], columns["kernels_back"][where] = 1.0, 3.0 * trained
+    columns["kept"][where] = graph.output[right] if trained else 0.0

@@ -1,0 +1,252 @@
+"""Seconds of every op of a captured graph on one GPU: the same kernel laws as the built-in models.
+
+    gemm                   the law of products, forward and one more product for each gradient that is needed; those
+                           too narrow for tiles may run as a direct kernel    kernels_narrow
+    conv                   the same on the product of an implicit GEMM      kernels_conv
+    attention              the law of attention, fused where the GPU and the precision allow it
+    recurrent              one product and the gates a step, one after the other    kernels_recurrent
+    all else               bytes, as many kernels as an eager framework launches
+
+Bytes were captured in one number format and scale to the one asked for. A pass lasts as long as the longer of GPU and
+host, which launches kernel after kernel. Axes: O ops, D numbers of a shape, A the two operands of a product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from podsim.errors import PlanError, unknown_name
+from podsim.graphs.op_graph import DIMS, KINDS, OpGraph
+from podsim.hardware.parts import PRECISIONS, Gpu
+from podsim.kernels.attention import attention_seconds
+from podsim.kernels.convolutions import TENSOR_CORES, conv_seconds
+from podsim.kernels.elementwise import memory_seconds, optimizer_seconds
+from podsim.kernels.gemm import peak_of
+from podsim.kernels.narrow import product_seconds
+from podsim.kernels.recurrent import recurrent_seconds
+from podsim.training.plan import Array
+from podsim.training.shapes import element_bytes
+from podsim.training.software import Software
+
+OPTIMIZERS = {"none": 0.0, "sgd": 20.0, "adam": 28.0, "lamb": 52.0}
+"""B per parameter of an update in fp32: gradient, weight and states read; weight and states written. LAMB as fused
+kernels do it: the gradient's norm; Adam's step, written down; norms of weight and step; the weight updated by both"""
+_CAST = 6.0
+"""B per parameter to make a 16-bit copy of a weight in fp32, once a step"""
+_PRODUCTS = ("gemm", "conv", "attention", "recurrent")
+_GEMM, _CONV, _ATTENTION, _RECURRENT = (KINDS.index(kind) for kind in _PRODUCTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpCosts:
+    """Seconds and bytes of every op, [ops]."""
+
+    forward: Array
+    """s on the GPU"""
+    backward: Array
+    """s on the GPU"""
+    moved: Array
+    """B, forward"""
+    moved_back: Array
+    """B, backward"""
+    light: Array
+    """s at the data sheet's peaks, forward and backward"""
+    bound: tuple[str, ...]
+    """arithmetic or memory"""
+    host: float
+    """s of the host to launch the forward pass"""
+    host_back: float
+    """s, the backward pass"""
+
+    @property
+    def passes(self) -> tuple[float, float]:
+        """(forward, backward) s: of GPU and host the longer."""
+        return max(float(self.forward.sum()), self.host), max(float(self.backward.sum()), self.host_back)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlainCosts:
+    """Seconds of every op by the kernel laws, before what a framework's era makes of them, [ops]."""
+
+    product: Array
+    """s of a product's, convolution's or attention's forward pass"""
+    product_back: Array
+    """s of its backward pass"""
+    memory: Array
+    """s of what is bound by bytes, forward"""
+    memory_back: Array
+    """s, backward: beside a product, what goes beyond its operands"""
+    moved: Array
+    """B, forward"""
+    moved_back: Array
+    """B, backward"""
+    light: Array
+    """s at the data sheet's peaks, forward and backward"""
+    bound: tuple[str, ...]
+    """arithmetic or memory"""
+
+
+def graph_costs(
+    graph: OpGraph, gpu: Gpu, precision: str, software: Software, *, channels_first: bool = False
+) -> OpCosts:
+    """Seconds of each op's forward and backward pass; PlanError for a precision that the GPU has not."""
+    plain = plain_costs(graph, gpu, precision, software.flash, channels_first=channels_first)
+    return scaled_costs(graph, plain, software)
+
+
+def plain_costs(
+    graph: OpGraph, gpu: Gpu, precision: str, flash: str, *, channels_first: bool = False
+) -> PlainCosts:
+    """Seconds by the kernel laws, `flash` the attention kernel of 16 bits; PlanError as `graph_costs`.
+
+    `channels_first`: tensors are laid out NCHW, so that convolutions on tensor cores convert them and back.
+    """
+    if precision not in PRECISIONS:
+        raise PlanError([unknown_name("precision", precision, PRECISIONS)])
+    matmul = PRECISIONS[precision].matmul
+    scale = element_bytes(precision) / graph.element
+    moved = (graph.read + graph.written) * scale
+    extra = (graph.read_back + graph.written_back) * scale
+    products = np.isin(graph.kind, (_GEMM, _CONV, _ATTENTION, _RECURRENT))
+    there, back = np.zeros(len(graph)), np.zeros(len(graph))
+    for kind, law in ((_GEMM, _gemm), (_CONV, _conv), (_ATTENTION, _attention), (_RECURRENT, _recurrent)):
+        where = np.flatnonzero(graph.kind == kind)
+        if len(where):
+            there[where], back[where] = law(graph, where, gpu, matmul, flash)
+    gradients = graph.gradient_OA.sum(axis=1)
+    moved_back = extra + np.where(products, gradients, 0) * moved
+    arithmetic = (graph.flops + graph.flops_back) / peak_of(gpu, matmul)
+    memory = (moved + moved_back) / gpu.memory_bandwidth
+    kernels_back = np.where(products, np.minimum(graph.kernels_back, 1.0), graph.kernels_back)
+    turned, turned_back = np.zeros(len(graph)), np.zeros(len(graph))
+    if channels_first and matmul in TENSOR_CORES:
+        turned, turned_back = _converted(graph, element_bytes(precision))
+    memory_there = np.where(products, 0.0, _memory(gpu, moved, graph.kernels)) + _memory(
+        gpu, turned, np.ones(1)
+    )
+    return PlainCosts(
+        product=there, product_back=back, memory=memory_there,
+        memory_back=_memory(gpu, extra, kernels_back) + _memory(gpu, turned_back, np.ones(1)),
+        moved=moved + turned, moved_back=moved_back + turned_back,
+        light=np.maximum(arithmetic, memory),
+        bound=tuple("arithmetic" if a > b else "memory" for a, b in zip(arithmetic, memory, strict=True)),
+    )  # fmt: skip
+
+
+def scaled_costs(graph: OpGraph, plain: PlainCosts, software: Software) -> OpCosts:
+    """The costs as a framework's era runs the kernels."""
+    speed = np.ones(len(graph))
+    for kind, value in (
+        (_GEMM, software.gemm_speed),
+        (_CONV, software.gemm_speed * software.conv_speed),
+        (_ATTENTION, software.attention_speed),
+        (_RECURRENT, software.gemm_speed),
+    ):
+        speed[graph.kind == kind] = value
+    return OpCosts(
+        forward=plain.product / speed + plain.memory / software.memory_speed,
+        backward=plain.product_back / speed + plain.memory_back / software.memory_speed,
+        moved=plain.moved, moved_back=plain.moved_back, light=plain.light, bound=plain.bound,
+        host=float(graph.kernels.sum() * software.host_kernel),
+        host_back=float(graph.kernels_back.sum() * software.host_kernel),
+    )  # fmt: skip
+
+
+def update_seconds(graph: OpGraph, gpu: Gpu, precision: str, optimizer: str, software: Software) -> float:
+    """Seconds of the optimizer and, in 16 bits, of casting the weights; PlanError for an unknown optimizer."""
+    if optimizer not in OPTIMIZERS:
+        raise PlanError([unknown_name("optimizer", optimizer, OPTIMIZERS)])
+    moved = OPTIMIZERS[optimizer]
+    if moved and element_bytes(precision) == 2.0:
+        moved += _CAST
+    return float(optimizer_seconds(gpu, graph.parameters.sum(), moved)) / software.memory_speed
+
+
+def _memory(gpu: Gpu, moved: Array, kernels: Array) -> Array:
+    """Seconds of ops bound by bytes, each divided over its kernels."""
+    count = np.maximum(kernels, 1.0)
+    return np.asarray(count * memory_seconds(gpu, moved / count))
+
+
+def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
+    batch, m, n, k = (graph.dims_OD[where, d].astype(float) for d in range(4))
+    there = product_seconds(gpu, m, n, k, batch=batch, precision=precision)
+    left = product_seconds(gpu, m, k, n, batch=batch, precision=precision)
+    right = product_seconds(gpu, k, n, m, batch=batch, precision=precision)
+    wanted_OA = graph.gradient_OA[where]
+    return there, np.asarray(left * wanted_OA[:, 0] + right * wanted_OA[:, 1])
+
+
+def _converted(graph: OpGraph, element: float) -> tuple[Array, Array]:
+    """(forward, backward) B that convolutions on tensor cores move to have their tensors channels last and back.
+
+    Forward its input and output are read and written once more, backward those of both gradients' convolutions.
+    Depthwise kernels take either layout. Source: the Deep Learning Performance documentation of NVIDIA, convolutional
+    layers ("tensor layouts in memory"), and the kernels nchwToNhwc, nhwcToNchw that profiles of cuDNN show.
+    """
+    rows_OD = graph.dims_OD.astype(float)
+    sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["conv"])}
+    turns = (graph.kind == _CONV) & ~_depthwise(graph)
+    read = np.where(turns, sizes["batch"] * sizes["channels"] * sizes["inputs"], 0.0)
+    made = np.where(turns, sizes["batch"] * sizes["filters"] * sizes["positions"], 0.0)
+    both = 2.0 * element * (read + made)
+    return both, both * graph.gradient_OA.sum(axis=1)
+
+
+def _depthwise(graph: OpGraph) -> Array:
+    """Which ops are convolutions of each channel alone, [ops]."""
+    channels, groups = (graph.dims_OD[:, DIMS["conv"].index(name)] for name in ("channels", "groups"))
+    return np.asarray((graph.kind == _CONV) & (groups > 1) & (groups == channels))
+
+
+def _recurrent(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
+    rows_OD = graph.dims_OD[where].astype(float)
+    sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["recurrent"])}
+    there, state, weights = (
+        recurrent_seconds(gpu, which, **sizes, precision=precision)
+        for which in ("forward", "state", "weight")
+    )
+    wanted_OA = graph.gradient_OA[where]
+    return there, np.asarray(state * wanted_OA[:, 0] + weights * wanted_OA[:, 1])
+
+
+def _conv(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
+    there, back = np.zeros(len(where)), np.zeros(len(where))
+    for transposed in (False, True):
+        chosen = graph.dims_OD[where, 7] == transposed
+        if chosen.any():
+            rows_OD = graph.dims_OD[where[chosen]].astype(float)
+            sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["conv"][:7])}
+            part = {
+                which: conv_seconds(gpu, which, **sizes, transposed=transposed, precision=precision)
+                for which in ("forward", "input", "weight")
+            }
+            wanted_OA = graph.gradient_OA[where[chosen]]
+            there[chosen] = part["forward"]
+            back[chosen] = part["input"] * wanted_OA[:, 0] + part["weight"] * wanted_OA[:, 1]
+    return there, back
+
+
+def _attention(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
+    fused = precision in ("bf16", "fp16") and gpu.compute_capability >= 8.0
+    algorithm = flash if fused else "unfused"
+    there, back = np.zeros(len(where)), np.zeros(len(where))
+    for causal in (False, True):
+        chosen = graph.dims_OD[where, 7] == causal
+        if chosen.any():
+            rows_OD = graph.dims_OD[where[chosen]].astype(float)
+            sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["attention"][:7])}
+            seconds = partial(
+                attention_seconds,
+                gpu,
+                **sizes,
+                causal=causal,
+                algorithm=algorithm,  # type: ignore[arg-type]
+                precision=precision,
+            )
+            there[chosen] = seconds(direction="forward")
+            back[chosen] = seconds(direction="backward") * graph.gradient_OA[where[chosen]].any(axis=1)
+    return there, back

@@ -1,0 +1,333 @@
+"""A graph of ops divided over devices: little communication between them, balanced work.
+
+Each op's output is sent once to every other device that holds a reader of it (the connectivity of a hypergraph,
+whose nets are an op and its readers). Two steps:
+
+1. along the topological order, the best division into consecutive runs, by dynamic programming: exact for chains,
+   where a run's border cuts what crosses it;
+2. moves of single ops, the best first, each op once a pass, and back to the best state seen (Fiduccia and Mattheyses,
+   A linear-time heuristic for improving network partitions, 1982), until a pass gains nothing; from several starts.
+
+No device gets more than (1 + tolerance) times the mean. Where consecutive runs cannot keep that, ops are moved off the
+fullest device first, those that cost least; where that does not help either, the limit is what it reached.
+Small graphs are compared with all divisions in tests/training/test_graph_cut.py.
+
+Axes: O ops, N nets, P devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import PlanError
+from podsim.jit import njit
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+
+_PASSES = 12
+_STARTS, _MOST_STARTS, _TRIED = 8, 256, 16_384
+"""starts, the more the smaller the graph: about so many ops are tried in all"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Division:
+    """Which device holds which op."""
+
+    part: Ints
+    """device of each op, [ops]"""
+    load: Floats
+    """work of each device, [devices]"""
+    sent: Floats
+    """B that each device sends, [devices]"""
+    tensors: int
+    """tensors that are sent, once for each device that they go to"""
+    limit: float
+    """work that no device exceeds"""
+
+
+def divide(
+    work: Floats,
+    nets: tuple[Ints, Ints, Floats],
+    devices: int,
+    *,
+    tolerance: float = 0.1,
+    seed: int = 0,
+) -> Division:
+    """Divide ops over devices.
+
+    `work` is each op's, [ops] in topological order; `nets` are (first, members, bytes) of podsim.graphs.op_graph
+    .nets_of. Raises PlanError for fewer ops than devices, and a negative tolerance.
+    """
+    problems = []
+    if not 1 <= devices <= max(len(work), 1):
+        problems.append(f"devices={devices}: a graph of {len(work)} ops can be divided over 1 to {len(work)}")
+    if not 0 <= tolerance < np.inf:
+        problems.append(f"tolerance={tolerance}: share by which a device may exceed the mean, 0 or more")
+    if problems:
+        raise PlanError(problems)
+    first, members, size = nets
+    asked = (1 + tolerance) * work.sum() / devices * (1 + 1e-9)
+    limit = max(asked, _least_bottleneck(work, devices) * (1 + 1e-9))
+    begin, nets_at = _incidence(first, members, len(work))
+    start = _consecutive(work, _crossing(first, members, size, len(work)), devices, limit)
+    if limit > asked:
+        limit = _balanced(start, work, first, members, size, begin, nets_at, devices, asked)
+    random = np.random.default_rng(seed)
+    best, best_cost = start, np.inf
+    starts = int(np.clip(_TRIED // max(len(work), 1), _STARTS, _MOST_STARTS))
+    for trial in range(starts if devices > 1 else 1):
+        part = start.copy() if trial == 0 else _shaken(best, random, work, devices, limit)
+        cost = _refined(part, work, first, members, size, begin, nets_at, devices, limit)
+        if cost < best_cost:
+            best, best_cost = part, cost
+    return _division(best, work, first, members, size, devices, limit)
+
+
+def sent_bytes(part: Ints, nets: tuple[Ints, Ints, Floats]) -> float:
+    """B sent between devices: each net's bytes, once for every device beyond its op's own that holds a reader."""
+    first, members, size = nets
+    return float(
+        sum(size[j] * (len(np.unique(part[members[first[j] : first[j + 1]]])) - 1) for j in range(len(size)))
+    )
+
+
+def _division(
+    part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, devices: int, limit: float
+) -> Division:
+    sent, tensors = np.zeros(devices), 0
+    for j in range(len(size)):
+        away = len(np.unique(part[members[first[j] : first[j + 1]]])) - 1
+        sent[part[members[first[j]]]] += away * size[j]
+        tensors += away
+    return Division(
+        part=part,
+        load=np.bincount(part, work, devices).astype(float),
+        sent=sent,
+        tensors=tensors,
+        limit=float(limit),
+    )
+
+
+def _incidence(first: Ints, members: Ints, ops: int) -> tuple[Ints, Ints]:
+    """(begin, nets): op i stands in nets[begin[i] : begin[i + 1]]."""
+    order = np.argsort(members, kind="stable")
+    which = np.repeat(np.arange(len(first) - 1), np.diff(first))[order]
+    begin = np.zeros(ops + 1, dtype=np.int64)
+    np.cumsum(np.bincount(members, minlength=ops), out=begin[1:])
+    return begin, np.ascontiguousarray(which.astype(np.int64))
+
+
+def _crossing(first: Ints, members: Ints, size: Floats, ops: int) -> Floats:
+    """B of tensors that are made before each place in the order and read at it or later, [ops + 1]."""
+    change = np.zeros(ops + 2)
+    if len(size):
+        last = np.maximum.reduceat(members, first[:-1])
+        np.add.at(change, members[first[:-1]] + 1, size)
+        np.add.at(change, last + 1, -size)
+    return np.asarray(np.cumsum(change)[: ops + 1])
+
+
+def _least_bottleneck(work: Floats, devices: int) -> float:
+    """The least work of the fullest of so many consecutive runs."""
+    low, high = max(work.max(initial=0.0), work.sum() / devices), float(work.sum())
+    total = np.concatenate([[0.0], np.cumsum(work)])
+    for _ in range(60):
+        middle = (low + high) / 2
+        at = 0
+        for _ in range(devices):
+            at = int(np.searchsorted(total, total[at] + middle * (1 + 1e-12), side="right")) - 1
+        low, high = (low, middle) if at >= len(work) else (middle, high)
+    return high
+
+
+@njit
+def _consecutive(work: Floats, crossing: Floats, devices: int, limit: float) -> Ints:
+    """Runs of ops with the fewest bytes over their borders, none above the limit; some may be empty."""
+    n = len(work)
+    total = np.zeros(n + 1)
+    for i in range(n):
+        total[i + 1] = total[i] + work[i]
+    cost_PO = np.full((devices + 1, n + 1), np.inf)
+    border_PO = np.zeros((devices + 1, n + 1), np.int64)
+    cost_PO[0, 0] = 0.0
+    queue = np.empty(n + 1, np.int64)
+    for p in range(1, devices + 1):
+        head, tail = 0, 0
+        for j in range(n + 1):
+            value = cost_PO[p - 1, j] + (crossing[j] if 0 < j < n else 0.0)
+            while (
+                tail > head
+                and (
+                    cost_PO[p - 1, queue[tail - 1]]
+                    + (crossing[queue[tail - 1]] if 0 < queue[tail - 1] < n else 0.0)
+                )
+                >= value
+            ):
+                tail -= 1
+            queue[tail] = j
+            tail += 1
+            while total[j] - total[queue[head]] > limit:
+                head += 1
+            i = queue[head]
+            cost_PO[p, j] = cost_PO[p - 1, i] + (crossing[i] if 0 < i < n and i < j else 0.0)
+            if i == j:
+                cost_PO[p, j] = cost_PO[p - 1, j]
+            border_PO[p, j] = i
+    part = np.zeros(n, np.int64)
+    j = n
+    for p in range(devices, 0, -1):
+        i = border_PO[p, j]
+        part[i:j] = p - 1
+        j = i
+    return part
+
+
+def _shaken(best: Ints, random: np.random.Generator, work: Floats, devices: int, limit: float) -> Ints:
+    """A start near the best one: a share of the ops on other devices, where there is room."""
+    part = best.copy()
+    load = np.bincount(part, work, devices)
+    share = random.choice((0.1, 0.3, 1.0))
+    for op in random.permutation(len(part))[: max(2, int(len(part) * share))]:
+        to = int(random.integers(devices))
+        if load[to] + work[op] <= limit:
+            load[part[op]] -= work[op]
+            load[to] += work[op]
+            part[op] = to
+    return part
+
+
+@njit
+def _gain(op: int, to: int, part: Ints, count_NP: Ints, size: Floats, begin: Ints, nets_at: Ints) -> float:
+    """B that moving an op saves."""
+    gain = 0.0
+    here = part[op]
+    for at in range(begin[op], begin[op + 1]):
+        j = nets_at[at]
+        if count_NP[j, here] == 1:
+            gain += size[j]
+        if count_NP[j, to] == 0:
+            gain -= size[j]
+    return gain
+
+
+@njit
+def _move(
+    op: int, to: int, part: Ints, work: Floats, load: Floats, count_NP: Ints, begin: Ints, nets_at: Ints
+) -> int:
+    """Put an op on another device; the one that it was on."""
+    here = part[op]
+    for at in range(begin[op], begin[op + 1]):
+        count_NP[nets_at[at], here] -= 1
+        count_NP[nets_at[at], to] += 1
+    load[here] -= work[op]
+    load[to] += work[op]
+    part[op] = to
+    return int(here)
+
+
+@njit
+def _choose(part: Ints, work: Floats, size: Floats, begin: Ints, nets_at: Ints, count_NP: Ints, load: Floats,
+            slack: float, locked: Ints, gain_O: Floats, to_O: Ints) -> int:  # fmt: skip
+    """The op whose move saves most, -1 if none may move; `locked`: 0 what it saves must be found anew, 2 it moved."""
+    chosen, most = -1, -np.inf
+    for op in range(len(work)):
+        if locked[op] == 2:
+            continue
+        if locked[op] == 0:
+            gain_O[op], to_O[op] = -np.inf, -1
+            for p in range(len(load)):
+                if p != part[op] and load[p] + work[op] <= slack:
+                    gain = _gain(op, p, part, count_NP, size, begin, nets_at)
+                    if gain > gain_O[op]:
+                        gain_O[op], to_O[op] = gain, p
+            locked[op] = 1
+        if to_O[op] >= 0 and load[to_O[op]] + work[op] <= slack and gain_O[op] > most:
+            chosen, most = op, gain_O[op]
+    return chosen
+
+
+@njit
+def _pass(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints, count_NP: Ints,
+          load: Floats, limit: float, cost: float) -> float:  # fmt: skip
+    """Move each op at most once, the best first, and go back to the best state seen; the B that it sends."""
+    n = len(work)
+    slack = limit + work.max()
+    moved_op, moved_from = np.empty(n, np.int64), np.empty(n, np.int64)
+    gain_O, to_O = np.empty(n), np.empty(n, np.int64)
+    locked = np.zeros(n, np.int64)
+    moves, best_moves, best_cost = 0, 0, cost
+    while moves < n and moves - best_moves < 60 + n // 8:
+        op = _choose(part, work, size, begin, nets_at, count_NP, load, slack, locked, gain_O, to_O)
+        if op < 0:
+            break
+        moved_op[moves] = op
+        moved_from[moves] = _move(op, to_O[op], part, work, load, count_NP, begin, nets_at)
+        cost -= gain_O[op]
+        moves += 1
+        for at in range(begin[op], begin[op + 1]):
+            for other in range(first[nets_at[at]], first[nets_at[at] + 1]):
+                if locked[members[other]] == 1:
+                    locked[members[other]] = 0
+        locked[op] = 2
+        if cost < best_cost * (1 - 1e-12) and load.max() <= limit:
+            best_cost, best_moves = cost, moves
+    for at in range(moves - 1, best_moves - 1, -1):
+        _move(moved_op[at], moved_from[at], part, work, load, count_NP, begin, nets_at)
+    return best_cost
+
+
+@njit
+def _balanced(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
+              devices: int, limit: float) -> float:  # fmt: skip
+    """Move ops off the fullest device until none exceeds the limit, or no move helps; the limit that is kept then."""
+    count_NP = np.zeros((len(size), devices), np.int64)
+    load = np.zeros(devices)
+    for op in range(len(work)):
+        load[part[op]] += work[op]
+    for j in range(len(size)):
+        for at in range(first[j], first[j + 1]):
+            count_NP[j, part[members[at]]] += 1
+    while load.max() > limit:
+        full = load.argmax()
+        best_op, best_to, best = -1, -1, -np.inf
+        for op in range(len(work)):
+            if part[op] != full or work[op] <= 0:
+                continue
+            for p in range(devices):
+                if p != full and load[p] + work[op] <= max(limit, load[full] - work[op]):
+                    gain = _gain(op, p, part, count_NP, size, begin, nets_at)
+                    if gain > best:
+                        best_op, best_to, best = op, p, gain
+        if best_op < 0:
+            break
+        _move(best_op, best_to, part, work, load, count_NP, begin, nets_at)
+    return max(limit, float(load.max()) * (1 + 1e-9))
+
+
+@njit
+def _refined(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
+             devices: int, limit: float) -> float:  # fmt: skip
+    """Improve a division in place by passes of moves; the B that it sends then.
+
+    On the way a device may exceed the limit by one op, as two ops can change places only one after the other.
+    """
+    count_NP = np.zeros((len(size), devices), np.int64)
+    load = np.zeros(devices)
+    cost = 0.0
+    for op in range(len(work)):
+        load[part[op]] += work[op]
+    for j in range(len(size)):
+        for at in range(first[j], first[j + 1]):
+            count_NP[j, part[members[at]]] += 1
+        cost += size[j] * (np.count_nonzero(count_NP[j]) - 1)
+    for _ in range(_PASSES):
+        before = cost
+        cost = _pass(part, work, first, members, size, begin, nets_at, count_NP, load, limit, cost)
+        if not cost < before * (1 - 1e-12):
+            break
+    return cost

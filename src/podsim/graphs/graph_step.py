@@ -1,0 +1,145 @@
+"""A step of several replicas of a graph: gradients are reduced in buckets beside the backward pass.
+
+Buckets fill in the order in which the backward pass makes gradients; each is reduced, one after the other, as soon as
+it is full. What ends after the backward pass is exposed. Compute slows by the era's `contention` while it shares the GPU.
+Tables with sparse gradients are divided over the GPUs instead, and their rows exchanged.
+Source: bucket sizes and order of PyTorch's DistributedDataParallel (Li et al. 2020, arxiv.org/abs/2006.15704).
+Known error: as the collective law's; stragglers and the input pipeline are not in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from podsim.graphs.graph_cost import OpCosts, update_seconds
+from podsim.graphs.op_graph import OpGraph
+from podsim.hardware.cluster import Cluster
+from podsim.hardware.parts import Gpu
+from podsim.training.exchange import group_seconds
+from podsim.training.plan import Array
+from podsim.training.shapes import element_bytes
+from podsim.training.software import Software
+
+BUCKET = 25 * 2.0**20
+"""B of a bucket; the first holds FIRST, so that reducing starts early"""
+FIRST = 2.0**20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reduction:
+    """What reducing gradients takes."""
+
+    buckets: int
+    bytes: float
+    """B of all gradients"""
+    seconds: float
+    """s that the network is busy"""
+    exposed: float
+    """s by which it lengthens the backward pass, the slowing of compute included"""
+    took: Array
+    """s of each bucket, [buckets]"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReplicasStep:
+    """A step of replicas of a graph."""
+
+    seconds: float
+    """s of the step"""
+    alone: float
+    """s that it would take on one GPU"""
+    update: float
+    """s of the optimizer"""
+    reduction: Reduction | None
+    """of the gradients; None on one GPU"""
+    tables: float
+    """s of dividing tables with sparse gradients over the GPUs"""
+
+
+def replicas_step(
+    graph: OpGraph, costs: OpCosts, gpu: Gpu, cluster: Cluster | None, precision: str, optimizer: str,
+    software: Software, *, gpus: int, accumulate: int = 1,
+) -> ReplicasStep:  # fmt: skip
+    """A step of `gpus` replicas that each compute `accumulate` micro-batches; PlanError for an unknown optimizer.
+
+    `costs` are of one micro-batch; `cluster` may be None for one GPU. The last backward pass hides gradients.
+    """
+    update = update_seconds(graph, gpu, precision, optimizer, software)
+    alone = accumulate * sum(costs.passes) + update + software.host_step
+    if cluster is None or gpus == 1:
+        return ReplicasStep(seconds=alone, alone=alone, update=update, reduction=None, tables=0.0)
+    reduction = reduced(graph, costs, cluster, software, gpus=gpus)
+    tables = tables_seconds(graph, precision, cluster, software, gpus=gpus)
+    seconds = alone + (accumulate * tables + reduction.exposed)
+    return ReplicasStep(seconds=seconds, alone=alone, update=update, reduction=reduction, tables=tables)
+
+
+def reduced(graph: OpGraph, costs: OpCosts, cluster: Cluster, software: Software, *, gpus: int) -> Reduction:
+    """What reducing the gradients of a graph over replicas takes, beside a backward pass that may wait for the host."""
+    slowed = costs.passes[1] / max(float(costs.backward.sum()), 1e-30)
+    return reduce_gradients(graph.parameters, costs.backward * slowed, cluster, software, gpus=gpus)
+
+
+def tables_seconds(
+    graph: OpGraph, precision: str, cluster: Cluster, software: Software, *, gpus: int
+) -> float:
+    """Seconds by which dividing tables with sparse gradients over the GPUs lengthens a step's two passes.
+
+    Such tables are not replicated: they are dealt out, each GPU looks its own up for all samples, and rows go to where
+    the samples are, their gradients back, nothing beside them. A GPU looks up as many rows as a replica would: that the
+    tables may not divide evenly is left out.
+    """
+    if gpus == 1 or not graph.sparse.any():
+        return 0.0
+    sent = float(graph.output[graph.sparse].sum()) * element_bytes(precision) / graph.element
+    members = np.array(float(min(gpus, cluster.gpus_per_node)))
+    took = group_seconds(
+        "all_to_all", np.array(sent), cluster, software, ranks=np.array(gpus), members=members
+    )
+    return 2.0 * (float(took) + software.host_collective)
+
+
+def bucket_sizes(gradients: Array) -> tuple[Array, Array]:
+    """(B of each bucket, position of the op that fills it) of gradients in the order in which they are made."""
+    sizes, last = [], []
+    held, room = 0.0, FIRST
+    for place, size in enumerate(gradients.tolist()):
+        held += size
+        if held >= room or (place == len(gradients) - 1 and held):
+            sizes.append(held)
+            last.append(place)
+            held, room = 0.0, BUCKET
+    return np.array(sizes), np.array(last, dtype=np.int64)
+
+
+def reduce_gradients(
+    parameters: Array, backward: Array, cluster: Cluster, software: Software, *, gpus: int
+) -> Reduction:
+    """Seconds of reducing the gradients of ops, in forward order, over `gpus` ranks.
+
+    `parameters` counts each op's weights, `backward` is each op's seconds of the backward pass, host included.
+    """
+    sizes, last = bucket_sizes(parameters[::-1] * software.gradient_bytes)
+    members = np.array(float(min(gpus, cluster.gpus_per_node)))
+    took = np.zeros(0)
+    if gpus > 1 and len(sizes):
+        took = group_seconds("all_reduce", sizes, cluster, software, ranks=np.array(gpus), members=members)
+        took = took + software.host_collective
+    exposed = float(took.sum())
+    if "overlap_grad" in software.can_overlap:
+        exposed = _exposed(np.cumsum(backward[::-1])[last], took, float(backward.sum()), software.contention)
+    return Reduction(
+        buckets=len(sizes), bytes=float(sizes.sum()), seconds=float(took.sum()), exposed=exposed, took=took
+    )
+
+
+def _exposed(ready: Array, took: Array, backward: float, contention: float) -> float:
+    """Seconds by which reducing outlasts the backward pass, or slows it, whichever is longer."""
+    done = 0.0
+    for at, seconds in zip(ready.tolist(), took.tolist(), strict=False):
+        done = max(done, at) + seconds
+    after = max(done - backward, 0.0)
+    beside = max(float(took.sum()) - after, 0.0)
+    return max(after, beside * contention)

@@ -1,0 +1,62 @@
+"""One replica's step of a captured graph as ops on streams: what an execution trace holds.
+
+Forward ops in order, backward ops in the reverse, each after what it needs; buckets of gradients on a stream of their
+own, each after the op that fills it and the bucket before; then the update.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from podsim.graphs.graph_cost import OpCosts
+from podsim.graphs.graph_step import bucket_sizes
+from podsim.graphs.op_graph import OpGraph
+from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph
+from podsim.training.plan import Array
+
+
+def step_trace(
+    graph: OpGraph, costs: OpCosts, update: float, *, ranks: int, gradient_bytes: float, reduce: Array
+) -> TraceGraph:
+    """Ops of rank 0 of `ranks` replicas, which are alike; `reduce` are the s of each bucket's all-reduce, if any.
+
+    Op i runs forward at place i and backward at place 2 n - 1 - i; buckets follow, the update is last.
+    """
+    n, buckets = len(graph), len(reduce)
+    sizes, last = bucket_sizes(graph.parameters[::-1] * gradient_bytes)
+    total = 2 * n + buckets + 1
+    before = _dependencies(graph, last[:buckets])
+    names = [f"{path}.{op}" if path else op for path, op in zip(graph.names, graph.targets, strict=True)]
+    texts = [*names, *(f"{name} backward" for name in reversed(names))]
+    texts += [*(f"gradients {bucket}" for bucket in range(buckets)), "update"]
+    distinct = {text: at for at, text in enumerate(dict.fromkeys(texts))}
+    is_bucket = np.zeros(total, dtype=bool)
+    is_bucket[2 * n : 2 * n + buckets] = True
+    return TraceGraph(
+        rank=0, names=tuple(distinct), streams=("compute", "gradients"),
+        groups=(CommGroup(name="data", ranks=tuple(range(ranks))),),
+        name=np.array([distinct[text] for text in texts], dtype=np.int64),
+        kind=np.where(is_bucket, KINDS.index("collective"), KINDS.index("compute")), stream=is_bucket.astype(np.int64),
+        seconds=np.concatenate([costs.forward, costs.backward[::-1], reduce, [update]]), start=np.full(total, np.nan),
+        flops=np.concatenate([graph.flops, graph.flops_back[::-1], np.zeros(buckets + 1)]),
+        bytes=np.concatenate([costs.moved, costs.moved_back[::-1], sizes[:buckets], [0.0]]),
+        collective=np.where(is_bucket, COLLECTIVES.index("all_reduce"), -1), group=np.where(is_bucket, 0, -1),
+        peer=np.full(total, -1), tag=np.zeros(total, dtype=np.int64),
+        first=np.cumsum([0, *(len(one) for one in before)]).astype(np.int64),
+        before=np.array([one for row in before for one in sorted(row)], dtype=np.int64),
+    )  # fmt: skip
+
+
+def _dependencies(graph: OpGraph, last: Array) -> list[set[int]]:
+    """What each op waits for: what it reads, the backward passes of its readers, and the op before it on its stream."""
+    n = len(graph)
+    before: list[set[int]] = [set() for _ in range(2 * n)]
+    for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
+        before[later].add(earlier)
+        before[2 * n - 1 - earlier].add(2 * n - 1 - later)
+    for op in range(1, 2 * n):
+        before[op].add(op - 1)
+    for bucket, filled in enumerate(last.tolist()):
+        before.append({n + int(filled)} | ({2 * n + bucket - 1} if bucket else set()))
+    before.append({2 * n - 1} | ({len(before) - 1} if len(last) else set()))
+    return before

@@ -1,0 +1,80 @@
+"""Networks by name that are no transformers of the model catalog: captured once, for any batch, with their sources.
+
+Each entry of the TOML files names the module (under examples/modules) and the inputs it was captured with;
+`python scripts/networks.py` captures them again. The graphs lie beside them, NAME.json.gz.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache, lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+from podsim.errors import ModelError, unknown_name
+from podsim.graphs.op_graph import OpGraph
+from podsim.graphs.op_graph_batch import between
+from podsim.graphs.op_graph_json import check_batch, graph_of, read_value
+
+__all__ = ["Network", "load_network", "networks"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """An entry of the catalog of captured networks."""
+
+    name: str
+    title: str
+    module: str
+    """FILE.py:FUNCTION under examples/modules"""
+    inputs: tuple[str, ...]
+    """shapes of the inputs, B for the samples of a step"""
+    sample: str
+    """what one sample is"""
+    parameters: int
+    """count of weights as published"""
+    parameters_within: float = 0.0
+    """share by which the captured count may differ from it"""
+    source: str
+    """where the network was published, and what its checked figures are from"""
+
+
+@cache
+def networks() -> Mapping[str, Network]:
+    """Every network by name."""
+    found: dict[str, Network] = {}
+    known = {field.name for field in fields(Network)} - {"name"}
+    for file in sorted(_folder().glob("*.toml")):
+        for name, entry in tomllib.loads(file.read_text("utf-8")).items():
+            wrong = entry.keys() - known
+            assert not wrong, f"{file.name}: {name}: unknown keys {sorted(wrong)}"
+            assert name not in found, f"{file.name}: {name} is in another file, too"
+            found[name] = Network(name=name, **{**entry, "inputs": tuple(entry["inputs"])})
+    return dict(sorted(found.items()))
+
+
+def load_network(name: str, batch: int) -> OpGraph:
+    """The graph of a network of the catalog for `batch` samples; ModelError for an unknown name or batch."""
+    if name not in networks():
+        raise ModelError(unknown_name("network", name, networks()))
+    check_batch(batch)
+    return _graph(name, batch)
+
+
+@lru_cache(maxsize=256)
+def _graph(name: str, batch: int) -> OpGraph:
+    one, two = _ends(name)
+    return between(one, two, batch)
+
+
+@cache
+def _ends(name: str) -> tuple[OpGraph, OpGraph]:
+    """A network's graphs of one and of two samples; tests hold the packaged files, so they are not checked here."""
+    value = read_value(_folder() / f"{name}.json.gz")
+    return graph_of(value, name, 1, check=False), graph_of(value, name, 2, check=False)
+
+
+def _folder() -> Path:
+    return Path(str(files("podsim.graphs.networks")))

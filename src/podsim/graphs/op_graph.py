@@ -1,0 +1,194 @@
+"""Any neural network as a graph of ops with their shapes, arithmetic and bytes: what a capture gives, without PyTorch.
+
+Text is kept in tuples, numbers in arrays with one row for each op; predecessors are in compressed rows: op i reads
+the outputs of `before[first[i] : first[i + 1]]`, all of which stand before it. Views (reshapes, transposes) are no
+ops: an edge leads through them. Bytes are those of the captured number format, `element` B each.
+
+Axes: O ops, E edges, D numbers of a shape (DIMS says which for each kind), A the two operands of a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import ModelError
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+WIDTH = 8
+"""numbers of a row of dims_OD"""
+DIMS: Mapping[str, tuple[str, ...]] = {
+    "gemm": ("batch", "m", "n", "k"),
+    "conv": ("batch", "channels", "filters", "groups", "window", "positions", "inputs", "transposed"),
+    "attention": ("batch", "heads", "kv_heads", "queries", "keys", "head_dim", "value_dim", "causal"),
+    "recurrent": ("steps", "batch", "m", "n", "k"),
+}
+"""what the numbers of dims_OD mean, by kind; other kinds have none. Of a convolution: `window` weights of one filter
+and channel, `positions` it is put at in one sample, `inputs` positions of one sample that it reads. Of a recurrent layer:
+`steps` products one after the other, `batch` directions side by side, k the hidden state and n its gates"""
+KINDS = (
+    "gemm", "conv", "attention", "norm", "softmax", "elementwise", "pool", "reduction", "embedding", "copy", "loss",
+    "other", "recurrent",
+)  # fmt: skip
+ARITHMETIC = ("gemm", "conv", "attention", "recurrent")
+"""kinds bound by arithmetic or bytes, whichever is longer; all others move bytes"""
+SPARSE = "sparse_embedding"
+"""what an embedding computes whose gradient is of the rows that were read: its weights are counted nowhere"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpGraph:
+    """A neural network as ops in topological order, for one training step on one device."""
+
+    name: str
+    source: str
+    """how it was made"""
+    batch: int
+    """samples of a step: the first dimension of the first input"""
+    element: float
+    """B of an activation as captured"""
+    names: tuple[str, ...]
+    """of each op: the module it stands in"""
+    targets: tuple[str, ...]
+    """of each op: what it computes, as "conv2d" or "batch_norm+relu" """
+    shapes: tuple[tuple[int, ...], ...]
+    """of each op: its output"""
+    kind: Ints
+    """position in KINDS, [ops], as what follows"""
+    dims_OD: Ints
+    """sizes of products, as DIMS says"""
+    gradient_OA: Flags
+    """whether the backward pass computes the gradient of the first and of the second operand (weights) of a product"""
+    flops: Floats
+    """FLOP of the products, forward: a multiply and an add count two"""
+    flops_back: Floats
+    """FLOP, backward"""
+    read: Floats
+    """B, forward"""
+    written: Floats
+    """B, forward"""
+    read_back: Floats
+    """B read backward; of a product only what goes beyond its own operands, as a bias's gradient"""
+    written_back: Floats
+    """B, backward, as read_back"""
+    kernels: Floats
+    """kernels an eager framework launches forward"""
+    kernels_back: Floats
+    """kernels launched backward"""
+    parameters: Floats
+    """weights, counted at the first op that uses them"""
+    output: Floats
+    """B of the output"""
+    kept: Floats
+    """B that stay for the backward pass because of this op"""
+    first: Ints
+    """where each op's predecessors start in `before`, [ops + 1]"""
+    before: Ints
+    """predecessors, [edges]"""
+    carried: Floats
+    """B of what an edge carries, [edges]"""
+    notes: tuple[str, ...] = ()
+    """what the capture could not say exactly"""
+
+    def __post_init__(self) -> None:
+        """Columns are of one length; edges lead forward."""
+        n = len(self.names)
+        rows = (
+            self.targets, self.shapes, self.kind, self.dims_OD, self.gradient_OA, self.flops, self.flops_back, self.read,
+            self.written, self.read_back, self.written_back, self.kernels, self.kernels_back, self.parameters,
+            self.output, self.kept,
+        )  # fmt: skip
+        assert all(len(row) == n for row in rows), [len(row) for row in rows]
+        assert len(self.first) == n + 1
+        assert len(self.before) == len(self.carried) == self.first[-1]
+        assert np.all(self.before < self.after), "an edge leads backward"
+
+    def __len__(self) -> int:
+        """Ops."""
+        return len(self.names)
+
+    @property
+    def after(self) -> Ints:
+        """The op that each edge leads to, [edges]."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.first))
+
+    @property
+    def sparse(self) -> Flags:
+        """Whether an op reads a table with sparse gradients, [ops]."""
+        return np.array([target == SPARSE for target in self.targets], dtype=bool)
+
+    @property
+    def kind_names(self) -> tuple[str, ...]:
+        """Kind of each op as text."""
+        return tuple(KINDS[k] for k in self.kind)
+
+    def count(self, *kinds: str) -> int:
+        """Ops of these kinds."""
+        return int(np.isin(self.kind, [KINDS.index(kind) for kind in kinds]).sum())
+
+
+def ordered(before: Sequence[Sequence[int]], names: Sequence[str]) -> Ints:
+    """A topological order of ops, those that stand first first; ModelError naming a cycle if there is one."""
+    n = len(before)
+    left = [len(set(one)) for one in before]
+    after: list[list[int]] = [[] for _ in range(n)]
+    for op, one in enumerate(before):
+        for earlier in set(one):
+            after[earlier].append(op)
+    import heapq
+
+    ready = [op for op in range(n) if not left[op]]
+    order: list[int] = []
+    while ready:
+        op = heapq.heappop(ready)
+        order.append(op)
+        for later in after[op]:
+            left[later] -= 1
+            if not left[later]:
+                heapq.heappush(ready, later)
+    if len(order) < n:
+        raise ModelError(f"the graph has a cycle: {_cycle(before, left, names)}; a step's graph has none")
+    return np.array(order, dtype=np.int64)
+
+
+def _cycle(before: Sequence[Sequence[int]], left: Sequence[int], names: Sequence[str]) -> str:
+    """Names around one cycle, from the ops that never became ready: walking back must come round."""
+    op = next(i for i, number in enumerate(left) if number)
+    place: dict[int, int] = {}
+    path: list[int] = []
+    while op not in place:
+        place[op] = len(path)
+        path.append(op)
+        op = next(earlier for earlier in before[op] if left[earlier])
+    around = [*path[place[op] :], op][::-1]
+    shown = around if len(around) <= 8 else [*around[:4], -1, *around[-3:]]
+    return " -> ".join("…" if i < 0 else repr(names[i][:60]) for i in shown)
+
+
+def nets_of(graph: OpGraph) -> tuple[Ints, Ints, Floats]:
+    """What would be sent: (first, members, bytes) of each op's output that others read.
+
+    Net j is an op and its readers, members[first[j] : first[j + 1]], the op itself first; its bytes are sent once to
+    every other device that holds a reader.
+    """
+    after = graph.after
+    order = np.lexsort((after, graph.before))
+    source, reader, carried = graph.before[order], after[order], graph.carried[order]
+    producers, start = np.unique(source, return_index=True)
+    counts = np.diff(np.append(start, len(source)))
+    first = np.zeros(len(producers) + 1, dtype=np.int64)
+    np.cumsum(counts + 1, out=first[1:])
+    members = np.empty(first[-1], dtype=np.int64)
+    members[first[:-1]] = producers
+    inside = np.ones(len(members), dtype=bool)
+    inside[first[:-1]] = False
+    members[inside] = reader
+    size = np.maximum.reduceat(carried, start) if len(start) else np.zeros(0)
+    return first, members, size

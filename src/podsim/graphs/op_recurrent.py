@@ -1,0 +1,112 @@
+"""LSTM, GRU and plain recurrent layers as what a library computes: a product over all steps, then one step after another.
+
+A layer multiplies all its inputs at once, steps x samples rows by the gates of both directions. Each step then
+multiplies the hidden state by the recurrent weights and combines the gates, after the step before it; the directions
+run side by side. Backward the steps run in the other order, and the gradient of the recurrent weights is one product
+over all of them.
+Source: what cuDNN does (Appleyard, Kočiský and Blunsom 2016, arxiv.org/abs/1604.01946); its overlap of layers and the
+kernels that hold weights on the chip are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from podsim.errors import ModelError
+from podsim.graphs.op_products import Facts, Operand, gemm_facts
+
+LAYERS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+"""name of a layer over many steps -> its gates"""
+CELLS = {"lstm_cell": 4, "gru_cell": 3, "rnn_tanh_cell": 1, "rnn_relu_cell": 1}
+"""name of one step -> its gates"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentPart:
+    """One of the ops that a recurrent layer is: its inputs' product, its loop over the steps, or dropout after it."""
+
+    target: str
+    facts: Facts
+    output: Operand
+    weights: tuple[int, ...] = ()
+    """places of its weights among those of the call"""
+
+
+def recurrent_parts(target: str, arguments: Sequence[Any], out: Operand) -> list[RecurrentPart]:
+    """What a recurrent layer or cell of PyTorch computes, op after op.
+
+    Raises ModelError for packed sequences, whose lengths a capture does not have, and for projections.
+    """
+    if target in CELLS:
+        source, _, first, second = arguments[:4]
+        biased = len(arguments) > 4 and arguments[4] is not None
+        steps = Operand(shape=(1, *source.shape), width=source.width, trained=source.trained)
+        weights = (first, second, *(arguments[4:6] if biased else ()))
+        return _layer(target, CELLS[target], steps, [weights], 1, source.shape[0], out, 0)[0]
+    if not isinstance(arguments[1], tuple) and target == "lstm":
+        raise ModelError(
+            "lstm of packed sequences cannot be costed: their lengths are values, which a capture does not have; "
+            "pad the sequences, as --input says"
+        )
+    source, _, weights, biased, layers, dropout, train, both, batch_first = arguments[:9]
+    many, one = (source.shape[1], source.shape[0]) if batch_first else source.shape[:2]
+    each, directions = 4 if biased else 2, 2 if both else 1
+    if len(weights) != each * layers * directions:
+        raise ModelError(
+            f"{target} with proj_size cannot be costed; leave it out or write the projection as a linear layer"
+        )
+    parts: list[RecurrentPart] = []
+    for layer in range(layers):
+        place = layer * directions * each
+        groups = [tuple(weights[place + d * each : place + (d + 1) * each]) for d in range(directions)]
+        hidden = replace(out, shape=(*source.shape[:2], groups[0][1].shape[1] * directions))
+        made, source = _layer(target, LAYERS[target], source, groups, many, one, hidden, place)
+        parts += made
+        if dropout and train and layer + 1 < layers:
+            parts.append(_dropout(source))
+    return parts
+
+
+def _layer(
+    target: str, gates: int, source: Operand, groups: Sequence[tuple[Operand, ...]], steps: int, batch: int,
+    out: Operand, place: int,
+) -> tuple[list[RecurrentPart], Operand]:  # fmt: skip
+    """The two ops of one layer, and its result."""
+    directions, (first, second) = len(groups), groups[0][:2]
+    wide, hidden = first.shape[0], second.shape[1]
+    each = len(groups[0])
+    before = replace(out, shape=(*source.shape[:-1], directions * wide))
+    bias = None
+    if each > 2:
+        bias = replace(groups[0][2], shape=(directions * wide,))
+    stacked = replace(first, shape=(directions * wide, first.shape[1]))
+    inputs = gemm_facts(source, stacked, before, bias=bias, transposed=True)
+    trained = source.trained or second.trained
+    flops = 2.0 * steps * directions * batch * wide * hidden
+    states = out.bytes * (gates + (gates == LAYERS["lstm"]))
+    loop = Facts(
+        kind="recurrent", dims=(steps, directions, batch, wide, hidden), gradient=(trained, second.trained), flops=flops,
+        flops_back=flops * (trained + second.trained), read=before.bytes + directions * second.bytes,
+        written=out.bytes + states, kernels=1.0, kernels_back=float(trained + second.trained), saves_output=trained,
+        extra=states if trained else 0.0,
+    )  # fmt: skip
+    ways = range(directions)
+    of_inputs = tuple(place + d * each + i for d in ways for i in range(each) if i != 1)
+    of_loop = tuple(place + d * each + 1 for d in ways)
+    return [
+        RecurrentPart(target=f"{target}_inputs", facts=inputs, output=before, weights=of_inputs),
+        RecurrentPart(target=target, facts=loop, output=out, weights=of_loop),
+    ], out
+
+
+def _dropout(source: Operand) -> RecurrentPart:
+    """Dropout between two layers: one byte of mask for each element."""
+    mask = source.bytes / source.width
+    back = float(source.trained)
+    facts = Facts(
+        kind="elementwise", read=source.bytes, written=source.bytes + mask, read_back=(source.bytes + mask) * back,
+        written_back=source.bytes * back, kernels=1.0, kernels_back=back, extra=mask * back,
+    )  # fmt: skip
+    return RecurrentPart(target="dropout", facts=facts, output=source)

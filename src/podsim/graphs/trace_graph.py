@@ -1,0 +1,111 @@
+"""What one rank runs in one step, as arrays: the common form of traces that are read and of steps that are written.
+
+Text is kept once, rows hold its position; op i starts after `before[first[i] : first[i + 1]]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import TraceError
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+
+KINDS = ("compute", "load", "store", "collective", "send", "recv", "metadata")
+COLLECTIVES = (
+    "all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all", "reduce_scatter",
+    "reduce_scatter_block", "barrier",
+)  # fmt: skip
+"""in the order of the Chakra schema's CollectiveCommType"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommGroup:
+    """Ranks that communicate among themselves."""
+
+    name: str
+    ranks: tuple[int, ...] = ()
+    """ranks of the job; empty where the trace does not say"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TraceGraph:
+    """Ops of one rank, on its streams, with what each waits for."""
+
+    rank: int
+    """its number in the job; -1 where unknown"""
+    names: tuple[str, ...]
+    """distinct names of ops"""
+    streams: tuple[str, ...]
+    """distinct streams; ops of one stream run one after the other"""
+    groups: tuple[CommGroup, ...]
+    name: Ints
+    """position in `names`, [ops], as what follows"""
+    kind: Ints
+    """position in KINDS"""
+    stream: Ints
+    """position in `streams`; -1 for none"""
+    seconds: Floats
+    """s that the op takes; 0 where unknown"""
+    start: Floats
+    """s at which it started; NaN where unknown"""
+    flops: Floats
+    """FLOP of a compute op"""
+    bytes: Floats
+    """B that a compute, load or store op moves, or of a message: the input of a collective"""
+    collective: Ints
+    """position in COLLECTIVES; -1 for other ops"""
+    group: Ints
+    """position in `groups`; -1 for all ranks"""
+    peer: Ints
+    """other rank of a send or receive; -1 for other ops"""
+    tag: Ints
+    """of a send or receive, to pair them"""
+    first: Ints
+    """where each op's predecessors start in `before`, [ops + 1]"""
+    before: Ints
+    """predecessors, [edges]"""
+
+    def __post_init__(self) -> None:
+        """Columns are of one length, positions exist; TraceError for ops that have no such place."""
+        n = len(self.name)
+        columns = (
+            self.kind, self.stream, self.seconds, self.start, self.flops, self.bytes, self.collective, self.group,
+            self.peer, self.tag,
+        )  # fmt: skip
+        assert all(len(column) == n for column in columns), [len(column) for column in columns]
+        assert len(self.first) == n + 1
+        assert len(self.before) == self.first[-1]
+        for what, column, low, high in (
+            ("name", self.name, 0, len(self.names)), ("kind", self.kind, 0, len(KINDS)),
+            ("stream", self.stream, -1, len(self.streams)), ("group", self.group, -1, len(self.groups)),
+            ("collective", self.collective, -1, len(COLLECTIVES)), ("before", self.before, 0, n),
+        ):  # fmt: skip
+            if len(column) and not (column.min() >= low and column.max() < high):
+                raise TraceError(
+                    f"{what} must be {low} to {high - 1}; it is {column.min()} to {column.max()}"
+                )
+
+    def __len__(self) -> int:
+        """Ops."""
+        return len(self.name)
+
+    @property
+    def after(self) -> Ints:
+        """The op that each edge leads to, [edges]."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.first))
+
+
+def critical_seconds(graph: TraceGraph) -> float:
+    """Seconds of the longest chain of dependencies; ops must stand in topological order, as they do after reading."""
+    end = np.zeros(len(graph))
+    first, before, seconds = graph.first.tolist(), graph.before.tolist(), graph.seconds.tolist()
+    for op in range(len(graph)):
+        waits = max((end[b] for b in before[first[op] : first[op + 1]]), default=0.0)
+        end[op] = waits + seconds[op]
+    return float(end.max(initial=0.0))

@@ -1,0 +1,375 @@
+"""The fitted constants of the kernel law, one TOML file per GPU in the catalog folder `kernels/`.
+
+A file gives what was fitted from rows measured on that GPU, and names a `base` for the rest:
+
+    base = "a100-sxm4-80gb"                       # another file, which fills what is missing here
+    sms = 108                                     # SMs of the GPU that was measured
+    made_by = "podsim calibrate …"
+    [gemm.bf16]                                   # also memory, and flash.flash2
+    share_256x128 = { value = 0.96, unit = "1" }
+    [gemm.bf16.evidence]
+    rows = 9856
+    median_error = 0.04
+    mean_error = 0.06
+    sources = ["…"]
+
+Beside it, `<gpu>.<precision>.npz` may hold a Correction. Axes: M, N, K are the grid of GEMM sizes.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from podsim.errors import CatalogError, PlanError, unknown_name
+from podsim.hardware.parts import Gpu
+
+Floats = npt.NDArray[np.float64]
+
+UNITS = {
+    "share_256x128": "1", "share_128x128": "1", "share_128x64": "1", "share_64x64": "1", "share_32x64": "1",
+    "ceiling": "1", "fill": "1", "bandwidth_share": "1", "store": "1", "startup": "B", "latency": "s",
+    "sharpness": "1", "reduction": "1", "split_latency": "s", "unaligned": "1",
+    "batched": "1", "step": "s", "step_far": "s",
+    "share": "1", "share_64": "1", "share_128": "1", "tail": "1",
+    "backward_64": "1", "backward_128": "1", "backward_fill": "1", "near": "B", "far": "B", "spill": "1",
+}  # fmt: skip
+"""unit of each constant in a file ("1" is a pure number)"""
+
+_FAMILY = {
+    "volta": "v100-sxm2-16gb",
+    "turing": "v100-sxm2-16gb",
+    "ampere": "a100-sxm4-80gb",
+    "ada": "a100-sxm4-80gb",
+    "hopper": "h100-sxm5-80gb",
+    "blackwell": "h100-sxm5-80gb",
+    "cdna2": "a100-sxm4-80gb",
+    "cdna3": "h100-sxm5-80gb",
+}
+"""architecture -> the measured GPU whose shares of peak stand in where nothing was measured"""
+
+_NEAREST = {
+    "fp16": ("bf16",),
+    "bf16": ("fp16",),
+    "fp8": ("int8", "bf16", "fp16"),
+    "int8": ("fp8", "bf16", "fp16"),
+    "int4": ("int8", "fp8", "bf16", "fp16"),
+    "tf32": ("bf16", "fp16"),
+    "fp32": ("tf32", "bf16", "fp16"),
+    "fp64": ("fp32", "tf32", "bf16", "fp16"),
+}
+"""precision -> the fitted precisions whose constants stand in, nearest first"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmConstants:
+    """How matrix products approach the peaks; see podsim.kernels.gemm for the law."""
+
+    share_256x128: float
+    """share of peak of an SM that computes 256 x 128 tiles"""
+    share_128x128: float
+    share_128x64: float
+    share_64x64: float
+    share_32x64: float
+    ceiling: float
+    """share of peak that no shape exceeds: power and clock"""
+    fill: float
+    """depth of k that passes while the tiles of one wave start and end"""
+    bandwidth_share: float
+    """share of the memory bandwidth that operands are read with"""
+    store: float
+    """share of the time to write the result that is not hidden"""
+    startup: float
+    """B that would have been read while memory traffic starts"""
+    latency: float
+    """s from the start to the end of an empty kernel"""
+    sharpness: float
+    """exponent of the smooth maximum of arithmetic and bytes; large is sharp"""
+    reduction: float
+    """share of the memory time of split-k's partial sums that is paid"""
+    split_latency: float
+    """s that the reduction after split-k adds"""
+    unaligned: float
+    """factor on the share of peak when a leading dimension is no multiple of 16 B (0.65: not measured)"""
+    batched: float = 1.0
+    """share of the ceiling that kernels for batches of products reach"""
+    step: float = 0.0
+    """s that a thread block of such a kernel takes at least for each 32 of k"""
+    step_far: float = 0.0
+    """s more where operands and result are more than the L2 cache holds"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlashConstants:
+    """How a fused attention kernel approaches the peak; see podsim.kernels.attention."""
+
+    share_64: float
+    """share of peak in the main loop, heads of 64"""
+    share_128: float
+    """share of peak in the main loop, heads of 128"""
+    fill: float
+    """keys that would have been passed while a thread block starts and ends"""
+    tail: float
+    """thread blocks, the longest, by which the last wave outlasts the average"""
+    backward_64: float
+    """share of the backward pass over that of the forward pass, heads of 64"""
+    backward_128: float
+    """the same, heads of 128"""
+    backward_fill: float
+    """keys, as fill"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConstants:
+    """How memory-bound kernels approach the memory bandwidth."""
+
+    share: float
+    """share of the memory bandwidth reached by large kernels"""
+    startup: float
+    """B that would have moved while traffic starts"""
+    latency: float
+    """s from the start to the end of an empty kernel"""
+    near: float = 0.0
+    """B moved by a kernel whose operands the caches hold, of a machine that was measured so"""
+    far: float = 0.0
+    """B moved by one that only memory holds"""
+    spill: float = 0.0
+    """times a byte takes longer there, less one"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correction:
+    """What the GEMM law leaves over, smoothed over the measured sizes: log(measured / law)."""
+
+    log_m: Floats
+    """log2 of the measured m, increasing"""
+    log_n: Floats
+    log_k: Floats
+    logs_MNK: Floats
+    measured_MNK: npt.NDArray[np.bool_]
+    """which sizes have a measurement"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What a table of constants rests on."""
+
+    rows: int
+    """measured kernels in the fit"""
+    median_error: float
+    """median of |predicted / measured - 1| over those rows"""
+    mean_error: float
+    sources: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelConstants:
+    """All fitted constants of one GPU."""
+
+    name: str
+    sms: int
+    """SMs of the GPU that was measured: corrections hold for that number only"""
+    gemm: Mapping[str, GemmConstants]
+    """by precision"""
+    flash: Mapping[str, FlashConstants]
+    """by algorithm: triton, flash1, flash2, flash3"""
+    memory: MemoryConstants
+    corrections: Mapping[str, Correction]
+    """by precision"""
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
+    """by table, as in "gemm.bf16" """
+    base: str = ""
+    """file that filled what this GPU has no measurement of"""
+    made_by: str = ""
+    extrapolated: bool = False
+    """nothing was measured on this GPU: shares of peak of the family's GPU"""
+
+
+_T = TypeVar("_T", GemmConstants, FlashConstants, MemoryConstants)
+
+
+def known_kernels() -> tuple[str, ...]:
+    """Names of the GPUs that have a file of constants."""
+    return tuple(sorted(f.name[:-5] for f in _catalog().iterdir() if f.name.endswith(".toml")))
+
+
+def kernel_constants(gpu: Gpu) -> KernelConstants:
+    """Constants of `gpu`: of the file `gpu.kernels` or `gpu.name`, else of its architecture's measured GPU.
+
+    The latter are marked `extrapolated`. `gpu.kernels` is a name of the catalog, or the path of a .toml file. A MIG
+    instance has the constants of its GPU, but for the bytes in flight while traffic starts: they fill a latency, and
+    so go with its bandwidth.
+    Raises CatalogError for a `gpu.kernels` that has no file, and for an architecture nothing of which was
+    measured.
+    """
+    whole = gpu.name.lower().partition("/")[0]
+    return _sliced(gpu.kernels, whole, gpu.architecture.lower(), gpu.fraction)
+
+
+@lru_cache(maxsize=256)
+def _sliced(kernels: str, name: str, architecture: str, fraction: float) -> KernelConstants:
+    """The constants of a whole GPU, or of an instance with a fraction of its memory system."""
+    found = _resolve(kernels, name, architecture)
+    if fraction == 1:
+        return found
+    return replace(
+        found,
+        gemm={key: replace(one, startup=one.startup * fraction) for key, one in found.gemm.items()},
+        memory=replace(found.memory, startup=found.memory.startup * fraction),
+    )
+
+
+@lru_cache(maxsize=256)
+def _resolve(kernels: str, name: str, architecture: str) -> KernelConstants:
+    if kernels:
+        return load_constants(kernels)
+    known = known_kernels()
+    if name in known:
+        return load_constants(name)
+    if architecture not in _FAMILY:
+        raise CatalogError(
+            f"GPU {name!r} has no kernel constants, nor has any of architecture {architecture!r}; "
+            f"give it kernels=, one of {', '.join(known)}, or measure it with `podsim calibrate`"
+        )
+    family = _FAMILY[architecture]
+    return replace(load_constants(family), name=name, base=family, extrapolated=True)
+
+
+def base_name(gpu: Gpu) -> str:
+    """Name of the file that fills what was not measured on `gpu`: its family's GPU, and for that the A100.
+
+    "" for the two GPUs that were measured thoroughly, from which all others start.
+    """
+    name = gpu.name.lower()
+    if name in ("a100-sxm4-80gb", "h100-sxm5-80gb"):
+        return ""
+    family = _FAMILY.get(gpu.architecture.lower(), "a100-sxm4-80gb")
+    return family if family != name else "a100-sxm4-80gb"
+
+
+def gemm_constants(constants: KernelConstants, precision: str) -> tuple[GemmConstants, Correction | None]:
+    """Constants and correction of the nearest fitted precision; PlanError for an unknown precision."""
+    if precision not in _NEAREST:
+        raise PlanError([unknown_name("precision", precision, _NEAREST)])
+    for name in (precision, *_NEAREST[precision]):
+        if name in constants.gemm:
+            return constants.gemm[name], constants.corrections.get(name)
+    raise CatalogError(f"kernel constants {constants.name!r} have no GEMM table near {precision}")
+
+
+@lru_cache(maxsize=64)
+def load_constants(name: str) -> KernelConstants:
+    """Constants of a file, by catalog name or by path (.toml), its base filling what it lacks (cached).
+
+    Raises CatalogError for an unknown name or key, a wrong unit, and a table without evidence.
+    """
+    folder: Path | Traversable = Path(name).parent
+    if name.endswith(".toml"):
+        name = Path(name).stem
+    else:
+        folder = _catalog()
+        if not folder.joinpath(f"{name}.toml").is_file():
+            raise CatalogError(unknown_name("kernel constants", name, known_kernels()))
+    try:
+        table = tomllib.loads(folder.joinpath(f"{name}.toml").read_text("utf-8"))
+        table = table.get("kernels", table)  # in the file of a measured machine they are one table of many
+        base = load_constants(table["base"]) if table.get("base") else None
+        return _assemble(name, table, folder, base)
+    except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
+        raise CatalogError(f"kernel constants {name!r} cannot be read: {error!r}") from error
+
+
+def _catalog() -> Traversable:
+    return files("podsim.hardware").joinpath("catalog").joinpath("kernels")
+
+
+def _assemble(
+    name: str, table: Mapping[str, Any], folder: Path | Traversable, base: KernelConstants | None
+) -> KernelConstants:
+    """The tables of one file over those of its base, whose correction holds until a precision is refitted."""
+    gemm = dict(base.gemm) if base else {}
+    flash = dict(base.flash) if base else {}
+    evidence = dict(base.evidence) if base else {}
+    corrections = dict(base.corrections) if base and base.sms == table["sms"] else {}
+    memory = base.memory if base else None
+    for kind, tables in (("gemm", table.get("gemm", {})), ("flash", table.get("flash", {}))):
+        for key, part in tables.items():
+            evidence[f"{kind}.{key}"] = _evidence(part, f"{name}: {kind}.{key}")
+    for key, part in table.get("gemm", {}).items():
+        near = next((gemm[p] for p in (key, *_NEAREST.get(key, ())) if p in gemm), None)
+        gemm[key] = _read(GemmConstants, part, f"{name}: gemm.{key}", near)
+        corrections.pop(key, None)
+        grid = folder.joinpath(f"{name}.{key}.npz")
+        if grid.is_file():
+            with grid.open("rb") as stream:
+                corrections[key] = read_correction(stream)
+    for key, part in table.get("flash", {}).items():
+        flash[key] = _read(FlashConstants, part, f"{name}: flash.{key}", flash.get(key))
+    if "memory" in table:
+        memory = _read(MemoryConstants, table["memory"], f"{name}: memory", memory)
+        evidence["memory"] = _evidence(table["memory"], f"{name}: memory")
+    if memory is None:
+        raise CatalogError(
+            f"kernel constants {name!r}: [memory] is missing, and there is no base to take it from"
+        )
+    return KernelConstants(
+        name=name, sms=int(table["sms"]), gemm=gemm, flash=flash, memory=memory, corrections=corrections,
+        evidence=evidence, base=table.get("base", ""), made_by=table.get("made_by", ""),
+        extrapolated=bool(table.get("extrapolated", False)),
+    )  # fmt: skip
+
+
+def _read(kind: type[_T], part: Mapping[str, Any], where: str, base: _T | None) -> _T:
+    """One table as its dataclass: values with the right unit, the rest from `base`."""
+    names = [f.name for f in fields(kind)]
+    problems, values = [], {}
+    for key, cell in part.items():
+        if key == "evidence":
+            continue
+        if key not in names:
+            problems.append(unknown_name("constant", key, names))
+        elif not isinstance(cell, dict) or cell.get("unit") != UNITS[key]:
+            problems.append(f"{key} must be {{ value = …, unit = {UNITS[key]!r} }}, not {cell!r}")
+        else:
+            values[key] = float(cell["value"])
+    missing = [f.name for f in fields(kind) if f.name not in values and f.default is MISSING]
+    if base is None and missing:
+        problems.append(f"missing {', '.join(missing)}, and there is no base to take them from")
+    if problems:
+        raise CatalogError(f"kernel constants {where}: " + "; ".join(problems))
+    return replace(base, **values) if base else kind(**values)
+
+
+def _evidence(part: Mapping[str, Any], where: str) -> Evidence:
+    told = part.get("evidence", {})
+    if not told.get("sources"):
+        raise CatalogError(f"kernel constants {where}: [evidence] must name its sources")
+    return Evidence(
+        rows=int(told.get("rows", 0)), median_error=float(told.get("median_error", 0.0)),
+        mean_error=float(told.get("mean_error", 0.0)), sources=tuple(told["sources"]),
+        note=told.get("note", ""),
+    )  # fmt: skip
+
+
+def read_correction(stream: Any) -> Correction:
+    """Correction of an opened npz file, whose logs are kept as integers in units of 1e-4."""
+    with np.load(stream, allow_pickle=False) as packed:
+        shape = tuple(len(packed[a]) for a in ("m", "n", "k"))
+        bits = np.unpackbits(packed["measured"], count=int(np.prod(shape))).astype(bool)
+        return Correction(
+            log_m=np.log2(packed["m"]),
+            log_n=np.log2(packed["n"]),
+            log_k=np.log2(packed["k"]),
+            logs_MNK=packed["logs"].astype(float) * 1e-4,
+            measured_MNK=bits.reshape(shape),
+        )

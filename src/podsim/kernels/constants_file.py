@@ -1,0 +1,87 @@
+"""KernelConstants as catalog files: a TOML file, and an npz file for each correction."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from podsim.kernels.constants import (
+    UNITS,
+    Correction,
+    Evidence,
+    FlashConstants,
+    GemmConstants,
+    KernelConstants,
+    MemoryConstants,
+)
+
+
+def write_constants(constants: KernelConstants, folder: Path) -> Path:
+    """Path of the TOML file written: the tables that have evidence; corrections go beside it.
+
+    The file serves as `Gpu.kernels` by its path, or by its name once it lies in the catalog folder
+    `kernels/`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for precision, correction in constants.corrections.items():
+        _write_correction(correction, folder / f"{constants.name}.{precision}.npz")
+    path = folder / f"{constants.name}.toml"
+    path.write_text(constants_text(constants), "utf-8")
+    return path
+
+
+def constants_text(constants: KernelConstants) -> str:
+    """The TOML text of the tables that have evidence."""
+    lines = [
+        f"# Kernel constants of {constants.name}. Meanings: podsim/training/kernel_constants.py.",
+        f'base = "{constants.base}"' if constants.base else "# no base: every table is given here",
+        f"sms = {constants.sms}",
+        f"made_by = {_quoted(constants.made_by)}",
+    ]
+    if constants.extrapolated:
+        lines.append("extrapolated = true")
+    tables: list[tuple[str, GemmConstants | FlashConstants | MemoryConstants]] = [
+        *((f"gemm.{p}", c) for p, c in constants.gemm.items()),
+        *((f"flash.{a}", c) for a, c in constants.flash.items()),
+        ("memory", constants.memory),
+    ]
+    for name, table in tables:
+        if name in constants.evidence:
+            lines += ["", f"[{name}]"]
+            for each in fields(table):
+                if getattr(table, each.name) == each.default:
+                    continue  # what only some machines have
+                value = float(f"{getattr(table, each.name):.5g}")
+                value = value if value > 1e-9 else 0.0
+                lines.append(f'{each.name} = {{ value = {value!r}, unit = "{UNITS[each.name]}" }}')
+            lines += ["", f"[{name}.evidence]", *_evidence_lines(constants.evidence[name])]
+    return "\n".join(lines) + "\n"
+
+
+def _evidence_lines(evidence: Evidence) -> list[str]:
+    sources = ", ".join(_quoted(source) for source in evidence.sources)
+    return [
+        f"rows = {evidence.rows}",
+        f"median_error = {evidence.median_error:.4f}",
+        f"mean_error = {evidence.mean_error:.4f}",
+        f"sources = [{sources}]",
+        f"note = {_quoted(evidence.note)}",
+    ]
+
+
+def _quoted(text: str) -> str:
+    """A TOML string: JSON's escapes are among TOML's."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _write_correction(correction: Correction, path: Path) -> None:
+    sizes = {name: 2.0 ** getattr(correction, f"log_{name}") for name in ("m", "n", "k")}
+    np.savez_compressed(
+        path,
+        logs=np.round(correction.logs_MNK * 1e4).astype(np.int16),
+        measured=np.packbits(correction.measured_MNK),
+        **{name: np.round(axis).astype(np.int64) for name, axis in sizes.items()},
+    )

@@ -1,0 +1,321 @@
+"""Constants of the kernel laws from measured rows: `fit_gpu`, and how well they hold: `cross_validate`.
+
+Least squares on log(predicted / measured) with a soft loss (outliers count linearly), kernels under 20 us at
+a third of the weight. Every constant is drawn to where it starts, the base GPU's value, with a small weight,
+so that a short table moves what it can tell and leaves the rest. No randomness but the folds' seed. A fit
+takes seconds.
+
+Needs scipy (pip install podsim[calibrate]). Axes: P constants, R rows; M, N, K the grid of a Correction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from podsim.errors import TableError
+from podsim.hardware.parts import Gpu
+from podsim.kernels.constants import (
+    Correction,
+    Evidence,
+    FlashConstants,
+    GemmConstants,
+    KernelConstants,
+    MemoryConstants,
+    base_name,
+    load_constants,
+)
+from podsim.kernels.fit_attention import fit_flash
+from podsim.kernels.fit_batches import UNMEASURED, fit_batches
+from podsim.kernels.fit_check import LONG, Check, fold_of, host_timed, law_seconds
+from podsim.kernels.gemm import correction_at, is_aligned, operand_bytes, peak_of
+from podsim.kernels.measured_kernels import KernelRows
+
+Floats = npt.NDArray[np.float64]
+
+_SAMPLE = 2500
+"""rows that a fit looks at; a longer table is thinned evenly"""
+
+_START = GemmConstants(
+    share_256x128=0.95, share_128x128=0.8, share_128x64=0.65, share_64x64=0.55, share_32x64=0.3, ceiling=0.89,
+    fill=80.0, bandwidth_share=0.81, store=0.7, startup=1.3e6, latency=2.8e-6, sharpness=3.3, reduction=0.5,
+    split_latency=2e-6, unaligned=0.65, **UNMEASURED,
+)  # fmt: skip
+_BOUNDS = {  # step, least, greatest
+    "share_256x128": (0.1, 0.3, 1.05), "share_128x128": (0.1, 0.2, 1.05), "share_128x64": (0.1, 0.2, 1.0),
+    "share_64x64": (0.1, 0.1, 1.0), "share_32x64": (0.1, 0.05, 1.0), "ceiling": (0.05, 0.4, 1.0),
+    "fill": (40.0, 1.0, 400.0), "bandwidth_share": (0.05, 0.5, 0.97), "store": (0.2, 0.2, 2.0),
+    "startup": (1e6, 1e5, 2e7), "latency": (1e-6, 0.5e-6, 12e-6), "sharpness": (1.0, 1.5, 8.0),
+    "reduction": (0.3, 0.02, 2.0), "split_latency": (1e-6, 0.3e-6, 6e-6),
+}  # fmt: skip
+"""constant -> (scale on which it is varied and drawn to its start, least, greatest)"""
+
+_SUPERBENCH = "github.com/microsoft/superbenchmark, tests/analyzer/test_results.jsonl (Azure NDv4, medians)"
+_MAMF = "github.com/stas00/ml-engineering, compute/accelerator/README.md (best of a search, mamf-finder)"
+_PUBLISHED = {
+    "a100-sxm4-80gb": (
+        ("tf32", 127.9e12, _SUPERBENCH), ("fp32", 18.35e12, _SUPERBENCH),
+        ("fp64", 18.9e12, _SUPERBENCH), ("int4", 970.8e12, _SUPERBENCH),
+    ),
+    "b200": (("bf16", 1745e12, _MAMF),),
+    "gb200": (("bf16", 1822e12, _MAMF),),
+}  # fmt: skip
+"""GPU -> (precision, greatest FLOP/s that was published, source): the ceiling where that is all there is"""
+
+_WIDTHS = (0.35, 0.35, 0.5)
+"""octaves of m, n, k over which a correction is smoothed: good for all GPUs in cross-validation"""
+
+
+def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") -> KernelConstants:
+    """Constants of `gpu` from the rows measured on it, the rest from the GPU its family starts from.
+
+    Evidence (rows, errors, sources) is given for each table fitted here, and only those. Raises TableError
+    when no product was measured on this GPU.
+    """
+    base = base_name(gpu)
+    start = load_constants(base) if base else None
+    own = rows.take(rows.gpu == gpu.name.lower())
+    gemm: dict[str, GemmConstants] = dict(start.gemm) if start else {}
+    flash: dict[str, FlashConstants] = dict(start.flash) if start else {}
+    evidence: dict[str, Evidence] = {}
+    corrections: dict[str, Correction] = {}
+    measured = _products(own)
+    if not len(measured) and gpu.name.lower() not in _PUBLISHED:
+        raise TableError(
+            f"no product was measured on {gpu.name}; the table has {', '.join(sorted(set(rows.gpu)))}"
+        )
+    names, counts = np.unique(measured.precision, return_counts=True)
+    for precision in (str(name) for name in names[np.argsort(-counts)]):
+        part = measured.take(measured.precision == precision)
+        fitted, correction, _ = _fit_precision(part, gpu, _near(gemm, precision), bool(gemm))
+        gemm[precision], told = _fit_unaligned(rows, gpu, fitted)
+        if precision in ("fp16", "bf16"):
+            gemm[precision], more = fit_batches(rows, gpu, gemm[precision])
+            told += more
+        if correction is not None:
+            corrections[precision] = correction
+        evidence[f"gemm.{precision}"] = _evidence_of(
+            part, cross_validate(rows, gpu, precision=precision), told
+        )
+    _add_published(gpu, gemm, evidence)
+    memory = _fit_memory(measured, gpu, start, evidence)
+    for algorithm in ("triton", "flash1", "flash2", "flash3"):
+        found = fit_flash(own, gpu, algorithm, memory, flash)
+        if found is not None:
+            flash[algorithm], evidence[f"flash.{algorithm}"] = found
+    return KernelConstants(
+        name=gpu.name.lower(), sms=gpu.sms, gemm=gemm, flash=flash, memory=memory, corrections=corrections,
+        evidence=evidence, base=base, made_by=made_by, extrapolated=not len(measured),
+    )  # fmt: skip
+
+
+def _near(gemm: dict[str, GemmConstants], precision: str) -> GemmConstants:
+    """Constants that a fit of `precision` starts from."""
+    return gemm.get(precision) or next(iter(gemm.values()), _START)
+
+
+def _add_published(gpu: Gpu, gemm: dict[str, GemmConstants], evidence: dict[str, Evidence]) -> None:
+    """Ceilings of precisions that were only measured at their best, over the constants of the nearest.
+
+    Filling a pipeline takes a time, in which the plain units of fp32 do fewer multiply-adds than tensor cores.
+    """
+    for precision, greatest, source in _PUBLISHED.get(gpu.name.lower(), ()):
+        if f"gemm.{precision}" not in evidence:
+            near = _near(gemm, precision)
+            slower = gpu.peaks["fp32"] / peak_of(gpu, "bf16") if precision == "fp32" else 1.0
+            gemm[precision] = replace(
+                near, ceiling=greatest / peak_of(gpu, precision), fill=near.fill * slower
+            )
+            evidence[f"gemm.{precision}"] = Evidence(
+                rows=1, median_error=0.0, mean_error=0.0, sources=(source,),
+                note="the ceiling is the published rate; the rest is of the nearest precision or GPU",
+            )  # fmt: skip
+
+
+def cross_validate(
+    rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: int = 0, precision: str = "bf16"
+) -> Check:
+    """Predictions for products on `gpu`, each fold predicted by a fit to the others.
+
+    Folds are drawn over distinct sizes: a size that was measured twice is held out as a whole. The host's time of a
+    call, where the source has it, is predicted too. Raises TableError for too few rows.
+    """
+    part = _products(rows.take((rows.gpu == gpu.name.lower()) & (rows.precision == precision)))
+    if len(part) < folds:
+        raise TableError(f"{len(part)} {precision} products on {gpu.name} cannot be cut in {folds} folds")
+    start = _start(gpu, precision)
+    fold, hosted = fold_of((part.m, part.n, part.k), folds, seed), host_timed(part)
+    law, predicted = np.empty(len(part)), np.empty(len(part))
+    for index in range(folds):
+        held = fold == index
+        constants, correction, host = _fit_precision(part.take(~held), gpu, *start)
+        kernels, calls = law_seconds(constants, gpu, part.take(held)), hosted[held] * host
+        logs = (
+            0.0 if correction is None else correction_at(correction, part.m[held], part.n[held], part.k[held])
+        )
+        law[held], predicted[held] = kernels + calls, kernels * np.exp(logs) + calls
+    return Check(predicted=predicted, law=law, measured=part.seconds)
+
+
+def host_seconds(rows: KernelRows, gpu: Gpu) -> Floats:
+    """s of the host in the time of each row, all of one precision: 0 but where the source was timed on the host."""
+    hosted = host_timed(rows)
+    if not hosted.any():
+        return np.zeros(len(rows))
+    _, _, host = _fit_precision(_products(rows), gpu, *_start(gpu, str(rows.precision[0])))
+    return np.where(hosted, host, 0.0)
+
+
+def _start(gpu: Gpu, precision: str) -> tuple[GemmConstants, bool]:
+    """Where a fit for a GPU starts from, and whether that was measured."""
+    base = base_name(gpu)
+    start = dict(load_constants(base).gemm) if base else {}
+    return _near(start, precision), bool(start)
+
+
+def _products(rows: KernelRows) -> KernelRows:
+    """Single aligned products that state their sizes; batches are fitted after them (fit_batches)."""
+    keep = (rows.op == "gemm") & np.isfinite(rows.m * rows.n * rows.k)
+    rows = rows.take(keep)
+    width = np.array([operand_bytes(p) for p in rows.precision]) if len(rows) else np.empty(0)
+    return rows.take((rows.k % (16 / width) == 0) & (rows.n % (16 / width) == 0))
+
+
+def _fit_precision(
+    rows: KernelRows, gpu: Gpu, start: GemmConstants, firm: bool
+) -> tuple[GemmConstants, Correction | None, float]:
+    """Constants, the smoothed rest where the rows fill a grid, the host's s of a call. `firm`: the start was measured."""
+    fitted, host = _fit_gemm(rows, gpu, start, 0.1 if firm and len(rows) < 300 else 0.01)
+    expected = law_seconds(fitted, gpu, rows) + host_timed(rows) * host
+    return fitted, _correction(rows, np.log(rows.seconds / expected)), host
+
+
+def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> tuple[GemmConstants, float]:
+    """Constants and the host's s per kernel (0 where rows were not timed on the host)."""
+    from scipy.optimize import least_squares
+
+    step = max(1, -(-len(rows) // _SAMPLE))
+    rows = rows.take(np.arange(0, len(rows), step))
+    weights = np.where(rows.seconds > LONG, 1.0, 0.3)
+    hosted = host_timed(rows)
+    scale, low, high = (np.array([b[i] for b in _BOUNDS.values()]) for i in range(3))
+    first = np.clip([getattr(start, n) for n in _BOUNDS], low, high) / scale
+    first = np.append(first, 1.0 if hosted.any() else 0.0)  # the host's time, in units of 20 us
+
+    def constants(point: Floats) -> GemmConstants:
+        return replace(start, **dict(zip(_BOUNDS, (point[:-1] * scale).tolist(), strict=True)))
+
+    def residuals(point: Floats) -> Floats:
+        predicted = law_seconds(constants(point), gpu, rows) + hosted * point[-1] * 20e-6
+        return np.concatenate([np.log(predicted / rows.seconds) * weights, pull * (point - first)])
+
+    point = first
+    bounds = (np.append(low / scale, 0.0), np.append(high / scale, 3.0))
+    for difference in (3e-2, 1e-2, 3e-3):  # the law has kinks: coarse slopes first
+        found: Any = least_squares(residuals, point, loss="soft_l1", f_scale=0.05, bounds=bounds, max_nfev=40,
+                                   diff_step=np.full(len(point), difference))  # fmt: skip
+        point = found.x
+    return constants(point), float(point[-1] * 20e-6)
+
+
+def _correction(rows: KernelRows, logs: Floats) -> Correction | None:
+    """Mean of what is left over around each grid point, weighted by a Gaussian in log2 of the sizes.
+
+    None unless 300 rows fill half of the grid of their own sizes. One row weighs little against its
+    neighbours, and far from all rows the correction goes to zero.
+    """
+    axes = [np.unique(s) for s in (rows.m, rows.n, rows.k)]
+    shape = tuple(len(a) for a in axes)
+    if len(rows) < 300 or len(rows) < 0.5 * np.prod(shape) or min(shape) < 2:
+        return None
+    index = tuple(np.searchsorted(a, s) for a, s in zip(axes, (rows.m, rows.n, rows.k), strict=True))
+    sums_MNK, counts_MNK = np.zeros(shape), np.zeros(shape)
+    np.add.at(sums_MNK, index, np.clip(logs, -0.4, 0.4))
+    np.add.at(counts_MNK, index, 1.0)
+    measured_MNK = counts_MNK > 0
+    for axis, (sizes, octaves) in enumerate(zip(axes, _WIDTHS, strict=True)):
+        gaps = np.log2(sizes)[:, None] - np.log2(sizes)[None, :]
+        weights = np.exp(-0.5 * (gaps / octaves) ** 2)
+        sums_MNK = np.moveaxis(np.tensordot(weights, sums_MNK, (1, axis)), 0, axis)
+        counts_MNK = np.moveaxis(np.tensordot(weights, counts_MNK, (1, axis)), 0, axis)
+    log_m, log_n, log_k = (np.log2(a) for a in axes)
+    return Correction(log_m=log_m, log_n=log_n, log_k=log_k, logs_MNK=sums_MNK / (counts_MNK + 0.05),
+                      measured_MNK=measured_MNK)  # fmt: skip
+
+
+def _fit_unaligned(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tuple[GemmConstants, str]:
+    """The factor of unaligned sizes, against aligned ones of any GPU of the same chip; and a note.
+
+    The source's own speed and host time are fitted beside it and dropped.
+    """
+    from scipy.optimize import least_squares
+
+    chip = gpu.name.lower().split("-")[0]
+    halves = (rows.op == "gemm") & np.isin(rows.precision, ["fp16", "bf16"])
+    part = rows.take(np.char.startswith(rows.gpu, chip + "-") & halves)
+    part = part.take(np.isfinite(part.m) & (part.seconds > 10 * LONG))
+    bad = ~is_aligned(part.m, part.n, part.k, 2.0, "nn")
+    if bad.sum() < 20:
+        return constants, "; no unaligned size was measured"
+    part = part.take(np.isin(part.source, part.source[bad]))
+
+    def residuals(point: Floats) -> Floats:
+        law = law_seconds(replace(constants, unaligned=float(point[0])), gpu, part)
+        return np.asarray(np.log((law * point[1] + point[2] * 20e-6) / part.seconds))
+
+    found: Any = least_squares(residuals, [0.65, 1.0, 1.0], loss="soft_l1", f_scale=0.05,
+                               bounds=([0.1, 0.5, 0.0], [1.0, 2.0, 3.0]),
+                               diff_step=np.full(3, 1e-2))  # fmt: skip
+    told = f"; unaligned from {int(bad.sum())} sizes of {', '.join(sorted(set(part.source)))}"
+    return replace(constants, unaligned=float(found.x[0])), told
+
+
+def _fit_memory(
+    rows: KernelRows, gpu: Gpu, start: KernelConstants | None, evidence: dict[str, Evidence]
+) -> MemoryConstants:
+    """Constants of streaming reads, from products with up to four tokens; without them, those of the base.
+
+    The reader of a product is not always the best: being slower than a row costs three times being faster.
+    """
+    from scipy.optimize import least_squares
+
+    thin = rows.take((rows.m <= 4) & (rows.n >= 1024) & (rows.k >= 1024))
+    if len(thin) < 50:
+        if start is None:
+            raise TableError(
+                f"no streaming read was measured on {gpu.name}: products with m up to 4, n and k from 1024"
+            )
+        return start.memory
+    width = np.array([operand_bytes(p) for p in thin.precision])
+    moved = width * (thin.k * (thin.m + thin.n) + thin.m * thin.n)
+
+    def errors(point: Floats) -> Floats:
+        predicted = point[0] * 1e-6 + (moved + point[1] * 1e6) / (gpu.memory_bandwidth * point[2])
+        return np.asarray(np.log(predicted / thin.seconds))
+
+    def residuals(point: Floats) -> Floats:
+        found = errors(point)
+        return np.where(found > 0, 3.0, 1.0) * found
+
+    found: Any = least_squares(residuals, [2.0, 1.0, 0.85], loss="soft_l1", f_scale=0.05,
+                               bounds=([0.3, 0.0, 0.3], [8.0, 20.0, 0.98]))  # fmt: skip
+    long = np.abs(np.expm1(errors(found.x)))[thin.seconds > LONG]
+    evidence["memory"] = Evidence(
+        rows=len(thin), median_error=float(np.median(long)), mean_error=float(long.mean()),
+        sources=tuple(sorted(set(thin.source))),
+        note="products with 1 to 4 tokens, the faster ones weighted more; errors of those over 20 us",
+    )  # fmt: skip
+    return MemoryConstants(latency=found.x[0] * 1e-6, startup=found.x[1] * 1e6, share=float(found.x[2]))
+
+
+def _evidence_of(rows: KernelRows, check: Check, told: str) -> Evidence:
+    errors, law = np.abs(check.errors()), np.abs(check.errors(law=True))
+    return Evidence(
+        rows=len(rows), median_error=float(np.median(errors)), mean_error=float(errors.mean()),
+        sources=tuple(sorted(set(rows.source))),
+        note=f"five-fold cross-validation, {len(errors)} kernels over 20 us; law without correction: "
+        f"median {np.median(law):.4f}, mean {law.mean():.4f}{told}",
+    )  # fmt: skip

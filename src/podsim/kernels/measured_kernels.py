@@ -1,0 +1,162 @@
+"""Rows of measured kernels, as arrays: the CSV that constants are fitted from.
+
+Columns: role, source, gpu, op, m, n, k, batch, heads, kv_heads, seq_len, head_dim, causal, direction, dtype,
+latency_ms, tflops, notes; others are ignored, and blank is "does not apply". A time is latency_ms, or follows
+from tflops, which counts 2 m n k for products and, for attention, half the pairs under a causal mask and 3.5
+times the forward pass for "fwd+bwd" (2.5 for "bwd"). Rows of another role than "calibrate" are left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from podsim.errors import TableError
+
+Floats = npt.NDArray[np.float64]
+
+_ALIASES = {
+    "a100 (paper: a100-sxm4-40gb)": "a100-sxm4-40gb",
+    "v100 (paper: v100-sxm2-16gb)": "v100-sxm2-16gb",
+    "a100-sxm4": "a100-sxm4-80gb",
+    "h100-sxm5": "h100-sxm5-80gb",
+    "h200-sxm-141gb": "h200-sxm5-141gb",
+}
+"""what published tables call a GPU -> its name in the catalog"""
+_COLUMNS = ("gpu", "op", "dtype")
+_TIMES = {"fwd": 1.0, "bwd": 2.5, "fwd+bwd": 3.5}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRows:
+    """Measured kernels: arrays of shape (R,), one value per row; a size that does not apply is NaN."""
+
+    gpu: npt.NDArray[np.str_]
+    op: npt.NDArray[np.str_]
+    """gemm, bmm; triton, flash1, flash2, flash3; prefill (serving attention); else as the table has it"""
+    precision: npt.NDArray[np.str_]
+    source: npt.NDArray[np.str_]
+    direction: npt.NDArray[np.str_]
+    """fwd, bwd, fwd+bwd; blank for products"""
+    causal: npt.NDArray[np.bool_]
+    accumulate: npt.NDArray[np.bool_]
+    """the result is added to an fp32 matrix"""
+    m: Floats
+    n: Floats
+    k: Floats
+    batch: Floats
+    heads: Floats
+    kv_heads: Floats
+    tokens: Floats
+    """of one sequence"""
+    head_dim: Floats
+    seconds: Floats
+    id: npt.NDArray[np.str_]
+    """of the row in its table; blank where it has none"""
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.seconds)
+
+    def take(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> KernelRows:
+        """Rows chosen by a mask or by indices."""
+        return KernelRows(**{f.name: getattr(self, f.name)[which] for f in fields(self)})
+
+
+def same_gpu(name: str) -> str:
+    """Catalog name of a GPU as a table calls it."""
+    lower = name.strip().lower()
+    return _ALIASES.get(lower, lower)
+
+
+def read_rows(path: Path) -> KernelRows:
+    """Rows of a .csv or .csv.gz file; TableError, with all of them, for cells that cannot be read."""
+    raw = path.read_bytes()
+    text = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    return kernel_rows(csv.DictReader(io.StringIO(text.decode("utf-8"))), where=path.name)
+
+
+def kernel_rows(rows: Iterable[Mapping[str, str]], where: str = "rows") -> KernelRows:
+    """Rows given as mappings of column to text, those with a time and the role "calibrate" (or none)."""
+    problems: list[str] = []
+    kept = []
+    for line, row in enumerate(rows, start=2):
+        missing = [c for c in _COLUMNS if c not in row]
+        if missing:
+            raise TableError(f"{where}: columns {', '.join(missing)} are missing; found {', '.join(row)}")
+        if row.get("role", "calibrate") not in ("calibrate", ""):
+            continue
+        try:
+            read = _read(row)
+        except ValueError as error:
+            problems.append(f"line {line}: {error}")
+            continue
+        if math.isfinite(read["seconds"]) and read["seconds"] > 0:
+            kept.append(read)
+    if problems:
+        raise TableError(f"{where}: " + "; ".join(problems[:20]))
+    kinds = {"gpu": str, "op": str, "precision": str, "source": str, "direction": str, "causal": bool,
+             "accumulate": bool, "id": str}  # fmt: skip
+    names = [f.name for f in fields(KernelRows)]
+    return KernelRows(**{n: np.array([r[n] for r in kept], dtype=kinds.get(n, float)) for n in names})
+
+
+def _read(row: Mapping[str, str]) -> dict[str, Any]:
+    """One row: numbers as floats, names as the catalog has them."""
+
+    def number(column: str) -> float:
+        cell = (row.get(column) or "").strip()
+        try:
+            return float(cell) if cell else math.nan
+        except ValueError:
+            raise ValueError(f"{column}={cell[:40]!r} is not a number") from None
+
+    op, direction, causal = (
+        _op(row),
+        row.get("direction") or "",
+        (row.get("causal") or "no") in ("yes", "true", "1"),
+    )
+    sizes = {c: number(c) for c in ("m", "n", "k", "batch", "heads", "kv_heads", "head_dim")}
+    tokens = number("seq_len")
+    batch = 1.0 if math.isnan(sizes["batch"]) else sizes["batch"]
+    if op in ("gemm", "bmm"):
+        work = 2 * batch * sizes["m"] * sizes["n"] * sizes["k"]
+    else:
+        work = 4 * batch * sizes["heads"] * tokens**2 * sizes["head_dim"]
+        work *= (0.5 if causal else 1.0) * _TIMES.get(direction, math.nan)
+    latency, rate = number("latency_ms") * 1e-3, number("tflops") * 1e12
+    seconds = latency if not math.isnan(latency) else (work / rate if rate > 0 else math.nan)
+    return {
+        "gpu": same_gpu(row["gpu"]), "op": op, "precision": _precision(row["dtype"]),
+        "source": row.get("source") or "unnamed", "id": row.get("id") or "", "direction": direction, "causal": causal,
+        "accumulate": "accumulate=True" in (row.get("notes") or ""), "tokens": tokens, "seconds": seconds,
+        **sizes, "batch": batch,
+    }  # fmt: skip
+
+
+def _precision(dtype: str) -> str:
+    """First word of a cell such as "int8 (SmoothQuant)"; where a figure says fp16/bf16, bf16."""
+    return "bf16" if dtype == "fp16/bf16" else dtype.split(" ", maxsplit=1)[0]
+
+
+def _op(row: Mapping[str, str]) -> str:
+    """Name of the op: published labels of the same kernel become one."""
+    op = row["op"].strip().lower()
+    flash = re.fullmatch(r"(?:attention )?flash(?:attention)?-?([123])", op)
+    if flash:
+        return f"flash{flash[1]}"
+    if op == "attention flashattention triton":
+        return "triton"
+    if op == "prefill attention":  # of two serving programs, the one that runs the flash-attention library
+        return "prefill" if "flash_attn" in (row.get("notes") or "") else "prefill, other"
+    return "gemm" if op == "matmul" else op

@@ -1,0 +1,144 @@
+"""Tables for `podsim collective`: by the name of an algorithm, from a user's file, or all of a collective."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from math import log2
+from pathlib import Path
+from typing import Any
+
+from podsim.errors import PodsimError, TableError, unknown_name
+from podsim.network.collectives import ALGORITHMS, Table, hierarchical, prove, rings
+from podsim.network.collectives.msccl import from_msccl
+
+MOST_TRANSFERS = 4_000_000
+"""rows of a table that are built for a comparison"""
+_MOST_ASKED = 16_000_000
+"""rows of a table that is asked for by name: some 8 GB"""
+_MOST_TEXT = 1 << 20
+_SMALL = (128, 256)
+"""numbers of ranks from whose tables those of more are foretold"""
+
+
+def _by_servers() -> dict[str, Callable[[int, int], Table]]:
+    """Algorithms that know servers: (servers, ranks in each) to table."""
+    return {
+        "multi-ring": lambda nodes, local: rings.multi_ring_all_reduce(rings.rail_orders(nodes, local)),
+        "hierarchical": hierarchical.hierarchical_all_reduce,
+        "server ring": hierarchical.server_ring_all_reduce,
+        "hierarchical all-to-all": hierarchical.hierarchical_all_to_all,
+    }
+
+
+def _builders(collective: str) -> dict[str, Callable[[int], Table]]:
+    return {one.name: one.build for one in ALGORITHMS if one.collective == collective}
+
+
+def _size_of(name: str, build: Callable[[int], Table], ranks: int) -> float:
+    """Rows or chunks of the table for so many ranks, to two digits, from how they grow: without building it."""
+    if ranks <= _SMALL[1]:
+        return 0.0
+    tables = [build(count) for count in _SMALL]
+    rows = [max(len(one.step), one.chunks) for one in tables]
+    power = log2(rows[1] / rows[0])
+    return float(f"{rows[1] * (ranks / _SMALL[1]) ** power:.2g}")
+
+
+def _build(name: str, build: Callable[[int], Table], nodes: int, local: int) -> Table:
+    servers = _by_servers().get(name)
+    return replace(servers(nodes, local) if servers else build(nodes * local), name=name)
+
+
+def all_tables(collective: str, nodes: int, local: int) -> tuple[list[Table], dict[str, str]]:
+    """(a table of each algorithm, those left out and why)."""
+    tables, left_out = [], {}
+    for name, build in _builders(collective).items():
+        size = _size_of(name, build, nodes * local)
+        if size > MOST_TRANSFERS:
+            left_out[name] = (
+                f"about {size:,.0f} rows for {nodes * local:,} ranks; up to {MOST_TRANSFERS:,} are compared"
+            )
+        else:
+            tables.append(_build(name, build, nodes, local))
+    return tables, left_out
+
+
+def table_of(algo: str | Table, collective: str, nodes: int, local: int) -> Table:
+    """The table of an algorithm by name ("ring", "double-tree"), of a file, or given; a user's table is proved first.
+
+    Files: MSCCL's FILE.xml, and FILE.py:FUNCTION, a function of the number of ranks. Raises PodsimError for an
+    unknown name, naming all, and TableError for a table that does not do what its collective promises.
+    """
+    if not isinstance(algo, str):
+        return _proved(algo, collective, nodes * local)
+    if algo.lower().endswith(".xml"):
+        return _proved(_from_xml(algo), collective, nodes * local)
+    if ".py:" in algo:
+        return _proved(_from_python(algo, nodes * local), collective, nodes * local)
+    known = _builders(collective)
+    wanted = re.sub(r"[-_\s]+", " ", algo.strip().lower())
+    for name, build in known.items():
+        plain = name.replace("-", " ")
+        if wanted in (plain, plain.removesuffix(collective.replace("-", " ")).strip()):
+            size = _size_of(name, build, nodes * local)
+            if size > _MOST_ASKED:
+                raise PodsimError(
+                    f"algorithm {name!r} over {nodes * local:,} ranks has about {size:,.0f} rows; at most "
+                    f"{_MOST_ASKED:,} are built: take fewer --ranks"
+                )
+            return _build(name, build, nodes, local)
+    raise PodsimError(
+        f"{unknown_name(f'algorithm of {collective}', algo[:80], ('nccl', *known))}; "
+        "FILE.xml (MSCCL) and FILE.py:FUNCTION are read, too"
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(64 * _MOST_TEXT + 1)
+    except (OSError, ValueError) as error:
+        raise TableError(
+            f"{path[-200:]}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    if len(data) > 64 * _MOST_TEXT:
+        raise TableError(f"{path[-200:]}: larger than 64 MiB")
+    return data.decode("utf-8", errors="replace")
+
+
+def _from_xml(path: str) -> Table:
+    return from_msccl(_text(path))
+
+
+def _from_python(place: str, ranks: int) -> Table:
+    """What a function of a user's file makes of the number of ranks."""
+    path, _, function = place.rpartition(":")
+    names: dict[str, Any] = {"__name__": "podsim_user_table", "__file__": path}
+    source = _text(path)
+    try:
+        exec(compile(source, path, "exec"), names)
+        build = names.get(function)
+        made = build(ranks) if callable(build) else None
+    except PodsimError:
+        raise
+    except Exception as error:  # a user's file may raise anything; what it is goes into the message
+        raise TableError(f"{place[-200:]}: {type(error).__name__}: {error}") from None
+
+    if not isinstance(made, Table):
+        said = f"returns {type(made).__name__}" if callable(build) else "is no function of that file"
+        raise TableError(
+            f"{place[-200:]}: {function} {said}; it must return a podsim.network.collectives.Table"
+        )
+    return made
+
+
+def _proved(table: Table, collective: str, ranks: int) -> Table:
+    if (table.collective, table.ranks) != (collective, ranks):
+        raise TableError(
+            f"{table.name}: a table of {table.collective} over {table.ranks} ranks; asked for is {collective} "
+            f"over {ranks}"
+        )
+    prove(table)
+    return table

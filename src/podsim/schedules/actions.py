@@ -1,0 +1,166 @@
+"""A pipeline schedule as a table: which rank runs which pass of which micro-batch, in which order.
+
+One table is used three ways: its bubble and its high water of activations are derived (`play`, `held`), it is played in
+a simulation, and it is written as the CSV that torch's pipelining runtime loads (`torch_csv`). Nothing in a table is a
+time: an order only becomes a bubble when durations are given to it.
+
+Words: a *part* is one of the pieces that the model is cut into; a *stage* is a part in the hands of one rank (a
+bidirectional schedule gives each part to two ranks, hence has two stages for it); a *direction* is a chain of stages
+that a micro-batch runs through, forward along `stage_after` and backward along `stage_before`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+
+class Work(IntEnum):
+    """What an action does with a micro-batch."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    """gradients of the input and of the weights together"""
+    INPUT = 2
+    """gradient of the input only: what the stage before waits for"""
+    WEIGHT = 3
+    """gradient of the weights only: nobody waits for it"""
+
+
+LETTERS = "FBIW"
+"""of each Work, as torch's schedules write them"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScheduleTable:
+    """The order of one step (or of a window of an endless run, if `flush` is False) on every pipeline rank."""
+
+    name: str
+    ranks: int
+    """pipeline ranks, p"""
+    micro_batches: int
+    """m"""
+    parts: int
+    """pieces the model is cut into"""
+    stage_rank: Ints
+    """rank that holds the stage, [stages]"""
+    stage_part: Ints
+    """model part that it computes, [stages]"""
+    stage_before: Ints
+    """stage whose output it needs, -1 for the first of a direction, [stages]"""
+    stage_after: Ints
+    """stage that needs its output, -1 for the last of a direction, [stages]"""
+    pointer: Ints
+    """rank r runs actions pointer[r] : pointer[r + 1], in order, [ranks + 1]"""
+    work: Ints
+    """a Work, [actions]"""
+    stage: Ints
+    """[actions]"""
+    micro: Ints
+    """micro-batch, [actions]"""
+    beside: Bools
+    """runs overlapped with the action before it, [actions]"""
+    flush: bool = True
+    """weights change only when all micro-batches are done; False: asynchronous, see `version`"""
+    version: Ints | None = None
+    """updates that the weights have had which an action uses, [actions]; None: all use the same"""
+    update: int = 0
+    """micro-batches whose gradients make one update; 0: all of the table"""
+
+    def __post_init__(self) -> None:
+        """Columns are of one length."""
+        stages = [self.stage_rank, self.stage_part, self.stage_before, self.stage_after]
+        assert len({len(column) for column in stages}) == 1, [len(column) for column in stages]
+        actions = [self.work, self.stage, self.micro, self.beside]
+        actions += [] if self.version is None else [self.version]
+        assert len({len(column) for column in actions}) == 1, [len(column) for column in actions]
+        assert len(self.pointer) == self.ranks + 1
+        assert self.pointer[0] == 0
+        assert self.pointer[-1] == len(self.work)
+
+    def __len__(self) -> int:
+        """Actions."""
+        return len(self.work)
+
+    @property
+    def stages(self) -> int:
+        """Stages: parts, or twice as many if every part has two homes."""
+        return len(self.stage_rank)
+
+    @cached_property
+    def rank(self) -> Ints:
+        """Rank that runs each action, [actions]."""
+        return np.repeat(np.arange(self.ranks), np.diff(self.pointer))
+
+    @cached_property
+    def need(self) -> Ints:
+        """The action whose output each action needs, -1 if none, [actions].
+
+        A forward needs the forward of the stage before; a backward that of the stage after, or its own forward at the
+        end of a direction; a weight gradient its own input gradient. What else a rank must have done, its order holds.
+        """
+        m = self.micro_batches
+        kind = np.where(self.work == Work.BACKWARD, Work.INPUT, self.work)
+        key = (kind * self.stages + self.stage) * m + self.micro
+        home = np.full(4 * self.stages * m + 1, -1)
+        home[key] = np.arange(len(self))
+        before, after = self.stage_before[self.stage], self.stage_after[self.stage]
+        forward, gradient = kind == Work.FORWARD, kind == Work.INPUT
+        source = np.where(forward, before, np.where(gradient & (after >= 0), after, self.stage))
+        source_kind = np.where(gradient & (after >= 0) | (kind == Work.WEIGHT), Work.INPUT, Work.FORWARD)
+        wanted = (source_kind * self.stages + source) * m + self.micro
+        return np.asarray(home[np.where(source < 0, -1, wanted)])
+
+    @cached_property
+    def abroad(self) -> Bools:
+        """Whether what each action needs comes from another rank, [actions]."""
+        return np.asarray((self.need >= 0) & (self.rank[self.need] != self.rank))
+
+    @cached_property
+    def feed(self) -> Ints:
+        """The action of another rank that waits for each action, -1 if none, [actions]."""
+        feed = np.full(len(self), -1)
+        # several actions may wait for one forward (the next stage's, its own backward): those of its own rank never block
+        feed[self.need[self.abroad]] = np.flatnonzero(self.abroad)
+        return feed
+
+    @cached_property
+    def direction(self) -> Ints:
+        """First stage of the direction that each stage belongs to, [stages]."""
+        first = np.arange(self.stages)
+        for _ in range(self.stages):
+            before = self.stage_before[first]
+            if (before < 0).all():
+                break
+            first = np.where(before < 0, first, before)
+        return first
+
+    def row(self, rank: int) -> slice:
+        """Where the actions of a rank lie."""
+        return slice(int(self.pointer[rank]), int(self.pointer[rank + 1]))
+
+
+def action_text(table: ScheduleTable, action: int) -> str:
+    """One action as torch writes it: stage, letter, micro-batch ("3B0")."""
+    work, stage, micro = (int(column[action]) for column in (table.work, table.stage, table.micro))
+    return f"{stage}{LETTERS[work]}{micro}"
+
+
+def updates_before(table: ScheduleTable) -> Ints:
+    """Updates that the weights of an action's stage have had when it runs, of an asynchronous table, [actions]."""
+    done = (table.work == Work.BACKWARD) | (table.work == Work.WEIGHT)
+    out = np.zeros(len(table), np.int64)
+    order = np.argsort(table.stage, kind="stable")
+    gradients = np.cumsum(done[order])
+    starts = np.searchsorted(table.stage[order], table.stage)
+    base = np.concatenate([[0], gradients])[starts]
+    out[order] = gradients
+    return np.asarray((out - done - base) // max(table.update or table.micro_batches, 1))

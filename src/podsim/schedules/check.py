@@ -1,0 +1,198 @@
+"""Whether a table can run: every pass once, in an order that ends, on the rank that holds the stage.
+
+Axes: W kinds of work, S stages, M micro-batches, D directions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from podsim.errors import ScheduleError
+from podsim.schedules.actions import (
+    LETTERS,
+    Bools,
+    Ints,
+    ScheduleTable,
+    Work,
+    action_text,
+    updates_before,
+)
+from podsim.schedules.player import played
+
+_SHOWN = 6
+"""examples named of each kind of problem"""
+
+
+def check_schedule(table: ScheduleTable) -> ScheduleTable:
+    """The table itself, or ScheduleError with all that is wrong with it."""
+    found = schedule_problems(table)
+    if found:
+        raise ScheduleError(found)
+    return table
+
+
+def schedule_problems(table: ScheduleTable) -> list[str]:
+    """All that is wrong with a table, one sentence for each kind of problem, with the first few examples."""
+    found = _numbers(table) or _stages(table)
+    if found:
+        return found  # the rest looks things up by these numbers
+    found = [*_placement(table), *_counts(table), *_order(table)]
+    if not found:
+        found = _deadlock(table) + _versions(table)
+    return found
+
+
+def _some(actions: list[str]) -> str:
+    """The first few of a list."""
+    more = len(actions) - _SHOWN
+    return ", ".join(actions[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _named(table: ScheduleTable, wrong: Bools) -> str:
+    return _some([action_text(table, a) for a in np.flatnonzero(wrong)[: _SHOWN + 1].tolist()]) + _count(
+        wrong
+    )
+
+
+def _count(wrong: Bools) -> str:
+    n = int(wrong.sum())
+    return f" ({n} actions)" if n > _SHOWN else ""
+
+
+def _numbers(table: ScheduleTable) -> list[str]:
+    """Columns hold numbers that exist."""
+    found = []
+    for name, column, end in (
+        ("work", table.work, len(Work)),
+        ("stage", table.stage, table.stages),
+        ("micro-batch", table.micro, table.micro_batches),
+        ("stage_rank", table.stage_rank, table.ranks),
+        ("stage_part", table.stage_part, table.parts),
+        ("stage_before", table.stage_before + 1, table.stages + 1),
+        ("stage_after", table.stage_after + 1, table.stages + 1),
+    ):
+        wrong = np.unique(column[(column < 0) | (column >= end)])
+        if len(wrong):
+            low = -1 if "before" in name or "after" in name else 0
+            found.append(f"{name} {_some([str(x + low) for x in wrong])}: it may be {low} to {end - 1 + low}")
+    if (np.diff(table.pointer) < 0).any():
+        found.append("pointer falls: it gives where the actions of each rank begin and must rise")
+    return found
+
+
+def _stages(table: ScheduleTable) -> list[str]:
+    """Directions run through every part in order, and back the same way."""
+    stages = np.arange(table.stages)
+    last = table.stage_after < 0
+    first = table.stage_before < 0
+    wrong = np.where(last, False, table.stage_before[table.stage_after] != stages)
+    wrong |= np.where(first, False, table.stage_after[table.stage_before] != stages)
+    found = []
+    if wrong.any():
+        found.append(
+            f"stages {_some([str(s) for s in stages[wrong]])}: stage_after and stage_before do not agree"
+        )
+    expected = np.where(first, 0, table.stage_part[table.stage_before] + 1)
+    skipped = (table.stage_part != expected) | (last & (table.stage_part != table.parts - 1))
+    if skipped.any() and not found:
+        names = _some([f"{s} (part {table.stage_part[s]})" for s in stages[skipped]])
+        found.append(f"stages {names}: a direction must run through parts 0 to {table.parts - 1} in order")
+    return found
+
+
+def _placement(table: ScheduleTable) -> list[str]:
+    wrong = table.stage_rank[table.stage] != table.rank
+    if not wrong.any():
+        return []
+    names = [
+        f"{action_text(table, a)} on rank {table.rank[a]}, though rank {table.stage_rank[table.stage[a]]} holds stage "
+        f"{table.stage[a]}"
+        for a in np.flatnonzero(wrong).tolist()
+    ]
+    return [f"wrong rank: {_some(names)}"]
+
+
+def _counts(table: ScheduleTable) -> list[str]:
+    """Every micro-batch runs through one direction: each stage once forward, once backward (whole, or in two pieces)."""
+    m = table.micro_batches
+    key = (table.work * table.stages + table.stage) * m + table.micro
+    count_WSM = np.bincount(key, minlength=4 * table.stages * m).reshape(4, table.stages, m)
+    direction = table.direction
+    heads = np.unique(direction)
+    forward_DM = np.stack([(count_WSM[Work.FORWARD, direction == head] > 0).sum(axis=0) for head in heads])
+    own_SM = direction[:, None] == heads[forward_DM.argmax(axis=0)][None, :]
+    found = []
+    stray_WSM = (count_WSM > 0) & ~own_SM
+    if stray_WSM.any():
+        found.append(f"micro-batches that run through two directions: {_cells(stray_WSM)}")
+    gradient_SM = count_WSM[Work.BACKWARD] + count_WSM[Work.INPUT]
+    lost_WSM = np.zeros_like(stray_WSM)
+    lost_WSM[Work.FORWARD] = own_SM & (count_WSM[Work.FORWARD] == 0)
+    lost_WSM[Work.BACKWARD] = own_SM & (gradient_SM == 0)
+    lost_WSM[Work.WEIGHT] = (count_WSM[Work.INPUT] > 0) & (count_WSM[Work.WEIGHT] == 0)
+    if lost_WSM.any():
+        found.append(f"missing: {_cells(lost_WSM)}")
+    twice_WSM = count_WSM > 1
+    twice_WSM[Work.INPUT] |= (count_WSM[Work.BACKWARD] > 0) & (count_WSM[Work.INPUT] > 0)
+    twice_WSM[Work.WEIGHT] |= (count_WSM[Work.BACKWARD] > 0) & (count_WSM[Work.WEIGHT] > 0)
+    if twice_WSM.any():
+        found.append(f"done twice: {_cells(twice_WSM)}")
+    return found
+
+
+def _cells(wrong_WSM: Bools) -> str:
+    return _some([f"{s}{LETTERS[w]}{m}" for w, s, m in np.argwhere(wrong_WSM)])
+
+
+def _order(table: ScheduleTable) -> list[str]:
+    """On its rank, a micro-batch goes forward, then back, and its weight gradient is last."""
+    m = table.micro_batches
+    far = len(table) + 1
+    kind = np.where(table.work == Work.BACKWARD, Work.INPUT, table.work)
+    at_WSM = np.full((4, table.stages, m), far)
+    at_WSM[kind, table.stage, table.micro] = np.arange(len(table))
+    forward_SM, gradient_SM, weight_SM = (at_WSM[w] for w in (Work.FORWARD, Work.INPUT, Work.WEIGHT))
+    found = []
+    early = (gradient_SM < forward_SM) & (forward_SM < far)
+    if early.any():
+        names = [f"{s}F{x}" for s, x in np.argwhere(early)]
+        found.append(f"forward after its own backward: {_some(names)}")
+    hasty = (weight_SM < gradient_SM) & (gradient_SM < far)
+    if hasty.any():
+        found.append(
+            f"weight gradient before its input gradient: {_some([f'{s}W{x}' for s, x in np.argwhere(hasty)])}"
+        )
+    beside = np.flatnonzero(table.beside)
+    alone = beside[np.isin(beside, table.pointer[:-1])]
+    if len(alone):
+        found.append(
+            f"first on its rank, with nothing to run beside: {_some([action_text(table, a) for a in alone.tolist()])}"
+        )
+    same = table.beside.copy()
+    same[1:] &= (table.stage[1:] == table.stage[:-1]) & (table.micro[1:] == table.micro[:-1])
+    if same[1:].any():
+        found.append(f"beside what it depends on: {_named(table, same)}")
+    return found
+
+
+def _deadlock(table: ScheduleTable) -> list[str]:
+    return played(table).problems
+
+
+def _versions(table: ScheduleTable) -> list[str]:
+    """Asynchronous: a backward uses the weights of its forward, and no weights that are not made yet."""
+    if table.flush or table.version is None:
+        wrong = table.flush != (table.version is None)
+        return ["an asynchronous table (flush=False) needs `version`, and only that"] if wrong else []
+    m = table.micro_batches
+    forward_SM: Ints = np.full((table.stages, m), -1)
+    is_forward = table.work == Work.FORWARD
+    forward_SM[table.stage[is_forward], table.micro[is_forward]] = table.version[is_forward]
+    other = table.version != forward_SM[table.stage, table.micro]
+    found = []
+    if other.any():
+        found.append(f"backward with other weights than its forward: {_named(table, other)}")
+    early = table.version > updates_before(table)
+    if early.any():
+        found.append(f"weights that are not made yet: {_named(table, early)}")
+    return found

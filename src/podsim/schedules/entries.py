@@ -1,0 +1,217 @@
+"""The schedules there are: what builds each, for which sizes it exists, what it keeps, and where it is from.
+
+A new schedule is one entry: the tests of tables, the rules of plans, the search and the command line run over them.
+Letters: p pipeline ranks, v chunks of a rank, m micro-batches, r a rank; F, I, W seconds of a chunk's forward, input
+and weight gradient, B = I + W, F&B a forward and a backward beside each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from podsim.errors import ScheduleError, unknown_name
+from podsim.schedules import asynchronous, classic, dualpipe, zero_bubble
+from podsim.schedules.actions import ScheduleTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeRule:
+    """What a schedule demands of (p, v, m)."""
+
+    of: str
+    """which size it is about mostly: "virtual stages", "pipeline" or "batches" """
+    needs: str
+    """in words: "virtual_stages of 2 or more" """
+    broken: Callable[[Any, Any, Any], Any]
+    """(p, v, m) -> where the rule is broken; broadcasts over whole numbers from 1"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleEntry:
+    """One schedule."""
+
+    name: str
+    build: Callable[[int, int, int], ScheduleTable]
+    """(p, v, m) -> table"""
+    rules: tuple[SizeRule, ...]
+    activations: Callable[[Any, Any, Any, Any], Any]
+    """(p, v, m, r) -> high water of activations, in what a micro-batch leaves in one part; broadcasts; what `held` finds
+    if weight gradients free all that split backwards hold, and, without a flush, once the pipeline is full"""
+    copies: Callable[[Any, Any, Any, Any], Any] = lambda p, v, m, r: 1
+    """(p, v, m, r) -> copies of a rank's share of the weights; what `weight_copies` finds"""
+    idle: str
+    """published: seconds that a rank waits in a step of equal stages, for the durations that the source states"""
+    flush: bool = True
+    """False: asynchronous"""
+    placement: str
+    """how parts lie: "loop" (part s on rank s mod p), "vee" (down the ranks and up again), "two ways" (each twice)"""
+    source: str
+
+    def problems(self, p: int, v: int, m: int) -> list[str]:
+        """Every rule that sizes break, worded."""
+        sizes = {"pp": p, "virtual_stages": v, "micro_batches": m}
+        wrong = [f"{name}={value}" for name, value in sizes.items() if value < 1]
+        if wrong:
+            return [f"{', '.join(wrong)}: sizes of a schedule are whole numbers from 1"]
+        return [self.say(rule, p, v, m) for rule in self.rules if bool(rule.broken(p, v, m))]
+
+    def say(self, rule: SizeRule, p: int, v: int, m: int) -> str:
+        """A broken rule in words, with the sizes."""
+        return (
+            f"schedule={self.name} with pp={p}, virtual_stages={v}, {m} micro-batches; it needs {rule.needs}"
+        )
+
+
+_ONE = SizeRule(
+    of="virtual stages",
+    needs="virtual_stages of 1 (interleaved needs 2 or more)",
+    broken=lambda p, v, m: np.asarray(v) != 1,
+)
+_TWO = SizeRule(
+    of="virtual stages",
+    needs="virtual_stages of 2, one on the way down the ranks and one up",
+    broken=lambda p, v, m: np.asarray(v) != 2,
+)
+_MORE = SizeRule(
+    of="virtual stages", needs="virtual_stages of 2 or more", broken=lambda p, v, m: np.asarray(v) < 2
+)
+_PIPE = SizeRule(of="pipeline", needs="pp of 2 or more", broken=lambda p, v, m: np.asarray(p) < 2)
+_PAIRS = SizeRule(of="pipeline", needs="an even pp", broken=lambda p, v, m: np.asarray(p) % 2 != 0)
+_HALVES = SizeRule(
+    of="batches",
+    needs="an even number of micro-batches, half from each end",
+    broken=lambda p, v, m: np.asarray(m) % 2 != 0,
+)
+_ROUNDS = SizeRule(
+    of="batches",
+    needs="micro-batches in a multiple of pp",
+    broken=lambda p, v, m: np.asarray(m) % np.maximum(p, 1) != 0,
+)
+_FULL = SizeRule(
+    of="batches",
+    needs="2 x pp micro-batches or more",
+    broken=lambda p, v, m: np.asarray(m) < 2 * np.asarray(p),
+)
+
+_ENTRIES = (
+    ScheduleEntry(
+        name="gpipe",
+        build=classic.gpipe,
+        rules=(_ONE,),
+        activations=lambda p, v, m, r: m,
+        idle="(p - 1) (F + B)",
+        placement="loop",
+        source="Huang et al. 2019, arXiv 1811.06965",
+    ),
+    ScheduleEntry(
+        name="1f1b",
+        build=classic.one_f_one_b,
+        rules=(_ONE,),
+        activations=lambda p, v, m, r: np.minimum(p - r, m),
+        idle="(p - 1) (F + B)",
+        placement="loop",
+        source="Narayanan et al. 2021, arXiv 2104.04473, section 2.2.1",
+    ),
+    ScheduleEntry(
+        name="interleaved",
+        build=classic.interleaved,
+        rules=(_MORE, _PIPE, _ROUNDS),
+        activations=lambda p, v, m, r: np.minimum(2 * (p - r - 1) + (v - 1) * p + 1, m * v),
+        idle="(p - 1) (F + B)",
+        placement="loop",
+        source="Narayanan et al. 2021, arXiv 2104.04473, section 2.2.2; the order is Megatron-LM's",
+    ),
+    ScheduleEntry(
+        name="zb-h1",
+        build=zero_bubble.zb_h1,
+        rules=(_ONE,),
+        activations=lambda p, v, m, r: np.minimum(p, m),
+        idle="(p - 1) (F + I - W)",
+        placement="loop",
+        source="Qi et al. 2023, arXiv 2401.10241, section 2",
+    ),
+    ScheduleEntry(
+        name="zb-h2",
+        build=zero_bubble.zb_h2,
+        rules=(_ONE,),
+        activations=lambda p, v, m, r: np.minimum(2 * p - 1, m),
+        idle="(p - 1) (F + I - 2 W)",
+        placement="loop",
+        source="Qi et al. 2023, arXiv 2401.10241, section 2",
+    ),
+    ScheduleEntry(
+        name="zb-v",
+        build=zero_bubble.zb_v,
+        rules=(_TWO, _PIPE),
+        activations=lambda p, v, m, r: np.minimum(2 * np.minimum(p, m), m + r + 1),
+        idle="0 if F = I = W",
+        placement="vee",
+        source="Qi et al. 2023, arXiv 2401.10241, section 6",
+    ),
+    ScheduleEntry(
+        name="dualpipe",
+        build=dualpipe.dualpipe,
+        rules=(_ONE, _PAIRS, _HALVES, _FULL),
+        activations=lambda p, v, m, r: p + 1,
+        copies=lambda p, v, m, r: 2,
+        idle="(p/2 - 1) (F&B + B - 3 W)",
+        placement="two ways",
+        source="DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1; github.com/deepseek-ai/DualPipe",
+    ),
+    ScheduleEntry(
+        name="dualpipe-v",
+        build=dualpipe.dualpipe_v,
+        rules=(_TWO, _PIPE, _FULL),
+        activations=lambda p, v, m, r: 2 * p + 1,
+        idle="(p - 1) (F&B + B - 3 W)",
+        placement="vee",
+        source="github.com/deepseek-ai/DualPipe, DualPipeV",
+    ),
+    ScheduleEntry(
+        name="breadth-first",
+        build=classic.breadth_first,
+        rules=(),
+        activations=lambda p, v, m, r: m * v,
+        idle="(p - 1) (F + B) from p micro-batches on",
+        placement="loop",
+        source="Lamy-Poirier 2023, arXiv 2211.05953",
+    ),
+    ScheduleEntry(
+        name="pipedream",
+        build=asynchronous.pipedream,
+        rules=(_ONE,),
+        activations=lambda p, v, m, r: p - r,
+        copies=lambda p, v, m, r: p - r,
+        idle="0",
+        flush=False,
+        placement="loop",
+        source="Narayanan et al. 2019, SOSP, PipeDream with weight stashing",
+    ),
+    ScheduleEntry(
+        name="pipedream-2bw",
+        build=asynchronous.pipedream_2bw,
+        rules=(_ONE, _ROUNDS),
+        activations=lambda p, v, m, r: p - r,
+        copies=lambda p, v, m, r: 2,
+        idle="0",
+        flush=False,
+        placement="loop",
+        source="Narayanan et al. 2021, arXiv 2006.09503",
+    ),
+)
+SCHEDULES: dict[str, ScheduleEntry] = {entry.name: entry for entry in _ENTRIES}
+"""by name"""
+
+
+def build(name: str, p: int, v: int, m: int) -> ScheduleTable:
+    """The table of a schedule for p ranks, v chunks of each and m micro-batches; ScheduleError says what would work."""
+    if name not in SCHEDULES:
+        raise ScheduleError([unknown_name("schedule", name, SCHEDULES)])
+    wrong = SCHEDULES[name].problems(p, v, m)
+    if wrong:
+        raise ScheduleError(wrong)
+    return SCHEDULES[name].build(p, v, m)

@@ -1,0 +1,61 @@
+"""What a rank must keep while a table runs: activations of micro-batches, and copies of weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.schedules.actions import ScheduleTable, Work
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def held(table: ScheduleTable, *, freed_by_input: float = 0.0) -> Floats:
+    """High water of activations, in what one micro-batch leaves in one part, [ranks].
+
+    A forward stores; a whole backward frees; of a split backward the input gradient frees the share `freed_by_input`
+    (activations that no weight gradient needs) and the weight gradient the rest. A backward still holds what it frees
+    while it runs, and so does a forward beside it. The order on a rank decides, not durations.
+    """
+    group = np.cumsum(~table.beside) - 1  # actions that run beside each other
+    rank = table.rank[~table.beside]
+    stored = np.bincount(group, table.work == Work.FORWARD)
+    freed_of = np.array([0.0, 1.0, freed_by_input, 1.0 - freed_by_input])
+    freed = np.bincount(group, freed_of[table.work])
+    before = np.cumsum(stored - freed) - (stored - freed)
+    first = np.searchsorted(rank, rank)
+    out = np.zeros(table.ranks)
+    np.maximum.at(out, rank, before - before[first] + stored)
+    return out
+
+
+def weight_copies(table: ScheduleTable) -> Floats:
+    """Copies of the weights of a rank's share of the model (parts / ranks of it), [ranks].
+
+    A bidirectional schedule holds every part twice. An asynchronous one stashes each version that a micro-batch in
+    flight has used, beside the newest.
+    """
+    share = np.bincount(table.stage_rank, minlength=table.ranks) * table.ranks / table.parts
+    if table.version is None:
+        return share
+    return np.asarray([share[rank] * _versions(table, rank) for rank in range(table.ranks)])
+
+
+def _versions(table: ScheduleTable, rank: int) -> int:
+    """Most versions of weights that a rank of an asynchronous table holds at once."""
+    assert table.version is not None
+    row = table.row(rank)
+    flying: Counter[int] = Counter()
+    newest, ended, most = 0, 0, 1
+    for work, version in zip(table.work[row].tolist(), table.version[row].tolist(), strict=True):
+        if work == Work.FORWARD:
+            flying[version] += 1
+        elif work in (Work.BACKWARD, Work.WEIGHT):
+            flying[version] -= 1
+            ended += 1
+            newest = ended // max(table.update or table.micro_batches, 1)
+        most = max(most, sum(1 for v, n in flying.items() if n > 0 and v != newest) + 1)
+    return most

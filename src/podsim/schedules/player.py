@@ -1,0 +1,146 @@
+"""When each action of a table runs, given durations: the longest path through order and dependencies; and the bubble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import ScheduleError
+from podsim.schedules.actions import Bools, Ints, ScheduleTable, Work, action_text
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def unit_seconds(
+    table: ScheduleTable, *, forward: float = 1.0, input: float = 1.0, weight: float = 1.0
+) -> Floats:
+    """Durations [4, stages] of equal stages, in any unit of time; a whole backward takes both gradients' time."""
+    of_work = np.array([forward, input + weight, input, weight])
+    return np.repeat(of_work[:, None], table.stages, axis=1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Played:
+    """A play, also of a table that cannot end."""
+
+    start: Floats
+    end: Floats
+    problems: list[str]
+
+
+def play_table(
+    table: ScheduleTable, seconds: Floats, send: float = 0.0, *, overlap: float = 0.0
+) -> tuple[Floats, Floats]:
+    """(start, end) of each action, s from the start of the step, [actions].
+
+    `seconds` [4, stages] is the duration of each Work on each stage and `send` the latency from one rank to another.
+    Actions that run beside each other start and end together: after their sum (`overlap` 0: arithmetic adds up, and
+    what is gained is that sends hide), after the longest of them (1), or between. Raises ScheduleError if ranks wait
+    for each other, naming what each waits for.
+    """
+    found = played(table, seconds, send, overlap=overlap)
+    if found.problems:
+        raise ScheduleError(found.problems)
+    return found.start, found.end
+
+
+def played(
+    table: ScheduleTable, seconds: Floats | None = None, send: float = 0.0, *, overlap: float = 0.0
+) -> Played:
+    """The same, with the deadlock as words instead of an error."""
+    from podsim.schedules.compiled import quickest
+    from podsim.schedules.played_order import play_kernel
+
+    arrival = np.where(table.abroad, float(send), 0.0)
+    start, end = np.zeros(len(table)), np.full(len(table), np.nan)
+    times = unit_seconds(table) if seconds is None else np.asarray(seconds, dtype=float)
+    durations = times[table.work, table.stage]
+    quickest(play_kernel, len(table))(
+        table.pointer,
+        table.need,
+        table.feed,
+        table.rank,
+        table.beside,
+        durations,
+        arrival,
+        float(overlap),
+        start,
+        end,
+    )
+    return Played(start=start, end=end, problems=_deadlock(table, table.need, np.isnan(end)))
+
+
+def _deadlock(table: ScheduleTable, need: Ints, waits: Bools) -> list[str]:
+    """One circle of ranks that wait for each other, in words, if any action never ran."""
+    if not waits.any():
+        return []
+    blocked: dict[int, tuple[int, int]] = {}
+    """rank -> (the action that cannot run, the action it waits for)"""
+    for rank in range(table.ranks):
+        late = np.flatnonzero(waits[table.row(rank)])
+        if len(late):
+            first = int(table.pointer[rank] + late[0])
+            group = [first, *_besides(table, first)]
+            culprit = next(a for a in group if need[a] >= 0 and waits[need[a]])
+            blocked[rank] = (culprit, int(need[culprit]))
+    path = [next(iter(blocked))]
+    while (after := int(table.rank[blocked[path[-1]][1]])) not in path:
+        path.append(after)
+    circle = path[path.index(after) :]
+    said = [
+        f"rank {rank} waits at {action_text(table, blocked[rank][0])} for {action_text(table, blocked[rank][1])} "
+        f"of rank {table.rank[blocked[rank][1]]}"
+        for rank in circle
+    ]
+    return [f"deadlock: {'; '.join(said)}; {int(waits.sum())} of {len(table)} actions never run"]
+
+
+def _besides(table: ScheduleTable, action: int) -> list[int]:
+    """Actions that run beside one, after it in its rank's order."""
+    end = int(table.pointer[table.rank[action] + 1])
+    out = []
+    while (action := action + 1) < end and table.beside[action]:
+        out.append(action)
+    return out
+
+
+def idle(table: ScheduleTable, start: Floats, end: Floats, *, staggered: bool = False) -> Floats:
+    """Seconds in which each rank waits, [ranks].
+
+    Of a schedule that flushes: from the start of the step to its end. With `staggered`, each rank begins the next step
+    when it has finished its own part (no rank waits for the others before its optimizer step, as Qi et al. 2023 do by
+    validating afterwards), so that steps follow each other as far apart as the longest any rank is at work.
+    Without a flush the table is a piece of an endless run: counted is the time in which a rank has both forwards and
+    backwards to do, as its first and last actions have neighbours that the table does not show.
+    """
+    seconds = np.where(table.beside, 0.0, end - start)
+    busy = np.bincount(table.rank, seconds, table.ranks)
+    if table.flush and not staggered:
+        return np.asarray(end.max(initial=0.0) - busy)
+    if table.flush:
+        first, last = np.full(table.ranks, np.inf), np.zeros(table.ranks)
+        np.minimum.at(first, table.rank, start)
+        np.maximum.at(last, table.rank, end)
+        return np.asarray((last - first).max() - busy)
+    return np.array([_endless(table, start, end, seconds, rank) for rank in range(table.ranks)])
+
+
+def _endless(table: ScheduleTable, start: Floats, end: Floats, seconds: Floats, rank: int) -> float:
+    """Seconds a rank waits between its first backward and its last forward."""
+    row = table.row(rank)
+    forward = table.work[row] == Work.FORWARD
+    low, high = start[row][~forward].min(initial=np.inf), end[row][forward].max(initial=0.0)
+    inside = (start[row] >= low) & (end[row] <= high)
+    return float(max(high - low, 0.0) - seconds[row][inside].sum())
+
+
+def bubble(
+    table: ScheduleTable, seconds: Floats, send: float = 0.0, *, overlap: float = 0.0, staggered: bool = False
+) -> float:
+    """Time that ranks wait over the time that they work, all ranks together: (p - 1) / m for 1F1B with equal stages."""
+    start, end = play_table(table, seconds, send, overlap=overlap)
+    busy = float(np.where(table.beside, 0.0, end - start).sum())
+    return float(idle(table, start, end, staggered=staggered).sum()) / busy if busy else 0.0

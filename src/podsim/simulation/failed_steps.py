@@ -1,0 +1,139 @@
+"""A rank or an adapter that fails while a step is played."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from podsim.errors import PodsimError, SimulationError
+from podsim.fleet.reliability_rates import recovery
+from podsim.results.failed import FailedStep
+from podsim.results.simulated import SimulatedStep
+from podsim.simulation.lower_marks import Trouble
+from podsim.training.plan_inputs import Setting
+
+if TYPE_CHECKING:
+    from podsim.simulation.events import Played
+    from podsim.simulation.failures import Stopped
+    from podsim.simulation.lower import Lowered
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failing:
+    """What fails, and what it costs until somebody sees it."""
+
+    rank: int
+    time: float
+    """s from the start of the step"""
+    adapter: bool
+    """only its adapter"""
+    watchdog: float
+    """s"""
+    interval: float
+    """s between checkpoints, 0: not told"""
+
+
+def failing(
+    ranks: dict[int, float], links: dict[int, float], watchdog: float | None, interval: float
+) -> Failing | None:
+    """What fails, of the ranks and adapters given with their times: at most one. Raises PodsimError."""
+    given = [(r, t, False) for r, t in ranks.items()] + [(r, t, True) for r, t in links.items()]
+    default = recovery()["timeout"].value
+    told = default if watchdog is None else watchdog
+    problems = [
+        f"{'adapter' if adapter else 'rank'} {r} fails after {t:g} s; give a time of 0 s or more"
+        for r, t, adapter in given
+        if not 0 <= t < 1e9
+    ]
+    problems += [f"watchdog={told:g} s; it must be above 0 and finite"] * (not 0 < told < 1e9)
+    problems += [f"checkpoint_every={interval:g} s; it must not be negative"] * (not 0 <= interval < 1e9)
+    if len(given) > 1:
+        problems.append(f"{len(given)} failures in one step; the first ends it or slows it: give one")
+    if not given and (watchdog is not None or interval):
+        problems.append("watchdog and checkpoint_every are about a failure: give fail or fail_link, too")
+    if problems:
+        raise PodsimError("; ".join(problems))
+    if not given:
+        return None
+    rank, time, adapter = given[0]
+    return Failing(rank=rank, time=time, adapter=adapter, watchdog=told, interval=interval)
+
+
+def failing_step(
+    setting: Setting, fault: Failing, *, kernels: bool, unfold: bool, trouble: Trouble, closed_form: float
+) -> SimulatedStep:
+    """The step of a plan in which something fails: until all stand still, or on by a detour."""
+    from podsim.simulation.events import play
+    from podsim.simulation.failures import cut_off, detour, not_within, stop
+    from podsim.simulation.lower import lower
+    from podsim.simulation.outcome import outcome
+
+    model, cluster, plan = setting[:3]
+    node = cluster.gpus_per_node
+    if not 0 <= fault.rank < int(plan.gpus):
+        raise SimulationError(
+            f"rank {fault.rank} does not exist; this job has ranks 0 to {int(plan.gpus) - 1}"
+        )
+    if fault.adapter and not cluster.nics:
+        raise PodsimError(f"{cluster.name} has no adapters that could fail: nothing leaves its node")
+    alike, beside = _touched(fault, node, cluster.nics, int(plan.gpus))
+    trouble = replace(trouble, fail=tuple(alike))
+
+    def made(trouble: Trouble) -> Lowered:
+        return lower(model, cluster, plan, kernels=kernels, unfold=unfold, trouble=trouble)
+
+    lowered = made(trouble)
+    played = play(lowered.ops)
+    if fault.time >= played.seconds:
+        raise not_within(fault.time, played.seconds)
+    common: dict[str, Any] = {
+        "what": "adapter" if fault.adapter else "rank", "rank": fault.rank, "time": fault.time, "healthy": played.seconds,
+        "watchdog": fault.watchdog,
+    }  # fmt: skip
+    if fault.adapter and (beside or not lowered.link_names):
+        step, text = lowered, "nothing leaves a node under this plan"
+        if lowered.link_names:
+            half = dict.fromkeys((fault.rank, *beside), 0.5)
+            half = {r: share * trouble.link.get(r, 1.0) for r, share in half.items()}
+            step = detour(lowered, played, made(replace(trouble, link={**trouble.link, **half})), fault.time)
+            text = f"the adapter of rank {beside[0]}"
+        found = outcome(model, cluster, plan, step, play(step.ops), closed_form)
+        told = FailedStep(
+            **common, rerouted=text, under_way=(), standing=(), still=0.0, noticed=0.0,
+            lost=found.step_time - played.seconds,
+        )  # fmt: skip
+        return replace(found, failure=told)
+    ended = (
+        cut_off(lowered, played, plan, alike, fault.time)
+        if fault.adapter
+        else stop(lowered, played, plan, fault.rank, fault.time)
+    )
+    return _stood(setting, fault, ended, played, common, closed_form)
+
+
+def _touched(fault: Failing, node: int, nics: int, gpus: int) -> tuple[list[int], list[int]]:
+    """(ranks to tell apart, the failed one first; the rank whose adapter takes over, if there is one)."""
+    if not fault.adapter:
+        return [fault.rank], []
+    first = fault.rank // node * node
+    peers = [r for r in range(first, min(first + node, gpus)) if r != fault.rank]
+    if nics > 1 and peers:
+        other = fault.rank ^ 1 if fault.rank ^ 1 in peers else peers[0]
+        return [fault.rank, other], [other]
+    return [fault.rank, *peers], []
+
+
+def _stood(
+    setting: Setting, fault: Failing, ended: Stopped, played: Played, common: dict[str, Any], closed_form: float
+) -> SimulatedStep:  # fmt: skip
+    """A step that stops short."""
+    from podsim.simulation.outcome import outcome
+
+    model, cluster, plan = setting[:3]
+    found = outcome(model, cluster, plan, ended.lowered, ended.played, closed_form)
+    noticed = ended.hung + fault.watchdog
+    told = FailedStep(
+        **common, rerouted="", under_way=ended.under_way, standing=ended.standing, still=ended.played.seconds,
+        noticed=noticed, lost=noticed + fault.interval / 2,
+    )  # fmt: skip
+    return replace(found, failure=told, critical=())

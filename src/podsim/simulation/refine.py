@@ -1,0 +1,47 @@
+"""The best plans of a search, played out: does the simulation agree with the closed form that ranked them?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from podsim.hardware.cluster import Cluster
+from podsim.results.prediction import Ranked
+from podsim.training.plan import Plan
+from podsim.workload.graph import Model
+
+AGREES = 0.03
+"""share of a step within which closed form and simulation agree"""
+
+
+def refined(
+    model: Model, cluster: Cluster, ranked: tuple[Ranked, ...], plans: list[Plan]
+) -> tuple[Ranked, ...]:
+    """The ranking with the simulated step time of each plan, in the order of the simulation.
+
+    `plans` are those of `ranked`, place by place. A plan that stands elsewhere than its closed form would put it, or
+    whose two times differ by more than AGREES, says so in its reason.
+    """
+    from podsim.simulation.events import play
+    from podsim.simulation.lower import lower
+
+    played = [play(lower(model, cluster, plan, kernels=False).ops).seconds for plan in plans]
+    order = sorted(range(len(ranked)), key=lambda place: played[place])
+    return tuple(
+        replace(
+            ranked[i], rank=place + 1, simulated=played[i], reason=_reason(ranked[i], played[i], place + 1)
+        )
+        for place, i in enumerate(order)
+    )
+
+
+def _reason(one: Ranked, seconds: float, rank: int) -> str:
+    """The reason of a plan with what the simulation says of it, where that is something else."""
+    off = seconds / one.prediction.step_time - 1
+    told = [one.reason]
+    if abs(off) > AGREES:
+        told.append(
+            f"the simulation says {off:+.1%}: what is sent shares adapters, or comes late to other ranks"
+        )
+    if rank != one.rank:
+        told.append(f"by the closed form it is number {one.rank}")
+    return "; ".join(told)

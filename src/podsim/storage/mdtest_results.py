@@ -1,0 +1,45 @@
+"""Reads what mdtest printed: operations a second, by operation.
+
+Releases differ in the title ("SUMMARY rate:", "SUMMARY rate (in ops/sec):") and in a colon after the name; columns
+are Max, Min, Mean and Std Dev in all. Format: github.com/hpc/ior, src/mdtest.c.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from podsim.errors import TableError
+
+_LINE = re.compile(
+    r"^\s*((?:Directory|File|Tree) (?:creation|stat|rename|read|removal))\s*:?\s+"
+    r"([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)(?:\s|$)",
+    re.MULTILINE,
+)
+_TASKS = re.compile(r"launched with (\d+) total task|^(\d+) tasks, ", re.MULTILINE)
+OPERATIONS = ("File creation", "File stat", "File removal")
+"""what is held against a prediction"""
+_LIMIT = 16_000_000
+
+
+def read_mdtest(path: str | Path) -> tuple[dict[str, float], int]:
+    """(operations a second by mdtest's names, tasks) of a file. TableError for one that is not mdtest's."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LIMIT + 1)
+    except (OSError, ValueError) as error:
+        raise TableError(
+            f"{path.name}: cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    return mdtest_rates(data.decode("utf-8", errors="replace"), path.name)
+
+
+def mdtest_rates(text: str, name: str = "mdtest") -> tuple[dict[str, float], int]:
+    """The same of text: means over the iterations. A summary that comes later in the text replaces one before."""
+    _, found, summary = text.rpartition("SUMMARY rate")
+    rates = {match[1]: float(match[4]) for match in _LINE.finditer(summary)} if found else {}
+    if not rates:
+        raise TableError(f"{name}: no line of a 'SUMMARY rate' in it; expected what mdtest prints")
+    tasks = _TASKS.search(text)
+    return rates, int(tasks[1] or tasks[2]) if tasks else 1

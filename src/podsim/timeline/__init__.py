@@ -1,0 +1,1 @@
+"""Timelines in and out: traces, Perfetto, Kineto, Gantt charts."""

@@ -1,0 +1,113 @@
+"""A timeline as one HTML page to zoom into: no file beside it, nothing fetched; spans travel as packed arrays."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from html import escape
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import TimelineError
+from podsim.results.timeline import Timeline
+from podsim.timeline.gantt import length_text
+from podsim.timeline.kind_colours import colours
+from podsim.timeline.trace_rows import label, rows_of
+
+_TYPES = {
+    "u1": "Uint8Array",
+    "u2": "Uint16Array",
+    "u4": "Uint32Array",
+    "i4": "Int32Array",
+    "f8": "Float64Array",
+}
+
+
+def gantt_page(timeline: Timeline, *, title: str = "") -> str:
+    """HTML of a timeline: wheel and keys zoom, dragging moves, a span under the pointer says what it is.
+
+    Lanes on which spans overlap have further rows. Spans narrower than a pixel are mixed in proportion to what they
+    cover. A million spans make a page of some 20 MB. Raises TimelineError for a timeline without a span.
+    """
+    if not len(timeline):
+        raise TimelineError("the timeline holds no span; there is nothing to draw")
+    title = title or "Timeline"
+    described, packed = _data(timeline)
+    described["title"] = title
+    here = files(__package__)
+    style = here.joinpath("gantt.css").read_text("utf-8")
+    script = here.joinpath("gantt.js").read_text("utf-8")
+    said = f"{len(timeline):,} spans on {len(timeline.lanes):,} lanes in {length_text(timeline)}"
+    held = json.dumps(described, separators=(",", ":")).replace("</", "<\\/")
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"<header><h1>{escape(title)}</h1><p>{escape(said)}</p>"
+        '<p class="keys">wheel or W/S: zoom · drag or A/D: move · double click or 0: all · click a kind: only it · '
+        'shift and wheel: up and down</p><div id="kinds"></div></header>\n'
+        '<div id="chart"><canvas id="spans" tabindex="0" aria-label="Gantt chart"></canvas>'
+        '<div id="tip" hidden></div></div>\n'
+        f'<script type="application/json" id="described">{held}</script>\n'
+        f'<script type="application/octet-stream;base64" id="packed">{packed}</script>\n'
+        f"<script>\n{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _data(timeline: Timeline) -> tuple[dict[str, object], str]:
+    """What the script reads: a description, and all arrays one after the other, packed."""
+    rows = rows_of(timeline)
+    order = rows.order
+    arrays: dict[str, NDArray[np.generic]] = {
+        "start": timeline.start[order],
+        "end": timeline.end[order],
+        "first": np.searchsorted(rows.row, np.arange(len(rows.lane) + 1)).astype("<u4"),
+        "name": timeline.name[order].astype("<u2" if len(timeline.names) < 1 << 16 else "<u4"),
+        "kind": timeline.kind[order].astype("<u1" if len(timeline.kinds) < 1 << 8 else "<u2"),
+    }
+    words: dict[str, list[str]] = {}
+    for name, values in timeline.arguments.items():
+        key = f"argument {name}"
+        if values.dtype.kind in "iub":
+            whole = values[order].astype(np.int64)
+            arrays[key] = whole.astype("<i4" if np.all(np.abs(whole) < 2**31) else "<f8")
+        elif values.dtype.kind == "f":
+            arrays[key] = values[order].astype("<f8")
+        else:
+            distinct, word = np.unique(values.astype(str), return_inverse=True)
+            words[name], arrays[key] = distinct.tolist(), word[order].astype("<u4")
+    for place, one in enumerate(timeline.counters):
+        arrays[f"counter {place} time"], arrays[f"counter {place} value"] = one.time, one.value
+    colour = colours(timeline.kinds)
+    places, packed = _packed(arrays)
+    described: dict[str, object] = {
+        "rows": [
+            {"process": timeline.lanes[lane].process, "name": label(timeline.lanes[lane], depth)}
+            for lane, depth in zip(rows.lane, rows.depth, strict=True)
+        ],
+        "names": timeline.names,
+        "kinds": [{"name": kind, "colour": colour[kind]} for kind in timeline.kinds],
+        "busy": timeline.busy().tolist(),
+        "words": words,
+        "counters": [{"name": c.name, "process": c.process, "unit": c.unit} for c in timeline.counters],
+        "arrays": places,
+    }
+    return described, packed
+
+
+def _packed(arrays: dict[str, NDArray[np.generic]]) -> tuple[dict[str, tuple[str, int, int]], str]:
+    """Where each array is (type, byte, length), and base64 of the gzip of all, each from a multiple of 8 bytes."""
+    places: dict[str, tuple[str, int, int]] = {}
+    parts: list[bytes] = []
+    at = 0
+    for name, values in arrays.items():
+        held = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes()
+        places[name] = (_TYPES[values.dtype.str[1:]], at, len(values))
+        padded = held + b"\0" * (-len(held) % 8)
+        parts.append(padded)
+        at += len(padded)
+    squeezed = gzip.compress(b"".join(parts), compresslevel=3, mtime=0)
+    return places, base64.b64encode(squeezed).decode("ascii")

@@ -1,0 +1,306 @@
+"""Steps of a real run, from the profile that torch.profiler wrote: seconds by kind of op, what is hidden, what is idle.
+
+Work is told apart by name (`kineto_kinds`), and laid to a step and a phase by the call that launched it: backward is what
+autograd launched (one of its functions, or a thread of its own), optimizer what was launched in Optimizer.step.
+
+Known error: files that count microseconds since 1970 hold times to a quarter of a microsecond only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import TimelineError
+from podsim.results.measured import KindTime, MeasuredStep
+from podsim.results.timeline import Lane, Timeline
+from podsim.timeline.kineto_kinds import ARITHMETIC, COLLECTIVES, kind_of, parallelism_of
+from podsim.timeline.kineto_read import Found, Work, gather
+from podsim.timeline.spans import beyond, covered
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+_NONE: Floats = np.zeros((0, 2))
+_UNKNOWN = 0.05
+"""share of the time from which kernels of unknown names are worth a warning"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Steps:
+    names: tuple[str, ...]
+    of: Ints
+    """position of the step of each op, -1 if it belongs to none"""
+    start: Floats
+    end: Floats
+
+
+def read_kineto(
+    path: str | Path,
+    *,
+    step: int | None = None,
+    cpu: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> MeasuredStep:
+    """The steps of a profile, or step number `step` alone; figures are means over them.
+
+    The last step, which ends where the recording does, is left out if there are others: how long the GPU idles after it
+    is not known.
+
+    A trace without work on a GPU is refused, unless `cpu` asks for the outermost ops of its threads instead. `progress`
+    gets (characters read, of all). Raises TimelineError on a file that is truncated, of another kind, or without the
+    step asked for.
+    """
+    name = Path(path).name
+    found = gather(path, progress)
+    work = found.work or (_outermost(found.ops) if cpu else [])
+    if not work:
+        raise TimelineError(_nothing(name, found))
+    warnings: list[str] = []
+    steps = _steps(name, found, work, step, warnings)
+    chosen = np.flatnonzero(steps.of >= 0)
+    timeline, groups = _timeline(
+        found, [work[k] for k in chosen.tolist()], steps.of[chosen], float(steps.start[0])
+    )
+    lengths = steps.end - steps.start
+    return _measured(name, found, steps, lengths, timeline, groups, warnings)
+
+
+def _nothing(name: str, found: Found) -> str:
+    if found.ops:
+        return (
+            f"{name}: {len(found.ops):,} ops of the CPU and no GPU kernel; profile on a GPU with activities=[CPU, CUDA], "
+            "or read it as a trace of the CPU (cpu=True)"
+        )
+    return (
+        f"{name}: no GPU kernel among {found.events:,} events; expected a profile of PyTorch, as export_chrome_trace "
+        "writes it"
+    )
+
+
+def _outermost(ops: Sequence[Work]) -> list[Work]:
+    """Ops of the CPU that stand in no other op of their thread; autograd's frames are opened."""
+    kept: list[Work] = []
+    until: dict[int, float] = {}
+    for op in sorted(ops, key=lambda op: (op.start, -op.end)):
+        if op.name.startswith(("autograd::", "torch::autograd")) or op.end <= until.get(op.stream, -np.inf):
+            continue
+        kept.append(op)
+        until[op.stream] = op.end
+    return kept
+
+
+def _steps(name: str, found: Found, work: Sequence[Work], wanted: int | None, warnings: list[str]) -> _Steps:
+    """The steps to read, and the ops of each."""
+    ranges = found.steps or found.gpu_steps
+    known = sorted(ranges, key=lambda one: ranges[one][0])
+    start = np.array([op.start for op in work])
+    end = np.array([op.end for op in work])
+    if not known:
+        if wanted is not None:
+            raise TimelineError(
+                f"{name}: no step {wanted}: the profile names no step; call profiler.step() in the loop"
+            )
+        warnings.append("the profile names no step (ProfilerStep#N): all of it is taken as one")
+        of = np.zeros(len(work), dtype=np.int64)
+        return _Steps(
+            names=("whole trace",), of=of, start=start.min(keepdims=True), end=end.max(keepdims=True)
+        )
+    edges = np.array([ranges[one] for one in known])
+    when, exact = _launched(found, work, start)
+    place = np.searchsorted(edges[:, 0], when, side="right") - 1
+    place[(place < 0) | (exact & (when > edges[np.clip(place, 0, None), 1]))] = -1
+    return _bounds(name, known, edges, place, start, end, wanted, cpu=not found.work)
+
+
+def _launched(found: Found, work: Sequence[Work], start: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """When each op was launched, s; its start, where the file does not tell, and the GPU may be behind the ranges."""
+    if not found.steps:
+        return start, np.ones(len(work), dtype=bool)
+    launched = [found.launches.get(op.correlation) for op in work]
+    times = np.array(
+        [one[0] if one else begins for one, begins in zip(launched, start.tolist(), strict=True)]
+    )
+    return times, np.array([one is not None for one in launched]) | (not found.work)
+
+
+def _bounds(
+    name: str,
+    known: list[str],
+    edges: Floats,
+    place: Ints,
+    start: Floats,
+    end: Floats,
+    wanted: int | None,
+    *,
+    cpu: bool,
+) -> _Steps:
+    """Each step from its first op to the first of the next: whole steps, if there are any, unless one is asked for.
+
+    The last step of a file ends with its last op, or is as long as its range on the CPU.
+    """
+    filled = [k for k in range(len(known)) if np.any(place == k)]
+    if not filled:
+        raise TimelineError(f"{name}: none of its {len(known)} steps has an op; profile with CUDA activities")
+    first = {k: float(start[place == k].min()) for k in filled}
+    last = {k: float(end[place == k].max()) for k in filled}
+    if cpu:
+        first = {k: float(edges[k, 0]) for k in filled}
+    whole = [k for k in filled if k + 1 in first and _number(known[k + 1]) == _number(known[k]) + 1]
+    ends = {k: max(last[k], first[k] + float(edges[k, 1] - edges[k, 0])) for k in filled}
+    ends |= {k: first[k + 1] for k in whole}
+    taken = filled if cpu or not whole else whole
+    if wanted is not None:
+        taken = [k for k in filled if _number(known[k]) == wanted]
+        if not taken:
+            there = ", ".join(str(_number(known[k])) for k in filled)
+            raise TimelineError(f"{name}: no step {wanted}; it holds steps {there}")
+    new = np.full(len(known) + 1, -1, dtype=np.int64)
+    new[taken] = np.arange(len(taken))
+    return _Steps(
+        names=tuple(known[k] for k in taken), of=new[place], start=np.array([first[k] for k in taken]),
+        end=np.array([ends[k] for k in taken]),
+    )  # fmt: skip
+
+
+def _number(step: str) -> int:
+    digits = re.search(r"\d+", step)
+    return int(digits[0]) if digits else -1
+
+
+def _timeline(found: Found, work: Sequence[Work], step: Ints, zero: float) -> tuple[Timeline, list[str]]:
+    """The ops on a lane for each stream, and the group of each."""
+    where = [(op.device, op.stream) for op in work]
+    lanes = {key: place for place, key in enumerate(sorted(set(where)))}
+    cpu = not found.work
+    names = {name: place for place, name in enumerate(dict.fromkeys(op.name for op in work))}
+    kind = [kind_of(op.name, str(op.arguments.get("Collective name", ""))) for op in work]
+    kinds = {one: place for place, one in enumerate(dict.fromkeys(kind))}
+    groups = _groups(found, work, kind)
+    start = np.array([op.start for op in work]) - zero
+    timeline = Timeline(
+        lanes=tuple(
+            Lane(process="CPU" if cpu else f"GPU {device}", name=f"{'thread' if cpu else 'stream'} {stream}")
+            for device, stream in lanes
+        ),
+        names=tuple(names), kinds=tuple(kinds), lane=np.array([lanes[key] for key in where], dtype=np.int64),
+        name=np.array([names[op.name] for op in work], dtype=np.int64),
+        kind=np.array([kinds[one] for one in kind], dtype=np.int64),
+        start=start, end=np.maximum(np.array([op.end for op in work]) - zero, start),
+        arguments={"group": np.array(groups), "step": step},
+    )  # fmt: skip
+    return timeline, groups
+
+
+def _groups(found: Found, work: Sequence[Work], kinds: Sequence[str]) -> list[str]:
+    """forward, backward, optimizer or compute of arithmetic, the parallelism of communication, copy."""
+    steps = _merged(found.optimizer)
+    backward = {thread: _merged(ranges) for thread, ranges in found.backward.items()}
+    alone = set(backward) - found.main
+    groups = []
+    for op, kind in zip(work, kinds, strict=True):
+        launch = found.launches.get(op.correlation) if found.work else (op.start, op.stream)
+        if kind in COLLECTIVES:
+            groups.append(parallelism_of(kind, op.arguments))
+        elif kind not in ARITHMETIC:
+            groups.append("copy")
+        elif kind == "optimizer" or (launch is not None and _inside(steps, launch[0])):
+            groups.append("optimizer")
+        elif launch is None or not backward:
+            groups.append("compute")
+        else:
+            ours = launch[1] in alone or _inside(backward.get(launch[1], _NONE), launch[0])
+            groups.append("backward" if ours else "forward")
+    return groups
+
+
+def _merged(ranges: Sequence[tuple[float, float]]) -> Floats:
+    """Ranges in order, without those inside others, [ranges, 2]."""
+    held: list[tuple[float, float]] = []
+    for start, end in sorted(ranges):
+        if not held or end > held[-1][1]:
+            held.append((start, end))
+    return np.array(held).reshape(-1, 2)
+
+
+def _inside(ranges: Floats, time: float) -> bool:
+    place = int(np.searchsorted(ranges[:, 0], time, side="right")) - 1
+    return place >= 0 and time <= float(ranges[place, 1])
+
+
+def _measured(
+    name: str,
+    found: Found,
+    steps: _Steps,
+    lengths: Floats,
+    timeline: Timeline,
+    groups: list[str],
+    warnings: list[str],
+) -> MeasuredStep:
+    kinds = np.array([timeline.kinds[k] for k in timeline.kind.tolist()])
+    arithmetic = np.isin(kinds, sorted(ARITHMETIC))
+    talks = np.isin(kinds, sorted(COLLECTIVES))
+    many = len(lengths)
+    start, end = timeline.start, timeline.end
+    if not found.work:
+        warnings.append("a trace of the CPU alone: times are of its ops, nothing ran on a GPU")
+    unknown = float((end - start)[kinds == "other"].sum())
+    if unknown > _UNKNOWN * float((end - start).sum()):
+        odd = sorted({timeline.names[k] for k in timeline.name[kinds == "other"].tolist()})[:3]
+        share = unknown / float((end - start).sum())
+        told = f"no rule of names knows kernels of {share * 100:.0f} % of the busy time: {', '.join(odd)}"
+        warnings.append(told)
+    distributed = found.header.get("distributedInfo") or {}
+    return MeasuredStep(
+        source=name, device=_device(found), rank=int(distributed.get("rank", 0)),
+        ranks=int(distributed.get("world_size", 1)), steps=steps.names,
+        step_times=tuple(lengths.tolist()), step_time=float(lengths.mean()),
+        kinds=_kinds(timeline, kinds, np.array(groups), arithmetic, many),
+        arithmetic=covered(start[arithmetic], end[arithmetic]) / many,
+        exposed=beyond(start[talks], end[talks], start[arithmetic], end[arithmetic]) / many,
+        idle=max(0.0, float(lengths.sum()) - covered(start, end)) / many,
+        timeline=timeline, warnings=tuple(warnings),
+    )  # fmt: skip
+
+
+def _device(found: Found) -> str:
+    if not found.work:
+        return "CPU"
+    properties = found.header.get("deviceProperties") or []
+    used = found.work[0].device
+    for one in properties if isinstance(properties, list) else []:
+        if isinstance(one, dict) and one.get("id") == used:
+            return str(one.get("name", "GPU"))
+    return "GPU"
+
+
+def _kinds(
+    timeline: Timeline,
+    kinds: NDArray[np.str_],
+    groups: NDArray[np.str_],
+    arithmetic: NDArray[np.bool_],
+    many: int,
+) -> tuple[KindTime, ...]:
+    found = []
+    start, end = timeline.start, timeline.end
+    for kind, group in dict.fromkeys(zip(kinds.tolist(), groups.tolist(), strict=True)):
+        here = (kinds == kind) & (groups == group)
+        wall = covered(start[here], end[here])
+        hidden = not arithmetic[here][0]
+        exposed = beyond(start[here], end[here], start[arithmetic], end[arithmetic]) if hidden else wall
+        found.append(
+            KindTime(
+                kind=kind,
+                group=group,
+                count=float(here.sum()) / many,
+                busy=float((end - start)[here].sum()) / many,
+                wall=wall / many,
+                exposed=exposed / many,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -one.busy))

@@ -1,0 +1,88 @@
+"""What a kernel does, told by its name: rules in order, the first that matches decides.
+
+Names are those of cuBLAS and CUTLASS, cuDNN, FlashAttention, PyTorch's own kernels, Triton as torch.compile writes it,
+Apex and Transformer Engine, NCCL, and the driver's copies, as profiles of PyTorch 1.9 to 2.9 show them; the ops of
+a trace without GPU are named as in aten. A name that no rule knows is "other", and the report says how much time that is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+RULES: tuple[tuple[str, str], ...] = (
+    ("all-reduce", r"nccl.*all_?reduce|c10d::.*allreduce|rccl.*allreduce"),
+    ("all-gather", r"nccl.*all_?gather|c10d::.*allgather"),
+    ("reduce-scatter", r"nccl.*reduce_?scatter|c10d::.*reduce_scatter"),
+    ("all-to-all", r"nccl.*all_?to_?all|c10d::.*alltoall|deep_?ep|(internode|intranode)::(dispatch|combine)"),
+    ("broadcast", r"nccl.*broadcast|c10d::.*broadcast"),
+    ("send-recv", r"nccl.*send_?recv|nccl.*(send|recv)|c10d::.*(send|recv)"),
+    ("reduce", r"nccl.*reduce"),
+    ("communication", r"nccl|nvshmem|gloo|rccl|symm_?mem|one_shot_all_reduce|two_shot_all_reduce"),
+    ("memcpy", r"^memcpy|^copy (h2d|d2h|d2d)|cudamemcpy"),
+    ("memset", r"^memset"),
+    ("optimizer", r"adam|multi_tensor_apply|fused_?sgd|lamb_|_foreach|l2norm|optimizer|distributed_fused"),
+    ("attention", r"flash|fmha|attention|attn|softmax_warp|scaled_dot_product|scaled_(upper_triang_)?masked_softmax"),
+    ("convolution", r"conv(?!ert)|wgrad2d|dgrad2d|winograd|implicit_gemm|im2col|cudnn.*(fprop|dgrad|wgrad)"),
+    ("gemm", r"gemm|gemv|cutlass|cublas|xmma|s\d+816|\bnvjet|splitk|triton_(tem|mm)|"
+     r"mmbackward|aten::(addmm|mm|bmm|matmul|linear|baddbmm)\b"),
+    ("norm", r"layer_?norm|rms_?norm|batch_?norm|bn_fw|bn_bw|group_?norm|\bln_(fwd|bwd)|_norm_|cucompute|gammabeta"),
+    ("loss", r"nll_loss|cross_?entropy|log_?softmax|softmax"),
+    ("embedding", r"embedding|index_?(select|add|put)|gather|scatter|indexing|index"),
+    ("rope", r"rope|rotary"),
+    ("pooling", r"pool"),
+    ("sort", r"sort|topk|radix|scan|cumsum|bincount|permute|unpermute|moe_"),
+    ("dropout", r"dropout|philox|bernoulli"),
+    ("reduction", r"reduce_kernel|triton_(per|red)_|aten::(sum|mean|norm)\b|reduction"),
+    ("transpose", r"transpose|catarray|cat_|nchwtonhwc|nhwctonchw|aten::(cat|transpose|contiguous|clone)\b"),
+    ("elementwise", r"elementwise|vectorized|unrolled|pointwise|triton_poi_|gelu|silu|swiglu|relu|cast|fill|copy|"
+     r"aten::(add|mul|div|sub|relu|gelu|silu|copy|fill|zero|to|tanh|sigmoid|neg|threshold)"),
+    ("fused", r"^triton_"),
+)  # fmt: skip
+"""kind and what its names look like, without regard to case"""
+COLLECTIVES = frozenset(
+    (
+        "all-reduce",
+        "all-gather",
+        "reduce-scatter",
+        "all-to-all",
+        "broadcast",
+        "send-recv",
+        "reduce",
+        "communication",
+    )
+)
+_COPIES = frozenset(("memcpy", "memset"))
+_COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in RULES)
+ARITHMETIC = frozenset(kind for kind, _ in RULES) - COLLECTIVES - _COPIES | {"other"}
+"""kinds that compute, in the sense that communication can hide behind them"""
+
+_GROUPS = (
+    ("tp", r"tensor|\btp\b|_tp\b|\btp_|mesh_tp|sequence_parallel"), ("pp", r"pipe|\bpp\b|_pp\b|\bpp_|embedding"),
+    ("dp", r"data|\bdp\b|_dp\b|\bdp_|fsdp|shard|replicate|ddp"), ("cp", r"context|\bcp\b|_cp\b|\bcp_"),
+    ("ep", r"expert|\bep\b|_ep\b|\bep_"),
+)  # fmt: skip
+
+
+@cache
+def kind_of(name: str, collective: str = "") -> str:
+    """Kind of a kernel, a copy or an op, by its name: the first of RULES that matches, or "other".
+
+    `collective` is what the profile calls it ("Collective name"), for NCCL's kernels that do several.
+    """
+    kind = next((kind for kind, pattern in _COMPILED if pattern.search(name)), "other")
+    return kind_of(f"nccl {collective}") if kind == "communication" and collective else kind
+
+
+def parallelism_of(kind: str, arguments: Mapping[str, object]) -> str:
+    """tp, pp, dp, cp or ep of a collective, by what its process group is called; "communication" if that does not tell.
+
+    PyTorch writes the description of the group ("Process Group Description") from 2.4 on; Megatron-LM and torchtitan
+    name their groups. A send is of the pipeline, as nothing else sends to a single rank.
+    """
+    told = f"{arguments.get('Process Group Description', '')} {arguments.get('Process Group Name', '')}"
+    for name, pattern in _GROUPS:
+        if re.search(pattern, told.lower()):
+            return name
+    return "pp" if kind == "send-recv" else "communication"

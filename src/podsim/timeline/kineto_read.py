@@ -1,0 +1,135 @@
+"""The events of a PyTorch profile that matter: what ran on the GPU, who launched it, and where the steps lie.
+
+Format: torch.profiler's export_chrome_trace (Kineto). GPU work has cat kernel, gpu_memcpy or gpu_memset and names its
+stream; args.correlation leads to the runtime call (cuda_runtime, cuda_driver) that launched it. Steps and the optimizer
+are user_annotation ranges: ProfilerStep#N, Optimizer.step#…
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from podsim.errors import TimelineError
+from podsim.timeline.trace_events import read_events
+
+_GPU = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "memcpy", "memset"))
+_RUNTIME = frozenset(("cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime"))
+_ANNOTATION = frozenset(("user_annotation", "gpu_user_annotation"))
+_STEP = re.compile(r"ProfilerStep\s*#?\s*(\d+)")
+_KEPT = (
+    "Process Group Description",
+    "Process Group Name",
+    "Collective name",
+    "In msg nelems",
+    "dtype",
+    "Group size",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One op: a kernel, a copy, or in a trace without GPU an op of the CPU. Times in s."""
+
+    name: str
+    start: float
+    end: float
+    device: int
+    stream: int
+    correlation: int
+    arguments: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Found:
+    """What a file holds; lists grow as it is read. Ranges are (start, end, …) in s."""
+
+    work: list[Work] = field(default_factory=list)
+    """of the GPU"""
+    ops: list[Work] = field(default_factory=list)
+    """of the CPU; their stream is the thread"""
+    launches: dict[int, tuple[float, int]] = field(default_factory=dict)
+    """time and thread of the runtime call of each correlation"""
+    steps: dict[str, tuple[float, float]] = field(default_factory=dict)
+    gpu_steps: dict[str, tuple[float, float]] = field(default_factory=dict)
+    optimizer: list[tuple[float, float]] = field(default_factory=list)
+    backward: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+    """ranges of autograd's functions by thread"""
+    main: set[int] = field(default_factory=set)
+    """threads of the ranges of steps and optimizers: forward is launched there"""
+    events: int = 0
+    header: dict[str, Any] = field(default_factory=dict)
+
+
+def gather(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Found:
+    """What a file holds. Raises TimelineError on a file that cannot be read or whose events break the format."""
+    found = Found()
+    name = Path(path).name
+    threads: dict[Any, int] = {}
+
+    def each(event: Mapping[str, Any]) -> None:
+        found.events += 1
+        if event.get("ph") != "X":
+            return
+        try:
+            _take(found, event, threads)
+        except (KeyError, TypeError, ValueError) as problem:
+            what = f"{type(problem).__name__}: {problem}"
+            raise TimelineError(
+                f"{name}: event {found.events:,} is no event of a profiler ({what}): {str(dict(event))[:120]}"
+            ) from None
+
+    found.header = read_events(path, each, progress)
+    return found
+
+
+def _take(found: Found, event: Mapping[str, Any], threads: dict[Any, int]) -> None:
+    """Sort one event of a length of time in."""
+    kind = str(event.get("cat", "")).lower()
+    if kind not in _GPU | _RUNTIME | _ANNOTATION and kind not in ("cpu_op", "operator"):
+        return
+    start = float(event["ts"]) / 1e6
+    end = start + max(float(event.get("dur", 0.0)), 0.0) / 1e6
+    held = event.get("args") or {}
+    name = str(event.get("name", ""))
+    thread = threads.setdefault((event.get("pid"), event.get("tid")), len(threads))
+    if kind in _GPU:
+        stream = held.get("stream", event.get("tid", 0))
+        kept = {key: held[key] for key in _KEPT if key in held}
+        found.work.append(
+            Work(name, start, end, _number(held.get("device", event.get("pid", 0))), _number(stream),
+                 _number(held.get("correlation", -1)), kept)
+        )  # fmt: skip
+    elif kind in _RUNTIME:
+        if "correlation" in held:
+            found.launches[_number(held["correlation"])] = (start, thread)
+    elif kind in _ANNOTATION:
+        _annotation(found, kind, name, start, end, thread)
+    else:
+        if name.startswith("autograd::engine::evaluate_function"):
+            found.backward.setdefault(thread, []).append((start, end))
+        found.ops.append(Work(name, start, end, 0, thread, -1, {}))
+
+
+def _annotation(found: Found, kind: str, name: str, start: float, end: float, thread: int) -> None:
+    step = _STEP.search(name)
+    if kind == "user_annotation" and (step or name.startswith("Optimizer.step")):
+        found.main.add(thread)
+    if step:
+        (found.gpu_steps if kind == "gpu_user_annotation" else found.steps)[f"ProfilerStep#{step[1]}"] = (
+            start,
+            end,
+        )
+    elif name.startswith("Optimizer.step") and kind == "user_annotation":
+        found.optimizer.append((start, end))
+
+
+def _number(value: Any) -> int:
+    """A whole number, also out of text as "stream 7"; -1 if there is none."""
+    if isinstance(value, (int, float)):
+        return int(value)
+    digits = re.search(r"-?\d+", str(value))
+    return int(digits[0]) if digits else -1

@@ -1,0 +1,26 @@
+"""Lengths of time that spans cover together, however many overlap."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def covered(start: Floats, end: Floats) -> float:
+    """Seconds in which at least one span runs."""
+    if not len(start):
+        return 0.0
+    order = np.argsort(start, kind="stable")
+    starts, ends = start[order], end[order]
+    reached = np.concatenate([[starts[0]], np.maximum.accumulate(ends)[:-1]])
+    return float(np.maximum(ends - np.maximum(starts, reached), 0.0).sum())
+
+
+def beyond(start: Floats, end: Floats, other_start: Floats, other_end: Floats) -> float:
+    """Seconds in which a span runs and none of the others: of both together, less those of the others."""
+    both = covered(np.concatenate([start, other_start]), np.concatenate([end, other_end]))
+    return max(0.0, both - covered(other_start, other_end))

@@ -1,0 +1,155 @@
+"""A timeline in the trace event format, as Chrome, Perfetto and PyTorch read and write it; and read back.
+
+One event a line: processes and threads are named first, then come spans ("X", times in microseconds with the
+nanoseconds as decimals) and counters ("C").
+
+Format: "Trace Event Format", the document of the Chromium project.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.results.timeline import Counter, Timeline
+from podsim.timeline.trace_collect import Collected
+from podsim.timeline.trace_events import read_events
+from podsim.timeline.trace_perfetto import processes_of
+from podsim.timeline.trace_rows import Rows, label, nanoseconds, rows_of
+
+_CHUNK = 1 << 15
+
+
+def chrome_text(timeline: Timeline, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
+    """The text of a trace, some megabytes at a time; `progress` gets (spans written, of all).
+
+    Spans of a lane that overlap stand on further rows of it. Arguments that are no number (NaN) are left out.
+    """
+    rows = rows_of(timeline)
+    processes = processes_of(timeline)
+    yield '{"displayTimeUnit":"ms","traceEvents":[\n'
+    yield ",\n".join(_names(timeline, rows, processes))
+    pids = {process: 1 + place for place, process in enumerate(processes)}
+    places = [
+        f'","pid":{pids[timeline.lanes[lane].process]},"tid":{1 + len(processes) + row},"ts":'
+        for row, lane in enumerate(rows.lane)
+    ]
+    names = [json.dumps(name) for name in timeline.names]
+    kinds = [json.dumps(kind)[1:-1] for kind in timeline.kinds]
+    for first in range(0, len(rows.order), _CHUNK):
+        yield "".join(_spans(timeline, rows, slice(first, first + _CHUNK), places, names, kinds))
+        if progress is not None:
+            progress(min(first + _CHUNK, len(rows.order)), len(rows.order))
+    for counter in timeline.counters:
+        yield "".join(_values(counter, pids[counter.process]))
+    yield "\n]}\n"
+
+
+def _names(timeline: Timeline, rows: Rows, processes: tuple[str, ...]) -> Iterator[str]:
+    """Events that name processes and threads and keep them in order."""
+
+    def named(what: str, pid: int, tid: int, **held: object) -> str:
+        event = {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": held}
+        return json.dumps(event, separators=(",", ":"))
+
+    pids = {process: 1 + place for place, process in enumerate(processes)}
+    yield named("podsim_timeline", 1, 1, version=1)
+    for process, pid in pids.items():
+        yield named("process_name", pid, pid, name=process)
+        yield named("process_sort_index", pid, pid, sort_index=pid)
+    for row, (lane, depth) in enumerate(zip(rows.lane, rows.depth, strict=True)):
+        one, tid = timeline.lanes[lane], 1 + len(processes) + row
+        yield named("thread_name", pids[one.process], tid, name=label(one, depth))
+        yield named("thread_sort_index", pids[one.process], tid, sort_index=row)
+
+
+def _microseconds(whole: NDArray[np.int64]) -> Iterator[str]:
+    """Nanoseconds as text in microseconds, exact."""
+    micro, nano = np.divmod(whole, 1000)
+    return (f"{a}.{b:03d}" for a, b in zip(micro.tolist(), nano.tolist(), strict=True))
+
+
+def _spans(
+    timeline: Timeline, rows: Rows, part: slice, places: list[str], names: list[str], kinds: list[str]
+) -> Iterator[str]:
+    order = rows.order[part]
+    columns: list[Iterator[str] | list[str]] = [
+        repeat(',\n{"ph":"X","name":'),
+        [names[place] for place in timeline.name[order].tolist()],
+        repeat(',"cat":"'),
+        [kinds[place] for place in timeline.kind[order].tolist()],
+        [places[place] for place in rows.row[part].tolist()],
+        _microseconds(rows.start[part]),
+        repeat(',"dur":'),
+        _microseconds(rows.end[part] - rows.start[part]),
+    ]
+    held = [_argument(name, values[order]) for name, values in timeline.arguments.items()]
+    if held:
+        joined = (",".join(filter(None, cells)) for cells in zip(*held, strict=True))
+        columns.append(f',"args":{{{cells}}}}}' for cells in joined)
+    else:
+        columns.append(repeat("}"))
+    return map("".join, zip(*columns, strict=False))
+
+
+def _argument(name: str, values: NDArray[np.generic]) -> list[str]:
+    """An argument of each span as text; "" where it is no number."""
+    key = json.dumps(name)
+    if values.dtype.kind in "iub":
+        return [f"{key}:{one}" for one in values.astype(np.int64).tolist()]
+    if values.dtype.kind == "f":
+        numbers = values.astype(np.float64)
+        return [f"{key}:{one!r}" if np.isfinite(one) else "" for one in numbers.tolist()]
+    return [f"{key}:{json.dumps(one)}" for one in values.astype(str).tolist()]
+
+
+def _values(counter: Counter, pid: int) -> Iterator[str]:
+    head = f',\n{{"ph":"C","name":{json.dumps(counter.name)},"pid":{pid},"ts":'
+    unit = f',"args":{{{json.dumps(counter.unit)}:'
+    stamps = _microseconds(nanoseconds(counter.time))
+    for stamp, value in zip(stamps, counter.value.tolist(), strict=True):
+        yield f"{head}{stamp}{unit}{value!r}}}}}"
+
+
+def read_chrome(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Timeline:
+    """The timeline of a file of trace events, "X" or "B" and "E", gzip or not; other events are passed over.
+
+    A thread is a lane, its process that thread's process; equal names are one lane, as rows of `chrome_text` are.
+    Raises TimelineError on what cannot be read, and on a file without a span.
+    """
+    found = Collected(Path(path).name)
+    open_spans: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
+
+    def each(event: Mapping[str, Any]) -> None:
+        phase = event.get("ph")
+        if phase == "X":
+            found.span(event, _us(event, "ts"), _us(event, "dur"))
+        elif phase == "B":
+            open_spans.setdefault((event.get("pid"), event.get("tid")), []).append(event)
+        elif phase == "E":
+            stack = open_spans.get((event.get("pid"), event.get("tid")))
+            if stack:
+                begun = stack.pop()
+                start = _us(begun, "ts")
+                found.span(begun, start, _us(event, "ts") - start)
+        elif phase == "C":
+            for unit, value in (event.get("args") or {}).items():
+                if isinstance(value, (int, float)):
+                    found.value(event.get("pid"), str(event.get("name", "")), unit, _us(event, "ts"), value)
+        elif phase == "M":
+            found.named(event)
+
+    read_events(path, each, progress)
+    return found.timeline()
+
+
+def _us(event: Mapping[str, Any], key: str) -> float:
+    """Seconds of a time in microseconds."""
+    value = event.get(key, 0.0)
+    return float(value) / 1e6

@@ -1,0 +1,159 @@
+"""Files of the trace event format (Chrome, Perfetto, PyTorch's Kineto), read one event at a time.
+
+A file is an array of events or an object that holds one as `traceEvents`, as text or gzip. The text is in memory once;
+events are not kept, so that a profile of a gigabyte needs a gigabyte and what the caller keeps.
+
+Format: "Trace Event Format", the document of the Chromium project; its array may lack the closing bracket.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from pathlib import Path
+from typing import Any
+
+from podsim.errors import TimelineError
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_AHEAD = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
+_TAIL = 24
+"""characters before the end of a file in which an unreadable place means that the rest is missing"""
+
+
+def read_file(path: str | Path) -> bytes:
+    """Bytes of a file, unpacked if it is gzip; TimelineError if it cannot be read or ends too early."""
+    path = Path(path)
+    try:
+        held = path.read_bytes()
+        return gzip.decompress(held) if held[:2] == b"\x1f\x8b" else held
+    except EOFError:
+        raise TimelineError(
+            f"{path.name}: truncated: the gzip data end too early; copy the file anew"
+        ) from None
+    except (zlib.error, gzip.BadGzipFile) as problem:
+        raise TimelineError(f"{path.name}: damaged gzip data ({problem}); copy the file anew") from None
+    except OSError as problem:
+        raise TimelineError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
+
+
+def read_events(
+    path: str | Path,
+    each: Callable[[Mapping[str, Any]], None],
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Call `each` with every event of a file; the rest of the file's object, {} of an array.
+
+    `progress` gets (characters read, of all). Raises TimelineError on a file that is truncated, is no JSON, or is JSON
+    without trace events.
+    """
+    name = Path(path).name
+    try:
+        text = read_file(path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise TimelineError(f"{name}: neither text nor gzip; expected trace events as JSON") from None
+    place = _space(text, 0)
+    if text[place : place + 1] == "[":
+        _array(text, place, name, each, progress)
+        return {}
+    if text[place : place + 1] != "{":
+        start = text[place : place + 40]
+        said = f"starts with {start!r}" if start else "is empty"
+        raise TimelineError(
+            f"{name}: {said}; expected trace events: a JSON object with traceEvents, or an array"
+        )
+    header, found = _object(text, place, name, each, progress)
+    if not found:
+        keys = ", ".join(list(header)[:8]) or "no key"
+        raise TimelineError(
+            f"{name}: JSON of another kind: it has {keys}, and no array traceEvents; torch.profiler writes one with "
+            "export_chrome_trace"
+        )
+    return header
+
+
+def _space(text: str, place: int) -> int:
+    match = _SPACE.match(text, place)
+    assert match is not None
+    return match.end()
+
+
+def _object(
+    text: str,
+    place: int,
+    name: str,
+    each: Callable[[Mapping[str, Any]], None],
+    progress: Callable[[int, int], None] | None,
+) -> tuple[dict[str, Any], bool]:
+    """The keys of the outer object but for its events, and whether it has any."""
+    decode = json.JSONDecoder().raw_decode
+    header: dict[str, Any] = {}
+    found = False
+    place = _space(text, place + 1)
+    try:
+        while text[place : place + 1] != "}":
+            if text[place : place + 1] != '"':
+                raise _unreadable(text, place, name, "a key is missing")
+            key, place = scanstring(text, place + 1, True)
+            place = _space(text, place)
+            if text[place : place + 1] != ":":
+                raise _unreadable(text, place, name, f"after the key {key!r}")
+            place = _space(text, place + 1)
+            if key == "traceEvents" and text[place : place + 1] == "[":
+                place = _array(text, place, name, each, progress, inner=True)
+                found = True
+            else:
+                header[key], place = decode(text, place)
+            match = _AHEAD.match(text, place)
+            assert match is not None
+            place = match.end()
+    except json.JSONDecodeError as problem:
+        raise _unreadable(text, problem.pos, name, problem.msg) from None
+    return header, found
+
+
+def _array(
+    text: str,
+    place: int,
+    name: str,
+    each: Callable[[Mapping[str, Any]], None],
+    progress: Callable[[int, int], None] | None,
+    *,
+    inner: bool = False,
+) -> int:
+    """Read the array that opens at a place; the place after it."""
+    decode, ahead = json.JSONDecoder().raw_decode, _AHEAD.match
+    count = 0
+    place = _space(text, place + 1)
+    try:
+        while (first := text[place : place + 1]) == "{":
+            event, place = decode(text, place)
+            each(event)
+            count += 1
+            match = ahead(text, place)
+            assert match is not None
+            place = match.end()
+            if progress is not None and count % 8192 == 0:
+                progress(place, len(text))
+    except json.JSONDecodeError as problem:
+        raise _unreadable(text, problem.pos, name, f"event {count + 1:,}: {problem.msg}") from None
+    if first == "]":
+        return place + 1
+    if first == "" and not inner and count:
+        return place  # the format lets a crashed program leave an array open
+    raise _unreadable(text, place, name, f"after event {count:,}")
+
+
+def _unreadable(text: str, place: int, name: str, what: str) -> TimelineError:
+    """The error for text that is no JSON at a place: it says truncated where the text ends there."""
+    rest = text[place : place + _TAIL].strip()
+    if not rest or "Unterminated" in what or (len(rest) < _TAIL and text.rstrip()[-1] not in "}]"):
+        return TimelineError(
+            f"{name}: truncated ({what}); let the program that writes it finish, or copy it anew"
+        )
+    line = text.count("\n", 0, place) + 1
+    return TimelineError(f"{name}: no JSON at line {line:,} ({what}): {text[place : place + 40]!r}")

@@ -1,0 +1,190 @@
+"""Perfetto's own format, read back: slices and counters of tracks, whoever wrote them.
+
+Only what stands on tracks is read (TrackEvent); packets of other kinds, such as scheduling of a kernel, are passed over.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from podsim.errors import TimelineError, TraceError
+from podsim.results.timeline import Timeline
+from podsim.timeline.protobuf import fields, signed, varint_at
+from podsim.timeline.trace_collect import Collected
+from podsim.timeline.trace_events import read_file
+
+Fields: TypeAlias = list[tuple[int, Any]]
+"""(number, value): an int, a float, or the bytes of a text or a message"""
+_DOUBLE = struct.Struct("<d")
+_TABLES = {1: "kind", 2: "name", 3: "argument", 29: "word"}
+
+
+def read_perfetto(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Timeline:
+    """The timeline of a file of packets: threads and other tracks are lanes. `progress` gets (bytes read, of all).
+
+    Raises TimelineError on a file that is truncated or of another kind, and on one without a span.
+    """
+    name = Path(path).name
+    data = read_file(path)
+    reader = _Reader(name)
+    try:
+        for count, (place, packet) in enumerate(_packets(data, name)):
+            reader.packet(packet)
+            if progress is not None and count % 8192 == 0:
+                progress(place, len(data))
+    except (TraceError, struct.error, UnicodeDecodeError, TypeError, AttributeError):
+        raise TimelineError(f"{name}: not a Perfetto trace, or damaged; its packets cannot be read") from None
+    return reader.found.timeline()
+
+
+def _packets(data: bytes, name: str) -> Iterator[tuple[int, bytes]]:
+    """(place after it, bytes) of each packet."""
+    place = 0
+    while place < len(data):
+        if data[place] != 0x0A:
+            raise TimelineError(
+                f"{name}: not a Perfetto trace (byte {place:,}); expected a .pftrace or .perfetto-trace file"
+            )
+        try:
+            length, start = varint_at(data, place + 1, len(data))
+        except TraceError:
+            length, start = 1, len(data)
+        place = start + length
+        if place > len(data):
+            raise TimelineError(
+                f"{name}: truncated: the last packet ends {place - len(data):,} bytes after the file; copy it anew"
+            )
+        yield place, data[start:place]
+
+
+def _fields(data: bytes) -> Fields:
+    """Fields of a message; eight bytes are a double, four are nothing that is needed."""
+    return [
+        (number, _DOUBLE.unpack(value)[0] if wire == 1 and isinstance(value, bytes) else value)
+        for number, wire, value in fields(data, 0, len(data))
+        if wire != 5
+    ]
+
+
+class _Reader:
+    """Tracks and texts met so far, and the spans that are open."""
+
+    def __init__(self, name: str) -> None:
+        self.found = Collected(name)
+        self.texts: dict[tuple[int, str], dict[int, str]] = {}
+        self.pid_of_process_track: dict[int, int] = {}
+        self.place: dict[int, tuple[Any, Any]] = {}
+        self.counter: dict[int, tuple[Any, str, str]] = {}
+        self.open: dict[int, list[tuple[float, dict[str, Any]]]] = {}
+
+    def packet(self, data: bytes) -> None:
+        """Take one packet."""
+        stamp, sequence, flags = 0, 0, 0
+        event = descriptor = interned = None
+        for number, value in _fields(data):
+            if number == 11:
+                event = value
+            elif number == 8:
+                stamp = value
+            elif number == 10:
+                sequence = value
+            elif number == 13:
+                flags = value
+            elif number == 60:
+                descriptor = value
+            elif number == 12:
+                interned = value
+        if flags & 1:
+            self.texts = {key: held for key, held in self.texts.items() if key[0] != sequence}
+        if interned is not None:
+            self._interned(interned, sequence)
+        if descriptor is not None:
+            self._track(dict(_fields(descriptor)))
+        if event is not None:
+            self._event(stamp / 1e9, _fields(event), sequence)
+
+    def _interned(self, data: bytes, sequence: int) -> None:
+        for table, entry in _fields(data):
+            if table in _TABLES:
+                held = dict(_fields(entry))
+                self.texts.setdefault((sequence, _TABLES[table]), {})[held[1]] = held.get(2, b"").decode(
+                    "utf-8"
+                )
+
+    def _track(self, held: Mapping[int, Any]) -> None:
+        """Take the description of a track: a process, a thread, a counter, or a plain one below another."""
+        uuid, parent = held.get(1, 0), held.get(5)
+        if 3 in held:
+            process = dict(_fields(held[3]))
+            self.pid_of_process_track[uuid] = process.get(1, uuid)
+            self._named("process_name", process.get(1, uuid), 0, process.get(6))
+        if 4 in held:
+            thread = dict(_fields(held[4]))
+            self.place[uuid] = thread.get(1, 0), thread.get(2, uuid)
+            self._named("thread_name", *self.place[uuid], thread.get(5, held.get(2)))
+            return
+        pid = self.pid_of_process_track.get(parent, parent) if parent is not None else uuid
+        if 8 in held:
+            unit = dict(_fields(held[8])).get(6, b"")
+            self.counter[uuid] = pid, held.get(2, b"").decode("utf-8"), unit.decode("utf-8")
+        elif 3 not in held:
+            self.place[uuid] = pid, f"track {uuid}"
+            self._named("thread_name", pid, f"track {uuid}", held.get(2))
+
+    def _named(self, what: str, pid: Any, tid: Any, name: bytes | None) -> None:
+        if name is not None:
+            self.found.named({"name": what, "pid": pid, "tid": tid, "args": {"name": name.decode("utf-8")}})
+
+    def _event(self, time: float, content: Fields, sequence: int) -> None:
+        """Take the begin or the end of a span, or a value of a counter."""
+        kind = track = 0
+        words: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
+        value: float | None = None
+        for number, held in content:
+            if number == 9:
+                kind = held
+            elif number == 11:
+                track = held
+            elif number in (3, 10):
+                key = "name" if number == 10 else "kind"
+                words["name" if number == 10 else "cat"] = self.texts.get((sequence, key), {}).get(
+                    held, f"{key} {held}"
+                )
+            elif number in (22, 23):
+                words["name" if number == 23 else "cat"] = held.decode("utf-8")
+            elif number == 4:
+                arguments |= self._argument(held, sequence)
+            elif number in (30, 44):
+                value = float(signed(held)) if number == 30 else held
+        if kind == 1:
+            pid, tid = self.place.get(track, (self.pid_of_process_track.get(track, 0), f"track {track}"))
+            event = {**words, "pid": pid, "tid": tid, "args": arguments}
+            self.open.setdefault(track, []).append((time, event))
+        elif kind == 2 and self.open.get(track):
+            start, event = self.open[track].pop()
+            self.found.span(event, start, time - start)
+        elif kind == 4 and value is not None and track in self.counter:
+            self.found.value(*self.counter[track], time, value)
+
+    def _argument(self, data: bytes, sequence: int) -> dict[str, Any]:
+        held = dict(_fields(data))
+        name = (
+            held[10].decode("utf-8")
+            if 10 in held
+            else self.texts.get((sequence, "argument"), {}).get(held.get(1, 0))
+        )
+        if name is None:
+            return {}
+        if 17 in held:
+            return {name: self.texts.get((sequence, "word"), {}).get(held[17], "")}
+        if 6 in held:
+            return {name: held[6].decode("utf-8")}
+        for number in (3, 4, 5, 2):
+            if number in held:
+                value = held[number]
+                return {name: signed(value) if number == 4 else bool(value) if number == 2 else value}
+        return {}

@@ -1,0 +1,97 @@
+"""What both trace formats share: whole nanoseconds, rows on which nothing overlaps, and labels that can be read back."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import TimelineError
+from podsim.results.timeline import Lane, Timeline
+
+Ints: TypeAlias = NDArray[np.int64]
+_LABEL = re.compile(r"(.*?)(?: \((\d+) alike\))?(?: \(row (\d+)\))?\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """A timeline as trace viewers want it: sorted by row and start, in ns, no two spans of a row at once."""
+
+    order: Ints
+    """the span at each place, [spans]"""
+    row: Ints
+    """its row, [spans], as what follows"""
+    start: Ints
+    """ns"""
+    end: Ints
+    """ns"""
+    lane: tuple[int, ...]
+    """lane of each row"""
+    depth: tuple[int, ...]
+    """0 of a lane's first row, 1 of the next"""
+
+
+def nanoseconds(seconds: NDArray[np.float64]) -> Ints:
+    """Whole nanoseconds nearest to times in s: what the formats can hold, for 292 years."""
+    if not np.all(np.isfinite(seconds)) or np.any(np.abs(seconds) > 9.2e9):
+        raise TimelineError(
+            "a time is not finite or beyond 292 years; trace files count nanoseconds in 64 bits"
+        )
+    return np.rint(seconds * 1e9).astype(np.int64)
+
+
+def rows_of(timeline: Timeline) -> Rows:
+    """The rows of a timeline: one for each lane, more for a lane on which spans overlap."""
+    start, end = nanoseconds(timeline.start), nanoseconds(timeline.end)
+    order = np.lexsort((end, start, timeline.lane))
+    lane, start, end = timeline.lane[order], start[order], end[order]
+    same = lane[1:] == lane[:-1]
+    overlapping = np.unique(lane[1:][same & (start[1:] < end[:-1])])
+    depth = np.zeros(len(order), dtype=np.int64)
+    bounds = np.searchsorted(lane, [overlapping, overlapping + 1])
+    for first, last in bounds.T.tolist():
+        depth[first:last] = _stacked(start[first:last], end[first:last])
+    depths = np.zeros(len(timeline.lanes), dtype=np.int64)
+    np.maximum.at(depths, lane, depth)
+    first_row = np.concatenate([[0], np.cumsum(depths + 1)[:-1]]).astype(np.int64)
+    row = first_row[lane] + depth if len(lane) else lane
+    again = np.lexsort((end, start, row))
+    return Rows(
+        order=order[again], row=row[again], start=start[again], end=end[again],
+        lane=tuple(np.repeat(np.arange(len(timeline.lanes)), depths + 1).tolist()),
+        depth=tuple(d for deepest in depths.tolist() for d in range(deepest + 1)),
+    )  # fmt: skip
+
+
+def _stacked(start: Ints, end: Ints) -> list[int]:
+    """For spans sorted by start, the lowest row that is free when each starts."""
+    busy: list[tuple[int, int]] = []
+    free: list[int] = []
+    used = 0
+    rows = []
+    for begins, ends in zip(start.tolist(), end.tolist(), strict=True):
+        while busy and busy[0][0] <= begins:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        if not free:
+            heapq.heappush(free, used)
+            used += 1
+        rows.append(heapq.heappop(free))
+        heapq.heappush(busy, (ends, rows[-1]))
+    return rows
+
+
+def label(lane: Lane, depth: int = 0) -> str:
+    """A lane's name in a viewer: "compute (8 alike)", "NIC 0 (row 2)"."""
+    alike = f" ({lane.copies} alike)" if lane.copies != 1 else ""
+    return f"{lane.name}{alike}" + (f" (row {depth + 1})" if depth else "")
+
+
+def read_label(text: str, process: str) -> Lane:
+    """The lane that a viewer's name stands for, whichever its row."""
+    match = _LABEL.match(text)
+    assert match is not None
+    return Lane(process=process, name=match[1], copies=int(match[2] or 1))

@@ -1,0 +1,76 @@
+"""Every op of a model under a plan: seconds, share of the speed of light, and where its speed comes from."""
+
+from __future__ import annotations
+
+from podsim.hardware.cluster import Cluster
+from podsim.hardware.parts import PRECISIONS
+from podsim.kernels.gemm import gemm_source
+from podsim.results.prediction import OpReport
+from podsim.training.layers import items_of, op_times
+from podsim.training.plan import Plan
+from podsim.training.shapes import Item, element_bytes, gemm_shapes, is_gemm, tokens, traffic, width
+from podsim.training.software import Software, load_software
+from podsim.workload.graph import Model
+
+
+def op_reports(model: Model, cluster: Cluster, plan: Plan) -> tuple[OpReport, ...]:
+    """One row an op, in the order of the model, for one micro-batch on one rank of a scalar plan."""
+    software = load_software(plan.software, cluster.gpu)
+    arrays = plan.arrays()
+    order = {id(item.op): place for place, item in enumerate(items_of(model)[0])}
+    found = []
+    for items, _, times in op_times(model, cluster, arrays, software):
+        for place, item in enumerate(items):
+            seconds = float(times.forward_OK[place, 0])
+            back = float(times.backward_OK[place, 0])
+            found.append((order[id(item.op)], _report(item, cluster, arrays, model, software, seconds, back)))
+    return tuple(report for _, report in sorted(found, key=lambda pair: pair[0]))
+
+
+def _report(
+    item: Item,
+    cluster: Cluster,
+    plan: Plan,
+    model: Model,
+    software: Software,
+    forward: float,
+    backward: float,
+) -> OpReport:
+    op, gpu = item.op, cluster.gpu
+    length = plan.length(model)
+    precision = PRECISIONS[plan.precision].matmul
+    element = element_bytes(plan.precision)
+    count = float(tokens(plan, length)[0])
+    flops, moved, source, shape = 0.0, 0.0, "roofline", ""
+    if is_gemm(op):
+        m, n, k, batch = (float(a[0, 0]) for a in gemm_shapes([item], plan, length, software))
+        flops, moved = (
+            2 * m * n * k * batch,
+            batch * (m * k + k * n + m * n) * PRECISIONS[plan.precision].bytes,
+        )
+        source = gemm_source(gpu, m, n, k, precision)
+        shape = f"{m:.0f}x{n:.0f}x{k:.0f}" + (f" x{batch:.0f}" if batch > 1 else "")
+    elif op.kind == "attention":
+        heads = max(op.heads / float(plan.tp[0]), 1.0)  # type: ignore[index]
+        share = 0.5 if op.causal else 1.0
+        flops = 2 * count * heads * length * (op.head_dim + op.value_dim) * share
+        moved = count * heads * (2 * op.head_dim + 2 * op.value_dim) * element
+        source, shape = "law", f"{heads:.0f} heads x {length} x {op.head_dim}"
+    else:
+        ranks = float(width(plan, op.split)[0])
+        moved = count / ranks * (op.read + op.write) * element
+        shape = f"{moved * traffic(op, software) / 1e6:.1f} MB"
+    arithmetic, memory = flops / gpu.peaks[precision], moved / gpu.memory_bandwidth
+    light = max(arithmetic, memory) / forward if forward > 0 else 0.0
+    return OpReport(
+        block=item.block.name,
+        name=op.name,
+        kind=op.kind,
+        copies=item.block.count,
+        forward=forward,
+        backward=backward,
+        light=light,
+        bound="arithmetic" if arithmetic >= memory else "memory",
+        source=source,
+        shape=shape,
+    )

@@ -1,0 +1,96 @@
+"""Which values of a plan's fields a search may try, as the user words them: text "4,8", or any list of values."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Mapping, Sequence
+from typing import Any
+
+from podsim.errors import PlanError, unknown_name
+from podsim.training.plan import SCHEDULE_CODES
+from podsim.training.space import Space
+
+Limit = Mapping[str, str | Sequence[object]]
+
+_CODES: dict[str, Mapping[str, int]] = {
+    "recompute": {"none": 0, "selective": 1, "full": 2},
+    "schedule": SCHEDULE_CODES,
+}
+_FLAGS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+_SWITCHES = ("sequence_parallel", "flash", "overlap_grad", "overlap_param", "overlap_tp")
+_LOWEST = {"zero": 0, "shard": 0, "recompute_layers": 0}
+_HIGHEST = {
+    "zero": 3,
+    "micro_batch": 1024,
+    "virtual_stages": 10_000,
+    "ep": 10_000,
+    "recompute_layers": 10_000,
+}
+
+
+def read_limits(limit: Limit | None, gpus: int) -> Space:
+    """The space of a search on a number of GPUs; PlanError with every field and value that cannot be."""
+    from dataclasses import fields
+
+    known = [field.name for field in fields(Space)]
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    for name, given in _items(limit):
+        if name not in known:
+            problems.append(unknown_name("field of a plan", name, known))
+            continue
+        words = _words(given)
+        wrong = [word for word in words if _value(name, word, gpus) is None]
+        if wrong or not words:
+            problems.append(
+                f"limit {name}={', '.join(wrong)[:60] or 'nothing'}: {name} may be {_allowed(name, gpus)}"
+            )
+        else:
+            values[name] = tuple(dict.fromkeys(v for w in words if (v := _value(name, w, gpus)) is not None))
+    if problems:
+        raise PlanError(problems)
+    return Space(**values)
+
+
+def spelled(limit: Limit | None) -> dict[str, list[str]]:
+    """The same limits as lists of words, as an experiment file keeps them."""
+    return {name: _words(given) for name, given in _items(limit)}
+
+
+def _items(limit: Limit | None) -> ItemsView[str, object]:
+    if limit is not None and not isinstance(limit, Mapping):
+        raise PlanError([f'limit={str(limit)[:60]!r}: give a mapping, such as {{"tp": [4, 8]}}'])
+    return (limit or {}).items()
+
+
+def _words(given: object) -> list[str]:
+    values = given.split(",") if isinstance(given, str) else given if isinstance(given, Sequence) else [given]
+    return [str(word).strip().lower() for word in values]
+
+
+def _value(name: str, word: str, gpus: int) -> int | None:
+    """The code of a word; None if the field cannot have it."""
+    if name in _CODES:
+        return _CODES[name].get(word)
+    if name in _SWITCHES:
+        return _FLAGS.get(word)
+    if not (word.isascii() and word.isdigit() and len(word) < 10):
+        return None
+    number = int(word)
+    return number if _LOWEST.get(name, 1) <= number <= _HIGHEST.get(name, gpus) else None
+
+
+def _allowed(name: str, gpus: int) -> str:
+    if name in _CODES:
+        return ", ".join(_CODES[name])
+    if name in _SWITCHES:
+        return "true, false"
+    return f"whole numbers from {_LOWEST.get(name, 1)} to {_HIGHEST.get(name, gpus)}"

@@ -1,0 +1,107 @@
+"""Error bands: where they come from, that they hold four in five new rows, and where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from podsim.accuracy import load
+from podsim.accuracy.bands import ENOUGH, band_of, nearest, residuals
+from podsim.accuracy.bands_residuals import measure_residuals
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.results.prediction import Prediction
+from podsim.training.plan import Plan
+from podsim.training.predict import predict_plan
+from podsim.workload.catalog import load_model
+from podsim.workload.graph import Model
+
+AGAIN = "a deliberate change is recorded by: python scripts/record.py"
+
+
+def predicted(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
+    return predict_plan(model, cluster, plan.check(model, cluster))
+
+
+@pytest.fixture(scope="module")
+def gpt() -> tuple[Model, Cluster, Plan]:
+    plan = Plan(
+        tp=8, pp=8, dp=1, global_batch=64, sequence_parallel=True, recompute="selective", flash=False,
+        overlap_grad=False, overlap_param=False, software="megatron-2022",
+    )  # fmt: skip
+    return load_model("gpt3-175b"), load_cluster("dgx-a100-80gb:8"), plan
+
+
+def test_packaged_residuals_are_current() -> None:
+    fresh = {row.id: row for row in measure_residuals()}
+    kept = {row.id: row for row in residuals()}
+    assert kept.keys() == fresh.keys(), AGAIN
+    for id, row in kept.items():
+        assert row.log_ratio == pytest.approx(fresh[id].log_ratio, abs=1e-6), AGAIN
+        assert row.utilisation == pytest.approx(fresh[id].utilisation, abs=1e-6), AGAIN
+        plain = {"log_ratio": 0.0, "utilisation": 0.0}
+        assert replace(row, **plain) == replace(fresh[id], **plain), AGAIN
+
+
+def test_a_band_holds_four_in_five_test_rows_left_out() -> None:
+    rows = residuals()
+    inside = []
+    for row in rows:
+        if row.role == "test":
+            found, _ = nearest(row.features, [other for other in rows if other.id != row.id])
+            if found:
+                ratios = [other.log_ratio for other in found]
+                low, high = np.quantile(ratios, [0.1, 0.9])
+                inside.append(low - 1e-9 <= row.log_ratio <= high + 1e-9)
+    assert len(inside) > 300
+    assert 0.72 < np.mean(inside) < 0.88
+
+
+def test_a_band_names_its_rows(gpt: tuple[Model, Cluster, Plan]) -> None:
+    band, reason = band_of(*gpt, predicted(*gpt))
+    assert band is not None
+    assert not reason
+    assert band.low < band.high
+    assert band.rows >= ENOUGH
+    assert "ampere GPUs" in band.basis
+    assert "measured runs" in band.basis
+
+
+def test_fitted_rows_count_only_where_others_are_few() -> None:
+    rows = residuals()
+    for row in rows[::50]:
+        found, agreeing = nearest(row.features, rows)
+        tests = [one for one in found if one.role == "test"]
+        assert not found or found == tests or len(tests) < ENOUGH
+        assert all(
+            getattr(one.features, name) == getattr(row.features, name) for one in found for name in agreeing
+        )
+
+
+@pytest.mark.parametrize(
+    ("model", "cluster", "changes", "reason"),
+    [
+        ("mixtral-8x7b", "dgx-a100-80gb:8", {"dp": 8, "pp": 1}, "mixture of experts"),
+        ("gpt3-175b", "dgx-b200:8", {}, "family blackwell"),
+        ("gpt3-175b", "dgx-a100-80gb:16", {"cp": 2}, "context"),
+        ("gpt3-175b", "dgx-a100-80gb:8", {"sequence": 2**20}, "longest measured sequence"),
+        ("gpt3-175b", "dgx-a100-80gb:4096", {"dp": 512, "global_batch": 512}, "largest measured run"),
+    ],
+)
+def test_outside_what_was_measured_there_is_none(
+    gpt: tuple[Model, Cluster, Plan], model: str, cluster: str, changes: dict[str, int], reason: str
+) -> None:
+    network = load_model(model, {"sequence": str(changes["sequence"])} if "sequence" in changes else {})
+    plan = replace(gpt[2], **changes)
+    machine = load_cluster(cluster)
+    band, why = band_of(network, machine, plan, predict_plan(network, machine, plan))
+    assert band is None
+    assert reason in why
+
+
+def test_every_residual_is_of_a_row_with_a_measured_step() -> None:
+    rows = {row.id: row for row in load("llm")}
+    for residual in residuals():
+        assert rows[residual.id].number("step_time_s")
+        assert rows[residual.id].role == residual.role

@@ -1,0 +1,285 @@
+"""Graphs of ops: rules worked by hand, fusion, JSON, cycles. Nothing here needs PyTorch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podsim.errors import ModelError
+from podsim.graphs.fusion import fuse
+from podsim.graphs.op_graph import KINDS, WIDTH, OpGraph, nets_of, ordered
+from podsim.graphs.op_graph_json import read_graph, to_text, to_value, write_value
+from podsim.graphs.op_products import Operand
+from podsim.graphs.op_rules import Call, facts_of
+
+RESNET = Path(__file__).parents[2] / "examples" / "modules" / "resnet50.json"
+
+
+def tensor(*shape: int, trained: bool = True) -> Operand:
+    return Operand(shape=shape, width=4.0, trained=trained)
+
+
+def call(target: str, *arguments: Any, out: Operand, **named: Any) -> Call:
+    return Call(target=target, arguments=arguments, named=named, output=out)
+
+
+def small(
+    ops: Sequence[tuple[str, str, float, Sequence[int]]], dims: dict[int, Sequence[int]] | None = None
+) -> OpGraph:
+    """(target, kind, B of the output, predecessors) of each op; every op reads and writes its tensors once."""
+    n = len(ops)
+    output = np.array([size for *_, size, _ in ops], float)
+    before = [list(one) for *_, one in ops]
+    inputs = np.array([sum(output[j] for j in one) for one in before])
+    dims_OD = np.zeros((n, WIDTH), dtype=np.int64)
+    for op, row in (dims or {}).items():
+        dims_OD[op, : len(row)] = row
+    memory = np.array([kind not in ("gemm", "conv", "attention") for _, kind, *_ in ops])
+    free = np.array([target == "add" for target, *_ in ops])
+    return OpGraph(
+        name="small", source="by hand", batch=2, element=4.0, names=tuple(f"op{i}" for i in range(n)),
+        targets=tuple(target for target, *_ in ops), shapes=((2,),) * n,
+        kind=np.array([KINDS.index(kind) for _, kind, *_ in ops]), dims_OD=dims_OD,
+        gradient_OA=np.repeat(~memory[:, None], 2, axis=1), flops=np.zeros(n), flops_back=np.zeros(n), read=inputs,
+        written=output, read_back=np.where(memory & ~free, 2 * output, 0.0),
+        written_back=np.where(memory & ~free, inputs, 0.0), kernels=np.ones(n), kernels_back=np.ones(n),
+        parameters=np.zeros(n), output=output, kept=np.zeros(n),
+        first=np.cumsum([0, *(len(one) for one in before)]).astype(np.int64),
+        before=np.array([j for one in before for j in one], dtype=np.int64),
+        carried=np.array([output[j] for one in before for j in one], dtype=float),
+    )  # fmt: skip
+
+
+def test_linear_by_hand() -> None:
+    """(2, 3, 8) by a weight 16 x 8 and a bias: m = 6, n = 16, k = 8; the bias's gradient sums the result's."""
+    facts = facts_of(call("linear", tensor(2, 3, 8), tensor(16, 8), tensor(16), out=tensor(2, 3, 16)))
+    assert facts.dims == (1, 6, 16, 8)
+    assert (facts.flops, facts.flops_back) == (2 * 6 * 16 * 8, 4 * 6 * 16 * 8)
+    assert facts.read == 4 * (48 + 128 + 16)
+    assert (facts.written, facts.read_back, facts.written_back) == (4 * 96, 4 * 96, 4 * 16)
+    first = facts_of(call("linear", tensor(6, 8, trained=False), tensor(16, 8), out=tensor(6, 16)))
+    assert first.flops_back == first.flops
+    assert first.gradient == (False, True)
+
+
+def test_convolution_by_hand() -> None:
+    """ResNet's first: 64 filters of 3 x 7 x 7 at 112 x 112 places of 224 x 224."""
+    source, weight = tensor(2, 3, 224, 224, trained=False), tensor(64, 3, 7, 7)
+    facts = facts_of(call("conv2d", source, weight, None, (2, 2), (3, 3), out=tensor(2, 64, 112, 112)))
+    assert facts.dims == (2, 3, 64, 1, 49, 12544, 50176, 0)
+    assert facts.flops == 2 * 2 * 12544 * 64 * 3 * 49
+    depthwise = facts_of(
+        call("conv2d", tensor(1, 8, 4, 4), tensor(8, 1, 3, 3), None, 1, 1, 1, 8, out=tensor(1, 8, 4, 4))
+    )
+    assert depthwise.flops == 2 * 16 * 8 * 9
+    back = facts_of(
+        call("conv_transpose2d", tensor(1, 8, 4, 4), tensor(8, 5, 2, 2), None, 2, out=tensor(1, 5, 8, 8))
+    )
+    assert back.dims == (1, 8, 5, 1, 4, 64, 16, 1)
+    assert back.flops == 2 * 16 * 8 * 5 * 4
+
+
+def test_products_by_hand() -> None:
+    batched = facts_of(call("matmul", tensor(2, 3, 5, 7), tensor(2, 3, 7, 4), out=tensor(2, 3, 5, 4)))
+    assert batched.dims == (6, 5, 4, 7)
+    added = facts_of(call("addmm", tensor(4), tensor(5, 7), tensor(7, 4), out=tensor(5, 4)))
+    assert added.dims == (1, 5, 4, 7)
+    letters = facts_of(
+        call("einsum", "bhqd,bhkd->bhqk", (tensor(2, 3, 5, 7), tensor(2, 3, 4, 7)), out=tensor(2, 3, 5, 4))
+    )
+    assert letters.dims == (6, 5, 4, 7)
+    mixed = facts_of(call("scaled_dot_product_attention", *[tensor(2, 3, 5, 7)] * 3, out=tensor(2, 3, 5, 7)))
+    assert mixed.flops == 2 * 2 * 2 * 3 * 5 * 5 * 7
+    assert mixed.flops_back == 2 * mixed.flops
+
+
+def test_traffic_by_hand() -> None:
+    relu = facts_of(call("relu", tensor(10), out=tensor(10)))
+    assert (relu.read, relu.written, relu.read_back, relu.written_back) == (40, 40, 80, 40)
+    assert relu.saves_output
+    add = facts_of(call("add", tensor(10), tensor(10), out=tensor(10)))
+    assert (add.read, add.written, add.read_back, add.written_back) == (80, 40, 0, 0)
+    norm = facts_of(call("batch_norm", tensor(2, 4), *[None] * 4, True, out=tensor(2, 4)))
+    assert (norm.read, norm.written) == (64, 32)
+    idle = facts_of(call("dropout", tensor(10), 0.1, False, out=tensor(10)))
+    assert (idle.read, idle.kernels) == (0, 0)
+    unknown = facts_of(call("bessel_j0", tensor(10), out=tensor(10)))
+    assert unknown.unknown
+    assert unknown.read == 40
+
+
+@pytest.mark.parametrize(
+    ("target", "word"), [("quantized_lstm", "linear layers"), ("_cudnn_rnn", "hides its products")]
+)
+def test_hidden_arithmetic_is_refused(target: str, word: str) -> None:
+    with pytest.raises(ModelError, match=word):
+        facts_of(call(target, tensor(2, 3), out=tensor(2, 3)))
+
+
+def test_einsum_beyond_two_operands_is_refused() -> None:
+    with pytest.raises(ModelError, match="two operands"):
+        facts_of(call("einsum", "a,b,c->abc", tuple([tensor(2)] * 3), out=tensor(2, 2, 2)))
+
+
+def test_a_chain_is_one_kernel() -> None:
+    """conv -> norm -> relu: the norm's result is neither written nor read, forward or backward."""
+    graph = small([("conv2d", "conv", 40, []), ("batch_norm", "norm", 40, [0]), ("relu", "elementwise", 40, [1])],
+                  {0: (1, 1, 1, 1, 1, 1, 1, 0)})  # fmt: skip
+    one = fuse(graph, ("chains",))
+    assert one.targets == ("conv2d", "batch_norm+relu")
+    assert (one.read[1], one.written[1]) == (40, 40)
+    assert (one.read_back[1], one.written_back[1]) == (2 * 80 - 40, 2 * 40 - 40)
+    assert one.kernels[1] == 1
+    assert one.before.tolist() == [0]
+
+
+def test_a_sum_hands_its_gradient_on() -> None:
+    """norm -> add -> relu: the relu writes the gradient that the norm reads, through the sum, which moves none."""
+    graph = small([("batch_norm", "norm", 40, []), ("conv2d", "conv", 40, []), ("add", "elementwise", 40, [0, 1]),
+                   ("relu", "elementwise", 40, [2])], {1: (1, 1, 1, 1, 1, 1, 1, 0)})  # fmt: skip
+    one = fuse(graph, ("chains",))
+    place = one.targets.index("batch_norm+add+relu")
+    assert one.written_back[place] == graph.written_back.sum() - 40
+    assert one.read_back[place] == graph.read_back.sum() - 40
+
+
+def test_a_tensor_read_twice_is_written() -> None:
+    graph = small(
+        [
+            ("relu", "elementwise", 40, []),
+            ("relu", "elementwise", 40, [0]),
+            ("add", "elementwise", 40, [0, 1]),
+        ]
+    )
+    assert fuse(graph, ("chains",)).targets == ("relu", "relu+add")
+
+
+def test_attention_written_out_is_found() -> None:
+    products = {0: (6, 5, 5, 7), 4: (6, 5, 7, 5)}
+    ops = [
+        ("matmul", "gemm", 600.0, []), ("div", "elementwise", 600.0, [0]), ("softmax", "softmax", 600.0, [1]),
+        ("dropout", "elementwise", 600.0, [2]), ("matmul", "gemm", 840.0, [3]), ("relu", "elementwise", 840.0, [4]),
+    ]  # fmt: skip
+    graph = small(ops, products)
+    graph = OpGraph(**{**graph.__dict__, "shapes": ((2, 3, 5, 5),) * 6})
+    one = fuse(graph, ("attention",))
+    assert one.targets == ("attention", "relu")
+    assert one.dims_OD[0].tolist() == [2, 3, 3, 5, 5, 7, 7, 0]
+    assert one.read[0] == 4 * 6 * (5 * 7 + 5 * 14)
+    two = fuse(
+        small(
+            [*ops[:2], ("softmax", "softmax", 600, [1]), ("relu", "elementwise", 600, [2])], {0: products[0]}
+        )
+    )
+    assert "attention" not in two.targets
+
+
+def test_unknown_rule_of_fusion() -> None:
+    with pytest.raises(ModelError, match="did you mean chains"):
+        fuse(small([("relu", "elementwise", 4, [])]), ("chain",))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 14), st.integers(0, 10**6))
+def test_fusion_keeps_arithmetic_and_order(count: int, seed: int) -> None:
+    """Whatever the graph: no traffic is added, no weight is lost, edges still lead forward."""
+    random = np.random.default_rng(seed)
+    kinds = [("relu", "elementwise"), ("add", "elementwise"), ("batch_norm", "norm"), ("conv2d", "conv")]
+    ops, dims = [], {}
+    for op in range(count):
+        target, kind = kinds[random.integers(4)]
+        before = sorted({int(j) for j in random.integers(0, op, 2)}) if op else []
+        ops.append((target, kind, float(random.integers(1, 9)), before))
+        if kind == "conv":
+            dims[op] = (1, 1, 1, 1, 1, 1, 1, 0)
+    graph = small(ops, dims)
+    one = fuse(graph)
+    assert one.count("conv") == graph.count("conv")
+    for key in ("read", "written", "read_back", "written_back"):
+        assert getattr(one, key).sum() <= getattr(graph, key).sum() + 1e-9
+        assert (getattr(one, key) >= 0).all()
+
+
+def test_nets_by_hand() -> None:
+    graph = small([("a", "copy", 8, []), ("b", "copy", 4, [0]), ("c", "copy", 2, [0, 1])])
+    first, members, size = nets_of(graph)
+    assert first.tolist() == [0, 3, 5]
+    assert members.tolist() == [0, 1, 2, 1, 2]
+    assert size.tolist() == [8, 4]
+
+
+def test_json_gives_the_same_graph(tmp_path: Path) -> None:
+    graph = read_graph(RESNET)
+    write_value(to_value(graph), tmp_path / "again.json")
+    again = read_graph(tmp_path / "again.json")
+    assert to_text(to_value(again)) == RESNET.read_text("utf-8")
+    assert (len(graph), graph.parameters.sum(), graph.count("conv")) == (227, 25_557_032, 53)
+    assert np.array_equal(again.before, graph.before)
+
+
+def test_json_ops_may_stand_in_any_order(tmp_path: Path) -> None:
+    value = json.loads(to_text(to_value(small([("a", "copy", 8, []), ("b", "copy", 4, [0])]))))
+    value["ops"] = [{**value["ops"][1], "before": [1]}, value["ops"][0]]
+    (tmp_path / "g.json").write_text(json.dumps(value))
+    assert read_graph(tmp_path / "g.json").targets == ("a", "b")
+
+
+def test_a_cycle_is_named() -> None:
+    with pytest.raises(ModelError, match=r"cycle: .*'b'.*'c'"):
+        ordered([[], [2, 0], [1]], ["a", "b", "c"])
+
+
+def _broken(**changes: Any) -> dict[str, Any]:
+    value = json.loads(
+        to_text(to_value(small([("a", "copy", 8, []), ("m", "gemm", 4, [0])], {1: (1, 2, 3, 4)})))
+    )
+    for key, item in changes.items():
+        if key in value:
+            value[key] = item
+        else:
+            value["ops"][1][key] = item
+    return dict(value)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"before": [1], "carries": [1]}, "cycle"),
+        ({"before": [7], "carries": [1]}, "must name ops"),
+        ({"before": [0, 0]}, "carries 1"),
+        ({"kind": "gem"}, "did you mean gemm"),
+        ({"dims": [1, 2]}, "4 whole numbers"),
+        ({"dims": [1, 2, 0, 4]}, "1 or more"),
+        ({"flops": -1}, "zero or more"),
+        ({"flops": 1e300}, "zero or more"),
+        ({"gradient": [1, 2]}, "true and false"),
+        ({"shape": "x"}, "lists of numbers"),
+        ({"element": 0}, "positive"),
+        ({"ops": []}, "at least one op"),
+        ({"podsim_graph": 9}, "no graph of"),
+    ],
+)
+def test_broken_graphs_say_what_is_wrong(tmp_path: Path, change: dict[str, Any], word: str) -> None:
+    (tmp_path / "g.json").write_text(json.dumps(_broken(**change)))
+    with pytest.raises(ModelError, match=word):
+        read_graph(tmp_path / "g.json")
+
+
+def test_files_that_are_no_graph(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("{")
+    (tmp_path / "list").write_text("[1]")
+    for name, word in (
+        ("text", "no JSON"),
+        ("list", "no graph"),
+        ("absent", "cannot be read"),
+        (".", "cannot be read"),
+    ):
+        with pytest.raises(ModelError, match=word):
+            read_graph(tmp_path / name)

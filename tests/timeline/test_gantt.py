@@ -1,0 +1,228 @@
+"""Gantt charts: pixels add up, nothing is cut off, pages stand alone and hold every span."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_timelines import pipeline
+from matplotlib.text import Text
+
+from podsim.errors import PodsimError, TimelineError
+from podsim.report import write_timeline
+from podsim.results.timeline import Counter, Lane, Timeline
+from podsim.timeline.gantt import gantt_figure, gantt_image, length_text, time_unit
+from podsim.timeline.gantt_counters import panels_of, stepped
+from podsim.timeline.gantt_page import gantt_page
+from podsim.timeline.gantt_raster import coverage, mixed
+from podsim.timeline.kind_colours import colours, ink_on, rgb
+
+
+def many(spans: int, lanes: int) -> Timeline:
+    """Spans of random lengths, one after the other on every lane."""
+    random = np.random.default_rng(0)
+    gaps, lengths = random.exponential(1e-5, (2, lanes, spans // lanes))
+    end = np.cumsum(gaps + lengths, axis=1)
+    return Timeline(
+        lanes=tuple(Lane(process=f"rank {k}", name="compute") for k in range(lanes)), names=("op",),
+        kinds=("forward", "tp", "strange"), lane=np.repeat(np.arange(lanes), spans // lanes),
+        name=np.zeros(end.size, dtype=np.int64), kind=random.integers(0, 3, end.size),
+        start=(end - lengths).ravel(), end=end.ravel(),
+    )  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 9), st.floats(0, 5), st.integers(0, 2)), min_size=1, max_size=30),
+    st.integers(1, 50),
+)
+def test_pixels_hold_exactly_the_time_of_the_spans(spans: list[tuple[float, float, int]], width: int) -> None:
+    start, length, kind = (np.array(column) for column in zip(*spans, strict=True))
+    end = np.minimum(start + length, 10.0)
+    row = kind % 2
+    made = Timeline(
+        lanes=(Lane(process="p", name="a"),) * 2, names=("op",), kinds=("x", "y", "z"), lane=row, name=0 * kind,
+        kind=kind, start=np.minimum(start, end), end=end,
+    )  # fmt: skip
+    covers_RKW = coverage(made, row, 2, width, 0.0, 10.0)
+    assert covers_RKW.min() > -1e-9
+    for place in range(3):
+        assert covers_RKW[:, place].sum() * 10.0 / width == pytest.approx(made.busy()[place], abs=1e-9)
+
+
+def test_a_half_idle_pixel_is_half_coloured() -> None:
+    paint = mixed(np.array([[[1.0, 0.5, 0.0], [0.0, 0.0, 2.0]]]), ["#000000", "#ffffff"])
+    assert paint[0, 0] == pytest.approx([0, 0, 0])
+    assert 0.4 < paint[0, 1, 0] < 0.5
+    assert paint[0, 2] == pytest.approx([1, 1, 1])
+
+
+def test_colours_are_the_same_everywhere_and_differ() -> None:
+    first, second = colours(("forward", "tp", "x", "y")), colours(("y", "tp", "forward"))
+    assert first["forward"] == second["forward"]
+    assert first["tp"] == second["tp"]
+    assert len(set(first.values())) == 4
+    assert len(set(colours(map(str, range(20))).values())) == 20
+    assert set(colours(map(str, range(50)))) == set(map(str, range(50)))
+    assert ink_on("#000000") == "#ffffff"
+    assert rgb("#ff0080") == (1.0, 0.0, 128 / 255)
+
+
+@pytest.mark.parametrize(
+    "made", [pipeline(), pipeline(8, 20), many(6000, 30), many(4000, 2000), many(40, 1)], ids=len
+)
+def test_nothing_leaves_the_figure_or_overlaps_the_rows(made: Timeline) -> None:
+    figure = gantt_figure(made, title="A title " * 30)
+    figure.draw_without_rendering()
+    rows = figure.axes[0].get_window_extent()
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and text.get_text() and text.get_visible():
+            box = text.get_window_extent()
+            inside = figure.bbox.padded(2)
+            assert inside.x0 <= box.x0, text.get_text()
+            assert box.x1 <= inside.x1, text.get_text()
+            assert inside.y0 <= box.y0, text.get_text()
+            assert box.y1 <= inside.y1, text.get_text()
+    for legend in figure.legends:
+        assert legend.get_window_extent().x0 > rows.x1
+
+
+def words(made: Timeline) -> list[str]:
+    return [text.get_text() for text in gantt_figure(made, title="T").findobj(Text) if isinstance(text, Text)]
+
+
+def test_a_small_chart_says_lanes_kinds_and_micro_batches() -> None:
+    found = words(pipeline())
+    assert {"stage 0 (ranks 0-7)", "compute x8", "backward 51%", "0", "7", "time, ms", "memory"} <= set(found)
+    assert "372 spans on 12 lanes in 34.45 ms" in found
+
+
+def test_a_tall_chart_says_that_rows_stand_for_several_lanes() -> None:
+    assert any("each row is the mean of 3 lanes" in text for text in words(many(9000, 3000)))
+
+
+def test_images(tmp_path: Path) -> None:
+    made = pipeline(2, 3)
+    svg = gantt_image(made, "svg", title="T")
+    assert svg == gantt_image(made, "svg", title="T")
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    write_timeline(made, tmp_path / "t.png")
+    assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
+    assert len(gantt_image(many(20000, 20), "svg")) < 400_000
+
+
+def test_steps_keep_their_extremes() -> None:
+    time = np.arange(10000) * 1e-3
+    value = np.where(np.arange(10000) == 5003, 7.0, 1.0)
+    one = Counter(name="m", process="p", unit="B", time=time, value=value)
+    edges, least, most = stepped(one, 0.0, 10.0, 100)
+    assert len(edges) == 101
+    assert most.max() == 7.0
+    assert least.min() == least.max() == 1.0
+    short = replace(one, time=time[:3], value=value[:3])
+    assert len(stepped(short, 0.0, 10.0, 100)[0]) == 4
+
+
+def test_panels_show_the_highest_of_many() -> None:
+    made = pipeline(8, 4)
+    memory = panels_of(made)[0]
+    assert (memory.name, memory.all, len(memory.shown)) == ("memory", 8, 4)
+    assert memory.shown[0].process.startswith("stage 0")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit"),
+    [(5e-9, "ns"), (3e-5, "us"), (0.034, "ms"), (20.0, "s"), (600.0, "min"), (9e4, "h"), (1e6, "days")],
+)
+def test_time_units(seconds: float, unit: str) -> None:
+    assert time_unit(seconds)[1] == unit
+
+
+def test_lengths_as_text() -> None:
+    made = many(1, 1)
+    ends = {34.45e-3: "34.45 ms", 12.5: "12.5 s", 7200.0: "120 min", 365 * 86400.0: "365 days"}
+    for seconds, said in ends.items():
+        assert length_text(replace(made, start=np.zeros(1), end=np.array([seconds]))) == said
+
+
+def test_what_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = many(0, 1)
+    with pytest.raises(TimelineError, match="nothing to draw"):
+        gantt_figure(empty)
+    with pytest.raises(TimelineError, match="nothing to draw"):
+        gantt_page(empty)
+    instant = replace(many(1, 1), start=np.zeros(1), end=np.zeros(1))
+    with pytest.raises(TimelineError, match="takes time"):
+        gantt_figure(instant)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(PodsimError, match=r"pip install 'podsim\[report\]'"):
+        gantt_figure(pipeline())
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+
+def test_a_page_stands_alone_and_holds_every_span() -> None:
+    made = pipeline()
+    page = gantt_page(made, title="</script><b>bold</b>")
+    assert page == gantt_page(made, title="</script><b>bold</b>")
+    tags = Tags()
+    tags.feed(page)
+    assert not [1 for _, held in tags.seen if {"src", "href"} & set(held)]
+    assert "http" not in page
+    assert not [1 for tag, _ in tags.seen if tag == "b"]
+    held = re.search(r'id="described">(.*?)</script>', page, re.DOTALL)
+    packed = re.search(r'id="packed">(.*?)</script>', page, re.DOTALL)
+    assert held
+    assert packed
+    described = json.loads(held[1])
+    data = gzip.decompress(base64.b64decode(packed[1]))
+    types = {
+        "Float64Array": "<f8",
+        "Uint8Array": "u1",
+        "Uint16Array": "<u2",
+        "Uint32Array": "<u4",
+        "Int32Array": "<i4",
+    }
+    arrays = {
+        name: np.frombuffer(data, types[kind], length, at)
+        for name, (kind, at, length) in described["arrays"].items()
+    }
+    order = np.lexsort((made.end, made.start, made.lane))
+    np.testing.assert_array_equal(arrays["start"], made.start[order])
+    np.testing.assert_array_equal(arrays["argument micro_batch"], made.arguments["micro_batch"][order])
+    assert [kind["name"] for kind in described["kinds"]] == list(made.kinds)
+    assert arrays["first"][-1] == len(made)
+    assert described["title"] == "</script><b>bold</b>"
+
+
+@pytest.mark.parametrize("kinds", [2, 6, 9])
+def test_the_legend_of_a_single_lane_is_whole(kinds: int) -> None:
+    at = np.arange(kinds, dtype=float)
+    made = Timeline(
+        lanes=(Lane(process="a replica", name="compute"),), names=("op",),
+        kinds=tuple(f"kind {k}" for k in range(kinds)), lane=np.zeros(kinds, np.int64), name=np.zeros(kinds, np.int64),
+        kind=np.arange(kinds), start=at, end=at + 1.0,
+    )  # fmt: skip
+    figure = gantt_figure(made)
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == min(kinds, 6) + (kinds > 6)
+    assert legend.get_window_extent().y0 >= 0.0
