@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from podsim.accuracy import read_kineto
-from podsim.report import read_timeline, write_timeline
 from podsim.results.timeline import Lane, Timeline
+from podsim.timeline import read_timeline, write_timeline
 
 SPANS, LANES = 1_000_000, 250
 

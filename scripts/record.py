@@ -13,15 +13,17 @@ import json
 import sys
 from pathlib import Path
 
-from podsim.accuracy import bands_networks
-from podsim.accuracy.bands import FILE
-from podsim.accuracy.bands_residuals import measure_residuals, residuals_text
-from podsim.accuracy.recorded import differences, losses, recorded_accuracy, recorded_predictions
+from podsim.accuracy import bands, bands_networks
 from podsim.report import accuracy_page
 from podsim.verbs.validate import UNKNOWN, validate
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from reference import golden, residuals  # noqa: E402 - the root is not on the path of a script
+
 GOLDEN = ROOT / "tests" / "golden"
+BANDS = Path(bands.__file__).parent
 
 
 def main() -> int:
@@ -32,14 +34,12 @@ def main() -> int:
     )
     check = parser.parse_args().check
     found = validate()
-    predictions, accuracy = recorded_predictions(), recorded_accuracy(found.comparisons)
-    _say("predictions moved", differences(_old("predictions.json"), predictions))
-    _say("accuracy lost", losses(_old("accuracy.json"), accuracy))
+    predictions, accuracy = golden.recorded_predictions(), golden.recorded_accuracy(found.comparisons)
+    _say("predictions moved", golden.differences(_old("predictions.json"), predictions))
+    _say("accuracy lost", golden.losses(_old("accuracy.json"), accuracy))
     texts = {
-        ROOT / "src" / "podsim" / "verbs" / FILE: residuals_text(measure_residuals()),
-        ROOT / "src" / "podsim" / "verbs" / bands_networks.FILE: bands_networks.residuals_text(
-            bands_networks.measure_network_residuals()
-        ),
+        BANDS / bands.FILE: residuals.residuals_text(residuals.measure_residuals()),
+        BANDS / bands_networks.FILE: residuals.network_residuals_text(residuals.measure_network_residuals()),
         GOLDEN / "predictions.json": json.dumps(predictions, indent=0) + "\n",
         GOLDEN / "accuracy.json": json.dumps(accuracy, indent=1) + "\n",
         ROOT / "docs" / "accuracy.md": accuracy_page(found.comparisons, found.verdicts, unknown=UNKNOWN),

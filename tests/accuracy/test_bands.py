@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from reference.residuals import measure_residuals
 
 from podsim.accuracy import load
 from podsim.accuracy.bands import ENOUGH, band_of, nearest, residuals
-from podsim.accuracy.bands_residuals import measure_residuals
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.results.prediction import Prediction
 from podsim.training.plan import Plan

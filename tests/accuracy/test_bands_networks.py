@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from reference.residuals import measure_network_residuals
 
 import podsim
 from podsim.accuracy.bands import ENOUGH
-from podsim.accuracy.bands_networks import (
-    NetworkResidual,
-    band_of_graph,
-    measure_network_residuals,
-    network_residuals,
-)
+from podsim.accuracy.bands_networks import NetworkResidual, band_of_graph, network_residuals
 
 
 def test_packaged_residuals_are_current() -> None:

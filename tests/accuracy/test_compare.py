@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from podsim.accuracy import compared_tables as compare
 from podsim.accuracy import load, measurement
+from podsim.accuracy.compared_tables import compare
 from podsim.errors import TableError
 
 ROWS = load("korthikanti")

@@ -44,7 +44,7 @@ def test_the_data_is_small() -> None:
 
 @pytest.mark.parametrize("of", sorted({table.of for table in NAMED}))
 def test_each_row_is_in_exactly_one_part(of: str) -> None:
-    parts = [table for table in NAMED if table.of == of and not table.parts]
+    parts = [table for table in NAMED if table.of == of and not table.overlaps]
     held = Counter(row.id for table in parts for row in load(table.slug))
     assert held == Counter(row.id for row in load(of))
 
@@ -58,9 +58,9 @@ def test_parts_are_what_they_say(table: object) -> None:
     assert any(measurement(row, rows.what) for row in rows)
     if part.of == "llm":
         years = sorted({row.text("year") for row in rows})
-        assert part.era == (years[0] if len(years) == 1 else f"{years[0]}-{years[-1]}")
+        assert part.years == (years[0] if len(years) == 1 else f"{years[0]}-{years[-1]}")
     sweeps = Counter(row.label(rows.sweep) for row in rows) if rows.sweep else Counter()
-    assert (part.kind == "sweep") == (max(sweeps.values(), default=1) > 1)
+    assert part.sweep == (max(sweeps.values(), default=1) > 1)
 
 
 def test_parts_by_hand() -> None:

@@ -15,8 +15,8 @@ BIN = Path(sys.executable).parent
 @pytest.mark.parametrize(
     "command",
     [
-        ["ruff", "check", "src", "tests", "examples", "benchmarks", "scripts"],
-        ["ruff", "format", "--check", "src", "tests", "examples", "benchmarks", "scripts"],
+        ["ruff", "check", "src", "tests", "examples", "benchmarks", "scripts", "reference"],
+        ["ruff", "format", "--check", "src", "tests", "examples", "benchmarks", "scripts", "reference"],
         ["mypy"],
         ["lint-imports"],
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -20,14 +21,22 @@ CODE = re.compile(r"`((?:src|docs|tests|examples|benchmarks|scripts)/[\w./-]+)`"
 
 def _commands() -> list[str]:
     """Every podsim command shown with a prompt, or at the end of a one-line set-up."""
-    found = []
+    commands = []
     for document in DOCUMENTS:
         for line in document.read_text("utf-8").splitlines():
             if line.strip().startswith("$ podsim "):
-                found.append(line.strip().removeprefix("$ podsim "))
+                commands.append(line.strip().removeprefix("$ podsim "))
             elif line.startswith("    python3 -m venv") and "/bin/podsim " in line:
-                found.append(line.partition("/bin/podsim ")[2])
-    return sorted(set(found))
+                commands.append(line.partition("/bin/podsim ")[2])
+    return sorted(set(commands))
+
+
+def _shown(command: str) -> list[str]:
+    """The pieces of output that the README shows below a command; "…" stands for what it leaves out."""
+    below = README.partition(f"podsim {command}\n")[2].partition("\n## ")[0].splitlines()
+    shown = itertools.takewhile(lambda line: not line.startswith("    $ "), below)
+    blocks = [line for line in shown if line.startswith("    ")]
+    return [" ".join(piece.split()) for line in blocks for piece in line.split("…") if piece.strip()]
 
 
 @pytest.mark.parametrize("command", _commands())
@@ -37,10 +46,13 @@ def test_commands_work(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "lab.toml").write_text('inherits = "dgx-a100-80gb"\nsource = "our lab"\nnodes = 16\n')
     if command.startswith("replay"):
         directory = command.split()[1].partition("/")[0]
-        saved = next(one for one in _commands() if f"--save {directory}" in one)
+        saved = next(saving for saving in _commands() if f"--save {directory}" in saving)
         assert CliRunner().invoke(app, shlex.split(saved)).exit_code == 0
     result = CliRunner().invoke(app, shlex.split(command))
     assert result.exit_code == 0, result.stderr or "it does not fit"
+    output = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    for piece in _shown(command):
+        assert any(piece in line for line in output), piece
 
 
 def test_the_readme_has_two_commands_from_nothing() -> None:
@@ -48,6 +60,8 @@ def test_the_readme_has_two_commands_from_nothing() -> None:
     assert len(lines) == 2
     assert lines[0].endswith("/bin/podsim plan llama-3.1-70b --on selene --gpus 512 --batch 1024")
     assert lines[1].endswith("/bin/python -m pytest -n auto")
+    assert lines[1] in (ROOT / ".ci" / "run").read_text("utf-8")
+    assert len(README.splitlines()) <= 100
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

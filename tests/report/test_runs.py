@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import podsim
-from podsim.report.figures import duration
+from podsim.report.columns import duration
 from podsim.report.plot_runs import goodput_image
 from podsim.report.runs import checkpoint_text, goodput_text
 from podsim.results.runs import Goodput, Quantiles

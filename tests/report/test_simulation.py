@@ -15,10 +15,20 @@ from made_timelines import simulated
 from matplotlib.text import Text
 
 from podsim.errors import TimelineError
-from podsim.report import plot_links, print_simulated, simulated_data, simulated_text
+from podsim.report import print_simulated, simulated_data, simulated_text
 from podsim.report.data import to_csv, to_json
-from podsim.report.links import LEVELS, carriers, levels_of, link_lines, ranked, use_over_time, utilisation
+from podsim.report.screen import report_text
+from podsim.report.simulation import (
+    LEVELS,
+    busiest_links,
+    carriers,
+    links_report,
+    time_by_level,
+    use_over_time,
+    utilisation,
+)
 from podsim.results.simulated import LinkUse
+from podsim.timeline import plot_links
 from podsim.timeline.link_plots import links_figure, links_image
 
 STEP = simulated()
@@ -49,9 +59,9 @@ def test_use_of_a_link_by_hand() -> None:
     assert utilisation(one, 0.012) == pytest.approx(144e6 / (25e9 * 0.012))
     assert use_over_time(one, 0.012, 6) == pytest.approx([0, 0.96, 0.96, 0.96, 0, 0])
     assert use_over_time(one, 0.012, 4) == pytest.approx([0.32, 0.96, 0.64, 0])
-    assert levels_of(one, 0.012) == pytest.approx([0.5, 0, 0, 0, 0, 0.5])
+    assert time_by_level(one, 0.012) == pytest.approx([0.5, 0, 0, 0, 0, 0.5])
     assert carriers(one) == "pp 83 %, tp 17 %"
-    assert [use.name for use in ranked(STEP)] == ["node 1 NIC 0 in", "node 0 NIC 2 out"]
+    assert [use.name for use in busiest_links(STEP)] == ["node 1 NIC 0 in", "node 0 NIC 2 out"]
 
 
 @settings(max_examples=40, deadline=None)
@@ -75,14 +85,14 @@ def test_histograms_hold_every_byte_and_every_second(changes: list[tuple[float, 
         rate=rate,
     )
     assert use_over_time(one, 10.0, bins).mean() == pytest.approx(utilisation(one, 10.0), abs=1e-9)
-    spent = levels_of(one, 10.0)
+    spent = time_by_level(one, 10.0)
     assert spent.sum() == pytest.approx(1.0)
     assert spent.min() >= -1e-12
     assert len(spent) == len(LEVELS)
 
 
 def test_every_link_is_counted_once() -> None:
-    lines = link_lines(STEP, 100)
+    lines = report_text(links_report(STEP)).splitlines()
     first = next(k for k, line in enumerate(lines) if "time of the busiest" in line)
     counts = [
         int(line.split("%")[1].split()[0].replace(",", ""))
@@ -90,7 +100,7 @@ def test_every_link_is_counted_once() -> None:
     ]
     assert sum(counts) == sum(use.copies for use in STEP.links)
     assert lines[-1].strip() == "100 of 112 links carried nothing."
-    assert link_lines(replace(STEP, links=()), 100) == ["Links: none carried anything"]
+    assert report_text(links_report(replace(STEP, links=()))) == "Links: none carried anything\n"
 
 
 def test_data_are_plain_and_whole() -> None:

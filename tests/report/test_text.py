@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from podsim.report import accuracy_page, published_errors, render
-from podsim.report.figures import percent, ratio, signed_percent, value
+from podsim.report.columns import percent, quantity_text, ratio, signed_percent
 from podsim.results.comparison import Comparison
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -57,12 +57,12 @@ def test_other_tools_have_an_origin_and_a_note_each() -> None:
         (signed_percent(None), "-"),
         (ratio(1.0312), "1.03"),
         (ratio(None), "-"),
-        (value(0.0203, "s"), "20.3 ms"),
-        (value(1234.4, "1/s"), "1,234 /s"),
-        (value(12345.0, "1/s"), "12.35 k/s"),
-        (value(2.5, "1/s"), "2.5 /s"),
-        (value(142e12, "FLOP/s"), "142 TFLOP/s"),
-        (value(55e9, "B"), "55 GB"),
+        (quantity_text(0.0203, "s"), "20.3 ms"),
+        (quantity_text(1234.4, "1/s"), "1,234 /s"),
+        (quantity_text(12345.0, "1/s"), "12.35 k/s"),
+        (quantity_text(2.5, "1/s"), "2.5 /s"),
+        (quantity_text(142e12, "FLOP/s"), "142 TFLOP/s"),
+        (quantity_text(55e9, "B"), "55 GB"),
     ],
 )
 def test_figures(text: str, expected: str) -> None:

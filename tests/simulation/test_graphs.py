@@ -15,8 +15,8 @@ from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import nets_of
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
-from podsim.report import read_timeline
 from podsim.simulation.graphs import played_graph
+from podsim.timeline import read_timeline
 from podsim.training.software import load_software
 
 close = pytest.approx

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from podsim.report import read_timeline, write_timeline
 from podsim.simulation.events import critical_path, play
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_marks import Trouble
 from podsim.simulation.outcome import memory_counters, outcome, part_seconds
+from podsim.timeline import read_timeline, write_timeline
 from podsim.training.plan import Plan
 from podsim.training.step import SPLIT, step_cost
 from podsim.workload.catalog import load_model

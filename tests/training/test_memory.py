@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -89,6 +91,49 @@ def test_all_stages_hold_the_model_and_a_tied_table_twice(
     assert tp * alone.memory_kinds["weights"] / 2 == pytest.approx(
         model.parameters + (tp - 1) * whole, rel=1e-9
     )
+
+
+GPT2 = 124_439_808
+"""parameters: 50257 x 768 tokens, 1024 x 768 positions, 12 layers of 12 x 768 x 768 + 13 x 768, a norm of 2 x 768"""
+TABLES = (50_257 + 1_024) * 768
+"""parameters of GPT-2's largest block, the embedding"""
+
+
+@pytest.mark.parametrize(
+    ("plan", "weights", "gradients", "optimizer"),
+    [
+        # bf16: 2 B a weight, 4 B a gradient, 4 B of master weights and 2 x 4 B of moments; over 8 ranks
+        ({"zero": 0}, 2, 4, 4 + 8),
+        ({"zero": 1}, 2, 4, (4 + 8) / 8),
+        ({"zero": 2}, 2, 4 / 8, (4 + 8) / 8),
+        ({"zero": 3}, 2 / 8, 4 / 8, (4 + 8) / 8),
+        ({"zero": 1, "shard": 4}, 2, 4, (4 + 8) / 4),
+        ({"zero": 2, "shard": 4}, 2, 4 / 4, (4 + 8) / 4),
+        ({"zero": 3, "shard": 4}, 2 / 4, 4 / 4, (4 + 8) / 4),
+        ({"zero": 3, "dp": 2, "cp": 4}, 2 / 8, 4 / 8, (4 + 8) / 8),  # context ranks hold the same weights
+        # fp32 weights are their own master
+        ({"zero": 0, "precision": "fp32"}, 4, 4, 8),
+        ({"zero": 3, "precision": "fp32"}, 4 / 8, 4 / 8, 8 / 8),
+        ({"zero": 2, "optimizer_precision": "bf16"}, 2, 4 / 8, (4 + 4) / 8),
+        # FSDP2 keeps weights in fp32 shards, which are the master weights, and gathers a layer at a time
+        ({"zero": 2, "software": "torchtitan-2024"}, 2, 4 / 8, (4 + 8) / 8),
+        ({"zero": 3, "software": "torchtitan-2024"}, 0, 4 / 8, (4 + 8) / 8),
+    ],
+)  # fmt: skip
+def test_each_zero_level_by_hand(
+    node: Cluster, plan: dict[str, Any], weights: float, gradients: float, optimizer: float
+) -> None:
+    """Rajbhandari et al. 2020, Figure 1: level 1 divides the optimizer, 2 gradients too, 3 weights too."""
+    kinds = predict_plan(load_model("gpt2"), node, Plan(**{"dp": 8, "global_batch": 8} | plan)).memory_kinds
+    held = {"weights": weights * GPT2, "gradients": gradients * GPT2, "optimizer": optimizer * GPT2}
+    assert {kind: kinds[kind] for kind in held} == pytest.approx(held, rel=1e-12)
+
+
+@pytest.mark.parametrize(("precision", "each"), [("bf16", 2 + 2 + 4), ("fp32", 4 + 4 + 4)])
+def test_the_third_zero_level_gathers_a_block_at_a_time(node: Cluster, precision: str, each: int) -> None:
+    """Weights of the largest block and of the next one, and the gradient of one that is not yet divided."""
+    plan = Plan(dp=8, global_batch=8, zero=3, precision=precision)
+    assert predict_plan(load_model("gpt2"), node, plan).memory_kinds["buffers"] == each * TABLES
 
 
 def test_a_rank_has_a_head_of_keys_and_values_at_least(selene: Cluster) -> None:

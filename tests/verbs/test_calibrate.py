@@ -76,10 +76,10 @@ def test_mistakes_of_a_fit(
         fit_software(rows, software, names)
 
 
-def test_constants_have_room_around_their_centres() -> None:
+def test_constants_have_room_around_their_starts() -> None:
     for name, constant in CONSTANTS.items():
-        assert constant.low <= constant.centre <= constant.high, name
-        assert constant.width > 0, name
+        assert constant.low <= constant.start <= constant.high, name
+        assert constant.scale > 0, name
 
 
 def test_packaged_constants_are_what_a_fit_gives() -> None:

@@ -137,5 +137,5 @@ def test_progress_bar(
     monkeypatch.setattr("sys.stderr", out)
     with bar("searching", after=after) as update:
         update(25, 100)
-    assert ("25% of 100" in out.getvalue()) == drawn
+    assert ("25%" in out.getvalue()) == drawn
     assert (out.getvalue().endswith(" \r")) == drawn

@@ -17,7 +17,7 @@ from podsim.cli import storage
 from podsim.storage.fio_results import read_fio
 
 Run = Callable[..., Result]
-DATA = Path(__file__).parents[1] / "verify" / "data"
+DATA = Path(__file__).parents[1] / "accuracy" / "data"
 ON = ("--on", "weka-ra:4")
 ONLY_CLI = {"json", "csv", "plot", "fio_json"}
 

@@ -7,14 +7,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from reference.golden import differences, losses, recorded_accuracy, recorded_predictions
 
 from podsim.accuracy import load
 from podsim.accuracy.bars import BARS, Bar, verdicts
-from podsim.accuracy.recorded import differences, losses, recorded_accuracy, recorded_predictions
+from podsim.accuracy.tables import TABLES
 from podsim.errors import PodsimError, TableError
 from podsim.report import accuracy_page
 from podsim.results.comparison import ComparedRow, Comparison
-from podsim.verbs.validate import TABLES, UNKNOWN, Validation, compare_rows, validate
+from podsim.verbs.validate import UNKNOWN, Validation, compare_rows, validate
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"

@@ -15,14 +15,14 @@ from click.testing import Result
 from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
 from podsim.errors import PodsimError, StorageError
 from podsim.lab.record import write_run
-from podsim.report.acceptance_page import acceptance_page
 from podsim.report.browser import print_pdf
+from podsim.report.pages import acceptance_page
 from podsim.results.acceptance import Acceptance
 from podsim.results.lab import MeasuredCollective, MeasuredCollectives
 from podsim.verbs.verify import verify_machine
 
 Run = Callable[..., Result]
-DATA = Path(__file__).parents[1] / "verify" / "data"
+DATA = Path(__file__).parents[1] / "accuracy" / "data"
 HOST = Path(__file__).parents[1] / "hardware" / "data" / "host.toml"
 FIO = f"""#!{sys.executable}
 import json, pathlib, sys, time

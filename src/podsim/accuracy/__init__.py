@@ -12,8 +12,6 @@ Nothing here knows how a prediction is made.
 from podsim.accuracy.compared_tables import compare
 from podsim.accuracy.measured_tables import Row, Rows
 from podsim.accuracy.measurements import measurement, quantities
-from podsim.accuracy.named import NAMED
-from podsim.accuracy.part import NamedTable
 from podsim.accuracy.reading import read_rows
 from podsim.accuracy.score import (
     assess,
@@ -26,7 +24,7 @@ from podsim.accuracy.score import (
     skill,
     sweep_tau,
 )
-from podsim.accuracy.tables import load, named, names
+from podsim.accuracy.tables import NAMED, NamedTable, load, named, names
 from podsim.timeline.kineto import read_kineto
 from podsim.timeline.kineto_compare import compare_steps
 

@@ -121,6 +121,7 @@ def _kind(plan: Plan) -> str:
 
 
 def bits_of(precision: str) -> str:
+    """Bits of a number of a precision, as text: 8, 16 or 32."""
     return {"fp8": "8", "bf16": "16", "fp16": "16"}.get(precision, "32")
 
 

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
 
-from podsim.accuracy import load, measurement
 from podsim.accuracy.bands import ENOUGH, closest, limits
-from podsim.accuracy.price_networks import NetworkCosts, express_networks
-from podsim.graphs.graph_cost import OpCosts, scaled_costs
+from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.op_graph import OpGraph
 from podsim.results.prediction import Band
 
@@ -125,35 +122,3 @@ def band_of_graph(wanted: NetworkFeatures, rows: Sequence[NetworkResidual] = ())
         low=low, high=high, rows=len(found),
         basis=f"{len(found)} published runs ({told}{more}): {', '.join(dict.fromkeys(words))}; {seen}",
     ), ""  # fmt: skip
-
-
-def measure_network_residuals() -> tuple[NetworkResidual, ...]:
-    """Residuals of every row of the packaged tables that measured a rate and can be expressed."""
-    costs, out = NetworkCosts(), []
-    for kind in ("vision", "mlperf"):
-        rows = {row.id: row for row in load(kind) if row.validates}
-        told = {id: one.value for id, row in rows.items() if (one := measurement(row, "samples/s"))}
-        found, _ = express_networks(kind, [(id, rows[id].fields) for id in told])
-        for id, run in found.items():
-            era, graph, gpu = costs.era(run), costs.graph(run), run.cluster.gpu
-            features = features_of_graph(
-                graph, scaled_costs(graph, costs.plain(run, era.flash), era), architecture=gpu.architecture,
-                precision=run.precision, network=run.network, software=era.name, gpus=run.gpus,
-                node=run.cluster.gpus_per_node,
-            )  # fmt: skip
-            missed = math.log(costs.rate(run) / told[id])
-            out.append(NetworkResidual(id=id, role=rows[id].role, features=features, log_ratio=missed))
-    return tuple(out)
-
-
-def residuals_text(rows: Sequence[NetworkResidual]) -> str:
-    """The residuals as CSV."""
-    out = io.StringIO()
-    names = [field.name for field in fields(NetworkFeatures)]
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["id", "role", *names, "log_ratio"])
-    for row in rows:
-        writer.writerow(
-            [row.id, row.role, *(getattr(row.features, name) for name in names), f"{row.log_ratio:.9g}"]
-        )
-    return out.getvalue()

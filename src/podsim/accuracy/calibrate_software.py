@@ -1,17 +1,17 @@
 """Constants of a framework era from end-to-end rows with role `calibrate`: `fit_software`.
 
-Least squares on log(predicted / measured) with a soft loss of width 2 %, which comes near the mean of absolute
-logarithms: a disturbed row counts linearly. Each constant is drawn to its centre (below, or `start`), and being one
-width away from it costs what a row 3 % off costs. The centres do not depend on the catalog's present values, so a fit
-repeated gives the same values. No randomness. Needs scipy (pip install podsim[calibrate]).
+The loss is soft from 2 % on, which comes near the mean of absolute logarithms. Each constant is pulled to its start
+below: being one scale away costs what a row 3 % off costs. The starts do not depend on the catalog's present values,
+so a repeated fit gives the same values.
 
-Axes: P constants, R rows.
+Axis: R rows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from podsim.accuracy.express import Expressed
 from podsim.accuracy.price_llm import batches_of, express_all, seconds_of
 from podsim.accuracy.price_networks import NetworkCosts, express_networks
 from podsim.errors import TableError, unknown_name
+from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.hardware.parts import Gpu
 from podsim.training.software import load_software, part_of
 
@@ -27,49 +28,35 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
-class Constant:
-    """How one constant of an era is varied."""
-
-    centre: float
-    """where it is drawn to and starts, unless told otherwise"""
-    width: float
-    """how far it may be from there at small cost: of its logarithm, or in its own unit"""
-    low: float
-    high: float
-    unit: str
-    log: bool = True
-
-
 CONSTANTS = {
-    "gemm_speed": Constant(0.95, 0.08, 0.5, 1.3, "1"),
-    "conv_speed": Constant(1.0, 0.2, 0.2, 2.0, "1"),
-    "attention_speed": Constant(1.0, 0.2, 0.3, 2.0, "1"),
-    "memory_speed": Constant(1.0, 0.2, 0.3, 2.0, "1"),
-    "collective_speed": Constant(1.0, 0.15, 0.3, 1.5, "1"),
-    "elementwise_traffic": Constant(1.5, 0.3, 1.0, 6.0, "1"),
-    "norm_traffic": Constant(1.5, 0.3, 1.0, 6.0, "1"),
-    "optimizer_traffic": Constant(34.0, 0.3, 12.0, 120.0, "B"),
-    "host_kernel": Constant(5e-6, 3e-6, 0.0, 60e-6, "s", log=False),
-    "host_collective": Constant(15e-6, 10e-6, 0.0, 300e-6, "s", log=False),
-    "network_speed": Constant(1.0, 0.15, 0.3, 1.5, "1"),
-    "detour": Constant(0.8, 0.3, 0.1, 1.2, "1"),
-    "host_send": Constant(0.1e-3, 0.2e-3, 0.0, 5e-3, "s", log=False),
-    "cast_bytes": Constant(5.0, 0.5, 1.0, 40.0, "B"),
-    "context_cost": Constant(0.2, 0.2, 0.0, 1.0, "1", log=False),
-    "late_gather": Constant(0.3, 0.5, 0.0, 1.0, "1", log=False),
-    "host_step": Constant(20e-3, 20e-3, 0.0, 2.0, "s", log=False),
-    "tp_overlap": Constant(0.3, 0.3, 0.0, 0.95, "1", log=False),
-    "async_tp": Constant(0.7, 0.2, 0.0, 0.98, "1", log=False),
-    "contention": Constant(0.1, 0.1, 0.0, 0.8, "1", log=False),
+    "gemm_speed": Parameter(start=0.95, low=0.5, high=1.3, scale=0.08, is_log=True),
+    "conv_speed": Parameter(start=1.0, low=0.2, high=2.0, scale=0.2, is_log=True),
+    "attention_speed": Parameter(start=1.0, low=0.3, high=2.0, scale=0.2, is_log=True),
+    "memory_speed": Parameter(start=1.0, low=0.3, high=2.0, scale=0.2, is_log=True),
+    "collective_speed": Parameter(start=1.0, low=0.3, high=1.5, scale=0.15, is_log=True),
+    "elementwise_traffic": Parameter(start=1.5, low=1.0, high=6.0, scale=0.3, is_log=True),
+    "norm_traffic": Parameter(start=1.5, low=1.0, high=6.0, scale=0.3, is_log=True),
+    "optimizer_traffic": Parameter(start=34.0, low=12.0, high=120.0, scale=0.3, is_log=True),
+    "host_kernel": Parameter(start=5e-6, low=0.0, high=60e-6, scale=3e-6),
+    "host_collective": Parameter(start=15e-6, low=0.0, high=300e-6, scale=10e-6),
+    "network_speed": Parameter(start=1.0, low=0.3, high=1.5, scale=0.15, is_log=True),
+    "detour": Parameter(start=0.8, low=0.1, high=1.2, scale=0.3, is_log=True),
+    "host_send": Parameter(start=0.1e-3, low=0.0, high=5e-3, scale=0.2e-3),
+    "cast_bytes": Parameter(start=5.0, low=1.0, high=40.0, scale=0.5, is_log=True),
+    "context_cost": Parameter(start=0.2, low=0.0, high=1.0, scale=0.2),
+    "late_gather": Parameter(start=0.3, low=0.0, high=1.0, scale=0.5),
+    "host_step": Parameter(start=20e-3, low=0.0, high=2.0, scale=20e-3),
+    "tp_overlap": Parameter(start=0.3, low=0.0, high=0.95, scale=0.3),
+    "async_tp": Parameter(start=0.7, low=0.0, high=0.98, scale=0.2),
+    "contention": Parameter(start=0.1, low=0.0, high=0.8, scale=0.1),
 }
-"""constant of podsim.training.software.Software -> how it is varied"""
+"""Constant of podsim.training.software.Software -> how it is varied: `scale` is how far it may be from its start."""
 
-_LOSS = 0.02
-_PULL = 0.03
 _DIGITS = 4
 _OFFSET = 10.0
-"""added to every point, so that a relative difference step is never zero"""
+"""The start's coordinate, so that a relative difference is a share of the scale."""
+_NONE = 1e-3
+"""Share of its scale below which a constant that may be 0 is 0."""
 
 
 class SoftwareFit(NamedTuple):
@@ -91,19 +78,18 @@ def fit_software(
     rows: Sequence[Mapping[str, str]],
     software: str,
     names: Sequence[str],
-    start: Mapping[str, float] | None = None,
 ) -> SoftwareFit:
     """Values of the constants `names` of one era from the rows of its framework with role `calibrate`.
 
     `rows` are those of training tables, as text by column, of language models or of captured networks; rows of other
     roles, of other software, without a measured step or that podsim cannot express are left aside. "NAME.hopper" fits
     the entry's own table for an architecture, a GPU or an architecture-precision, to the rows measured on it; a bare
-    name fits the rows that no table of the entry covers. The other constants keep the catalog's values. `start` moves
-    the centres. Raises TableError without a row or on an unknown constant, CatalogError on unknown software.
+    name fits the rows that no table of the entry covers. The other constants keep the catalog's values.
+    Raises TableError without a row or on an unknown constant, CatalogError on unknown software.
     """
     name, _, part = software.partition(".")
     load_software(name)
-    unknown = [name for name in (*names, *(start or {})) if name not in CONSTANTS]
+    unknown = [name for name in names if name not in CONSTANTS]
     if unknown or not names:
         raise TableError(unknown_name("constant", unknown[0] if unknown else "", CONSTANTS))
     logs, used = _network_logs(rows, name, part)
@@ -113,25 +99,31 @@ def fit_software(
         raise TableError(
             f"no row with role calibrate and a step time was measured with software {software!r}"
         )
-    values = _fitted(logs, _Scale(names, start or {}), len(names))
+    values = _fitted(logs, names)
     return SoftwareFit(values, float(np.abs(logs(values)).mean()), used)
 
 
-def _fitted(logs: Logs, scale: _Scale, constants: int) -> dict[str, float]:
+def _fitted(logs: Logs, names: Sequence[str]) -> dict[str, float]:
     """Values with the least loss, four digits."""
-    from scipy.optimize import least_squares
+    fit = Fit(
+        parameters={name: _with_offset(CONSTANTS[name]) for name in names}, softness=0.02, pull=0.03,
+        differences=tuple(difference / _OFFSET for difference in (0.1, 0.02, 0.005)), evaluations=30,
+    )  # fmt: skip
+    values = solve(fit, lambda values: logs(_settled(values))).values
+    return {name: float(f"{value:.{_DIGITS}g}") for name, value in _settled(values).items()}
 
-    def residuals(point_P: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.concatenate([logs(scale.values(point_P)), _PULL * (point_P - _OFFSET)])
 
-    point_P = np.full(constants, _OFFSET)
-    for difference in (0.1, 0.02, 0.005):  # the law has kinks: coarse slopes first
-        result: Any = least_squares(
-            residuals, point_P, loss="soft_l1", f_scale=_LOSS, bounds=scale.bounds,
-            diff_step=np.full(constants, difference / _OFFSET), max_nfev=30,
-        )  # fmt: skip
-        point_P = result.x
-    return {name: float(f"{value:.{_DIGITS}g}") for name, value in scale.values(point_P).items()}
+def _with_offset(constant: Parameter) -> Parameter:
+    centre = math.log(constant.start) if constant.is_log else constant.start
+    return replace(constant, zero=centre - _OFFSET * constant.scale)
+
+
+def _settled(values: Values) -> Values:
+    """The values, with 0 for a constant that is next to nothing."""
+    return {
+        name: 0.0 if not CONSTANTS[name].is_log and value < _NONE * CONSTANTS[name].scale else value
+        for name, value in values.items()
+    }
 
 
 def _transformer_logs(
@@ -190,35 +182,6 @@ def _time(row: Mapping[str, str]) -> float:
         return float(row.get("step_time_s") or 0.0)
     except ValueError:
         return 0.0
-
-
-class _Scale:
-    """Constants as numbers of widths from their centres."""
-
-    def __init__(self, names: Sequence[str], start: Mapping[str, float]) -> None:
-        """Read the centres."""
-        self._parts = [(name, CONSTANTS[name], start.get(name, CONSTANTS[name].centre)) for name in names]
-
-    def values(self, point_P: NDArray[np.float64]) -> dict[str, float]:
-        """Constant -> value at a point."""
-        out = {}
-        for (name, constant, centre), x in zip(self._parts, point_P - _OFFSET, strict=True):
-            moved = centre * np.exp(x * constant.width) if constant.log else centre + x * constant.width
-            still = not constant.log and moved < 1e-3 * constant.width
-            out[name] = 0.0 if still else float(np.clip(moved, constant.low, constant.high))
-        return out
-
-    @property
-    def bounds(self) -> tuple[list[float], list[float]]:
-        """(least, greatest) numbers of widths; the centre lies strictly between."""
-        low: list[float] = []
-        high: list[float] = []
-        for _, constant, centre in self._parts:
-            for edge, out, least in ((constant.low, low, -1e-9), (constant.high, high, 1e-9)):
-                x = np.log(max(edge, 1e-30) / centre) if constant.log else edge - centre
-                steps = float(x / constant.width)
-                out.append(_OFFSET + (min(steps, least) if least < 0 else max(steps, least)))
-        return low, high
 
 
 def toml_entry(software: str, fit: SoftwareFit) -> str:

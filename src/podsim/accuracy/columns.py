@@ -1,5 +1,9 @@
 """The columns of each kind of reference table: what a cell may hold, and which a table cannot do without.
 
+What a source calls its model, machine and software stands in columns for readers. What podsim runs for a row stands in
+`network`, `cluster` and `plan`, each a name and settings as "gpt-22b layers=96", or the `reason` why there is nothing to
+run; `tables` names the parts of podsim.accuracy.tables that the row is in. A user's file may leave all of these out.
+
 Cell types: text; role (calibrate or test); unit (of the throughput column); count (a whole number, 1 or
 more); positive (a number above 0); amount (a number, 0 or more). A cell may be blank: the source did not say.
 """
@@ -27,8 +31,6 @@ class Kind:
 
     name: str
     title: str
-    file: str
-    """name of the raw table in the reference tables directory"""
     columns: Mapping[str, str]
     """column -> cell type, in file order"""
     required: tuple[str, ...]
@@ -72,7 +74,7 @@ _LLM = _columns("""
     count: micro_batch global_batch
     text: precision recompute framework
     positive: step_time_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu memory_gb
-    text: notes confirmed
+    text: confirmed network cluster plan scope chosen implied reason tables
 """)
 _VISION = _columns("""
     role: role
@@ -82,7 +84,7 @@ _VISION = _columns("""
     positive: throughput
     unit: unit
     positive: latency_ms time_to_train_h
-    text: notes
+    text: network cluster plan reason tables
 """)
 _MLPERF = _columns("""
     role: role
@@ -99,7 +101,7 @@ _MLPERF = _columns("""
     text: throughput_method
     positive: throughput_logged median_step_s median_epoch_s
     amount: eval_s_mean
-    text: host_cpu interconnect host_networking path notes confirmed
+    text: host_cpu interconnect host_networking path confirmed network cluster plan reason tables
 """)
 _KERNELS = _columns("""
     role: role
@@ -109,7 +111,7 @@ _KERNELS = _columns("""
     positive: latency_ms tflops gb_per_s
     count: n_gpus message_bytes
     positive: bus_gb_per_s
-    text: notes
+    text: notes tables
 """)
 _COLLECTIVES = _columns("""
     role: role
@@ -118,14 +120,13 @@ _COLLECTIVES = _columns("""
     text: nics collective algo proto
     count: size_bytes
     positive: time_us algbw_GBps busbw_GBps
-    text: notes confirmed
+    text: notes confirmed tables
 """)
 
 KINDS = (
     Kind(
         name="llm",
         title="Training of language models",
-        file="llm_training.csv",
         columns=_LLM,
         required=("model", "seq_len", "gpu", "n_gpus"),
         measured=("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "memory_gb"),
@@ -136,7 +137,6 @@ KINDS = (
     Kind(
         name="vision",
         title="Training and inference of vision, language, speech and recommendation models",
-        file="vision_nlp_rec_training.csv.gz",
         columns=_VISION,
         required=("model", "task", "gpu", "n_gpus", "precision", "batch_per_gpu"),
         measured=("throughput", "latency_ms", "time_to_train_h"),
@@ -147,7 +147,6 @@ KINDS = (
     Kind(
         name="mlperf",
         title="MLPerf Training",
-        file="mlperf_training.csv",
         columns=_MLPERF,
         required=("benchmark", "accelerator", "n_accelerators", "global_batch"),
         measured=("minutes_score", "throughput_samples_s"),
@@ -159,7 +158,6 @@ KINDS = (
     Kind(
         name="kernels",
         title="Kernels on one GPU",
-        file="gpu_kernels.csv.gz",
         columns=_KERNELS,
         required=("gpu", "op", "dtype"),
         measured=("latency_ms", "tflops", "gb_per_s", "bus_gb_per_s"),
@@ -170,7 +168,6 @@ KINDS = (
     Kind(
         name="collectives",
         title="NCCL collectives",
-        file="nccl.csv",
         columns=_COLLECTIVES,
         required=("collective", "nodes", "gpus", "size_bytes"),
         measured=("time_us", "algbw_GBps", "busbw_GBps"),

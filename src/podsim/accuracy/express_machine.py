@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
+from podsim.accuracy.express_row import read_settings, write_settings
 from podsim.hardware.cluster import Cluster, load_cluster
 
 # GPU and system as sources write them -> system of the catalog, the first whose two patterns are found
@@ -84,8 +86,14 @@ def network_of(text: str, gpus: int) -> dict[str, str]:
     return out
 
 
+def cluster_settings(node: str, gpus: int, network: Mapping[str, str]) -> str:
+    """The text for `read_cluster`: nodes for so many GPUs, the last one whole, and overrides of the network."""
+    each = read_cluster(f"{node}:1").gpus_per_node
+    return write_settings(f"{node}:{-(-gpus // each)}", network)
+
+
 @lru_cache(maxsize=512)
-def machine(node: str, gpus: int, network: tuple[tuple[str, str], ...] = ()) -> Cluster:
-    """As many nodes as the GPUs take, the last one whole; raises ClusterError where the network does not fit them."""
-    each = load_cluster(f"{node}:1").gpus_per_node
-    return load_cluster(f"{node}:{-(-gpus // each)}", dict(network))
+def read_cluster(settings: str) -> Cluster:
+    """The cluster that a text such as "dgx-a100-80gb:2 network.nics=4" describes; ClusterError where that cannot be."""
+    name, overrides = read_settings(settings)
+    return load_cluster(name, overrides)

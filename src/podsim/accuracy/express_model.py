@@ -1,120 +1,115 @@
-"""The language model that a row of a training table describes: its dimensions, or a name of the catalog.
+"""The language model that a user's row describes, as a model of the catalog and what differs from it.
 
-A row states widths, not what kind of transformer they are of. The name tells for the families that the tables hold; for
-any other, the catalog where it knows the name, else the published size: it is what gated MLPs, a head of its own and
-experts change.
+A row states widths, not what kind of transformer they are of. The name tells for the commonest families; for any other,
+the catalog where it knows the name, else the published size: it is what gated MLPs, a head of its own and experts change.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 
-from podsim.accuracy.express_row import NotExpressible, stated, whole
+from podsim.accuracy.express_row import NotExpressible, read_settings, stated, whole, write_settings
 from podsim.errors import ModelError
 from podsim.workload.catalog import load_model, load_specification
 from podsim.workload.graph import Model
-from podsim.workload.specification import Transformer
-from podsim.workload.transformer import build
 
 _FAMILIES = (
     (r"llama|internlm|mi[sx]tral|qwen|deepseek|baichuan|\byi\b|vicuna|gemma|olmo|grok|dbrx|phi-?3", "llama"),
     (r"mpt", "mpt"),
     (r"gpt(?!-?neox|-?j)", "gpt"),
 )
+_BASES = {
+    "gpt": "gpt-22b tied=true",
+    "gpt, own head": "gpt-22b tied=false",
+    "llama": "llama-7b tied=false",
+    "llama, no head": "llama-7b tied=true",
+    "mpt": "mpt-7b position=learned tied=true",
+    "mpt, own head": "mpt-7b position=learned tied=false",
+}
+"""kind of transformer -> a model of the catalog that differs from it in widths only"""
+_OTHER = {"gpt": "gpt, own head", "llama": "llama, no head", "mpt": "mpt, own head"}
 _NAMED = re.compile(r"(?P<name>[\w.-]+)(?:\s+[\d.]+[BT])?(?:\s*\((?P<layers>\d+) layers\))?", re.IGNORECASE)
 _APART = 0.25
 """by which a model may miss the published size: tables round it, or leave embeddings out"""
 
 
-def model_of(row: Mapping[str, str], *, layer_only: bool) -> Model:
-    """The row's model; NotExpressible where its dimensions do not make one of the size that the row states.
+@lru_cache(maxsize=512)
+def read_network(settings: str) -> Model:
+    """The model that a text such as "gpt-22b layers=96 sequence=4096" describes: a catalog name and its overrides."""
+    name, overrides = read_settings(settings)
+    return load_model(name, overrides)
 
-    `layer_only`: the row measures one layer, whose size no column states.
-    """
+
+def network_settings(row: Mapping[str, str]) -> str:
+    """The text for `read_network`; NotExpressible where the dimensions do not make a model of the size stated."""
     if not stated(row, "layers"):
-        return _by_name(row.get("model", ""), whole(row, "seq_len"))
+        return _named(row.get("model", ""), whole(row, "seq_len"))
     name = row.get("model", "model")
-    dims = (
-        whole(row, "layers"),
-        whole(row, "hidden"),
-        whole(row, "heads"),
-        whole(row, "kv_heads", whole(row, "heads")),
-        whole(row, "ffn_hidden", 4 * whole(row, "hidden")),
-        whole(row, "vocab", 51200 if layer_only else None),
-        whole(row, "seq_len"),
-    )
+    widths = {
+        "layers": whole(row, "layers"),
+        "hidden": whole(row, "hidden"),
+        "heads": whole(row, "heads"),
+        "kv_heads": whole(row, "kv_heads", whole(row, "heads")),
+        "ffn": whole(row, "ffn_hidden", 4 * whole(row, "hidden")),
+        "vocab": whole(row, "vocab"),
+        "sequence": whole(row, "seq_len"),
+    }
     experts = 0 if stated(row, "moe_experts") == "0" else whole(row, "moe_experts", 1)
-    mixture = (experts, whole(row, "moe_topk")) if experts > 1 else (0, 0)
-    return _sized(name, dims, mixture, "" if layer_only else stated(row, "params_b"))
+    if experts > 1:
+        widths |= {"experts": experts, "top_k": whole(row, "moe_topk")}
+    return _sized(_candidates(name, widths), stated(row, "params_b"))
 
 
-@lru_cache(maxsize=64)
-def _by_name(text: str, sequence: int) -> Model:
+def _named(text: str, sequence: int) -> str:
     """A model of the catalog, as "llama3-70b", "DeepSeek-V2 236B" or "llama3-70b (12 layers)"."""
-    found = _NAMED.fullmatch(text.strip())
-    changed = {"layers": int(found["layers"])} if found and found["layers"] else {}
+    known = _NAMED.fullmatch(text.strip())
+    layers = {"layers": known["layers"]} if known and known["layers"] else {}
+    settings = write_settings(known["name"] if known else "", {"sequence": sequence, **layers})
     try:
-        return load_model(found["name"] if found else "", {"sequence": sequence, **changed})
+        read_network(settings)
     except ModelError:
         raise NotExpressible(f"layers is not given, and model={text!r} is none of the catalog") from None
+    return settings
 
 
-@lru_cache(maxsize=512)
-def _sized(name: str, dims: tuple[int, ...], mixture: tuple[int, int], published: str) -> Model:
-    """The likeliest model of these dimensions."""
+def _sized(candidates: list[str], published: str) -> str:
+    """The likeliest candidate of the published size (10^9 parameters); the first where no size is given."""
     try:
         size = float(published or "0") * 1e9
     except ValueError:
         raise NotExpressible(f"params_b={published!r} is not a number") from None
-    made = [build(spec) for spec in _specifications(name, dims, mixture)]
     if not size:
-        return made[0]
-    best = made[0] if _apart(made[0], size) <= _APART else min(made, key=lambda one: _apart(one, size))
-    if _apart(best, size) > _APART:
+        return candidates[0]
+    distances = [abs(read_network(each).parameters / size - 1.0) for each in candidates]
+    best = 0 if distances[0] <= _APART else distances.index(min(distances))
+    if distances[best] > _APART:
         raise NotExpressible(
-            f"params_b={published}, but these dimensions make {best.parameters / 1e9:.3g}: experts (moe_experts, "
-            "moe_topk), ffn_hidden, kv_heads or vocab is not as it should be"
+            f"params_b={published}, but these dimensions make {read_network(candidates[best]).parameters / 1e9:.3g}: "
+            "experts (moe_experts, moe_topk), ffn_hidden, kv_heads or vocab is not as it should be"
         )
-    return best
+    return candidates[best]
 
 
-def _apart(model: Model, size: float) -> float:
-    return abs(model.parameters / size - 1.0)
-
-
-def _specifications(name: str, dims: tuple[int, ...], mixture: tuple[int, int]) -> list[Transformer]:
-    """What the dimensions may be, the likeliest first."""
-    layers, hidden, heads, kv_heads, ffn, vocab, sequence = dims
-    experts, top_k = mixture
-    plain = Transformer(
-        name=name, layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=ffn,
-        vocab=vocab, sequence=sequence, experts=experts, top_k=top_k,
-    )  # fmt: skip
-    bare = replace(plain, norm_bias=False, qkv_bias=False, proj_bias=False, mlp_bias=False)
-    gpt = replace(plain, family="gpt", dropout=True)
-    llama = replace(
-        bare, family="llama", gated=True, activation="silu", norm="rmsnorm", tied=False, position="rope"
-    )
-    mpt = replace(bare, family="mpt")
+def _candidates(name: str, widths: Mapping[str, int]) -> list[str]:
+    """Texts of the models that the dimensions may be, the likeliest first."""
     family = next((kind for pattern, kind in _FAMILIES if re.search(pattern, name, re.IGNORECASE)), "")
-    known = _of_catalog(name, plain)
-    if known is not None and (experts or not family):
+    known = _of_catalog(name, widths)
+    if known and ("experts" in widths or not family):
         return [known]
-    of_family = {"gpt": gpt, "llama": llama, "mpt": mpt}.get(family)
-    rest = [gpt, replace(gpt, tied=False), llama, replace(llama, tied=True)]
-    return rest if of_family is None else [of_family, replace(of_family, tied=not of_family.tied)]
+    kinds = [family, _OTHER[family]] if family else ["gpt", "gpt, own head", "llama", "llama, no head"]
+    return [write_settings(_BASES[kind], widths) for kind in kinds]
 
 
-def _of_catalog(name: str, dims: Transformer) -> Transformer | None:
-    """The catalog's model of that name, if it has these dimensions, with the row's sequence length."""
+def _of_catalog(name: str, widths: Mapping[str, int]) -> str:
+    """The catalog's model of that name with the row's sequence length; "" if it has other dimensions."""
+    known = re.sub(r"[\s_]+", "-", name.strip().lower()).replace("/", "-")
     try:
-        spec = load_specification(re.sub(r"[\s_]+", "-", name.strip().lower()).replace("/", "-"))
+        spec = load_specification(known)
     except ModelError:
-        return None
-    same = ("layers", "hidden", "heads", "experts", "top_k")
-    if any(getattr(spec, field) != getattr(dims, field) for field in same):
-        return None
-    return replace(spec, sequence=dims.sequence)
+        return ""
+    compared = ("layers", "hidden", "heads", "experts", "top_k")
+    if any(getattr(spec, field) != widths.get(field, 0) for field in compared):
+        return ""
+    return write_settings(known, {"sequence": widths["sequence"]})

@@ -1,21 +1,30 @@
-"""A row that does not state its micro-batch: podsim takes the fastest plan that fits of those the row leaves open.
+"""What a user's row leaves open: its cluster, model and plan from the columns that README documents.
 
-Whoever publishes a rate has tuned for it, so the best plan is the likeliest. What the row states stays.
+A row that does not state its micro-batch gets the fastest plan that fits of those it allows. Whoever publishes a rate has
+tuned for it, so the best plan is the likeliest. What the row states stays.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from podsim.accuracy.express_row import stated
+from podsim.accuracy.express_machine import cluster_settings, network_of, node_of, read_cluster
+from podsim.accuracy.express_model import network_settings, read_network
+from podsim.accuracy.express_row import NotExpressible, stated, whole
 from podsim.errors import NoFitError
 from podsim.hardware.cluster import Cluster
+from podsim.training.inputs import batch_of
 from podsim.training.plan import Plan
 from podsim.training.search import search
+from podsim.training.software import load_software, software_names
+from podsim.training.step import step_cost
 from podsim.units import format_quantity
 from podsim.workload.graph import Model
 
+_ADAM = 16.0
+"""B of weights, gradients and moments of a parameter, about"""
 # a plan's field -> the column that states it
 _COLUMNS = {
     "tp": "tp",
@@ -31,7 +40,138 @@ _ALWAYS = {"cp": 1, "ep": 1}
 """what a blank column means where a run that had it would say so"""
 
 
-def settle(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, list[str]]:
+def cluster_of(row: Mapping[str, str]) -> Cluster:
+    """The cluster of a row: that of its column `cluster`, else whole nodes with its GPUs and adapters."""
+    if stated(row, "cluster"):
+        return read_cluster(row["cluster"])
+    gpu = stated(row, "gpu")
+    node = node_of(gpu, stated(row, "node_type"), stated(row, "gpu_mem_gb"))
+    if node is None:
+        raise NotExpressible(f"gpu={gpu!r} has no node in the catalog")
+    network = network_of(stated(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
+    return read_cluster(cluster_settings(node, whole(row, "n_gpus"), network))
+
+
+def model_of(row: Mapping[str, str]) -> Model:
+    """The model of a row: that of its column `network`, else one of its name, dimensions and size."""
+    return read_network(stated(row, "network") or network_settings(row))
+
+
+def plan_of(row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, str, str]:
+    """(the plan, what podsim chose of it, what was implied)."""
+    gpus = whole(row, "n_gpus")
+    tp, pp, cp = (whole(row, name, 1) for name in ("tp", "pp", "cp"))
+    dp = whole(row, "dp", max(1, gpus // (tp * pp * cp)))
+    software = load_software(_software(row), cluster.gpu)
+    zero, shard = _zero(row.get("zero_stage_or_fsdp", ""))
+    virtual = whole(row, "virtual_pp", 1)
+    micro_batch = whole(row, "micro_batch") if stated(row, "micro_batch") else 0
+    plan = Plan(
+        tp=tp,
+        pp=pp,
+        virtual_stages=virtual,
+        dp=dp,
+        cp=cp,
+        ep=whole(row, "ep", 1),
+        micro_batch=micro_batch or 1,
+        global_batch=whole(row, "global_batch", _any_batch(row, dp)),
+        sequence_parallel=stated(row, "seq_parallel").lower() == "yes" and tp > 1,
+        zero=zero,
+        shard=shard if zero else 0,
+        recompute=_recompute(row.get("recompute", "")),
+        schedule="interleaved" if virtual > 1 else "1f1b",
+        flash="flash" not in software.lacks,
+        overlap_grad="overlap_grad" in software.can_overlap,
+        overlap_param="overlap_param" in software.can_overlap,
+        precision=_precision(stated(row, "precision") or Plan.precision),
+        software=software.name,
+        sequence=whole(row, "seq_len"),
+    )
+    taken: list[str] = []
+    defaults: dict[str, object] = {"framework": plan.software, "precision": plan.precision}
+    if micro_batch:
+        defaults = {"global_batch": plan.global_batch, **defaults}
+    else:
+        plan, taken = _settled(plan, row, model, cluster)
+    taken += [f"{name}={value}" for name, value in defaults.items() if not stated(row, name)]
+    if taken:
+        return plan, f"chosen: {', '.join(taken)}", ""
+    if stated(row, "zero_stage_or_fsdp"):
+        return plan, "", ""
+    plan, implied = _implied(plan, model, cluster)
+    return plan, "", implied
+
+
+def _precision(text: str) -> str:
+    lower = text.lower()
+    for name in ("fp8", "bf16", "fp16", "tf32", "fp32"):
+        if name in lower:
+            return name
+    raise NotExpressible(f"precision={text!r} is not known")
+
+
+def _recompute(text: str) -> str:
+    lower = text.strip().lower()
+    for name in ("full", "selective", "none"):
+        if lower.startswith(name):
+            return name
+    if not lower:
+        return "none"
+    raise NotExpressible(f"recompute={text!r} is not known")
+
+
+def _software(row: Mapping[str, str]) -> str:
+    """The entry of the software catalog that a row's framework names: itself, of its year, or the first of that name."""
+    framework = stated(row, "framework").lower()
+    if not framework:
+        return Plan.software
+    word, year = framework.split()[0], (stated(row, "year") or "2022")[:4]
+    known = software_names()
+    exact = (framework, word, f"{word.removesuffix('-lm')}-{year}")
+    alike = [*(name for name in exact if name in known), *(n for n in known if n.startswith(f"{word}-"))]
+    name = next(iter(alike), None)
+    if name is None:
+        raise NotExpressible(
+            f"framework={stated(row, 'framework')!r} has no entry in the software catalog (podsim show software)"
+        )
+    return name
+
+
+def _zero(text: str) -> tuple[int, int]:
+    """(ZeRO stage, ranks it divides over; 0 is all) from a description."""
+    upper = text.upper()
+    group = re.search(r"GROUP=(\d+)", upper)
+    shard = int(group[1]) if group else 0
+    if "SHARD_GRAD_OP" in upper or "ZERO-2" in upper:
+        return 2, shard
+    if "FSDP" in upper or "ZERO-3" in upper or "FULL_SHARD" in upper:
+        return 3, shard
+    return (1, shard) if "ZERO-1" in upper or "DISTRIBUTED" in upper else (0, 0)
+
+
+def _implied(plan: Plan, model: Model, cluster: Cluster) -> tuple[Plan, str]:
+    """(the plan, what was implied): ZeRO 1 where a row says nothing of ZeRO, and would not have run without."""
+    # what a driver reports, 80 GiB of an "80 GB" GPU, and what the law of memory may be wrong by
+    room = 1.08 * cluster.gpu.memory / 1e9 * 2.0**30
+    least = _ADAM * model.parameters / (int(plan.tp) * int(plan.pp) * int(plan.ep))
+    if int(plan.dp) * int(plan.cp) < 2 or least < 0.25 * room:
+        return plan, ""
+    if "zero-1" in load_software(plan.software, cluster.gpu).lacks or plan.problems(model, cluster):
+        return plan, ""
+    if float(step_cost(model, cluster, plan).memory_P[0]) <= room:
+        return plan, ""
+    return plan.having({"zero": 1}), "implied: zero=1, without which it does not fit"
+
+
+def _any_batch(row: Mapping[str, str], dp: int) -> int | None:
+    """The batch that `podsim plan` takes by default, for a row that gives a rate alone; else None."""
+    if stated(row, "step_time_s") or stated(row, "tokens_per_s"):
+        return None
+    sequences, _ = batch_of(None, whole(row, "seq_len"))
+    return -(-sequences // dp) * dp
+
+
+def _settled(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, list[str]]:
     """(the plan, what was chosen, worded); NoFitError when none fits, PlanError when none is legal.
 
     `known` has what the row states, and anything in the fields that it does not.

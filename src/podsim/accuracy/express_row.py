@@ -28,3 +28,15 @@ def whole(row: Mapping[str, str], column: str, default: int | None = None) -> in
     if not 0 < value < 1e12 or value != int(value):
         raise NotExpressible(f"{column}={text!r} is not a whole number from 1")
     return int(value)
+
+
+def read_settings(text: str) -> tuple[str, dict[str, str]]:
+    """("gpt-22b", {"layers": "96"}) of "gpt-22b layers=96": the name, "" if there is none, and the settings."""
+    words = text.split()
+    settings = dict(word.split("=", maxsplit=1) for word in words if "=" in word)
+    return " ".join(word for word in words if "=" not in word), settings
+
+
+def write_settings(name: str, settings: Mapping[str, object]) -> str:
+    """The text that `read_settings` reads; blanks within values are left out."""
+    return " ".join(filter(None, [name, *(f"{k}={str(v).replace(' ', '')}" for k, v in settings.items())]))

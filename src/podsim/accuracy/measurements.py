@@ -39,17 +39,6 @@ def _token_rate(row: Row) -> float | None:
     return rate / gpus if each is None and rate and gpus else each
 
 
-def _memory(row: Row) -> float | None:
-    """B of memory_gb: GiB where the source counts so, else GB.
-
-    Korthikanti et al. say GiB in their figure, and the rows' notes repeat it; torchtitan logs
-    max_reserved_gib (torchtitan/components/metrics.py).
-    """
-    value = row.number("memory_gb")
-    binary = "GiB" in row.text("notes") or row.text("source").startswith("torchtitan")
-    return None if value is None else value * (2.0**30 if binary else 1e9)
-
-
 def _throughput(row: Row) -> float | None:
     """1/s of a throughput in the row's own unit; raises TableError on an unknown one."""
     value, unit = row.number("throughput"), row.text("unit")
@@ -72,7 +61,7 @@ _READERS: dict[tuple[str, str], Callable[[Row], float | None]] = {
     ("llm", "seconds per step"): _step_seconds,
     ("llm", "tokens/s per GPU"): _token_rate,
     ("llm", "FLOP/s per GPU"): _scaled("tflops_per_gpu", 1e12),
-    ("llm", "bytes"): _memory,
+    ("llm", "bytes"): _scaled("memory_gb", 1e9),
     ("vision", "samples/s"): _throughput,
     ("vision", "seconds"): _scaled("latency_ms", 1e-3),
     ("vision", "seconds to train"): _scaled("time_to_train_h", 3600.0),

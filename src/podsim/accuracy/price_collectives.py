@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from podsim.accuracy.express_machine import machine, network_of, node_of
+from podsim.accuracy.express_machine import cluster_settings, network_of, node_of, read_cluster
 from podsim.accuracy.measured_tables import Rows
 from podsim.accuracy.pricing import Priced
 from podsim.errors import PodsimError
@@ -132,11 +132,11 @@ def call_of(row: Mapping[str, str]) -> Call | str:
         return f"collective {row['collective']!r} is not modelled"
     nics = row.get("nics", "") if nodes > 1 else ""
     try:
-        each = machine(system, 1).gpus_per_node
+        each = read_cluster(f"{system}:1").gpus_per_node
         network = network_of(nics, each)
         if nodes > 1 and "network.bandwidth" not in network:
             return f"the adapters of a node are not stated ({nics or 'blank'})"
-        cluster = _machine(system, nodes * each, tuple(network.items()), told[0].in_switch)
+        cluster = _machine(cluster_settings(system, nodes * each, network), told[0].in_switch)
     except PodsimError as problem:
         return str(problem)
     return Call(
@@ -151,8 +151,8 @@ def call_of(row: Mapping[str, str]) -> Call | str:
 
 
 @lru_cache(maxsize=256)
-def _machine(system: str, gpus: int, network: tuple[tuple[str, str], ...], in_switch: bool) -> Cluster:
-    cluster = machine(system, gpus, network)
+def _machine(settings: str, in_switch: bool) -> Cluster:
+    cluster = read_cluster(settings)
     if in_switch or cluster.system.topology != "nvswitch":
         return cluster
     return replace(cluster, system=replace(cluster.system, topology="nvlink"))

@@ -130,7 +130,7 @@ def price_llm(rows: Rows) -> Priced:
     if rows.what == "bytes":
         from podsim.accuracy.price_memory import price_memory
 
-        values, notes = price_memory(batches, [texts[p].get("notes", "") for p in places])
+        values, notes = price_memory(batches, [stated(texts[p], "scope") for p in places])
         ideals: NDArray[np.float64] | None = None
     else:
         values, ideals = as_asked(rows.what, batches, seconds_of(batches))

@@ -1,8 +1,8 @@
 """Bytes of the rows that measured memory, like held against like.
 
 Korthikanti et al. (Figure 1) count the first stage's layers: parameters, gradients and optimizer at 18 B per
-parameter, and activations; neither embedding, logits, buffers nor what the framework itself takes. Rows whose notes
-say "first-stage memory" are held against just that. torchtitan logs what the allocator reserved: the peak of the
+parameter, and activations; neither embedding, logits, buffers nor what the framework itself takes. Rows of the scope
+"first stage" are held against just that. torchtitan logs what the allocator reserved: the peak of the
 fullest stage, without what lies beside the allocator (context, libraries, communicators).
 
 Axes: R rows; M, S, P as in podsim.training.memory.
@@ -23,14 +23,14 @@ from podsim.training.step import prepare
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FIRST_STAGE = "first-stage memory"
-"""what the notes of a row say that counts the layers of the first stage only"""
+FIRST_STAGE = "first stage"
+"""the scope of a row that counts the layers of the first stage only"""
 
 
-def price_memory(batches: Sequence[Batch], row_notes: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
+def price_memory(batches: Sequence[Batch], scopes: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
     """(B of each row, note of each row), shape (R,)."""
     bytes_R = costs_of(batches).memory_R
-    told = ["peak of the fullest stage"] * len(row_notes)
+    told = ["peak of the fullest stage"] * len(scopes)
     for batch in batches:
         software = load_software(batch.plan.software, batch.cluster.gpu)
         if software.runtime == "torch":
@@ -39,7 +39,7 @@ def price_memory(batches: Sequence[Batch], row_notes: Sequence[str]) -> tuple[ND
                 told[position] = "bytes that the allocator of the fullest stage reserves"
         layers_P = _first_layers(batch)
         for position, value in zip(batch.index.tolist(), layers_P, strict=True):
-            if FIRST_STAGE in row_notes[position]:
+            if scopes[position] == FIRST_STAGE:
                 bytes_R[position] = value
                 told[position] = "layers of the first stage: parameters, gradients, optimizer, activations"
     return bytes_R, told

@@ -9,7 +9,7 @@ from podsim.accuracy.express_row import NotExpressible
 from podsim.accuracy.measured_tables import Rows
 from podsim.accuracy.pricing import Priced
 from podsim.errors import PodsimError
-from podsim.graphs.fusion import fuse
+from podsim.graphs.fusion import FUSIONS, fuse
 from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs
 from podsim.graphs.graph_step import replicas_step
 from podsim.graphs.networks import load_network
@@ -17,7 +17,6 @@ from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.parts import PRECISIONS
 from podsim.kernels.gemm import peak_of
 from podsim.training.software import Software, load_software
-from podsim.verbs.graph import FUSIONS
 
 
 def price_networks(rows: Rows) -> Priced:

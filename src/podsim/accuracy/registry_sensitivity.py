@@ -26,6 +26,7 @@ from podsim.accuracy.registry_change import (
     changed_software,
     kernel_origin,
 )
+from podsim.accuracy.tables import TABLES
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.network.nccl import wires_of
@@ -33,7 +34,6 @@ from podsim.network.nccl_constants import load_fabric
 from podsim.network.nccl_paths import fabric_name
 from podsim.results.comparison import ROLES
 from podsim.training.software import Software, holds, load_software
-from podsim.verbs.validate import TABLES
 
 STEP = 0.05
 _MOST = {"llm": 10, "kernels": 48, "collectives": 72, "vision": 40, "mlperf": 40}
@@ -134,7 +134,7 @@ def sensitivity(tables: Sequence[str] = (), *, constants: Sequence[Constant] = (
 
 
 def _tables() -> list[str]:
-    return [slug for slug in TABLES if not named(slug).parts or load(slug).what == "bytes"]
+    return [slug for slug in TABLES if not named(slug).overlaps or load(slug).what == "bytes"]
 
 
 def _parts(slug: str) -> Iterator[_Part]:

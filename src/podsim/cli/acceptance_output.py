@@ -8,12 +8,10 @@ from typing import Any
 from podsim.cli.command import print_answer
 from podsim.errors import PodsimError
 from podsim.options.output_options import VerifyOutput
-from podsim.report.acceptance import print_acceptance
-from podsim.report.acceptance_page import acceptance_page
+from podsim.report.acceptance import acceptance_report
 from podsim.report.browser import print_pdf
+from podsim.report.pages import acceptance_page
 from podsim.results.acceptance import Acceptance
-
-__all__ = ["check_pages", "show_acceptance"]
 
 
 def check_pages(output: VerifyOutput, options: Mapping[str, Any]) -> None:
@@ -25,7 +23,7 @@ def check_pages(output: VerifyOutput, options: Mapping[str, Any]) -> None:
 
 def show_acceptance(acceptance: Acceptance, output: VerifyOutput, options: Mapping[str, Any]) -> None:
     """Print the checks, and write the pages."""
-    print_answer(acceptance, output, print_acceptance, rows=acceptance.checks)
+    print_answer(acceptance, output, acceptance_report, rows=acceptance.checks)
     page = acceptance_page(acceptance) if output.html or output.pdf else ""
     if output.html is not None:
         output.html.write_text(page, "utf-8")

@@ -15,14 +15,6 @@ from podsim.report.calibration import render_calibration
 from podsim.report.sensitivity import render_sensitivity
 from podsim.verbs.validate import UNKNOWN, validate
 
-__all__ = [
-    "print_storage_validation",
-    "show_calibration",
-    "show_validation",
-    "storage_validation_rows",
-    "validation_or_sensitivity",
-]
-
 
 def validation_or_sensitivity(options: Mapping[str, Any], output: ValidateOutput) -> Any:
     """What the tables say, or how far constants move them."""

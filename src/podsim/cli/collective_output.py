@@ -9,8 +9,6 @@ from podsim.report.plot_collectives import sweep_image
 from podsim.report.plots import plot_png, plot_svg
 from podsim.results.sweep import Sweep
 
-__all__ = ["collective_image", "collective_rows", "print_collective"]
-
 
 def collective_rows(answer: Any) -> Any:
     """What CSV shows: the algorithms side by side, or the sizes."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,9 @@ from podsim.cli.mistakes import first_rank_speaks, guarded
 from podsim.errors import PodsimError
 from podsim.options.option import Option, options_of
 
-__all__ = ["Command", "Row", "load", "print_answer"]
+if TYPE_CHECKING:
+    from podsim.report.screen import Report  # which loads rich, and `podsim --help` shall not
+
 
 Status = Callable[[Any], int]
 _FORMS = ("json", "csv", "fio_json")
@@ -38,7 +40,7 @@ class Row:
     """raises PodsimError, given (output, options), for options that contradict each other, before the work begins"""
     output: str = "output_options:Output"
     text: str = ""
-    """prints an answer as text"""
+    """gives the report of an answer, or prints it"""
     rows: str = ""
     """the attribute, or MODULE:FUNCTION, that gives the rows of CSV; else the answer itself"""
     data: str = ""
@@ -182,18 +184,18 @@ def _one_format(output: Any) -> None:
 def print_answer(
     answer: Any,
     output: Any,
-    text: Callable[[Any], None],
+    report: Callable[[Any], Report | None],
     *,
     rows: Any = None,
     data: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as `text` prints it."""
+    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report."""
     if getattr(output, "json", False):
         sys.stdout.write(load("report.data:to_json")(data(answer) if data else answer) + "\n")
     elif getattr(output, "csv", False):
         sys.stdout.write(load("report.data:to_csv")(answer if rows is None else rows))
-    else:
-        text(answer)
+    elif blocks := report(answer):
+        load("report.screen:show")(blocks)
 
 
 def _rows(row: Row, answer: Any) -> Any:

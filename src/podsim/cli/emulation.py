@@ -9,8 +9,6 @@ from typing import Any
 from podsim.cli import app
 from podsim.verbs.emulate import emulate, emulated_cluster, warnings_of
 
-__all__ = ["emulated_status"]
-
 
 def emulated_status(options: Mapping[str, Any], output: object) -> int:
     """The exit status of the command; what this machine will not keep up with is said before."""

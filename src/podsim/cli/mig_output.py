@@ -13,8 +13,6 @@ from podsim.report.mig import print_configs, print_plan, print_sheet, print_stat
 from podsim.report.mig_drawing import mig_image
 from podsim.verbs.mig_plan import save_plan
 
-__all__ = ["layout_rows", "show_configurations", "show_layout", "show_plan", "show_states"]
-
 
 def layout_rows(table: Any) -> list[dict[str, Any]]:
     """A row for each layout."""

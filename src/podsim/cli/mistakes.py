@@ -13,8 +13,6 @@ import click
 
 from podsim.errors import LabError, NoFitError, PlanError, PodsimError, ScheduleError
 
-__all__ = ["first_rank_speaks", "guarded"]
-
 DEFECT = 70
 """exit status after an error that is ours (EX_SOFTWARE of sysexits.h)"""
 

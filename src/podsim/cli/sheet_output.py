@@ -14,8 +14,6 @@ from podsim.report.sheets import print_sheet
 from podsim.verbs.fabric import draw_file, fabric
 from podsim.verbs.show import show
 
-__all__ = ["check_sheet", "print_sheet_or_fabric", "sheet_or_fabric"]
-
 
 def check_sheet(output: ShowOutput, options: Mapping[str, Any]) -> None:
     """Raise PodsimError for forms that there are not."""

@@ -13,16 +13,6 @@ from podsim.results.launched import PlanRead
 from podsim.results.served import Figure
 from podsim.results.trained import ComparedDdp, ComparedTraining
 
-__all__ = [
-    "compared_rows",
-    "print_compared",
-    "print_launch",
-    "print_serving",
-    "show_fio",
-    "show_graph",
-    "storage_rows",
-]
-
 
 def show_graph(cost: Any, output: Output, options: Mapping[str, Any]) -> None:
     """Print the cost of a graph, with its ops if they are wanted."""

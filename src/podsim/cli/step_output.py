@@ -9,7 +9,7 @@ from podsim.accuracy import compare_steps, read_kineto
 from podsim.cli.command import print_answer
 from podsim.errors import PodsimError
 from podsim.options.output_options import ScheduleOutput, SimulateOutput, WorkersOutput
-from podsim.timeline.link_plots import plot_links
+from podsim.report.pages import schedule_page
 from podsim.report.plot_schedule import schedule_image
 from podsim.report.plot_workers import tradeoff_image
 from podsim.report.schedules import print_schedule, print_schedules
@@ -19,10 +19,9 @@ from podsim.report.workers import exchange_data, print_exchange, print_tradeoff
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.results.scheduled import ScheduleComparison, ScheduleSheet
 from podsim.results.simulated import SimulatedStep
+from podsim.timeline.link_plots import plot_links
 from podsim.timeline.timelines import write_timeline
 from podsim.verbs.schedule import torch_csv
-
-__all__ = ["check_schedule", "check_workers", "show_schedule", "show_step", "show_workers"]
 
 
 def check_schedule(output: ScheduleOutput, options: Mapping[str, Any]) -> None:
@@ -42,7 +41,9 @@ def show_schedule(
         print_answer(answer, output, print_schedules, rows=answer.rows)
         return
     if output.plot is not None:
-        output.plot.write_bytes(schedule_image(answer, output.plot.suffix.lower()[1:]))
+        kind = output.plot.suffix.lower()[1:]
+        picture = schedule_page(answer).encode() if kind == "html" else schedule_image(answer, kind)
+        output.plot.write_bytes(picture)
     print_answer(answer, output, print_schedule, rows=answer.actions)
 
 

@@ -7,8 +7,6 @@ from types import MappingProxyType
 
 from podsim.cli.command import Row
 
-__all__ = ["COMMANDS", "GROUPS"]
-
 GROUPS: Mapping[str, str] = MappingProxyType(
     {
         "storage": "Predict storage systems and the input pipeline.",
@@ -38,21 +36,21 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         help="Predict step time and memory of one plan. Exit status 1: it does not fit.",
         options="plan_options:PredictOptions",
         verb="predict",
-        text="report.predictions:print_prediction",
+        text="report.predictions:prediction_report",
         status=lambda prediction: int(not prediction.fits),
     ),
     "plan": Row(
         help="Find the best plans among every legal one. Exit status 1: none fits.",
         options="plan_options:SearchOptions",
         verb="plan",
-        text="report.predictions:print_plans",
+        text="report.predictions:plans_report",
         progress=_SEARCHING,
     ),
     "replay": Row(
         help="Run a saved search again. Exit status 1: no plan fits.",
         options="plan_options:ReplayOptions",
         verb="replay",
-        text="report.predictions:print_plans",
+        text="report.predictions:plans_report",
         progress=_SEARCHING,
     ),
     "validate": Row(
@@ -155,14 +153,14 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         help="Show what a cluster draws, by load and component.",
         options="fleet_options:PowerOptions",
         verb="power",
-        text="report.expenses:print_power",
+        text="report.expenses:power_report",
         rows="loads",
     ),
     "cost": Row(
         help="Price GPU-hours: energy, carbon dioxide, money.",
         options="fleet_options:CostOptions",
         verb="cost",
-        text="report.expenses:print_bill",
+        text="report.expenses:bill_report",
         rows="rows",
     ),
     "queue": Row(

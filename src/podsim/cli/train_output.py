@@ -13,8 +13,6 @@ from podsim.report.trained import loss_image, print_trained
 from podsim.results.trained import MeasuredTraining
 from podsim.verbs.train import read_trained
 
-__all__ = ["check_train", "show_trained"]
-
 
 def check_train(output: TrainOutput, options: Mapping[str, Any]) -> None:
     """Raise what reading the other runs, or writing the picture, would raise after the training."""

@@ -21,6 +21,13 @@ from podsim.errors import ModelError, unknown_name
 from podsim.graphs.op_graph import KINDS, WIDTH, Floats, Ints, OpGraph
 
 RULES = ("attention", "chains")
+FUSIONS: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "attention": ("attention",),
+    "chains": ("chains",),
+    "all": ("attention", "chains"),
+}
+"""what --fuse may say -> rules, in order"""
 _ELEMENTWISE = KINDS.index("elementwise")
 _CHAIN = tuple(KINDS.index(kind) for kind in ("elementwise", "norm", "softmax"))
 _SUMMED = (

@@ -22,19 +22,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from podsim.hardware.catalog.measured_schema import HostEntry, read_host_entry
 from podsim.hardware.parts import Cpu, Gpu, Link, Pcie, Ssd, System
 
-if TYPE_CHECKING:
-    from podsim.hardware.catalog.measured_schema import HostEntry
-
 Floats = npt.NDArray[np.float64]
-FORMAT = "podsim-host"
-VERSION = 1
 _ARCHITECTURES = {7: "volta", 8: "ampere", 9: "hopper", 10: "blackwell", 12: "blackwell"}
 """major number of the compute capability -> architecture"""
 
@@ -92,8 +88,6 @@ class Measured:
 
 def measured_host(table: Mapping[str, Any], path: Path) -> Measured:
     """What a file says. Raises CatalogError with everything that is wrong in it."""
-    from podsim.hardware.catalog.measured_schema import read_host_entry
-
     entry = read_host_entry(table, path)
     gpu = _rank(entry, path)
     return Measured(

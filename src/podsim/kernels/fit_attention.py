@@ -10,12 +10,12 @@ the law or another build of the kernel.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from podsim.errors import TableError
+from podsim.fitting import Bools, Fit, Parameter, Values, fold_of, held_out, solve
 from podsim.hardware.parts import Gpu
 from podsim.kernels.attention import flash_law
 from podsim.kernels.constants import (
@@ -24,19 +24,28 @@ from podsim.kernels.constants import (
     MemoryConstants,
     kernel_constants,
 )
-from podsim.kernels.fit_check import Check, fold_of
+from podsim.kernels.fit_check import Check, evidence_of
 from podsim.kernels.measured_kernels import KernelRows
 
 Floats = npt.NDArray[np.float64]
 
-_BOUNDS = {  # start, step, least, greatest
-    "share_64": (0.6, 0.1, 0.05, 1.0), "share_128": (0.68, 0.1, 0.05, 1.0), "fill": (80.0, 60.0, 0.0, 1000.0),
-    "tail": (0.3, 0.3, 0.0, 2.0), "backward_64": (0.9, 0.1, 0.4, 1.3), "backward_128": (0.9, 0.1, 0.4, 1.3),
-    "backward_fill": (100.0, 60.0, 0.0, 1000.0),
-}  # fmt: skip
-_SERVING = ((1.0, 0.1, 0.7, 1.4), (2.0, 0.5, 0.0, 6.0), (6.0, 2.0, 0.0, 60.0))
-"""factor; traffic, in times that of keys and values; ns for each token: start, step, least, greatest"""
-_PULL = 0.03
+_SHAPE = {
+    "share_64": Parameter(start=0.6, low=0.05, high=1.0, scale=0.1),
+    "share_128": Parameter(start=0.68, low=0.05, high=1.0, scale=0.1),
+    "fill": Parameter(start=80.0, low=0.0, high=1000.0, scale=60.0),
+    "tail": Parameter(start=0.3, low=0.0, high=2.0, scale=0.3),
+    "backward_64": Parameter(start=0.9, low=0.4, high=1.3, scale=0.1),
+    "backward_128": Parameter(start=0.9, low=0.4, high=1.3, scale=0.1),
+    "backward_fill": Parameter(start=100.0, low=0.0, high=1000.0, scale=60.0),
+}
+_SERVING = {
+    "factor": Parameter(start=1.0, low=0.7, high=1.4, scale=0.1),
+    "traffic": Parameter(start=2.0, low=0.0, high=6.0, scale=0.5),
+    "token": Parameter(start=6e-9, low=0.0, high=60e-9, scale=2e-9),
+}
+"""Of serving rows: factor on the law, writes of keys and values in their own bytes, s of a token's thread block."""
+_FIT = Fit(parameters=_SHAPE | _SERVING, softness=0.1, pull=0.03, differences=(1e-2, 1e-3), evaluations=80)
+_FIT_SERVING = Fit(parameters=_SERVING, softness=0.1)
 _FLASH3_GAIN = 1.6
 """speed of flash3 over flash2 backward: 1.5 to 1.75 (FlashAttention-3, arxiv.org/abs/2407.08608)"""
 
@@ -70,11 +79,8 @@ def fit_flash(
         )
     drawn = part.take(own)
     predicted, _ = _predict(constants, drawn, gpu, memory)
-    errors = np.abs(predicted / drawn.seconds - 1)
-    return constants, Evidence(
-        rows=len(drawn), median_error=float(np.median(errors)), mean_error=float(errors.mean()),
-        sources=tuple(sorted(set(part.source))), note=note + "; errors of the fit itself",
-    )  # fmt: skip
+    evidence = evidence_of(predicted / drawn.seconds - 1, part.source, note + "; errors of the fit itself")
+    return constants, evidence
 
 
 def _of_serving(gpu: Gpu) -> str:
@@ -82,9 +88,9 @@ def _of_serving(gpu: Gpu) -> str:
     return "flash3" if gpu.compute_capability >= 9 else "flash2"
 
 
-def _written(rows: KernelRows, moved: Floats, traffic: float, each: float) -> Floats:
-    """s to write keys and values, which take `moved` s to move once, to the paged cache; `each` token takes ns."""
-    return np.asarray(moved * traffic + rows.batch * rows.tokens * each * 1e-9)
+def _write_seconds(rows: KernelRows, moved: Floats, values: Values) -> Floats:
+    """s to write keys and values to the paged cache; `moved` are the s to move them once."""
+    return np.asarray(moved * values["traffic"] + rows.batch * rows.tokens * values["token"])
 
 
 def cross_validate_serving(rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: int = 0) -> Check:
@@ -92,28 +98,22 @@ def cross_validate_serving(rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: 
 
     The law has the packaged constants. Raises TableError for too few rows.
     """
-    from scipy.optimize import least_squares
-
     part = rows.take((rows.gpu == gpu.name.lower()) & (rows.op == "prefill"))
     if len(part) < 10 * folds:
         raise TableError(f"{len(part)} serving rows on {gpu.name}; {10 * folds} are needed for {folds} folds")
-    found = kernel_constants(gpu)
-    law, moved = _predict(found.flash[_of_serving(gpu)], part, gpu, found.memory)
-    start, scale, low, high = (np.array(column) for column in zip(*_SERVING, strict=True))
-    fold = fold_of((part.batch, part.heads, part.kv_heads, part.tokens, part.head_dim), folds, seed)
+    packaged = kernel_constants(gpu)
+    law, moved = _predict(packaged.flash[_of_serving(gpu)], part, gpu, packaged.memory)
 
-    def residuals(point: Floats, seen: npt.NDArray[np.bool_]) -> Floats:
-        factor, *rest = point * scale
-        seconds = law * factor + _written(part, moved, *rest)
-        return np.asarray(np.log(seconds / part.seconds)[seen])
+    def predict(held: Bools) -> Floats:
+        def residuals(values: Values) -> Floats:
+            seconds = law * values["factor"] + _write_seconds(part, moved, values)
+            return np.asarray(np.log(seconds / part.seconds)[~held])
 
-    predicted = np.empty(len(part))
-    for index in range(folds):
-        held = fold == index
-        point: Any = least_squares(residuals, start / scale, loss="soft_l1", f_scale=0.1, args=(~held,),
-                                   bounds=(low / scale, high / scale)).x  # fmt: skip
-        _, *rest = point * scale
-        predicted[held] = (law + _written(part, moved, *rest))[held]
+        values = solve(_FIT_SERVING, residuals).values
+        return np.asarray((law + _write_seconds(part, moved, values))[held])
+
+    sizes = (part.batch, part.heads, part.kv_heads, part.tokens, part.head_dim)
+    predicted = held_out(fold_of(sizes, folds, seed), folds, predict)
     return Check(predicted=predicted, law=law, measured=part.seconds)
 
 
@@ -135,34 +135,18 @@ def _predict(
 
 
 def _fit(rows: KernelRows, gpu: Gpu, memory: MemoryConstants) -> FlashConstants:
-    from scipy.optimize import least_squares
-
-    start, scale, low, high = (np.array(c) for c in zip(*_BOUNDS.values(), *_SERVING, strict=True))
-    first = start / scale
     serving = rows.op == "prefill"
     kinds = np.char.add(rows.source, rows.direction)
     _, which, counts = np.unique(kinds, return_inverse=True, return_counts=True)
     weights = np.sqrt(100 / counts[which])
 
-    def constants(point: Floats) -> FlashConstants:
-        return FlashConstants(**dict(zip(_BOUNDS, (point * scale).tolist(), strict=False)))
+    def residuals(values: Values) -> Floats:
+        seconds, moved = _predict(_constants(values), rows, gpu, memory)
+        served = seconds * values["factor"] + _write_seconds(rows, moved, values)
+        return np.asarray(np.log(np.where(serving, served, seconds) / rows.seconds) * weights)
 
-    def residuals(point: Floats) -> Floats:
-        seconds, moved = _predict(constants(point), rows, gpu, memory)
-        factor, *written = point[-3:] * scale[-3:]
-        seconds = np.where(serving, seconds * factor + _written(rows, moved, *written), seconds)
-        return np.concatenate([np.log(seconds / rows.seconds) * weights, _PULL * (point - first)])
+    return _constants(solve(_FIT, residuals).values)
 
-    point = first
-    for difference in (1e-2, 1e-3):
-        found: Any = least_squares(
-            residuals,
-            point,
-            loss="soft_l1",
-            f_scale=0.1,
-            bounds=(low / scale, high / scale),
-            max_nfev=80,
-            diff_step=np.full(len(point), difference),
-        )
-        point = found.x
-    return constants(point)
+
+def _constants(values: Values) -> FlashConstants:
+    return FlashConstants(**{name: values[name] for name in _SHAPE})

@@ -1,23 +1,26 @@
-"""What fits of matrix products share: the law on measured rows, the host's time in them, and held-out predictions."""
+"""What fits of kernels share: the law of products on measured rows, the host's time in them, errors and evidence."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from podsim.fitting import Fit, Solution, Values, solve
 from podsim.hardware.parts import Gpu
-from podsim.kernels.constants import GemmConstants
+from podsim.kernels.constants import Evidence, GemmConstants
 from podsim.kernels.gemm import gemm_law, is_aligned, operand_bytes, peak_of, result_bytes
 from podsim.kernels.measured_kernels import KernelRows
 
 Floats = npt.NDArray[np.float64]
 
 LONG = 20e-6
-"""s: errors are told of kernels that take at least this long"""
+"""s. The shortest kernel whose error is reported."""
 _HOST_TIMED = ("EleutherAI",)
-"""sources timed on the host's clock, call by call: their fit has one more constant, the host's time of a call"""
+"""Sources timed on the host's clock, call by call: their fit has one more constant, the host's time of a call."""
+_FIELDS = frozenset(field.name for field in fields(GemmConstants))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +53,45 @@ def host_timed(rows: KernelRows) -> npt.NDArray[np.bool_]:
     return np.array([source.startswith(_HOST_TIMED) for source in rows.source], dtype=bool)
 
 
-def fold_of(sizes: tuple[Floats, ...], folds: int, seed: int) -> npt.NDArray[np.int64]:
-    """The fold of each row: drawn over distinct sizes, so that one measured twice is held out as a whole."""
-    _, size = np.unique(np.stack(sizes, axis=1), axis=0, return_inverse=True)
-    drawn = np.random.default_rng(seed).integers(0, folds, len(sizes[0]))
-    return np.asarray(drawn[size.reshape(-1)])
+def fit_products_law(
+    parts: Sequence[tuple[Gpu, KernelRows, Floats]], constants: GemmConstants, fit: Fit
+) -> tuple[GemmConstants, Solution]:
+    """`constants` with those that `fit` varies, and the solution.
+
+    Each part is a GPU, its rows and their weights. Of the parameters, "host" is the host's seconds in rows timed on its
+    clock, and "factor" what the source's seconds are over the law's; the others are constants of the law.
+    """
+    hosted = [host_timed(rows) for _, rows, _ in parts]
+
+    def residuals(values: Values) -> Floats:
+        law, factor, host = (
+            _with_values(constants, values),
+            values.get("factor", 1.0),
+            values.get("host", 0.0),
+        )
+        logs = [
+            np.log((law_seconds(law, gpu, rows) * factor + is_hosted * host) / rows.seconds) * weights
+            for (gpu, rows, weights), is_hosted in zip(parts, hosted, strict=True)
+        ]
+        return np.concatenate(logs)
+
+    solution = solve(fit, residuals)
+    return _with_values(constants, solution.values), solution
+
+
+def _with_values(constants: GemmConstants, values: Values) -> GemmConstants:
+    return replace(constants, **{name: value for name, value in values.items() if name in _FIELDS})
+
+
+def evidence_of(
+    errors: Floats, sources: Iterable[str], note: str = "", *, rows: int | None = None
+) -> Evidence:
+    """The evidence of a fit: its relative errors, and the sources of its rows (as many as errors unless given)."""
+    sizes = np.abs(errors)
+    return Evidence(
+        rows=len(sizes) if rows is None else rows,
+        median_error=float(np.median(sizes)),
+        mean_error=float(sizes.mean()),
+        sources=tuple(sorted(set(sources))),
+        note=note,
+    )

@@ -8,20 +8,25 @@ tenth of a second. Known error: it comes with each entry; on two shared cores ab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from podsim.fitting import Parameter, Values, solve_by_search
 from podsim.kernels.constants import GemmConstants, MemoryConstants
 from podsim.kernels.gemm import gemm_law, operand_bytes, result_bytes
 
 Floats = npt.NDArray[np.float64]
 _SHARES = ("share_256x128", "share_128x128", "share_128x64", "share_64x64", "share_32x64")
-_BOUNDS = {"share": (0.05, 1.0), "fill": (0.1, 2000.0), "bandwidth_share": (0.05, 8.0), "startup": (1.0, 1e7),
-           "latency": (1e-7, 1e-2)}  # fmt: skip
-_ROUNDS = 120
+_PARAMETERS = {
+    "share": Parameter(start=0.9, low=0.05, high=1.0),
+    "fill": Parameter(start=10.0, low=0.1, high=2000.0),
+    "bandwidth_share": Parameter(start=1.0, low=0.05, high=8.0),
+    "startup": Parameter(start=1e4, low=1.0, high=1e7),
+    "latency": Parameter(start=1e-7, low=1e-7, high=1e-2),
+}
 _CACHED = 2e6
 """B read and written by the largest stream that is taken to stay in a cache"""
 
@@ -54,38 +59,23 @@ def products_seconds(constants: GemmConstants, rows: Products, peak: float, band
 
 def fit_products(rows: Products, peak: float, bandwidth: float, launch: float) -> tuple[GemmConstants, float]:
     """(constants, mean absolute error) of the products of one precision on one rank."""
-    point = {"share": 0.9, "fill": 10.0, "bandwidth_share": 1.0, "startup": 1e4, "latency": max(launch, 1e-7)}
-    best, step = _distance(point, rows, peak, bandwidth), 0.5
-    for _ in range(_ROUNDS):
-        improved = False
-        for name, (low, high) in _BOUNDS.items():
-            for factor in (1 + step, 1 / (1 + step)):
-                tried = {**point, name: float(np.clip(point[name] * factor, low, high))}
-                distance = _distance(tried, rows, peak, bandwidth)
-                if distance < best - 1e-12:
-                    point, best, improved = tried, distance, True
-        if not improved:
-            step /= 2
-        if step < 1e-3:
-            break
-    found = _constants(point)
-    errors = np.abs(products_seconds(found, rows, peak, bandwidth) / rows.seconds - 1)
-    return found, float(errors.mean())
+    latency = replace(_PARAMETERS["latency"], start=max(launch, 1e-7))
+
+    def residuals(values: Values) -> Floats:
+        return np.asarray(np.log(products_seconds(_constants(values), rows, peak, bandwidth) / rows.seconds))
+
+    fitted = _constants(solve_by_search(_PARAMETERS | {"latency": latency}, residuals).values)
+    errors = np.abs(products_seconds(fitted, rows, peak, bandwidth) / rows.seconds - 1)
+    return fitted, float(errors.mean())
 
 
-def _distance(point: dict[str, float], rows: Products, peak: float, bandwidth: float) -> float:
-    predicted = products_seconds(_constants(point), rows, peak, bandwidth)
-    return float(np.abs(np.log(predicted / rows.seconds)).mean())
-
-
-def _constants(point: dict[str, float]) -> GemmConstants:
-    start = GemmConstants(
-        **dict.fromkeys(_SHARES, point["share"]), ceiling=1.0, fill=point["fill"],
-        bandwidth_share=point["bandwidth_share"], store=0.5, startup=point["startup"], latency=point["latency"],
+def _constants(values: Values) -> GemmConstants:
+    """One share for all tiles, which is the ceiling, too."""
+    return GemmConstants(
+        **dict.fromkeys(_SHARES, values["share"]), ceiling=values["share"], fill=values["fill"],
+        bandwidth_share=values["bandwidth_share"], store=0.5, startup=values["startup"], latency=values["latency"],
         sharpness=3.0, reduction=1.0, split_latency=1.0, unaligned=1.0,
     )  # fmt: skip
-    assert set(asdict(start)) >= set(_SHARES)
-    return replace(start, ceiling=max(point["share"], 1e-6))
 
 
 def fit_streams(rows: Streams) -> tuple[MemoryConstants, float]:

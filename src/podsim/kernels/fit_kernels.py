@@ -1,22 +1,20 @@
 """Constants of the kernel laws from measured rows: `fit_gpu`, and how well they hold: `cross_validate`.
 
-Least squares on log(predicted / measured) with a soft loss (outliers count linearly), kernels under 20 us at
-a third of the weight. Every constant is drawn to where it starts, the base GPU's value, with a small weight,
-so that a short table moves what it can tell and leaves the rest. No randomness but the folds' seed. A fit
-takes seconds.
+Kernels under 20 us have a third of the weight. Every constant is pulled to the base GPU's value, so that a short
+table moves what it can tell and leaves the rest. A fit takes seconds.
 
-Needs scipy (pip install podsim[calibrate]). Axes: P constants, R rows; M, N, K the grid of a Correction.
+Axes: M, N, K the grid of a Correction.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from podsim.errors import TableError
+from podsim.fitting import Bools, Fit, Parameter, Values, fold_of, held_out, solve
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import (
     Correction,
@@ -30,7 +28,7 @@ from podsim.kernels.constants import (
 )
 from podsim.kernels.fit_attention import fit_flash
 from podsim.kernels.fit_batches import UNMEASURED, fit_batches
-from podsim.kernels.fit_check import LONG, Check, fold_of, host_timed, law_seconds
+from podsim.kernels.fit_check import LONG, Check, evidence_of, fit_products_law, host_timed, law_seconds
 from podsim.kernels.gemm import correction_at, is_aligned, operand_bytes, peak_of
 from podsim.kernels.measured_kernels import KernelRows
 
@@ -51,7 +49,26 @@ _BOUNDS = {  # step, least, greatest
     "startup": (1e6, 1e5, 2e7), "latency": (1e-6, 0.5e-6, 12e-6), "sharpness": (1.0, 1.5, 8.0),
     "reduction": (0.3, 0.02, 2.0), "split_latency": (1e-6, 0.3e-6, 6e-6),
 }  # fmt: skip
-"""constant -> (scale on which it is varied and drawn to its start, least, greatest)"""
+"""constant -> (scale on which it is varied and pulled to its start, least, greatest)"""
+_HOST = Parameter(start=20e-6, low=0.0, high=60e-6, scale=20e-6)
+"""s. The host's time of a call."""
+_UNALIGNED = Fit(
+    parameters={
+        "unaligned": Parameter(start=0.65, low=0.1, high=1.0),
+        "factor": Parameter(start=1.0, low=0.5, high=2.0),
+        "host": _HOST,
+    },
+    softness=0.05,
+    differences=(1e-2,),
+)
+_MEMORY = Fit(
+    parameters={
+        "latency": Parameter(start=2e-6, low=0.3e-6, high=8e-6, scale=1e-6),
+        "startup": Parameter(start=1e6, low=0.0, high=20e6, scale=1e6),
+        "share": Parameter(start=0.85, low=0.3, high=0.98),
+    },
+    softness=0.05,
+)
 
 _SUPERBENCH = "github.com/microsoft/superbenchmark, tests/analyzer/test_results.jsonl (Azure NDv4, medians)"
 _MAMF = "github.com/stas00/ml-engineering, compute/accelerator/README.md (best of a search, mamf-finder)"
@@ -146,17 +163,17 @@ def cross_validate(
     part = _products(rows.take((rows.gpu == gpu.name.lower()) & (rows.precision == precision)))
     if len(part) < folds:
         raise TableError(f"{len(part)} {precision} products on {gpu.name} cannot be cut in {folds} folds")
-    start = _start(gpu, precision)
-    fold, hosted = fold_of((part.m, part.n, part.k), folds, seed), host_timed(part)
-    law, predicted = np.empty(len(part)), np.empty(len(part))
-    for index in range(folds):
-        held = fold == index
+    start, hosted = _start(gpu, precision), host_timed(part)
+
+    def predict(held: Bools) -> Floats:
         constants, correction, host = _fit_precision(part.take(~held), gpu, *start)
         kernels, calls = law_seconds(constants, gpu, part.take(held)), hosted[held] * host
         logs = (
             0.0 if correction is None else correction_at(correction, part.m[held], part.n[held], part.k[held])
         )
-        law[held], predicted[held] = kernels + calls, kernels * np.exp(logs) + calls
+        return np.stack([kernels + calls, kernels * np.exp(logs) + calls])
+
+    law, predicted = held_out(fold_of((part.m, part.n, part.k), folds, seed), folds, predict)
     return Check(predicted=predicted, law=law, measured=part.seconds)
 
 
@@ -195,30 +212,22 @@ def _fit_precision(
 
 def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> tuple[GemmConstants, float]:
     """Constants and the host's s per kernel (0 where rows were not timed on the host)."""
-    from scipy.optimize import least_squares
-
     step = max(1, -(-len(rows) // _SAMPLE))
     rows = rows.take(np.arange(0, len(rows), step))
+    parameters = {
+        name: Parameter(
+            start=float(np.clip(getattr(start, name), low, high)), low=low, high=high, scale=scale
+        )
+        for name, (scale, low, high) in _BOUNDS.items()
+    }
+    host = _HOST if host_timed(rows).any() else replace(_HOST, start=0.0)
+    fit = Fit(
+        parameters=parameters | {"host": host}, softness=0.05, pull=pull, differences=(3e-2, 1e-2, 3e-3),
+        evaluations=40,
+    )  # fmt: skip
     weights = np.where(rows.seconds > LONG, 1.0, 0.3)
-    hosted = host_timed(rows)
-    scale, low, high = (np.array([b[i] for b in _BOUNDS.values()]) for i in range(3))
-    first = np.clip([getattr(start, n) for n in _BOUNDS], low, high) / scale
-    first = np.append(first, 1.0 if hosted.any() else 0.0)  # the host's time, in units of 20 us
-
-    def constants(point: Floats) -> GemmConstants:
-        return replace(start, **dict(zip(_BOUNDS, (point[:-1] * scale).tolist(), strict=True)))
-
-    def residuals(point: Floats) -> Floats:
-        predicted = law_seconds(constants(point), gpu, rows) + hosted * point[-1] * 20e-6
-        return np.concatenate([np.log(predicted / rows.seconds) * weights, pull * (point - first)])
-
-    point = first
-    bounds = (np.append(low / scale, 0.0), np.append(high / scale, 3.0))
-    for difference in (3e-2, 1e-2, 3e-3):  # the law has kinks: coarse slopes first
-        found: Any = least_squares(residuals, point, loss="soft_l1", f_scale=0.05, bounds=bounds, max_nfev=40,
-                                   diff_step=np.full(len(point), difference))  # fmt: skip
-        point = found.x
-    return constants(point), float(point[-1] * 20e-6)
+    fitted, solution = fit_products_law([(gpu, rows, weights)], start, fit)
+    return fitted, solution.values["host"]
 
 
 def _correction(rows: KernelRows, logs: Floats) -> Correction | None:
@@ -251,8 +260,6 @@ def _fit_unaligned(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tupl
 
     The source's own speed and host time are fitted beside it and dropped.
     """
-    from scipy.optimize import least_squares
-
     chip = gpu.name.lower().split("-")[0]
     halves = (rows.op == "gemm") & np.isin(rows.precision, ["fp16", "bf16"])
     part = rows.take(np.char.startswith(rows.gpu, chip + "-") & halves)
@@ -262,15 +269,8 @@ def _fit_unaligned(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tupl
         return constants, "; no unaligned size was measured"
     part = part.take(np.isin(part.source, part.source[bad]))
 
-    def residuals(point: Floats) -> Floats:
-        law = law_seconds(replace(constants, unaligned=float(point[0])), gpu, part)
-        return np.asarray(np.log((law * point[1] + point[2] * 20e-6) / part.seconds))
-
-    found: Any = least_squares(residuals, [0.65, 1.0, 1.0], loss="soft_l1", f_scale=0.05,
-                               bounds=([0.1, 0.5, 0.0], [1.0, 2.0, 3.0]),
-                               diff_step=np.full(3, 1e-2))  # fmt: skip
-    told = f"; unaligned from {int(bad.sum())} sizes of {', '.join(sorted(set(part.source)))}"
-    return replace(constants, unaligned=float(found.x[0])), told
+    fitted, _ = fit_products_law([(gpu, part, np.ones(len(part)))], constants, _UNALIGNED)
+    return fitted, f"; unaligned from {int(bad.sum())} sizes of {', '.join(sorted(set(part.source)))}"
 
 
 def _fit_memory(
@@ -280,8 +280,6 @@ def _fit_memory(
 
     The reader of a product is not always the best: being slower than a row costs three times being faster.
     """
-    from scipy.optimize import least_squares
-
     thin = rows.take((rows.m <= 4) & (rows.n >= 1024) & (rows.k >= 1024))
     if len(thin) < 50:
         if start is None:
@@ -292,30 +290,23 @@ def _fit_memory(
     width = np.array([operand_bytes(p) for p in thin.precision])
     moved = width * (thin.k * (thin.m + thin.n) + thin.m * thin.n)
 
-    def errors(point: Floats) -> Floats:
-        predicted = point[0] * 1e-6 + (moved + point[1] * 1e6) / (gpu.memory_bandwidth * point[2])
-        return np.asarray(np.log(predicted / thin.seconds))
+    def logs(values: Values) -> Floats:
+        reading = (moved + values["startup"]) / (gpu.memory_bandwidth * values["share"])
+        return np.asarray(np.log((values["latency"] + reading) / thin.seconds))
 
-    def residuals(point: Floats) -> Floats:
-        found = errors(point)
-        return np.where(found > 0, 3.0, 1.0) * found
+    def residuals(values: Values) -> Floats:
+        return np.where(logs(values) > 0, 3.0, 1.0) * logs(values)
 
-    found: Any = least_squares(residuals, [2.0, 1.0, 0.85], loss="soft_l1", f_scale=0.05,
-                               bounds=([0.3, 0.0, 0.3], [8.0, 20.0, 0.98]))  # fmt: skip
-    long = np.abs(np.expm1(errors(found.x)))[thin.seconds > LONG]
-    evidence["memory"] = Evidence(
-        rows=len(thin), median_error=float(np.median(long)), mean_error=float(long.mean()),
-        sources=tuple(sorted(set(thin.source))),
-        note="products with 1 to 4 tokens, the faster ones weighted more; errors of those over 20 us",
+    values = solve(_MEMORY, residuals).values
+    evidence["memory"] = evidence_of(
+        np.expm1(logs(values))[thin.seconds > LONG], thin.source,
+        "products with 1 to 4 tokens, the faster ones weighted more; errors of those over 20 us", rows=len(thin),
     )  # fmt: skip
-    return MemoryConstants(latency=found.x[0] * 1e-6, startup=found.x[1] * 1e6, share=float(found.x[2]))
+    return MemoryConstants(**values)
 
 
-def _evidence_of(rows: KernelRows, check: Check, told: str) -> Evidence:
-    errors, law = np.abs(check.errors()), np.abs(check.errors(law=True))
-    return Evidence(
-        rows=len(rows), median_error=float(np.median(errors)), mean_error=float(errors.mean()),
-        sources=tuple(sorted(set(rows.source))),
-        note=f"five-fold cross-validation, {len(errors)} kernels over 20 us; law without correction: "
-        f"median {np.median(law):.4f}, mean {law.mean():.4f}{told}",
-    )  # fmt: skip
+def _evidence_of(rows: KernelRows, check: Check, note: str) -> Evidence:
+    errors, law = check.errors(), np.abs(check.errors(law=True))
+    said = f"five-fold cross-validation, {len(errors)} kernels over 20 us; law without correction: "
+    said += f"median {np.median(law):.4f}, mean {law.mean():.4f}{note}"
+    return evidence_of(errors, rows.source, said, rows=len(rows))

@@ -1,34 +1,33 @@
 """Constants of the collective law from measured sweeps: nccl-tests tables as CSV.
 
-    fitted = fit(read(path))            # needs scipy: pip install podsim[calibrate]
-    write(fitted, folder)               # one TOML file for each architecture
+    fitted = fit_fabrics(rows)
+    fabric_texts(fitted)              # one TOML file for each architecture
 
 Columns: role, id, gpu, nodes, gpus, collective, algo, size_bytes, time_us, algbw_GBps, notes, confirmed,
 source. Only rows with role `calibrate`, on one node, of the GPUs of GPUS are used. Least squares on the
 logarithm of the time, with a soft loss (one sweep in a hundred has disturbed rows) and a weak pull to the
-starting point; no randomness.
+starting point.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import TableError
+from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.network.nccl import COLLECTIVES
-from podsim.network.nccl_constants import PCIE, UNITS, Fabric
-from podsim.network.nccl_fit_model import predicted
+from podsim.network.nccl_constants import PCIE, UNITS, Fabric, load_fabric
+from podsim.network.nccl_fit_model import Sample, predicted
 from podsim.network.nccl_tuner import Wires
 
+SMALLEST = 512
+"""B. The smallest collective that is fitted."""
 GPUS = {
     "ampere": r"A100-SXM", "hopper": r"H[12]00-SXM", "blackwell": r"B200", "volta": r"V100-SXM",
     PCIE: r"L40S",
@@ -109,24 +108,7 @@ _BLACKWELL_NVLS = 0.74 / 0.85
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
-    """One measured collective: what was run and how long it took (s)."""
-
-    sweep: str
-    architecture: str
-    collective: str
-    nodes: int
-    gpus: int
-    launch: str
-    version: str
-    in_switch: bool
-    """whether NVLS could be picked: not for whole numbers of one byte, nor where an algorithm was forced"""
-    size: float
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fit:
+class FittedFabrics:
     """Constants by architecture, the sweeps behind them, and the errors left."""
 
     fabrics: Mapping[str, Fabric]
@@ -134,29 +116,6 @@ class Fit:
     """architecture, stage -> ids of sweeps"""
     residuals: Mapping[str, Mapping[str, Mapping[int, float]]]
     """architecture, collective -> decade of size -> mean absolute relative error"""
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    """Rows of a CSV file, gzipped or not; TableError where columns are missing."""
-    raw = path.read_bytes()
-    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
-    reader = csv.DictReader(io.StringIO(text))
-    needed = {
-        "role",
-        "id",
-        "gpu",
-        "nodes",
-        "gpus",
-        "collective",
-        "size_bytes",
-        "time_us",
-        "algbw_GBps",
-        "notes",
-    }
-    missing = sorted(needed - set(reader.fieldnames or ()))
-    if missing:
-        raise TableError(f"{path.name}: no column {', '.join(missing)}; expected those of nccl.csv")
-    return list(reader)
 
 
 def samples(rows: Iterable[Mapping[str, str]], *, role: str = "calibrate") -> list[Sample]:
@@ -210,23 +169,32 @@ def _circumstances(row: Mapping[str, str]) -> tuple[str, str]:
     return launch, match[1] if match else version
 
 
-def fit(rows: Sequence[Mapping[str, str]]) -> Fit:
-    """Constants of every architecture of which there are rows, with evidence and residuals."""
-    known = [s for s in samples(rows) if s.nodes == 1 and s.size >= 512]
+def fit_fabrics(rows: Iterable[Mapping[str, str]], *, is_own: bool = False) -> FittedFabrics:
+    """Constants of every architecture of which there are rows, with evidence and residuals.
+
+    `is_own`: the rows are of a user's machine, and constants start from the packaged ones.
+    """
+    known = [sample for sample in samples(rows) if sample.nodes == 1 and sample.size >= SMALLEST]
     fabrics: dict[str, Fabric] = {}
     evidence: dict[str, dict[str, tuple[str, ...]]] = {}
-    left: dict[str, Mapping[str, Mapping[int, float]]] = {}
     for architecture in GPUS:
-        own = [s for s in known if s.architecture == architecture]
-        if not own:
-            continue
-        fabrics[architecture] = fit_architecture(architecture, own, start_of(architecture, fabrics))
-        evidence[architecture] = {
-            stage: tuple(sorted({s.sweep for s in own if s.collective in _OF_STAGE[stage]}))
-            for stage, _ in _STAGES[architecture]
-        }
-        left[architecture] = residuals(fabrics[architecture], own)
-    return Fit(fabrics=fabrics, evidence=evidence, residuals=left)
+        part = [sample for sample in known if sample.architecture == architecture]
+        if part:
+            start = load_fabric(architecture) if is_own else start_of(architecture, fabrics)
+            fabrics[architecture] = fit_architecture(architecture, part, start)
+            stages = {"own": COLLECTIVES} if is_own else {s: _OF_STAGE[s] for s, _ in _STAGES[architecture]}
+            evidence[architecture] = {
+                stage: tuple(sorted({sample.sweep for sample in part if sample.collective in collectives}))
+                for stage, collectives in stages.items()
+            }
+    return FittedFabrics(
+        fabrics=fabrics,
+        evidence=evidence,
+        residuals={
+            architecture: residuals(fabric, [s for s in known if s.architecture == architecture])
+            for architecture, fabric in fabrics.items()
+        },
+    )
 
 
 def start_of(architecture: str, fabrics: Mapping[str, Fabric]) -> Fabric:
@@ -247,34 +215,26 @@ def fit_architecture(architecture: str, own: Sequence[Sample], start: Fabric = _
     for stage, names in _STAGES[architecture]:
         part = [s for s in own if s.collective in _OF_STAGE[stage]]
         if part:
-            found = _stage(part, names, found)
+            found = _fit_stage(part, names, found)
     return found
 
 
-def _stage(part: Sequence[Sample], names: tuple[str, ...], start: Fabric) -> Fabric:
-    from scipy.optimize import least_squares
+def _fit_stage(part: Sequence[Sample], names: tuple[str, ...], start: Fabric) -> Fabric:
+    origin = {name: getattr(start, name) for name in names}
+    fit = Fit(
+        parameters={
+            name: Parameter(start=value, low=value * math.exp(-3), high=value * math.exp(3), is_log=True)
+            for name, value in origin.items()
+        },
+        softness=0.1, pull=0.05, differences=(1e-4,), evaluations=60,
+    )  # fmt: skip
+    seconds = np.array([sample.seconds for sample in part])
 
-    origin = np.log([getattr(start, name) for name in names])
-    seconds = np.array([s.seconds for s in part])
+    def errors(values: Values) -> NDArray[np.float64]:
+        return np.asarray(np.log(predicted(replace(start, **values), part, WIRES) / seconds))
 
-    def changed(point: NDArray[np.float64]) -> Fabric:
-        return replace(start, **dict(zip(names, np.exp(point).tolist(), strict=True)))
-
-    def miss(point: NDArray[np.float64]) -> NDArray[np.float64]:
-        error = np.log(predicted(changed(point), part, WIRES) / seconds)
-        return np.concatenate([error, 0.05 * (point - origin)])
-
-    result = least_squares(
-        miss,
-        origin,
-        loss="soft_l1",
-        f_scale=0.1,
-        bounds=(origin - 3, origin + 3),
-        max_nfev=60,
-        diff_step=np.full(origin.shape, 1e-4),
-    )
-    rounded = [float(f"{value:.4g}") for value in np.exp(result.x)]
-    return changed(np.log(rounded))
+    values = solve(fit, errors).values
+    return replace(start, **{name: float(f"{value:.4g}") for name, value in values.items()})
 
 
 def residuals(fabric: Fabric, part: Sequence[Sample]) -> dict[str, dict[int, float]]:
@@ -290,17 +250,12 @@ def residuals(fabric: Fabric, part: Sequence[Sample]) -> dict[str, dict[int, flo
     }
 
 
-def write(fitted: Fit, folder: Path) -> list[Path]:
-    """One catalog file for each architecture; the paths written."""
-    paths = []
-    for architecture in fitted.fabrics:
-        path = folder / f"{architecture}.toml"
-        path.write_text(_toml(fitted, architecture), encoding="utf-8")
-        paths.append(path)
-    return paths
+def fabric_texts(fitted: FittedFabrics) -> dict[str, str]:
+    """Name of a catalog file -> its text, a file for each architecture."""
+    return {f"{architecture}.toml": _toml(fitted, architecture) for architecture in fitted.fabrics}
 
 
-def _toml(fitted: Fit, architecture: str) -> str:
+def _toml(fitted: FittedFabrics, architecture: str) -> str:
     stages = dict(_STAGES[architecture])
     of = {name: stage for stage, names in stages.items() for name in names}
     lines = [

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,27 +14,26 @@ from podsim.network.nccl_paths import candidates
 from podsim.network.nccl_tuner import Group, Wires, generation, placed, placed_at
 
 
-class _Sample(Protocol):
-    @property
-    def architecture(self) -> str: ...
-    @property
-    def collective(self) -> str: ...
-    @property
-    def nodes(self) -> int: ...
-    @property
-    def gpus(self) -> int: ...
-    @property
-    def launch(self) -> str: ...
-    @property
-    def version(self) -> str: ...
-    @property
-    def in_switch(self) -> bool: ...
-    @property
-    def size(self) -> float: ...
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One measured collective: what was run, and how long it took."""
+
+    sweep: str
+    architecture: str
+    collective: str
+    nodes: int
+    gpus: int
+    launch: str
+    version: str
+    in_switch: bool
+    """Whether NVLS could be picked: not for whole numbers of one byte, nor where an algorithm was forced."""
+    size: float
+    """B"""
+    seconds: float
 
 
 def predicted(
-    fabric: Fabric, part: Sequence[_Sample], wires: Mapping[str, Wires], network: Network | None = None
+    fabric: Fabric, part: Sequence[Sample], wires: Mapping[str, Wires], network: Network | None = None
 ) -> NDArray[np.float64]:
     """Seconds of each sample by these constants; samples of one communicator are costed together."""
     together: dict[tuple[str, str, int, int, str, str, bool], list[int]] = {}

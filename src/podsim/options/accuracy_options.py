@@ -8,8 +8,6 @@ from pathlib import Path
 
 from podsim.options.option import option
 
-__all__ = ["CalibrateOptions", "ValidateOptions"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ValidateOptions:

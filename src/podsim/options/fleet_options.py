@@ -9,11 +9,6 @@ from podsim.options.option import like, option
 from podsim.options.plan_options import JobOptions, PredictOptions, TrainedFields, overrides_option
 from podsim.options.readers import pairs
 
-__all__ = [
-    "CheckpointOptions", "CostOptions", "GoodputOptions", "PackOptions", "PowerOptions", "QueueOptions",
-    "SavedJobOptions",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, kw_only=True)
 class SavedJobOptions(TrainedFields, JobOptions):

@@ -9,8 +9,6 @@ from pathlib import Path
 from podsim.options.option import like, option
 from podsim.options.plan_options import TrainedFields, overrides_option
 
-__all__ = ["CaptureOptions", "ChakraOptions", "GraphOptions"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureOptions:

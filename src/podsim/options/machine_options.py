@@ -10,11 +10,6 @@ from typing import Any
 from podsim.options.option import like, option
 from podsim.options.plan_options import overrides_option
 
-__all__ = [
-    "CollectiveOptions", "MigCheckOptions", "MigLayoutsOptions", "MigPlanOptions", "MigShowOptions", "MigStateOptions",
-    "NoOptions", "ServeOptions", "ShowOptions",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:

@@ -10,11 +10,6 @@ from podsim.options.option import like, option
 from podsim.options.plan_options import LayoutFields, TrainedFields, overrides_option
 from podsim.options.readers import factors
 
-__all__ = [
-    "CompareOptions", "EmulateOptions", "MeasureCheckpointOptions", "MeasureCollectiveOptions", "MeasureDdpOptions",
-    "MeasureHostOptions", "MeasureLoaderOptions", "TrainOptions", "VerifyOptions",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, kw_only=True)
 class RanksOptions:

@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-__all__ = ["Option", "Reader", "like", "option", "options_of", "values_of"]
-
 Reader: TypeAlias = Callable[[Sequence[str], str], Any]
 """gives the value of a repeated option from its texts and its flag"""
 

@@ -8,11 +8,6 @@ from pathlib import Path
 
 from podsim.options.option import like, option
 
-__all__ = [
-    "CollectiveOutput", "DrawOutput", "FioOutput", "JsonOutput", "NoOutput", "Output", "PlotOutput", "ScheduleOutput",
-    "ShowOutput", "SimulateOutput", "TrainOutput", "ValidateOutput", "VerifyOutput", "WorkersOutput",
-]  # fmt: skip
-
 PICTURES = (".svg", ".png")
 
 

@@ -17,19 +17,6 @@ from podsim.options.readers import pairs
 if TYPE_CHECKING:
     from numpy.typing import NDArray  # a command's help shall not load numpy
 
-__all__ = [
-    "RECOMPUTATIONS",
-    "SCHEDULES",
-    "JobOptions",
-    "LaunchOptions",
-    "LayoutFields",
-    "PlanOptions",
-    "PredictOptions",
-    "ReplayOptions",
-    "SearchOptions",
-    "TrainedFields",
-    "overrides_option",
-]
 
 Ints: TypeAlias = "int | NDArray[Any]"
 

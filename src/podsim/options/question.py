@@ -10,8 +10,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from podsim.options.option import Option, options_of
 
-__all__ = ["question"]
-
 Group = TypeVar("Group")
 Answer = TypeVar("Answer")
 More = ParamSpec("More")

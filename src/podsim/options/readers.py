@@ -8,8 +8,6 @@ from podsim.errors import PodsimError
 from podsim.options.option import Reader
 from podsim.units import parse_quantity
 
-__all__ = ["factors", "pairs", "servers", "throttles"]
-
 
 def pairs(example: str) -> Reader:
     """A reader of names and values."""

@@ -11,8 +11,6 @@ from podsim.options.option import like, option
 from podsim.options.plan_options import JobOptions, LayoutFields, PlanOptions, TrainedFields, overrides_option
 from podsim.options.readers import factors, servers, throttles
 
-__all__ = ["ScheduleOptions", "SimulateOptions", "WorkersOptions"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleOptions:

@@ -9,11 +9,6 @@ from pathlib import Path
 from podsim.options.option import like, option
 from podsim.options.plan_options import overrides_option
 
-__all__ = [
-    "StorageFailOptions", "StorageFioOptions", "StorageInputOptions", "StorageMdtestOptions", "StorageShowOptions",
-    "StorageSizeOptions",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, kw_only=True)
 class StorageShowOptions:

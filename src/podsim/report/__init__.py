@@ -6,60 +6,53 @@
     accuracy_page(comparisons)   Markdown, with the errors of other tools
 
     print_simulated(step)            a simulated step as text; simulated_data(step) for JSON and CSV
-    write_timeline(timeline, path)   a trace for Perfetto or Chrome, a Gantt chart, a page to zoom into
-    read_timeline(path)              a trace back to a timeline
-    plot_links(step, path)           the busiest links: who used them, and when
     print_measured(step)             what a profile of a real step says
-    print_against(comparison)        a measured step beside a simulated one
+    print_against(comparison)        a measured step next to a simulated one
 
-Nothing here computes a score: `podsim.accuracy` has put them into the comparisons. What draws and writes timelines is
-imported when it is first used, so that commands without them stay quick.
+Nothing here computes a score: `podsim.accuracy` has put them into the comparisons.
 """
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from podsim.report.accuracy import PublishedError, accuracy_page, published_errors
-from podsim.report.html import page
+from podsim.report.comparisons import render
 from podsim.report.plots import plot, plot_png, plot_svg
-from podsim.report.text import render
-from podsim.timeline.timelines import read_timeline, write_timeline
+from podsim.report.simulation import print_simulated, simulated_data, simulated_text
+from podsim.report.steps import print_against, print_measured
 
 if TYPE_CHECKING:
-    from podsim.report.simulation import print_simulated, simulated_data, simulated_text
-    from podsim.report.steps import print_against, print_measured
-    from podsim.timeline.link_plots import plot_links
+    from podsim.report.pages import PublishedError, accuracy_page, page, published_errors
 
 __all__ = [
     "PublishedError",
     "accuracy_page",
     "page",
     "plot",
-    "plot_links",
     "plot_png",
     "plot_svg",
     "print_against",
     "print_measured",
     "print_simulated",
     "published_errors",
-    "read_timeline",
     "render",
     "simulated_data",
     "simulated_text",
-    "write_timeline",
 ]
 
-_LATER = {
-    "plot_links": "link_plots", "print_against": "steps", "print_measured": "steps", "print_simulated": "simulation",
-    "simulated_data": "simulation", "simulated_text": "simulation", "read_timeline": "timelines",
-    "write_timeline": "timelines",
-}  # fmt: skip
+_MOVED = ("plot_links", "read_timeline", "write_timeline")
+"""Names that podsim.timeline has now."""
+_PAGES = ("PublishedError", "accuracy_page", "page", "published_errors")
+"""Names of the module that loads Jinja2: it is imported when one of them is used."""
 
 
 def __getattr__(name: str) -> Any:
-    """A public name whose module is imported now."""
-    if name not in _LATER:
+    """A name of the pages; or one that moved to podsim.timeline, with a warning."""
+    if name in _PAGES:
+        return getattr(import_module("podsim.report.pages"), name)
+    if name not in _MOVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    warnings.warn(f"podsim.report.{name} is now podsim.timeline.{name}", DeprecationWarning, stacklevel=2)
+    return getattr(import_module("podsim.timeline"), name)

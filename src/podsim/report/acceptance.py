@@ -1,77 +1,107 @@
-"""`podsim verify` on a terminal: the inventory, the checks, what is wrong."""
+"""`podsim verify`: the inventory, the checks, and what is wrong."""
 
 from __future__ import annotations
 
-from podsim.report.figures import value
-from podsim.report.table import Table, console, paragraph
-from podsim.results.acceptance import Acceptance, Check
+from collections.abc import Iterator
 
-PART_COLUMNS = ("part", "expected", "found", "verdict", "why")
-CHECK_COLUMNS = ("check", "measured", "expected", "of it", "limit", "verdict", "why")
+from podsim.report.columns import Column, Table, quantity_text
+from podsim.report.screen import Block, Rows
+from podsim.results.acceptance import Acceptance, Check, Part
 
-
-def part_cells(found: Acceptance) -> list[tuple[str, ...]]:
-    """Cells of PART_COLUMNS."""
-    return [(part.name, part.expected, part.found, part.verdict, part.why) for part in found.parts]
-
-
-def check_cells(check: Check) -> tuple[str, ...]:
-    """Cells of CHECK_COLUMNS."""
-
-    def said(number: float | None) -> str:
-        return "-" if number is None else value(number, check.unit)
-
-    share = "-" if check.share is None else f"{100 * check.share:.2g} %"
-    if check.share is not None and check.share >= 0.1:
-        share = f"{check.share:.0%}".replace("%", " %")
-    return (
-        check.name, said(check.measured), said(check.expected), share, said(check.limit), check.verdict, check.why,
-    )  # fmt: skip
+_VERDICTS = (
+    "ok", "differs", "wrong result", "falls short", "above the limit", "not run", "no expectation", "cannot tell here",
+)  # fmt: skip
+_BAD = _VERDICTS[1:6]
+_LONGEST = 46
+"""characters of an inventory's cell on a terminal"""
 
 
-def verdict_line(found: Acceptance) -> str:
-    """One sentence: whether it is accepted, and how many lines say what."""
-    verdicts = [part.verdict for part in found.parts] + [check.verdict for check in found.checks]
-    told = ", ".join(f"{verdicts.count(one)} {one}" for one in dict.fromkeys(sorted(verdicts, key=_order)))
-    return f"{'Accepted' if found.accepted else 'Not accepted'} as {found.expected}: {told or 'nothing was judged'}."
+def _verdict_badge(row: Part | Check) -> str:
+    kind = "ok" if row.verdict == "ok" else "bad" if row.verdict in _BAD else ""
+    return f"verdict {kind}"
 
 
-def _order(verdict: str) -> int:
-    known = (
-        "ok",
-        "differs",
-        "wrong result",
-        "falls short",
-        "above the limit",
-        "not run",
-        "no expectation",
-        "cannot tell here",
+def _figure(name: str) -> Column:
+    def text(check: Check) -> str:
+        number = getattr(check, name)
+        return "-" if number is None else quantity_text(number, check.unit)
+
+    return Column(name, text, align="r")
+
+
+def _share_text(share: float) -> str:
+    return f"{share * 100:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+
+
+def _parts_table(longest: int) -> Table:
+    """The inventory, with cells of at most some characters."""
+
+    def cut(text: str) -> str:
+        return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+    return Table(
+        indent=0,
+        columns=(
+            Column("part", "name", cut),
+            Column("expected", "", cut, align="l"),
+            Column("found", "", cut, align="l"),
+            Column("verdict", mark=_verdict_badge),
+            Column("why", mark="why", wrap=True),
+        ),
     )
-    return known.index(verdict) if verdict in known else len(known)
 
 
-def print_acceptance(found: Acceptance) -> None:
-    """Print everything; reasons go below the tables where a terminal is narrow."""
-    out = console()
-    out.print(f"{found.machine}\nexpected: {found.expected}; {found.started}, {found.seconds:.0f} s\n")
-    for columns, rows, align in (
-        (PART_COLUMNS, part_cells(found), "llll"),
-        (CHECK_COLUMNS, [check_cells(check) for check in found.checks], "lrrrrl"),
-    ):
-        if not rows:
-            continue
-        table = Table(align, header=columns[:-1], indent=0)
-        for cells in rows:
-            table.add(*(cell if len(cell) <= 46 else f"{cell[:45]}…" for cell in cells[:-1]))
-        for start, rest in table.lines(out.width):
-            out.print(start + rest)
-        out.print()
-        for cells in rows:
-            if cells[-1]:
-                for line in paragraph(f"{cells[0]}: {cells[-1]}", out.width, indent="  "):
-                    out.print(line)
-        if any(cells[-1] for cells in rows):
-            out.print()
-    for note in found.notes:
-        out.print("\n".join(paragraph(note, out.width)))
-    out.print("\n".join(paragraph(verdict_line(found), out.width)))
+PARTS = _parts_table(1000)
+CHECKS = Table(
+    indent=0,
+    columns=(
+        Column("check", "name"),
+        _figure("measured"),
+        _figure("expected"),
+        Column("of it", "share", _share_text, missing="-"),
+        _figure("limit"),
+        Column("verdict", mark=_verdict_badge),
+        Column("why", mark="why", wrap=True),
+    ),
+)
+METHODS = Table(
+    columns=(
+        Column("check", "name"),
+        Column("measured by", "how"),
+        Column("expected from", lambda check: check.basis or "-"),
+    )
+)
+THRESHOLDS = Table(
+    columns=(
+        Column("figure", "name"),
+        Column("of the expected", "least", lambda share: f"{100 * share:g} %", align="l"),
+        Column("why"),
+    )
+)
+
+
+def has_method(check: Check) -> bool:
+    """Whether it is known what measured the figure."""
+    return bool(check.how)
+
+
+def verdict_line(acceptance: Acceptance) -> str:
+    """One sentence: whether the machine is accepted, and how many lines have which verdict."""
+    verdicts = [part.verdict for part in acceptance.parts] + [check.verdict for check in acceptance.checks]
+    order = sorted(
+        set(verdicts), key=lambda name: _VERDICTS.index(name) if name in _VERDICTS else len(_VERDICTS)
+    )
+    counts = ", ".join(f"{verdicts.count(name)} {name}" for name in order)
+    word = "Accepted" if acceptance.accepted else "Not accepted"
+    return f"{word} as {acceptance.expected}: {counts or 'nothing was judged'}."
+
+
+def acceptance_report(acceptance: Acceptance) -> Iterator[Block]:
+    """The inventory, the checks, and the verdict."""
+    yield acceptance.machine
+    yield f"expected: {acceptance.expected}; {acceptance.started}, {acceptance.seconds:.0f} s"
+    if acceptance.parts:
+        yield from ("", Rows(_parts_table(_LONGEST), acceptance.parts))
+    if acceptance.checks:
+        yield from ("", Rows(CHECKS, acceptance.checks))
+    yield from ("", *acceptance.notes, verdict_line(acceptance))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from podsim.report.figures import percent, signed_percent
+from podsim.report.columns import percent, signed_percent
 from podsim.report.table import Table, console, paragraph
 from podsim.results.comparison import ClassScore, Comparison
 from podsim.results.sweep import Sweep, Timed

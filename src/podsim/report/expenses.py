@@ -1,37 +1,22 @@
-"""Power, energy and money for a terminal; each price with its date and source."""
+"""Power, energy and money; each price with its date and source."""
 
 from __future__ import annotations
 
-from podsim.report.table import Table, console, paragraph
-from podsim.results.expense import Bill, Expense, Offer, PowerReport, Trade
+from collections.abc import Iterator
+
+from podsim.report.columns import Column, Table
+from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
+from podsim.results.expense import Bill, Expense, Offer, PowerReport, Trade, TradePoint
 from podsim.units import format_quantity
 
 HOUR = 3600.0
+_SHOWN = 20
+"""plans of a Pareto front that are shown"""
 
 
-def _say(text: str, style: str = "", *, first: str = "", indent: str = "  ") -> None:
-    from rich.text import Text
-
-    out = console()
-    for line in paragraph(text, out.width, indent=indent, first=first):
-        out.print(Text(line, style=style))
-
-
-def _show(table: Table) -> None:
-    from rich.text import Text
-
-    out = console()
-    for place, (columns, note) in enumerate(table.lines(out.width)):
-        out.print(Text(columns, style="bold" if place == 0 else "").append(note, style="dim"))
-
-
-def _watts(value: float) -> str:
-    return format_quantity(value, "W")
-
-
-def _energy(joules: float) -> str:
-    """In Wh, as meters count."""
-    return format_quantity(joules / 3600.0, "Wh")
+def energy_text(joules: float) -> str:
+    """An energy (J) in Wh, as meters count."""
+    return format_quantity(joules / HOUR, "Wh")
 
 
 def _mass(kilograms: float) -> str:
@@ -41,135 +26,131 @@ def _mass(kilograms: float) -> str:
 
 
 def _money(low: float, high: float) -> str:
-    def one(value: float) -> str:
-        return f"{value:,.0f}" if value >= 1e3 else f"{value:,.4g}"
-
-    return one(low) if low == high else f"{one(low)} to {one(high)}"
+    ends = [f"{value:,.0f}" if value >= 1e3 else f"{value:,.4g}" for value in (low, high)]
+    return ends[0] if low == high else " to ".join(ends)
 
 
-def _rate(offer: Offer) -> str:
+def _hourly(offer: Offer) -> str:
     low, high = offer.low * HOUR, offer.high * HOUR
     return f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
 
 
-def print_power(report: PowerReport) -> None:
-    """Print a cluster's power by load and component, and its Linpack."""
-    _say(f"{report.cluster}: {report.nodes} servers, {report.gpus} GPUs, {report.switches} switches", "bold")
+def _layout(point: TradePoint) -> str:
+    degrees = " ".join(f"{name}={point.plan[name]}" for name in ("tp", "pp", "cp", "dp"))
+    return f"{degrees} recompute={point.plan['recompute']}"
+
+
+_PRICES = Table(
+    columns=(
+        Column("price", "offer.name"),
+        Column("USD/GPU h", "offer", _hourly),
+        Column("USD", lambda row: _money(row.low, row.high), align="r"),
+        Column("how", "offer.kind"),
+        Column("date", "offer.date"),
+        Column("source", "offer.source", wrap=True),
+    )
+)
+_FRONT = Table(
+    columns=(
+        Column("GPUs", "gpus", ":d"),
+        Column("step", "step_time", "s"),
+        Column("energy", "energy", energy_text),
+        Column("USD", "cost", ":,.4g"),
+        Column("layout", _layout),
+    )
+)
+
+
+def power_report(report: PowerReport) -> Iterator[Block]:
+    """A cluster's power by load and component, and its Linpack."""
+    yield bold(f"{report.cluster}: {report.nodes} servers, {report.gpus} GPUs, {report.switches} switches")
     slower = f"; arithmetic at {report.speed:.0%} of its speed" if report.speed < 1 else ""
-    _say(f"Each GPU draws up to {_watts(report.cap)}{slower}; a server is built for {_watts(report.limit)}")
-    print()
-    table = Table(
-        "lrrrrrr",
-        header=(
-            "load",
-            "GPUs",
-            "servers' rest",
-            "switches",
-            "machine",
-            "one server",
-            f"site, PUE {report.pue:g}",
+    cap, limit = (format_quantity(power, "W") for power in (report.cap, report.limit))
+    yield f"Each GPU draws up to {cap}{slower}; a server is built for {limit}"
+    columns = (
+        Column("load"),
+        Column("GPUs", "gpus", "W"),
+        Column("servers' rest", "servers", "W", drop=1),
+        Column("switches", "switches", "W", drop=2),
+        Column("machine", "total", "W"),
+        Column(
+            "one server", "node", lambda power: f"{format_quantity(power, 'W')} ({power / report.limit:.0%})"
         ),
+        Column(f"site, PUE {report.pue:g}", "site", "W"),
     )
-    for load in report.loads:
-        of = f"{_watts(load.node)} ({load.node / report.limit:.0%})"
-        table.add(load.load, _watts(load.gpus), _watts(load.servers), _watts(load.switches), _watts(load.total), of,
-                  _watts(load.site))  # fmt: skip
-    _show(table if table.fits(console().width) else table.without(2, 3))
+    yield from ("", Rows(Table(columns=columns), report.loads))
     if any(load.node > report.limit for load in report.loads):
-        _say(
-            "Over 100 % the server's own limit holds its GPUs back; peaks are of single samples, all GPUs at once",
-            "dim",
+        yield dim(
+            "Over 100 % the server's own limit holds its GPUs back; peaks are of single samples, all GPUs at once"
         )
-    if report.benchmark is not None:
-        b = report.benchmark
-        print()
-        _say(
-            f"High-Performance Linpack: {format_quantity(b.rate, 'FLOP/s')}, {format_quantity(b.efficiency, 'FLOP/s')} "
-            f"for a watt, {b.size:,} rows, GPUs multiplying {b.busy:.0%} of the time"
-        )
-        if b.published_rate and b.published_power:
-            _say(
-                f"Published: {format_quantity(b.published_rate, 'FLOP/s')} ({b.rate / b.published_rate - 1:+.1%} here), "
-                f"{_watts(b.published_power)} ({b.power / b.published_power - 1:+.1%} here), "
-                f"{format_quantity(b.published_rate / b.published_power, 'FLOP/s')} for a watt"
-            )
-        elif b.published_rate:
-            _say(
-                f"Published: {format_quantity(b.published_rate, 'FLOP/s')} ({b.rate / b.published_rate - 1:+.1%} here)"
-            )
-    print()
-    _list("Sources", report.sources)
+    yield from _linpack(report)
+    yield from items("Sources", report.sources)
 
 
-def _list(title: str, texts: tuple[str, ...]) -> None:
-    if texts:
-        _say(title, "dim")
-        for text in texts:
-            _say(text, "dim", first="  - ", indent="    ")
-
-
-def print_bill(bill: Bill) -> None:
-    """Print what GPU hours take: energy by two accounts, and money by every price."""
-    _say(f"{bill.gpu_time / HOUR:,.0f} GPU hours on {bill.cluster}", "bold")
-    _say(
-        f"As model cards count (hours x the GPU's limit): {_energy(bill.plain_energy)}, {_mass(bill.plain_carbon)} CO2"
+def _linpack(report: PowerReport) -> Iterator[Block]:
+    run = report.benchmark
+    if run is None:
+        return
+    rate, efficiency = format_quantity(run.rate, "FLOP/s"), format_quantity(run.efficiency, "FLOP/s")
+    yield ""
+    yield (
+        f"High-Performance Linpack: {rate}, {efficiency} per watt, {run.size:,} rows, GPUs multiplying {run.busy:.0%} "
+        "of the time"
     )
-    _say(f"Whole machine at the meter, {bill.load}: {_energy(bill.energy)}, {_mass(bill.carbon)} CO2")
-    print()
+    if not run.published_rate:
+        return
+    rate, more = format_quantity(run.published_rate, "FLOP/s"), run.rate / run.published_rate - 1
+    published = f"Published: {rate} ({more:+.1%} here)"
+    if run.published_power:
+        each = format_quantity(run.published_rate / run.published_power, "FLOP/s")
+        power = format_quantity(run.published_power, "W")
+        published += f", {power} ({run.power / run.published_power - 1:+.1%} here), {each} per watt"
+    yield published
+
+
+def bill_report(bill: Bill) -> Iterator[Block]:
+    """What GPU hours take: energy by two accounts, and money by every price."""
+    yield bold(f"{bill.gpu_time / HOUR:,.0f} GPU hours on {bill.cluster}")
+    yield (
+        f"As model cards count (hours x the GPU's limit): {energy_text(bill.plain_energy)}, "
+        f"{_mass(bill.plain_carbon)} CO2"
+    )
+    yield f"Whole machine at the meter, {bill.load}: {energy_text(bill.energy)}, {_mass(bill.carbon)} CO2"
+    yield ""
     if bill.rows:
-        table = Table("lrrllw", header=("price", "USD/GPU h", "USD", "how", "date", "source"))
-        for row in bill.rows:
-            offer = row.offer
-            table.add(
-                offer.name, _rate(offer), _money(row.low, row.high), offer.kind, offer.date, offer.source
-            )
-        _show(table)
+        yield Rows(_PRICES, bill.rows)
     else:
-        _say("No price of this GPU is known; give --price in USD for a GPU and an hour")
-    print()
-    _list("Assumptions", bill.assumptions)
+        yield "No price of this GPU is known; give --price in USD per GPU-hour"
+    yield from items("Assumptions", bill.assumptions)
 
 
-def print_expense(expense: Expense) -> None:
-    """Print energy and money of a predicted run or step."""
-    what = f"{expense.tokens:,.4g} tokens: {expense.duration / 86400:,.3g} days" if expense.duration > 86400 else (
-        f"{expense.tokens:,.4g} tokens: {format_quantity(expense.duration, 's')}"
-    )  # fmt: skip
-    print()
-    _say("Energy and money", "bold")
-    _say(
-        f"{what} on {expense.gpus} GPUs, {expense.duration * expense.gpus / HOUR:,.4g} GPU hours", first="  "
-    )
-    _say(
-        f"{_watts(expense.power)} mean draw, {_energy(expense.energy)} at the meter, {_mass(expense.carbon)} CO2",
-        first="  ",
-    )
-    if expense.offer is not None:
-        offer = expense.offer
-        _say(
-            f"{_money(expense.low, expense.high)} USD at {_rate(offer)} USD a GPU hour: {offer.name}, {offer.provider}, "
-            f"{offer.kind}, {offer.date} ({offer.source})",
-            first="  ", indent="    ",
-        )  # fmt: skip
-    _list("Assumptions about energy and money", expense.assumptions)
+def expense_report(expense: Expense) -> Iterator[Block]:
+    """Energy and money of a predicted run or step."""
+    seconds = expense.duration
+    length = f"{seconds / 86400:,.3g} days" if seconds > 86400 else format_quantity(seconds, "s")
+    texts = [
+        f"{expense.tokens:,.4g} tokens: {length} on {expense.gpus} GPUs, {seconds * expense.gpus / HOUR:,.4g} GPU hours",
+        f"{format_quantity(expense.power, 'W')} mean draw, {energy_text(expense.energy)} at the meter, "
+        f"{_mass(expense.carbon)} CO2",
+    ]
+    if (offer := expense.offer) is not None:
+        texts.append(
+            f"{_money(expense.low, expense.high)} USD at {_hourly(offer)} USD a GPU hour: {offer.name}, "
+            f"{offer.provider}, {offer.kind}, {offer.date} ({offer.source})"
+        )
+    yield from ("", bold("Energy and money"))
+    yield from (Paragraph(text, indent="    ", first="  ") for text in texts)
+    yield from items("Assumptions about energy and money", expense.assumptions)
 
 
-def print_trade(trade: Trade) -> None:
-    """Print the fronts of time against cost and energy."""
+def trade_report(trade: Trade) -> Iterator[Block]:
+    """The fronts of time against cost and energy."""
     for title, points in (("cost", trade.time_cost), ("energy", trade.time_energy)):
-        if not points:
-            continue
-        print()
-        _say(f"Pareto front of time against {title}, over {', '.join(map(str, trade.tried))} GPUs", "bold")
-        table = Table("rrrrl", header=("GPUs", "step", "energy", "USD", "layout"))
-        for point in points[:20]:
-            p, money = point.plan, "" if point.cost is None else f"{point.cost:,.4g}"
-            table.add(
-                str(point.gpus), format_quantity(point.step_time, "s"), _energy(point.energy), money,
-                f"tp={p['tp']} pp={p['pp']} cp={p['cp']} dp={p['dp']} recompute={p['recompute']}",
-            )  # fmt: skip
-        _show(table)
+        if points:
+            gpus = ", ".join(map(str, trade.tried))
+            yield from ("", bold(f"Pareto front of time against {title}, over {gpus} GPUs"))
+            yield Rows(_FRONT, points[:_SHOWN])
     if (offer := trade.offer) is not None:
-        _say(
-            f"{_rate(offer)} USD a GPU hour: {offer.name}, {offer.kind}, {offer.date} ({offer.source})", "dim"
+        yield dim(
+            f"{_hourly(offer)} USD a GPU hour: {offer.name}, {offer.kind}, {offer.date} ({offer.source})"
         )

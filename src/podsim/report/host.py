@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podsim.report.collectives import size_text
-from podsim.report.figures import percent, value
+from podsim.report.columns import percent, quantity_text
 from podsim.report.table import Table, console, paragraph
 from podsim.results.host import MeasuredHost, MeasuredKernel
 from podsim.units import format_quantity
@@ -35,12 +35,12 @@ def host_lines(host: MeasuredHost, width: int) -> list[str]:
     table.add("rank to rank", format_quantity(host.link, "B/s"))
     table.add("4 KiB from rank to rank", format_quantity(host.link_latency, "s"))
     if host.images is not None:
-        table.add("ResNet-50, small images", value(host.images, "1/s"))
+        table.add("ResNet-50, small images", quantity_text(host.images, "1/s"))
     for name, unit in _DISK.items():
         if name in host.disk:
-            table.add(f"disk, {name.replace('_', ' ')}", value(host.disk[name], unit))
+            table.add(f"disk, {name.replace('_', ' ')}", quantity_text(host.disk[name], unit))
     for name, rate in host.names.items():
-        table.add(name, value(rate, "1/s"))
+        table.add(name, quantity_text(rate, "1/s"))
     lines += [start + rest for start, rest in table.lines(width)]
     lines += ["", *_kernels(host.kernels, width), "", *_sends(host, width), ""]
     if host.runtime:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from podsim.report.collectives import size_text
-from podsim.report.figures import percent, signed_percent
+from podsim.report.columns import percent, signed_percent
 from podsim.report.table import Table, console, paragraph
 from podsim.results.lab import ComparedCollectives, MeasuredCollective, MeasuredCollectives
 from podsim.results.trained import MeasuredDdp

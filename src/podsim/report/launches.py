@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from podsim.report.predictions import layout, print_prediction
+from podsim.report.predictions import layout, prediction_report
+from podsim.report.screen import show
 from podsim.report.table import console, paragraph
 from podsim.results.launched import PlanRead, Recipe
 
@@ -43,4 +44,4 @@ def print_read(found: PlanRead) -> None:
         say(f"Assumed: {text}", "dim")
     if found.prediction is not None:
         print()
-        print_prediction(found.prediction)
+        show(prediction_report(found.prediction))

@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from podsim.report.figures import value
+from podsim.report.columns import quantity_text
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 from podsim.results.acceptance import Check, Curve
 from podsim.units import format_quantity
@@ -36,11 +36,11 @@ def checks_svg(checks: Sequence[Check]) -> bytes:
             good = check.verdict == "ok"
             axes.barh(place, min(share, _MOST), height=0.6, color=BLUE if good else RED)
             axes.plot([check.least] * 2, [place - 0.42, place + 0.42], color=INK, lw=1.6)
-            figures = (
-                f"{value(check.measured or 0.0, check.unit)} of {value(check.expected or 0.0, check.unit)}"
+            measured, expected = (
+                quantity_text(number or 0.0, check.unit) for number in (check.measured, check.expected)
             )
             axes.annotate(
-                figures,
+                f"{measured} of {expected}",
                 (1.02, place),
                 xycoords=("axes fraction", "data"),
                 va="center",
@@ -93,7 +93,7 @@ def curve_svg(curve: Curve) -> bytes:
         axes.xaxis.set_major_locator(FixedLocator(along))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _along(x, curve.over_unit)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: value(y, curve.unit)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: quantity_text(y, curve.unit)))
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(curve.over, fontsize=8.5)
         axes.tick_params(labelsize=8.0)

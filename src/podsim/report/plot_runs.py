@@ -7,7 +7,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from podsim.report.figures import duration
+from podsim.report.columns import duration
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 from podsim.results.runs import Goodput
 from podsim.units import format_quantity

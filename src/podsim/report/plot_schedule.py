@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
-from html import escape
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from podsim.errors import PodsimError
@@ -41,12 +38,10 @@ _DIGIT = 0.62
 
 
 def schedule_image(sheet: ScheduleSheet, kind: str, *, dpi: int = 130, titled: bool = True) -> bytes:
-    """Bytes of the drawing: "svg", "png", or "html", a page of its own with the numbers of each rank.
+    """Bytes of the drawing, "svg" or "png".
 
     The same bytes for the same schedule. Raises PodsimError without matplotlib, and for more passes than can be seen.
     """
-    if kind == "html":
-        return schedule_page(sheet).encode("utf-8")
     if len(sheet.actions) > _MOST_BOXES:
         raise PodsimError(
             f"{len(sheet.actions):,} passes are too many to draw; up to {_MOST_BOXES:,} can be: "
@@ -174,30 +169,3 @@ def _margin(axes: Axes, sheet: ScheduleSheet) -> None:
         axes.text(x, -0.62, name, transform=across, ha="right", va="bottom", fontsize=8, color=INK)
         for rank, value in enumerate(values):
             axes.text(x, rank, value, transform=across, ha="right", va="center", fontsize=8, color=INK)
-
-
-def schedule_page(sheet: ScheduleSheet) -> str:
-    """HTML page with the drawing and the numbers of each rank; nothing is fetched."""
-    svg = schedule_image(sheet, "svg", titled=False).decode("utf-8")
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    label = escape(title(sheet), quote=True)
-    svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1).rstrip()
-    style = files(__package__).joinpath("page.css").read_text("utf-8")
-    rows = "".join(
-        f'<tr><td class="n">{rank}</td><td class="n">{waits:.4g}</td><td class="n">{kept:g}</td>'
-        f'<td class="n">{copies:g}</td></tr>'
-        for rank, (waits, kept, copies) in enumerate(
-            zip(sheet.idle, sheet.activations, sheet.copies, strict=True)
-        )
-    )
-    source = f"<p>Source of the schedule: {escape(sheet.source)}</p>\n" if sheet.source else ""
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title(sheet))}</title>\n<style>\n{style}.wide svg {{ width: auto; max-width: none; }}\n"
-        f"</style>\n</head>\n<body>\n<h1>{escape(title(sheet))}</h1>\n"
-        f'<p class="lead">The step takes {sheet.step_time:.4g}. {escape(bubble_text(sheet))}.</p>\n'
-        f'{source}<figure class="wide scroll">{svg}</figure>\n<div class="scroll"><table>\n<thead><tr><th>rank</th>'
-        "<th>waits</th><th>activations held, micro-batches</th><th>copies of its weights</th></tr></thead>\n"
-        f"<tbody>{rows}</tbody>\n</table></div>\n</body>\n</html>\n"
-    )

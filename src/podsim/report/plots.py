@@ -10,7 +10,7 @@ from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 from podsim.errors import PodsimError, TableError
-from podsim.report.figures import percent, value
+from podsim.report.columns import percent, quantity_text
 from podsim.results.comparison import ROLES, ComparedRow, Comparison
 
 if TYPE_CHECKING:
@@ -169,7 +169,9 @@ def _axes(axes: Axes, comparison: Comparison) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(FixedLocator(_ticks(low, high)))
         axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(lambda v, _: value(float(f"{v:.6g}"), comparison.unit)))
+        axis.set_major_formatter(
+            FuncFormatter(lambda v, _: quantity_text(float(f"{v:.6g}"), comparison.unit))
+        )
     axes.tick_params(labelsize=8.5)
     axes.tick_params(axis="x", labelrotation=30)
     for label in axes.get_xticklabels():

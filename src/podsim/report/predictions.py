@@ -1,18 +1,56 @@
-"""Predictions and rankings as tables for a terminal."""
+"""Predictions of plans, and rankings of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 
-from podsim.report.expenses import print_expense, print_trade
-from podsim.report.figures import days, duration
-from podsim.report.table import Table, console, paragraph
-from podsim.results.prediction import PARTS, OpReport, PlanResult, Prediction, TrainingTime
+from podsim.report.columns import BAR, Column, Table, days, duration
+from podsim.report.expenses import expense_report, trade_report
+from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, raw, warnings
+from podsim.results.prediction import (
+    PARTS,
+    OpReport,
+    PlanResult,
+    Prediction,
+    Ranked,
+    StageMemory,
+    TrainingTime,
+)
 from podsim.units import format_quantity
 
 _DAY = 86400.0
-_BAR = 30
-"""columns of the bar of a whole step"""
+PARTS_TABLE = Table(
+    columns=(
+        Column("", "name"), Column("", "seconds", "s"), Column("", "share", ":.1%"), Column("", "share", BAR),
+    )
+)  # fmt: skip
+_OPS = Table(
+    columns=(
+        Column("op", lambda op: f" {op.name}"),
+        Column("shape", lambda op: op.shape.replace(" heads x ", "h x ")),
+        Column("forward", "", "s", digits=3),
+        Column("backward", "", "s", digits=3),
+        Column("light", "", ":.0%"),
+        Column("of", lambda op: {"arithmetic": "math", "memory": "bytes"}[op.bound], drop=1),
+        Column("source", lambda op: _short_source(op.source), wrap=True),
+    )
+)
+_RANKING = Table(
+    indent=0,
+    columns=(
+        Column("", "rank", ":d"),
+        Column("step", "prediction.step_time", "s"),
+        Column("simulated", "simulated", "s", optional=True),
+        Column("tokens/s", "prediction.tokens_per_second", ":,.0f"),
+        Column(
+            "days", "prediction.training.expected", lambda seconds: f"{seconds / _DAY:,.2f}", optional=True
+        ),
+        Column("MFU", "prediction.mfu", ":.1%"),
+        Column("memory", "prediction.memory", lambda size: f"{size / 1e9:.1f} GB"),
+        Column("layout", lambda ranked: layout(ranked.prediction.plan).partition(", ")[0]),
+    ),
+)
 
 
 def layout(plan: Mapping[str, object]) -> str:
@@ -31,214 +69,174 @@ def layout(plan: Mapping[str, object]) -> str:
     some = f" of {plan['recompute_layers']} layers a stage" if plan["recompute_layers"] else ""
     words.append("no recomputation" if kind == "none" else f"{kind} recomputation{some}")
     words.append("flash attention" if plan["flash"] else "unfused attention")
-    hidden = [
+    overlaps = [
         name.removeprefix("overlap_")
         for name in ("overlap_grad", "overlap_param", "overlap_tp")
         if plan[name]
     ]
-    if hidden:
-        words.append("overlaps " + "+".join(hidden))
+    if overlaps:
+        words.append("overlaps " + "+".join(overlaps))
     return ", ".join(words)
 
 
-def _say(text: str, *, style: str = "", indent: str = "", first: str | None = None) -> None:
-    """Print a paragraph that fits the terminal."""
-    from rich.text import Text
-
-    out = console()
-    for line in paragraph(text, out.width, indent=indent, first=first):
-        out.print(Text(line, style=style))
+def cluster_name(cluster: str, gpus: int) -> str:
+    """A cluster's name without the number of its GPUs."""
+    return cluster.removesuffix(f" ({gpus} GPUs)")
 
 
-def _print_lines(lines: Iterable[tuple[str, str]], *, header: bool = False) -> None:
-    from rich.text import Text
-
-    out = console()
-    for place, (columns, note) in enumerate(lines):
-        out.print(Text(columns, style="bold" if header and place == 0 else "").append(note, style="dim"))
+def prediction_report(prediction: Prediction) -> Iterator[Block]:
+    """One plan: its rates, where the step goes, memory, and what was assumed."""
+    yield bold(_title(prediction))
+    yield from _plan_report(prediction)
 
 
-def _title(model: str, gpus: int, cluster: str) -> str:
-    return f"{model} on {gpus} GPUs of {cluster.removesuffix(f' ({gpus} GPUs)')}"
+def _title(result: Prediction | PlanResult) -> str:
+    return f"{result.model} on {result.gpus} GPUs of {cluster_name(result.cluster, result.gpus)}"
 
 
-def print_prediction(prediction: Prediction) -> None:
-    """Print one prediction on a screen."""
-    _say(_title(prediction.model, prediction.gpus, prediction.cluster), style="bold")
-    _print_body(prediction)
+def _plan_report(prediction: Prediction) -> Iterator[Block]:
+    yield from (layout(prediction.plan), "")
+    yield from _rates(prediction)
+    yield from ("", bold("Where the step goes"), part_rows(prediction.parts, prediction.step_time), "")
+    yield from _memory(prediction)
+    yield from ("", f"Bottleneck: {prediction.bottleneck}.")
+    if prediction.gains:
+        gains = ", ".join(f"{name} {gain:+.1%}" for name, gain in prediction.gains.items())
+        yield f"Throughput gained by 10 % more of a resource: {gains}"
+    yield from warnings(prediction.warnings)
+    if prediction.expense is not None:
+        yield from expense_report(prediction.expense)
+    if prediction.ops:
+        yield from _ops(prediction.ops)
+    yield from items("Assumptions", prediction.assumptions)
 
 
-def _print_body(one: Prediction) -> None:
-    _say(layout(one.plan))
-    print()
-    _print_rates(one)
-    print()
-    _print_parts(one)
-    print()
-    _print_memory(one)
-    print()
-    _say(f"Bottleneck: {one.bottleneck}.")
-    if one.gains:
-        told = ", ".join(f"{name} {gain:+.1%}" for name, gain in one.gains.items())
-        _say(f"Throughput gained by 10 % more of a resource: {told}")
-    for warning in one.warnings:
-        _say(f"Warning: {warning}", style="yellow")
-    if one.expense is not None:
-        print_expense(one.expense)
-    if one.ops:
-        print()
-        _print_ops(one.ops)
-    if one.assumptions:
-        print()
-        _say("Assumptions", style="dim")
-        for said in one.assumptions:
-            _say(said, style="dim", first="  - ", indent="    ")
-
-
-def _print_rates(one: Prediction) -> None:
-    _say(
-        f"{format_quantity(one.step_time, 's')} a step: {one.tokens_per_second:,.0f} tokens/s, "
-        f"{one.samples_per_second:,.2f} sequences/s",
-        style="bold",
+def _rates(prediction: Prediction) -> Iterator[Block]:
+    seconds, band = partial(format_quantity, unit="s"), prediction.band
+    yield bold(
+        f"{seconds(prediction.step_time)} a step: {prediction.tokens_per_second:,.0f} tokens/s, "
+        f"{prediction.samples_per_second:,.2f} sequences/s"
     )
-    if one.band is not None:
-        low, high = one.step_time * (1 + one.band.low), one.step_time * (1 + one.band.high)
-        _say(
-            f"Error band {format_quantity(low, 's')} to {format_quantity(high, 's')} ({one.band.low:+.0%} to "
-            f"{one.band.high:+.0%}): {one.band.basis}"
-        )
-    elif one.band_reason:
-        _say(f"No error band: {one.band_reason}")
-    _say(
-        f"MFU {one.mfu_6pd:.1%} (6 x parameters x tokens), {one.mfu:.1%} (attention counted); "
-        f"HFU {one.hfu:.1%} (recomputation counted)"
+    if band is not None:
+        low, high = (seconds(prediction.step_time * (1 + share)) for share in (band.low, band.high))
+        yield f"Error band {low} to {high} ({band.low:+.0%} to {band.high:+.0%}): {band.basis}"
+    elif prediction.band_reason:
+        yield f"No error band: {prediction.band_reason}"
+    yield (
+        f"MFU {prediction.mfu_6pd:.1%} (6 x parameters x tokens), {prediction.mfu:.1%} (attention counted); "
+        f"HFU {prediction.hfu:.1%} (recomputation counted)"
     )
-    if one.training is not None:
-        _print_training(one.training)
+    if prediction.training is not None:
+        yield from _training(prediction.training)
 
 
-def _print_training(run: TrainingTime) -> None:
-    _say(
+def _training(run: TrainingTime) -> Iterator[Block]:
+    yield bold(
         f"{format_quantity(run.tokens, '')} tokens in {run.steps:,} steps: {days(run.seconds)} without failures, "
-        f"{days(run.expected)} with them",
-        style="bold",
+        f"{days(run.expected)} with them"
     )
-    _say(
+    yield (
         f"A failure every {duration(run.mtbf)}, {duration(run.restart)} to restart, a checkpoint of "
         f"{duration(run.stall)} every {duration(run.interval)}; {run.basis}"
     )
 
 
-def _print_parts(one: Prediction) -> None:
-    _say("Where the step goes", style="bold")
-    table = Table("lrrl")
-    bar = min(_BAR, console().width - 60)
-    for name, seconds in sorted(one.parts.items(), key=lambda part: -part[1]):
-        share = seconds / one.step_time
-        if share >= 5e-5:
-            table.add(PARTS[name], format_quantity(seconds, "s"), f"{share:.1%}", "▇" * round(bar * share))
-    if not table.fits(console().width):
-        table = table.without(3)
-    _print_lines(table.lines(console().width))
+def part_rows(parts: Mapping[str, float], step_time: float) -> Rows:
+    """The parts of a step, the longest first, without those below 0.005 %."""
+    rows = [
+        {"name": PARTS.get(name, name), "seconds": seconds, "share": seconds / step_time}
+        for name, seconds in sorted(parts.items(), key=lambda part: -part[1])
+        if seconds / step_time >= 5e-5
+    ]
+    return Rows(PARTS_TABLE, rows)
 
 
-def _print_memory(one: Prediction) -> None:
-    verdict = "fits in" if one.fits else "DOES NOT FIT in"
-    need, room = format_quantity(one.memory, "B"), format_quantity(one.memory_limit, "B")
-    _say(f"Memory: {need} on the fullest stage, {verdict} {room}", style="bold" if one.fits else "bold red")
-    names = [name for name in one.memory_kinds if any(stage.kinds[name] > 0 for stage in one.stages)]
-    across = Table("l" + "r" * (len(names) + 1), header=("stage, GB", *names, "total"))
-    for stage in one.stages:
-        cells = [f"{stage.kinds[name] / 1e9:.2f}" for name in names]
-        across.add(_stages(stage.first, stage.count), *cells, f"{stage.total / 1e9:.2f}")
-    if across.fits(console().width):
-        _print_lines(across.lines(console().width), header=True)
-        return
-    down = Table(
-        "l" + "r" * len(one.stages), header=("GB by stage", *(_stages(s.first, s.count) for s in one.stages))
+def _memory(prediction: Prediction) -> Iterator[Block]:
+    """Memory by kind and stage: a line for each stage, or for each kind where that is too wide."""
+    verdict = "fits in" if prediction.fits else "DOES NOT FIT in"
+    need, room = (format_quantity(size, "B") for size in (prediction.memory, prediction.memory_limit))
+    yield Paragraph(
+        f"Memory: {need} on the fullest stage, {verdict} {room}", "bold" if prediction.fits else "alarm"
     )
-    for name in names:
-        down.add(name, *(f"{stage.kinds[name] / 1e9:.2f}" for stage in one.stages))
-    down.add("total", *(f"{stage.total / 1e9:.2f}" for stage in one.stages))
-    _print_lines(down.lines(console().width), header=True)
-
-
-def _stages(first: int, count: int) -> str:
-    return str(first) if count == 1 else f"{first} to {first + count - 1}"
-
-
-def _print_ops(ops: tuple[OpReport, ...]) -> None:
-    _say(
-        "Ops, one micro-batch on one rank; share of the speed of light at the data sheet's peaks",
-        style="bold",
+    stages = prediction.stages
+    names = [name for name in prediction.memory_kinds if any(stage.kinds[name] > 0 for stage in stages)]
+    across = (
+        Column("stage, GB", _stage_name),
+        *(_gigabytes(n, f"kinds.{n}") for n in names),
+        _gigabytes("total", "total"),
     )
-    table = Table("llrrrlw", header=("op", "shape", "forward", "backward", "light", "of", "source"), indent=2)
+    down = (Column("GB by stage", "0"), *(_gigabytes(_stage_name(s), f"1.{k}") for k, s in enumerate(stages)))
+    kinds = [(name, [stage.kinds[name] for stage in stages]) for name in names]
+    kinds.append(("total", [stage.total for stage in stages]))
+    yield Rows(Table(columns=across), stages, otherwise=Rows(Table(columns=down), kinds))
+
+
+def _gigabytes(heading: str, path: str) -> Column:
+    return Column(heading, path, lambda size: f"{size / 1e9:.2f}")
+
+
+def _stage_name(stage: StageMemory) -> str:
+    return str(stage.first) if stage.count == 1 else f"{stage.first} to {stage.first + stage.count - 1}"
+
+
+def _short_source(source: str) -> str:
+    return source.replace("interpolated, ", "interp. ").replace(" octaves from a measurement", "")
+
+
+def _ops(ops: tuple[OpReport, ...]) -> Iterator[Block]:
+    yield from (
+        "",
+        bold("Ops, one micro-batch on one rank; share of the speed of light at the data sheet's peaks"),
+    )
+    rows: list[OpReport | Paragraph] = []
     block = ""
     for op in ops:
         if op.block != block:
             block = op.block
-            table.add(f"{op.copies} x {block}", *[""] * 6)
-        source = op.source.replace("interpolated, ", "interp. ").replace(" octaves from a measurement", "")
-        bound = {"arithmetic": "math", "memory": "bytes"}[op.bound]
-        table.add(
-            f" {op.name}", op.shape.replace(" heads x ", "h x "), format_quantity(op.forward, "s", digits=3),
-            format_quantity(op.backward, "s", digits=3), f"{op.light:.0%}", bound, source,
-        )  # fmt: skip
-    if not table.fits(console().width - 20):
-        table = table.without(5)
-    _print_lines(table.lines(console().width), header=True)
+            rows.append(raw(f"{op.copies} x {block}", indent="  "))
+        rows.append(op)
+    yield Rows(_OPS, rows)
     if any("interpolated" in op.source for op in ops):
-        _say("interp. N: interpolated, N octaves from the nearest measured product", style="dim", indent="  ")
+        yield Paragraph(
+            "interp. N: interpolated, N octaves from the nearest measured product", "dim", indent="  "
+        )
 
 
-def _print_ranking(result: PlanResult) -> None:
-    """One line of figures for each plan; below it the rest of the plan, and the reason."""
-    from rich.text import Text
-
-    header = ("", "step", "simulated", "tokens/s", "days", "MFU", "memory", "layout")
-    table = Table("rrrrrrrl", header=header, indent=0)
-    for ranked in result.ranked:
-        one = ranked.prediction
-        told = f"{one.training.expected / _DAY:,.2f}" if one.training else ""
-        table.add(
-            str(ranked.rank), format_quantity(one.step_time, "s"),
-            format_quantity(ranked.simulated, "s") if ranked.simulated else "", f"{one.tokens_per_second:,.0f}", told,
-            f"{one.mfu:.1%}", f"{one.memory / 1e9:.1f} GB", layout(one.plan).partition(", ")[0],
-        )  # fmt: skip
-    if not any(ranked.prediction.training for ranked in result.ranked):
-        table = table.without(4)
-    if not any(ranked.simulated for ranked in result.ranked):
-        table = table.without(2)
-    top, *lines = table.lines(console().width)
-    _print_lines([top], header=True)
-    for ranked, (columns, _) in zip(result.ranked, lines, strict=True):
-        console().print(Text(columns, style="bold" if ranked.rank == 1 else ""))
-        _say(layout(ranked.prediction.plan).partition(", ")[2], indent="     ")
-        _say(f"{ranked.reason}.", style="dim", indent="     ")
-
-
-def print_plans(result: PlanResult) -> None:
-    """Print a ranking on a screen: the plans in order with their reasons, then the first in full."""
+def plans_report(result: PlanResult) -> Iterator[Block]:
+    """A ranking: the plans in order with their reasons, then the first in full."""
     partly = "" if result.complete else " (interrupted: the best so far)"
-    _say(_title(result.model, result.gpus, result.cluster), style="bold")
-    _say(f"{result.batch} sequences of {result.sequence} tokens a step")
-    _say(f"{result.evaluated:,} plans evaluated in {result.seconds:.1f} s{partly}, {result.fitting:,} fit")
-    print()
-    _print_ranking(result)
+    yield bold(_title(result))
+    yield f"{result.batch} sequences of {result.sequence} tokens a step"
+    yield f"{result.evaluated:,} plans evaluated in {result.seconds:.1f} s{partly}, {result.fitting:,} fit"
+    yield ""
+    yield _ranking(result)
     if result.pareto:
-        fast, small = result.pareto[0], result.pareto[-1]
-        print()
-        _say(
-            f"Pareto front of memory against time: {len(result.pareto)} plans, from "
-            f"{format_quantity(fast.step_time, 's')} at {fast.memory / 1e9:.1f} GB to "
-            f"{format_quantity(small.step_time, 's')} at {small.memory / 1e9:.1f} GB"
+        fast, small = (
+            f"{format_quantity(point.step_time, 's')} at {point.memory / 1e9:.1f} GB"
+            for point in (result.pareto[0], result.pareto[-1])
+        )
+        yield from (
+            "",
+            f"Pareto front of memory against time: {len(result.pareto)} plans, from {fast} to {small}",
         )
     if result.trade is not None:
-        print_trade(result.trade)
+        yield from trade_report(result.trade)
     if result.cut:
         worst = sorted(result.cut.items(), key=lambda item: -item[1])[:6]
-        told = "; ".join(f"{reason} {number:,}" for reason, number in worst)
-        _say(f"Cut before evaluation, by rule: {told}", style="dim")
-    print()
-    _say("The first plan", style="bold")
-    _print_body(result.ranked[0].prediction)
+        yield dim(
+            "Cut before evaluation, by rule: " + "; ".join(f"{reason} {count:,}" for reason, count in worst)
+        )
+    yield from ("", bold("The first plan"))
+    yield from _plan_report(result.ranked[0].prediction)
+
+
+def _ranking(result: PlanResult) -> Rows:
+    """Figures of each plan; below them the rest of the plan, and the reason."""
+    rows: list[Ranked | Paragraph] = []
+    for ranked in result.ranked:
+        rows += [
+            ranked,
+            Paragraph(layout(ranked.prediction.plan).partition(", ")[2], indent=" " * 5),
+            Paragraph(f"{ranked.reason}.", "dim", indent=" " * 5),
+        ]
+    return Rows(_RANKING, rows, marked=0)

@@ -1,4 +1,4 @@
-"""A progress bar that appears only when work takes more than a second."""
+"""What is under way, on a terminal's standard error."""
 
 from __future__ import annotations
 
@@ -10,40 +10,31 @@ from contextlib import contextmanager
 
 @contextmanager
 def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[[int, int], None]]:
-    """Give a function of (done, all) that draws a bar on standard error once `after` seconds have passed."""
-    started = time.monotonic()
-    shown = last = 0.0
+    """Give a function of (done, all) that draws a bar once `after` seconds have passed."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
 
-    def update(done: int, whole: int) -> None:
-        nonlocal shown, last
-        now = time.monotonic()
-        if now - started < after or now - last < 0.1:
-            return
-        last = shown = now
-        share = done / max(whole, 1)
-        filled = round(30 * share)
-        sys.stderr.write(f"\r{title} [{'#' * filled}{'.' * (30 - filled)}] {share:4.0%} of {whole:,}")
-        sys.stderr.flush()
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        started, task = time.monotonic(), progress.add_task(title, total=None, visible=False)
 
-    try:
-        yield update if sys.stderr.isatty() else (lambda done, whole: None)
-    finally:
-        if shown:
-            sys.stderr.write("\r" + " " * 78 + "\r")
+        def update(done: int, total: int) -> None:
+            is_late = time.monotonic() - started >= after
+            progress.update(task, completed=done, total=total, visible=is_late)
+
+        yield update
 
 
 @contextmanager
 def doing() -> Iterator[Callable[[str], None]]:
-    """Give a function that says on one line of a terminal's standard error what is under way."""
-
-    def say(text: str) -> None:
-        sys.stderr.write(f"\r\033[K{text[:78]}")
-        sys.stderr.flush()
-
+    """Give a function that says what is under way."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return
-    try:
-        yield say
-    finally:
-        say("")
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status("") as status:
+        yield lambda text: status.update(Text(text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from podsim.report.figures import days, duration
+from podsim.report.columns import days, duration
 from podsim.report.predictions import layout
 from podsim.report.table import Table, console, paragraph
 from podsim.results.runs import LOSSES, CheckpointTime, Goodput, Quantiles

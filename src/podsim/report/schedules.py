@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from podsim.report.figures import percent
+from podsim.report.columns import percent
 from podsim.report.table import Table, console, paragraph
 from podsim.results.scheduled import ScheduleComparison, ScheduledAction, ScheduleSheet
 

@@ -1,147 +1,270 @@
-"""A simulated step as text and as data: its time against the closed form, what it waits for, links, critical path."""
+"""A simulated step: its time against the closed form, what it waits for, its critical path, links, and failures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.report.columns import BAR, Column, Table, percent, short_seconds, signed_percent
 from podsim.report.data import plain
-from podsim.report.failed import failure_lines, failure_times
-from podsim.report.figures import percent, signed_percent
-from podsim.report.links import link_lines, utilisation
-from podsim.report.predictions import layout
-from podsim.report.table import Table, console, paragraph
-from podsim.results.prediction import PARTS
-from podsim.results.simulated import SimulatedStep
+from podsim.report.predictions import cluster_name, layout, part_rows
+from podsim.report.screen import Block, Line, Paragraph, Rows, bold, report_text, show, warnings
+from podsim.results.failed import FailedStep
+from podsim.results.simulated import LinkUse, SimulatedStep
 from podsim.results.timeline import Timeline
 from podsim.units import format_quantity
 
-_BAR, _OPS = 30, 12
+Floats: TypeAlias = NDArray[np.float64]
+_SHOWN = 12
+"""rows and ops that are listed"""
 _FASTER = 0.1
+"""share of their time that the ops of a critical path are to lose"""
+_BARS = " ▁▂▃▄▅▆▇█"
+_LINKS, _BINS = 8, 80
+"""links that are listed, and at most so many columns of their use over time"""
+LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
+"""lower ends of the classes of utilisation that links and times are counted in"""
+_STANDING = Table(
+    columns=(
+        Column("ranks"),
+        Column("since", "", "s"),
+        Column("at", "op"),
+        Column("waits for", lambda wait: wait.waits_for or "(failed)"),
+    )
+)
 
 
 def print_simulated(step: SimulatedStep) -> None:
     """Print a simulated step on a screen: the times and the warnings stand out."""
-    from rich.text import Text
-
-    out = console()
-    for line, style in _lines(step, out.width):
-        out.print(Text(line, style=style))
+    show(simulated_report(step))
 
 
 def simulated_text(step: SimulatedStep, width: int = 100) -> str:
     """The text of a simulated step, lines of at most `width` where the tables allow."""
-    return "\n".join(line for line, _ in _lines(step, width)) + "\n"
+    return report_text(simulated_report(step), width)
 
 
-def _lines(step: SimulatedStep, width: int) -> Iterator[tuple[str, str]]:
-    """(line, style) of everything."""
-    cluster = step.cluster.removesuffix(f" ({step.gpus} GPUs)")
-    yield from _said(f"{step.model} on {step.gpus:,} GPUs of {cluster}, one step simulated", width, "bold")
-    yield from _said(layout(step.plan), width)
-    yield "", ""
-    yield from _times(step, width)
-    yield "", ""
-    if step.failure is not None:
-        yield from failure_lines(step.failure, width)
-        yield "", ""
-    yield from _parts(step, width)
-    yield "", ""
-    fits = step.memory <= step.memory_limit
-    verdict = "fits in" if fits else "DOES NOT FIT in"
-    room = format_quantity(step.memory_limit, "B")
-    yield from _said(
-        f"Memory: {format_quantity(step.memory, 'B')} at most on the fullest rank, {verdict} {room}", width,
-        "bold" if fits else "bold red",
-    )  # fmt: skip
-    yield "", ""
-    yield from _critical(step, width)
-    yield "", ""
-    yield from ((line, "bold" if place == 0 else "") for place, line in enumerate(link_lines(step, width)))
-    for warning in step.warnings:
-        yield from _said(f"Warning: {warning}", width, "yellow")
-
-
-def _said(text: str, width: int, style: str = "") -> Iterator[tuple[str, str]]:
-    return ((line, style) for line in paragraph(text, width))
-
-
-def _times(step: SimulatedStep, width: int) -> Iterator[tuple[str, str]]:
-    against = f"; closed form {format_quantity(step.closed_form, 's')}" if step.closed_form > 0 else ""
-    if against:
-        against += f", {signed_percent(step.step_time / step.closed_form - 1)} by simulation"
-    first = f"{format_quantity(step.step_time, 's')} a step{against}"
-    if step.failure is not None:
-        first = failure_times(step.failure, step.step_time)
-    yield from _said(first, width, "bold")
-    yield from _said(
-        f"Bubble: {percent(step.bubble)} of the time between first and last pass, mean over the pipeline's ranks",
-        width,
+def simulated_report(step: SimulatedStep) -> Iterator[Block]:
+    """Everything about a simulated step."""
+    yield bold(
+        f"{step.model} on {step.gpus:,} GPUs of {cluster_name(step.cluster, step.gpus)}, one step simulated"
     )
-    yield from _said(
-        f"Played: {step.ops:,} ops on {step.ranks:,} ranks, for {step.represented:,} ops on {step.gpus:,} GPUs",
-        width,
+    yield from (layout(step.plan), "")
+    yield from _times(step)
+    if step.failure is not None:
+        yield ""
+        yield from _failure(step.failure)
+    yield from ("", bold("Where the step goes, on the rank that is busy longest"))
+    yield part_rows(step.parts, step.step_time)
+    need, room = (format_quantity(size, "B") for size in (step.memory, step.memory_limit))
+    does_fit = step.memory <= step.memory_limit
+    yield ""
+    yield Paragraph(
+        f"Memory: {need} at most on the fullest rank, {'fits in' if does_fit else 'DOES NOT FIT in'} {room}",
+        "bold" if does_fit else "alarm",
     )
+    yield ""
+    yield from _critical(step)
+    yield ""
+    yield from links_report(step)
+    yield from warnings(step.warnings)
 
 
-def _parts(step: SimulatedStep, width: int) -> Iterator[tuple[str, str]]:
-    yield "Where the step goes, on the rank that is busy longest", "bold"
-    table = Table("lrrl")
-    bar = min(_BAR, max(width - 60, 5))
-    for name, seconds in sorted(step.parts.items(), key=lambda part: -part[1]):
-        share = seconds / step.step_time
-        if share >= 5e-5:
-            table.add(
-                PARTS.get(name, name), format_quantity(seconds, "s"), percent(share), "▇" * round(bar * share)
-            )
-    shown = table if table.fits(width) else table.without(3)
-    yield from ((line, "") for line, _ in shown.lines(width))
+def _times(step: SimulatedStep) -> Iterator[Block]:
+    first = f"{format_quantity(step.step_time, 's')} a step"
+    if step.closed_form > 0:
+        difference = signed_percent(step.step_time / step.closed_form - 1)
+        first += f"; closed form {format_quantity(step.closed_form, 's')}, {difference} by simulation"
+    yield bold(first if step.failure is None else _failure_time(step.failure, step.step_time))
+    yield f"Bubble: {percent(step.bubble)} of the time between first and last pass, mean over the pipeline's ranks"
+    yield f"Played: {step.ops:,} ops on {step.ranks:,} ranks, for {step.represented:,} ops on {step.gpus:,} GPUs"
 
 
-def _critical(step: SimulatedStep, width: int) -> Iterator[tuple[str, str]]:
-    if not step.critical:
-        yield "What would shorten the step: the critical path was not followed", ""
+def _failure_time(failure: FailedStep, step_time: float) -> str:
+    """How long the step took, or that it never ended."""
+    who = f"rank {failure.rank}" if failure.what == "rank" else f"the adapter of rank {failure.rank}"
+    after, healthy, still = (format_quantity(s, "s") for s in (failure.time, failure.healthy, failure.still))
+    if failure.standing:
+        return f"{who} fails after {after}; all stand still after {still} (a whole step: {healthy})"
+    more = signed_percent(step_time / failure.healthy - 1)
+    return f"{who} fails after {after}; {format_quantity(step_time, 's')} a step, {more} on {healthy}"
+
+
+def _failure(failure: FailedStep) -> Iterator[Block]:
+    """What was under way, who waits for whom, and what it costs."""
+    if not failure.standing:
+        text = failure.rerouted
+        if not text.startswith("nothing"):
+            text = f"Its traffic goes on over {text}, each of the two with half of it; nothing hangs"
+        yield text[0].upper() + text[1:]
         return
-    yield "What would shorten the step: the ops on its critical path", "bold"
-    header = ("op", "kind", "where", "ops", "seconds", "share", "gain")
-    table = Table("lllrrrr", header=header)
-    for one in step.critical[:_OPS]:
-        table.add(
-            one.name, one.kind, one.where, f"{one.count:,}", format_quantity(one.seconds, "s"),
-            percent(one.seconds / step.step_time), format_quantity(_FASTER * one.seconds, "s", digits=3),
-        )  # fmt: skip
-    for gone in ((), (3,), (1, 3), (1, 2, 3)):
-        shown = table.without(*gone)
-        if shown.fits(width):
-            break
-    yield from ((line, "") for line, _ in shown.lines(width))
-    rest = step.critical[_OPS:]
-    if rest:
-        seconds = sum(one.seconds for one in rest)
-        yield from _said(f"  and {len(rest)} more, {format_quantity(seconds, 's')} together", width)
-    told = (
-        f"gain: what the step loses, at most, if these ops take {_FASTER * 100:.0f} % less time; beyond that another "
-        "path may be the longest"
+    rest = len(failure.under_way) - _SHOWN
+    ops = "; ".join(failure.under_way[:_SHOWN]) or "nothing"
+    yield f"Under way, and never ends: {ops}" + (f"; and {rest} more" if rest > 0 else "")
+    yield from ("", bold("Who stands still, since when, and for whom"))
+    yield Rows(_STANDING, failure.standing[:_SHOWN])
+    if len(failure.standing) > _SHOWN:
+        yield f"  and {len(failure.standing) - _SHOWN} more"
+    watchdog, noticed, lost = (
+        format_quantity(seconds, "s") for seconds in (failure.watchdog, failure.noticed, failure.lost)
     )
-    yield from ((line, "dim") for line in paragraph(told, width, indent="  "))
+    yield ""
+    yield (
+        f"The watchdog ends the run {watchdog} after the first exchange hangs, {noticed} after the step did; {lost} of "
+        "every GPU's time are lost, the restart apart"
+    )
+
+
+def _critical(step: SimulatedStep) -> Iterator[Block]:
+    if not step.critical:
+        yield "What would shorten the step: the critical path was not followed"
+        return
+    yield bold("What would shorten the step: the ops on its critical path")
+    columns = (
+        Column("op", "name"),
+        Column("kind", drop=2),
+        Column("where", drop=3),
+        Column("ops", "count", ":,", drop=1),
+        Column("seconds", "", "s"),
+        Column("share", lambda op: op.seconds / step.step_time, percent),
+        Column("gain", lambda op: _FASTER * op.seconds, "s", digits=3),
+    )
+    yield Rows(Table(columns=columns), step.critical[:_SHOWN])
+    if rest := step.critical[_SHOWN:]:
+        yield f"  and {len(rest)} more, {format_quantity(sum(op.seconds for op in rest), 's')} together"
+    yield Paragraph(
+        f"gain: what the step loses, at most, if these ops take {_FASTER * 100:.0f} % less time; beyond that another "
+        "path may be the longest", "dim", indent="  ",
+    )  # fmt: skip
+
+
+def utilisation(use: LinkUse, seconds: float) -> float:
+    """Share of what a link could have carried in a length of time that it did carry."""
+    return use.bytes / (use.capacity * seconds) if seconds > 0 and use.capacity > 0 else 0.0
+
+
+def use_over_time(use: LinkUse, seconds: float, bins: int) -> Floats:
+    """Mean utilisation in each of `bins` equal parts of a length of time: the bytes carried there over what fits."""
+    edges = np.linspace(0.0, seconds, bins + 1)
+    if not len(use.time):
+        return np.zeros(bins)
+    time = np.append(use.time, max(seconds, float(use.time[-1])))
+    carried = np.concatenate([[0.0], np.cumsum(use.rate * np.diff(time))])
+    share = np.diff(np.interp(edges, time, carried)) / (use.capacity * seconds / bins)
+    return np.asarray(share)
+
+
+def time_by_level(use: LinkUse, seconds: float) -> Floats:
+    """Share of a length of time that a link's utilisation spends in each class of LEVELS, the first of them idle."""
+    if not len(use.time) or seconds <= 0:
+        return np.asarray([1.0, *[0.0] * (len(LEVELS) - 1)])
+    time = np.append(use.time, max(seconds, float(use.time[-1])))
+    held = np.diff(np.clip(time, 0.0, seconds))
+    level = np.searchsorted(np.array(LEVELS), use.rate / use.capacity + 1e-9, side="right") - 1
+    spent = np.bincount(np.clip(level, 0, None), held, len(LEVELS))
+    spent[0] += seconds - held.sum()
+    return np.asarray(spent / seconds)
+
+
+def busiest_links(step: SimulatedStep) -> list[LinkUse]:
+    """Links that carried something, the busiest first."""
+    used = [use for use in step.links if use.bytes > 0]
+    return sorted(used, key=lambda use: -utilisation(use, step.step_time))
+
+
+def carriers(use: LinkUse) -> str:
+    """Who used a link: kinds of op with their shares of its bytes, "tp 80 %, dp 20 %"."""
+    total = sum(use.carried.values())
+    order = sorted(use.carried.items(), key=lambda item: -item[1])
+    shares = [f"{kind} {100 * size / total:.0f} %" for kind, size in order[:3] if size > 0.005 * total]
+    return ", ".join(shares) if total else "-"
+
+
+def _busiest_tenth(use: LinkUse, seconds: float) -> str:
+    """The tenth of the step in which the link is busiest, and how busy it is there."""
+    share = use_over_time(use, seconds, 10)
+    top = int(np.argmax(share))
+    return f"{100 * share[top]:.0f} % from {short_seconds(top * seconds / 10)}"
+
+
+def links_report(step: SimulatedStep) -> Iterator[Block]:
+    """The busiest links with their use over time, then how many links are how busy."""
+    links, seconds = busiest_links(step), step.step_time
+    if not links:
+        yield "Links: none carried anything"
+        return
+    columns = (
+        Column("busiest links", lambda use: use.name + (f" x{use.copies:,}" if use.copies > 1 else "")),
+        Column("each", "capacity", "B/s", drop=1),
+        Column("sent", "bytes", "B", drop=3),
+        Column("used", lambda use: utilisation(use, seconds), percent),
+        Column("busy", lambda use: use.busy / seconds, percent, drop=2),
+        Column("busiest tenth", lambda use: _busiest_tenth(use, seconds)),
+        Column("by", carriers),
+    )
+    yield from (Rows(Table(columns=columns), links[:_LINKS]), "")
+    yield lambda width: _use_lines(links[:_LINKS], seconds, width)
+    yield ""
+    yield from _levels(links, step)
+
+
+def _use_lines(links: Sequence[LinkUse], seconds: float, width: int) -> Iterator[Line]:
+    """A line of bars for each link: its mean utilisation in equal parts of the step."""
+    longest = max(len(use.name) for use in links)
+    bins = max(10, min(_BINS, width - longest - 6))
+    end = short_seconds(seconds)
+    yield ((f"  {'use over the step':{longest}}  0 s".ljust(longest + 4 + bins - len(end)) + end, ""),)
+    for use in links:
+        heights = np.ceil(use_over_time(use, seconds, bins) * 8 - 1e-9)
+        bars = "".join(_BARS[int(height)] for height in np.clip(heights, 0, 8))
+        yield ((f"  {use.name:{longest}}  {bars}", ""),)
+
+
+def _levels(links: Sequence[LinkUse], step: SimulatedStep) -> Iterator[Block]:
+    """How many links, copies counted, are how busy over the step, and how long the busiest is at each level."""
+    mean = [utilisation(use, step.step_time) for use in links]
+    level = np.clip(np.searchsorted(np.array(LEVELS), mean, side="right") - 1, 0, None)
+    count = np.bincount(level, [use.copies for use in links], len(LEVELS)).astype(int)
+    total = sum(use.copies for use in step.links)
+    idle = total - int(count.sum())
+    count[0] += idle
+    shares = time_by_level(links[0], step.step_time).tolist()
+    rows = [
+        (f"{low * 100:.0f} to {high * 100:.0f} %", links_there, share)
+        for low, high, links_there, share in zip(
+            LEVELS, (*LEVELS[1:], 1.0), count.tolist(), shares, strict=True
+        )
+    ]
+    columns = (
+        Column("used", "0"),
+        Column("links", "1", ":,"),
+        Column("time of the busiest", "2", percent),
+        Column("", "2", BAR),
+    )
+    yield Rows(Table(columns=columns), rows)
+    if idle:
+        yield f"  {idle:,} of {total:,} links carried nothing."
 
 
 def simulated_data(step: SimulatedStep, *, spans: bool = False) -> dict[str, Any]:
     """A simulated step as dicts, lists and numbers in SI, for JSON and CSV.
 
-    The timeline is told by its lanes and its seconds by kind; with `spans` every span and counter is there, too, column
-    by column. A link has its mean `utilisation` beside its own fields.
+    The timeline is summed up by its lanes and its seconds by kind; with `spans` every span and counter is there, too,
+    column by column. A link has its mean `utilisation` in addition to its own fields.
     """
     held = {
-        one.name: getattr(step, one.name)
-        for one in fields(step)
-        if one.name not in ("timeline", "links") and not (one.name == "failure" and step.failure is None)
+        field.name: getattr(step, field.name)
+        for field in fields(step)
+        if field.name not in ("timeline", "links") and not (field.name == "failure" and step.failure is None)
     }
-    told: dict[str, Any] = plain(held)
-    told["links"] = [{**plain(use), "utilisation": utilisation(use, step.step_time)} for use in step.links]
-    told["timeline"] = plain(step.timeline) if spans else _summary(step.timeline)
-    return told
+    data: dict[str, Any] = plain(held)
+    data["links"] = [{**plain(use), "utilisation": utilisation(use, step.step_time)} for use in step.links]
+    data["timeline"] = plain(step.timeline) if spans else _summary(step.timeline)
+    return data
 
 
 def _summary(timeline: Timeline) -> dict[str, Any]:

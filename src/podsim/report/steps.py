@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podsim.report.figures import percent, signed_percent
+from podsim.report.columns import percent, signed_percent
 from podsim.report.table import Table, console, paragraph
 from podsim.results.measured import MeasuredStep, StepComparison, StepRow
 from podsim.units import format_quantity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podsim.report.collectives import size_text
-from podsim.report.figures import percent, signed_percent
+from podsim.report.columns import percent, signed_percent
 from podsim.report.table import Table, console, paragraph
 from podsim.results.storage import FailRun, FioMeasured, FioRun, MdtestRun, StorageSheet
 from podsim.units import format_quantity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from podsim.report.figures import percent, signed_percent
+from podsim.report.columns import percent, signed_percent
 from podsim.report.table import Table, console, paragraph
 from podsim.results.storage import EpochRow, InputRun, ShrinkRow, SizeRun, TrainingTime
 from podsim.units import format_quantity

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from podsim.report.figures import percent, signed_percent
+from podsim.report.columns import percent, signed_percent
 from podsim.report.lab import links_text
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 from podsim.report.table import Table, console, paragraph

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
+from podsim.report.columns import percent
 from podsim.report.data import plain
-from podsim.report.figures import percent
 from podsim.report.table import Table, console, paragraph
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity

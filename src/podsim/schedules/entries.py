@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 
 from podsim.errors import ScheduleError, unknown_name
-from podsim.schedules import asynchronous, classic, dualpipe, zero_bubble
 from podsim.schedules.actions import ScheduleTable
+from podsim.schedules.asynchronous import pipedream, pipedream_2bw
+from podsim.schedules.classic import breadth_first, gpipe, interleaved, one_f_one_b
+from podsim.schedules.dualpipe import dualpipe, dualpipe_v
+from podsim.schedules.zero_bubble import zb_h1, zb_h2, zb_v
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +103,7 @@ _FULL = SizeRule(
 _ENTRIES = (
     ScheduleEntry(
         name="gpipe",
-        build=classic.gpipe,
+        build=gpipe,
         rules=(_ONE,),
         activations=lambda p, v, m, r: m,
         idle="(p - 1) (F + B)",
@@ -109,7 +112,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="1f1b",
-        build=classic.one_f_one_b,
+        build=one_f_one_b,
         rules=(_ONE,),
         activations=lambda p, v, m, r: np.minimum(p - r, m),
         idle="(p - 1) (F + B)",
@@ -118,7 +121,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="interleaved",
-        build=classic.interleaved,
+        build=interleaved,
         rules=(_MORE, _PIPE, _ROUNDS),
         activations=lambda p, v, m, r: np.minimum(2 * (p - r - 1) + (v - 1) * p + 1, m * v),
         idle="(p - 1) (F + B)",
@@ -127,7 +130,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="zb-h1",
-        build=zero_bubble.zb_h1,
+        build=zb_h1,
         rules=(_ONE,),
         activations=lambda p, v, m, r: np.minimum(p, m),
         idle="(p - 1) (F + I - W)",
@@ -136,7 +139,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="zb-h2",
-        build=zero_bubble.zb_h2,
+        build=zb_h2,
         rules=(_ONE,),
         activations=lambda p, v, m, r: np.minimum(2 * p - 1, m),
         idle="(p - 1) (F + I - 2 W)",
@@ -145,7 +148,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="zb-v",
-        build=zero_bubble.zb_v,
+        build=zb_v,
         rules=(_TWO, _PIPE),
         activations=lambda p, v, m, r: np.minimum(2 * np.minimum(p, m), m + r + 1),
         idle="0 if F = I = W",
@@ -154,7 +157,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="dualpipe",
-        build=dualpipe.dualpipe,
+        build=dualpipe,
         rules=(_ONE, _PAIRS, _HALVES, _FULL),
         activations=lambda p, v, m, r: p + 1,
         copies=lambda p, v, m, r: 2,
@@ -164,7 +167,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="dualpipe-v",
-        build=dualpipe.dualpipe_v,
+        build=dualpipe_v,
         rules=(_TWO, _PIPE, _FULL),
         activations=lambda p, v, m, r: 2 * p + 1,
         idle="(p - 1) (F&B + B - 3 W)",
@@ -173,7 +176,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="breadth-first",
-        build=classic.breadth_first,
+        build=breadth_first,
         rules=(),
         activations=lambda p, v, m, r: m * v,
         idle="(p - 1) (F + B) from p micro-batches on",
@@ -182,7 +185,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="pipedream",
-        build=asynchronous.pipedream,
+        build=pipedream,
         rules=(_ONE,),
         activations=lambda p, v, m, r: p - r,
         copies=lambda p, v, m, r: p - r,
@@ -193,7 +196,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         name="pipedream-2bw",
-        build=asynchronous.pipedream_2bw,
+        build=pipedream_2bw,
         rules=(_ONE, _ROUNDS),
         activations=lambda p, v, m, r: p - r,
         copies=lambda p, v, m, r: 2,

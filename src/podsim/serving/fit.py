@@ -14,6 +14,7 @@ import numpy as np
 
 from podsim.accuracy.tables import load
 from podsim.errors import TableError
+from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.hardware.catalog import load_gpu
 from podsim.serving.engine import FITTED, Engine
 from podsim.serving.kernels import Floats
@@ -23,6 +24,8 @@ from podsim.workload.catalog import load_model
 REVISIONS = {"tensorrt-2021": "ab20a8ac26", "tensorrt-2026": "9973b2f4ab"}
 """revision of TensorRT's demo/BERT/README.md that each engine is fitted to"""
 _GPUS = {"A100-40GB": "a100-sxm4-40gb", "V100-16GB": "v100-sxm2-16gb"}
+_SPEED = Parameter(start=1.0, low=0.2, high=1.15)
+_KERNEL = Parameter(start=1e-6, low=-4e-6, high=20e-6, scale=1e-6)
 _SPARSE = "Megatron Large with Sparsity"
 """BERT-Large in size, pruned 2:4 and quantised"""
 
@@ -104,12 +107,10 @@ def _logs(engine: Engine, rows: LatencyRows, done: Pass) -> Floats:
 
 
 def fit_engine(engine: Engine, architecture: str = "ampere") -> Engine:
-    """The engine with constants fitted to its revision: least squares of the logarithms of latencies. Needs scipy.
+    """The engine with constants fitted to the latencies of its revision.
 
     Each architecture is fitted alone; a constant of which it has no rows stays.
     """
-    from scipy.optimize import least_squares
-
     kinds = [
         (rows, rows.run())
         for rows in latency_rows(REVISIONS[engine.name])
@@ -122,22 +123,14 @@ def fit_engine(engine: Engine, architecture: str = "ampere") -> Engine:
     }
     names = [name for name in FITTED if there.get(name, True)]
 
-    def made(x: Floats) -> Engine:
-        values: dict[str, Any] = {
-            name: float(value) * (1e-6 if name == "kernel" else 1.0)
-            for name, value in zip(names, x, strict=True)
-        }
-        return replace(engine, **values)
+    fit = Fit(parameters={name: _KERNEL if name == "kernel" else _SPEED for name in names}, softness=0.1)
 
-    def loss(x: Floats, /) -> Floats:
-        return np.concatenate([_logs(made(x), rows, done) for rows, done in kinds])
+    def residuals(values: Values) -> Floats:
+        changed: dict[str, Any] = dict(values)
+        return np.concatenate([_logs(replace(engine, **changed), rows, done) for rows, done in kinds])
 
-    low, high = (
-        [-4.0 if n == "kernel" else 0.2 for n in names],
-        [20.0 if n == "kernel" else 1.15 for n in names],
-    )
-    found = least_squares(loss, [1.0] * len(names), bounds=(low, high), loss="soft_l1", f_scale=0.1)
-    return made(found.x)
+    constants: dict[str, Any] = solve(fit, residuals).values
+    return replace(engine, **constants)
 
 
 def score_engine(engine: Engine, architecture: str = "ampere") -> tuple[EngineScore, ...]:

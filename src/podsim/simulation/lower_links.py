@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.hardware.cluster import Cluster
-from podsim.simulation.drafts import Ints
 from podsim.simulation.events import NO_TRANSFERS, Transfers
 from podsim.simulation.pieces import Piece, Stream
 from podsim.training.plan import Grid, Plan
 
+Ints: TypeAlias = NDArray[np.int64]
 Small: TypeAlias = NDArray[np.int32]
 
 
@@ -144,9 +144,6 @@ def _partners(pieces: list[Piece], wide: list[int], classes: Classes) -> Ints:
     back = classes.line_CR[own, np.maximum(stage - 1, 0)]
     to = {Stream.AHEAD: ahead, Stream.BACK: back, Stream.DATA: own}
     return np.stack([to[pieces[i].stream] for i in wide], axis=1)
-
-
-Ints: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

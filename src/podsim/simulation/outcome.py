@@ -19,7 +19,6 @@ from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
 from podsim.simulation.lower_links import adapter
 from podsim.simulation.pieces import Stream
-from podsim.simulation.state import Floats
 from podsim.training.memory import KINDS
 from podsim.training.pipeline import held_blocks, part_blocks
 from podsim.training.plan import Plan, Recompute

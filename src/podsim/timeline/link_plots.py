@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from podsim.errors import TimelineError
-from podsim.report.links import LEVELS, carriers, levels_of, ranked, use_over_time, utilisation
 from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.simulation import (
+    LEVELS,
+    busiest_links,
+    carriers,
+    time_by_level,
+    use_over_time,
+    utilisation,
+)
 from podsim.results.simulated import LinkUse, SimulatedStep
 from podsim.timeline.gantt import time_unit
 from podsim.timeline.kind_colours import colours
@@ -46,7 +53,7 @@ def links_image(step: SimulatedStep, kind: str, *, dpi: int = 150) -> bytes:
 
 def links_figure(step: SimulatedStep) -> Figure:
     """A row for each of the ten busiest links: utilisation over time, coloured by who sent, and its histogram."""
-    links = ranked(step)
+    links = busiest_links(step)
     if not links:
         raise TimelineError("no link carried anything in this step; there is nothing to draw")
     matplotlib = load_matplotlib()
@@ -104,7 +111,7 @@ def _draw(axes: Axes, use: LinkUse, seconds: float, colour: Any, *, last: bool) 
 def _histogram(axes: Axes, use: LinkUse, seconds: float, *, last: bool) -> None:
     """Share of the step at each level of utilisation."""
     ends = [*LEVELS[1:], 1.0]
-    spent = levels_of(use, seconds)
+    spent = time_by_level(use, seconds)
     places = range(len(LEVELS))
     axes.bar(places, spent, color=INK, width=0.8, alpha=0.75)
     for place, share in enumerate(spent):

@@ -22,7 +22,7 @@ from podsim.kernels.constants import KernelConstants, known_kernels, load_consta
 from podsim.kernels.constants_file import constants_text, write_constants
 from podsim.kernels.fit_kernels import fit_gpu
 from podsim.kernels.measured_kernels import kernel_rows, same_gpu
-from podsim.network.fit_nccl import Fit, fit, fit_architecture, residuals, samples, write
+from podsim.network.fit_nccl import fabric_texts, fit_fabrics
 from podsim.network.nccl_constants import load_fabric
 from podsim.options.accuracy_options import CalibrateOptions
 from podsim.options.question import question
@@ -218,31 +218,12 @@ def _collectives(
     table: Rows, own: bool, texts: dict[str, str], skipped: dict[str, str], drifts: list[Drift]
 ) -> None:
     """Fit every architecture of a collectives table; a user's own starts from the packaged constants."""
-    import tempfile
-
-    texts_of = [dict(text) for text in _fields(table, own)]
-    if not own:
-        fitted = fit(texts_of)
-    else:
-        known = [one for one in samples(texts_of) if one.nodes == 1 and one.size >= 512]
-        if not known:
-            skipped[table.name] = (
-                "no row is of one node of A100, H100, H200, B200, V100 or L40S GPUs from 512 B on"
-            )
-            return
-        by = {
-            name: [one for one in known if one.architecture == name]
-            for name in {k.architecture for k in known}
-        }
-        fabrics = {name: fit_architecture(name, part, load_fabric(name)) for name, part in sorted(by.items())}
-        fitted = Fit(
-            fabrics=fabrics,
-            evidence={name: {"own": tuple(sorted({one.sweep for one in by[name]}))} for name in fabrics},
-            residuals={name: residuals(fabrics[name], by[name]) for name in fabrics},
+    fitted = fit_fabrics(_fields(table, own), is_own=own)
+    if not fitted.fabrics:
+        skipped[table.name] = (
+            "no row is of one node of A100, H100, H200, B200, V100 or L40S GPUs from 512 B on"
         )
-    with tempfile.TemporaryDirectory() as folder:
-        for path in write(fitted, Path(folder)):
-            texts[path.name] = path.read_text("utf-8")
+    texts |= fabric_texts(fitted)
     for name, fabric in fitted.fabrics.items():
         old = load_fabric(name)
         drifts += [

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from podsim.accuracy.bands_networks import band_of_graph, features_of_graph
 from podsim.errors import ClusterError, ModelError, PodsimError, unknown_name
 from podsim.graphs.chakra_mend import write_chakra
+from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.fusion import fuse as fused
 from podsim.graphs.graph_cost import OpCosts, graph_costs
 from podsim.graphs.graph_step import Reduction, ReplicasStep, replicas_step
@@ -34,13 +36,6 @@ if TYPE_CHECKING:
 
     from podsim.graphs.graph_cut import Division
 
-FUSIONS: dict[str, tuple[str, ...]] = {
-    "none": (),
-    "attention": ("attention",),
-    "chains": ("chains",),
-    "all": ("attention", "chains"),
-}
-"""what --fuse may say -> rules, in order"""
 LAYOUTS = ("channels-last", "channels-first")
 """of tensors with channels: NHWC, NCHW"""
 
@@ -120,8 +115,6 @@ def _with_band(
 ) -> GraphCost:
     """The cost with the error band of its step on all GPUs."""
     from dataclasses import replace
-
-    from podsim.accuracy.bands_networks import band_of_graph, features_of_graph
 
     wanted = features_of_graph(
         found, costs, architecture=gpu.architecture, precision=said.precision,

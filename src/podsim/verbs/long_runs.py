@@ -15,7 +15,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.options.fleet_options import SavedJobOptions
 from podsim.options.option import values_of
 from podsim.options.plan_options import SearchOptions
-from podsim.report.figures import duration
+from podsim.report.columns import duration
 from podsim.results.prediction import Prediction, TrainingTime
 from podsim.results.runs import CheckpointTime
 from podsim.training.inputs import read_inputs

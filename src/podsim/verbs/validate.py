@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from podsim.accuracy import NAMED, Rows, assess, load, measurement, quantities
-from podsim.accuracy import compared_tables as compare
+from podsim.accuracy import Rows, assess, load, measurement, quantities
 from podsim.accuracy.bars import verdicts
+from podsim.accuracy.compared_tables import compare
 from podsim.accuracy.pricing import Priced, price
+from podsim.accuracy.tables import TABLES
 from podsim.errors import PodsimError
 from podsim.options.accuracy_options import ValidateOptions
 from podsim.options.question import question
 from podsim.results.comparison import Comparison, Verdict
 from podsim.verbs.measured_rows import read_measured
-
-TABLES = tuple(table.slug for table in NAMED)
-"""every named part of the packaged tables, in the order they are shown"""
 
 _PARTS = {
     "bytes": ("memory", "memory"),

@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from podsim.errors import CatalogError
-from podsim.hardware.measured import FORMAT, VERSION
 from podsim.hardware.parts import Peak
+
+FORMAT = "podsim-host"
+VERSION = 1
 
 
 def _positive(value: object) -> float:

@@ -17,10 +17,11 @@ from podsim.hardware.catalog import load_nic, load_switch
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.fabrics.fabric import Fabric, Floats, Routing
 from podsim.hardware.fabrics.node import Node, Part, ways
+from podsim.hardware.fabrics.server_routes import assemble
 from podsim.hardware.fabrics.servers import server_node
 from podsim.hardware.fabrics.torus import torus, tpu_pod
 from podsim.hardware.fabrics.tree import Tree, clos_tree, planes, rail_tree
-from podsim.hardware.fabrics.wiring import Network, assemble
+from podsim.hardware.fabrics.wiring import Network
 
 _NODE = re.compile(r"node(\d{1,9})\b")
 

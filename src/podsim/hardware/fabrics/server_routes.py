@@ -15,10 +15,11 @@ from itertools import product
 
 import numpy as np
 
-from podsim.hardware.fabrics.fabric import NONE, Bools, Floats, Hops, Ints, Routing
+from podsim.hardware.fabrics.fabric import NONE, Bools, Fabric, Floats, Hops, Ints, Routing
+from podsim.hardware.fabrics.node import Node
 from podsim.hardware.fabrics.server_tables import Ports, make_tables
 from podsim.hardware.fabrics.tree_routes import mix, tree_hops
-from podsim.hardware.fabrics.wiring import ServerWiring
+from podsim.hardware.fabrics.wiring import Network, ServerWiring
 
 _OUTSIDE = -1
 """part of an end that is no part of a server"""
@@ -243,3 +244,20 @@ class ServerRouter:
 def _widened(hops_PH: Ints, wide: int) -> Ints:
     """The same hops in at least so many columns."""
     return np.pad(hops_PH, ((0, 0), (0, max(wide - hops_PH.shape[1], 0))), constant_values=NONE)
+
+
+def assemble(
+    name: str, node: Node, nodes: int, networks: tuple[Network, ...] = (), routing: Routing | None = None
+) -> Fabric:
+    """The fabric of a number of equal servers and their networks."""
+    wiring = ServerWiring(node=node, nodes=nodes, networks=networks, routes=ServerRouter)
+    trees = [network.tree for network in networks]
+    return Fabric(
+        name=name,
+        ends=wiring.ends(),
+        blocks=wiring.blocks(),
+        capacity=np.concatenate([np.tile(node.capacity, nodes), *(tree.capacity() for tree in trees)]),
+        latency=np.concatenate([np.tile(node.latency, nodes), *(tree.latency() for tree in trees)]),
+        wiring=wiring,
+        routing=routing or Routing(),
+    )

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from podsim.hardware.fabrics.fabric import Block, Ends, Fabric, Floats, Ints, Router, Routing
+from podsim.hardware.fabrics.fabric import Block, Ends, Floats, Ints, Router
 from podsim.hardware.fabrics.node import KINDS, Node
 from podsim.hardware.fabrics.tree import PortNames, Tree
 
@@ -38,6 +38,8 @@ class ServerWiring:
     node: Node
     nodes: int
     networks: tuple[Network, ...]
+    routes: Callable[[ServerWiring, Floats], Router]
+    """Makes the router over the links that work."""
 
     @cached_property
     def first_link(self) -> tuple[int, ...]:
@@ -47,9 +49,7 @@ class ServerWiring:
 
     def router(self, capacity: Floats) -> Router:
         """The router over the links that work."""
-        from podsim.hardware.fabrics.server_routes import ServerRouter
-
-        return ServerRouter(self, capacity)
+        return self.routes(self, capacity)
 
     def ends(self) -> tuple[Ends, ...]:
         """The parts of all servers by kind, then what hangs on the networks by itself."""
@@ -99,20 +99,3 @@ class ServerWiring:
 
 def _part_name(names: list[str]) -> Callable[[int], str]:
     return lambda place: f"node{place // len(names)}/{names[place % len(names)]}"
-
-
-def assemble(
-    name: str, node: Node, nodes: int, networks: tuple[Network, ...] = (), routing: Routing | None = None
-) -> Fabric:
-    """The fabric of so many servers and their networks."""
-    wiring = ServerWiring(node=node, nodes=nodes, networks=networks)
-    trees = [network.tree for network in networks]
-    return Fabric(
-        name=name,
-        ends=wiring.ends(),
-        blocks=wiring.blocks(),
-        capacity=np.concatenate([np.tile(node.capacity, nodes), *(tree.capacity() for tree in trees)]),
-        latency=np.concatenate([np.tile(node.latency, nodes), *(tree.latency() for tree in trees)]),
-        wiring=wiring,
-        routing=routing or Routing(),
-    )

@@ -1,6 +1,6 @@
 """How rows of the tables of vision, language, speech and recommendation training, and of MLPerf, become runs.
 
-Entries of the TOML files beside this are tried in file order; the first that fits a row says what it is:
+Entries of the TOML files in `runs/` are tried in file order; the first that fits a row says what it is:
 
     [[run]]
     table = "vision"                         # vision or mlperf
@@ -26,8 +26,6 @@ Entries of the TOML files beside this are tried in file order; the first that fi
 
 What a row does not state is, where `source` names a README or a script of the project, common knowledge of it: the
 files were not at hand when the entries were written. Nothing was chosen by the errors of rows marked `test`.
-
-A row of one's own may name a network of the catalog as its model: it ran as written, with the era of its framework.
 """
 
 from __future__ import annotations
@@ -37,10 +35,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
-
-from podsim.graphs.networks import networks
 
 __all__ = ["BATCHES", "Run", "run_of", "runs"]
 
@@ -97,7 +92,7 @@ def runs() -> tuple[Run, ...]:
     """Every entry, in the order in which they are tried."""
     known = {one.name for one in fields(Run)}
     found = []
-    for file in sorted(Path(str(files("podsim.accuracy.runs"))).glob("*.toml")):
+    for file in sorted((Path(__file__).parent / "runs").glob("*.toml")):
         for entry in tomllib.loads(file.read_text("utf-8")).get("run", []):
             wrong = entry.keys() - known
             assert not wrong, f"{file.name}: {entry.get('model')}: unknown keys {sorted(wrong)}"
@@ -110,18 +105,6 @@ def runs() -> tuple[Run, ...]:
     return tuple(found)
 
 
-_ERAS = {
-    "pytorch": "dle-pytorch", "mxnet": "dle-mxnet", "tensorflow": "dle-tensorflow", "tensorflow2": "dle-tensorflow2",
-    "paddlepaddle": "dle-paddle",
-}  # fmt: skip
-"""framework -> era of rows that name a network of the catalog"""
-
-
 def run_of(table: str, row: Mapping[str, str]) -> Run | None:
-    """The entry of a row, or one for a network of the catalog that it names; None if there is neither."""
-    found = next((one for one in runs() if one.table == table and one.fits(row)), None)
-    name = row.get(_MODEL[table], "")
-    if found is None and name in networks():
-        era = _ERAS.get(row.get("framework", "").lower().partition(" ")[0], "dle-pytorch")
-        return Run(table=table, model=(name,), network=name, software=era)
-    return found
+    """The entry of a row; None if there is none."""
+    return next((one for one in runs() if one.table == table and one.fits(row)), None)

@@ -11,8 +11,8 @@ from typing import Any
 
 from podsim.accuracy import load, named
 from podsim.accuracy.pricing import price
+from podsim.accuracy.tables import TABLES
 from podsim.results.comparison import Comparison
-from podsim.verbs.validate import TABLES
 
 Predictions = dict[str, dict[str, float]]
 Accuracy = dict[str, dict[str, dict[str, Any]]]
@@ -27,7 +27,7 @@ def recorded_predictions() -> Predictions:
     found: Predictions = {}
     for slug in TABLES:
         rows = load(slug)
-        if named(slug).parts and rows.what == load(named(slug).of).what:
+        if named(slug).overlaps and rows.what == load(named(slug).of).what:
             continue  # its rows are another table's too
         priced = price(rows, cross_validate=False)
         if priced.predictions:

@@ -1,17 +1,20 @@
-"""The residuals behind the error bands, from the packaged training table: what scripts/record.py writes."""
+"""The residuals behind the error bands, from the packaged tables of training: what scripts/record.py writes."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
-from podsim.accuracy import load
+from podsim.accuracy import load, measurement
 from podsim.accuracy.bands import Residual, features_of
+from podsim.accuracy.bands_networks import NetworkFeatures, NetworkResidual, features_of_graph
 from podsim.accuracy.express import Expressed
 from podsim.accuracy.price_llm import batches_of, costs_of, express_all
+from podsim.accuracy.price_networks import NetworkCosts, express_networks
 from podsim.accuracy.pricing import training_rows
+from podsim.graphs.graph_cost import scaled_costs
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.predict import flops_per_token
 
@@ -62,5 +65,37 @@ def residuals_text(rows: tuple[Residual, ...]) -> str:
         start = [getattr(row, name) for name in _COLUMNS]
         writer.writerow(
             [*start, *asdict(row.features).values(), f"{row.log_ratio:.9g}", f"{row.utilisation:.9g}"]
+        )
+    return out.getvalue()
+
+
+def measure_network_residuals() -> tuple[NetworkResidual, ...]:
+    """Residuals of every row of the packaged tables that measured a rate and can be expressed."""
+    costs, out = NetworkCosts(), []
+    for kind in ("vision", "mlperf"):
+        rows = {row.id: row for row in load(kind) if row.validates}
+        told = {id: one.value for id, row in rows.items() if (one := measurement(row, "samples/s"))}
+        found, _ = express_networks(kind, [(id, rows[id].fields) for id in told])
+        for id, run in found.items():
+            era, graph, gpu = costs.era(run), costs.graph(run), run.cluster.gpu
+            features = features_of_graph(
+                graph, scaled_costs(graph, costs.plain(run, era.flash), era), architecture=gpu.architecture,
+                precision=run.precision, network=run.network, software=era.name, gpus=run.gpus,
+                node=run.cluster.gpus_per_node,
+            )  # fmt: skip
+            missed = math.log(costs.rate(run) / told[id])
+            out.append(NetworkResidual(id=id, role=rows[id].role, features=features, log_ratio=missed))
+    return tuple(out)
+
+
+def network_residuals_text(rows: tuple[NetworkResidual, ...]) -> str:
+    """The residuals as CSV."""
+    out = io.StringIO()
+    names = [field.name for field in fields(NetworkFeatures)]
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["id", "role", *names, "log_ratio"])
+    for row in rows:
+        writer.writerow(
+            [row.id, row.role, *(getattr(row.features, name) for name in names), f"{row.log_ratio:.9g}"]
         )
     return out.getvalue()

@@ -1,0 +1,1 @@
+"""How published tables became the tables that podsim ships: readers of each source's words. Not shipped."""

@@ -1,0 +1,89 @@
+"""Writes the tables that podsim ships from the raw ones: python -m reference.curate [--check].
+
+A row keeps what its source says in columns for readers; how podsim runs it is worked out here, once, by the readers of
+each table's prose, and stored in canonical columns. With --check nothing is written, and the exit status is 1 if a
+shipped table differs from what would be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import io
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import podsim.accuracy.tables as shipped
+from podsim.accuracy.columns import KINDS, Kind
+from reference import prose_networks, prose_training
+
+HERE = Path(__file__).parent
+SHIPPED = Path(shipped.__path__[0])
+
+
+def raw_rows(kind: str) -> list[dict[str, str]]:
+    """Rows of a raw table as their sources word them."""
+    with gzip.open(HERE / "raw" / f"{kind}.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
+def _memberships() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    return tomllib.loads((HERE / "membership.toml").read_text("utf-8"))
+
+
+def parts_of(kind: str, row: Mapping[str, str], id: str) -> str:
+    """The named parts that a raw row is in, as words."""
+    return " ".join(
+        slug
+        for slug, rule in _memberships().items()
+        if rule["of"] == kind
+        and id.startswith(rule.get("prefix", ""))
+        and all(re.match(pattern, row[column]) for column, pattern in dict(rule.get("where", {})).items())
+    )
+
+
+def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
+    """The shipped cells of a raw row."""
+    cells = {**row, "tables": parts_of(kind.name, row, row["id"])}
+    if kind.name == "llm":
+        cells |= prose_training.canonical(row) | {"memory_gb": prose_training.memory(row)}
+    elif kind.name in ("vision", "mlperf"):
+        cells |= prose_networks.canonical(kind.name, row)
+    return {column: cells[column] for column in kind.columns}
+
+
+def table_text(kind: Kind) -> str:
+    """The shipped table of a kind, as CSV."""
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, list(kind.columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(canonical(kind, row) for row in raw_rows(kind.name))
+    return out.getvalue()
+
+
+def main() -> int:
+    """Write or check every table; 0 if the shipped ones agree."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit status 1 if a table differs"
+    )
+    check = parser.parse_args().check
+    differ = 0
+    for kind in KINDS:
+        path, text = SHIPPED / f"{kind.name}.csv.gz", table_text(kind)
+        same = gzip.decompress(path.read_bytes()).decode("utf-8") == text
+        if not (same or check):
+            path.write_bytes(gzip.compress(text.encode("utf-8"), compresslevel=9, mtime=0))
+        differ += not same
+        print(f"{kind.name}: {'agrees' if same else 'DIFFERS' if check else 'written'}")
+    return 1 if check and differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Rows of llm_training in their sources' words -> documented columns -> canonical columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from podsim.accuracy.express import Expressed, express_own
+from podsim.accuracy.express_machine import cluster_settings, network_of, node_of, read_cluster
+from podsim.accuracy.express_model import network_settings
+from podsim.accuracy.express_row import NotExpressible, stated, whole, write_settings
+from podsim.errors import PodsimError
+from podsim.training.plan import Plan
+from podsim.training.software import load_software, software_names
+
+COLUMNS = ("network", "cluster", "plan", "scope", "chosen", "implied", "reason")
+FIRST_STAGE = "first-stage memory"
+"""what the notes of a row say that counts the layers of the first stage only"""
+_FRAMEWORKS = (
+    (r"megatron-deepspeed", "megatron-deepspeed"),
+    (r"nemo", "nemo-2022"),
+    (r"megatron-core", "megatron-core"),
+    (r"megatron-lm \(?(jan 2021|2020)", "megatron-2020"),
+    (r"megatron-lm", "megatron-{year}"),
+    (r"llm-foundry", "llm-foundry-2023"),
+    (r"torchtitan", "torchtitan-2024"),
+    (r"internevo", "internevo-2024"),
+)
+
+
+def canonical(row: Mapping[str, str]) -> dict[str, str]:
+    """The canonical columns of a row: its network, cluster and plan, or the reason why it has none."""
+    blank = dict.fromkeys(COLUMNS, "")
+    layer_only = "LAYER micro-benchmark" in row["notes"]
+    try:
+        told = _in_podsims_words(row, layer_only)
+        found = _adjusted(express_own(told), row, layer_only)
+        if problems := found.plan.problems(found.model, found.cluster):
+            raise NotExpressible("; ".join(problems))
+    except (PodsimError, NotExpressible) as problem:
+        return blank | {"reason": str(problem)}
+    scope = "layer" if layer_only else "first stage" if FIRST_STAGE in row["notes"] else ""
+    return blank | {
+        "network": told["network"], "cluster": told["cluster"], "plan": plan_settings(found.plan), "scope": scope,
+        "chosen": found.chosen, "implied": found.implied,
+    }  # fmt: skip
+
+
+def plan_settings(plan: Plan) -> str:
+    """The settings of a plan that are not the defaults, as text."""
+    default = Plan().describe()
+    return write_settings(
+        "",
+        {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in plan.describe().items()
+            if value != default[name]
+        },
+    )
+
+
+def _in_podsims_words(row: Mapping[str, str], layer_only: bool) -> dict[str, str]:
+    """The row with its words replaced by those of the documented columns."""
+    gpu = stated(row, "gpu")
+    node = node_of(gpu, stated(row, "node_type"), stated(row, "gpu_mem_gb"))
+    if node is None:
+        raise NotExpressible(f"gpu={gpu!r} has no node in the catalog")
+    wires = network_of(stated(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
+    told = {**row, "cluster": cluster_settings(node, whole(row, "n_gpus"), wires)}
+    if layer_only:
+        told |= {"params_b": "", "vocab": stated(row, "vocab") or "51200", "dp": "1"}
+        told |= {"global_batch": row["micro_batch"]}
+    told["network"] = network_settings(told)
+    told["framework"] = _software(row)
+    software = load_software(told["framework"], read_cluster(told["cluster"]).gpu)
+    strategy = row["zero_stage_or_fsdp"]
+    if "Interleaved" in strategy:
+        told["virtual_pp"] = str(max(whole(row, "virtual_pp", 1), 2))
+    if software.name.startswith("torchtitan"):
+        told["seq_parallel"] = "yes"
+    if not stated(row, "micro_batch"):
+        told["micro_batch"] = _micro_batch(told)
+    return told
+
+
+def _adjusted(found: Expressed, row: Mapping[str, str], layer_only: bool) -> Expressed:
+    """What no documented column says: asynchronous tensor parallelism, and attention without its fused kernel."""
+    changes: dict[str, object] = {}
+    if re.search(r"async ?tp", row["notes"] + row["zero_stage_or_fsdp"], re.IGNORECASE) and found.plan.tp > 1:
+        changes["overlap_tp"] = True
+    if "without FlashAttention" in row["framework"]:
+        changes["flash"] = False
+    if layer_only:
+        found = replace(found, chosen="", implied="")
+    return replace(found, plan=found.plan.having(changes), layer_only=layer_only)
+
+
+def _software(row: Mapping[str, str]) -> str:
+    """Catalog name of the framework era that the row's framework and year columns name."""
+    framework = stated(row, "framework").lower()
+    if framework in software_names():
+        return framework
+    year = (row.get("year") or "2022").strip()[:4]
+    name = next((n for pattern, n in _FRAMEWORKS if re.search(pattern, framework)), None)
+    if name is None:
+        raise NotExpressible(
+            f"framework={stated(row, 'framework')!r} has no entry in the software catalog (podsim show software)"
+        )
+    if name == "nemo-2022" and year >= "2024":
+        name = "megatron-core"
+    if "{year}" in name:
+        name = "megatron-core" if year >= "2024" else name.format(year=min(max(year, "2021"), "2022"))
+    if name == "megatron-2021" and "no scatter/gather" in row["notes"]:
+        name = "megatron-2021-whole-sends"
+    if name == "torchtitan-2024" and row["zero_stage_or_fsdp"].strip() != "FSDP":
+        rowwise = "rowwise" in row["precision"]
+        name = "torchtitan-2024-rowwise" if rowwise else "torchtitan-2024-compile"
+    return name
+
+
+def _micro_batch(row: Mapping[str, str]) -> str:
+    """The micro-batch that a row's notes or its framework's defaults give; "" if nothing does."""
+    tp, pp, cp = (whole(row, name, 1) for name in ("tp", "pp", "cp"))
+    dp = whole(row, "dp", max(1, whole(row, "n_gpus") // (tp * pp * cp)))
+    if match := re.search(r"grad_accum=(\d+)|micro_num=(\d+)", row["notes"]):
+        return str(max(1, whole(row, "global_batch") // (dp * int(match[1] or match[2]))))
+    if "torchtitan" in row["framework"] and pp > 1:  # its default: as many micro-batches as stages
+        return str(max(1, whole(row, "global_batch") // (dp * pp)))
+    return "1" if "local batch" in row["notes"] else ""
+
+
+def memory(row: Mapping[str, str]) -> str:
+    """GB of memory_gb: Korthikanti et al. and torchtitan (max_reserved_gib of its metrics.py) count in GiB."""
+    text = row["memory_gb"]
+    binary = "GiB" in row["notes"] or row["source"].startswith("torchtitan")
+    return repr(float(text) * 2.0**30 / 1e9) if text and binary else text

@@ -1,0 +1,84 @@
+"""Compiles the collected tables into reference/raw: python -m reference.raw_tables DIRECTORY [--check].
+
+Reads the files of FILES from the directory, checks every cell, and keeps rows, order, columns and cells as they are. One
+thing is added: a row whose source is blank, or says only that its repository was not resolved, gets the source
+"unresolved: " and what is known of it, and so is never a validation target. Behind them come the rows of the file of the
+same name in reference/published, if there is one: runs of publications that the collected tables do not hold. Nothing
+is written with --check; the exit status is 1 if a table differs. Then: python -m reference.curate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from podsim.accuracy.measured_tables import UNRESOLVED
+from podsim.accuracy.reading import read_rows
+from podsim.errors import TableError
+
+HERE = Path(__file__).parent
+FILES = {
+    "llm": "llm_training.csv",
+    "vision": "vision_nlp_rec_training.csv.gz",
+    "mlperf": "mlperf_training.csv",
+    "kernels": "gpu_kernels.csv.gz",
+    "collectives": "nccl.csv",
+}
+UNKNOWN_SOURCES = ("", "; repository not resolved)")
+
+
+def cells_of(path: Path) -> Iterator[dict[str, str]]:
+    """Rows of a table as text, every source filled in; TableError on a cell that its column cannot hold."""
+    read_rows(path)
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    for row in csv.DictReader(io.StringIO(text, newline="")):
+        cells = {column: cell.strip() for column, cell in row.items()}
+        if "source" in cells and cells["source"] in UNKNOWN_SOURCES:
+            cells["source"] = f"{UNRESOLVED}{cells['path']}"
+        yield cells
+
+
+def raw_text(directory: Path, file: str) -> str:
+    """One raw table as CSV, the published rows behind the collected ones."""
+    rows = list(cells_of(directory / file))
+    more = HERE / "published" / file
+    rows += cells_of(more) if more.is_file() else []
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def main() -> int:
+    """Compile or check every table; 0 if those of reference/raw agree with the collected ones."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("directory", type=Path, help="the directory of the collected tables")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit status 1 if a table differs"
+    )
+    arguments = parser.parse_args()
+    differ = 0
+    for kind, file in FILES.items():
+        try:
+            text = raw_text(arguments.directory, file)
+        except TableError as problem:
+            print(problem, file=sys.stderr)
+            return 2
+        path = HERE / "raw" / f"{kind}.csv.gz"
+        same = path.is_file() and gzip.decompress(path.read_bytes()).decode("utf-8") == text
+        if not (same or arguments.check):
+            path.write_bytes(gzip.compress(text.encode("utf-8"), compresslevel=9, mtime=0))
+        differ += not same
+        print(f"{kind}: {text.count(chr(10)) - 1} lines; {'agrees' if same else 'differs'}")
+    return 1 if arguments.check and differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""Reports on a terminal: paragraphs that wrap, and tables whose numbers never do.
+
+A report is a sequence of blocks: text, a `Paragraph` with a style, `Rows` of a table, or a function of the terminal's
+width that draws lines. `show` prints a report, `report_text` gives it as text. Styles appear on terminals only.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any, TypeAlias
+
+from podsim.report.columns import BAR, BAR_WIDTH, FACTS, Column, Table
+
+GAP = "  "
+_LEAST = 20
+"""columns that wrapped text needs next to other columns"""
+_LEAST_BAR = 10
+"""columns below which a bar is left out"""
+_WIDEST = 120
+"""columns beyond which lines are hard to read"""
+_STYLES = {
+    "bold": "1", "dim": "2", "warning": "33", "alarm": "1;31", "forward": "37;44", "backward": "37;42",
+    "input": "30;46", "weight": "30;43",
+}  # fmt: skip
+"""codes of ANSI terminals"""
+
+Line: TypeAlias = tuple[tuple[str, str], ...]
+"""the pieces of a line: (text, style)"""
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Text in one style."""
+
+    text: str
+    style: str = ""
+    indent: str = ""
+    """what opens every line"""
+    first: str | None = None
+    """what opens the first line instead"""
+    is_wrapped: bool = True
+    """whether lines break at words; otherwise the text's own lines stay"""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table with its rows; text and paragraphs may stand between them."""
+
+    table: Table
+    rows: Sequence[Any]
+    marked: int | None = None
+    """the row that stands out"""
+    otherwise: Rows | None = None
+    """what a terminal shows that is too narrow for the table"""
+
+
+Drawing: TypeAlias = Callable[[int], Iterable[Line]]
+Block: TypeAlias = str | Paragraph | Rows | Drawing
+Report: TypeAlias = Iterable[Block]
+
+
+def bold(text: str) -> Paragraph:
+    """A paragraph that stands out."""
+    return Paragraph(text, "bold")
+
+
+def dim(text: str) -> Paragraph:
+    """A remark."""
+    return Paragraph(text, "dim")
+
+
+def raw(text: str, *, indent: str = "") -> Paragraph:
+    """Lines that stay as they are."""
+    return Paragraph(text, indent=indent, is_wrapped=False)
+
+
+def warnings(texts: Iterable[str]) -> Iterator[Block]:
+    """A paragraph for each warning."""
+    return (Paragraph(f"Warning: {text}", "warning") for text in texts)
+
+
+def items(title: str, texts: Sequence[str], style: str = "dim") -> Iterator[Block]:
+    """A blank line, a title and a list; nothing without texts."""
+    if texts:
+        yield from ("", Paragraph(title, style))
+        yield from (Paragraph(text, style, indent="    ", first="  - ") for text in texts)
+
+
+def facts(*rows: tuple[str, str, str]) -> Rows:
+    """Names, their values, and remarks."""
+    return Rows(FACTS, rows)
+
+
+def show(report: Report) -> None:
+    """Print a report."""
+    coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    for line in _lines(report, screen_width()):
+        text = "".join(_coloured(*piece) if coloured else piece[0] for piece in line)
+        sys.stdout.write(text.rstrip() + "\n")
+
+
+def report_text(report: Report, width: int = 100) -> str:
+    """A report as plain text; lines of at most `width` where its tables allow."""
+    return "".join("".join(text for text, _ in line).rstrip() + "\n" for line in _lines(report, width))
+
+
+def screen_width() -> int:
+    """Columns of the terminal, at most 120."""
+    return min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
+
+
+def _coloured(text: str, style: str) -> str:
+    return f"\033[{_STYLES[style]}m{text}\033[0m" if style and text else text
+
+
+def _lines(report: Report, width: int) -> Iterator[Line]:
+    """The lines of all blocks."""
+    for block in report:
+        if isinstance(block, str):
+            yield from _paragraph_lines(Paragraph(block), width)
+        elif isinstance(block, Paragraph):
+            yield from _paragraph_lines(block, width)
+        elif isinstance(block, Rows):
+            yield from table_lines(block, width)
+        else:
+            yield from block(width)
+
+
+def _paragraph_lines(block: Paragraph, width: int) -> Iterator[Line]:
+    if block.is_wrapped:
+        lines = paragraph(block.text, width, indent=block.indent, first=block.first)
+    else:
+        lines = [block.indent + line for line in block.text.splitlines()]
+    return (((line, block.style),) for line in lines)
+
+
+def paragraph(text: str, width: int, *, indent: str = "", first: str | None = None) -> list[str]:
+    """Text wrapped at words; words longer than a line stay whole. `first` opens the first line, `indent` the others."""
+    start = indent if first is None else first
+    return wrap(
+        text, max(width, 40), initial_indent=start, subsequent_indent=indent, break_long_words=False,
+        break_on_hyphens=False,
+    ) or [start.rstrip()]  # fmt: skip
+
+
+def table_lines(block: Rows, width: int) -> Iterator[Line]:
+    """The lines of a table: columns that may go do so where the room is short, bars shrink, the last column wraps."""
+    rows = [row for row in block.rows if not isinstance(row, (str, Paragraph))]
+    table = block.table.without_empty(rows)
+    columns = _fitting(table, rows, width)
+    if block.otherwise is not None and _needed(table.indent, _sizes(columns)) > width:
+        yield from table_lines(block.otherwise, width)
+        return
+    sizes = _sizes(columns)
+    if table.headings:
+        yield from _row_lines([c.heading for c, _ in columns], columns, sizes, (table.indent, width), "bold")
+    place = 0
+    for row in block.rows:
+        if isinstance(row, (str, Paragraph)):
+            yield from _lines([row], width)
+            continue
+        style = "bold" if place == block.marked else ""
+        yield from _row_lines(
+            [cells[place] for _, cells in columns], columns, sizes, (table.indent, width), style
+        )
+        place += 1
+
+
+Filled: TypeAlias = tuple[Column, list[str]]
+"""a column and its cells"""
+
+
+def _fitting(table: Table, rows: Sequence[Any], width: int) -> list[Filled]:
+    """The columns that there is room for, with their cells."""
+    columns: list[Filled] = [(column, [column.text(row) for row in rows]) for column in table.columns]
+    bars = [filled for filled in columns if filled[0].format == BAR]
+    others = [filled for filled in columns if filled not in bars]
+    enough = width - _LEAST if table.columns[-1].wrap else width
+    for filled in sorted((filled for filled in others if filled[0].drop), key=lambda filled: filled[0].drop):
+        if _needed(table.indent, _sizes(others)) <= enough:
+            break
+        others.remove(filled)
+        columns.remove(filled)
+    room = min(BAR_WIDTH, width - _needed(table.indent, _sizes(others)) - len(GAP))
+    for column, cells in bars:
+        place = columns.index((column, cells))
+        columns[place] = (column, [cell[: round(len(cell) * room / BAR_WIDTH)] for cell in cells])
+        if room < _LEAST_BAR:
+            del columns[place]
+    return columns
+
+
+def _sizes(columns: Sequence[Filled]) -> list[int]:
+    """The widths of the columns; 0 for one that wraps."""
+    return [0 if column.wrap else max([len(column.heading), *map(len, cells)]) for column, cells in columns]
+
+
+def _needed(indent: int, sizes: Sequence[int]) -> int:
+    """Columns of a terminal that a line takes, without a column that wraps."""
+    return indent + sum(sizes) + len(GAP) * (len(sizes) - 1)
+
+
+def _row_lines(
+    cells: Sequence[str], columns: Sequence[Filled], sizes: Sequence[int], room: tuple[int, int], style: str
+) -> Iterator[Line]:
+    """One row: its columns, and the text that wraps next to them, or below them where there is no room."""
+    indent, width = room
+    padded = [
+        cell.rjust(size) if column.is_number else cell.ljust(size)
+        for cell, size, (column, _) in zip(cells, sizes, columns, strict=True)
+    ]
+    if not columns[-1][0].wrap:
+        yield ((" " * indent + GAP.join(padded), style),)
+        return
+    start, note = " " * indent + GAP.join(padded[:-1]), cells[-1]
+    left = width - len(start) - len(GAP)
+    below = left < min(_LEAST, len(note))
+    if below or not note:
+        yield ((start, style),)
+        yield from (
+            ((line, style or "dim"),)
+            for line in (paragraph(note, width, indent=" " * 2 * indent) if note else ())
+        )
+        return
+    first, *others = wrap(note, left, break_long_words=False, break_on_hyphens=False)
+    yield ((start + GAP, style), (first, style or "dim"))
+    yield from (((" " * (len(start) + len(GAP)) + line, style or "dim"),) for line in others)

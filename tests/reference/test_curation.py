@@ -1,0 +1,59 @@
+"""The tables that podsim ships are what the readers of their sources' prose write."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+
+import pytest
+from reference.training_runs import run_of, runs
+
+from podsim.accuracy.columns import KINDS, Kind
+from podsim.graphs.networks import networks
+from podsim.training.software import load_software
+from podsim.verbs.graph import FUSIONS
+from reference import curate
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_shipped_tables_are_current(kind: Kind) -> None:
+    """But for plans that a search chose: a changed law may choose others, and a stored plan stays."""
+    packed = (curate.SHIPPED / f"{kind.name}.csv.gz").read_bytes()
+    shipped = list(csv.DictReader(io.StringIO(gzip.decompress(packed).decode("utf-8"))))
+    made = [curate.canonical(kind, row) for row in curate.raw_rows(kind.name)]
+    differ = [
+        row["id"] for row, now in zip(shipped, made, strict=True) if row != now and not row.get("chosen")
+    ]
+    assert not differ, f"{len(differ)} rows differ: {differ[:10]}; python -m reference.curate"
+
+
+def test_every_run_names_what_there_is() -> None:
+    for run in runs():
+        if not run.skip:
+            assert run.network in networks(), run
+            assert run.fuse in FUSIONS, run
+            assert load_software(run.software).name == run.software
+            assert run.items > 0
+
+
+def test_every_run_is_the_first_that_fits_some_row() -> None:
+    """An entry that no row of the tables meets is dead, or stands behind a wider one."""
+    used = {id(run_of(kind, row)) for kind in ("vision", "mlperf") for row in curate.raw_rows(kind)}
+    dead = [(run.table, run.model, run.framework, dict(run.where)) for run in runs() if id(run) not in used]
+    assert not dead
+
+
+def test_every_training_row_of_a_network_has_a_run_or_a_reason() -> None:
+    for kind in ("vision", "mlperf"):
+        trained = [row for row in curate.raw_rows(kind) if row.get("task", "train") == "train"]
+        assert all(run_of(kind, row) for row in trained)
+
+
+def test_every_part_has_rows() -> None:
+    rules = curate._memberships()
+    raw = {kind.name: curate.raw_rows(kind.name) for kind in KINDS}
+    for slug, rule in rules.items():
+        assert any(
+            slug in curate.parts_of(rule["of"], row, row["id"]).split() for row in raw[str(rule["of"])]
+        )
