@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -9,13 +11,31 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.workload.catalog import load_model
 from podsim.workload.graph import Model
 
+HERE = Path(__file__).parent
+PROGRAMS = {"browser": "chromium", "fio": "fio"}
+"""the program, and Debian's package, that tests of a marker need"""
 
-def pytest_configure() -> None:
+
+def pytest_configure(config: pytest.Config) -> None:
     """Loaded machines are slow; and a shell starts what runs behind it with Ctrl-C ignored, which some tests need."""
-    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("any machine")
+    patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("any machine", patient)
+    settings.register_profile("quick", patient, max_examples=25)
+    settings.load_profile("quick" if config.option.markexpr == "quick" else "any machine")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as quick what slow.txt does not list, and skip what needs a program that is not there."""
+    slow = {line for line in (HERE / "slow.txt").read_text("utf-8").splitlines() if not line.startswith("#")}
+    for item in items:
+        name = f"{item.path.relative_to(HERE).as_posix()}::{item.name}"
+        if not {name, name.partition("[")[0]} & slow:
+            item.add_marker("quick")
+        for mark, program in PROGRAMS.items():
+            if item.get_closest_marker(mark) and shutil.which(program) is None:
+                item.add_marker(pytest.mark.skip(reason=f"{program} is not installed: apt install {program}"))
 
 
 @pytest.fixture(scope="session")

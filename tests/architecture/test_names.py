@@ -117,3 +117,18 @@ def test_no_name_carries_a_unit() -> None:
     for full, fields in ROWS.items():
         for field in fields:
             assert not SUFFIX.search(field), f"{full}.{field}"
+
+
+def test_every_slow_test_exists() -> None:
+    """slow.txt names tests that are there, so that a renamed one does not become quick unseen."""
+    tests = Path(__file__).parents[1]
+    lines = [
+        line for line in (tests / "slow.txt").read_text("utf-8").splitlines() if not line.startswith("#")
+    ]
+    missing = []
+    for line in lines:
+        path, name = line.split("::")
+        file = tests / path
+        if not file.exists() or f"def {name.partition('[')[0]}(" not in file.read_text("utf-8"):
+            missing.append(line)
+    assert not missing

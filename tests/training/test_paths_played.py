@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.schedules import SCHEDULES, ScheduleTable, Work, build, play_table
-from podsim.training.paths_played import SAME, Joined, longest_paths
+from podsim.schedules.joined import SAME, Joined
+from podsim.training.paths_played import longest_paths
 
 SIZES = [
     (name, p, v, m)

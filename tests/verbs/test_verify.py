@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import stat
 import sys
 from collections.abc import Callable
@@ -308,13 +307,13 @@ def test_no_browser_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         print_pdf("<p>", tmp_path / "r.pdf")
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")
+@pytest.mark.browser
 def test_the_browser_prints_the_page(tmp_path: Path) -> None:
     print_pdf("<!DOCTYPE html><title>x</title><p>Not accepted", tmp_path / "r.pdf")
     assert (tmp_path / "r.pdf").read_bytes().startswith(b"%PDF")
 
 
-@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+@pytest.mark.fio
 def test_the_real_fio_runs(tmp_path: Path) -> None:
     found = _storage(tmp_path, size="8M", seconds=0.5)
     assert {one.name for one in found.checks if one.measured} == {one.name for one in found.checks}

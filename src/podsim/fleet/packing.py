@@ -128,7 +128,7 @@ def pack(
     )  # to one without a GPU all GPUs are of no use on every node alike
     weight = requests.count[kinds] / requests.count[kinds].sum()
     wanted = Wanted(
-        cpu=requests.cpu, memory=requests.memory, gpus=requests.gpus, share=requests.share,
+        cpu=np.ascontiguousarray(requests.cpu), memory=requests.memory, gpus=requests.gpus, share=requests.share,
         allowed_RM=requests.allowed_RM, kinds=kinds, weight=weight,
     )  # fmt: skip
     n, g, r = len(nodes.gpus), int(nodes.gpus.max()), len(requests.count)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
+Floats: TypeAlias = NDArray[np.float64]
 
 
 class Work(IntEnum):
@@ -123,14 +124,6 @@ class ScheduleTable:
     def abroad(self) -> Bools:
         """Whether what each action needs comes from another rank, [actions]."""
         return np.asarray((self.need >= 0) & (self.rank[self.need] != self.rank))
-
-    @cached_property
-    def feed(self) -> Ints:
-        """The action of another rank that waits for each action, -1 if none, [actions]."""
-        feed = np.full(len(self), -1)
-        # several actions may wait for one forward (the next stage's, its own backward): those of its own rank never block
-        feed[self.need[self.abroad]] = np.flatnonzero(self.abroad)
-        return feed
 
     @cached_property
     def direction(self) -> Ints:

@@ -17,7 +17,7 @@ from podsim.schedules.actions import (
     action_text,
     updates_before,
 )
-from podsim.schedules.player import played
+from podsim.schedules.player import play_table, unit_seconds
 
 _SHOWN = 6
 """examples named of each kind of problem"""
@@ -176,7 +176,11 @@ def _order(table: ScheduleTable) -> list[str]:
 
 
 def _deadlock(table: ScheduleTable) -> list[str]:
-    return played(table).problems
+    try:
+        play_table(table, unit_seconds(table))
+    except ScheduleError as error:
+        return list(error.problems)
+    return []
 
 
 def _versions(table: ScheduleTable) -> list[str]:

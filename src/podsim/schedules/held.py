@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from podsim.schedules.actions import ScheduleTable, Work
-
-Floats: TypeAlias = NDArray[np.float64]
+from podsim.schedules.actions import Floats, ScheduleTable, Work
 
 
 def held(table: ScheduleTable, *, freed_by_input: float = 0.0) -> Floats:

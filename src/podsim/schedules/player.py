@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.errors import ScheduleError
-from podsim.schedules.actions import Bools, Ints, ScheduleTable, Work, action_text
-
-Floats: TypeAlias = NDArray[np.float64]
+from podsim.schedules.actions import Bools, Floats, ScheduleTable, Work, action_text
+from podsim.schedules.joined import Joined, begin_of, play_nodes
 
 
 def unit_seconds(
@@ -20,15 +15,6 @@ def unit_seconds(
     """Durations [4, stages] of equal stages, in any unit of time; a whole backward takes both gradients' time."""
     of_work = np.array([forward, input + weight, input, weight])
     return np.repeat(of_work[:, None], table.stages, axis=1)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Played:
-    """A play, also of a table that cannot end."""
-
-    start: Floats
-    end: Floats
-    problems: list[str]
 
 
 def play_table(
@@ -41,42 +27,18 @@ def play_table(
     what is gained is that sends hide), after the longest of them (1), or between. Raises ScheduleError if ranks wait
     for each other, naming what each waits for.
     """
-    found = played(table, seconds, send, overlap=overlap)
-    if found.problems:
-        raise ScheduleError(found.problems)
-    return found.start, found.end
+    joined = Joined([table])
+    node_seconds = joined.node_seconds(np.asarray(seconds, dtype=float)[:, :, None], overlap)
+    play = play_nodes(joined, node_seconds, np.array([float(send)]))
+    if not play.is_done.all():
+        raise ScheduleError([_circle(table, ~np.repeat(play.is_done, joined.size))])
+    end = play.end[:, 0]
+    return np.repeat(begin_of(joined, end, send), joined.size), np.repeat(end, joined.size)
 
 
-def played(
-    table: ScheduleTable, seconds: Floats | None = None, send: float = 0.0, *, overlap: float = 0.0
-) -> Played:
-    """The same, with the deadlock as words instead of an error."""
-    from podsim.schedules.compiled import quickest
-    from podsim.schedules.played_order import play_kernel
-
-    arrival = np.where(table.abroad, float(send), 0.0)
-    start, end = np.zeros(len(table)), np.full(len(table), np.nan)
-    times = unit_seconds(table) if seconds is None else np.asarray(seconds, dtype=float)
-    durations = times[table.work, table.stage]
-    quickest(play_kernel, len(table))(
-        table.pointer,
-        table.need,
-        table.feed,
-        table.rank,
-        table.beside,
-        durations,
-        arrival,
-        float(overlap),
-        start,
-        end,
-    )
-    return Played(start=start, end=end, problems=_deadlock(table, table.need, np.isnan(end)))
-
-
-def _deadlock(table: ScheduleTable, need: Ints, waits: Bools) -> list[str]:
-    """One circle of ranks that wait for each other, in words, if any action never ran."""
-    if not waits.any():
-        return []
+def _circle(table: ScheduleTable, waits: Bools) -> str:
+    """One circle of ranks that wait for each other, in words; `waits` are the actions that never run."""
+    need = table.need
     blocked: dict[int, tuple[int, int]] = {}
     """rank -> (the action that cannot run, the action it waits for)"""
     for rank in range(table.ranks):
@@ -95,7 +57,7 @@ def _deadlock(table: ScheduleTable, need: Ints, waits: Bools) -> list[str]:
         f"of rank {table.rank[blocked[rank][1]]}"
         for rank in circle
     ]
-    return [f"deadlock: {'; '.join(said)}; {int(waits.sum())} of {len(table)} actions never run"]
+    return f"deadlock: {'; '.join(said)}; {int(waits.sum())} of {len(table)} actions never run"
 
 
 def _besides(table: ScheduleTable, action: int) -> list[int]:

@@ -249,9 +249,10 @@ def play(ops: Ops) -> Played:
     Raises SimulationError for ops that cannot be (with what would be), and where ops wait for each other in a circle.
     """
     n = len(ops.stream)
-    alone = np.broadcast_to(np.int32(-1), n)
+    # always new arrays: numba compiles the kernel again for arrays that may not be written to
     join, transfer = (
-        np.ascontiguousarray(a if len(a) else alone, np.int32) for a in (ops.join, ops.transfer)
+        np.array(each, np.int32) if len(each) else np.full(n, -1, np.int32)
+        for each in (ops.join, ops.transfer)
     )
     if problems := _problems(ops, n, join, transfer):
         raise SimulationError("; ".join(problems))

@@ -21,8 +21,9 @@ import numpy as np
 from podsim.schedules import ScheduleTable
 from podsim.schedules.actions import Work
 from podsim.schedules.entries import build
+from podsim.schedules.joined import Joined
 from podsim.training.paths_counts import Counts, alone, counted
-from podsim.training.paths_played import Joined, longest_paths
+from podsim.training.paths_played import longest_paths
 from podsim.training.pipeline import part_blocks
 from podsim.training.plan import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Plan, Schedule
 from podsim.training.unique import gathered
@@ -263,7 +264,7 @@ def _each(model: _Blocks, sizes: Sequence[_Sizes]) -> dict[_Sizes, Array]:
         for some, tables in _batches(new):
             joined = Joined(tables)
             counts_SB = np.concatenate([_blocks_of_stages(model, table) for table in tables])
-            seconds_WSD = _durations(model, counts_SB, joined.abroad_S, typical)
+            seconds_WSD = _durations(model, counts_SB, joined.is_sending, typical)
             send_D = np.array([send - charge for *_, send, charge in typical])
             traced = longest_paths(joined, seconds_WSD, send_D, first=typical is _APART)
             counts_QC = counted(joined, traced, counts_SB)

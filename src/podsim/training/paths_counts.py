@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from podsim.schedules.actions import Work
-from podsim.training.paths_played import Joined, Traced
+from podsim.schedules.joined import Joined
+from podsim.training.paths_played import Traced
 from podsim.training.plan import BESIDE, Array
 
 _FAR = tuple(f"far{beside}" for beside in BESIDE)
@@ -58,7 +59,7 @@ def counted(joined: Joined, traced: Traced, counts_SB: Array) -> Array:
     """Counts of traced paths (Q, C); `counts_SB`: copies of each block in each stage."""
     path_E, action_E = traced.path_E, traced.action_E
     paths, width = traced.ahead_Q.size, counts_SB.shape[1]
-    work_E, stage_E, rank_E = joined.work_A[action_E], joined.stage_A[action_E], joined.rank_A[action_E]
+    work_E, stage_E, rank_E = joined.work[action_E], joined.stage[action_E], joined.rank[action_E]
 
     def summed(key_E: Array, value_E: Array, length: int) -> Array:
         return np.bincount(key_E, weights=value_E, minlength=length)
@@ -68,11 +69,11 @@ def counted(joined: Joined, traced: Traced, counts_SB: Array) -> Array:
         blocks = [summed(key_E, counts_SB[stage_E[chosen_E], block], 4 * paths) for block in range(width)]
         return np.stack(blocks, axis=1).reshape(paths, 4, width)
 
-    pair_E = joined.paired_A[action_E]
-    ends_E = joined.last_gradient_S[stage_E] == action_E
+    pair_E = joined.is_paired[action_E]
+    ends_E = joined.last_gradient[stage_E] == action_E
     begins_E = np.append(True, path_E[1:] != path_E[:-1])
     staying, after = _stays(ends_E, rank_E, begins_E, path_E, paths)
-    charged_E = joined.abroad_S[stage_E] & (work_E != Work.WEIGHT)
+    charged_E = joined.is_sending[stage_E] & (work_E != Work.WEIGHT)
     numbers = {
         "ahead": traced.ahead_Q,
         "back": traced.back_Q,
@@ -81,7 +82,7 @@ def counted(joined: Joined, traced: Traced, counts_SB: Array) -> Array:
         "staying": staying,
         "after": after,
         "pairs": summed(path_E, pair_E, paths) / 2.0,
-        "first": joined.holds_first_R[rank_E[begins_E]].astype(float),
+        "first": joined.holds_first[rank_E[begins_E]].astype(float),
         **dict(zip(_FAR, traced.far_XQ, strict=True)),
     }
     actions = np.bincount(4 * path_E + work_E, minlength=4 * paths).reshape(paths, 4).astype(float)
