@@ -84,7 +84,7 @@ def dataclasses_of(module: str) -> Iterator[Documented]:
 
 def _is_public_dataclass(node: ast.ClassDef) -> bool:
     decorated = any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
-    return decorated and not node.name.startswith("_")
+    return decorated and not node.name.startswith("_") and not node.name.endswith("Options")
 
 
 def _attributes(node: ast.ClassDef) -> Iterator[Attribute]:

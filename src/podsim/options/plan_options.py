@@ -45,7 +45,7 @@ class LayoutFields:
     """The ZeRO level. The data-parallel group divides: 1 the optimizer, 2 also gradients, 3 also weights (FSDP)."""
     shard: Ints = option(0, "Ranks ZeRO divides over; 0 all (fewer: HSDP).", least=0)
     recompute: Any = option("none", "none, selective or full.", choices=RECOMPUTATIONS)
-    """The recomputation of activations: none, the attention core (selective; Korthikanti et al. 2022), or whole layers."""
+    """The recomputation of activations: none, the attention core (selective; Korthikanti et al. 2022), whole layers."""
     recompute_layers: Ints = option(0, "Layers of a stage under full; 0 all.", least=0, most=_MOST)
     schedule: Any = option(None, "gpipe, 1f1b, interleaved, …: `podsim schedule`.", choices=SCHEDULES)
     flash: Any = option(None, "Fused attention.", kind=bool)
