@@ -17,7 +17,7 @@ from podsim.network.play_links import Links, make_links
 from podsim.network.table_bursts import IDLE, Processors, shaped_rounds
 from podsim.options.measure_options import CompareOptions
 from podsim.options.question import question
-from podsim.report.lab import links_text
+from podsim.report.collectives import links_text
 from podsim.results.lab import (
     ComparedCollective,
     ComparedCollectives,
