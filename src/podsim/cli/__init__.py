@@ -141,7 +141,7 @@ def show(
     csv: Csv = False,
 ) -> None:
     """Show the sheet of anything in the catalogs."""
-    from podsim.report.sheets import print_sheet
+    from podsim.report.sheets import sheet_report
     from podsim.verbs.show import show as verb
 
     one_format(json, csv)
@@ -152,27 +152,27 @@ def show(
     if fabric:
         network.print_fabric(name, overrides(set_), svg, json=json)
         return
-    print_result(verb(name, overrides=overrides(set_)), print_sheet, json=json, csv=csv)
+    print_result(verb(name, overrides=overrides(set_)), sheet_report, json=json, csv=csv)
 
 
 @_command
 def models(json: Json = False, csv: Csv = False) -> None:
     """List the models of the catalog."""
-    from podsim.report.sheets import print_models
+    from podsim.report.sheets import models_report
     from podsim.verbs.show import models as verb
 
     one_format(json, csv)
-    print_result(verb(), print_models, json=json, csv=csv)
+    print_result(verb(), models_report, json=json, csv=csv)
 
 
 @_command
 def clusters(json: Json = False, csv: Csv = False) -> None:
     """List the systems and clusters of the catalog."""
-    from podsim.report.sheets import print_clusters
+    from podsim.report.sheets import clusters_report
     from podsim.verbs.show import clusters as verb
 
     one_format(json, csv)
-    print_result(verb(), print_clusters, json=json, csv=csv)
+    print_result(verb(), clusters_report, json=json, csv=csv)
 
 
 @_command

@@ -61,11 +61,12 @@ def validate(
 
 def _sensitivity(tables: list[str], json: bool) -> None:
     from podsim.accuracy.registry_sensitivity import sensitivity as verb
+    from podsim.report.calibration import sensitivity_report
     from podsim.report.data import to_json
-    from podsim.report.sensitivity import render_sensitivity
+    from podsim.report.screen import report_text
 
     found = verb(tables)
-    sys.stdout.write(to_json(found) + "\n" if json else render_sensitivity(found))
+    sys.stdout.write(to_json(found) + "\n" if json else report_text(sensitivity_report(found), 140))
 
 
 def calibrate(
@@ -87,12 +88,15 @@ def calibrate(
     json: Json = False,
 ) -> None:
     """Fit the constants of the cost laws to measured rows. Exit status 1: --check finds a difference."""
-    from podsim.report.calibration import render_calibration
+    from podsim.report.calibration import calibration_report
     from podsim.report.data import to_json
+    from podsim.report.screen import report_text
     from podsim.verbs.calibrate import calibrate as verb
 
     found = verb(files or (), gpus=gpu or (), software=software, constants=constants, to=to, check=check)
-    sys.stdout.write(to_json(found) + "\n" if json else render_calibration(found, checked=check))
+    sys.stdout.write(
+        to_json(found) + "\n" if json else report_text(calibration_report(found, is_check=check), 140)
+    )
     if found.drifts:
         raise typer.Exit(1)
 

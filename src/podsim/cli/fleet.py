@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,10 +54,9 @@ def queue(
     csv: Csv = False,
 ) -> None:
     """Run jobs through a queue. Exit status 1: some fit no machine of this size."""
-    from podsim.cli.options import drawable, one_format, pairs
-    from podsim.report.data import to_csv, to_json
+    from podsim.cli.options import drawable, one_format, pairs, print_result
     from podsim.report.progress import bar
-    from podsim.report.queue import plain_result, plain_rows, print_queue
+    from podsim.report.queue import plain_result, plain_rows, queue_report
     from podsim.verbs.queue import queue as verb
 
     one_format(json, csv)
@@ -75,12 +73,9 @@ def queue(
         from podsim.report.plot_queue import queue_image
 
         plot.write_bytes(queue_image(found, plot.suffix.lower()[1:]))
-    if json:
-        sys.stdout.write(to_json(plain_result(found)) + "\n")
-    elif csv:
-        sys.stdout.write(to_csv(plain_rows(found)))
-    else:
-        print_queue(found)
+    print_result(
+        plain_result(found), lambda _: queue_report(found), json=json, csv=csv, rows=plain_rows(found)
+    )
     if found.too_large:
         raise typer.Exit(1)
 
@@ -105,9 +100,8 @@ def pack(
     csv: Csv = False,
 ) -> None:
     """Pack requests for parts of GPUs onto nodes."""
-    from podsim.cli.options import drawable, one_format
-    from podsim.report.data import to_csv, to_json
-    from podsim.report.queue import print_pack
+    from podsim.cli.options import drawable, one_format, print_result
+    from podsim.report.queue import pack_report
     from podsim.verbs.queue import pack as verb
 
     one_format(json, csv)
@@ -117,12 +111,7 @@ def pack(
         from podsim.report.plot_queue import pack_image
 
         plot.write_bytes(pack_image(found, plot.suffix.lower()[1:]))
-    if json:
-        sys.stdout.write(to_json(found) + "\n")
-    elif csv:
-        sys.stdout.write(to_csv(found.rows))
-    else:
-        print_pack(found)
+    print_result(found, pack_report, json=json, csv=csv, rows=found.rows)
 
 
 def register(command: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

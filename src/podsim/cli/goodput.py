@@ -66,7 +66,7 @@ def checkpoint(
 ) -> None:
     """Size of a checkpoint, its stall, and the time to read it back."""
     from podsim.cli.options import one_format, overrides, pairs
-    from podsim.report.runs import print_checkpoint
+    from podsim.report.runs import checkpoint_report
     from podsim.verbs.checkpoint import checkpoint as verb
 
     one_format(json, csv)
@@ -75,7 +75,7 @@ def checkpoint(
         optimizer_precision=optimizer_precision, software=software, limit=pairs(limit, "--limit", "tp=8"), to=to,
         store=store, mode=mode, writers=writers, interval=interval, failures=failures, overrides=overrides(set_),
     )  # fmt: skip
-    print_result(found, print_checkpoint, json=json, csv=csv)
+    print_result(found, checkpoint_report, json=json, csv=csv)
 
 
 def goodput(
@@ -121,7 +121,7 @@ def goodput(
 ) -> None:
     """Days of a run with failures, and where they go."""
     from podsim.cli.options import one_format, overrides, pairs
-    from podsim.report.runs import print_goodput
+    from podsim.report.runs import goodput_report
     from podsim.verbs.goodput import goodput as verb
 
     one_format(json, csv)
@@ -137,7 +137,7 @@ def goodput(
         from podsim.report.plot_runs import goodput_image
 
         plot.write_bytes(goodput_image(result, plot.suffix.lower()[1:]))
-    print_result(result, print_goodput, json=json, csv=csv)
+    print_result(result, goodput_report, json=json, csv=csv)
 
 
 def register(command: Callable[[Callable[..., None]], Callable[..., None]]) -> None:

@@ -33,12 +33,12 @@ def capture(
 ) -> None:
     """Capture a PyTorch module as a graph of ops, computing nothing."""
     from podsim.cli.options import one_format
-    from podsim.report.graphs import print_captured
+    from podsim.report.graphs import captured_report
     from podsim.verbs.capture import capture as verb
 
     one_format(json, csv)
     found = verb(module, input=input, out=out)
-    print_result(found, print_captured, json=json, csv=csv, rows=found)
+    print_result(found, captured_report, json=json, csv=csv, rows=found)
 
 
 def graph(
@@ -90,7 +90,7 @@ def graph(
 ) -> None:
     """Cost a captured graph, op by op; divide it over devices."""
     from podsim.cli.options import one_format, overrides
-    from podsim.report.graphs import print_graph
+    from podsim.report.graphs import graph_report
     from podsim.verbs.graph import graph as verb
 
     one_format(json, csv)
@@ -100,7 +100,7 @@ def graph(
         overrides=overrides(set_),
         detail=detail,
     )  # fmt: skip
-    print_result(found, lambda found: print_graph(found, detail=detail), json=json, csv=csv, rows=found.ops)
+    print_result(found, lambda found: graph_report(found, detail=detail), json=json, csv=csv, rows=found.ops)
 
 
 def chakra(
@@ -111,12 +111,12 @@ def chakra(
 ) -> None:
     """Read, mend and rewrite Chakra execution traces."""
     from podsim.cli.options import one_format
-    from podsim.report.graphs import print_traces
+    from podsim.report.graphs import traces_report
     from podsim.verbs.chakra import chakra as verb
 
     one_format(json, csv)
     found = verb(traces, out=out)
-    print_result(found, print_traces, json=json, csv=csv, rows=found.files)
+    print_result(found, traces_report, json=json, csv=csv, rows=found.files)
 
 
 def register(command: Callable[[Callable[..., None]], Callable[..., None]]) -> None:

@@ -66,7 +66,7 @@ def collective(
 ) -> None:
     """Run a collective for real, checked and timed. Exit status 1: wrong results."""
     from podsim.cli.options import one_format
-    from podsim.report.lab import print_measured
+    from podsim.report.collectives import measured_report
     from podsim.verbs.measure import measure_collective as verb
 
     one_format(json, csv)
@@ -77,7 +77,7 @@ def collective(
         )  # fmt: skip
     if found is None:  # another rank has the result
         return
-    print_result(found, print_measured, json=json, csv=csv, rows=found.rows)
+    print_result(found, measured_report, json=json, csv=csv, rows=found.rows)
     if any(row.wrong or row.in_place_wrong for row in found.rows):
         raise typer.Exit(1)
 
@@ -101,7 +101,7 @@ def ddp(
 ) -> None:
     """Time torch's DistributedDataParallel with real communication and compute as pauses."""
     from podsim.cli.options import one_format
-    from podsim.report.trained import print_ddp
+    from podsim.report.lab import ddp_report
     from podsim.verbs.measure_ddp import measure_ddp as verb
 
     one_format(json, csv)
@@ -111,7 +111,7 @@ def ddp(
             all_reduce=all_reduce, steps=steps, backend=backend, timeout=timeout, save=save,
         )  # fmt: skip
     if found is not None:
-        print_result(found, print_ddp, json=json, csv=csv, rows=found.rows)
+        print_result(found, ddp_report, json=json, csv=csv, rows=found.rows)
 
 
 def host(
@@ -132,7 +132,7 @@ def host(
 ) -> None:
     """Measure this machine, and make a catalog entry of it."""
     from podsim.cli.options import one_format
-    from podsim.report.host import print_host
+    from podsim.report.lab import host_report
     from podsim.report.progress import doing
     from podsim.verbs.measure_host import measure_host as verb
 
@@ -142,7 +142,7 @@ def host(
             ranks=ranks, name=name, folder=folder, size=size, seconds=seconds, disk=disk, images=images, backend=backend,
             timeout=timeout, save=save, progress=progress,
         )  # fmt: skip
-    print_result(found, print_host, json=json, csv=csv, rows=found.kernels)
+    print_result(found, host_report, json=json, csv=csv, rows=found.kernels)
 
 
 def _emulate_of(app: typer.Typer) -> Callable[..., None]:
@@ -199,9 +199,12 @@ def compare(
 ) -> None:
     """Lay a measured run beside its prediction. Exit status 1: no row can be compared."""
     from podsim.cli.options import one_format, overrides
-    from podsim.report.lab import print_comparison
-    from podsim.report.lab_storage import print_compared_storage
-    from podsim.report.trained import print_compared_ddp, print_compared_training
+    from podsim.report.lab import (
+        collectives_report,
+        compared_ddp_report,
+        compared_training_report,
+        storage_report,
+    )
     from podsim.results.lab import ComparedCollectives
     from podsim.results.trained import ComparedDdp, ComparedTraining
     from podsim.verbs.compare import compare as verb
@@ -209,15 +212,15 @@ def compare(
     one_format(json, csv)
     found = verb(run, on=on, cache_on=cache_on, overrides=overrides(set_))
     if isinstance(found, (ComparedTraining, ComparedDdp)):
-        text = print_compared_training if isinstance(found, ComparedTraining) else print_compared_ddp
+        text = compared_training_report if isinstance(found, ComparedTraining) else compared_ddp_report
         print_result(found, text, json=json, csv=csv, rows=[found])
         if found.verdict != "comparable":
             raise typer.Exit(1)
         return
     if isinstance(found, ComparedCollectives):
-        print_result(found, print_comparison, json=json, csv=csv, rows=found.rows)
+        print_result(found, collectives_report, json=json, csv=csv, rows=found.rows)
     else:
-        print_result(found, print_compared_storage, json=json, csv=csv, rows=found.rows)
+        print_result(found, storage_report, json=json, csv=csv, rows=found.rows)
     if found.mean is None:
         raise typer.Exit(1)
 

@@ -30,7 +30,7 @@ def checkpoint(
     csv: Csv = False,
 ) -> None:
     """Write and read a checkpoint for real. Exit status 1: other bytes came back than were written."""
-    from podsim.report.lab_storage import print_checkpoints
+    from podsim.report.lab import checkpoints_report
     from podsim.report.progress import bar
     from podsim.verbs.measure_checkpoint import measure_checkpoint as verb
 
@@ -42,7 +42,7 @@ def checkpoint(
         )  # fmt: skip
     if found is None:  # another rank has the result
         return
-    print_result(found, print_checkpoints, json=json, csv=csv, rows=found.rows)
+    print_result(found, checkpoints_report, json=json, csv=csv, rows=found.rows)
     if any(row.wrong for row in found.rows):
         raise typer.Exit(1)
 
@@ -68,7 +68,7 @@ def loader(
     csv: Csv = False,
 ) -> None:
     """Read samples for real, epoch after epoch. Ctrl-C keeps what was measured; exit status 130."""
-    from podsim.report.lab_storage import print_loader
+    from podsim.report.lab import loader_report
     from podsim.report.progress import bar
     from podsim.verbs.measure_loader import measure_loader as verb
 
@@ -79,6 +79,6 @@ def loader(
             step_time=step_time, model=model, make=make, keep_page_cache=keep_page_cache, seed=seed, save=save,
             progress=progress,
         )  # fmt: skip
-    print_result(found, print_loader, json=json, csv=csv, rows=found.rows)
+    print_result(found, loader_report, json=json, csv=csv, rows=found.rows)
     if found.stopped:
         raise typer.Exit(130)

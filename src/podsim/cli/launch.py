@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -40,7 +41,7 @@ def launch(
 ) -> None:
     """Write what starts a plan, or read what others start. Exit status 1: the plan that was read does not fit."""
     from podsim.cli.options import one_format, overrides, print_result
-    from podsim.report.launches import print_read, print_recipe
+    from podsim.report.launches import launch_report
     from podsim.results.launched import PlanRead
     from podsim.verbs.launch import launch as verb
 
@@ -49,9 +50,12 @@ def launch(
         model, on=on, tool=tool, read=read, software=software, overrides=overrides(set_), image=image,
         mount=tuple(mount or ()), partition=partition, time_limit=time_limit, **options,
     )  # fmt: skip
-    print_result(found, print_read if isinstance(found, PlanRead) else print_recipe, json=json, csv=csv)
-    if isinstance(found, PlanRead) and found.prediction is not None and not found.prediction.fits:
-        raise typer.Exit(1)
+    print_result(found, launch_report, json=json, csv=csv)
+    if isinstance(found, PlanRead):
+        if found.prediction is not None and not found.prediction.fits:
+            raise typer.Exit(1)
+    elif not (json or csv):
+        sys.stderr.writelines(f"podsim: note: {note}\n" for note in found.notes)
 
 
 def register(

@@ -34,7 +34,7 @@ def layouts(
     csv: Csv = False,
 ) -> None:
     """List the layouts of a GPU: the maximal ones, or all."""
-    from podsim.report.mig import print_layouts
+    from podsim.report.mig import layouts_report
     from podsim.verbs.mig import mig_layouts
 
     table = mig_layouts(gpu, every=every, partial=partial)
@@ -43,7 +43,7 @@ def layouts(
          "memory": one.memory, "maximal": one.maximal}
         for one in table.rows
     ]  # fmt: skip
-    print_result(table, print_layouts, json=json, csv=csv, rows=rows)
+    print_result(table, layouts_report, json=json, csv=csv, rows=rows)
 
 
 def show(
@@ -56,7 +56,7 @@ def show(
     csv: Csv = False,
 ) -> None:
     """Show one layout: its instances as GPUs, and what makes it."""
-    from podsim.report.mig import print_sheet
+    from podsim.report.mig import layout_report
     from podsim.verbs.mig import mig_show
 
     _check(draw, json, csv)
@@ -68,7 +68,7 @@ def show(
          "l2": one.l2, "peaks": dict(one.peaks)}
         for place, one in zip(sheet.layout.instances, sheet.slices, strict=True)
     ]  # fmt: skip
-    print_result(sheet, print_sheet, json=json, csv=csv, rows=rows)
+    print_result(sheet, layout_report, json=json, csv=csv, rows=rows)
 
 
 def plan(
@@ -91,7 +91,7 @@ def plan(
     csv: Csv = False,
 ) -> None:
     """Divide a node's GPUs for a mix of jobs. Exit status 1: they do not fit."""
-    from podsim.report.mig import print_plan
+    from podsim.report.mig import plan_report
     from podsim.verbs.mig_plan import mig_plan, save_plan
 
     _check(draw, json, csv)
@@ -107,7 +107,7 @@ def plan(
          "jobs": " ".join(one.jobs), "speeds": " ".join(f"{speed:g}" for speed in one.speeds)}
         for one in made.gpus
     ]  # fmt: skip
-    print_result(made, print_plan, json=json, csv=csv, rows=rows)
+    print_result(made, plan_report, json=json, csv=csv, rows=rows)
 
 
 def state(
@@ -126,7 +126,7 @@ def state(
     csv: Csv = False,
 ) -> None:
     """Read what nvidia-smi prints; can a layout be reached? Exit status 1: no."""
-    from podsim.report.mig import print_states
+    from podsim.report.mig import states_report
     from podsim.verbs.mig import mig_state
 
     _check(draw, json, csv)
@@ -139,7 +139,7 @@ def state(
         for one in states
         for each, uuid in zip(one.layout.instances, one.uuids, strict=True)
     ]
-    print_result(list(states), print_states, json=json, csv=csv, rows=rows)
+    print_result(list(states), states_report, json=json, csv=csv, rows=rows)
     if any(one.change is not None and not one.change.reachable for one in states):
         raise typer.Exit(1)
 
@@ -153,7 +153,7 @@ def check(
     """Check that a mig-parted file's configurations can stand on a GPU."""
     from podsim.hardware.catalog import load_gpu
     from podsim.hardware.mig.profiles import slicing_of
-    from podsim.report.mig import print_configs
+    from podsim.report.mig import configs_report
     from podsim.verbs.mig import mig_check
 
     found = mig_check(file, gpu=gpu)
@@ -164,7 +164,7 @@ def check(
     ]  # fmt: skip
     print_result(
         list(found),
-        lambda made: print_configs(made, slicing_of(load_gpu(gpu))),
+        lambda made: configs_report(made, slicing_of(load_gpu(gpu))),
         json=json,
         csv=csv,
         rows=rows,
@@ -173,11 +173,11 @@ def check(
 
 def law(json: Json = False, csv: Csv = False) -> None:
     """Hold the laws of slices against what was measured."""
-    from podsim.report.mig import print_law
+    from podsim.report.mig import law_report
     from podsim.verbs.mig import mig_law
 
     report = mig_law()
-    print_result(report, print_law, json=json, csv=csv, rows=list(report.scores))
+    print_result(report, law_report, json=json, csv=csv, rows=list(report.scores))
 
 
 def serve(
@@ -207,7 +207,7 @@ def serve(
 ) -> None:
     """Predict inference by batch on a GPU or MIG slices. Exit status 1: no batch fits, or is in time."""
     from podsim.cli.options import overrides
-    from podsim.report.serving import print_figure, print_served
+    from podsim.report.serving import figure_report, served_report
     from podsim.results.served import Figure
     from podsim.verbs.serve import serve as verb
 
@@ -216,9 +216,9 @@ def serve(
         engine=engine, triton=triton, figure=figure, overrides=overrides(set_),
     )  # fmt: skip
     if isinstance(found, Figure):
-        print_result(found, print_figure, json=json, csv=csv, rows=list(found.rows))
+        print_result(found, figure_report, json=json, csv=csv, rows=list(found.rows))
         return
-    print_result(found, print_served, json=json, csv=csv, rows=list(found.rows))
+    print_result(found, served_report, json=json, csv=csv, rows=list(found.rows))
     if found.best is None:
         raise typer.Exit(1)
 

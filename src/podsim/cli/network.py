@@ -60,8 +60,8 @@ def collective(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV, numbers in SI.")] = False,
 ) -> None:
     """Time a collective, compare its algorithms, or check a log."""
-    from podsim.cli.options import drawable, one_format, overrides
-    from podsim.report.collectives import print_comparison, print_sweep
+    from podsim.cli.options import drawable, one_format, overrides, print_result
+    from podsim.report.collectives import log_report, sweep_report
     from podsim.results.sweep import Sweep
     from podsim.verbs.collective import collective as verb
 
@@ -73,20 +73,10 @@ def collective(
     )  # fmt: skip
     if plot is not None:
         _draw(found, plot)
-    if json or csv:
-        _data(found, json)
-    elif isinstance(found, Sweep):
-        print_sweep(found)
+    if isinstance(found, Sweep):
+        print_result(found, sweep_report, json=json, csv=csv, rows=found.algorithms or found.rows)
     else:
-        print_comparison(found)
-
-
-def _data(found: Any, json: bool) -> None:
-    from podsim.report.data import to_csv, to_json
-    from podsim.results.sweep import Sweep
-
-    rows = (found.algorithms or found.rows) if isinstance(found, Sweep) else found.rows
-    sys.stdout.write(to_json(found) + "\n" if json else to_csv(rows))
+        print_result(found, log_report, json=json, csv=csv, rows=found.rows)
 
 
 def _draw(found: Any, path: Path) -> None:

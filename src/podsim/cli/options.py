@@ -86,7 +86,7 @@ def one_format(json: bool, csv: bool) -> None:
 
 
 def print_result(
-    value: Any, report: Callable[[Any], Report | None], *, json: bool, csv: bool, rows: Any = None
+    value: Any, report: Callable[[Any], Report], *, json: bool, csv: bool, rows: Any = None
 ) -> None:
     """Print a result as JSON, as CSV (its `rows`, where they are not the result itself), or as a report.
 
@@ -101,6 +101,4 @@ def print_result(
     elif csv:
         sys.stdout.write(to_csv(value if rows is None else rows))
     else:
-        blocks = report(value)
-        if blocks is not None:
-            show(blocks)
+        show(report(value))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,10 +40,9 @@ def schedule(
     ] = False,
 ) -> None:
     """Show a pipeline schedule: order, bubble, memory."""
-    from podsim.cli.options import drawable, one_format
+    from podsim.cli.options import drawable, one_format, print_result
     from podsim.errors import PodsimError
-    from podsim.report.data import to_csv, to_json
-    from podsim.report.schedules import print_schedule, print_schedules
+    from podsim.report.schedules import schedule_report, schedules_report
     from podsim.results.scheduled import ScheduleSheet
     from podsim.verbs.schedule import schedule as verb
     from podsim.verbs.schedule import torch_csv
@@ -68,14 +66,9 @@ def schedule(
             kind = plot.suffix.lower()[1:]
             is_page = kind == "html"
             plot.write_bytes(schedule_page(found).encode() if is_page else schedule_image(found, kind))
-        if json or csv:
-            sys.stdout.write(to_json(found) + "\n" if json else to_csv(found.actions))
-        else:
-            print_schedule(found)
-    elif json or csv:
-        sys.stdout.write(to_json(found) + "\n" if json else to_csv(found.rows))
+        print_result(found, schedule_report, json=json, csv=csv, rows=found.actions)
     else:
-        print_schedules(found)
+        print_result(found, schedules_report, json=json, csv=csv, rows=found.rows)
 
 
 def simulate(
@@ -149,9 +142,9 @@ def simulate(
     **options: Any,
 ) -> None:
     """Play one training step: timeline, critical path, links. Exit status 1: it does not fit."""
-    from podsim.cli.options import one_format, overrides, throttled
-    from podsim.report import print_against, print_simulated, simulated_data
-    from podsim.report.data import to_csv, to_json
+    from podsim.cli.options import one_format, overrides, print_result, throttled
+    from podsim.report.simulation import simulated_data, simulated_report
+    from podsim.report.steps import against_report
     from podsim.timeline import plot_links, write_timeline
     from podsim.verbs.simulate import simulate as verb
 
@@ -172,15 +165,11 @@ def simulate(
         from podsim.accuracy import compare_steps, read_kineto
 
         compared = compare_steps(read_kineto(against), step)
-        if json or csv:
-            sys.stdout.write(to_json(compared) + "\n" if json else to_csv(compared.rows))
-        else:
-            print_against(compared)
-    elif json or csv:
-        rows = (step.failure.standing if step.failure else ()) or step.critical
-        sys.stdout.write(to_json(simulated_data(step)) + "\n" if json else to_csv(rows))
-    else:
-        print_simulated(step)
+        print_result(compared, against_report, json=json, csv=csv, rows=compared.rows)
+        return
+    rows = (step.failure.standing if step.failure else ()) or step.critical
+    data = simulated_data(step) if json else {}
+    print_result(data, lambda _: simulated_report(step), json=json, csv=csv, rows=rows)
 
 
 def _ranks(given: list[str] | None, option: str, example: str) -> dict[int, float]:

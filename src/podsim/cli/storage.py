@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -34,11 +34,11 @@ def show(
     csv: Csv = False,
 ) -> None:
     """Show what a storage system has and was shown to do."""
-    from podsim.report.storage import print_sheets
+    from podsim.report.storage import sheets_report
     from podsim.verbs.storage import storage_show as verb
 
     found = verb(name, overrides=_overrides(set_), client=client)
-    print_result(found, print_sheets, json=json, csv=csv, rows=found if isinstance(found, list) else [found])
+    print_result(found, sheets_report, json=json, csv=csv, rows=found if isinstance(found, list) else [found])
 
 
 def fio(
@@ -67,7 +67,7 @@ def fio(
 ) -> None:
     """Predict fio for some clients, or check a real run."""
     from podsim.errors import PodsimError
-    from podsim.report.storage import print_fio
+    from podsim.report.storage import fio_report
     from podsim.verbs.storage import storage_fio as verb
 
     drawable(plot, "--plot")
@@ -86,7 +86,7 @@ def fio(
 
         sys.stdout.write(as_fio(found) + "\n")
         return
-    print_result(found, print_fio, json=json, csv=csv, rows=found.rows)
+    print_result(found, fio_report, json=json, csv=csv, rows=found.rows)
 
 
 def mdtest(
@@ -100,11 +100,11 @@ def mdtest(
     csv: Csv = False,
 ) -> None:
     """Predict mdtest: operations on names a second."""
-    from podsim.report.storage import print_mdtest
+    from podsim.report.storage import mdtest_report
     from podsim.verbs.storage import storage_mdtest as verb
 
     found = verb(on, tasks=tasks, items=items, write=write, overrides=_overrides(set_), client=client)
-    print_result(found, print_mdtest, json=json, csv=csv, rows=found.rows)
+    print_result(found, mdtest_report, json=json, csv=csv, rows=found.rows)
 
 
 def fail(
@@ -117,11 +117,11 @@ def fail(
     csv: Csv = False,
 ) -> None:
     """Lose servers: reads, writes, rebuild, data loss. Exit status 1: data is lost with the last of them."""
-    from podsim.report.storage import print_fail
+    from podsim.report.storage import fail_report
     from podsim.verbs.storage import storage_fail as verb
 
     found = verb(on, servers=servers, fill=fill, overrides=_overrides(set_), client=client)
-    print_result(found, print_fail, json=json, csv=csv, rows=found.rows)
+    print_result(found, fail_report, json=json, csv=csv, rows=found.rows)
     if not found.rows[-1].reads:
         raise typer.Exit(1)
 
@@ -153,7 +153,7 @@ def input_(
     csv: Csv = False,
 ) -> None:
     """Predict the input pipeline: stages, epochs, what limits."""
-    from podsim.report.storage_input import print_input
+    from podsim.report.storage import input_report
     from podsim.verbs.storage_input import storage_input as verb
 
     found = verb(
@@ -161,7 +161,7 @@ def input_(
         cache_size=cache_size, shuffle=shuffle, decode=decode, readers=readers, samples=samples, cold=cold, lost=lost,
         overrides=_overrides(set_), client=client,
     )  # fmt: skip
-    print_result(found, print_input, json=json, csv=csv, rows=found.stages)
+    print_result(found, input_report, json=json, csv=csv, rows=found.stages)
 
 
 def size(
@@ -185,36 +185,28 @@ def size(
     csv: Csv = False,
 ) -> None:
     """Say how much storage a cluster needs for a job. Exit status 1: beyond the guidance."""
-    from podsim.report.storage_input import print_size
+    from podsim.report.storage import size_report
     from podsim.verbs.storage_size import storage_size as verb
 
     found = verb(
         model, on=on, batch=batch, accelerator=accelerator, era=era, tokens=tokens, slower=slower, shuffle=shuffle,
         overrides=_overrides(set_),
     )  # fmt: skip
-    print_result(found, print_size, json=json, csv=csv, rows=found.needs)
+    print_result(found, size_report, json=json, csv=csv, rows=found.needs)
     if found.tier == "beyond":
         raise typer.Exit(1)
 
 
 def validate(json: Json = False, csv: Csv = False) -> None:
     """Hold predictions of storage against published results. Exit status 1: a bar is not met."""
+    from podsim.report.comparisons import summary_report
     from podsim.verbs.storage_validate import storage_validate as verb
 
     found = verb()
     rows = [row for comparison in found.comparisons for row in comparison.rows]
-    print_result(found, _print_validation, json=json, csv=csv, rows=rows)
+    print_result(found, summary_report, json=json, csv=csv, rows=rows)
     if not found.met:
         raise typer.Exit(1)
-
-
-def _print_validation(found: Any) -> None:
-    import shutil
-
-    from podsim.report import render
-
-    width = max(shutil.get_terminal_size((170, 40)).columns, 140)
-    sys.stdout.write(render(found.comparisons, found.verdicts, width=width, detail=False))
 
 
 def register(app: typer.Typer, guarded: Callable[[Callable[..., None]], Callable[..., None]]) -> None:

@@ -75,8 +75,9 @@ def _train(
     """Train a small network for real under a plan."""
     from podsim.errors import PodsimError
     from podsim.lab.options import no_folder
+    from podsim.report.lab import training_report
+    from podsim.report.plot_losses import loss_image
     from podsim.report.progress import bar
-    from podsim.report.trained import loss_image, print_trained
     from podsim.timeline.timelines import suffix_of
     from podsim.verbs.train import read_trained
     from podsim.verbs.train import train as verb
@@ -99,7 +100,7 @@ def _train(
         return
     if plot is not None:
         plot.write_bytes(loss_image([found, *others.values()], kind))
-    print_result(found, lambda run: print_trained(run, others), json=json, csv=csv, rows=found.rows)
+    print_result(found, lambda run: training_report(run, others), json=json, csv=csv, rows=found.rows)
 
 
 def register(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -77,10 +76,9 @@ def workers(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV: a line for each exchange.")] = False,
 ) -> None:
     """Play data-parallel workers: idle time against staleness."""
-    from podsim.cli.options import one_format, overrides, throttled
+    from podsim.cli.options import one_format, overrides, print_result, throttled
     from podsim.errors import PodsimError
-    from podsim.report.data import to_csv, to_json
-    from podsim.report.workers import exchange_data, print_exchange, print_tradeoff
+    from podsim.report.workers import exchange_data, exchange_report, tradeoff_report
     from podsim.results.exchanged import Tradeoff
     from podsim.timeline.timelines import suffix_of, write_timeline
     from podsim.verbs.workers import workers as verb
@@ -106,19 +104,14 @@ def workers(
             from podsim.report.plot_workers import tradeoff_image
 
             plot.write_bytes(tradeoff_image(found, kind))
-        if json or csv:
-            rows = [exchange_data(run) for run in found.runs]
-            sys.stdout.write(to_json({"name": found.name, "runs": rows}) + "\n" if json else to_csv(rows))
-        else:
-            print_tradeoff(found)
+        rows = [exchange_data(run) for run in found.runs]
+        data = {"name": found.name, "runs": rows}
+        print_result(data, lambda _: tradeoff_report(found), json=json, csv=csv, rows=rows)
         return
     for path in timeline or []:
         write_timeline(found.timeline, path, title=found.name)
-    if json or csv:
-        told = exchange_data(found)
-        sys.stdout.write(to_json(told) + "\n" if json else to_csv([told]))
-    else:
-        print_exchange(found)
+    data = exchange_data(found)
+    print_result(data, lambda _: exchange_report(found), json=json, csv=csv, rows=[data])
 
 
 def _worker(text: str, option: str, example: str) -> int:

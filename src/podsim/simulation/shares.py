@@ -6,7 +6,7 @@ import numpy as np
 
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
-from podsim.simulation.lower_marks import Trouble, marks_of
+from podsim.simulation.lower_links import Trouble, marks_of
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
 from podsim.training.step import SPLIT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ from podsim.network.sizes import DIVIDED, ELEMENT, NCCL_NAMES, collective_name, 
 from podsim.network.table_cost import link_cost
 from podsim.results.comparison import Comparison
 from podsim.results.sweep import AlgorithmRow, Sweep, Timed
-from podsim.verbs.collective_against import against_log
 from podsim.verbs.fabric import given_cluster, read_server
 
 if TYPE_CHECKING:
@@ -34,10 +34,19 @@ class _Place:
     """Where it runs."""
 
     cluster: Cluster | None
-    fabric: Fabric
+    server: Fabric | None = None
+    """The links of one server that a file described, where there is no cluster."""
     machine: str
     ranks: int
     local: int
+
+    @cached_property
+    def fabric(self) -> Fabric:
+        """Every link; laid out only where a table of transfers is costed or played."""
+        if self.server is not None:
+            return self.server
+        assert self.cluster is not None
+        return fabric_of(self.cluster)
 
     @property
     def nodes(self) -> int:
@@ -77,6 +86,8 @@ def collective(
     A table's times are of the links alone: no kernel launch, no protocol. Raises PodsimError for what makes no sense.
     """
     if against is not None:
+        from podsim.verbs.collective_against import against_log  # it brings the room of measured tables
+
         given = {
             "sizes": sizes,
             "topology": topology,
@@ -127,7 +138,7 @@ def _place(
             raise PodsimError("--topology: a server read from a file cannot be changed by keys")
         fabric = read_server(topology)
         count = _count(ranks, fabric.gpus, str(topology)[-80:])
-        return _Place(cluster=None, fabric=fabric, machine=fabric.name, ranks=count, local=count)
+        return _Place(cluster=None, server=fabric, machine=fabric.name, ranks=count, local=count)
     whole = given_cluster(on, overrides)
     cluster = whole.subset(_count(ranks, whole.gpus, whole.name))
     local = min(cluster.gpus, cluster.gpus_per_node)
@@ -137,9 +148,7 @@ def _place(
             *(f"{part} at {left:.0%}" if left else f"{part} broken" for part, left in cluster.faults),
         ]
     )
-    return _Place(
-        cluster=cluster, fabric=fabric_of(cluster), machine=machine, ranks=cluster.gpus, local=local
-    )
+    return _Place(cluster=cluster, machine=machine, ranks=cluster.gpus, local=local)
 
 
 def _count(ranks: int | None, most: int, name: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from podsim.errors import LabError
 from podsim.network.collectives.lookup import table_of
-from podsim.report.lab import links_text
+from podsim.report.collectives import links_text
 from podsim.results.trained import ComparedDdp, MeasuredDdp
 
 OWN_MOST, OTHERS_MOST = 0.5, 0.1

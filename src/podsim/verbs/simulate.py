@@ -12,7 +12,7 @@ from podsim.graphs.networks import networks
 from podsim.graphs.trace_graph import TraceGraph
 from podsim.results.simulated import SimulatedStep
 from podsim.simulation.failed_steps import Failing, failing, failing_step
-from podsim.simulation.lower_marks import Trouble
+from podsim.simulation.lower_links import Trouble
 from podsim.simulation.shares import shares
 from podsim.training.plan_inputs import PlanOptions, Setting, read_plan
 from podsim.training.predict import predict_plan

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import repeat
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from podsim.hardware.fabrics.node import Node, Part, ways
 from podsim.hardware.fabrics.server_routes import assemble
 from podsim.hardware.fabrics.servers import server_node
 from podsim.hardware.fabrics.torus import torus, tpu_pod
-from podsim.hardware.fabrics.tree import Tree, clos_tree, planes, rail_tree
+from podsim.hardware.fabrics.tree import Switches, Tree, clos_tree, planes, rail_tree
 from podsim.hardware.fabrics.wiring import Network
 
 _NODE = re.compile(r"node(\d{1,9})\b")
@@ -111,13 +113,17 @@ def _compute_tree(cluster: Cluster, node: Node, taper: float) -> Tree:
         nodes=cluster.nodes,
         rails=rails,
         unit=min(system.unit, int(switch.ports / (1 + 1 / max(taper, 1.0)))),
-        switch_ports=switch.ports,
+        switches=Switches(
+            ports=switch.ports,
+            trunk=max(
+                switch.bandwidth, rate
+            ),  # a faster network than the switch has is one of faster switches
+            hop=switch.latency,
+            taper=taper,
+            name=switch.name,
+        ),
         rate=rate,
-        trunk=max(switch.bandwidth, rate),  # a faster network than the switch has is one of faster switches
         latency=latency,
-        hop=switch.latency,
-        taper=taper,
-        switch=switch.name,
     )
 
 
@@ -133,11 +139,11 @@ def _storage_network(cluster: Cluster, node: Node, storage: StorageServers) -> N
     if system.switch is None:
         tree = planes(leaf=np.zeros(len(rate), np.int64), rate=rate, latency=latency, prefix="storage-")
     else:
-        tree = clos_tree(
-            ends=len(rate), switch_ports=system.switch.ports, rate=rate, latency=latency, prefix="storage-",
-            trunk=max(system.switch.bandwidth, float(rate.max())), hop=system.switch.latency,
-            switch=system.switch.name,
+        switches = Switches(
+            ports=system.switch.ports, trunk=max(system.switch.bandwidth, float(rate.max())),
+            hop=system.switch.latency, name=system.switch.name,
         )  # fmt: skip
+        tree = clos_tree(ends=len(rate), switches=switches, rate=rate, latency=latency, prefix="storage-")
     return Network(tree=tree, ports_R=ports, outside=names)
 
 
@@ -208,42 +214,32 @@ def folded_clos(
 
     bandwidth: B/s of every port; latency: s from end to end under one leaf; hop: s of each further switch.
     """
-    tree = clos_tree(
-        ends=ends,
-        switch_ports=switch_ports,
-        rate=bandwidth,
-        trunk=bandwidth,
-        latency=latency / 2,
-        hop=hop,
-        taper=taper,
-    )
+    switches = Switches(ports=switch_ports, trunk=bandwidth, hop=hop, taper=taper)
+    tree = clos_tree(ends=ends, switches=switches, rate=bandwidth, latency=latency / 2)
     return assemble(
         f"folded Clos of {ends}", _host(), ends, (Network(tree=tree, ports_R=np.zeros(1, np.int64)),), routing
     )
 
 
-def _cluster(spec: str) -> Callable[[], Fabric]:
-    return lambda: fabric_of(load_cluster(spec))
+def _of_catalog(name: str) -> Fabric:
+    return fabric_of(load_cluster(name))
 
 
 def _pairs() -> Fabric:
     """A server of cards in pairs with a bridge: no entry of the catalog, but sold."""
-    from dataclasses import replace
-
     cluster = load_cluster("a100-pcie-server")
     system = replace(cluster.system, name="a100-pcie-pairs", topology="nvlink-pair")
     return fabric_of(replace(cluster, name=system.name, system=system))
 
 
+_CATALOG = (
+    "dgx-a100-80gb", "dgx-a100-80gb:4", "dgx-1-v100-32gb", "dgx-1-v100-32gb:4", "dgx-2", "dgx-2:3",
+    "dgx-station-a100-80gb", "a100-pcie-server", "a100-pcie-server:3", "dgx-h100:2", "dgx-b200",
+    "oci-bm-gpu4-8:4", "aws-p4d:4", "superpod-a100:1su", "superpod-a100:2su", "superpod-a100:7su", "selene",
+)  # fmt: skip
+"""Clusters of the catalog that every test of fabrics runs over."""
 BUILDERS: dict[str, Callable[[], Fabric]] = {
-    **{
-        name: _cluster(name)
-        for name in (
-            "dgx-a100-80gb", "dgx-a100-80gb:4", "dgx-1-v100-32gb", "dgx-1-v100-32gb:4", "dgx-2", "dgx-2:3",
-            "dgx-station-a100-80gb", "a100-pcie-server", "a100-pcie-server:3", "dgx-h100:2", "dgx-b200",
-            "oci-bm-gpu4-8:4", "aws-p4d:4", "superpod-a100:1su", "superpod-a100:2su", "superpod-a100:7su", "selene",
-        )
-    },
+    **dict(zip(_CATALOG, map(partial, repeat(_of_catalog), _CATALOG), strict=True)),
     "a100-pcie-pairs": _pairs,
     "dgx-a100, switch by switch": lambda: fabric_of(load_cluster("dgx-a100-80gb:2"), per_switch=True),
     "superpod-a100:2su, 2:1": lambda: fabric_of(load_cluster("superpod-a100:2su"), taper=2.0),
