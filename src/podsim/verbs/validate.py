@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from podsim.accuracy import Rows, assess, load, measurement, quantities
 from podsim.accuracy.bars import verdicts
-from podsim.accuracy.compared_tables import compare
-from podsim.accuracy.pricing import Priced, price
-from podsim.accuracy.tables import TABLES
+from podsim.accuracy.pricing import compare_rows
+from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
 from podsim.errors import PodsimError
 from podsim.options.accuracy_options import ValidateOptions
 from podsim.options.question import question
@@ -82,22 +80,6 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
         found = [comparison.only(options.role) for comparison in found]
         judged = tuple(verdict for verdict in judged if verdict.role == options.role)
     return Validation(comparisons=tuple(found), verdicts=() if options.rows is not None else judged)
-
-
-def compare_rows(rows: Rows, *, cross_validate: bool = True) -> Comparison:
-    """Comparison, with scores, of the rows of one table in its own quantity."""
-    return comparison_of(rows, price(rows, cross_validate=cross_validate))
-
-
-def comparison_of(rows: Rows, priced: Priced) -> Comparison:
-    """Comparison of what was priced, in the classes that the pricing names."""
-    found = compare(
-        rows, priced.predictions, not_expressed=priced.reasons, ideals=priced.ideals, notes=priced.notes
-    )
-    if not priced.groups:
-        return found
-    named = tuple(replace(row, group=priced.groups.get(row.id, row.group)) for row in found.rows)
-    return assess(replace(found, rows=named))
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:
