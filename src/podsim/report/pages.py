@@ -31,8 +31,8 @@ from podsim.results.comparison import Comparison, Verdict
 from podsim.results.scheduled import ScheduleSheet
 
 ORIGINS = {
-    "published": "as published by the tool's authors",
-    "either": "as published, or as measured by the podsim developers on the same reference rows",
+    "published": "published by the tool's authors",
+    "either": "published, or measured by the podsim developers on the same reference rows",
     "none": "no figure known",
 }
 _MOST_ROWS = 800
