@@ -11,7 +11,7 @@ from podsim.errors import ClusterError, ModelError, PodsimError, unknown_name
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.fusion import fuse as fused
-from podsim.graphs.graph_cost import OpCosts, graph_costs
+from podsim.graphs.graph_cost import OpCosts, graph_costs, update_seconds
 from podsim.graphs.graph_step import Reduction, ReplicasStep, replicas_step
 from podsim.graphs.graph_trace import step_trace
 from podsim.graphs.networks import load_network, networks
@@ -81,7 +81,8 @@ def graph(
     number = precision or default_precision(gpu)
     era = load_software(software_of(software, gpu), gpu, number)
     costs = graph_costs(found, gpu, number, era, channels_first=layout == LAYOUTS[1])
-    step = replicas_step(found, costs, gpu, cluster, number, optimizer, era, gpus=count)
+    update = update_seconds(found, gpu, number, optimizer, era)
+    step = replicas_step(found, costs, cluster, number, era, update=update, gpus=count)
     cut, division = _cut(found, costs, devices, tolerance, number)
     simulated = _simulated(found, costs, step, era, cluster, division, number, timeline) if timeline else None
     if chakra is not None:
