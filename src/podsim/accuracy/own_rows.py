@@ -30,7 +30,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
 from podsim.training.inputs import batch_of
 from podsim.training.plan import Plan
-from podsim.training.search import Space, search
+from podsim.training.search import search
 from podsim.training.software import load_software, software_names
 from podsim.units import format_quantity
 from podsim.workload.graph import Model
@@ -210,7 +210,7 @@ def _settled(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster
             given[field] = (_ALWAYS[field],)
     if "recompute" in given:
         given["recompute_layers"] = (0,)
-    wanted = Space(flash=(bool(known.flash),), **given)
+    wanted = {"flash": (bool(known.flash),), **given}
     found = search(model, cluster, known, gpus=int(known.gpus), wanted=wanted)
     if found.order.size == 0:
         least, room = (format_quantity(float(b), "B") for b in (found.memory_bytes.min(), cluster.gpu.memory))
