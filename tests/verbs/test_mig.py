@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import Result
+from click.testing import Result
 
 import podsim as library
 from podsim.cli import mig

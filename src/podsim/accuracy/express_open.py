@@ -19,7 +19,6 @@ from podsim.training.inputs import batch_of
 from podsim.training.plan import Plan
 from podsim.training.search import search
 from podsim.training.software import load_software, software_names
-from podsim.training.space import Space
 from podsim.training.step import step_cost
 from podsim.units import format_quantity
 from podsim.workload.graph import Model
@@ -185,7 +184,7 @@ def _settled(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster
             given[field] = (_ALWAYS[field],)
     if "recompute" in given:
         given["recompute_layers"] = (0,)
-    wanted = Space(flash=(bool(known.flash),), **given)
+    wanted = {"flash": (bool(known.flash),), **given}
     found = search(model, cluster, known, gpus=int(known.gpus), wanted=wanted)
     if found.order.size == 0:
         least, room = (format_quantity(float(b), "B") for b in (found.memory_C.min(), cluster.gpu.memory))

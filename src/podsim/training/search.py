@@ -62,7 +62,7 @@ def _flags(wanted: Space, software: Software) -> Array:
     """(V, 2) values of overlap_grad and overlap_param that the framework can run, the most overlapped first."""
 
     def values(name: str) -> list[bool]:
-        given = getattr(wanted, name)
+        given = wanted.get(name, ())
         able = name in software.can_overlap
         return [bool(v) for v in given] if len(given) else ([True, False] if able else [False])
 
@@ -93,7 +93,7 @@ def search(
     best so far.  PlanError when no combination is legal, saying what cut them.
     """
     count = gpus or cluster.gpus
-    wanted = wanted or Space()
+    wanted = wanted or {}
     software = load_software(fixed.software, cluster.gpu)
     plans, layouts_C, cut = space(model, cluster, fixed, count, wanted, software)
     total = int(np.size(plans.tp))
