@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from podsim.acceptance.host_constants import host_constants, runtime_of, small_runs
 from podsim.hardware.cluster import load_cluster
 from podsim.lab.training.job import Training
 from podsim.training.groups import send_table
@@ -15,7 +16,6 @@ from podsim.training.layers import Pass, layer_table, syncs_of, tp_bytes
 from podsim.training.memory import weight_table
 from podsim.training.plan_inputs import Setting, read_plan
 from podsim.training.software import Software, load_software
-from podsim.verbs.measure_host_steps import host_constants, runtime_of, small_runs
 
 FILE = Path(__file__).parents[1] / "hardware" / "data" / "host.toml"
 ERA = "pytorch-eager"

@@ -113,29 +113,39 @@ def names_of(place: Path, cores: int, note: Note) -> tuple[dict[str, float], int
     return rates, tasks, _MDTEST
 
 
-def storage_checks(
-    disk: Disk, *, system: str, client: str, same: bool, names: Mapping[str, float]
-) -> Iterator[Check]:
-    """Checks of what was measured here; `names`: rates that an entry of this machine itself expects."""
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a node's storage should be."""
+
+    system: str
+    """its name in the catalog, or a file"""
+    client: str
+    """the node"""
+    same: bool
+    """figures were measured on this machine before"""
+    names: Mapping[str, float]
+    """operations a second by mdtest's names, where they were measured before"""
+
+
+def storage_checks(disk: Disk, expected: Expected) -> Iterator[Check]:
+    """Checks of what was measured here."""
     if disk.missing:
         yield from not_run(disk.missing)
         return
     for name, measured in disk.fio.items():
         why = "" if disk.direct else "this file system has no direct access: the page cache is measured, too"
-        yield _access(f"fio {name}", measured, system, client, same, why)
-    yield from _names(disk.names, disk.tasks, disk.names_by, system, client, same, names)
+        yield _access(f"fio {name}", measured, expected, why)
+    yield from _names(disk.names, disk.tasks, disk.names_by, expected)
 
 
-def stored_checks(
-    fio: Sequence[Path], mdtest: Path | None, *, system: str, client: str, same: bool, names: Mapping[str, float]
-) -> Iterator[Check]:  # fmt: skip
+def stored_checks(fio: Sequence[Path], mdtest: Path | None, expected: Expected) -> Iterator[Check]:
     """Checks of what was run before: files that fio wrote, and what mdtest printed."""
     for path in fio:
         measured = read_fio(path)
-        yield _access(f"fio {path.stem}", measured, system, client, same, "")
+        yield _access(f"fio {path.stem}", measured, expected, "")
     if mdtest is not None:
         rates, tasks = read_mdtest(mdtest)
-        yield from _names(rates, tasks, f"mdtest ({mdtest.name})", system, client, same, names)
+        yield from _names(rates, tasks, f"mdtest ({mdtest.name})", expected)
 
 
 def not_run(why: str) -> Iterator[Check]:
@@ -153,9 +163,10 @@ def _missing(group: str, name: str, why: str) -> Check:
     )  # fmt: skip
 
 
-def _access(name: str, measured: FioMeasured, system: str, client: str, same: bool, why: str) -> Check:
-    """One run of fio beside its prediction: B/s from 64 KiB on, accesses a second below."""
-    node, clients = load_storage(system, client=client)
+def _access(name: str, measured: FioMeasured, expects: Expected, why: str) -> Check:
+    """One run of fio and its prediction: B/s from 64 KiB on, accesses a second below."""
+    node, clients = load_storage(expects.system, client=expects.client)
+    same = expects.same
     clients = max(clients, measured.clients)
     job = Job.of(measured.rw, measured.block, measured.numjobs, measured.iodepth)
     row = fio_row(node, job, clients)
@@ -191,17 +202,16 @@ def _most(node: StorageSystem, clients: int, *, write: bool) -> float:
     )
 
 
-def _names(
-    rates: Mapping[str, float], tasks: int, by: str, system: str, client: str, same: bool, before: Mapping[str, float]
-) -> Iterator[Check]:  # fmt: skip
-
-    node, clients = load_storage(system, client=client)
+def _names(rates: Mapping[str, float], tasks: int, by: str, expects: Expected) -> Iterator[Check]:
+    """Operations on names, as mdtest counts them, and their predictions."""
+    node, clients = load_storage(expects.system, client=expects.client)
+    same = expects.same
     predicted = {row.operation: row for row in mdtest_rows(node, clients, max(tasks, clients))}
     for name, rate in rates.items():
         row = predicted.get(name)
         if row is None:
             continue
-        expected = before.get(name) if same else row.rate
+        expected = expects.names.get(name) if same else row.rate
         yield check(
             "metadata", name, "1/s", _threshold(THRESHOLDS["names"], same), measured=rate, expected=expected, limit=None,
             basis="measured before" if same else f"podsim storage mdtest --on {node.name} --tasks {tasks}",

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from podsim.schedules.chunks import chunk_sizes
 from podsim.training.plan import Array, Placement, Plan
 from podsim.training.unique import gathered
 from podsim.workload.graph import Model
@@ -31,17 +32,6 @@ class Stages:
     def take(self, index: Array) -> Stages:
         """The pipelines at an index."""
         return Stages(*(gathered(table, index) for table in (self.counts_SBU, self.many_SU, self.first_SU)))
-
-
-def chunk_sizes(layers: int, chunks: int) -> list[int]:
-    """Layers of each model chunk: equal, or the extra ones in the middle.
-
-    The first chunk also holds the embedding and the last the head, so these two are the last to get an extra layer.
-    """
-    base, extra = divmod(layers, chunks)
-    order = [*range(1, chunks - 1), 0, chunks - 1]
-    larger = set(order[:extra])
-    return [base + (chunk in larger) for chunk in range(chunks)]
 
 
 def part_blocks(order: tuple[int, ...], width: int, parts: int) -> list[tuple[int, ...]]:

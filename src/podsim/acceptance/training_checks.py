@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
-from podsim.errors import PodsimError
-from podsim.hardware.cluster import Cluster
 from podsim.lab.disk import scratch
 from podsim.lab.ranks import Task, run_here
 from podsim.lab.resnet import RECORD, Training, train_resnet, write_records
 from podsim.results.acceptance import Check, Curve
-from podsim.verbs.storage_input import storage_input
 
 Note = Callable[[str], None]
 
@@ -58,31 +55,17 @@ def measure_images(folder: Path, ranks: int, *, gpu: bool, note: Note, alone: bo
     return Images(found, image, batch, "GPU" if gpu else "CPU")
 
 
-def _predicted(cluster: Cluster, client: str) -> tuple[float | None, str]:
-    """Images a second of one node's GPUs together, where runs on such nodes are known."""
-    try:
-        told = storage_input("resnet50", on="local-nvme", client=client)
-    except PodsimError as problem:
-        return None, str(problem)[:160]
-    each = told.epochs[-1].rate / told.accelerators
-    return (
-        each,
-        f"podsim storage input resnet50 --on local-nvme --client {cluster.system.name}, each of its GPUs",
-    )
-
-
 def training_checks(
-    images: Images, cluster: Cluster, client: str, *, same: bool, before: float | None
+    images: Images, expected: float | None, basis: str, *, same: bool
 ) -> tuple[list[Check], list[Curve]]:
-    """Later epochs on all ranks against the prediction, the first epoch against later ones, and the curves."""
+    """Later epochs on all ranks against what is expected, the first epoch against later ones, and the curves.
+
+    expected: images a second of all ranks, None where nothing is known, and `basis`, what says so. same: it was measured
+    on this machine before.
+    """
     ranks = max(images.rates)
     rates = images.rates[ranks]
     later = {count: statistics.fmean(told[1:]) for count, told in images.rates.items()}
-    if same:
-        expected, basis = before, "measured before, on as many ranks"
-    else:
-        each, basis = _predicted(cluster, client)
-        expected = None if each is None else each * ranks
     how = f"PyTorch, {ranks} ranks, {images.batch} images of {images.image} x {images.image} each, on {images.device}"
     why = (
         ""

@@ -10,12 +10,15 @@ import numpy as np
 from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
-from podsim.lab.record import read_run
+from podsim.lab.collective_job import collective_job
+from podsim.lab.measure import task_of
+from podsim.lab.ranks import run_here
+from podsim.lab.record import read_run, run_of
 from podsim.network.bus import bus_factor
 from podsim.network.nccl import bus_bandwidth, collective_seconds
+from podsim.options.measure_options import MeasureCollectiveOptions
 from podsim.results.acceptance import Check, Curve
 from podsim.results.lab import MeasuredCollective, MeasuredCollectives
-from podsim.verbs.measure import measure_collective
 
 JUDGED = 16 << 20
 """B from which on a message is judged"""
@@ -23,18 +26,12 @@ JUDGED = 16 << 20
 
 def all_reduce(ranks: int, sizes: str, limit: float) -> MeasuredCollectives:
     """The library's own all-reduce on ranks of this machine."""
-    found = measure_collective(
-        "all-reduce",
-        ranks=ranks,
-        algo="library",
-        sizes=sizes,
-        iters=10,
-        limit=limit,
-        in_place=False,
+    options = MeasureCollectiveOptions(
+        collective="all-reduce", ranks=ranks, algo="library", sizes=sizes, iters=10, limit=limit, in_place=False,
         timeout=120.0,
-    )
-    assert found is not None  # ranks are forked here
-    return found
+    )  # fmt: skip
+    run: MeasuredCollectives = run_of(run_here(task_of(collective_job(options, None))))
+    return run
 
 
 def _limit(cluster: Cluster, ranks: int) -> float:
