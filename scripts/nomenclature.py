@@ -1,9 +1,9 @@
-"""Keeps docs/nomenclature.md level with the public dataclasses.
+"""Prints the unit and the meaning of every attribute of the public dataclasses, as Markdown.
 
-    python scripts/nomenclature.py [--check]
+    python scripts/nomenclature.py [CLASS ...]
 
-Rows that are there stay as they were written; a new field gets a row from its docstring and its type, to be read over;
-a field that is gone loses its row. With --check nothing is written; the exit status is 1 if the page would change.
+Both come from the docstring of the attribute: "B/s. The bandwidth of one port." Where a docstring names no unit, the
+type does: text, yes/no, a count, or "-" for a value with attributes of its own.
 """
 
 from __future__ import annotations
@@ -16,127 +16,109 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "nomenclature.md"
-MODULES = (
-    "results/prediction", "training/plan", "training/space", "training/software", "hardware/parts",
-    "hardware/cluster", "workload/graph", "results/comparison", "results/scheduled", "results/sweep",
-    "results/timeline", "results/simulated", "results/measured", "workload/op_graph", "workload/trace_graph",
-    "results/graphs", "results/storage", "storage/parts", "storage/workloads", "results/runs", "results/served",
-    "hardware/mig/profiles", "hardware/mig/layouts", "hardware/mig/best", "hardware/mig/change",
-    "hardware/mig/measured", "hardware/mig/results", "serving/engine", "workload/convolution",
-    "results/expense", "results/launched", "results/queued", "results/exchanged", "fleet/jobs",
-    "fleet/policies", "results/lab", "results/lab_storage", "results/trained", "results/host",
-    "results/acceptance", "hardware/measured",
+SOURCE = Path(__file__).parents[1] / "src" / "podsim"
+OTHERS = (
+    "fleet/jobs", "fleet/policies", "graphs/op_graph", "graphs/trace_graph", "hardware/cluster", "hardware/measured",
+    "hardware/mig/best", "hardware/mig/change", "hardware/mig/layouts", "hardware/mig/measured",
+    "hardware/mig/profiles", "hardware/mig/results", "hardware/parts", "options/plan_options", "serving/engine",
+    "storage/parts",
+    "storage/workloads", "training/plan", "training/software", "training/space", "workload/convolution",
+    "workload/graph",
 )  # fmt: skip
-"""where the public dataclasses live, in the order of the page"""
+"""The modules with public dataclasses outside `results/`."""
 UNITS = (
-    "s", "B", "B/s", "FLOP", "FLOP/s", "OP/s", "W", "Hz", "1/s", "share", "count", "factor", "text", "yes/no", "SI", "-",
-    "J", "kg", "USD", "USD/s",
+    "s", "B", "B/s", "FLOP", "FLOP/s", "OP/s", "W", "Hz", "1/s", "share", "count", "factor", "SI", "J", "kg", "USD",
+    "USD/s",
 )  # fmt: skip
-_WRITTEN = re.compile(r"(1/s|B/s|FLOP/s|FLOP|B|s|W|Hz|J|kg|USD/s|USD)(?=$|[\s,;:])")
-_HEAD = """\
-# Nomenclature
-
-Every field of every public dataclass, with its unit. Inside podsim all quantities are SI floats and no name carries a
-unit: a bandwidth is in B/s, a memory in B, a time in s. Text with a unit ("200 Gb/s") is read once, at the edge.
-
-Units: `share` is a number from 0 to 1 (or a relative difference), `count` a whole number, `factor` a plain number,
-`text` a name or a sentence, `USD` money, `SI` a quantity whose unit stands beside it, `-` a value with fields of its own.
-"""
+_SAID = re.compile(rf"({'|'.join(map(re.escape, UNITS))})\. +(.*)")
 
 
-@dataclass(frozen=True)
-class Field:
-    """One field of a dataclass, as its source says."""
+@dataclass(frozen=True, kw_only=True)
+class Attribute:
+    """One attribute of a dataclass, as its source describes it."""
 
     name: str
     type: str
-    said: str
-    """its docstring"""
+    unit: str
+    """The unit in the docstring; "" if it names none."""
+    meaning: str
+    """The rest of the docstring; "" without one."""
 
-
-def dataclasses_of(module: str) -> Iterator[tuple[str, str, list[Field]]]:
-    """(name, first line of the docstring, fields) of each public dataclass of a module."""
-    tree = ast.parse((ROOT / "src" / "podsim" / f"{module}.py").read_text("utf-8"))
-    for node in tree.body:
-        made = isinstance(node, ast.ClassDef) and any(
-            "dataclass" in ast.unparse(d) for d in node.decorator_list
+    @property
+    def shown_unit(self) -> str:
+        """The unit, or what the type says of it."""
+        kinds = (
+            ("float", "factor"),
+            ("Floats", "factor"),
+            ("str", "text"),
+            ("bool", "yes/no"),
+            ("int", "count"),
         )
-        if not made or not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
-            continue
-        found = []
-        for place, line in enumerate(node.body):
-            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-                after = node.body[place + 1] if place + 1 < len(node.body) else None
-                said = ""
-                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                    said = " ".join(str(after.value.value).split())
-                found.append(Field(line.target.id, ast.unparse(line.annotation), said))
-        yield node.name, (ast.get_docstring(node) or "").split("\n")[0], found
+        return self.unit or next((unit for word, unit in kinds if re.search(rf"\b{word}\b", self.type)), "-")
 
 
-def first_row(field: Field) -> tuple[str, str]:
-    """(unit, meaning) of a field that has no row yet."""
-    written = _WRITTEN.match(field.said)
-    if written:
-        rest = field.said[written.end() :].lstrip(" ,;:")
-        return written[1], rest or field.name.replace("_", " ")
-    if field.said.startswith("share"):
-        unit = "share"
-    elif field.type in ("str", "str | None") or "str]" in field.type or "str, ...]" in field.type:
-        unit = "text"
-    elif field.type in ("bool", "Sequence[bool]"):
-        unit = "yes/no"
-    elif "int" in field.type.lower():
-        unit = "count"
-    elif "float" in field.type:
-        unit = "factor"
-    else:
-        unit = "-"
-    return unit, field.said or field.name.replace("_", " ")
+@dataclass(frozen=True, kw_only=True)
+class Documented:
+    """One public dataclass."""
+
+    module: str
+    name: str
+    about: str
+    """The first line of its docstring."""
+    attributes: tuple[Attribute, ...]
 
 
-def rows_of(page: str) -> dict[tuple[str, str], tuple[str, str]]:
-    """(unit, meaning) by (class, field) of a page."""
-    rows, name = {}, ""
-    for line in page.splitlines():
-        if line.startswith("## "):
-            name = line.split("`")[1]
-        elif line.startswith("| `"):
-            field, unit, meaning = (cell.strip() for cell in line.strip("| ").split(" | ", 2))
-            rows[name, field.strip("`")] = (unit, meaning)
-    return rows
+def modules() -> list[str]:
+    """The modules with public dataclasses, as paths without suffix."""
+    results = (path for path in (SOURCE / "results").glob("*.py") if path.name != "__init__.py")
+    return sorted([*OTHERS, *(f"results/{path.stem}" for path in results)])
 
 
-def page_of(rows: dict[tuple[str, str], tuple[str, str]]) -> str:
-    """The page for the dataclasses as they are, with the rows already written."""
-    parts = [_HEAD]
-    for module in MODULES:
-        for name, about, fields in dataclasses_of(module):
-            lines = [
-                f"## `{name}`\n",
-                f"`podsim.{module.replace('/', '.')}`: {about}\n",
-                "| name | unit | meaning |",
-                "|---|---|---|",
-            ]
-            for field in fields:
-                unit, meaning = rows.get((name, field.name), first_row(field))
-                lines.append(f"| `{field.name}` | {unit} | {meaning} |")
-            parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts)
+def dataclasses_of(module: str) -> Iterator[Documented]:
+    """Each public dataclass of a module, in the order of the source."""
+    for node in ast.parse((SOURCE / f"{module}.py").read_text("utf-8")).body:
+        if isinstance(node, ast.ClassDef) and _is_public_dataclass(node):
+            about = (ast.get_docstring(node) or "").split("\n")[0]
+            yield Documented(module=module, name=node.name, about=about, attributes=tuple(_attributes(node)))
+
+
+def _is_public_dataclass(node: ast.ClassDef) -> bool:
+    decorated = any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
+    return decorated and not node.name.startswith("_") and not node.name.endswith("Options")
+
+
+def _attributes(node: ast.ClassDef) -> Iterator[Attribute]:
+    for line, below in zip(node.body, [*node.body[1:], None], strict=True):
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            docstring = ""
+            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                docstring = " ".join(str(below.value.value).split())
+            said = _SAID.fullmatch(docstring)
+            unit, meaning = said.groups() if said else ("", docstring)
+            yield Attribute(
+                name=line.target.id, type=ast.unparse(line.annotation), unit=unit, meaning=meaning
+            )
+
+
+def section_of(documented: Documented) -> str:
+    """The table of one dataclass."""
+    rows = [
+        f"| `{attribute.name}` | {attribute.shown_unit} | {attribute.meaning} |"
+        for attribute in documented.attributes
+    ]
+    title = f"## `{documented.name}`\n\n`podsim.{documented.module.replace('/', '.')}`: {documented.about}\n"
+    return "\n".join([title, "| name | unit | meaning |", "|---|---|---|", *rows]) + "\n"
 
 
 def main() -> int:
-    """Write the page, or check it."""
+    """Print the tables of all classes, or of those that are named; the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    old = PAGE.read_text("utf-8") if PAGE.exists() else ""
-    new = page_of(rows_of(old))
-    if not check:
-        PAGE.write_text(new, "utf-8")
-    return int(check and old != new)
+    parser.add_argument("names", nargs="*", metavar="CLASS")
+    names = parser.parse_args().names
+    known = [documented for module in modules() for documented in dataclasses_of(module)]
+    shown = [documented for documented in known if not names or documented.name in names]
+    print("\n".join(section_of(documented) for documented in shown))
+    return 0 if shown else 1
 
 
 if __name__ == "__main__":

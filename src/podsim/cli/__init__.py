@@ -2,7 +2,7 @@
 
 Every command is the Python function of the same name with the same options, from one declaration in `podsim.options`;
 `podsim.cli.table` says which. Nothing heavy is imported before a command runs, so that `podsim --help` is quick.
-Exit status: 0 yes, 1 no (does not fit, falls short), 2 misuse, 70 a defect, 130 interrupted with nothing to show.
+Exit status: 0 yes, 1 no (does not fit, falls short), 2 misuse, 70 a bug of podsim, 130 interrupted with nothing to show.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import click
 
 from podsim.cli.command import Command
+from podsim.cli.mistakes import bug_report
 from podsim.cli.table import COMMANDS, GROUPS
 
 __all__ = ["app", "main"]
@@ -58,3 +59,8 @@ def main() -> None:
             sys.stderr.flush()
             os._exit(130)
         raise
+    except Exception as error:
+        if os.environ.get("PODSIM_TRACEBACK"):
+            raise
+        sys.stderr.write(bug_report(error))
+        raise SystemExit(70) from None

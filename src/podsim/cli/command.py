@@ -127,24 +127,17 @@ def load(name: str) -> Any:
 
 def parameter(known: Option) -> click.Parameter:
     """An option of a command, or an argument, as it is declared."""
-    if known.argument and not known.flag:
-        return click.Argument(
-            [known.name], type=_type(known), required=known.is_required, nargs=-1 if known.many else 1,
-            default=None if known.many else _shown(known), help=known.help, metavar=known.metavar or None,
-        )  # fmt: skip
-    flag = known.flag or f"--{known.name.replace('_', '-')}"
     if known.kind is bool:
+        flag = _flag(known)
         both = flag if known.flag else f"{flag}/--no-{flag.removeprefix('--')}"
-        return click.Option([both, known.name], default=known.default, help=known.help)
-    return click.Option(
-        [flag, known.name], type=_type(known), required=known.is_required, multiple=known.many,
-        default=None if known.many else _shown(known), help=known.help,
-        show_default=not known.many and _shown(known) not in (None, ""),
-    )  # fmt: skip
-
-
-def _shown(known: Option) -> Any:
-    return None if known.is_required else known.default
+        return click.Option([both, known.name], is_flag=True, default=known.default, help=known.help)
+    default = {} if known.is_required or known.many else {"default": known.default}
+    details = {"type": _type(known), "required": known.is_required, "help": known.help, **default}
+    if known.argument and not known.flag:
+        count = -1 if known.many else 1
+        return click.Argument([known.name], nargs=count, metavar=known.metavar or None, **details)
+    is_shown = default.get("default") not in (None, "")
+    return click.Option([_flag(known), known.name], multiple=known.many, show_default=is_shown, **details)
 
 
 def _type(known: Option) -> Any:

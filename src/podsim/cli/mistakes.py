@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import extract_tb
 
 import click
 
+from podsim import __version__
 from podsim.errors import LabError, NoFitError, PlanError, PodsimError, ScheduleError
-
-DEFECT = 70
-"""exit status after an error that is ours (EX_SOFTWARE of sysexits.h)"""
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -37,10 +35,6 @@ def guarded(command: Callable[[], int]) -> int:
         )
         _write_no_more()
         return 2
-    except (click.exceptions.Exit, click.ClickException):
-        raise
-    except Exception as error:
-        return _defect(error)
 
 
 def _mistake(error: PodsimError) -> int:
@@ -50,13 +44,17 @@ def _mistake(error: PodsimError) -> int:
     return 1 if isinstance(error, NoFitError) else 2
 
 
-def _defect(error: Exception) -> int:
-    """Write where an error that is no user's came from; the exit status."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    name = "/".join(Path(last.filename).parts[-3:])
-    what = f"{type(error).__name__}: {str(error)[:500]} ({name}:{last.lineno})"
-    sys.stderr.write(f"podsim: a defect of podsim, please report it: {what}\n")
-    return DEFECT
+def bug_report(error: Exception) -> str:
+    """What is said of an error that no user can have made."""
+    if isinstance(error, MemoryError):
+        return "podsim: this takes more memory than there is; ask for less at once\n"
+    frames = [frame for frame in extract_tb(error.__traceback__) if "podsim" in Path(frame.filename).parts]
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    what = " ".join(str(error).split())[:200]
+    return (
+        f"podsim: a bug in podsim {__version__}: {type(error).__name__}: {what}{where}\n"
+        "podsim: please report it with the command and what it prints under PODSIM_TRACEBACK=1\n"
+    )
 
 
 def _write_no_more() -> None:

@@ -21,23 +21,23 @@ class Job:
 
     id: str
     submit: float
-    """s"""
+    """s. The s. The time of submission."""
     gpus: int
     seconds: float
-    """s it runs at full speed"""
+    """s. The run time at full speed."""
     user: str = ""
     limit: float | None = None
-    """s after which it is ended; None: it has none, and the scheduler knows its length"""
+    """s. The time limit; None: there is none, and the scheduler knows the length."""
     guess: float | None = None
-    """s that the scheduler believes it to run; None: it knows"""
+    """s. The run time that the scheduler assumes; None: it knows the true one."""
     after: tuple[str, ...] = ()
-    """jobs that must end first"""
+    """The ids of the jobs that must end first."""
     rank: float = 0.0
-    """0 to 1: what the site gives it (quality of service)"""
+    """share. The site's rank for the job (quality of service), 0 to 1."""
     mig: str = ""
-    """the MIG instance that it asks for instead of a GPU, as 1g.10gb or 3g"""
+    """The MIG instance that it needs instead of a GPU, as 1g.10gb or 3g."""
     slow: tuple[float, float] = (1.0, 1.0)
-    """its speed on more than one node, and under more than one leaf switch, as a share of that on one node"""
+    """share. The speed on more than one node, and under more than one leaf switch, relative to one node."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,34 +45,35 @@ class Jobs:
     """Jobs as columns, in order of submission; J of them."""
 
     ids: Sequence[str] | range
-    """names; a range where they are numbers"""
+    """The names of the jobs; a range where they are numbers."""
     submit: Floats
-    """s, from the first job on"""
+    """s. The time of submission, after that of the first job."""
     gpus: Ints
     seconds: Floats
-    """s at full speed, cut at the limit"""
+    """s. The run time at full speed, cut at the limit."""
     limit: Floats
-    """s; the length itself where there is none"""
+    """s. The time limit; the run time itself where there is none."""
     guess: Floats
-    """s"""
+    """s. The run time that the scheduler assumes."""
     user: Ints
-    """position in `users`"""
+    """The position of each job's user in `users`."""
     users: tuple[str, ...]
     after: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """jobs that must end first, by job"""
+    """The jobs that must end first, by job."""
     rank: Floats
+    """share. The site's rank for each job (quality of service)."""
     slow_JS: Floats
-    """speed on one node, on more, under more leaves"""
+    """share. The speed on one node, on several, and under several leaves."""
     mig: Sequence[str] = ()
-    """MIG instance that each asks for, "" for whole GPUs; empty where none asks for any"""
+    """The MIG instance of each job, "" for whole GPUs; empty if no job needs one."""
     source: str = ""
-    """where they come from"""
+    """The origin of the jobs."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """jobs of the source that are not here, by reason"""
+    """The number of jobs of the source that were left out, by reason."""
     cut: int = 0
-    """jobs that would have run longer than their limit"""
+    """The number of jobs that would have run longer than their limit."""
     rounded: int = 0
-    """jobs that asked for a part of a GPU, and are given a whole one"""
+    """The number of jobs that asked for a part of a GPU and get a whole one."""
 
     def __len__(self) -> int:
         """Jobs."""

@@ -22,42 +22,42 @@ class Policy:
 
     name: str
     says: str
-    """in a line"""
+    """A description in one line."""
     order: str = "first come"
-    """key of podsim.fleet.orders.ORDERS"""
+    """A key of podsim.fleet.orders.ORDERS."""
     backfill: str = "skip"
-    """what those behind a job that does not fit may do: strict (wait), skip (start), easy (start if the first one is not
-    delayed), conservative (start if none is)"""
+    """The rule for jobs behind one that does not fit: strict (wait), skip (start), easy (start unless the first is
+    delayed), conservative (start unless any is delayed)."""
     preempt: bool = False
-    """whether running jobs give way"""
+    """Whether running jobs give way."""
     interval: float = 0.0
-    """s between decisions; 0: at every arrival and end"""
+    """s. The time between decisions; 0: a decision at every arrival and end."""
     refresh: float = 0.0
-    """s after which the order is looked at again while jobs wait; 0 never"""
+    """s. The time after which waiting jobs are sorted again; 0: never."""
     depth: int = 0
-    """jobs behind the first that are looked at (Slurm's bf_max_job_test); 0 all"""
+    """The number of jobs behind the first that are considered (Slurm's bf_max_job_test); 0: all."""
     checkpoint: float = 0.0
-    """s that a preempted job needs on its GPUs to save, charged when it goes on"""
+    """s. The time that a preempted job needs on its GPUs to save, charged when it continues."""
     restart: float = 0.0
-    """s that a preempted job needs on its GPUs to load and go on"""
+    """s. The time that a preempted job needs on its GPUs to load and continue."""
     start: float = 0.0
-    """s that a job needs on its GPUs before its first step"""
+    """s. The time that a job needs on its GPUs before its first step."""
     moves: bool = False
-    """whether running jobs are placed anew, free of charge, at every decision"""
+    """Whether running jobs may move at every decision, at no cost."""
     levels: tuple[float, ...] = ()
-    """GPU seconds of attained service at which a job falls a level"""
+    """factor. The GPU-seconds of attained service at which a job falls by a level."""
     age: float = 0.0
-    """weight of age, as Slurm's PriorityWeightAge"""
+    """factor. The weight of age (Slurm's PriorityWeightAge)."""
     max_age: float = 7 * 86400.0
-    """s of waiting from which on age counts no more (PriorityMaxAge)"""
+    """s. The waiting time beyond which age no longer counts (PriorityMaxAge)."""
     fair: float = 0.0
-    """weight of fair share"""
+    """factor. The weight of fair share."""
     half_life: float = 7 * 86400.0
-    """s in which past usage halves (PriorityDecayHalfLife)"""
+    """s. The time in which past usage halves (PriorityDecayHalfLife)."""
     big: float = 0.0
-    """weight of the size of a job"""
+    """factor. The weight of the size of a job."""
     site: float = 0.0
-    """weight of a job's own rank (quality of service)"""
+    """factor. The weight of a job's own rank (quality of service)."""
 
     def __post_init__(self) -> None:
         """Raise PodsimError for what contradicts itself, all at once."""

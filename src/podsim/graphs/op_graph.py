@@ -49,53 +49,54 @@ class OpGraph:
 
     name: str
     source: str
-    """how it was made"""
+    """The way in which it was made."""
     batch: int
-    """samples of a step: the first dimension of the first input"""
+    """The number of samples of a step: the first dimension of the first input."""
     element: float
-    """B of an activation as captured"""
+    """B. The size of an activation's element, as captured."""
     names: tuple[str, ...]
-    """of each op: the module it stands in"""
+    """The module of each op."""
     targets: tuple[str, ...]
-    """of each op: what it computes, as "conv2d" or "batch_norm+relu" """
+    """The computation of each op, as "conv2d" or "batch_norm+relu"."""
     shapes: tuple[tuple[int, ...], ...]
-    """of each op: its output"""
+    """The output of each op."""
     kind: Ints
-    """position in KINDS, [ops], as what follows"""
+    """The position of each op's kind in KINDS."""
     dims_OD: Ints
-    """sizes of products, as DIMS says"""
+    """The sizes of products, as DIMS orders them."""
     gradient_OA: Flags
-    """whether the backward pass computes the gradient of the first and of the second operand (weights) of a product"""
+    """Whether the backward pass computes the gradient of the first and of the second operand (weights) of a product."""
     flops: Floats
-    """FLOP of the products, forward: a multiply and an add count two"""
+    """FLOP. The arithmetic of the products in the forward pass; a multiply and an add count two."""
     flops_back: Floats
-    """FLOP, backward"""
+    """FLOP. The arithmetic of the products in the backward pass."""
     read: Floats
-    """B, forward"""
+    """B. The bytes read in the forward pass."""
     written: Floats
-    """B, forward"""
+    """B. The bytes written in the forward pass."""
     read_back: Floats
-    """B read backward; of a product only what goes beyond its own operands, as a bias's gradient"""
+    """B. The bytes read in the backward pass; of a product, only those beyond its own operands, such as a bias's
+    gradient."""
     written_back: Floats
-    """B, backward, as read_back"""
+    """B. The bytes written in the backward pass, counted as `read_back`."""
     kernels: Floats
-    """kernels an eager framework launches forward"""
+    """count. The number of kernels that an eager framework launches in the forward pass."""
     kernels_back: Floats
-    """kernels launched backward"""
+    """count. The number of kernels in the backward pass."""
     parameters: Floats
-    """weights, counted at the first op that uses them"""
+    """count. The number of weights, counted at the first op that uses them."""
     output: Floats
-    """B of the output"""
+    """B. The size of the output."""
     kept: Floats
-    """B that stay for the backward pass because of this op"""
+    """B. The bytes that stay for the backward pass because of this op."""
     first: Ints
-    """where each op's predecessors start in `before`, [ops + 1]"""
+    """The start of each op's predecessors in `before`, with one entry more than ops."""
     before: Ints
-    """predecessors, [edges]"""
+    """The predecessors, edge by edge."""
     carried: Floats
-    """B of what an edge carries, [edges]"""
+    """B. The bytes that each edge carries."""
     notes: tuple[str, ...] = ()
-    """what the capture could not say exactly"""
+    """The limits of the capture."""
 
     def __post_init__(self) -> None:
         """Columns are of one length; edges lead forward."""

@@ -30,7 +30,7 @@ class CommGroup:
 
     name: str
     ranks: tuple[int, ...] = ()
-    """ranks of the job; empty where the trace does not say"""
+    """The ranks of the job; empty if the trace does not say."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,38 +38,38 @@ class TraceGraph:
     """Ops of one rank, on its streams, with what each waits for."""
 
     rank: int
-    """its number in the job; -1 where unknown"""
+    """The number of the rank in the job; -1 if unknown."""
     names: tuple[str, ...]
-    """distinct names of ops"""
+    """The distinct names of ops."""
     streams: tuple[str, ...]
-    """distinct streams; ops of one stream run one after the other"""
+    """The distinct streams; ops of one stream run one after the other."""
     groups: tuple[CommGroup, ...]
     name: Ints
-    """position in `names`, [ops], as what follows"""
+    """The position of each op's name in `names`."""
     kind: Ints
-    """position in KINDS"""
+    """The position of each op's kind in KINDS."""
     stream: Ints
-    """position in `streams`; -1 for none"""
+    """The position of each op's stream in `streams`; -1 for none."""
     seconds: Floats
-    """s that the op takes; 0 where unknown"""
+    """s. The time of each op; 0 if unknown."""
     start: Floats
-    """s at which it started; NaN where unknown"""
+    """s. The start of each op; NaN if unknown."""
     flops: Floats
-    """FLOP of a compute op"""
+    """FLOP. The arithmetic of a compute op."""
     bytes: Floats
-    """B that a compute, load or store op moves, or of a message: the input of a collective"""
+    """B. The bytes that a compute, load or store op moves, or those of a message: the input of a collective."""
     collective: Ints
-    """position in COLLECTIVES; -1 for other ops"""
+    """The position in COLLECTIVES; -1 for other ops."""
     group: Ints
-    """position in `groups`; -1 for all ranks"""
+    """The position in `groups`; -1 for all ranks."""
     peer: Ints
-    """other rank of a send or receive; -1 for other ops"""
+    """The other rank of a send or receive; -1 for other ops."""
     tag: Ints
-    """of a send or receive, to pair them"""
+    """The tag that pairs a send with its receive."""
     first: Ints
-    """where each op's predecessors start in `before`, [ops + 1]"""
+    """The start of each op's predecessors in `before`, with one entry more than ops."""
     before: Ints
-    """predecessors, [edges]"""
+    """The predecessors, edge by edge."""
 
     def __post_init__(self) -> None:
         """Columns are of one length, positions exist; TraceError for ops that have no such place."""

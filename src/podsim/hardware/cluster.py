@@ -68,21 +68,21 @@ class Cluster:
     system: System
     nodes: int
     nvlink: Link
-    """of one GPU to the others of its node, one direction; PCI Express where they have no NVLink"""
+    """The link of one GPU to the others of its node, in one direction; PCI Express where there is no NVLink."""
     network: Link
-    """of one adapter, one direction"""
+    """The link of one adapter, in one direction."""
     nics: int
-    """adapters of a node that carry training traffic"""
+    """The number of adapters of a node that carry training traffic."""
     fabric: str
-    """infiniband, roce, efa, none"""
+    """The kind of network: infiniband, roce, efa, none."""
     source: str
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """figures measured on it or printed of it (SI): hpl, rpeak, power, storage, switches"""
+    """SI. The published figures: hpl, rpeak, power, storage, switches."""
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
     faults: tuple[tuple[str, float], ...] = ()
-    """links or parts of its fabric, by name (Fabric.find), and the share of their capacity that is left"""
+    """share. The capacity that is left of links or parts of its fabric, by name (Fabric.find)."""
     host: Host | None = None
-    """of a machine that `podsim measure host` measured: what it found, which no catalog has"""
+    """The measurements of `podsim measure host`, for a measured machine."""
 
     def __post_init__(self) -> None:
         """Raise ClusterError for a network that is there by half, or missing between two nodes."""

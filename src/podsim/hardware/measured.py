@@ -42,9 +42,9 @@ class Exchange:
     collective: str
     ranks: int
     latency: float
-    """s whatever the size"""
+    """s. The latency, whatever the size."""
     per_byte: float
-    """s of a byte, counted as nccl-tests counts sizes"""
+    """s. The time of a byte, counted as nccl-tests counts sizes."""
 
 
 def between(rows: Sequence[Exchange], ranks: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -64,15 +64,15 @@ class Host:
     file: str
     exchanges: tuple[Exchange, ...]
     share: float = 1.0
-    """cores that a rank has to itself, at most one: below it ranks that wait leave their cores to others"""
+    """factor. The cores of one rank, at most one; below one, waiting ranks leave their cores to others."""
     syncs: tuple[Exchange, ...] = ()
-    """what a tensor-parallel exchange took within a layer, all that the framework does about it included"""
+    """The tensor-parallel exchanges within a layer, with the framework's own time."""
     shards: tuple[Exchange, ...] = ()
-    """the same of a layer's weights or gradients under ZeRO 3"""
+    """The exchanges of a layer's weights or gradients under ZeRO 3."""
     names: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """operations on names a second, by mdtest's names"""
+    """1/s. The rate of operations on names, by mdtest's names."""
     images: Mapping[int, float] = field(default_factory=dict, hash=False)
-    """ranks to images a second that ResNet-50 trained on them"""
+    """1/s. The rate of images in ResNet-50 training, by number of ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)

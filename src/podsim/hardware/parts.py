@@ -22,7 +22,9 @@ class Link:
 
     name: str
     bandwidth: float
+    """B/s. The bandwidth in one direction."""
     latency: float = 0.0
+    """s. The latency of one step of a small message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,37 +33,38 @@ class Gpu:
 
     name: str
     architecture: str
-    """volta, turing, ampere, hopper, blackwell"""
+    """The architecture: volta, turing, ampere, hopper, blackwell."""
     compute_capability: float
+    """factor. The CUDA compute capability."""
     sms: int
     clock: float
-    """boost clock, Hz"""
+    """Hz. The boost clock."""
     peaks: Mapping[str, float] = field(hash=False)
-    """dense FLOP/s by precision: fp64, fp64_tensor, fp32, tf32, bf16, fp16, fp8, fp4, int8, int4"""
+    """FLOP/s. The dense peaks by precision: fp64, fp64_tensor, fp32, tf32, bf16, fp16, fp8, fp4, int8, int4."""
     sparse_peaks: Mapping[str, float] = field(hash=False)
-    """the same with 2:4 structured sparsity"""
+    """FLOP/s. The peaks with 2:4 structured sparsity, by precision."""
     memory: float
-    """B"""
+    """B. The device memory."""
     memory_bandwidth: float
-    """B/s"""
+    """B/s. The bandwidth of the device memory."""
     l2: float
-    """B"""
+    """B. The size of the L2 cache."""
     power: float
-    """W"""
+    """W. The limit of the board's power."""
     nvlinks: int
     nvlink_bandwidth: float
-    """B/s of one NVLink, one direction"""
+    """B/s. The bandwidth of one NVLink, in one direction."""
     pcie_generation: int
     pcie_lanes: int
     bridge: bool = False
-    """whether its NVLinks reach one neighbour only, over a bridge between two cards"""
+    """Whether its NVLinks reach one neighbour only, over a bridge between two cards."""
     nvlink_latency: float = 0.0
-    """s of one step of a small message over NVLink"""
+    """s. The latency of one step of a small message over NVLink."""
     mig: bool = False
     fraction: float = 1.0
-    """share of a GPU's memory system that it has: below 1 for a MIG instance"""
+    """share. The share of a GPU's memory system; below 1 for a MIG instance."""
     kernels: str = ""
-    """name of the fitted kernel constants (catalog folder kernels/)"""
+    """The name of the fitted kernel constants (catalog folder kernels/)."""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -79,7 +82,7 @@ class NvSwitch:
     name: str
     ports: int
     bandwidth: float
-    """B/s of one port, one direction"""
+    """B/s. The bandwidth of one port, in one direction."""
     sharp: bool = False
     source: str = ""
     confirmed: str = "no"
@@ -93,11 +96,11 @@ class Nic:
     name: str
     ports: int
     bandwidth: float
-    """B/s of one port, one direction"""
+    """B/s. The bandwidth of one port, in one direction."""
     kind: str
-    """infiniband, roce, efa, ethernet"""
+    """The kind of network: infiniband, roce, efa, ethernet."""
     latency: float = 0.0
-    """s of one step of a small message, GPU memory to GPU memory on another node"""
+    """s. The latency of one step of a small message, from GPU memory to GPU memory on another node."""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -110,9 +113,9 @@ class Switch:
     name: str
     ports: int
     bandwidth: float
-    """B/s of one port, one direction"""
+    """B/s. The bandwidth of one port, in one direction."""
     latency: float
-    """s, port to port"""
+    """s. The latency from port to port."""
     kind: str
     sharp: bool = False
     source: str = ""
@@ -127,9 +130,9 @@ class Pcie:
     name: str
     generation: int
     bandwidth: float
-    """B/s, theoretical, one direction, 16 lanes"""
+    """B/s. The theoretical bandwidth of 16 lanes, in one direction."""
     latency: float = 0.0
-    """s of one step of a small message between two GPUs"""
+    """s. The latency of one step of a small message between two GPUs."""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -142,14 +145,14 @@ class Cpu:
     name: str
     cores: int
     clock: float
-    """base clock, Hz"""
+    """Hz. The base clock."""
     memory_bandwidth: float
-    """B/s of one socket"""
+    """B/s. The memory bandwidth of one socket."""
     pcie_lanes: int
     power: float
-    """W"""
+    """W. The power of one socket."""
     vendor: str
-    """amd, intel"""
+    """The vendor: amd, intel."""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -161,19 +164,19 @@ class Ssd:
 
     name: str
     capacity: float
-    """B"""
+    """B. The capacity of one drive."""
     read_bandwidth: float
-    """B/s"""
+    """B/s. The bandwidth of sequential reads."""
     write_bandwidth: float
-    """B/s"""
+    """B/s. The bandwidth of sequential writes."""
     read_iops: float | None
-    """1/s of 4 KiB, None where no figure is known"""
+    """1/s. The rate of 4 KiB reads; None if unknown."""
     write_iops: float | None
-    """1/s of 4 KiB, None where no figure is known"""
+    """1/s. The rate of 4 KiB writes; None if unknown."""
     read_latency: float = 0.0
-    """s of one read of 4 KiB, alone; 0 where no figure is known"""
+    """s. The latency of one read of 4 KiB, alone; 0 if unknown."""
     write_latency: float = 0.0
-    """s of one write of 4 KiB, alone; 0 where no figure is known"""
+    """s. The latency of one write of 4 KiB, alone; 0 if unknown."""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -189,32 +192,32 @@ class System:
     cpu: Cpu | None
     cpus: int
     memory: float
-    """B of main memory"""
+    """B. The main memory."""
     nvswitch: NvSwitch | None
     nvswitches: int
     topology: str
-    """how its GPUs are joined: nvswitch, cube-mesh, nvlink-mesh, nvlink-pair; pcie (over switches) or pcie-root (over the
-    processors' root complexes)"""
+    """The topology of its GPUs: nvswitch, cube-mesh, nvlink-mesh, nvlink-pair; pcie (over switches) or pcie-root (over
+    the processors' root complexes)."""
     nic: Nic | None
     nics: int
-    """compute adapters"""
+    """The number of compute adapters."""
     storage_nic: Nic | None
     storage_nics: int
     ssd: Ssd | None
     ssds: int
-    """drives of the data cache"""
+    """The number of drives of the data cache."""
     power: float
-    """W, maximum"""
+    """W. The maximum power of the node."""
     pcie: Pcie | None = None
-    """slots of its GPUs"""
+    """The slots of its GPUs."""
     switch: Switch | None = None
-    """what its compute adapters are wired to in a large cluster"""
+    """The switch that its compute adapters connect to in a large cluster."""
     unit: int = 0
-    """nodes of a scalable unit: those that share one leaf switch per rail; 0 where none is laid down"""
+    """The number of nodes of a scalable unit, which share one leaf switch per rail; 0 if undefined."""
     datasheet: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """rounded figures that the vendor prints, to hold the derived ones against"""
+    """SI. The vendor's rounded figures, for comparison with the derived ones."""
     features: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """what else it comes with: tpm, secure_boot, self_encrypting, raid (of the data drives)"""
+    """The other features: tpm, secure_boot, self_encrypting, raid (of the data drives)."""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -231,15 +234,15 @@ class Precision:
 
     name: str
     matmul: str
-    """key of Gpu.peaks that its matrix products run at"""
+    """The key of Gpu.peaks for its matrix products."""
     bytes: float
-    """B of one element in memory"""
+    """B. The size of one element in memory."""
     accumulate: str
-    """format in which products are summed"""
+    """The format in which products are summed."""
     exponent: int
-    """bits; 0 for integers"""
+    """The number of exponent bits; 0 for integers."""
     significand: int
-    """bits stored, without sign; for integers all bits but the sign"""
+    """The number of stored bits without the sign; for integers, all bits but the sign."""
 
 
 def _precision(name: str, size: float, accumulate: str, exponent: int, significand: int) -> Precision:

@@ -3,9 +3,9 @@
     {"format": "podsim-run", "version": 1, "kind": "collectives", "collective": "all-reduce", "ranks": 8, …}
     {"algorithm": "ring", "size": 1048576.0, "seconds": 0.0711, …}
 
-KINDS has the dataclass of each kind; names and units are its fields (docs/nomenclature.md), the lines after the first
-are its `rows`. A reader of version 1 reads every file that says version 1 and a kind it knows; a change that it could not
-read is version 2, a kind that it does not know is named.
+KINDS has the dataclass of each kind. Its attributes give the names and units; the lines after the first are its `rows`.
+A reader of version 1 reads every file of version 1 whose kind it knows, and names a kind that it does not know. A change
+that it could not read is version 2.
 """
 
 from __future__ import annotations

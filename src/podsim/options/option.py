@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import MISSING, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 Reader: TypeAlias = Callable[[Sequence[str], str], Any]
 """gives the value of a repeated option from its texts and its flag"""
@@ -62,9 +62,13 @@ def like(group: type, name: str, help: str = "", **changes: Any) -> Any:
     return field(default=changed.default, metadata={"option": changed})
 
 
-@cache
-def options_of(group: Any) -> dict[str, Option]:
+def options_of(group: type) -> dict[str, Option]:
     """The options of a group by name, in their order."""
+    return _options_of(cast("Hashable", group))
+
+
+@cache
+def _options_of(group: Any) -> dict[str, Option]:
     return {each.name: _declared(each) for each in dataclasses.fields(group) if "option" in each.metadata}
 
 

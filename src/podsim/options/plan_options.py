@@ -40,12 +40,16 @@ class LayoutFields:
     ep: Ints = option(1, "Expert-parallel degree.", most=_MOST)
     micro_batch: Ints = option(1, "Sequences of a micro-batch.", most=1024)
     sequence_parallel: Ints = option(False, "Divide norms and residuals over the TP group.")
+    """Whether the TP group divides norms, dropouts and residuals (Korthikanti et al. 2022)."""
     zero: Ints = option(0, "ZeRO stage: 1 optimizer, 2 gradients, 3 weights (FSDP).", least=0, most=3)
+    """The ZeRO level. The data-parallel group divides: 1 the optimizer, 2 also gradients, 3 also weights (FSDP)."""
     shard: Ints = option(0, "Ranks ZeRO divides over; 0 all (fewer: HSDP).", least=0)
     recompute: Any = option("none", "none, selective or full.", choices=RECOMPUTATIONS)
+    """The recomputation of activations: none, the attention core (selective; Korthikanti et al. 2022), whole layers."""
     recompute_layers: Ints = option(0, "Layers of a stage under full; 0 all.", least=0, most=_MOST)
     schedule: Any = option(None, "gpipe, 1f1b, interleaved, …: `podsim schedule`.", choices=SCHEDULES)
     flash: Any = option(None, "Fused attention.", kind=bool)
+    """Whether fused attention never stores the scores (FlashAttention)."""
     overlap_grad: Any = option(None, "Reduce gradients during the backward pass.", kind=bool)
     overlap_param: Any = option(None, "Gather weights during the forward pass.", kind=bool)
     overlap_tp: Ints = option(False, "Overlap tensor-parallel collectives with GEMMs.")

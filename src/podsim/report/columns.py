@@ -85,7 +85,9 @@ def field_value(row: Any, path: str | Callable[[Any], Any]) -> Any:
         if isinstance(row, Mapping):
             row = row.get(name)
         else:
-            row = row[int(name)] if isinstance(row, tuple) and name.isdecimal() else getattr(row, name)
+            row = (
+                row[int(name)] if isinstance(row, (tuple, list)) and name.isdecimal() else getattr(row, name)
+            )
     return row
 
 

@@ -10,15 +10,15 @@ class Part:
     """One line of the inventory."""
 
     name: str
-    """GPUs, GPU 0 and its adapter, TPM, …"""
+    """The name: GPUs, GPU 0 and its adapter, TPM, …"""
     expected: str
     found: str
     verdict: str
-    """ok, differs, cannot tell here"""
+    """The verdict: ok, differs, cannot tell here."""
     source: str
-    """file or tool that was read"""
+    """The file or tool that was read."""
     why: str = ""
-    """what decides, or what would have to be there to tell"""
+    """The reason, or what would be needed to tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Threshold:
 
     name: str
     least: float
-    """share of the expected figure"""
+    """share. The smallest acceptable share of the expected figure."""
     why: str
 
 
@@ -36,28 +36,28 @@ class Check:
     """One measured figure beside what was expected."""
 
     group: str
-    """storage, metadata, network, training"""
+    """The group: storage, metadata, network, training."""
     name: str
     unit: str
-    """of the figures: B/s, 1/s"""
+    """The unit of the figures: B/s, 1/s."""
     measured: float | None
-    """SI; None if it was not run"""
+    """SI. The measured figure; None if it was not run."""
     expected: float | None
-    """SI, predicted for the expected hardware; None where nothing predicts it"""
+    """SI. The figure predicted for the expected hardware; None if nothing predicts it."""
     limit: float | None
-    """SI, what the parts could do at most; None where it is not known"""
+    """SI. The most that the parts could do; None if unknown."""
     threshold: str
-    """name of the Threshold that it is held to; empty where it was not run"""
+    """The name of its Threshold; empty if it was not run."""
     least: float
-    """share of the expected figure that must be reached"""
+    """share. The share of the expected figure that it must reach."""
     verdict: str
-    """ok, wrong result, falls short, above the limit, no expectation, not run"""
+    """The verdict: ok, wrong result, falls short, above the limit, no expectation, not run."""
     why: str
-    """what decides"""
+    """The reason."""
     basis: str
-    """where the expected figure comes from"""
+    """The origin of the expected figure."""
     how: str
-    """what measured it"""
+    """The tool that measured it."""
 
     @property
     def share(self) -> float | None:
@@ -71,14 +71,14 @@ class Curve:
 
     name: str
     over: str
-    """what runs along: size, ranks, epoch"""
+    """The horizontal axis: size, ranks, epoch."""
     over_unit: str
-    """B, or nothing"""
+    """The unit of the horizontal axis: B, or none."""
     unit: str
     measured: tuple[tuple[float, float], ...]
-    """SI, (what runs along, figure)"""
+    """SI. The points (position on the axis, measured figure)."""
     expected: tuple[tuple[float, float], ...] = ()
-    """SI, likewise; empty where nothing predicts it"""
+    """SI. The expected points; empty if nothing predicts them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +86,13 @@ class Acceptance:
     """A machine held against what it should be."""
 
     machine: str
-    """what was found, in words"""
+    """The machine, in words."""
     expected: str
-    """name of what it should be"""
+    """The name of the expected system."""
     started: str
-    """date and time in UTC, ISO 8601"""
+    """The date and time in UTC, ISO 8601."""
     seconds: float
-    """s that all of it took"""
+    """s. The duration of the whole run."""
     parts: tuple[Part, ...]
     checks: tuple[Check, ...]
     curves: tuple[Curve, ...] = ()

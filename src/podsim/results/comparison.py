@@ -49,13 +49,13 @@ class Measurement:
 
     id: str
     what: str
-    """a key of QUANTITIES"""
+    """The measured quantity, a key of QUANTITIES."""
     value: float
-    """SI: s, 1/s, FLOP/s, B/s or B"""
+    """SI. The value, in s, 1/s, FLOP/s, B/s or B."""
     source: str
     role: str
     machine: str = ""
-    """the machine in words"""
+    """The machine, in words."""
 
     def __post_init__(self) -> None:
         """Hold the rules."""
@@ -72,14 +72,16 @@ class ComparedRow:
     role: str
     table: str
     predicted: float
+    """SI. The prediction, in the unit of the measurement."""
     measured: float
+    """SI. The measurement, in the unit of the table's quantity."""
     note: str = ""
     group: str = ""
-    """class of the row in a breakdown, such as "tp=8, pp=1" """
+    """The class of the row in a breakdown, such as "tp=8, pp=1"."""
     sweep: str = ""
-    """rows with the same text do the same work and compete on it; "" competes with none"""
+    """The sweep: rows with the same text do the same work and compete; "" competes with none."""
     ideal: float | None = None
-    """the value at full peak, for the skill against a constant efficiency; None if not known"""
+    """SI. The value at full peak, for the skill against a constant efficiency; None if unknown."""
 
     @property
     def error(self) -> float:
@@ -94,9 +96,12 @@ class ClassScore:
     name: str
     rows: int
     mae: float
+    """share. The mean absolute relative error."""
     bias: float
+    """share. The mean signed relative error."""
     worst_id: str
     worst_error: float
+    """share. The relative error of that row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,27 +111,30 @@ class Score:
     role: str
     rows: int
     mae: float
-    """mean of |predicted / measured - 1|"""
+    """share. The mean absolute relative error, of predicted / measured - 1."""
     median: float
-    """median of the same"""
+    """share. The median absolute relative error."""
     bias: float
-    """mean of the signed error"""
+    """share. The mean signed relative error."""
     p95: float
-    """95th percentile of the absolute error, linear between ranks"""
+    """share. The 95th percentile of the absolute error, linear between ranks."""
     worst_id: str
     worst_error: float
+    """share. The relative error of that row."""
     classes: tuple[ClassScore, ...] = ()
     sweeps: int = 0
-    """sweeps of two rows or more"""
+    """The number of sweeps of two rows or more."""
     tau: float | None = None
-    """Kendall's tau-b within sweeps, weighted by their pairs"""
+    """factor. Kendall's tau-b within sweeps, weighted by their pairs."""
     regret: float | None = None
-    """measured time of the row predicted fastest over the best measured, mean over sweeps; 1 is perfect"""
+    """factor. The measured time of the row predicted fastest over the best measured, as a mean over sweeps; 1 is
+    perfect."""
     worst_regret: float | None = None
+    """factor. The largest regret of a sweep."""
     skill: float | None = None
-    """1 - MAE / (MAE of the best single constant efficiency); above 0 beats that guess"""
+    """factor. The skill, 1 - MAE / (MAE of the best single constant efficiency); above 0 beats that guess."""
     skill_basis: str = ""
-    """the rows that constant was chosen on"""
+    """The rows on which that constant was chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,13 +144,13 @@ class Comparison:
     table: str
     title: str
     what: str
-    """a key of QUANTITIES"""
+    """The measured quantity, a key of QUANTITIES."""
     rows: tuple[ComparedRow, ...]
     not_expressed: tuple[tuple[str, str], ...] = ()
-    """(id, reason) of each row of the table that has no prediction here"""
+    """The rows without a prediction, as (id, reason)."""
     sources: tuple[str, ...] = ()
     scores: tuple[Score, ...] = ()
-    """one for each role present; filled by `podsim.accuracy.assess`"""
+    """The scores of each role; `podsim.accuracy.assess` computes them."""
 
     def __post_init__(self) -> None:
         """Raise TableError on an unknown quantity, role or repeated id, or a value that is not positive."""
@@ -187,15 +195,17 @@ class Verdict:
     table: str
     role: str
     of: str
-    """which of its rows: a class, or "all" """
+    """The class of its rows, or "all"."""
     rows: int
     metric: str
-    """mae, median (at most the limit), or skill (more than it)"""
+    """The metric: mae or median (at most the limit), or skill (more than it)."""
     value: float | None
-    """None: the table has no such figure"""
+    """factor. The value of the metric; None if the table has none."""
     limit: float
+    """factor. The bar."""
     bias: float | None = None
-    """mean signed error of the rows, where it is limited too"""
+    """share. The mean signed error of the rows, if it has a bar too."""
     bias_limit: float | None = None
+    """share. The bar of the bias, if there is one."""
     met: bool
     note: str = ""

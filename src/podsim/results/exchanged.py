@@ -17,61 +17,61 @@ class ExchangeRun:
     """
 
     name: str
-    """what is trained, where"""
+    """The model and the cluster."""
     exchange: str
-    """bsp, ps, ssp or async"""
+    """The exchange: bsp, ps, ssp or async."""
     bound: int | None
-    """rounds that the fastest worker may be ahead of the slowest; None: any number"""
+    """The number of rounds that the fastest worker may be ahead of the slowest; None: any."""
     workers: int
-    """workers that exchange"""
+    """The number of workers that exchange."""
     members: int
-    """replicas of a worker, which add up their gradients before it exchanges them"""
+    """The number of replicas of a worker, which add up their gradients before it exchanges them."""
     servers: int
-    """0 for an all-reduce"""
+    """The number of servers; 0 for an all-reduce."""
     beside: bool
-    """servers share the workers' adapters"""
+    """Whether servers share the workers' adapters."""
     every: int
-    """steps of a round"""
+    """The number of steps of a round."""
     overlap: float
-    """share of a step's compute beside which its gradients already leave"""
+    """share. The share of a step's compute during which its gradients may already leave."""
     steps: int
-    """of each worker, at most"""
+    """The largest number of steps of a worker."""
     gradients: float
-    """B that a worker sends a round"""
+    """B. The gradients that a worker sends in a round."""
     weights: float
-    """B that it gets a round"""
+    """B. The weights that a worker receives in a round."""
     compute: float
-    """s of a step of a worker, mean over workers and steps, before anything waits"""
+    """s. The compute time of a worker's step, as a mean over workers and steps."""
     seconds: float
-    """s that were looked at"""
+    """s. The time that was evaluated."""
     steps_per_second: float
-    """1/s, steps of a worker, mean"""
+    """1/s. The rate of steps of a worker, as a mean."""
     updates_per_second: float
-    """1/s, gradients that were added to the weights, of all workers"""
+    """1/s. The rate of updates of the weights, over all workers."""
     samples_per_second: float | None
-    """1/s, of all workers; None if the samples of a step are not known"""
+    """1/s. The rate of samples, over all workers; None if the samples of a step are unknown."""
     idle: float
-    """share of its time in which a worker does not compute, mean over workers"""
+    """share. The share of time in which a worker does not compute, as a mean over workers."""
     moving: float
-    """share of its time in which it waits for its gradients or weights to move, mean"""
+    """share. The share of time in which it waits for gradients or weights to move, as a mean."""
     waiting: float
-    """share of its time in which it waits for other workers, mean"""
+    """share. The share of time in which it waits for other workers, as a mean."""
     idle_each: tuple[float, ...]
-    """share of its time in which each worker does not compute"""
+    """share. The share of time in which each worker does not compute."""
     staleness: float
-    """others' updates between a worker's read and its write, mean over writes"""
+    """factor. The number of others' updates between a worker's read and its write, as a mean over writes."""
     staleness_p99: float
-    """others' updates that 99 % of the writes stay within"""
+    """factor. The number of others' updates that 99 % of the writes do not exceed."""
     staleness_most: int
-    """others' updates of the stalest write"""
+    """The number of others' updates of the stalest write."""
     histogram: tuple[int, ...]
-    """writes by staleness, from 0"""
+    """The number of writes by staleness, from 0."""
     ahead: int
-    """rounds that a worker was ahead of the slowest at most, when it read"""
+    """The largest number of rounds that a worker was ahead of the slowest when it read."""
     links: tuple[LinkUse, ...]
-    """what one server received and sent"""
+    """The traffic of one server."""
     timeline: Timeline
-    """when each worker computed, exchanged and waited"""
+    """The computing, exchanging and waiting of each worker."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +79,6 @@ class Tradeoff:
     """The same workers with the same durations, exchanging in several ways: idle time against staleness."""
 
     name: str
-    """what is trained, where"""
+    """The model and the cluster."""
     runs: tuple[ExchangeRun, ...]
-    """by all-reduce first, then by servers, the tightest bound first"""
+    """The runs: all-reduce first, then servers from the tightest bound on."""

@@ -13,13 +13,13 @@ class Offer:
     name: str
     provider: str
     kind: str
-    """how it is sold"""
+    """The kind of offer."""
     date: str
     source: str
     low: float
-    """USD/s of one GPU"""
+    """USD/s. The price of one GPU."""
     high: float
-    """USD/s of one GPU; as low where it is no range"""
+    """USD/s. The price of one GPU at the high end; equal to `low` if it is no range."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,17 +28,17 @@ class LoadPower:
 
     load: str
     gpus: float
-    """W of all GPUs"""
+    """W. The power of all GPUs."""
     servers: float
-    """W of the rest of all servers"""
+    """W. The power of the rest of all servers."""
     switches: float
-    """W of the switches of its fabric"""
+    """W. The power of the switches of its fabric."""
     total: float
-    """W of all of them"""
+    """W. The power of all of them."""
     node: float
-    """W of one server with its GPUs"""
+    """W. The power of one server with its GPUs."""
     site: float
-    """W at the meter, cooling and losses of the building counted"""
+    """W. The power at the meter, with cooling and losses of the building."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,19 +46,19 @@ class Benchmark:
     """High-Performance Linpack on a cluster."""
 
     rate: float
-    """FLOP/s"""
+    """FLOP/s. The rate of the whole cluster."""
     size: int
-    """rows of the matrix"""
+    """The number of rows of the matrix."""
     busy: float
-    """share of the time that GPUs multiply"""
+    """share. The share of the time in which GPUs multiply."""
     power: float
-    """W while it runs, without the building"""
+    """W. The power while it runs, without the building."""
     efficiency: float
-    """FLOP/s for a W"""
+    """FLOP/s. The rate per watt."""
     published_rate: float | None = None
-    """FLOP/s as listed"""
+    """FLOP/s. The listed rate."""
     published_power: float | None = None
-    """W as listed"""
+    """W. The listed power."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,17 +69,17 @@ class PowerReport:
     nodes: int
     gpus: int
     cap: float
-    """W that each GPU may draw"""
+    """W. The power that each GPU may draw."""
     speed: float
-    """speed of arithmetic under that cap, relative to none"""
+    """factor. The speed of arithmetic under that cap, relative to none."""
     limit: float
-    """W that one server is built for"""
+    """W. The power for which one server is built."""
     pue: float
-    """power of the site over that of the machine"""
+    """factor. The power of the site over that of the machine."""
     switches: int
     loads: tuple[LoadPower, ...]
     benchmark: Benchmark | None
-    """None: its GPUs have no double-precision tensor peak"""
+    """The Linpack result; None: its GPUs have no double-precision tensor peak."""
     sources: tuple[str, ...]
 
 
@@ -88,22 +88,22 @@ class Expense:
     """Energy, carbon dioxide and money of a run, or of one step."""
 
     duration: float
-    """s"""
+    """s. The duration of the run, or of one step."""
     gpus: int
     power: float
-    """W of the machine, mean over the run"""
+    """W. The power of the machine, as a mean over the run."""
     energy: float
-    """J at the meter of the site"""
+    """J. The energy at the meter of the site."""
     carbon: float
-    """kg of carbon dioxide"""
+    """kg. The carbon dioxide."""
     offer: Offer | None
-    """None: no price was asked for"""
+    """The price; None: no price was requested."""
     low: float
-    """USD at the low end of the price"""
+    """USD. The cost at the low end of the price."""
     high: float
-    """USD at the high end"""
+    """USD. The cost at the high end of the price."""
     tokens: float
-    """trained; of one step where no total is given"""
+    """count. The tokens trained; those of one step if no total is given."""
     assumptions: tuple[str, ...] = ()
 
 
@@ -113,15 +113,15 @@ class Bill:
 
     cluster: str
     gpu_time: float
-    """s of one GPU, summed over GPUs"""
+    """s. The time of one GPU, summed over GPUs."""
     plain_energy: float
-    """J as model cards count: GPU hours times the GPU's limit, nothing else"""
+    """J. The energy as model cards count it: GPU-hours times the GPU's limit."""
     plain_carbon: float
-    """kg of carbon dioxide of that"""
+    """kg. The carbon dioxide of that energy."""
     energy: float
-    """J at the meter of the site: GPUs at the load, servers, switches, building"""
+    """J. The energy at the meter of the site: GPUs at the load, servers, switches, building."""
     carbon: float
-    """kg of carbon dioxide of that"""
+    """kg. The carbon dioxide of that energy."""
     load: str
     rows: tuple[BillRow, ...]
     assumptions: tuple[str, ...]
@@ -133,9 +133,9 @@ class BillRow:
 
     offer: Offer
     low: float
-    """USD"""
+    """USD. The cost at the low end of the price."""
     high: float
-    """USD"""
+    """USD. The cost at the high end of the price."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +144,11 @@ class TradePoint:
 
     gpus: int
     step_time: float
-    """s"""
+    """s. The time of one step."""
     energy: float
-    """J of a step"""
+    """J. The energy of a step."""
     cost: float | None
-    """USD of a step, at the low end of the price; None without one"""
+    """USD. The cost of a step at the low end of the price; None without one."""
     plan: Mapping[str, object]
 
 
@@ -157,10 +157,10 @@ class Trade:
     """Fronts over plans and numbers of GPUs: nothing is better in both."""
 
     time_cost: tuple[TradePoint, ...]
-    """plans by time, each cheaper than the ones before; empty without a price"""
+    """The plans by time, each cheaper than the ones before; empty without a price."""
     time_energy: tuple[TradePoint, ...]
-    """plans by time, each with less energy than the ones before"""
+    """The plans by time, each with less energy than the ones before."""
     offer: Offer | None
-    """None: no price was asked for"""
+    """The price; None: no price was requested."""
     tried: tuple[int, ...]
-    """numbers of GPUs"""
+    """The numbers of GPUs that were tried."""

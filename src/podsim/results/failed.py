@@ -10,13 +10,13 @@ class Standing:
     """Some equal ranks that stand still."""
 
     ranks: str
-    """"8 ranks from 16" """
+    """The ranks: "8 ranks from 16"."""
     since: float
-    """s from the start of the step: when the last of what they could still do was done"""
+    """s. The time from the start of the step until they had done all that they still could."""
     op: str
-    """what they cannot begin, or began and cannot end"""
+    """The op that they cannot begin, or began and cannot end."""
     waits_for: str
-    """the ranks that they wait for; "" for the failed one"""
+    """The ranks that they wait for; "" for the failed one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,23 +24,23 @@ class FailedStep:
     """A rank, or the adapter of one, that failed in the middle of a step."""
 
     what: str
-    """"rank" or "adapter" """
+    """The part that failed: "rank" or "adapter"."""
     rank: int
     time: float
-    """s from the start of the step"""
+    """s. The time of the failure, from the start of the step."""
     healthy: float
-    """s of the step without the failure"""
+    """s. The time of the step without the failure."""
     rerouted: str
-    """whose adapter carries the traffic since, "" if nothing does"""
+    """The rank whose adapter carries the traffic afterwards; "" if none does."""
     under_way: tuple[str, ...]
-    """what could not end, of those ops that were under way: "2 ranks from 0: tp sync" """
+    """The ops that had begun and could not end: "2 ranks from 0: tp sync"."""
     standing: tuple[Standing, ...]
-    """who stands still since when, the first first; empty if the step goes on"""
+    """The ranks that stand still, in the order of time; empty if the step continues."""
     still: float
-    """s from the start of the step: when all stand still; 0 if the step goes on"""
+    """s. The time from the start of the step until all stand still; 0 if the step continues."""
     noticed: float
-    """s from the start of the step: when the watchdog of the first collective that hangs ends the run"""
+    """s. The time from the start of the step until the watchdog of the first hanging collective ends the run."""
     watchdog: float
-    """s that a collective may take before the run is ended"""
+    """s. The time that a collective may take before the run is ended."""
     lost: float
-    """s of the run's time that are lost: the step so far, the wait for the watchdog, half a checkpoint interval"""
+    """s. The lost time of the run: the step so far, the wait for the watchdog, half a checkpoint interval."""

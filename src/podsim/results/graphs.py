@@ -15,24 +15,24 @@ class Captured:
     model: str
     source: str
     batch: int
-    """samples of a step"""
+    """The number of samples of a step."""
     ops: int
     kinds: Mapping[str, int]
-    """ops by kind"""
+    """The number of ops, by kind."""
     parameters: float
-    """count of weights"""
+    """count. The number of weights."""
     flops: float
-    """FLOP, forward"""
+    """FLOP. The arithmetic of the forward pass."""
     flops_back: float
-    """FLOP, backward"""
+    """FLOP. The arithmetic of the backward pass."""
     torch_flops: float | None
-    """FLOP, forward, as PyTorch's own counter says; None where it could not run"""
+    """FLOP. The arithmetic of the forward pass by PyTorch's own counter; None if it could not run."""
     torch_flops_back: float | None
-    """FLOP, backward, as PyTorch's own counter says"""
+    """FLOP. The arithmetic of the backward pass by PyTorch's own counter."""
     kept: float
-    """B kept for the backward pass, as captured"""
+    """B. The tensors kept for the backward pass, as captured."""
     file: str
-    """where the graph was written, if it was"""
+    """The file of the graph, if it was written."""
     notes: tuple[str, ...]
 
 
@@ -45,23 +45,24 @@ class GraphOp:
     kind: str
     shape: str
     flops: float
-    """FLOP, forward"""
+    """FLOP. The arithmetic of the forward pass."""
     flops_back: float
-    """FLOP, backward"""
+    """FLOP. The arithmetic of the backward pass."""
     bytes: float
-    """B moved forward"""
+    """B. The bytes moved in the forward pass."""
     bytes_back: float
-    """B moved backward"""
+    """B. The bytes moved in the backward pass."""
     forward: float
-    """s"""
+    """s. The time of the forward pass on the GPU."""
     backward: float
-    """s"""
+    """s. The time of the backward pass on the GPU."""
     light: float
-    """share of the speed of light: the larger of arithmetic and bytes at the data sheet's peaks, over the time"""
+    """share. The share of the speed of light: the larger of arithmetic and bytes at the data sheet's peaks, over the
+    time."""
     bound: str
-    """arithmetic or memory"""
+    """The bound: arithmetic or memory."""
     part: int
-    """device of the cut that holds it; 0 without a cut"""
+    """The device of the cut that holds it; 0 without a cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +71,13 @@ class CutPart:
 
     ops: int
     seconds: float
-    """s, forward and backward"""
+    """s. The time of the forward and the backward pass."""
     parameters: float
-    """count of weights"""
+    """count. The number of weights."""
     kept: float
-    """B kept for the backward pass"""
+    """B. The tensors kept for the backward pass."""
     sent: float
-    """B sent forward to other devices; as many come back as gradients"""
+    """B. The bytes sent forward to other devices; as many return as gradients."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,15 +86,15 @@ class Cut:
 
     devices: int
     bytes: float
-    """B sent forward between devices, each tensor once to each device that reads it"""
+    """B. The bytes sent forward between devices, each tensor once to each device that reads it."""
     balance: float
-    """factor, work of the fullest device over the mean"""
+    """factor. The work of the fullest device over the mean."""
     tolerance: float
-    """factor that was asked for"""
+    """share. The share by which a device may exceed the mean work."""
     tensors: int
-    """tensors that are sent"""
+    """The number of tensors that are sent."""
     pipeline: bool
-    """devices can be put in an order in which all tensors are sent onward"""
+    """Whether the devices can be ordered so that all tensors are sent onward."""
     parts: tuple[CutPart, ...]
 
 
@@ -104,18 +105,19 @@ class DataParallel:
     gpus: int
     buckets: int
     bytes: float
-    """B of gradients"""
+    """B. The bytes of gradients."""
     reduce: float
-    """s that all buckets take on the network"""
+    """s. The time that all buckets take on the network."""
     exposed: float
-    """s of them that the backward pass does not hide"""
+    """s. The part of that time that the backward pass does not hide."""
     tables: float
-    """s of exchanging rows of tables with sparse gradients, which are divided over the GPUs"""
+    """s. The time to exchange rows of tables with sparse gradients, which are divided over the GPUs."""
     step_time: float
-    """s"""
+    """s. The time of a step with the exposed exchange."""
     samples_per_second: float
+    """1/s. The rate of samples."""
     efficiency: float
-    """share of the throughput that as many lone GPUs would have"""
+    """share. The throughput relative to as many independent GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,44 +131,45 @@ class GraphCost:
     software: str
     optimizer: str
     fused: tuple[str, ...]
-    """rules of fusion that were applied"""
+    """The rules of fusion that were applied."""
     batch: int
-    """samples of a step on one GPU"""
+    """The number of samples of a step on one GPU."""
     parameters: float
-    """count of weights"""
+    """count. The number of weights."""
     flops: float
-    """FLOP, forward"""
+    """FLOP. The arithmetic of the forward pass."""
     flops_back: float
-    """FLOP, backward"""
+    """FLOP. The arithmetic of the backward pass."""
     forward: float
-    """s, GPU or host, whichever is longer"""
+    """s. The time of the forward pass: GPU or host, whichever is longer."""
     backward: float
-    """s, as forward"""
+    """s. The time of the backward pass: GPU or host, whichever is longer."""
     update: float
-    """s of the optimizer, and of casting weights"""
+    """s. The time of the optimizer and of casting weights."""
     host: float
-    """s of forward and backward in which the GPU waits for the host"""
+    """s. The time of both passes in which the GPU waits for the host."""
     host_step: float
-    """s a step takes besides its passes and the update: data, loss scale, logging"""
+    """s. The time of a step outside its passes and the update: data, loss scale, logging."""
     step_time: float
-    """s: forward, backward, update"""
+    """s. The time of forward pass, backward pass and update."""
     samples_per_second: float
+    """1/s. The rate of samples."""
     utilisation: float
-    """share of the peak that the products' arithmetic makes of the step"""
+    """share. The arithmetic of the products in a step, relative to the peak."""
     kept: float
-    """B of activations at the end of the forward pass"""
+    """B. The activations at the end of the forward pass."""
     kinds: Mapping[str, float]
-    """s, forward and backward, by kind of op"""
+    """s. The time of both passes, by kind of op."""
     ops: tuple[GraphOp, ...]
     cut: Cut | None = None
     data_parallel: DataParallel | None = None
     notes: tuple[str, ...] = ()
     simulated: float | None = None
-    """s of the step on all GPUs, or on all devices of the cut, played op by op; None if it was not asked for"""
+    """s. The time of the simulated step on all GPUs, or on all devices of the cut; None if not requested."""
     band: Band | None = None
-    """what similar published runs leave over, of the step on all GPUs"""
+    """The error band of similar published runs, for the step on all GPUs."""
     band_reason: str = ""
-    """why there is no band"""
+    """The reason why there is no band."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,36 +179,36 @@ class TraceFile:
     file: str
     version: str
     rank: int
-    """read from the file's name; -1 if it names none"""
+    """The rank in the file's name; -1 if it has none."""
     nodes: int
-    """nodes in the file"""
+    """The number of nodes in the file."""
     ops: int
-    """ops that are left"""
+    """The number of ops that are left."""
     edges: int
     kinds: Mapping[str, int]
-    """ops by kind"""
+    """The number of ops, by kind."""
     collectives: Mapping[str, int]
-    """collectives by name"""
+    """The number of collectives, by name."""
     flops: float
-    """FLOP"""
+    """FLOP. The arithmetic."""
     communicated: float
-    """B of messages"""
+    """B. The bytes of messages."""
     seconds: float
-    """s that the ops took, by the file"""
+    """s. The time of the ops, according to the file."""
     critical: float
-    """s of the longest chain of dependencies"""
+    """s. The time of the longest chain of dependencies."""
     dangling: int
-    """dependencies on nodes that are not there, dropped"""
+    """The number of dropped dependencies on missing nodes."""
     doubled: int
-    """nodes whose id another has, dropped"""
+    """The number of dropped nodes with the id of another."""
     ignored: int
-    """communication on the CPU, ignored"""
+    """The number of ignored communication nodes of the CPU."""
     cyclic: int
-    """dependencies that closed a cycle, dropped"""
+    """The number of dropped dependencies that closed a cycle."""
     ordered: int
-    """dependencies added, so that each stream runs in the order of its start times"""
+    """The number of added dependencies that keep each stream in order of its start times."""
     truncated: bool
-    """the file ends inside a node; what stands before it was read"""
+    """Whether the file ends inside a node; the part before was read."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,17 +11,17 @@ class MeasuredKernel:
     """One kernel, or one small part of a training step."""
 
     name: str
-    """product, linear, stream, launch, norm, activation, residual, loss, attention, optimizer"""
+    """The kind: product, linear, stream, launch, norm, activation, residual, loss, attention, optimizer."""
     precision: str
     shape: tuple[int, ...]
-    """m, n, k of a product or of the first of a linear layer's three; batch, heads, tokens, width of attention; tokens
-    and width of the rest; elements of a stream"""
+    """The shape: m, n, k of a product or of a linear layer's first; batch, heads, tokens, width of attention; tokens
+    and width of the rest; elements of a stream."""
     seconds: float
-    """s of one call, mean over calls and ranks; of forward and backward pass together where there are both"""
+    """s. The time of one call, as a mean over calls and ranks; of both passes together where there are two."""
     spread: float
-    """slowest rank over the mean less one"""
+    """share. The slowest rank over the mean, minus one."""
     predicted: float = 0.0
-    """s, by the law with the constants that were fitted to these rows"""
+    """s. The time by the law, with the constants that were fitted to these rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +30,11 @@ class MeasuredSend:
 
     collective: str
     ranks: int
-    """of one group; all ranks of the machine are in some group"""
+    """The number of ranks of one group; every rank of the machine is in some group."""
     size: float
-    """B, as nccl-tests counts"""
+    """B. The size, as nccl-tests counts it."""
     seconds: float
-    """s of one call, mean over calls and ranks"""
+    """s. The time of one call, as a mean over calls and ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,40 +44,40 @@ class MeasuredHost:
     name: str
     ranks: int
     device: str
-    """what a rank computes on: the GPU's name, or CPU"""
+    """The device of a rank: the GPU's name, or CPU."""
     software: str
-    """versions of what ran"""
+    """The versions of the software."""
     cores: int
     started: str
-    """date and time in UTC, ISO 8601"""
+    """The date and time in UTC, ISO 8601."""
     seconds: float
-    """s that all of it took"""
+    """s. The duration of the whole run."""
     peaks: Mapping[str, float]
-    """FLOP/s by precision, the best of one rank"""
+    """FLOP/s. The peak of one rank, by precision."""
     memory_bandwidth: float
-    """B/s of one rank, the best"""
+    """B/s. The best memory bandwidth of one rank."""
     launch: float
-    """s of a kernel that does nothing"""
+    """s. The time of a kernel that does nothing."""
     link: float
-    """B/s between two ranks, one direction"""
+    """B/s. The bandwidth between two ranks, in one direction."""
     link_latency: float
-    """s of 4 KiB from rank to rank"""
+    """s. The latency of 4 KiB from rank to rank."""
     kernels: tuple[MeasuredKernel, ...]
     sends: tuple[MeasuredSend, ...]
     runtime: Mapping[str, float] = field(default_factory=dict)
-    """s that steps of small networks took, all of PyTorch included: a `layer over T` ranks, or `under ZeRO 3`, where
-    arithmetic is next to nothing and where it is most of it (`wide`); a layer as a `stage` of a pipeline, for each
-    micro-batch; the `update` of a layer; a `step` of two layers"""
+    """s. The time of steps of small networks, with all of PyTorch: a `layer over T` ranks, or `under ZeRO 3`, with
+    little arithmetic and with much (`wide`); a layer as a pipeline `stage`, per micro-batch; the `update` of a
+    layer; a `step` of two layers."""
     disk: Mapping[str, float] = field(default_factory=dict)
-    """B/s, 1/s and s by what fio measured; empty without fio"""
+    """SI. The figures of fio, in B/s, 1/s and s; empty without fio."""
     names: Mapping[str, float] = field(default_factory=dict)
-    """operations a second by mdtest's names"""
+    """1/s. The rate of operations on names, by mdtest's names."""
     images: float | None = None
-    """1/s, ResNet-50 on all ranks"""
+    """1/s. The rate of images of ResNet-50 on all ranks."""
     others: float = 0.0
-    """share of the processors' time that went to other programs meanwhile"""
+    """share. The share of processor time that other programs used."""
     error: float = 0.0
-    """mean absolute error of the fitted law over the linear layers"""
+    """share. The mean absolute error of the fitted law over the linear layers."""
     notes: tuple[str, ...] = ()
     entry: str = ""
-    """the catalog entry, TOML"""
+    """The catalog entry, in TOML."""

@@ -11,22 +11,22 @@ class Emulated:
     """A cluster scaled down to network namespaces: which links every rank has, and what shapes them."""
 
     cluster: str
-    """the cluster it stands for"""
+    """The cluster that it emulates."""
     scale: float
-    """share of the cluster's bandwidths that its links have"""
+    """share. The share of the cluster's bandwidths that its links have."""
     servers: int
     local: int
-    """ranks of a server"""
+    """The number of ranks of a server."""
     inside: float
-    """B/s of a rank's link in its server, one direction"""
+    """B/s. The bandwidth of a rank's link in its server, in one direction."""
     between: float
-    """B/s of one adapter, one direction; 0 with one server"""
+    """B/s. The bandwidth of one adapter, in one direction; 0 with one server."""
     nics: int
-    """adapters of a server; a rank uses one, several ranks may share it"""
+    """The number of adapters of a server; a rank uses one, and several ranks may share it."""
     inside_burst: float
-    """B that a rank's link lets pass at once after a pause, to or from one other rank"""
+    """B. The bytes that a rank's link passes at once after a pause, to or from one other rank."""
     between_burst: float
-    """B that an adapter lets pass at once after a pause, to or from one other rank"""
+    """B. The bytes that an adapter passes at once after a pause, to or from one other rank."""
 
     @property
     def pause(self) -> float:
@@ -46,33 +46,33 @@ class MeasuredCollective:
     """One algorithm at one size, as nccl-tests would report it, and whether the cores kept up."""
 
     algorithm: str
-    """name of the table; "library" is the library's own"""
+    """The name of the table; "library" is the library's own algorithm."""
     size: float
-    """B, as nccl-tests counts"""
+    """B. The size, as nccl-tests counts it."""
     count: int
-    """elements of 4 B, as nccl-tests counts: of one rank's part where the buffer is divided"""
+    """The number of elements of 4 B, as nccl-tests counts: of one rank's part if the buffer is divided."""
     iterations: int
-    """calls that were timed, one after the other"""
+    """The number of timed calls, one after the other."""
     seconds: float
-    """s of one call into another buffer, mean over calls and ranks"""
+    """s. The time of one call into another buffer, as a mean over calls and ranks."""
     slowest: float
-    """s of one such call on the rank that took longest; median over calls if they were made one at a time"""
+    """s. The time of one such call on the slowest rank; the median over calls that were made one at a time."""
     wrong: int
-    """elements of all ranks that are not what they must be, out of place"""
+    """The number of wrong elements of all ranks, out of place."""
     in_place: float | None
-    """s of one call within one buffer, mean over calls and ranks; None if it was left out"""
+    """s. The time of one call within one buffer, as a mean over calls and ranks; None if not measured."""
     in_place_wrong: int | None
-    """elements of all ranks that are not what they must be, in place"""
+    """The number of wrong elements of all ranks, in place."""
     algorithm_bandwidth: float
-    """B/s, size over seconds"""
+    """B/s. The size over the time."""
     bus_bandwidth: float
-    """B/s, as nccl-tests counts"""
+    """B/s. The bus bandwidth, as nccl-tests counts it."""
     messages: int
-    """messages that all ranks sent in one call; 0 where the library does not tell"""
+    """The number of messages of all ranks in one call; 0 if the library does not tell."""
     cpu: float
-    """share of the busiest machine's processor time that the ranks used"""
+    """share. The share of the busiest machine's processor time that the ranks used."""
     others: float
-    """share of the busiest machine's processor time that went to other programs"""
+    """share. The share of the busiest machine's processor time that other programs used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,38 +82,38 @@ class MeasuredCollectives:
     collective: str
     ranks: int
     local: int
-    """ranks of a server"""
+    """The number of ranks of a server."""
     backend: str
-    """gloo or nccl"""
+    """The backend: gloo or nccl."""
     device: str
-    """what held the data: the GPU's name, or CPU"""
+    """The device of the data: the GPU's name, or CPU."""
     software: str
-    """versions of what ran it"""
+    """The versions of the software."""
     hosts: tuple[str, ...]
-    """name of the machine of each rank"""
+    """The machine of each rank, by name."""
     processes: tuple[int, ...]
-    """process id of each rank"""
+    """The process id of each rank."""
     cores: int
-    """processor cores of the smallest machine"""
+    """The number of processor cores of the smallest machine."""
     emulated: Emulated | None
-    """the links, if they were shaped; None on links as they are"""
+    """The shaped links; None for links as they are."""
     apart: bool
-    """calls were made one at a time; else one after the other, as nccl-tests makes them"""
+    """Whether calls were made one at a time; otherwise one after the other, as in nccl-tests."""
     warmup: int
-    """calls before those that were timed"""
+    """The number of calls before those that were timed."""
     message: float
-    """s from sending 4 B to receiving them, between ranks 0 and 1, half of a round trip, median"""
+    """s. The time from sending 4 B to receiving them, between ranks 0 and 1: half of a round trip, median."""
     started: str
-    """date and time in UTC, ISO 8601"""
+    """The date and time in UTC, ISO 8601."""
     rows: tuple[MeasuredCollective, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """algorithms that were not run, and why"""
+    """The algorithms that were not run, with the reason."""
     message_work: float = 0.0
-    """s of all cores of the machine that a message costs where every rank sends to all; 0 if not measured"""
+    """s. The time of all cores of the machine for a message, if every rank sends to all; 0 if not measured."""
     byte_work: float = 0.0
-    """s of all cores for each B sent and received, 0 if not measured"""
+    """s. The time of all cores for each byte sent and received; 0 if not measured."""
     add_work: float = 0.0
-    """s of all cores for each B added to another, 0 if not measured"""
+    """s. The time of all cores for each byte added to another; 0 if not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,21 +122,22 @@ class ComparedCollective:
 
     algorithm: str
     size: float
-    """B, as nccl-tests counts"""
+    """B. The size, as nccl-tests counts it."""
     measured: float
-    """s of one call"""
+    """s. The measured time of one call."""
     predicted: float
-    """s of one call"""
+    """s. The predicted time of one call."""
     difference: float
-    """share, predicted over measured less one"""
+    """share. The prediction over the measurement, minus one."""
     parts: Mapping[str, float]
-    """s by kind: links, messages, burst and processors make up the prediction; rest is measured less predicted"""
+    """s. The time by part: links, messages, burst and processors make up the prediction; rest is measured minus
+    predicted."""
     cpu: float
-    """share of processor time that the ranks used"""
+    """share. The share of processor time that the ranks used."""
     others: float
-    """share of processor time that went to other programs"""
+    """share. The share of processor time that other programs used."""
     verdict: str
-    """comparable; or not comparable, and why: CPU-limited, too short, wrong result"""
+    """The verdict: comparable, or the reason why not: CPU-limited, too short, wrong result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,19 +145,19 @@ class ComparedCollectives:
     """A measured run beside its predictions."""
 
     run: str
-    """name of its file"""
+    """The name of its file."""
     collective: str
     ranks: int
     machine: str
-    """what was run on, in words"""
+    """The machine of the run, in words."""
     cluster: str
-    """what was predicted for, in words"""
+    """The cluster of the prediction, in words."""
     apart: bool
-    """calls were made one at a time, as a prediction takes them"""
+    """Whether calls were made one at a time, as a prediction assumes."""
     rows: tuple[ComparedCollective, ...]
     mean: float | None
-    """share, mean of the absolute differences of comparable rows; None without any"""
+    """share. The mean absolute difference of comparable rows; None without any."""
     worst: float | None
-    """share, largest absolute difference of comparable rows; None without any"""
+    """share. The largest absolute difference of comparable rows; None without any."""
     not_predicted: Mapping[str, str] = field(default_factory=dict)
-    """rows without a prediction, and why"""
+    """The rows without a prediction, with the reason."""

@@ -11,31 +11,32 @@ class MeasuredCheckpoint:
     """A checkpoint written or read by all ranks at once, several times over."""
 
     operation: str
-    """write or read"""
+    """The operation: write or read."""
     state: str
-    """of the data: flushed (on the drive at the end), page cache (in memory only), drive (read with none of it in
-    memory), store (an object store's; what it keeps in memory is not known)"""
+    """The state of the data: flushed (on the drive), page cache (in memory), drive (read with none of it in memory),
+    store (an object store, whose memory is unknown)."""
     repeats: int
     seconds: float
-    """s from the common start until the last rank has ended; median over the repeats"""
+    """s. The time from the common start until the last rank ends, as the median of the repeats."""
     fastest: float
-    """s of the fastest repeat"""
+    """s. The time of the fastest repeat."""
     slowest: float
-    """s of the slowest repeat"""
+    """s. The time of the slowest repeat."""
     bandwidth: float
-    """B/s of all ranks together, at the median"""
+    """B/s. The bandwidth of all ranks together, at the median."""
     ranks: tuple[float, ...]
-    """s of each rank, median over the repeats"""
+    """s. The time of each rank, as the median of the repeats."""
     processor: float
-    """s of processor time that all ranks took for one, median over the repeats"""
+    """s. The processor time of all ranks for one repeat, as the median."""
     from_drive: float | None
-    """share of the bytes read that a drive gave, as the kernel counts; None where it does not, and for writes"""
+    """share. The share of the bytes read that a drive supplied, by the kernel's count; None if unknown, and for writes.
+    """
     wrong: int
-    """ranks that read back other bytes than were written"""
+    """The number of ranks that read back other bytes than were written."""
     cpu: float
-    """share of the busiest machine's processor time that the ranks used"""
+    """share. The share of the busiest machine's processor time that the ranks used."""
     others: float
-    """share of the busiest machine's processor time that went to other programs"""
+    """share. The share of the busiest machine's processor time that other programs used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,28 +44,28 @@ class MeasuredCheckpoints:
     """Checkpoints of one size written, and read back, by ranks that each have a part."""
 
     place: str
-    """folder or URL"""
+    """The folder or URL."""
     filesystem: str
-    """kind of the folder's file system, or the URL's protocol"""
+    """The kind of the folder's file system, or the URL's protocol."""
     size: float
-    """B of the parts of all ranks"""
+    """B. The size of the parts of all ranks."""
     count: int
-    """ranks"""
+    """The number of ranks."""
     writer: str
-    """files (each rank writes one file) or dcp (torch.distributed.checkpoint)"""
+    """The writer: files (each rank writes one file) or dcp (torch.distributed.checkpoint)."""
     block: float
-    """B that a rank writes or reads at once"""
+    """B. The bytes that a rank writes or reads at once."""
     hosts: tuple[str, ...]
-    """name of the machine of each rank"""
+    """The machine of each rank, by name."""
     cores: int
-    """processor cores of the smallest machine"""
+    """The number of processor cores of the smallest machine."""
     software: str
-    """versions of what ran it"""
+    """The versions of the software."""
     started: str
-    """date and time in UTC, ISO 8601"""
+    """The date and time in UTC, ISO 8601."""
     rows: tuple[MeasuredCheckpoint, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """what was not measured, and why"""
+    """The omissions, with the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,43 +73,43 @@ class MeasuredEpoch:
     """One pass over the samples."""
 
     epoch: int
-    """from 0 on"""
+    """The number of the epoch, from 0."""
     whole: bool
-    """every sample was read; else it was broken off, and the figures are of what was read until then"""
+    """Whether every sample was read; otherwise the figures cover what was read before the interruption."""
     samples: int
     steps: int
-    """batches that were consumed"""
+    """The number of consumed batches."""
     seconds: float
-    """s from the first request to the last step's end"""
+    """s. The time from the first request to the last step's end."""
     rate: float
-    """1/s, samples"""
+    """1/s. The rate of samples."""
     bandwidth: float
-    """B/s of the samples"""
+    """B/s. The bandwidth of the samples."""
     compute: float
-    """s of all steps: the time laid down for them where accelerators are emulated, as measured where a model trains"""
+    """s. The time of all steps: prescribed for emulated accelerators, measured where a model trains."""
     waited: float
-    """s that the consumer waited for batches"""
+    """s. The time that the consumer waited for batches."""
     utilisation: float | None
-    """share of the epoch that steps took, as MLPerf Storage defines accelerator utilisation; None where nothing was
-    computed"""
+    """share. The share of the epoch in steps, as MLPerf Storage defines accelerator utilisation; None if nothing was
+    computed."""
     store: float
-    """B that came from the store"""
+    """B. The bytes from the store."""
     cache: float
-    """B that came from the cache"""
+    """B. The bytes from the cache."""
     fetched: int
-    """samples of which some bytes came from the store"""
+    """The number of samples with some bytes from the store."""
     drive: float | None
-    """B that drives of this machine gave the readers, as the kernel counts; None where it does not"""
+    """B. The bytes that drives of this machine supplied, by the kernel's count; None if unknown."""
     reading: float
-    """s that all workers together spent reading"""
+    """s. The time that all workers together spent reading."""
     decoding: float
-    """s that all workers together spent decoding"""
+    """s. The time that all workers together spent decoding."""
     processor: float
-    """s of processor time that all workers together took"""
+    """s. The processor time of all workers together."""
     cpu: float
-    """share of the machine's processor time that workers and consumer used"""
+    """share. The share of the machine's processor time that workers and consumer used."""
     others: float
-    """share of the machine's processor time that went to other programs"""
+    """share. The share of the machine's processor time that other programs used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,35 +117,35 @@ class MeasuredLoader:
     """Samples read epoch after epoch from a folder or an object store, through a cache or not."""
 
     source: str
-    """folder or URL"""
+    """The folder or URL."""
     filesystem: str
-    """kind of the folder's file system, or the URL's protocol"""
+    """The kind of the folder's file system, or the URL's protocol."""
     cache_kind: str
-    """file (whole samples) or block (what was asked for, in blocks), both fsspec's; none"""
+    """The kind of fsspec's cache: file (whole samples), block (requested blocks), none."""
     cache_folder: str
     cache_filesystem: str
-    """kind of the cache folder's file system"""
+    """The kind of the cache folder's file system."""
     samples: int
     size: float
-    """B of all samples"""
+    """B. The size of all samples."""
     batch: int
     workers: int
-    """processes that read"""
+    """The number of processes that read."""
     consumer: str
-    """read only; emulated accelerator (it sleeps for each step's time); or the model that trains"""
+    """The consumer: read only; emulated accelerator (which sleeps for each step); or the model that trains."""
     step: float
-    """s of an emulated accelerator's step; 0 without one"""
+    """s. The time of an emulated accelerator's step; 0 without one."""
     page_cache: str
-    """dropped (before each epoch, so that reads come from drives) or kept"""
+    """The treatment of the page cache: dropped (before each epoch) or kept."""
     host: str
     cores: int
     software: str
-    """versions of what ran it"""
+    """The versions of the software."""
     started: str
-    """date and time in UTC, ISO 8601"""
+    """The date and time in UTC, ISO 8601."""
     rows: tuple[MeasuredEpoch, ...]
     stopped: bool = False
-    """it was interrupted; what was measured until then was kept"""
+    """Whether it was interrupted; what was measured before is kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,23 +153,24 @@ class ComparedStorageRow:
     """One measured row beside its prediction, and what the difference is made of."""
 
     row: str
-    """what was measured, in words"""
+    """The measured figure, in words."""
     measured: float
-    """s"""
+    """s. The measured time."""
     predicted: float
-    """s"""
+    """s. The predicted time."""
     difference: float
-    """share, predicted over measured less one"""
+    """share. The prediction over the measurement, minus one."""
     parts: Mapping[str, float]
-    """s by kind: compute, read (or write), wait and processor make up the prediction; rest is measured less predicted"""
+    """s. The time by part: compute, read (or write), wait and processor make up the prediction; rest is measured minus
+    predicted."""
     limit: str
-    """what holds the prediction back"""
+    """The limit of the prediction."""
     cpu: float
-    """share of processor time that the run used"""
+    """share. The share of processor time that the run used."""
     others: float
-    """share of processor time that went to other programs"""
+    """share. The share of processor time that other programs used."""
     verdict: str
-    """comparable; or not comparable, and why"""
+    """The verdict: comparable, or the reason why not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,18 +178,18 @@ class ComparedStorage:
     """A measured run of storage beside its predictions."""
 
     run: str
-    """name of its file"""
+    """The name of its file."""
     what: str
-    """what was measured, in words"""
+    """The measured figure, in words."""
     machine: str
-    """what it was measured on, in words"""
+    """The machine of the run, in words."""
     system: str
-    """the storage system that was predicted, by name"""
+    """The name of the predicted storage system."""
     cache: str
-    """the storage system that the cache was predicted as; empty where nothing was cached"""
+    """The storage system that stands for the cache; empty without a cache."""
     rows: tuple[ComparedStorageRow, ...]
     mean: float | None
-    """share, mean of the absolute differences of comparable rows; None without any"""
+    """share. The mean absolute difference of comparable rows; None without any."""
     worst: float | None
-    """share, largest absolute difference of comparable rows; None without any"""
+    """share. The largest absolute difference of comparable rows; None without any."""
     notes: tuple[str, ...]

@@ -13,14 +13,14 @@ class Recipe:
     """What one runs."""
 
     tool: str
-    """which program reads it"""
+    """The program that reads it."""
     file: str
-    """a name for the text"""
+    """The name for the text."""
     text: str
-    """the command, script or file itself"""
+    """The command, script or file itself."""
     plan: Mapping[str, object]
     notes: tuple[str, ...] = ()
-    """what it does not say, and what to look over before it is run"""
+    """The omissions, and what to check before it is run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +28,15 @@ class PlanRead:
     """What a launch file or command says."""
 
     tool: str
-    """which program reads it"""
+    """The program that reads it."""
     gpus: int
-    """ranks that it starts"""
+    """The number of ranks that it starts."""
     plan: Mapping[str, object]
     shape: Mapping[str, object]
-    """fields of the model that it gives (podsim.workload.specification); empty if it names no shapes"""
+    """The fields of the model that it gives (podsim.workload.specification); empty if it names no shapes."""
     ignored: tuple[str, ...]
-    """options that no law here depends on"""
+    """The options that no law depends on."""
     assumptions: tuple[str, ...]
-    """what was taken to be so because it does not say"""
+    """The assumptions where the file is silent."""
     prediction: Prediction | None = None
-    """None: no cluster was named"""
+    """The prediction; None: no cluster was named."""

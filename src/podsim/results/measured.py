@@ -13,17 +13,17 @@ class KindTime:
     """One kind of op in one step, mean over the steps that were read."""
 
     kind: str
-    """gemm, attention, norm, …, all-reduce, …, copy"""
+    """The kind: gemm, attention, norm, …, all-reduce, …, copy."""
     group: str
-    """forward, backward, optimizer, compute; tp, pp, dp, cp, ep, communication; copy"""
+    """The group: forward, backward, optimizer, compute; tp, pp, dp, cp, ep, communication; copy."""
     count: float
-    """ops of a step"""
+    """factor. The number of ops of a step."""
     busy: float
-    """s, sum over the ops"""
+    """s. The sum of the ops' times."""
     wall: float
-    """s in which at least one of them ran"""
+    """s. The time in which at least one op of the kind ran."""
     exposed: float
-    """s of these in which no arithmetic ran: of communication and copies, what is not hidden"""
+    """s. The part of `wall` in which no arithmetic ran: for communication and copies, what is not hidden."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,29 +31,29 @@ class MeasuredStep:
     """Steps of one rank, as a profiler saw them."""
 
     source: str
-    """name of the file"""
+    """The name of the file."""
     device: str
-    """the GPU as the driver names it; "CPU" of a trace without GPU"""
+    """The GPU as the driver names it; "CPU" for a trace without a GPU."""
     rank: int
-    """0 if the file does not tell"""
+    """The rank; 0 if the file does not tell."""
     ranks: int
-    """of the job; 1 if the file does not tell"""
+    """The number of ranks of the job; 1 if the file does not tell."""
     steps: tuple[str, ...]
-    """names of the steps that were read: ProfilerStep#7, …"""
+    """The names of the steps that were read: ProfilerStep#7, …"""
     step_times: tuple[float, ...]
-    """s of each"""
+    """s. The time of each step."""
     step_time: float
-    """s, their mean"""
+    """s. The mean time of a step."""
     kinds: tuple[KindTime, ...]
-    """by kind and group, longest first"""
+    """The rows by kind and group, longest first."""
     arithmetic: float
-    """s of a step in which at least one op of arithmetic ran"""
+    """s. The time of a step in which at least one arithmetic op ran."""
     exposed: float
-    """s of a step in which communication ran and no arithmetic"""
+    """s. The time of a step in which communication ran and no arithmetic."""
     idle: float
-    """s of a step in which nothing ran on the GPU"""
+    """s. The time of a step in which nothing ran on the GPU."""
     timeline: Timeline
-    """all ops of these steps, a lane for each stream; 0 is the start of the first step"""
+    """The ops of these steps, with a lane for each stream; 0 is the start of the first step."""
     warnings: tuple[str, ...] = ()
 
 
@@ -63,15 +63,15 @@ class StepRow:
 
     kind: str
     measured: float | None
-    """s in which at least one op of it ran; None if there is none"""
+    """s. The time in which at least one measured op ran; None if there is none."""
     simulated: float | None
-    """s, likewise"""
+    """s. The time in which at least one simulated op ran; None if there is none."""
     difference: float | None
-    """share, simulated over measured less one; None where one of them is missing"""
+    """share. The simulation over the measurement, minus one; None if one of them is missing."""
     measured_of: tuple[str, ...] = ()
-    """kinds of the trace that it holds"""
+    """The kinds of the trace in this row."""
     simulated_of: tuple[str, ...] = ()
-    """kinds of the simulation that it holds"""
+    """The kinds of the simulation in this row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,24 +79,24 @@ class StepComparison:
     """A measured step beside a simulated one."""
 
     source: str
-    """name of the trace"""
+    """The name of the trace."""
     device: str
-    """its GPU"""
+    """The GPU of the trace."""
     model: str
     cluster: str
     process: str
-    """the process of the simulation that is compared"""
+    """The process of the simulation that is compared."""
     measured: float
-    """s of a step"""
+    """s. The measured time of a step."""
     simulated: float
-    """s of a step"""
+    """s. The simulated time of a step."""
     difference: float
-    """share, simulated over measured less one"""
+    """share. The simulation over the measurement, minus one."""
     rows: tuple[StepRow, ...]
-    """kind by kind, the longest first"""
+    """The rows by kind, longest first."""
     exposed: StepRow
-    """communication with no arithmetic beside it"""
+    """The row of communication without simultaneous arithmetic."""
     idle: StepRow
-    """nothing ran"""
+    """The row of the time in which nothing ran."""
     plan: Mapping[str, object]
     warnings: tuple[str, ...] = ()

@@ -28,11 +28,11 @@ class StageMemory:
     """Memory of a class of equal pipeline stages."""
 
     first: int
-    """position of its first stage"""
+    """The position of its first stage."""
     count: int
-    """stages of this class"""
+    """The number of stages of this class."""
     kinds: Mapping[str, float]
-    """B by kind: weights, gradients, optimizer, activations, logits, buffers, floor"""
+    """B. The memory by kind: weights, gradients, optimizer, activations, logits, buffers, floor."""
 
     @property
     def total(self) -> float:
@@ -45,13 +45,13 @@ class Band:
     """The error band of a prediction: what the most similar measurements left over."""
 
     low: float
-    """share below the predicted step time, as -0.05"""
+    """share. The lower end of the band, relative to the predicted step time, as -0.05."""
     high: float
-    """share above"""
+    """share. The upper end of the band."""
     rows: int
-    """measurements it comes from"""
+    """The number of measurements behind it."""
     basis: str
-    """which they are"""
+    """The description of these measurements."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,21 +59,26 @@ class OpReport:
     """One op of one layer (or several layers), for one micro-batch on one rank."""
 
     block: str
+    """The block: embedding, layer, head."""
     name: str
+    """The name of the op in its block."""
     kind: str
+    """The kind: gemm, attention, norm, activation, elementwise, …"""
     copies: int
-    """layers of the whole model that hold it"""
+    """The number of layers of the whole model with this op."""
     forward: float
-    """s"""
+    """s. The time of the forward pass."""
     backward: float
-    """s, without recomputation"""
+    """s. The time of the backward pass, without recomputation."""
     light: float
-    """share of the speed of light: the larger of arithmetic and bytes at the data sheet's peaks, over the time"""
+    """share. The share of the speed of light: the larger of arithmetic and bytes at the data sheet's peaks, over the
+    time."""
     bound: str
-    """arithmetic or memory"""
+    """The bound: arithmetic or memory."""
     source: str
-    """where its speed comes from: measured, interpolated (distance), law, roofline"""
+    """The origin of its speed: measured, interpolated (distance), law, roofline."""
     shape: str
+    """The shape: m x n x k of a product, heads x tokens x width of attention, bytes of the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,22 +86,23 @@ class TrainingTime:
     """How long a number of tokens takes to train, with and without failures."""
 
     tokens: float
-    """to train"""
+    """count. The number of tokens to train."""
     steps: int
+    """The number of steps for these tokens."""
     seconds: float
-    """s if nothing fails and no checkpoint is written"""
+    """s. The duration without failures and checkpoints."""
     expected: float
-    """s with checkpoints, failures and restarts, mean"""
+    """s. The mean duration with checkpoints, failures and restarts."""
     interval: float
-    """s of training between checkpoints"""
+    """s. The training time between checkpoints."""
     stall: float
-    """s that a checkpoint stops training"""
+    """s. The time that a checkpoint stops training."""
     restart: float
-    """s from a failure to the next step"""
+    """s. The time from a failure to the next step."""
     mtbf: float
-    """s between failures of the job, mean"""
+    """s. The mean time between failures of the job."""
     basis: str
-    """where checkpoints go, and which study the failures are from"""
+    """The target of checkpoints and the study of failures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,44 +110,55 @@ class Prediction:
     """Step time of a plan and where it went, memory by kind, rates, bottleneck."""
 
     model: str
+    """The name of the model."""
     cluster: str
+    """The name of the cluster, with the number of GPUs of the job."""
     plan: Mapping[str, object]
+    """The plan's fields by name, with codes spelled out."""
     gpus: int
+    """The number of GPUs of the job."""
     step_time: float
-    """s"""
+    """s. The time of one optimizer step."""
     parts: Mapping[str, float]
-    """s by part of the step; their sum is step_time"""
+    """s. The time by part of the step; the sum is step_time."""
     tokens_per_second: float
-    """of the whole job"""
+    """1/s. The rate of tokens of the whole job."""
     samples_per_second: float
+    """1/s. The rate of sequences of the whole job."""
     mfu_6pd: float
-    """model FLOPs utilisation, 6 x parameters per token, no attention"""
+    """share. The model FLOPs utilisation by 6 x parameters per token, without attention."""
     mfu: float
-    """model FLOPs utilisation, attention counted in full, no recomputation"""
+    """share. The model FLOPs utilisation with attention counted in full, without recomputation."""
     hfu: float
-    """hardware FLOPs utilisation, recomputation counted"""
+    """share. The hardware FLOPs utilisation, with recomputation."""
     memory: float
-    """B on the fullest stage"""
+    """B. The memory of the fullest stage."""
     memory_kinds: Mapping[str, float]
-    """B by kind on the fullest stage"""
+    """B. The memory of the fullest stage, by kind."""
     stages: tuple[StageMemory, ...]
+    """The memory of each class of equal stages."""
     memory_limit: float
-    """B of a GPU"""
+    """B. The memory of a GPU."""
     fits: bool
+    """Whether memory is at most memory_limit."""
     bottleneck: str
+    """The bottleneck of the step, and its remedy."""
     gains: Mapping[str, float] = field(default_factory=dict)
-    """share of throughput gained by 10 % more of each resource"""
+    """share. The share of throughput gained by 10 % more of each resource."""
     band: Band | None = None
-    """None: no measurement resembles this plan"""
+    """The error band; None: no measurement resembles this plan."""
     band_reason: str = ""
-    """why there is no band"""
+    """The reason why there is no band."""
     warnings: tuple[str, ...] = ()
+    """The doubts about the prediction."""
     assumptions: tuple[str, ...] = ()
+    """The assumptions of the prediction."""
     ops: tuple[OpReport, ...] = ()
+    """The ops, if requested."""
     training: TrainingTime | None = field(default=None, metadata={"optional": True})
-    """days for a number of tokens, where one was asked about"""
+    """The days for a number of tokens, if requested."""
     expense: Expense | None = field(default=None, metadata={"optional": True})
-    """None: neither a price nor tokens of a run were given"""
+    """The energy and cost; None: neither a price nor tokens of a run were given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +166,13 @@ class Ranked:
     """One plan of the ranking."""
 
     rank: int
+    """The rank; 1 is the best."""
     prediction: Prediction
+    """The prediction for the plan."""
     reason: str
+    """The reason for its rank."""
     simulated: float | None = field(default=None, metadata={"optional": True})
-    """s that the simulation takes for the step; None: it was not played"""
+    """s. The simulated time of the step; None: it was not simulated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,8 +180,11 @@ class ParetoPoint:
     """One plan on the front of memory against time."""
 
     step_time: float
+    """s. The time of one optimizer step."""
     memory: float
+    """B. The memory of the fullest stage."""
     plan: Mapping[str, object]
+    """The fields of the plan, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,21 +192,30 @@ class PlanResult:
     """The ranked plans, the Pareto front, and how much was searched."""
 
     model: str
+    """The name of the model."""
     cluster: str
+    """The name of the cluster, with the number of GPUs of the job."""
     gpus: int
+    """The number of GPUs of the job."""
     batch: int
+    """The number of sequences of a step."""
     sequence: int
+    """The number of tokens of a sequence."""
     ranked: tuple[Ranked, ...]
+    """The best plan of each layout, best first."""
     pareto: tuple[ParetoPoint, ...]
+    """The plans that nothing beats in both time and memory, fastest first."""
     evaluated: int
-    """plans that got a time and a memory"""
+    """The number of plans with a time and a memory."""
     fitting: int
+    """The number of evaluated plans that fit the memory."""
     cut: Mapping[str, int]
-    """combinations never evaluated, by the rule they break"""
+    """The number of combinations never evaluated, by the rule that they break."""
     seconds: float
-    """the search took"""
+    """s. The duration of the search."""
     complete: bool
+    """Whether the search was completed; False if it was interrupted."""
     arguments: Mapping[str, object]
-    """what replays the experiment"""
+    """The arguments that repeat the search."""
     trade: Trade | None = field(default=None, metadata={"optional": True})
-    """None: cost and energy were not asked for"""
+    """The fronts of cost and energy; None: they were not requested."""

@@ -18,11 +18,11 @@ class UserRow:
     user: str
     jobs: int
     used: float
-    """share of the GPU seconds of all users"""
+    """share. The share of the GPU-seconds of all users."""
     wait: float
-    """s, mean over jobs"""
+    """s. The mean wait of the user's jobs."""
     slowdown: float
-    """mean over jobs of completion time over length, lengths below 10 s counted as 10 s"""
+    """factor. The mean of completion time over length; lengths below 10 s count as 10 s."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,41 +31,46 @@ class QueueRun:
 
     policy: str
     says: str
-    """the policy in a line"""
+    """The policy in one line."""
     jct_mean: float
-    """s from submission to end, as the next two"""
+    """s. The mean time from submission to end."""
     jct_p50: float
+    """s. The median time from submission to end."""
     jct_p99: float
+    """s. The 99th percentile of the time from submission to end."""
     wait_mean: float
-    """s in which a job held no GPUs, as the next two"""
+    """s. The mean time in which a job held no GPUs."""
     wait_p50: float
+    """s. The median time in which a job held no GPUs."""
     wait_p99: float
+    """s. The 99th percentile of the time in which a job held no GPUs."""
     makespan: float
-    """s from the first submission to the last end"""
+    """s. The time from the first submission to the last end."""
     utilisation: float
-    """share of the GPU seconds of the makespan that jobs held"""
+    """share. The share of the makespan's GPU-seconds that jobs held."""
     wasted: float
-    """share of the GPU seconds that jobs held in which they only started, saved or loaded"""
+    """share. The share of the held GPU-seconds in which jobs only started, saved or loaded."""
     scattered: float
-    """share of the GPU seconds of the makespan that were free and enough for the first in the queue, but too scattered"""
+    """share. The share of the makespan's GPU-seconds that were free and enough for the first job in the queue, but too
+    scattered."""
     preemptions: int
-    """times a running job was stopped"""
+    """The number of times that a running job was stopped."""
     across: float
-    """share of the GPU seconds that jobs held under more than one leaf switch"""
+    """share. The share of the GPU-seconds that jobs held under more than one leaf switch."""
     fairness: float
-    """Jain's index of the users' mean slowdowns: 1 equal, 1 / users if one bears it all"""
+    """factor. Jain's index of the users' mean slowdowns: 1 is equal; 1 / users if one bears it all."""
     late: int
-    """times a reservation could not be kept because GPUs were too scattered (conservative backfill)"""
+    """The number of reservations that slipped because GPUs were too scattered (conservative backfill)."""
     relaid: int = 0
-    """times a GPU was divided anew for a job (MIG)"""
+    """The number of times that a GPU was divided again for a job (MIG)."""
     fragmented: float = 0.0
-    """share of the GPU seconds of the makespan that were free and of no use to a job of the trace, in the mean (MIG)"""
+    """share. The mean share of the makespan's GPU-seconds that were free and of no use to a job of the trace (MIG)."""
     users: tuple[UserRow, ...]
-    """those that used most first"""
+    """The users, from the largest usage on."""
     jct: NDArray[np.float64]
-    """s, of every job, in order of submission"""
+    """s. The completion time of each job, in order of submission."""
     timeline: Timeline | None = None
-    """each run of each job"""
+    """The runs of each job."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,23 +79,23 @@ class QueueResult:
 
     trace: str
     source: str
-    """where the jobs come from"""
+    """The origin of the jobs."""
     machine: str
     gpus: int
     jobs: int
     users: int
     load: float
-    """GPU seconds asked for, over those of the machine between first and last submission"""
+    """factor. The requested GPU-seconds over those of the machine between the first and the last submission."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """jobs of the trace that were not run, by reason"""
+    """The number of jobs of the trace that were not run, by reason."""
     too_large: tuple[str, ...] = ()
-    """jobs that ask for more GPUs than there are, the first ones"""
+    """The first jobs that ask for more GPUs than there are."""
     cut: int = 0
-    """jobs that were ended at their limit"""
+    """The number of jobs that were ended at their limit."""
     rounded: int = 0
-    """jobs that asked for a part of a GPU, and were given a whole one"""
+    """The number of jobs that asked for a part of a GPU and got a whole one."""
     runs: tuple[QueueRun, ...]
-    """in the order asked for"""
+    """The runs in the requested order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,19 +104,19 @@ class PackRow:
 
     packer: str
     says: str
-    """the packer in a line"""
+    """The packer in one line."""
     allocated: float
-    """share of all GPUs given out at the end"""
+    """share. The share of all GPUs that is allocated at the end."""
     spread: float
-    """share: most less least over seeds"""
+    """share. The largest minus the smallest result over seeds."""
     fragmented: float
-    """share of all GPUs that are free and of no use to a request of the trace, in the mean over them"""
+    """share. The mean share of all GPUs that is free and of no use to a request of the trace."""
     turned_away: float
-    """share of the requests that found no room"""
+    """share. The share of the requests that found no room."""
     arrived_A: tuple[float, ...]
-    """share of all GPUs asked for, at which the next is given"""
+    """share. The requested share of all GPUs at each point of the curve."""
     allocated_A: tuple[float, ...]
-    """share of all GPUs given out by then"""
+    """share. The allocated share of all GPUs at each point of the curve."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +127,8 @@ class PackResult:
     nodes: int
     gpus: int
     requests: int
-    """kinds of request in the trace"""
+    """The number of kinds of request in the trace."""
     load: float
-    """GPUs asked for over GPUs there are"""
+    """factor. The number of requested GPUs over the number of GPUs."""
     seeds: int
     rows: tuple[PackRow, ...]

@@ -26,47 +26,47 @@ class CheckpointTime:
     nodes: int
     plan: Mapping[str, object]
     to: str
-    """store, neighbour or local"""
+    """The target: store, neighbour or local."""
     store: str
-    """name of the store; empty for other places"""
+    """The name of the store; empty for other targets."""
     mode: str
-    """sync or async"""
+    """The mode: sync or async."""
     writers: str
-    """all: the data-parallel ranks divide what they hold in common; replica: the first of them writes it"""
+    """The writers: all (data-parallel ranks divide what they share) or replica (the first of them writes it)."""
     size: float
-    """B of the checkpoint"""
+    """B. The size of the checkpoint."""
     per_parameter: float
-    """B for each parameter of the model"""
+    """B. The size per parameter of the model."""
     files: int
-    """ranks that write"""
+    """The number of ranks that write."""
     largest: float
-    """B of the rank that writes most"""
+    """B. The bytes of the rank that writes most."""
     write: float
-    """s from the start of the checkpoint until it is complete"""
+    """s. The time from the start of the checkpoint until it is complete."""
     stall: float
-    """s that training stands still"""
+    """s. The time that training stands still."""
     persist: float
-    """s after the stall until it is complete"""
+    """s. The time from the end of the stall until the checkpoint is complete."""
     read: float
-    """s to read back what every rank needs"""
+    """s. The time to read back what every rank needs."""
     read_size: float
-    """B that all ranks read"""
+    """B. The bytes that all ranks read."""
     write_speed: float
-    """B/s of the write, all ranks together"""
+    """B/s. The speed of the write, over all ranks."""
     bottleneck: str
-    """the fullest link of the write"""
+    """The fullest link of the write."""
     bottleneck_bandwidth: float
-    """B/s of that link, one of all that are like it"""
+    """B/s. The bandwidth of that link, for one of its kind."""
     read_bottleneck: str
-    """the fullest link of the read"""
+    """The fullest link of the read."""
     interval: float
-    """s of training between checkpoints, where one was asked about, else the best"""
+    """s. The training time between checkpoints: the requested one, otherwise the best."""
     interval_steps: int
-    """steps in it"""
+    """The number of steps in the interval."""
     share: float
-    """share of the time that checkpoints take at that interval, without failures"""
+    """share. The share of the time that checkpoints take at that interval, without failures."""
     mtbf: float
-    """s between failures of the job, which the best interval is for"""
+    """s. The mean time between failures of the job, for the best interval."""
     assumptions: tuple[str, ...] = ()
 
 
@@ -75,13 +75,13 @@ class Quantiles:
     """A quantity over the simulated runs."""
 
     low: float
-    """SI, 5 % of the runs are below"""
+    """SI. The 5th percentile."""
     median: float
-    """SI"""
+    """SI. The median."""
     mean: float
-    """SI, over the runs that finish"""
+    """SI. The mean over the runs that finish."""
     high: float
-    """SI, 5 % of the runs are above; infinite where so many do not finish"""
+    """SI. The 95th percentile; infinite if too few runs finish."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +89,9 @@ class IntervalPoint:
     """What is left of the time at one interval between checkpoints."""
 
     interval: float
-    """s of training"""
+    """s. The training time between checkpoints."""
     efficiency: float
-    """share of the time that is training"""
+    """share. The share of the time in training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,66 +104,66 @@ class Goodput:
     nodes: int
     plan: Mapping[str, object]
     tokens: float
-    """to train"""
+    """count. The number of tokens to train."""
     steps: int
     step_time: float
-    """s"""
+    """s. The time of one step, predicted or given."""
     checkpoint: CheckpointTime
     rate: float
-    """1/s, failures of one node; 0 where the mean time between failures was given"""
+    """1/s. The failure rate of one node; 0 if the mean time between failures was given."""
     rate_source: str
     mtbf: float
-    """s between failures of the job"""
+    """s. The mean time between failures of the job."""
     restart: float
-    """s from a failure that is seen at once to the first step, loading included"""
+    """s. The time from a failure that is seen at once to the first step, with loading."""
     load: float
-    """s of it that read the checkpoint"""
+    """s. The part of the restart that reads the checkpoint."""
     hang: float
-    """share of failures that only a time-out shows"""
+    """share. The share of failures that only a time-out shows."""
     timeout: float
-    """s of that time-out"""
+    """s. The length of that time-out."""
     spares: int
-    """nodes that stand by"""
+    """The number of spare nodes."""
     interval: float
-    """s of training between checkpoints"""
+    """s. The training time between checkpoints."""
     interval_steps: int
-    """steps in it"""
+    """The number of steps in the interval."""
     young: float
-    """s, best interval to first order"""
+    """s. The best interval to first order (Young)."""
     daly: float
-    """s, best interval by Daly's series"""
+    """s. The best interval by Daly's series."""
     best: float
-    """s, the interval at which the expected time is least"""
+    """s. The interval with the least expected time."""
     efficiency: float
-    """share of the time that is training, long-run expectation at the interval"""
+    """share. The long-run share of the time in training, at the interval."""
     first_order: float
-    """the same by the first-order formula of Kokolis et al."""
+    """share. The efficiency by the first-order formula of Kokolis et al.; below zero if failures are very frequent."""
     blocked: float
-    """share of the time without enough nodes, long-run expectation"""
+    """share. The long-run share of the time without enough nodes."""
     work: float
-    """s of training alone"""
+    """s. The time of training alone."""
     failure_free: float
-    """s with checkpoints and no failure"""
+    """s. The duration with checkpoints and no failure."""
     expected: float | None
-    """s with failures, in closed form; None where there is none"""
+    """s. The duration with failures in closed form; None if there is none."""
     seconds: Quantiles
-    """s with failures, simulated"""
+    """s. The simulated duration with failures."""
     effective: Quantiles
-    """share of the time that is training, simulated"""
+    """The simulated share of the time in training."""
     interruptions: Quantiles
-    """failures of a run, simulated"""
+    """The simulated number of failures of a run."""
     unfinished: float
-    """share of the simulated runs given up"""
+    """share. The share of the simulated runs that were given up."""
     losses: Mapping[str, float]
-    """s of the mean run by where they go; their sum is its seconds"""
+    """s. The time of the mean run by cause; the sum is its duration."""
     curve: tuple[IntervalPoint, ...]
-    """long-run efficiency over the interval"""
+    """The long-run efficiency over the interval."""
     edges: tuple[float, ...]
-    """s, edges of the histogram; the longest hundredth of the runs is beyond"""
+    """s. The edges of the histogram; the longest hundredth of the runs is beyond."""
     counts: tuple[int, ...]
-    """simulated runs that end between two edges"""
+    """The number of simulated runs that end between two edges."""
     runs: int
-    """simulated"""
+    """The number of simulated runs."""
     seed: int
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()

@@ -11,25 +11,25 @@ class ScheduledAction:
     """One pass of one micro-batch on one rank."""
 
     rank: int
-    """pipeline rank that runs it"""
+    """The pipeline rank that runs it."""
     work: str
-    """forward, backward, input (its gradient alone) or weight (its gradient alone)"""
+    """The pass: forward, backward, input (its gradient alone) or weight (its gradient alone)."""
     stage: int
-    """stage whose pass it is"""
+    """The stage of the pass."""
     chunk: int
-    """which of its rank's stages that is, from 0"""
+    """The number of that stage among its rank's, from 0."""
     part: int
-    """part of the model that the stage computes"""
+    """The part of the model that the stage computes."""
     micro_batch: int
-    """micro-batch, from 0"""
+    """The micro-batch, from 0."""
     start: float
-    """s from the start of the step"""
+    """s. The start, from the start of the step."""
     end: float
-    """s from the start of the step"""
+    """s. The end, from the start of the step."""
     beside: bool
-    """runs beside the action before it"""
+    """Whether it runs at the same time as the action before it."""
     version: int | None
-    """asynchronous: updates that the weights have had which it uses"""
+    """The number of updates in the weights that it uses (asynchronous schedules)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,43 +37,45 @@ class ScheduleSheet:
     """One schedule played out with equal stages: its order in time, its bubble, and what its ranks keep."""
 
     schedule: str
-    """its name"""
+    """The name of the schedule."""
     source: str
-    """where the schedule is from; "" of a file"""
+    """The source of the schedule; "" for a file."""
     ranks: int
-    """pipeline ranks"""
+    """The number of pipeline ranks."""
     virtual_stages: int
-    """chunks of the model on a rank"""
+    """The number of model chunks on a rank."""
     micro_batches: int
-    """micro-batches of the step, or of the window shown of an endless run"""
+    """The number of micro-batches of the step, or of the window shown of an endless run."""
     parts: int
-    """pieces the model is cut into"""
+    """The number of pieces of the model."""
     placement: str
-    """how parts lie on ranks: loop, vee, two ways; "" of a file"""
+    """The placement of parts on ranks: loop, vee, two ways; "" for a file."""
     flush: bool
-    """False: asynchronous, the pipeline never drains"""
+    """Whether the pipeline drains; False for asynchronous schedules."""
     durations: Mapping[str, float]
-    """s of one micro-batch through a rank's share of the model: forward, input, weight; send between ranks"""
+    """s. The time of one micro-batch through a rank's share of the model (forward, input, weight), and of a send
+    between ranks."""
     overlap: float
-    """share of the shorter of two passes beside each other that the longer one hides"""
+    """share. The share of the shorter of two simultaneous passes that the longer one hides."""
     step_time: float
-    """s from first to last action; asynchronous: of as many micro-batches once the pipeline is full"""
+    """s. The time from first to last action; for asynchronous schedules, of as many micro-batches once the pipeline is
+    full."""
     idle: tuple[float, ...]
-    """s that each rank waits; asynchronous: while it has both forwards and backwards to do"""
+    """s. The waiting time of each rank; for asynchronous schedules, while it has both forwards and backwards to do."""
     bubble: float
-    """share: time that ranks wait over the time that they work"""
+    """share. The waiting time of ranks over their working time."""
     staggered_bubble: float
-    """share, if no rank waits for the others before its optimizer step"""
+    """share. The bubble if no rank waits for the others before its optimizer step."""
     published: str
-    """seconds of waiting that the source states, as a formula; "" of a file"""
+    """The waiting time that the source states, as a formula; "" for a file."""
     activations: tuple[float, ...]
-    """micro-batches whose activations each rank holds at most, in units of its whole share of the model"""
+    """factor. The most micro-batches whose activations each rank holds, in units of its whole share of the model."""
     copies: tuple[float, ...]
-    """copies of its share of the weights that each rank keeps"""
+    """factor. The copies of its share of the weights that each rank keeps."""
     staleness: tuple[int, ...]
-    """asynchronous: updates that a gradient is late on each rank, at most"""
+    """The largest number of updates by which a gradient is late on each rank (asynchronous schedules)."""
     actions: tuple[ScheduledAction, ...]
-    """in order, rank after rank"""
+    """The actions in order, rank after rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,23 +83,24 @@ class ScheduleRow:
     """One schedule among others, for the same model on the same ranks."""
 
     schedule: str
-    """its name"""
+    """The name of the schedule."""
     virtual_stages: int
-    """chunks of the model on a rank"""
+    """The number of model chunks on a rank."""
     step_time: float | None
-    """s, as in ScheduleSheet; None: the schedule does not exist for these sizes"""
+    """s. The time of the step, as in ScheduleSheet; None: the schedule does not exist for these sizes."""
     bubble: float | None
-    """share: time that ranks wait over the time that they work"""
+    """share. The waiting time of ranks over their working time."""
     staggered_bubble: float | None
-    """share, if no rank waits for the others before its optimizer step"""
+    """share. The bubble if no rank waits for the others before its optimizer step."""
     activations: float | None
-    """micro-batches whose activations the fullest rank holds, in units of its whole share of the model"""
+    """factor. The most micro-batches whose activations the fullest rank holds, in units of its whole share of the
+    model."""
     copies: float | None
-    """copies of its share of the weights that the fullest rank keeps"""
+    """factor. The copies of its share of the weights that the fullest rank keeps."""
     published: str
-    """seconds of waiting that its source states, as a formula"""
+    """The waiting time that its source states, as a formula."""
     note: str
-    """what would have to be different for it to exist, or that it is asynchronous"""
+    """The condition under which it would exist, or a note that it is asynchronous."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,12 +108,13 @@ class ScheduleComparison:
     """All schedules side by side."""
 
     ranks: int
-    """pipeline ranks"""
+    """The number of pipeline ranks."""
     micro_batches: int
-    """micro-batches of the step"""
+    """The number of micro-batches of the step."""
     durations: Mapping[str, float]
-    """s of one micro-batch through a rank's share of the model: forward, input, weight; send between ranks"""
+    """s. The time of one micro-batch through a rank's share of the model (forward, input, weight), and of a send
+    between ranks."""
     overlap: float
-    """share of the shorter of two passes beside each other that the longer one hides"""
+    """share. The share of the shorter of two simultaneous passes that the longer one hides."""
     rows: tuple[ScheduleRow, ...]
-    """in the order of the catalog"""
+    """The rows in the order of the catalog."""

@@ -11,27 +11,27 @@ class ServedBatch:
     """One batch size on one GPU or instance."""
 
     batch: int
-    """sequences or images at once"""
+    """The number of sequences or images at once."""
     latency: float
-    """s from a batch's start to its end; of a generator: prompt and all tokens"""
+    """s. The time from a batch's start to its end; for a generator, prompt and all tokens."""
     throughput: float
-    """1/s of sequences (or images) of one instance that is never idle"""
+    """1/s. The rate of sequences or images of one instance that is never idle."""
     first_token: float
-    """s to the first token of a generator: its prompt; 0 for others"""
+    """s. The time to the first token of a generator; 0 for others."""
     token: float
-    """s for each further token of a sequence; 0 for others"""
+    """s. The time of each further token of a sequence; 0 for others."""
     tokens_per_second: float
-    """1/s of produced tokens, over the batch; 0 for what produces none"""
+    """1/s. The rate of produced tokens over the batch; 0 without any."""
     memory: float
-    """B on one instance: weights, caches, activations, the engine itself"""
+    """B. The memory on one instance: weights, caches, activations, the engine itself."""
     fits: bool
-    """whether the memory is enough"""
+    """Whether the memory is enough."""
     in_time: bool
-    """whether a request that just missed a batch is answered within the limit: two latencies; true without a limit"""
+    """Whether a request that just missed a batch is answered within the limit (two latencies); True without a limit."""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """s of the latency by part: products, attention, memory, kernels (negative where launches overlap)"""
+    """s. The latency by part: products, attention, memory, kernels (negative where launches overlap)."""
     utilisation: float
-    """share of the arithmetic peak in this precision"""
+    """share. The share of the arithmetic peak in this precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,47 +39,47 @@ class Served:
     """A model on a GPU or on equal instances."""
 
     model: str
-    """name"""
+    """The name of the model."""
     kind: str
-    """encoder, generator, images"""
+    """The kind of model: encoder, generator, images."""
     gpu: str
-    """name of the GPU, of an instance with its profile: a100-sxm4-40gb/1g.5gb"""
+    """The name of the GPU; of an instance with its profile: a100-sxm4-40gb/1g.5gb."""
     instances: int
-    """equal GPUs or MIG instances that each run the model"""
+    """The number of equal GPUs or MIG instances that each run the model."""
     precision: str
-    """of weights and products"""
+    """The precision of weights and products."""
     sparse: bool
-    """2:4 structured sparsity of the products' weights"""
+    """Whether the products' weights have 2:4 structured sparsity."""
     engine: str
-    """name of the inference engine and its era"""
+    """The name of the inference engine and its version."""
     tokens: int
-    """tokens of a sequence, or of a prompt; side of an image"""
+    """The number of tokens of a sequence or prompt, or the side of an image."""
     output: int
-    """tokens that a generator produces"""
+    """The number of tokens that a generator produces."""
     weights: float
-    """B as they are stored"""
+    """B. The weights as they are stored."""
     cache: float
-    """B of keys and values of one sequence at its end"""
+    """B. The keys and values of one sequence at its end."""
     memory_limit: float
-    """B of one instance"""
+    """B. The memory of one instance."""
     largest: int
-    """count of sequences that fit at once, 0 where the weights alone do not"""
+    """The number of sequences that fit at once; 0 if the weights alone do not."""
     limit: float | None
-    """s within which a request must be answered"""
+    """s. The time within which a request must be answered."""
     rows: tuple[ServedBatch, ...]
-    """one for each batch asked for"""
+    """The row of each requested batch."""
     best: ServedBatch | None
-    """the batch with the greatest throughput that fits, and is in time; None if there is none"""
+    """The batch with the greatest throughput that fits and is in time; None if there is none."""
     total: float
-    """1/s over all instances at the best batch, less what busy neighbours on the GPU cost"""
+    """1/s. The rate over all instances at the best batch, after the cost of busy neighbours on the GPU."""
     neighbours: float
-    """share of the throughput that busy neighbours on the GPU cost"""
+    """share. The share of the throughput that busy neighbours on the GPU cost."""
     bottleneck: str
-    """part of the latency that takes longest"""
+    """The part of the latency that takes longest."""
     assumptions: tuple[str, ...]
-    """what was taken for granted"""
+    """The assumptions."""
     warnings: tuple[str, ...] = ()
-    """what makes the answer less sure"""
+    """The doubts about the result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,17 +87,17 @@ class FigureRow:
     """One bar of a published figure."""
 
     name: str
-    """of the bar"""
+    """The name of the bar."""
     how: str
-    """GPU, precision, batch and engine"""
+    """The GPU, precision, batch and engine."""
     predicted: float
-    """SI, in the figure's unit"""
+    """SI. The predicted value, in the figure's unit."""
     relative: float
-    """factor over the figure's base"""
+    """factor. The value over the figure's base."""
     printed: float | None
-    """factor over the base that the publication prints; None where no figure was read"""
+    """factor. The printed factor over the base; None if no figure was read."""
     confirmed: str
-    """whether the printed factor was read in a source: yes, or no (from memory)"""
+    """Whether the printed factor was read in a source: yes, or no (from memory)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,16 +105,16 @@ class Figure:
     """A published figure, made again."""
 
     title: str
-    """what the figure shows"""
+    """The title of the figure."""
     unit: str
-    """of the predicted values"""
+    """The unit of the predicted values."""
     base: str
-    """name of the row that others are compared with"""
+    """The name of the row with which others are compared."""
     source: str
-    """where the printed figures stand"""
+    """The source of the printed figures."""
     rows: tuple[FigureRow, ...]
-    """its bars"""
+    """The bars."""
     reproduced: tuple[str, ...]
-    """what comes out as printed"""
+    """The statements that are reproduced."""
     not_reproduced: tuple[str, ...]
-    """what does not, and why"""
+    """The statements that are not reproduced, with the reason."""

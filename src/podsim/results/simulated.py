@@ -17,23 +17,24 @@ class LinkUse:
     """What one link (or a class of equal links) carried, when, and for whom."""
 
     name: str
-    """"out of stage 0: 8 ranks from 0": a rank's adapter, one way"""
+    """The name of a rank's adapter in one direction: "out of stage 0: 8 ranks from 0"."""
     copies: int
-    """equal links it stands for"""
+    """The number of equal links that it stands for."""
     capacity: float
-    """B/s"""
+    """B/s. The capacity."""
     bytes: float
-    """B over the step"""
+    """B. The bytes over the step."""
     busy: float
-    """s in which it carried something"""
+    """s. The time in which it carried something."""
     carried: Mapping[str, float]
-    """B by kind of op: tp, pp, dp, …"""
+    """B. The bytes by kind of op: tp, pp, dp, …"""
     time: NDArray[np.float64]
-    """s, the times at which its rate changes"""
+    """s. The times at which its rate changes."""
     rate: NDArray[np.float64]
-    """B/s from each of those times to the next"""
+    """B/s. The rate from each of those times to the next."""
     rates: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    """B/s by kind of op from each of those times, whose sum is `rate`; empty if only the bytes are known by kind"""
+    """B/s. The rates by kind of op from each of those times, with the sum `rate`; empty if only the bytes are known by
+    kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +44,10 @@ class CriticalOps:
     name: str
     kind: str
     where: str
-    """lanes on which they stand: "stage 0 compute" """
+    """The lanes of the ops: "stage 0 compute"."""
     count: int
     seconds: float
-    """s of the critical path that they make up"""
+    """s. The time of the critical path in these ops."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,31 +55,33 @@ class SimulatedStep:
     """One training step, played out."""
 
     model: str
+    """The name of the model."""
     cluster: str
     plan: Mapping[str, object]
     gpus: int
+    """The number of GPUs of the job."""
     step_time: float
-    """s"""
+    """s. The time of one optimizer step."""
     closed_form: float
-    """s, what `podsim predict` says of the same step"""
+    """s. The time of the same step by `podsim predict`."""
     parts: Mapping[str, float]
-    """s by part of the step, of the rank that is busy longest; their sum is step_time"""
+    """s. The time by part of the step on the rank that is busy longest; the sum is step_time."""
     bubble: float
-    """share of the time between first and last pass in which a pipeline rank waits, mean over ranks"""
+    """share. The share of the time between first and last pass in which a pipeline rank waits, as a mean over ranks."""
     ranks: int
-    """ranks (or classes of equal ranks) that were played"""
+    """The number of ranks, or of classes of equal ranks, that were played."""
     ops: int
-    """ops that were played"""
+    """The number of ops that were played."""
     represented: int
-    """ops of all ranks that they stand for"""
+    """The number of ops of all ranks that they stand for."""
     timeline: Timeline
     links: tuple[LinkUse, ...]
     critical: tuple[CriticalOps, ...]
-    """what the critical path is made of, longest first"""
+    """The ops of the critical path, longest first."""
     memory: float
-    """B, high water of the fullest rank"""
+    """B. The peak memory of the fullest rank."""
     memory_limit: float
-    """B of a GPU"""
+    """B. The memory of a GPU."""
     warnings: tuple[str, ...] = ()
     failure: FailedStep | None = field(default=None, metadata={"asked": True})
-    """what failed in the middle of it; step_time is then when all stands still, or the end by a detour"""
+    """The failure in the step; step_time is then the time when all ranks stand still, or the end after a detour."""

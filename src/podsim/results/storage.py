@@ -12,17 +12,18 @@ class StorageSheet:
 
     name: str
     kind: str
-    """wekafs, lustre, beegfs, nfs, object, local"""
+    """The kind: wekafs, lustre, beegfs, nfs, object, local."""
     clients: int
     figures: Mapping[str, str]
-    """what is said -> its value as text with a unit"""
+    """The figures as text with a unit, by name."""
     values: Mapping[str, float]
-    """the numbers among them, SI: by the key that changes them, and net_capacity, survives, creations, stats, removals"""
+    """SI. The numbers among them: by the key that changes them, and net_capacity, survives, creations, stats, removals.
+    """
     notes: Mapping[str, str]
-    """what a reader should know of a figure, by the figure's key"""
+    """The remarks, by the figure's key."""
     source: str
     confirmed: str
-    """yes, partial or no: whether its figures were read in a source"""
+    """Whether its figures were read in a source: yes, partial or no."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +32,11 @@ class PublishedPoint:
 
     clients: int
     bandwidth: float
-    """B/s, 0 where only operations were published"""
+    """B/s. The bandwidth; 0 if only operations were published."""
     iops: float
-    """1/s, 0 where only a bandwidth was published"""
+    """1/s. The rate of operations; 0 if only a bandwidth was published."""
     what: str
-    """measured, or derived from what was said"""
+    """The origin: measured, or derived from a statement."""
     source: str
 
 
@@ -45,21 +46,21 @@ class FioRow:
 
     clients: int
     bandwidth: float
-    """B/s, reads and writes together"""
+    """B/s. The bandwidth of reads and writes together."""
     iops: float
-    """1/s, reads and writes together"""
+    """1/s. The rate of reads and writes together."""
     latency: float
-    """s of one access, mean, from submission to completion"""
+    """s. The mean latency of one access, from submission to completion."""
     alone: float
-    """s of one access on an idle system"""
+    """s. The latency of one access on an idle system."""
     limit: str
-    """the link that is full"""
+    """The link that is full."""
     most: float
-    """B/s that ports and drives would allow, were the servers' software no limit"""
+    """B/s. The limit of ports and drives, without that of the servers' software."""
     published: float | None = None
-    """B/s, or 1/s for accesses below 64 KiB, that was published for it"""
+    """SI. The published figure, in B/s, or in 1/s for accesses below 64 KiB."""
     error: float | None = None
-    """predicted over published, less one"""
+    """share. The prediction over the published figure, minus one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,31 +68,31 @@ class FioMeasured:
     """What a fio run measured, all its jobs and clients together."""
 
     name: str
-    """of the file"""
+    """The name of the file."""
     version: str
     rw: str
-    """read, write, randread, randwrite, rw, randrw"""
+    """The pattern: read, write, randread, randwrite, rw, randrw."""
     block: float
-    """B"""
+    """B. The size of one access."""
     numjobs: int
     iodepth: int
     clients: int
     read_bandwidth: float
-    """B/s"""
+    """B/s. The bandwidth of reads."""
     read_iops: float
-    """1/s"""
+    """1/s. The rate of reads."""
     read_latency: float
-    """s, mean"""
+    """s. The mean latency of a read."""
     write_bandwidth: float
-    """B/s"""
+    """B/s. The bandwidth of writes."""
     write_iops: float
-    """1/s"""
+    """1/s. The rate of writes."""
     write_latency: float
-    """s, mean"""
+    """s. The mean latency of a write."""
     seconds: float
-    """s of the longest job"""
+    """s. The time of the longest job."""
     direct: bool = True
-    """whether it went past the page cache (direct=1)"""
+    """Whether it bypassed the page cache (direct=1)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,21 +101,21 @@ class FioRun:
 
     system: str
     rw: str
-    """read, write, randread, randwrite, rw, randrw"""
+    """The pattern: read, write, randread, randwrite, rw, randrw."""
     block: float
-    """B"""
+    """B. The size of one access."""
     numjobs: int
-    """of one client"""
+    """The number of jobs of one client."""
     iodepth: int
     read_share: float
-    """share of the accesses that read"""
+    """share. The share of the accesses that read."""
     seconds: float
-    """s that it would run"""
+    """s. The duration of the job."""
     rows: tuple[FioRow, ...]
     notes: tuple[str, ...]
     published: tuple[PublishedPoint, ...] = ()
     measured: FioMeasured | None = None
-    """a real run laid beside it"""
+    """The real run that is compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,11 +123,11 @@ class MdtestRow:
     """One operation of mdtest."""
 
     operation: str
-    """as mdtest names it"""
+    """The operation, as mdtest names it."""
     rate: float
-    """1/s of all tasks together"""
+    """1/s. The rate of all tasks together."""
     limit: str
-    """the link that is full"""
+    """The link that is full."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,11 +137,11 @@ class MdtestRun:
     system: str
     clients: int
     tasks: int
-    """of all clients"""
+    """The number of tasks of all clients."""
     files: int
-    """of all tasks"""
+    """The number of files of all tasks."""
     bytes_per_file: float
-    """B"""
+    """B. The size of each file."""
     rows: tuple[MdtestRow, ...]
     notes: tuple[str, ...]
 
@@ -150,21 +151,21 @@ class StageRow:
     """One stage of the pipeline, alone."""
 
     stage: str
-    """ingest, transform, train, validate, inference, tiering"""
+    """The stage: ingest, transform, train, validate, inference, tiering."""
     samples: float
-    """of one pass"""
+    """factor. The number of samples of one pass."""
     bytes_per_sample: float
-    """B read from or written to the storage"""
+    """B. The bytes of a sample read from or written to the storage."""
     cpu: float
-    """s of a processor core for a sample"""
+    """s. The processor-core time of a sample."""
     rate: float
-    """1/s, samples, of the whole cluster"""
+    """1/s. The rate of samples of the whole cluster."""
     seconds: float
-    """s of one pass"""
+    """s. The time of one pass."""
     limit: str
-    """the link that is full"""
+    """The link that is full."""
     together: float
-    """1/s, samples, when all stages run at once"""
+    """1/s. The rate of samples when all stages run at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,15 +175,15 @@ class EpochRow:
     first: int
     last: int
     hits: float
-    """share of the bytes that come from the cache"""
+    """share. The share of the bytes that come from the cache."""
     rate: float
-    """1/s, samples, of the whole cluster"""
+    """1/s. The rate of samples of the whole cluster."""
     seconds: float
-    """s of one epoch"""
+    """s. The time of one epoch."""
     read: float
-    """B/s from the storage"""
+    """B/s. The bandwidth from the storage."""
     limit: str
-    """the link that is full"""
+    """The link that is full."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,13 +192,13 @@ class ShrinkRow:
 
     resource: str
     has: float
-    """as it is, in its own unit"""
+    """SI. The present value, in its own unit."""
     needs: float
-    """the least of it that does not slow the first epoch"""
+    """SI. The least value that does not slow the first epoch."""
     unit: str
-    """of both: B, B/s, count, cores"""
+    """The unit of both: B, B/s, count, cores."""
     load: float
-    """share of it in use in the first epoch"""
+    """share. The share of it in use in the first epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,22 +206,23 @@ class TrainingTime:
     """Seconds from start to target of a workload with known epochs."""
 
     seconds: float
-    """s"""
+    """s. The time from start to target."""
     epochs: float
+    """factor. The number of epochs to the target."""
     epoch_seconds: float
-    """s of a later epoch"""
+    """s. The time of a later epoch."""
     evaluation: float
-    """s of all evaluations"""
+    """s. The time of all evaluations."""
     start: float
-    """s of start-up: what a run took beyond its epochs and evaluations"""
+    """s. The time of a run outside its epochs and evaluations."""
     batch: int
-    """samples of a step, all accelerators together"""
+    """The number of samples of a step, over all accelerators."""
     published: float | None = None
-    """s that was published for it"""
+    """s. The published time."""
     error: float | None = None
-    """predicted over published, less one"""
+    """share. The prediction over the published time, minus one."""
     source: str = ""
-    """of what was published"""
+    """The source of the published time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,18 +233,18 @@ class InputRun:
     title: str
     system: str
     clients: int
-    """nodes"""
+    """The number of nodes."""
     accelerators: int
-    """of all nodes"""
+    """The number of accelerators of all nodes."""
     accelerator: str
     batch: int
-    """samples of one accelerator's step"""
+    """The number of samples of one accelerator's step."""
     utilisation: float
-    """share of the time that accelerators compute, later epochs"""
+    """share. The share of the time in which accelerators compute, in later epochs."""
     demand: float
-    """B/s of all accelerators, were nothing else a limit"""
+    """B/s. The bandwidth that all accelerators need, without any other limit."""
     shuffle: str
-    """global or shard"""
+    """The shuffle: global or shard."""
     stages: tuple[StageRow, ...]
     epochs: tuple[EpochRow, ...]
     shrink: tuple[ShrinkRow, ...]
@@ -256,8 +258,9 @@ class Need:
 
     what: str
     value: float
+    """SI. The amount."""
     unit: str
-    """B/s or B"""
+    """The unit: B/s or B."""
     why: str
 
 
@@ -271,17 +274,17 @@ class SizeRun:
     accelerators: int
     needs: tuple[Need, ...]
     read: float
-    """B/s that the job must be able to read"""
+    """B/s. The bandwidth that the job must be able to read."""
     write: float
-    """B/s that the job must be able to write"""
+    """B/s. The bandwidth that the job must be able to write."""
     capacity: float
-    """B"""
+    """B. The room for data and checkpoints."""
     tier: str
-    """good, better or best: the least row of the guidance that covers it; "beyond" above all"""
+    """The lowest row of the guidance that covers it: good, better or best; "beyond" above all."""
     guidance: Mapping[str, tuple[float, float]]
-    """good, better, best -> (B/s read, B/s written) for so many nodes"""
+    """B/s. The guidance for this many nodes, as (read, written) by good, better and best."""
     systems: Mapping[str, int]
-    """storage system -> servers of it that would do"""
+    """The number of servers that would suffice, by storage system."""
     notes: tuple[str, ...]
 
 
@@ -291,25 +294,25 @@ class FailRow:
 
     failed: int
     reads: bool
-    """whether everything can still be read"""
+    """Whether everything can still be read."""
     read: float
-    """B/s that all clients read, each block of a lost server read as the rest of its stripe"""
+    """B/s. The bandwidth that all clients read, if each block of a lost server is read as the rest of its stripe."""
     read_best: float
-    """B/s if the rest of the stripe was wanted anyway, as by long sequential reads"""
+    """B/s. The same if the rest of the stripe is needed anyway, as in long sequential reads."""
     write: float
-    """B/s that all clients write"""
+    """B/s. The bandwidth that all clients write."""
     iops: float
-    """1/s of 4 KiB reads, all clients"""
+    """1/s. The rate of 4 KiB reads, over all clients."""
     limit: str
-    """the link that is full when reading"""
+    """The link that is full when reading."""
     lost: float
-    """share of the stripes that are lost"""
+    """share. The share of the stripes that are lost."""
     exposed: float
-    """share of the stripes that no further failure may touch"""
+    """share. The share of the stripes that would not survive another failure."""
     exposed_seconds: float
-    """s until those are made again, when they come first"""
+    """s. The time until those stripes are rebuilt, when they come first."""
     rebuild_seconds: float
-    """s until all is made again; 0 where it cannot be or need not"""
+    """s. The time until everything is rebuilt; 0 if that is impossible or unnecessary."""
     verdict: str
 
 
@@ -320,10 +323,10 @@ class FailRun:
     system: str
     clients: int
     stripe: str
-    """data + parity"""
+    """The stripe, as data + parity."""
     net: float
-    """B that can be stored"""
+    """B. The net capacity."""
     fill: float
-    """share of the space in use"""
+    """share. The share of the space in use."""
     rows: tuple[FailRow, ...]
     notes: tuple[str, ...]

@@ -11,21 +11,21 @@ class Timed:
     """One size of a sweep."""
 
     size: float
-    """B, as nccl-tests counts"""
+    """B. The size, as nccl-tests counts it."""
     count: int
-    """elements of 4 B, as nccl-tests counts: of one rank's part where the buffer is divided"""
+    """The number of elements of 4 B, as nccl-tests counts: of one rank's part if the buffer is divided."""
     seconds: float
-    """s of one call"""
+    """s. The time of one call."""
     algorithm_bandwidth: float
-    """B/s, size over seconds"""
+    """B/s. The size over the time."""
     bus_bandwidth: float
-    """B/s, as nccl-tests counts"""
+    """B/s. The bus bandwidth, as nccl-tests counts it."""
     algorithm: str
-    """ring, tree, nvls, pairs; or the name of the table"""
+    """The algorithm: ring, tree, nvls, pairs; or the name of the table."""
     protocol: str = ""
-    """LL, LL128 or Simple; empty for a table"""
+    """The protocol: LL, LL128 or Simple; empty for a table."""
     channels: int = 0
-    """channels of NCCL in use; 0 for a table"""
+    """The number of NCCL's channels in use; 0 for a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,17 +34,17 @@ class AlgorithmRow:
 
     name: str
     rounds: int
-    """steps in which something is sent"""
+    """The number of steps in which something is sent."""
     transfers: int
-    """messages of all ranks together"""
+    """The number of messages of all ranks together."""
     sent: float
-    """B sent by the rank that sends most"""
+    """B. The bytes sent by the rank that sends most."""
     peak: float
-    """B into or out of the busiest rank in its busiest step"""
+    """B. The bytes into or out of the busiest rank in its busiest step."""
     fan_in: int
-    """most ranks that one rank receives from in a step"""
+    """The most ranks that one rank receives from in a step."""
     seconds: tuple[float, ...]
-    """s for each size of the sweep"""
+    """s. The time of each size of the sweep."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,24 +52,25 @@ class Sweep:
     """One collective on one machine, over sizes."""
 
     collective: str
-    """all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter"""
+    """The collective: all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather,
+    scatter."""
     machine: str
-    """the cluster, or the file that its server was read from"""
+    """The cluster, or the file that describes its server."""
     gpu: str
-    """its GPU, or CPU; empty where a file does not tell"""
+    """The GPU, or CPU; empty if a file does not tell."""
     ranks: int
-    """GPUs that take part"""
+    """The number of GPUs that take part."""
     ranks_per_node: int
-    """of them in one server"""
+    """The number of ranks in one server."""
     launch: str
-    """process, thread or single"""
+    """The launch: process, thread or single."""
     version: str
-    """NCCL's release"""
+    """The release of NCCL."""
     how: str
-    """where the times come from, in words"""
+    """The origin of the times, in words."""
     rows: tuple[Timed, ...]
-    """one for each size"""
+    """The row of each size."""
     algorithms: tuple[AlgorithmRow, ...] = ()
-    """all algorithms side by side, if asked for"""
+    """The algorithms for comparison, if requested."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """algorithms that were not compared, and why"""
+    """The algorithms that were not compared, with the reason."""

@@ -18,11 +18,11 @@ class Lane:
     """A row of the picture: what runs on it runs one after the other, unless the lane says it is shared."""
 
     process: str
-    """what it belongs to: "stage 3 (ranks 24-31)", a node, a partition"""
+    """The process of the lane: "stage 3 (ranks 24-31)", a node, a partition."""
     name: str
-    """"compute", "tp", "NIC 0", …"""
+    """The name: "compute", "tp", "NIC 0", …"""
     copies: int = 1
-    """equal rows it stands for"""
+    """The number of equal rows that it stands for."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,10 +32,11 @@ class Counter:
     name: str
     process: str
     unit: str
-    """of the value: B, B/s, 1, W"""
+    """The unit of the value: B, B/s, 1, W."""
     time: Floats
-    """s, rising"""
+    """s. The times, rising."""
     value: Floats
+    """SI. The values, in `unit`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,19 +45,19 @@ class Timeline:
 
     lanes: tuple[Lane, ...]
     names: tuple[str, ...]
-    """distinct names of spans"""
+    """The distinct names of spans."""
     kinds: tuple[str, ...]
-    """distinct kinds: "forward", "tp", "send", …"""
+    """The distinct kinds: "forward", "tp", "send", …"""
     lane: Ints
-    """position in `lanes`, [spans], as what follows"""
+    """The position in `lanes` of each span."""
     name: Ints
     kind: Ints
     start: Floats
-    """s"""
+    """s. The start of each span."""
     end: Floats
-    """s"""
+    """s. The end of each span."""
     arguments: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
-    """more of each span by name: micro-batch, layer, bytes"""
+    """The further values of each span, by name: micro-batch, layer, bytes."""
     counters: tuple[Counter, ...] = ()
 
     def __post_init__(self) -> None:

@@ -17,11 +17,11 @@ class TrainedStep:
     """One step."""
 
     step: int
-    """from 0"""
+    """The number of the step, from 0."""
     loss: float
-    """mean over the samples of all replicas, before the step changed the weights"""
+    """factor. The mean loss over the samples of all replicas, before the step changed the weights."""
     seconds: float
-    """s on the rank that took longest"""
+    """s. The time on the slowest rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,44 +30,44 @@ class MeasuredTraining:
 
     model: str
     changes: Mapping[str, str]
-    """fields of the model that were changed"""
+    """The fields of the model that were changed."""
     plan: Mapping[str, int | str | bool]
-    """fields of the plan as it was run"""
+    """The fields of the plan as it was run."""
     sequence: int
-    """tokens of a sample; 0 for images"""
+    """The number of tokens of a sample; 0 for images."""
     all_reduce: str
-    """what added the gradients up: a table's name, or "library" """
+    """The all-reduce of the gradients: a table's name, or "library"."""
     exchange: str
-    """bsp, ps, ssp or async"""
+    """The exchange: bsp, ps, ssp or async."""
     staleness: int | None
-    """of ssp: steps that the fastest replica may be ahead of the slowest"""
+    """The number of steps that the fastest replica may be ahead of the slowest, for ssp."""
     late: Mapping[str, int]
-    """gradients by how many updates the weights had had since they left the server; empty where all are in step"""
+    """The number of gradients by how many updates late they were; empty if all are in step."""
     data: str
     seed: int
     rate: float
-    """learning rate"""
+    """factor. The learning rate."""
     ranks: int
     backend: str
-    """gloo or nccl"""
+    """The backend: gloo or nccl."""
     device: str
-    """what computed: the GPU's name, or CPU"""
+    """The device: the GPU's name, or CPU."""
     software: str
-    """versions of what ran it"""
+    """The versions of the software."""
     hosts: tuple[str, ...]
-    """name of the machine of each rank"""
+    """The machine of each rank, by name."""
     cores: int
-    """processor cores of the smallest machine"""
+    """The number of processor cores of the smallest machine."""
     emulated: Emulated | None
-    """the links, if they were shaped; None on links as they are"""
+    """The shaped links; None for links as they are."""
     started: str
-    """date and time in UTC, ISO 8601"""
+    """The date and time in UTC, ISO 8601."""
     resumed: tuple[int, ...]
-    """steps at which the run went on from a checkpoint"""
+    """The steps at which the run continued from a checkpoint."""
     cpu: float
-    """share of the busiest machine's processor time that the ranks used"""
+    """share. The share of the busiest machine's processor time that the ranks used."""
     others: float
-    """share of the busiest machine's processor time that went to other programs"""
+    """share. The share of the busiest machine's processor time that other programs used."""
     rows: tuple[TrainedStep, ...]
 
     @property
@@ -87,26 +87,26 @@ class ComparedTraining:
     """A measured step time beside its prediction."""
 
     run: str
-    """name of its file"""
+    """The name of its file."""
     model: str
     cluster: str
-    """what was predicted for"""
+    """The cluster of the prediction."""
     plan: Mapping[str, int | str | bool]
-    """fields of the plan as it was run"""
+    """The fields of the plan as it was run."""
     measured: float
-    """s of a step, median"""
+    """s. The median measured time of a step."""
     predicted: float
-    """s of a step"""
+    """s. The predicted time of a step."""
     difference: float
-    """share, predicted over measured less one"""
+    """share. The prediction over the measurement, minus one."""
     parts: Mapping[str, float]
-    """s by kind of the prediction"""
+    """s. The predicted time, by part."""
     cpu: float
-    """share of processor time that the ranks used"""
+    """share. The share of processor time that the ranks used."""
     others: float
-    """share of processor time that went to other programs"""
+    """share. The share of processor time that other programs used."""
     verdict: str
-    """comparable; or not comparable, and why"""
+    """The verdict: comparable, or the reason why not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +114,9 @@ class MeasuredPass:
     """One forward and backward pass."""
 
     step: int
-    """from 0"""
+    """The number of the step, from 0."""
     seconds: float
-    """s on the rank that took longest"""
+    """s. The time on the slowest rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,36 +125,36 @@ class MeasuredDdp:
 
     layers: int
     size: float
-    """B of gradients of a layer; each is a bucket of its own"""
+    """B. The gradients of a layer; each is a bucket of its own."""
     forward: float
-    """s that a layer's forward pass pauses"""
+    """s. The pause of a layer's forward pass."""
     backward: float
-    """s that a layer's backward pass pauses"""
+    """s. The pause of a layer's backward pass."""
     overlap: bool
-    """gradients were added up beside the backward pass, as DistributedDataParallel does; else after it"""
+    """Whether gradients were added up during the backward pass, as DistributedDataParallel does; otherwise after it."""
     all_reduce: str
-    """what added the gradients up: a table's name, or "library" """
+    """The all-reduce of the gradients: a table's name, or "library"."""
     ranks: int
     local: int
-    """ranks of a server"""
+    """The number of ranks of a server."""
     backend: str
-    """gloo or nccl"""
+    """The backend: gloo or nccl."""
     software: str
-    """versions of what ran it"""
+    """The versions of the software."""
     hosts: tuple[str, ...]
-    """name of the machine of each rank"""
+    """The machine of each rank, by name."""
     cores: int
-    """processor cores of the smallest machine"""
+    """The number of processor cores of the smallest machine."""
     emulated: Emulated | None
-    """the links, if they were shaped; None on links as they are"""
+    """The shaped links; None for links as they are."""
     message: float
-    """s from sending 4 B to receiving them, between ranks 0 and 1, half of a round trip, median"""
+    """s. The time from sending 4 B to receiving them, between ranks 0 and 1: half of a round trip, median."""
     started: str
-    """date and time in UTC, ISO 8601"""
+    """The date and time in UTC, ISO 8601."""
     cpu: float
-    """share of the busiest machine's processor time that the ranks used"""
+    """share. The share of the busiest machine's processor time that the ranks used."""
     others: float
-    """share of the busiest machine's processor time that went to other programs"""
+    """share. The share of the busiest machine's processor time that other programs used."""
     rows: tuple[MeasuredPass, ...]
 
     @property
@@ -168,26 +168,26 @@ class ComparedDdp:
     """A measured step of DistributedDataParallel beside two predictions: with and without overlap."""
 
     run: str
-    """name of its file"""
+    """The name of its file."""
     machine: str
-    """what was run on, in words"""
+    """The machine of the run, in words."""
     overlap: bool
-    """gradients were added up beside the backward pass"""
+    """Whether gradients were added up during the backward pass."""
     measured: float
-    """s of a step, median"""
+    """s. The median measured time of a step."""
     bucket: float
-    """s of the all-reduce of one bucket, predicted"""
+    """s. The predicted time of the all-reduce of one bucket."""
     overlapped: float
-    """s of a step, predicted with overlap"""
+    """s. The predicted time of a step with overlap."""
     apart: float
-    """s of a step, predicted without overlap"""
+    """s. The predicted time of a step without overlap."""
     told: bool
-    """the prediction of what was run is the nearer one"""
+    """Whether the prediction of the actual run is the nearer one."""
     difference: float
-    """share, the prediction of what was run over measured, less one"""
+    """share. The prediction of the actual run over the measurement, minus one."""
     cpu: float
-    """share of processor time that the ranks used"""
+    """share. The share of processor time that the ranks used."""
     others: float
-    """share of processor time that went to other programs"""
+    """share. The share of processor time that other programs used."""
     verdict: str
-    """comparable; or not comparable, and why"""
+    """The verdict: comparable, or the reason why not."""

@@ -19,25 +19,25 @@ class Engine:
     """One inference engine in one era."""
 
     name: str
-    """of the engine and its era"""
+    """The name of the engine and its version."""
     title: str
-    """what it is"""
+    """The title."""
     source: str
-    """where the measurements stand"""
+    """The source of the measurements."""
     evidence: str
-    """rows the constants are fitted to, and what they leave"""
+    """The rows behind the constants, and their residuals."""
     half_speed: float = 1.0
-    """speed of products of 16 bits and more, relative to the kernel law"""
+    """factor. The speed of products of 16 bits and more, relative to the kernel law."""
     int8_speed: float = 1.0
-    """the same, for 8 bits"""
+    """factor. The speed of products of 8 bits, relative to the kernel law."""
     attention_speed: float = 1.0
-    """share of an SM's peak that the attention kernel for whole sequences reaches"""
+    """share. The share of an SM's peak that the attention kernel for whole sequences reaches."""
     kernel: float = 0.0
-    """s that each kernel of a pass takes beside what its law says; negative where launches overlap"""
+    """s. The time of each kernel of a pass in addition to its law; negative where launches overlap."""
     sparse_speed: float = 1.0
-    """speed of 2:4 sparse products relative to the law at the sparse peak"""
+    """factor. The speed of 2:4 sparse products, relative to the law at the sparse peak."""
     memory_floor: float = 5.0e8
-    """B of CUDA context and engine (taken, not measured)"""
+    """B. The memory of the CUDA context and the engine (assumed, not measured)."""
 
     def product_speed(self, precision: str, sparse: bool) -> float:
         """Factor on the speed of products."""

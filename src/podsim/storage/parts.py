@@ -23,9 +23,9 @@ class Software:
     """Processor seconds that moving data costs."""
 
     per_byte: float
-    """s of one core (or server) for a byte"""
+    """s. The time of one core (or server) per byte."""
     per_operation: float = 0.0
-    """s of one core (or server) for an operation"""
+    """s. The time of one core (or server) per operation."""
 
     def seconds(self, block: float) -> float:
         """Seconds of one access of `block` bytes."""
@@ -48,15 +48,15 @@ class Server:
     """One storage server, controller pair or appliance."""
 
     ssd: Ssd | None
-    """its drives; None where they are not told"""
+    """The drives; None if unknown."""
     ssds: int
     ports: int
     port: float
-    """B/s of one port, one direction"""
+    """B/s. The bandwidth of one port, in one direction."""
     read: Software | None
-    """what it was shown to do; None where only its parts are known"""
+    """The demonstrated speed of reads; None if only its parts are known."""
     write: Software | None
-    """of its own where one was published; None: the work of striping (podsim.storage.stripe) times that of reading"""
+    """The published speed of writes; None: that of reads, times the work of striping (podsim.storage.stripe)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +66,15 @@ class Client:
     system: System
     ports: int
     port: float
-    """B/s of one port, one direction"""
+    """B/s. The bandwidth of one port, in one direction."""
     cores: int
-    """processor cores given to the file system's client; 0 where it is the kernel's and takes what it needs"""
+    """The number of cores for the file system's client; 0 if it runs in the kernel and takes what it needs."""
     read: Software | None
-    """of one core"""
+    """The speed of reads on one core."""
     write: Software | None
-    """of one core"""
+    """The speed of writes on one core."""
     stream: float
-    """B/s that one thread was seen to read; infinite where none was published"""
+    """B/s. The demonstrated read bandwidth of one thread; infinite if none was published."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +84,9 @@ class Stripe:
     data: int
     parity: int
     spares: int
-    """servers' worth of space kept free for rebuilding"""
+    """The number of servers whose space is kept free for rebuilding."""
     usable: float
-    """share of the space that is left after what the file system keeps for itself"""
+    """share. The share of the space that is left after the file system's own use."""
 
     @property
     def width(self) -> int:
@@ -105,25 +105,25 @@ class StorageSystem:
 
     name: str
     kind: str
-    """wekafs, lustre, beegfs, nfs, object, local"""
+    """The kind: wekafs, lustre, beegfs, nfs, object, local."""
     servers: int
-    """for a local system: of one node, 1"""
+    """The number of servers; 1, of one node, for a local system."""
     server: Server
     client: Client
     stripe: Stripe | None
-    """None where its protection is not told"""
+    """The protection of its blocks; None if unknown."""
     read_latency: float
-    """s of one small read, alone"""
+    """s. The latency of one small read, alone."""
     write_latency: float
-    """s of one small write, alone"""
+    """s. The latency of one small write, alone."""
     capacity: float
-    """B raw; 0 where it is not told"""
+    """B. The raw capacity; 0 if unknown."""
     tier: str = ""
-    """the object store behind it, by name; empty for none"""
+    """The name of the object store behind it; empty for none."""
     measured_clients: int = 0
-    """nodes that its figures were measured with; 0 where none were"""
+    """The number of nodes in the measurement of its figures; 0 without one."""
     range_requests: float = 0.0
-    """1/s that the whole system takes, whatever their size; 0 for no such limit"""
+    """1/s. The rate of range requests of the whole system, whatever their size; 0 for no such limit."""
     source: str = ""
     confirmed: str = "no"
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -32,20 +32,21 @@ class Run:
 
     era: str
     row: str
-    """its id in the reference tables"""
+    """The id in the reference tables."""
     gpu: str
     accelerators: int
     batch: int
-    """samples of one accelerator's step"""
+    """The number of samples of one accelerator's step."""
     rate: float
-    """1/s, samples of all accelerators, in the later epochs"""
+    """1/s. The rate of samples of all accelerators, in the later epochs."""
     seconds: float
-    """s from start to target"""
+    """s. The time from start to target."""
     epochs: float
+    """factor. The number of epochs to the target."""
     epoch_seconds: float
-    """s of a later epoch"""
+    """s. The time of a later epoch."""
     evaluation_seconds: float
-    """s of all evaluations"""
+    """s. The time of all evaluations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,39 +56,40 @@ class Workload:
     name: str
     title: str
     samples: int
-    """of the training data; 0: as many as MLPerf Storage asks for"""
+    """The number of samples of the training data; 0: as many as MLPerf Storage asks for."""
     validation: int
     raw: float
-    """B of a sample as it arrives"""
+    """B. The size of a sample as it arrives."""
     record: float
-    """B of a sample as training reads it"""
+    """B. The size of a sample as training reads it."""
     read_block: float
-    """B that a reader asks for at once"""
+    """B. The bytes that a reader requests at once."""
     transform_cpu: float
-    """s of a core to turn a raw sample into a record"""
+    """s. The core time to turn a raw sample into a record."""
     cpu: float
-    """s of a core to decode and augment a sample there"""
+    """s. The core time to decode and augment a sample on the processor."""
     cpu_gpu_decode: float
-    """s of a core for a sample that the GPU decodes"""
+    """s. The core time of a sample that the GPU decodes."""
     batch: int
-    """samples of one accelerator's step"""
+    """The number of samples of one accelerator's step."""
     steps: Mapping[str, float]
-    """accelerator -> s of a step of the batch, where the benchmark lays it down"""
+    """s. The prescribed time of a step of the batch, by accelerator."""
     host_step: float
-    """s of a step beside the accelerator's own"""
+    """s. The time of a step in addition to the accelerator's own."""
     host_bandwidth: float
-    """B/s at which a host hands a batch over"""
+    """B/s. The bandwidth at which a host hands a batch over."""
     threshold: float
-    """accelerator utilisation that a result must reach; 0 where there is none"""
+    """share. The accelerator utilisation that a result must reach; 0 if there is none."""
     parameters: float
+    """count. The number of parameters of the network."""
     gradient: float
-    """B that a step reduces over all accelerators"""
+    """B. The bytes that a step reduces over all accelerators."""
     half_batch: float
-    """samples that take as long as a step's fixed part"""
+    """factor. The number of samples that take as long as a step's fixed part."""
     evaluate_every: int
-    """epochs between evaluations; 0: no evaluation"""
+    """The number of epochs between evaluations; 0: no evaluation."""
     inference: float
-    """1/s of one accelerator; 0 where it is not known"""
+    """1/s. The rate of one accelerator in inference; 0 if unknown."""
     runs: tuple[Run, ...]
     source: str
     confirmed: str

@@ -89,7 +89,7 @@ class Plan(TrainedFields, LayoutFields):
 
     dp: Ints = like(LayoutFields, "dp", default=1)
     global_batch: Ints = 1
-    """sequences of one step"""
+    """The number of sequences of one step."""
     schedule: Ints | str = like(LayoutFields, "schedule", default=Schedule.ONE_F_ONE_B)
     flash: Ints = like(LayoutFields, "flash", default=True)
     overlap_grad: Ints = like(LayoutFields, "overlap_grad", default=True)
@@ -233,6 +233,7 @@ class Grid:
 
     gpus_per_node: int
     plan: Plan
+    """The plan whose groups lie in the grid."""
 
     def per_node(self, size: Ints, stride: Ints) -> Array:
         """Members on a node of the group that is spread most: 2 of six ranks side by side, on nodes of eight."""

@@ -29,99 +29,106 @@ class Software:
     title: str
     source: str
     evidence: str = ""
-    """which rows the fitted values come from, and the residual"""
+    """The rows behind the fitted values, and the residual."""
     fitted: tuple[str, ...] = ()
-    """constants that `podsim calibrate --software NAME` fits to the rows of this entry"""
+    """The constants that `podsim calibrate --software NAME` fits to the rows of this entry."""
     gemm_speed: float = 1.0
-    """speed of a GEMM in a long run, relative to the kernel law (short bursts): era of cuBLAS, clocks"""
+    """factor. The speed of a GEMM in a long run, relative to the kernel law (short bursts): version of cuBLAS, clocks.
+    """
     conv_speed: float = 1.0
-    """speed of a convolution relative to the products that it is costed as: era of cuDNN, layouts, padding"""
+    """factor. The speed of a convolution, relative to the products that stand for it: version of cuDNN, layouts,
+    padding."""
     attention_speed: float = 1.0
-    """the same as gemm_speed for the attention kernels"""
+    """factor. The speed of attention kernels, relative to the kernel law."""
     memory_speed: float = 1.0
-    """the same for memory-bound kernels"""
+    """factor. The speed of memory-bound kernels, relative to the kernel law."""
     collective_speed: float = 1.0
-    """speed of collectives inside a node, relative to the collective law (nccl-tests on idle GPUs)"""
+    """factor. The speed of collectives inside a node, relative to the collective law (nccl-tests on idle GPUs)."""
     network_speed: float = 1.0
-    """the same for groups that span nodes"""
+    """factor. The speed of groups that span nodes, relative to the collective law."""
     detour: float = 1.0
-    """speed of those with some of each node's GPUs, neither one nor all, relative to the others: before NCCL 2.12
-    (PXN) the last of them on a node reaches the ring's adapter, which stands next to the first, through the processor"""
+    """factor. The speed of groups with some of each node's GPUs, neither one nor all, relative to the others. Before
+    NCCL 2.12 (PXN), the last of them on a node reaches the ring's adapter, next to the first, through the processor."""
     flash: str = "flash2"
-    """attention kernel when the plan says flash: triton (flash attention in Triton), flash1, flash2, flash3"""
+    """The attention kernel when the plan says flash: triton (flash attention in Triton), flash1, flash2, flash3."""
     fused_softmax: bool = True
-    """scale, mask and softmax of unfused attention are one kernel"""
+    """Whether scale, mask and softmax of unfused attention are one kernel."""
     elementwise_traffic: float = 1.0
-    """bytes of bias, activation, dropout and residual kernels, relative to fully fused ones"""
+    """factor. The bytes of bias, activation, dropout and residual kernels, relative to fully fused ones."""
     norm_traffic: float = 1.0
-    """bytes of norms, relative to one fused kernel"""
+    """factor. The bytes of norms, relative to one fused kernel."""
     host_kernel: float = 0.0
-    """s of host time to launch one kernel"""
+    """s. The host time to launch one kernel."""
     host_collective: float = 0.0
-    """s of host time to launch one collective"""
+    """s. The host time to launch one collective."""
     host_send: float = 15e-6
-    """s a pipeline exchange adds to each pass once the pipeline is full (launch, synchronisation)"""
+    """s. The time that a pipeline exchange adds to each pass once the pipeline is full (launch, synchronisation)."""
     host_update: float = 0.0
-    """s of host time to update the weights of one layer"""
+    """s. The host time to update the weights of one layer."""
     host_step: float = 0.0
-    """s a step takes besides its passes: data, loss scale, gradient norm, optimizer launch, logging"""
+    """s. The time of a step outside its passes: data, loss scale, gradient norm, optimizer launch, logging."""
     gradient_bytes: float = 4.0
-    """B per parameter that the data-parallel group reduces"""
+    """B. The bytes per parameter that the data-parallel group reduces."""
     gradient_memory: float = 4.0
-    """B per parameter of stored gradients"""
+    """B. The bytes per parameter of stored gradients."""
     optimizer_traffic: float = 34.0
-    """B moved per parameter by the Adam step (read and write master, moments, gradient; write weights; norm)"""
+    """B. The bytes per parameter that the Adam step moves (read and write master, moments, gradient; write weights;
+    norm)."""
     loss_traffic: float = 1.0
-    """bytes of the cross-entropy, relative to Megatron-LM's, op by op in fp32"""
+    """factor. The bytes of the cross-entropy, relative to Megatron-LM's, op by op in fp32."""
     logit_bytes: float = 8.0
-    """B held per logit beside the fp32 softmax: low precision, gradients"""
+    """B. The bytes per logit that are held in addition to the fp32 softmax: low precision, gradients."""
     scatter_gather: bool = True
-    """pipeline sends are split over the TP group and gathered on the other side"""
+    """Whether pipeline sends are split over the TP group and gathered on the other side."""
     pipeline_exposed: float = 1.0
-    """share of a pipeline send's seconds that no pass hides"""
+    """share. The share of a pipeline send's time that no pass hides."""
     tp_overlap: float = 0.0
-    """share of a backward tensor-parallel all-reduce that its weight-gradient GEMM hides"""
+    """share. The share of a backward tensor-parallel all-reduce that its weight-gradient GEMM hides."""
     async_tp: float = 0.7
-    """share of tensor-parallel collectives hidden when the plan says overlap_tp"""
+    """share. The share of tensor-parallel collectives that is hidden when the plan says overlap_tp."""
     can_overlap: tuple[str, ...] = OVERLAPS
-    """which overlaps of a plan this framework has"""
+    """The overlaps of a plan that this framework has."""
     lacks: tuple[str, ...] = ()
-    """what this framework does not have, by the names of `abilities.py`; a search leaves it out"""
+    """The abilities that this framework lacks, by the names of `abilities.py`; a search leaves them out."""
     contention: float = 0.1
-    """share by which compute slows while a collective runs beside it"""
+    """share. The share by which compute slows while a collective runs."""
     late_gather: float = 0.0
-    """share of a ZeRO-3 backward pass's weight gathers that nothing hides (no backward prefetch)"""
+    """share. The share of a ZeRO-3 backward pass's weight gathers that nothing hides (no backward prefetch)."""
     regather: bool = True
-    """ZeRO 3 under a pipeline gathers weights for every micro-batch; else once a step"""
+    """Whether ZeRO 3 under a pipeline gathers weights for every micro-batch; otherwise once a step."""
     selective: str = "core"
-    """what selective recomputation computes again: "core" the attention core (Megatron-LM), "ops" every second
-    matrix product and all memory-bound ops, but not attention (torchtitan's per-op checkpointing)"""
+    """The scope of selective recomputation: "core", the attention core (Megatron-LM), or "ops", every second matrix
+    product and all memory-bound ops, but not attention (torchtitan)."""
     cast_bytes: float = 5.0
-    """fp8: B moved per element to scale and cast an operand of a matrix product (read for the maximum, read, write)"""
+    """B. The bytes moved per element to scale and cast an operand of an fp8 matrix product (read for the maximum, read,
+    write)."""
     fp8_gather: bool = False
-    """fp8 with sequence parallelism: operands are cast before they are gathered, which halves the all-gathers and
-    divides the casts over the TP group"""
+    """Whether fp8 operands under sequence parallelism are cast before they are gathered, which halves the all-gathers
+    and divides the casts over the TP group."""
     context_cost: float = 0.0
-    """share by which ring attention over very many ranks is slower than attention on one (half of it over two)"""
+    """share. The share by which ring attention over very many ranks is slower than attention on one (half of it over
+    two)."""
     early_stop: bool = False
-    """full recomputation ends at the last tensor the backward pass needs (PyTorch's non-reentrant checkpoint),
-    so a layer's last projection is not computed again; else whole layers are"""
+    """Whether full recomputation ends at the last tensor that the backward pass needs (PyTorch's non-reentrant
+    checkpoint), so a layer's last projection is not computed again; otherwise whole layers are."""
     nccl: str = "2.18"
     runtime: str = "megatron"
-    """what lays out memory: "megatron" (each kind's high water, added up), "torch" (FSDP2, DTensor and
-    torch.distributed.pipelining: the highest moment of a step)"""
+    """The runtime that lays out memory: "megatron" (the sum of each kind's peak) or "torch" (FSDP2, DTensor and
+    torch.distributed.pipelining: the highest moment of a step)."""
     fuses: bool = False
-    """a compiler fuses what lies between matrix products, and stores none of it"""
+    """Whether a compiler fuses the ops between matrix products and stores none of them."""
     reserved: float = 0.0
-    """B that the allocator holds beyond what is in use at the highest moment"""
+    """B. The memory that the allocator holds beyond what is in use at the highest moment."""
     memory_floor: float = 2.0e9
-    """B of CUDA context, libraries, workspaces and communicators"""
+    """B. The memory of CUDA context, libraries, workspaces and communicators."""
     activation_scale: float = 1.0
-    """stored activations (less full recomputation) relative to the ops' count: below 1 a compiler that fuses"""
+    """factor. The stored activations (without full recomputation), relative to the ops' count; below 1 for a compiler
+    that fuses."""
     keeps_gathered: bool = False
-    """sequence parallelism keeps the gathered inputs of column-parallel GEMMs (DTensor), not just their own part"""
+    """Whether sequence parallelism keeps the gathered inputs of column-parallel GEMMs (DTensor), not just their own
+    part."""
     expert_imbalance: float = 1.1
-    """tokens of the busiest expert rank over the mean"""
+    """factor. The tokens of the busiest expert rank over the mean."""
 
 
 @cache

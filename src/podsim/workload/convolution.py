@@ -14,19 +14,19 @@ class Convolution:
     """One convolution, with what is folded into it."""
 
     name: str
-    """stage, block and place in it"""
+    """The stage, block and position in the block."""
     inputs: int
-    """channels in"""
+    """The number of input channels."""
     outputs: int
-    """channels out"""
+    """The number of output channels."""
     kernel: int
-    """side of its window"""
+    """The side of its window."""
     stride: int
-    """of its window"""
+    """The stride of its window."""
     size: int
-    """side of its output"""
+    """The side of its output."""
     residual: bool = False
-    """the residual sum is folded in: it reads one more tensor of the output's size"""
+    """Whether the residual sum is folded in; it reads one more tensor of the output's size."""
 
     @property
     def depth(self) -> int:
@@ -55,19 +55,19 @@ class ConvNet:
     """A convolutional network for images of one size."""
 
     name: str
-    """of the network"""
+    """The name of the network."""
     image: int
-    """side of the image, pixels"""
+    """The side of the image in pixels."""
     convolutions: tuple[Convolution, ...]
-    """in order"""
+    """The convolutions in order."""
     pooled: tuple[tuple[int, int], ...]
-    """elements read and written by each pooling"""
+    """The number of elements that each pooling reads and writes."""
     features: int
-    """width of the last linear layer"""
+    """The width of the last linear layer."""
     classes: int
-    """of the images"""
+    """The number of classes of images."""
     source: str
-    """where it was published"""
+    """The publication."""
 
     @property
     def parameters(self) -> int:

@@ -37,13 +37,13 @@ class Saved:
     """A tensor kept from the forward pass for the backward pass."""
 
     elements: float
-    """per token, before division"""
+    """count. The number of elements per token, before division."""
     split: Split
-    """how it is divided: "sequence" (only under sequence parallelism), "column" (by tp), "none" """
+    """The division: "sequence" (only under sequence parallelism), "column" (by tp), "none"."""
     bytes: float = 0.0
-    """bytes per element; 0 means the precision of the activations (2 for bf16)"""
+    """B. The bytes per element; 0 means the precision of the activations."""
     expert: bool = False
-    """per routed copy of a token (top-k copies, spread over ep ranks) rather than per token"""
+    """Whether it is per routed copy of a token (top-k copies, spread over ep ranks) rather than per token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,40 +54,44 @@ class TensorOp:
     kind: Kind
     split: Split = "none"
     n: int = 0
-    """GEMM: output width"""
+    """The output width of a GEMM."""
     k: int = 0
-    """GEMM: inner width"""
+    """The inner width of a GEMM."""
     weight: int = 0
-    """parameters divided as `split` says (for an expert op: of all experts together)"""
+    """The number of parameters divided as `split` says (for an expert op: of all experts together)."""
     bias: int = 0
-    """parameters of a bias or norm: divided only for "column" and "vocab" (an expert op: of all experts)"""
+    """The number of parameters of a bias or norm, divided only for "column" and "vocab" (for an expert op: of all
+    experts)."""
     heads: int = 0
     kv_heads: int = 0
-    """of attention, and of the product that makes grouped keys and values: a rank has one of each at least"""
+    """The number of key and value heads, of attention and of the product that makes them: a rank has at least one of
+    each."""
     head_dim: int = 0
-    """width of a query/key head"""
+    """The width of a query or key head."""
     value_dim: int = 0
-    """width of a value head"""
+    """The width of a value head."""
     causal: bool = True
     window: int = 0
-    """sliding-window length in tokens; 0 is none"""
+    """The sliding-window length in tokens; 0 is none."""
     dropout: bool = False
-    """attention: dropout on the scores, which unfused attention writes out and stores"""
+    """Whether attention has dropout on the scores, which unfused attention writes out and stores."""
     read: float = 0.0
-    """memory-bound op, forward: elements read per token"""
+    """count. The number of elements that a memory-bound op reads per token, forward."""
     write: float = 0.0
-    """memory-bound op, forward: elements written per token"""
+    """count. The number of elements that a memory-bound op writes per token, forward."""
     read_back: float = 0.0
-    """memory-bound op, backward: elements read per token"""
+    """count. The number of elements that a memory-bound op reads per token, backward."""
     write_back: float = 0.0
-    """memory-bound op, backward: elements written per token"""
+    """count. The number of elements that a memory-bound op writes per token, backward."""
     saved: tuple[Saved, ...] = ()
     core: bool = False
-    """part of the attention core, which selective recomputation computes twice"""
+    """Whether it is part of the attention core, which selective recomputation computes twice."""
     expert: bool = False
-    """an expert op of a mixture: runs over routed copies of tokens, in groups of `Block.experts`"""
+    """Whether it is an expert op of a mixture, which runs over routed copies of tokens, in groups of `Block.experts`.
+    """
     fused: bool = True
-    """memory-bound op a fusing framework merges into its neighbour (bias, activation, dropout, residual)"""
+    """Whether a fusing framework merges this memory-bound op into its neighbour (bias, activation, dropout, residual).
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,12 +102,12 @@ class Block:
     ops: tuple[TensorOp, ...]
     count: int = 1
     syncs: int = 0
-    """tensor-parallel all-reduces in the forward pass (as many in the backward pass)"""
+    """The number of tensor-parallel all-reduces in the forward pass (as many in the backward pass)."""
     experts: int = 0
     top_k: int = 0
     shared_experts: int = 0
     encoder: bool = False
-    """an encoder layer: bidirectional, run before the decoder's layers"""
+    """Whether it is an encoder layer: bidirectional, run before the decoder's layers."""
 
     @property
     def parameters(self) -> int:
@@ -148,17 +152,17 @@ class Model:
     family: str
     hidden: int
     vocab: int
-    """rows of the embedding table, as trained (without padding for tp)"""
+    """The number of rows of the embedding table, as trained (without padding for tp)."""
     sequence: int
-    """training sequence length, tokens"""
+    """The training sequence length in tokens."""
     embedding: Block
     layers: tuple[Block, ...]
     head: Block
     tied_embeddings: bool = False
-    """the head multiplies by the embedding's table, and holds no weight of its own"""
+    """Whether the head multiplies by the embedding's table and has no weight of its own."""
     source: str = ""
     attributes: dict[str, object] = field(default_factory=dict, compare=False)
-    """the specification it was built from, for display"""
+    """The specification of the model, for display."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:

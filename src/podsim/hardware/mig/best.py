@@ -32,15 +32,15 @@ class Wish:
     """A kind of job, and what it needs of an instance."""
 
     name: str
-    """of the job"""
+    """The name of the job."""
     count: int = 1
-    """jobs of this kind"""
+    """The number of jobs of this kind."""
     profile: str = ""
-    """the instance it must have; "" for any that holds it"""
+    """The profile of the instance; "" for any that is large enough."""
     memory: float = 0.0
-    """B it needs"""
+    """B. The memory that the job needs."""
     fixed: float = 0.0
-    """share of its time on the whole GPU that no slice slows down"""
+    """share. The share of its time on the whole GPU that does not depend on the slice."""
 
     def speed(self, slicing: Slicing, profile: Profile) -> float:
         """Relative speed on an instance, 0 where it does not run."""
@@ -56,13 +56,13 @@ class Assignment:
     """A layout, and which job runs on which of its instances."""
 
     layout: Layout
-    """instances with a job"""
+    """The instances that have a job."""
     jobs: tuple[str, ...]
-    """name of the job on each instance, "" for none"""
+    """The job on each instance, "" for none."""
     speeds: tuple[float, ...]
-    """share of the whole GPU's speed that each has; of a job that asked for a profile 1"""
+    """share. The speed of each job relative to the whole GPU; 1 for a job that asked for a profile."""
     value: float
-    """factor: the objective, over the jobs of this GPU"""
+    """factor. The objective, over the jobs of this GPU."""
 
 
 @cache

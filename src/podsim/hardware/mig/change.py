@@ -20,15 +20,15 @@ class Change:
     """What must be done to one GPU."""
 
     target: Layout
-    """what is reached"""
+    """The layout that is reached."""
     keep: tuple[Instance, ...]
-    """instances that stay"""
+    """The instances that stay."""
     destroy: tuple[Instance, ...]
-    """in this order, before anything is created"""
+    """The instances to destroy, in this order, before any is created."""
     create: tuple[Instance, ...]
-    """what is created after that"""
+    """The instances to create after that."""
     stopped: tuple[Instance, ...]
-    """instances that are busy and would have to be destroyed: empty where the state can be reached"""
+    """The busy instances that would have to be destroyed; empty if the layout can be reached."""
 
     @property
     def reachable(self) -> bool:

@@ -23,13 +23,13 @@ class Instance:
     """One instance at its place."""
 
     start: int
-    """first memory slice"""
+    """The first memory slice."""
     profile: str
-    """name of its profile"""
+    """The name of its profile."""
     size: int
-    """memory slices"""
+    """The number of memory slices."""
     compute: int
-    """compute slices"""
+    """The number of compute slices."""
 
     @property
     def slices(self) -> range:
@@ -46,9 +46,9 @@ class Layout:
     """Instances that stand on one GPU together, by first memory slice."""
 
     slicing: str
-    """name of the table of profiles"""
+    """The name of the table of profiles."""
     instances: tuple[Instance, ...]
-    """by first memory slice"""
+    """The instances, by first memory slice."""
 
     def __str__(self) -> str:
         """As podsim reads it: 2g.10gb@0 3g.20gb@4."""

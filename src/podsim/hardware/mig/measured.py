@@ -35,27 +35,27 @@ class MigRow:
     """One published figure."""
 
     id: str
-    """unique in the table"""
+    """The id, unique in the table."""
     role: str
-    """calibrate, or test: never fitted"""
+    """The role: calibrate, or test (never fitted)."""
     source: str
-    """where it was published"""
+    """The publication."""
     gpu: str
-    """as published"""
+    """The GPU, as published."""
     model: str
-    """network that ran"""
+    """The network that ran."""
     scenario: str
-    """batch of a training job; Offline, Server, SingleStream of an inference"""
+    """The batch of a training job, or the inference scenario: Offline, Server, SingleStream."""
     slice: str
-    """profile of the instances, or full"""
+    """The profile of the instances, or full."""
     instances: int
-    """that ran together"""
+    """The number of instances that ran together."""
     value: float
-    """as published, in `unit`"""
+    """SI. The published value, in `unit`."""
     unit: str
-    """of the value: samples/s, ms p90, s per iteration, …"""
+    """The unit of the value: samples/s, ms p90, s per iteration, …"""
     confirmed: str
-    """whether it was read in the source"""
+    """Whether the value was read in the source."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +63,19 @@ class SliceCase:
     """One training job, measured on several instances."""
 
     model: str
-    """network that was trained"""
+    """The network that was trained."""
     batch: int
-    """samples of an iteration"""
+    """The number of samples of an iteration."""
     seconds: float
-    """s of an iteration on the instance that is the whole GPU"""
+    """s. The time of an iteration on the instance that is the whole GPU."""
     slices: tuple[str, ...]
-    """profiles it ran on"""
+    """The profiles on which it ran."""
     shares: tuple[float, ...]
-    """share of the GPU that each slice is"""
+    """share. The share of the GPU that each slice is."""
     relative: tuple[float, ...]
-    """share of the whole GPU's speed measured on each slice"""
+    """share. The measured speed on each slice, relative to the whole GPU."""
     fixed: float
-    """share of the time that no slice slows down, fitted to these speeds"""
+    """share. The share of the time that does not depend on the slice, fitted to these speeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,21 +83,21 @@ class SliceScore:
     """How far the law is from measured speeds, one way to know f."""
 
     name: str
-    """of the way to know f"""
+    """The name of the rule for f."""
     how: str
-    """what f comes from"""
+    """The origin of f."""
     cases: int
-    """training jobs"""
+    """The number of training jobs."""
     points: int
-    """predicted speeds that were held against measured ones"""
+    """The number of predicted speeds that were compared."""
     mean: float
-    """share, mean of the relative errors, signs left out"""
+    """share. The mean of the absolute relative errors."""
     median: float
-    """share, median of the same"""
+    """share. The median of the absolute relative errors."""
     worst: float
-    """share, greatest of the same"""
+    """share. The largest absolute relative error."""
     by_model: dict[str, float]
-    """share, mean error of each model"""
+    """share. The mean absolute relative error of each model."""
 
 
 @cache

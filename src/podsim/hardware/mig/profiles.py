@@ -19,29 +19,29 @@ class Profile:
     """One kind of instance."""
 
     name: str
-    """as nvidia-smi has it: 3g.20gb"""
+    """The name in nvidia-smi, as 3g.20gb."""
     id: int
-    """its number in nvidia-smi"""
+    """The number in nvidia-smi."""
     compute: int
-    """compute slices"""
+    """The number of compute slices."""
     size: int
-    """memory slices"""
+    """The number of memory slices."""
     memory: float
-    """B that an instance has"""
+    """B. The memory of an instance."""
     sms: int
-    """streaming multiprocessors"""
+    """The number of streaming multiprocessors."""
     most: int
-    """instances of it that one GPU can hold"""
+    """The number of instances of it that one GPU can hold."""
     starts: tuple[int, ...]
-    """memory slices at which it may start"""
+    """The memory slices at which it may start."""
     copy_engines: int
-    """engines that copy to and from the host"""
+    """The number of engines that copy to and from the host."""
     nvdec: int
-    """video decoders"""
+    """The number of video decoders."""
     jpeg: int
-    """JPEG decoders"""
+    """The number of JPEG decoders."""
     ofa: int
-    """optical-flow units"""
+    """The number of optical-flow units."""
 
     @property
     def media(self) -> bool:
@@ -59,21 +59,21 @@ class Slicing:
     """How one GPU is divided: its slices, and the profiles over them."""
 
     name: str
-    """of the chip and its memory: a100-40gb"""
+    """The name of the chip and its memory: a100-40gb."""
     gpus: tuple[str, ...]
-    """names in the catalog of the GPUs that are divided so"""
+    """The catalog names of the GPUs with this table."""
     compute_slices: int
-    """of the whole GPU"""
+    """The number of compute slices of the whole GPU."""
     memory_slices: int
-    """of the whole GPU"""
+    """The number of memory slices of the whole GPU."""
     profiles: tuple[Profile, ...]
-    """every kind of instance"""
+    """The profiles of its instances."""
     source: str
-    """where the profiles were read"""
+    """The source of the profiles."""
     confirmed: str
-    """yes, or partial: all but what the notes name"""
+    """The state of the source: yes, or partial (all but what the notes name)."""
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """what was not read in the source, or differs between listings"""
+    """The values that were not read in the source, or that differ between listings."""
 
     @property
     def basic(self) -> tuple[Profile, ...]:

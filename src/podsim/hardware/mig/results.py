@@ -17,17 +17,17 @@ class LayoutRow:
     """One layout of a table."""
 
     number: int
-    """place in the table"""
+    """The position in the table."""
     layout: Layout
-    """the instances at their places"""
+    """The instances at their places."""
     instances: int
-    """how many"""
+    """The number of instances."""
     compute: int
-    """compute slices in use"""
+    """The number of compute slices in use."""
     memory: int
-    """memory slices in use"""
+    """The number of memory slices in use."""
     maximal: bool
-    """whether no instance can be added"""
+    """Whether no instance can be added."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,17 +35,17 @@ class LayoutTable:
     """Layouts of one GPU."""
 
     gpu: str
-    """name of the GPU"""
+    """The name of the GPU."""
     slicing: Slicing
-    """its profiles"""
+    """The table of its profiles."""
     rows: tuple[LayoutRow, ...]
-    """the layouts shown"""
+    """The layouts that are shown."""
     total: int
-    """layouts of these profiles, the empty one left out"""
+    """The number of layouts of these profiles, without the empty one."""
     maximal: int
-    """of them those to which no instance can be added"""
+    """The number of layouts to which no instance can be added."""
     distinct: int
-    """sets of profiles among all of them, wherever they stand"""
+    """The number of sets of profiles among all layouts, wherever they stand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,21 +53,21 @@ class LayoutSheet:
     """One layout, with its instances as GPUs and what an operator runs for it."""
 
     gpu: str
-    """name of the GPU"""
+    """The name of the GPU."""
     slicing: Slicing
-    """its profiles"""
+    """The table of its profiles."""
     layout: Layout
-    """the instances at their places"""
+    """The instances at their places."""
     slices: tuple[Gpu, ...]
-    """each instance as a GPU"""
+    """Each instance as a GPU."""
     more: dict[str, int]
-    """count of each profile that could be added, alone"""
+    """The number of instances of each profile that could be added, alone."""
     open: int
-    """count of layouts that the GPU can still become, this one included"""
+    """The number of layouts that the GPU can still become, with this one."""
     commands: tuple[str, ...]
-    """that make it"""
+    """The commands that create it."""
     parted: str
-    """text of a mig-parted file"""
+    """The text of a mig-parted file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +75,13 @@ class ConfigRow:
     """One entry of a mig-parted file."""
 
     name: str
-    """of its configuration"""
+    """The name of its configuration."""
     devices: tuple[int, ...] | None
-    """numbers of the GPUs, None for all"""
+    """The numbers of the GPUs; None for all."""
     enabled: bool
-    """whether MIG mode is on"""
+    """Whether MIG mode is on."""
     layout: Layout | None
-    """one way to place its instances, None for none"""
+    """One way to place its instances; None if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,17 +89,17 @@ class GpuPlan:
     """What becomes of one GPU of a node."""
 
     node: int
-    """number of the node"""
+    """The number of the node."""
     index: int
-    """in its node"""
+    """The number of the GPU in its node."""
     mode: str
-    """whole, mig, idle"""
+    """The use of the GPU: whole, mig, idle."""
     layout: Layout | None
-    """instances, None of a whole or idle GPU"""
+    """The instances; None for a whole or idle GPU."""
     jobs: tuple[str, ...]
-    """name of the job on each instance (or on the whole GPU)"""
+    """The job on each instance, or on the whole GPU."""
     speeds: tuple[float, ...]
-    """share of the whole GPU's speed that each has; of one that asked for a profile 1"""
+    """share. The speed of each job relative to the whole GPU; 1 for one that asked for a profile."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,35 +107,35 @@ class MigPlan:
     """A node, or several, divided for a mix of jobs."""
 
     on: str
-    """node, cluster or GPU as asked for"""
+    """The node, cluster or GPU as the user named it."""
     gpu: str
-    """name of its GPUs"""
+    """The name of its GPUs."""
     slicing: Slicing
-    """their profiles"""
+    """The table of their profiles."""
     nodes: int
-    """how many"""
+    """The number of nodes."""
     wishes: tuple[Wish, ...]
-    """what was asked for, whole GPUs as profile "gpu" """
+    """The requests; whole GPUs have the profile "gpu"."""
     gpus: tuple[GpuPlan, ...]
-    """each GPU, node by node"""
+    """The GPUs, node by node."""
     devices: int
-    """count of GPUs and instances that are given out"""
+    """The number of GPUs and instances that are allocated."""
     objective: str
-    """throughput, slowest"""
+    """The objective: throughput, slowest."""
     value: float
-    """factor: sum of the relative speeds of jobs without a profile of their own, or the least of them"""
+    """factor. The sum of the relative speeds of jobs without a profile, or the smallest of them."""
     least: int
-    """count of GPUs that the profiles asked for need at least"""
+    """The smallest number of GPUs that the requested profiles need."""
     strategy: str
-    """of the Kubernetes device plugin: none, single, mixed"""
+    """The strategy of the Kubernetes device plugin: none, single, mixed."""
     commands: tuple[tuple[str, tuple[str, ...]], ...]
-    """(nodes, commands) for each kind of node"""
+    """The nodes and commands of each kind of node."""
     parted: str
-    """text of a mig-parted file, one configuration for each kind of node"""
+    """The text of a mig-parted file, with one configuration for each kind of node."""
     kubernetes: str
-    """text of the deployments"""
+    """The text of the deployments."""
     notes: tuple[str, ...]
-    """what to know before it is run"""
+    """The remarks for whoever runs it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,25 +143,25 @@ class GpuState:
     """One GPU as nvidia-smi shows it."""
 
     index: int
-    """number of the GPU"""
+    """The number of the GPU."""
     name: str
-    """as nvidia-smi has it"""
+    """The name in nvidia-smi."""
     slicing: Slicing
-    """its profiles"""
+    """The table of its profiles."""
     layout: Layout
-    """the instances that are there"""
+    """The instances that exist."""
     uuids: tuple[str, ...]
-    """of each instance, "" where none was printed"""
+    """The UUID of each instance, "" where none was printed."""
     more: dict[str, int]
-    """count of each profile that could be added, alone"""
+    """The number of instances of each profile that could be added, alone."""
     open: int
-    """count of layouts that the GPU can still become without destroying anything"""
+    """The number of layouts that the GPU can still become without destroying anything."""
     differences: tuple[str, ...]
-    """where this driver's placements differ from the table's"""
+    """The differences between the driver's placements and the table's."""
     change: Change | None
-    """how to reach what is wanted, if something is"""
+    """The change to the requested layout, if there is one."""
     commands: tuple[str, ...]
-    """that carry the change out"""
+    """The commands of the change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,15 +169,15 @@ class SeventhRow:
     """One smallest instance against a seventh of the whole GPU, MLPerf Inference offline."""
 
     model: str
-    """network, as MLPerf names it"""
+    """The network, as MLPerf names it."""
     gpu: str
-    """name of the whole GPU"""
+    """The name of the whole GPU."""
     predicted: float
-    """share of a seventh"""
+    """share. The predicted speed relative to a seventh of the GPU."""
     measured: float
-    """share of a seventh"""
+    """share. The measured speed relative to a seventh of the GPU."""
     how: str
-    """laws of its kernels, or SMs alone"""
+    """The method: the laws of its kernels, or SMs alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,12 +185,12 @@ class LawReport:
     """How right the laws of slices are."""
 
     scores: tuple[SliceScore, ...]
-    """one for each way to know f"""
+    """The scores of each rule for f."""
     cases: tuple[SliceCase, ...]
-    """the training jobs"""
+    """The training jobs."""
     busy: dict[str, float]
-    """share of throughput that six busy neighbours cost, by model"""
+    """share. The share of throughput that six busy neighbours cost, by model."""
     sevenths: tuple[SeventhRow, ...]
-    """MLPerf's pairs of an instance and its GPU"""
+    """MLPerf's pairs of an instance and its GPU."""
     seventh_error: float
-    """share, mean of their relative errors, signs left out"""
+    """share. The mean of their absolute relative errors."""
