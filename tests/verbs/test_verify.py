@@ -255,7 +255,7 @@ def test_an_entry_of_this_machine_expects_what_it_measured(fio: Callable[..., No
         ({"only": "storage,networks"}, "unknown group of checks.*did you mean network"),
         ({"folder": Path("/no/such")}, "there is no such folder"),
         ({"size": "12"}, "--size 12 B; 1M to 1024G will do"),
-        ({"seconds": 0.0}, "--seconds 0; 0.5 to 3600"),
+        ({"seconds": 0.0}, "--seconds 0; it must be 0.5 to 3600"),
         ({"ranks": 1000}, "--ranks 1000; 1 to 64"),
         ({"expect": "dgx-a1000"}, "unknown cluster or system"),
     ],
