@@ -20,7 +20,7 @@ from pathlib import Path
 
 import podsim.accuracy.tables as shipped
 from podsim.accuracy.columns import KINDS, Kind
-from reference import prose_networks, prose_training
+from reference import prose_collectives, prose_kernels, prose_networks, prose_training
 
 HERE = Path(__file__).parent
 SHIPPED = Path(shipped.__path__[0])
@@ -55,6 +55,10 @@ def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
         cells |= prose_training.canonical(row) | {"memory_gb": prose_training.memory(row)}
     elif kind.name in ("vision", "mlperf"):
         cells |= prose_networks.canonical(kind.name, row)
+    elif kind.name == "kernels":
+        cells |= prose_kernels.canonical(row)
+    elif kind.name == "collectives":
+        cells |= prose_collectives.canonical(row)
     return {column: cells[column] for column in kind.columns}
 
 

@@ -15,7 +15,7 @@ from podsim.verbs.capture import captured_for_any
 
 ROOT = Path(__file__).parents[1]
 MODULES = ROOT / "examples" / "modules"
-PACKAGED = ROOT / "src" / "podsim" / "workload" / "networks"
+PACKAGED = ROOT / "src" / "podsim" / "graphs" / "networks"
 
 
 def value_of(one: Network) -> dict[str, object]:

@@ -22,7 +22,7 @@ OTHERS = (
     "hardware/mig/best", "hardware/mig/change", "hardware/mig/layouts", "hardware/mig/measured",
     "hardware/mig/profiles", "hardware/mig/results", "hardware/parts", "options/plan_options", "serving/engine",
     "storage/parts",
-    "storage/workloads", "training/plan", "training/software", "training/space", "workload/convolution",
+    "storage/workloads", "training/plan", "training/software", "training/search", "workload/convolution",
     "workload/graph",
 )  # fmt: skip
 """The modules with public dataclasses outside `results/`."""

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from podsim.workload.catalog import load_model as load_model
     from podsim.workload.graph import Model as Model
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PUBLIC = {
     "Cluster": "hardware.cluster",

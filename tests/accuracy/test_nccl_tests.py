@@ -41,7 +41,7 @@ def test_one_process_per_gpu_on_two_nodes() -> None:
     assert [row.id for row in rows] == ["all_reduce_run/1024", "all_reduce_run/1048576"]
     row = rows.rows[1]
     assert (row.text("nodes"), row.text("gpus"), row.text("gpu")) == ("2", "8", "A100-SXM4-80GB")
-    assert row.text("notes") == "NCCL 2.18.5; 8 MPI processes"
+    assert (row.text("launch"), row.text("nccl")) == ("process", "2.18")
     measured = measurement(row, "seconds")
     assert measured is not None
     assert measured.value == pytest.approx(1305e-6)
@@ -67,13 +67,13 @@ def test_an_old_log_without_root_and_ranks() -> None:
     rows = read_log_text("all_reduce_perf -b 8 -g 12\n" + OLD, "run")
     assert [row.text("size_bytes") for row in rows] == ["8", "4096"]
     assert rows.rows[0].text("gpus") == "12"
-    assert rows.rows[0].text("notes") == "1 process x 12 GPUs (-g 12)"
+    assert (rows.rows[0].text("launch"), rows.rows[0].text("nccl")) == ("single", "")
     assert rows.rows[1].number("time_us") == 70.0
 
 
 def test_threads_and_no_reduction_column() -> None:
     (row,) = read_log_text(GATHER, "all_gather")
-    assert row.text("notes") == "-t 4 threads, 1 process"
+    assert row.text("launch") == "thread"
     assert row.text("collective") == "all_gather"
     assert row.number("time_us") == 20.0
 

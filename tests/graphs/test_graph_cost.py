@@ -22,7 +22,7 @@ from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import gemm_seconds
-from podsim.training.exchange import group_seconds
+from podsim.training.shapes import group_seconds
 from podsim.training.software import load_software
 
 GRAPH = Path(__file__).parents[2] / "examples" / "modules" / "resnet50.json"

@@ -16,7 +16,7 @@ from podsim.workload.catalog import model_names
 
 ROOT = Path(__file__).parents[2]
 MODULES = ROOT / "examples" / "modules"
-PACKAGED = ROOT / "src" / "podsim" / "workload" / "networks"
+PACKAGED = ROOT / "src" / "podsim" / "graphs" / "networks"
 
 
 @pytest.mark.parametrize("name", networks())

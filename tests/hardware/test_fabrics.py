@@ -22,10 +22,10 @@ from podsim.hardware.fabrics import (
     tpu_pod,
 )
 from podsim.hardware.fabrics.node import Cable, Node, Part
-from podsim.hardware.fabrics.servers import CUBE_MESH
 from podsim.hardware.fabrics.tree import rail_tree
 from podsim.hardware.fabrics.wiring import ServerWiring
 from podsim.hardware.fattree import fat_tree
+from podsim.hardware.nvlink import CUBE_MESH
 from podsim.network.flow import max_min_rates
 from podsim.verbs.show import show
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.fabrics.servers import CUBE_MESH, ring_shares, rings
+from podsim.hardware.nvlink import CUBE_MESH, ring_shares, rings
 
 
 @pytest.mark.parametrize(("gpus", "count"), [(2, 1), (3, 2), (4, 4), (5, 2), (6, 2), (7, 4), (8, 6)])

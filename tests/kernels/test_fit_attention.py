@@ -27,7 +27,7 @@ def made(factor: float, traffic: float, each: float) -> KernelRows:
     """Prefill on A100: the law's time by a factor, keys and values moved once more, `each` s for each token."""
     shapes = [(b, h, s) for b in (1, 4, 16) for h in (8, 16, 32, 64) for s in (512, 1024, 2048, 4096, 8192)]
     same = {
-        "gpu": A100.name, "op": "prefill attention", "dtype": "bf16", "source": "made", "notes": "flash_attn",
+        "gpu": A100.name, "op": "prefill attention", "dtype": "bf16", "source": "made",
         "kv_heads": "8", "head_dim": "128", "causal": "yes", "direction": "fwd", "latency_ms": "1",
     }  # fmt: skip
     table = [{**same, "batch": str(b), "heads": str(h), "seq_len": str(s)} for b, h, s in shapes]

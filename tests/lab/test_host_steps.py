@@ -59,11 +59,11 @@ def test_constants_that_made_the_steps_are_found_again() -> None:
                 seconds += count * (LATENCY[tp] + PER_BYTE[tp] * float(tp_bytes(setting.model, setting.plan)))
             runtime[f"{wide}layer over {tp}"] = seconds
         setting = _setting(f"{wide}zero 3 {3 if wide else 6}")
-        parameters = float(weight_table(setting.model, setting.plan.arrays()).dense_BK[1, 0])
+        parameters = float(weight_table(setting.model, setting.plan.arrays()).dense[1, 0])
         seconds = _layer(setting, made if wide else replace(made, gemm_speed=1.0))
         runtime[f"{wide}layer under ZeRO 3"] = seconds + 3 * (5e-3 + 7e-9 * 4 * parameters)
     piped = _setting("pp 8", pp=8)
-    send = float(send_table(piped.model, piped.cluster, piped.plan.arrays(), made).mean_K[0])
+    send = float(send_table(piped.model, piped.cluster, piped.plan.arrays(), made).mean_seconds[0])
     runtime["stage"] = _layer(piped, made) + 2 * (send + 3e-3)
     found = host_constants(runtime, 8, FILE, ERA)
     constants = found.constants

@@ -132,7 +132,7 @@ def test_rows_for_testing_are_never_fitted() -> None:
     assert samples(poisoned) == samples(ROWS)
 
 
-def test_circumstances_are_read_from_the_notes() -> None:
+def test_circumstances_are_those_of_the_log() -> None:
     found = {s.sweep: (s.launch, s.version) for s in samples(ROWS)}
     assert found["aic_a100_1n8g_all_reduce_half"] == ("thread", "2.27")
     assert found["doc_a100-80_1n8g_all_reduce_mpi8"] == ("process", "2.2x")

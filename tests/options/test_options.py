@@ -16,7 +16,7 @@ from podsim.options.plan_options import LayoutFields, PlanOptions, PredictOption
 from podsim.options.question import question
 from podsim.options.readers import factors, pairs, servers, throttles
 from podsim.training.plan import ARRAY_FIELDS, Plan
-from podsim.training.space import SEARCHED
+from podsim.training.search import SEARCHED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from podsim.schedules import (
     to_csv,
     weight_copies,
 )
-from podsim.schedules.programs import counted
+from podsim.schedules.actions import counted
 from podsim.training.plan import SCHEDULE_CODES, Schedule
 
 SIZES = [

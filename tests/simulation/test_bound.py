@@ -11,8 +11,8 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import load_cluster
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
+from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
-from podsim.training.step import step_cost
 from podsim.workload.catalog import load_model
 
 ROUNDING = 1e-9
@@ -25,7 +25,7 @@ WIDER = 0.055
 def ratio(model, cluster, plan):
     """Simulated over closed-form seconds."""
     played = play(lower(model, cluster, plan, kernels=False).ops).seconds
-    return played / float(step_cost(model, cluster, plan).seconds_P[0])
+    return played / float(step_cost(model, cluster, plan).seconds[0])
 
 
 def legal(model, cluster, **fields):
@@ -157,11 +157,14 @@ def test_gradients_that_do_not_hide(pp, v, zero):
 @example(p=4, m=37)
 def test_paths_grow_by_whole_rounds(p, m):
     """Beyond a few rounds a path is extrapolated: the same counts as from the table itself."""
-    from podsim.training.paths import _Blocks, _distinct, _each, _paths
+    from podsim.training.paths import _Blocks, _distinct_rows, _pipeline_counts, _played_counts, _Size
     from podsim.training.plan import SCHEDULE_CODES
 
     model = _Blocks((1,) * 12, 3, (0.0, 1.0, 0.7))
     for name, v in (("1f1b", 1), ("interleaved", 2), ("zb-h1", 1)):
-        size = (int(SCHEDULE_CODES[name]), p, v, m * p if name == "interleaved" else m)
-        grown, played = _paths(model, [size])[0], _distinct(_each(model, [size])[size])
+        size = _Size(int(SCHEDULE_CODES[name]), p, v, m * p if name == "interleaved" else m)
+        grown, played = (
+            _pipeline_counts(model, [size])[0],
+            _distinct_rows(_played_counts(model, [size])[size]),
+        )
         assert np.allclose(grown[np.lexsort(grown.T)], played[np.lexsort(played.T)])

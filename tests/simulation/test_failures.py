@@ -12,7 +12,7 @@ from podsim.errors import PodsimError, SimulationError
 from podsim.simulation.events import play
 from podsim.simulation.failures import stop
 from podsim.simulation.lower import lower
-from podsim.simulation.lower_marks import Trouble
+from podsim.simulation.lower_links import Trouble
 from podsim.training.plan import Plan
 from podsim.verbs.simulate import simulate
 

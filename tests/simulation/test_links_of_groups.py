@@ -7,10 +7,10 @@ import pytest
 from podsim.hardware.cluster import load_cluster
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
-from podsim.simulation.lower_marks import Trouble
+from podsim.simulation.lower_links import Trouble
 from podsim.simulation.outcome import outcome
+from podsim.training.batch import prepare
 from podsim.training.plan import Plan
-from podsim.training.step import prepare
 from podsim.workload.catalog import load_model
 
 close = pytest.approx

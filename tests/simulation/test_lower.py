@@ -12,12 +12,13 @@ from podsim.hardware.cluster import load_cluster
 from podsim.schedules import SCHEDULES, Work
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
-from podsim.simulation.lower_marks import Trouble
+from podsim.simulation.lower_links import Trouble
 from podsim.simulation.outcome import part_seconds
 from podsim.simulation.pieces import block_pieces, merged
+from podsim.training.batch import prepare
 from podsim.training.layers import Pass
 from podsim.training.plan import SCHEDULE_CODES, Plan, Recompute
-from podsim.training.step import SPLIT, prepare
+from podsim.training.step import SPLIT
 from podsim.workload.catalog import load_model
 
 close = pytest.approx

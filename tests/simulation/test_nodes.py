@@ -8,7 +8,7 @@ from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
-from podsim.simulation.lower_marks import Trouble
+from podsim.simulation.lower_links import Trouble
 from podsim.training.plan import Plan
 from podsim.verbs.simulate import simulate
 

@@ -7,11 +7,12 @@ import pytest
 
 from podsim.simulation.events import critical_path, play
 from podsim.simulation.lower import lower
-from podsim.simulation.lower_marks import Trouble
+from podsim.simulation.lower_links import Trouble
 from podsim.simulation.outcome import memory_counters, outcome, part_seconds
 from podsim.timeline import read_timeline, write_timeline
+from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
-from podsim.training.step import SPLIT, step_cost
+from podsim.training.step import SPLIT
 from podsim.workload.catalog import load_model
 
 close = pytest.approx
@@ -32,7 +33,7 @@ PLANS = {
 def run(model, cluster, plan, trouble=None, **options):
     lowered = lower(model, cluster, plan, trouble=trouble, **options)
     played = play(lowered.ops)
-    closed = float(step_cost(model, cluster, plan).seconds_P[0])
+    closed = float(step_cost(model, cluster, plan).seconds[0])
     return lowered, played, outcome(model, cluster, plan, lowered, played, closed)
 
 
@@ -137,7 +138,7 @@ def test_memory_is_what_the_closed_form_says(schedule, recompute, two, small):
     plan = Plan(
         tp=2, pp=4, schedule=schedule, global_batch=12, recompute=recompute[0], recompute_layers=recompute[1]
     )
-    closed = float(step_cost(small, two, plan).memory_P[0])
+    closed = float(step_cost(small, two, plan).memory[0])
     assert high_water(small, two, plan) == close(closed, rel=1e-9)
 
 
@@ -151,7 +152,7 @@ def test_memory_is_what_the_closed_form_says(schedule, recompute, two, small):
 ])  # fmt: skip
 def test_memory_of_chunks(schedule, v, low, high, two, small):
     plan = Plan(tp=2, pp=4, schedule=schedule, virtual_stages=v, global_batch=16)
-    closed = float(step_cost(small, two, plan).memory_P[0])
+    closed = float(step_cost(small, two, plan).memory[0])
     assert low - 1e-9 <= high_water(small, two, plan) / closed - 1 <= high
 
 
@@ -159,7 +160,7 @@ def test_stages_of_alternating_layers_keep_their_own_memory(two):
     """Encoder, decoder: a rank has the memory of its own class of stages, wherever classes lie."""
     model = load_model("t5-3b")
     plan = Plan(tp=2, pp=4, global_batch=8)
-    assert high_water(model, two, plan) == close(float(step_cost(model, two, plan).memory_P[0]), rel=1e-9)
+    assert high_water(model, two, plan) == close(float(step_cost(model, two, plan).memory[0]), rel=1e-9)
 
 
 def test_who_waits_for_a_slow_gpu(two, small):

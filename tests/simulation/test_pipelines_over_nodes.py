@@ -9,9 +9,9 @@ from podsim.network.nccl import send_seconds
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
 from podsim.simulation.outcome import outcome
+from podsim.training.batch import prepare, step_cost
 from podsim.training.groups import send_table
 from podsim.training.plan import Grid, Plan
-from podsim.training.step import prepare, step_cost
 
 close = pytest.approx
 
@@ -53,7 +53,7 @@ def test_each_send_takes_what_its_way_takes(two, small, tp, pp, beside):
     sends = prepare(small, two, plan).sends.table
     far = len(crossings(pp, stride, 8))
     mean = (far * between + (pp - 1 - far) * within) / (pp - 1)
-    assert float(sends.mean_K[0]) == close(mean)
+    assert float(sends.mean_seconds[0]) == close(mean)
 
 
 def test_nodes_of_their_own_and_one_node_have_one_kind_of_send(two, small):
@@ -64,7 +64,7 @@ def test_nodes_of_their_own_and_one_node_have_one_kind_of_send(two, small):
     ):  # fmt: skip
         assert not send_table(
             small, cluster, plan.wide(), prepare(small, cluster, plan).software
-        ).further_K.any()
+        ).further_seconds.any()
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_the_closed_form_counts_them_too(small, schedule, v, tp, pp):
         overlap_grad=False,
     )  # fmt: skip
     played = play(lower(small, slow, plan, kernels=False).ops).seconds
-    assert 1 - 1e-9 <= played / float(step_cost(small, slow, plan).seconds_P[0]) <= 1.03
+    assert 1 - 1e-9 <= played / float(step_cost(small, slow, plan).seconds[0]) <= 1.03

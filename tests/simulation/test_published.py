@@ -10,7 +10,7 @@ from podsim.schedules import Work
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
 from podsim.simulation.pieces import block_pieces
-from podsim.training.step import prepare
+from podsim.training.batch import prepare
 
 close = pytest.approx
 ROWS = {row.id: row.fields for row in load("llm").rows}

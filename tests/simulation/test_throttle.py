@@ -9,7 +9,7 @@ import podsim
 from podsim.errors import PodsimError
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
-from podsim.simulation.lower_marks import Trouble, throttled
+from podsim.simulation.lower_links import Trouble, throttled
 from podsim.training.plan import Plan
 
 close = pytest.approx

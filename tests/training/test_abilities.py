@@ -6,8 +6,8 @@ import pytest
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.training.abilities import ABILITIES, available, beyond
 from podsim.training.plan import Plan
+from podsim.training.search import Space, space
 from podsim.training.software import Software, load_software, software_names
-from podsim.training.space import Space, space
 from podsim.workload.catalog import load_model
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import load_cluster
-from podsim.training.exchange import group_seconds
+from podsim.training.shapes import group_seconds
 from podsim.training.software import load_software
 
 

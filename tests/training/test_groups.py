@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import load_cluster
-from podsim.training.groups import exchanges, send_table
+from podsim.training.groups import send_table, stage_exchanges
 from podsim.training.memory import weight_table
 from podsim.training.pipeline import stages_table
 from podsim.training.plan import Grid, Plan
@@ -41,11 +41,11 @@ def test_replicas_of_experts_meet_over_the_network(ep: int, zero: int) -> None:
     cluster, model = load_cluster("dgx-a100-80gb:8"), load_model("mixtral-8x7b")
     plan = Plan(dp=64, ep=ep, zero=zero, global_batch=64, sequence=4096).arrays()
     software, weights = load_software(plan.software), weight_table(model, plan)
-    counts_BK = stages_table(model, plan).counts_SBU[0]
-    told = exchanges(model, cluster, plan, software, weights, counts_BK)
-    held = float((counts_BK * weights.expert_BK).sum()) * software.gradient_bytes  # of one rank
+    counts_BK = stages_table(model, plan).blocks[0]
+    told = stage_exchanges(model, cluster, plan, software, weights, counts_BK)
+    held = float((counts_BK * weights.expert).sum()) * software.gradient_bytes  # of one rank
     layers = float(counts_BK[1:-1].sum()) if zero == 3 else 1.0
-    seconds = float((told.layer_reduce_K if zero == 3 else told.reduce_K)[0]) * layers
+    seconds = float((told.layer_reduce if zero == 3 else told.reduce)[0]) * layers
     # a ring over 64 / ep replicas, whose 8 / ep members on a node share its adapters with ep rings of other experts
     rounds = (1 if zero else 2) * (1 - ep / 64)
     assert seconds > rounds * held / (cluster.node_bandwidth / ep)
@@ -70,6 +70,6 @@ def test_two_of_five_sends_of_six_stages_of_half_a_node_leave_it() -> None:
     cluster, model = load_cluster("dgx-a100-80gb:3"), load_model("gpt-18b")
     software = load_software(Plan().software)
     plan = Plan(tp=np.array([4, 4, 4]), pp=np.array([2, 6, 3]), dp=np.array([1, 1, 2]), micro_batch=4)
-    inside, some, outside = send_table(model, cluster, plan.arrays(), software).mean_K
+    inside, some, outside = send_table(model, cluster, plan.arrays(), software).mean_seconds
     assert inside < outside
     assert some == pytest.approx(inside + 0.4 * (outside - inside))

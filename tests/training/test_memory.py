@@ -32,7 +32,7 @@ def test_table_2(gpt22: Model, node: Cluster, sp: bool, recompute: str) -> None:
     table = activation_table(gpt22, plan.arrays(), load_software("megatron-2022"))
     mode = Recompute[recompute.upper()]
     expected = layer_bytes(2048, 4, 6144, 64, 8, sp=sp, selective=recompute == "selective")
-    assert table.kept_RBK[mode, 1, 0] == pytest.approx(expected, rel=1e-12)
+    assert table.kept[mode, 1, 0] == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_figure_1(
     )
     model, software, many = load_model(name), load_software("megatron-2022"), layout.arrays()
     stages = stages_table(model, many)
-    layers = stages.counts_SBU[0, 1, 0]
-    parameters = layers * weight_table(model, many).dense_BK[1, 0]
+    layers = stages.blocks[0, 1, 0]
+    parameters = layers * weight_table(model, many).dense[1, 0]
     assert 18 * parameters / GIB == pytest.approx(weights, rel=0.01)  # the paper leaves out biases and norms
-    kept = activation_table(model, many, software).kept_RBK[Recompute.SELECTIVE, 1, 0]
-    held = layers * kept * in_flight(many, stages.first_SU)[0, 0]
+    kept = activation_table(model, many, software).kept[Recompute.SELECTIVE, 1, 0]
+    held = layers * kept * in_flight(many, stages.first)[0, 0]
     assert held / GIB == pytest.approx(activations, rel=0.005)
 
 
@@ -147,7 +147,7 @@ def test_a_rank_has_a_head_of_keys_and_values_at_least(selene: Cluster) -> None:
         item for item in op_times(model, selene, plan, software)[0][0] if item.op.name == "attention.qkv"
     ]
     assert gemm_shapes(items, plan, 8192, software)[1].tolist() == [[10240, 1280, 768]]
-    layer_K = weight_table(model, plan).dense_BK[1]
+    layer_K = weight_table(model, plan).dense[1]
     norms = 2 * 8192
     assert layer_K[1] == pytest.approx((layer_K[0] - norms) / 8 + norms)
     assert layer_K[2] == pytest.approx((layer_K[0] - norms) / 16 + norms + 128 * 8192)

@@ -17,11 +17,11 @@ import pytest
 from podsim.hardware.cluster import load_cluster
 from podsim.schedules import SCHEDULES, build
 from podsim.schedules.actions import Work
-from podsim.training.memory import KINDS, Weights, kept_memory, memory_kinds
-from podsim.training.memory_torch import chunks_apart
+from podsim.training.batch import prepare
+from podsim.training.memory import KINDS, held_memory, memory_kinds
+from podsim.training.memory_torch import has_chunks_apart
 from podsim.training.plan import Plan
 from podsim.training.software import Software, load_software
-from podsim.training.step import prepare
 from podsim.workload.graph import Model
 from podsim.workload.specification import Transformer
 from podsim.workload.transformer import build as build_model
@@ -76,21 +76,15 @@ def _kinds(case: dict[str, Any], software: Software, **changes: Any) -> dict[str
     plan = replace(plan, **changes)
     assert not [problem for problem in plan.problems(model, cluster) if "GPUs" not in problem]
     ready = prepare(model, cluster, plan, software=software)
-    stages = ready.stages.table.take(ready.stages.index)
+    every = slice(None)
+    stages = ready.stages.of(every)
     plan = ready.plan.wide()
-    kept = kept_memory(
-        plan,
-        software,
-        stages.counts_SBU,
-        stages.first_SU,
-        Weights(*(table[..., ready.weights.index] for table in ready.weights.table)),
-        *(table[..., ready.activations.index] for table in ready.activations.table),
-    )
-    holds = (stages.counts_SBU[:, [0, -1], 0] > 0).tolist()
+    held = held_memory(plan, software, stages, ready.weights.of(every), ready.activations.of(every))
+    holds = (stages.blocks[:, [0, -1], 0] > 0).tolist()
     stage = holds.index([case["rank"] == 0, case["rank"] == case["pp"] - 1])
-    shape = stages.counts_SBU[:, 0].shape
-    kinds = (np.broadcast_to(kind_SP, shape) for kind_SP in memory_kinds(plan, software, kept))
-    return {name: float(kind_SP[stage, 0]) for name, kind_SP in zip(KINDS, kinds, strict=True)}
+    shape = stages.blocks[:, 0].shape
+    kinds = (np.broadcast_to(kind, shape) for kind in memory_kinds(plan, software, held))
+    return {name: float(kind[stage, 0]) for name, kind in zip(KINDS, kinds, strict=True)}
 
 
 def _allocated(case: dict[str, Any]) -> float:
@@ -189,7 +183,7 @@ def test_a_played_schedule_meets_gradients_with_so_many_chunks(name: str, p: int
             held -= 1
         entry = SCHEDULES[name]
         assert most == min(entry.activations(p, v, m, rank), m * v - 1)
-        assert together == (1 if chunks_apart(plan) else v)
+        assert together == (1 if has_chunks_apart(plan) else v)
 
 
 def test_the_first_stage_by_hand() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 
 from podsim.hardware.cluster import load_cluster
+from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
-from podsim.training.step import step_cost
 from podsim.workload.catalog import load_model
 
 
@@ -20,5 +20,5 @@ def test_narrow_columns_do_not_overflow() -> None:
     }
     narrow = Plan(**{name: np.array(value, dtype=np.int32) for name, value in degrees.items()})  # type: ignore[arg-type]
     wide = Plan(**{name: np.array(value, dtype=np.int64) for name, value in degrees.items()})  # type: ignore[arg-type]
-    assert (step_cost(model, cluster, narrow).seconds_P == step_cost(model, cluster, wide).seconds_P).all()
-    assert (step_cost(model, cluster, narrow).memory_P == step_cost(model, cluster, wide).memory_P).all()
+    assert (step_cost(model, cluster, narrow).seconds == step_cost(model, cluster, wide).seconds).all()
+    assert (step_cost(model, cluster, narrow).memory == step_cost(model, cluster, wide).memory).all()

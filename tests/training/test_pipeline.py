@@ -29,6 +29,6 @@ def test_every_layer_is_somewhere(layers: int, chunks: int) -> None:
 @pytest.mark.parametrize(("pp", "virtual", "classes"), [(1, 1, 1), (2, 1, 2), (8, 1, 3), (8, 3, 3)])
 def test_stage_classes_hold_the_whole_model(gpt3: Model, pp: int, virtual: int, classes: int) -> None:
     stages = stages_table(gpt3, Plan(pp=pp, virtual_stages=virtual).arrays())
-    assert (stages.many_SU > 0).sum() == classes
-    held = (stages.counts_SBU * stages.many_SU[:, None]).sum(axis=0)[:, 0]
+    assert (stages.count > 0).sum() == classes
+    held = (stages.blocks * stages.count[:, None]).sum(axis=0)[:, 0]
     assert held.tolist() == [1, 96, 1]

@@ -7,10 +7,10 @@ import pytest
 
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
+from podsim.training.batch import step_cost
 from podsim.training.plan import SCHEDULE_CODES, Plan
 from podsim.training.predict import predict_plan
 from podsim.training.search import search
-from podsim.training.step import step_cost
 from podsim.workload.catalog import load_model
 from podsim.workload.graph import Model
 
@@ -50,9 +50,9 @@ def test_it_finds_what_brute_force_finds(gpt22: Model, node: Cluster) -> None:
     assert found.seconds(found.order[0]) == pytest.approx(min(fitting), rel=1e-9)
     assert found.evaluated <= len(times)
     distinct = {(round(t, 9), round(m)) for t, m in times.values()}
-    finite = np.isfinite(found.seconds_VC)
-    memory = np.broadcast_to(found.memory_C, finite.shape)[finite].tolist()
-    times_found = found.seconds_VC[finite].tolist()
+    finite = np.isfinite(found.step_seconds)
+    memory = np.broadcast_to(found.memory_bytes, finite.shape)[finite].tolist()
+    times_found = found.step_seconds[finite].tolist()
     seen = {(round(t, 9), round(m)) for t, m in zip(times_found, memory, strict=True)}
     assert seen == distinct
 
@@ -105,14 +105,14 @@ def test_all_plans_cost_what_a_step_costs(node: Cluster, software: str) -> None:
     }  # fmt: skip
     model, fixed = load_model("mixtral-8x7b"), Plan(global_batch=16, software=software)
     found = search(model, node, fixed, wanted=wanted)
-    for (grad, param), seconds_C in zip(found.flags.tolist(), found.seconds_VC, strict=True):
+    for (grad, param), seconds_C in zip(found.flags.tolist(), found.step_seconds, strict=True):
         alone = step_cost(
             model, node, found.combinations.having({"overlap_grad": grad, "overlap_param": param})
         )
         tried = np.isfinite(seconds_C)
         assert tried.any()
-        np.testing.assert_allclose(seconds_C[tried], alone.seconds_P[tried], rtol=1e-12)
-        np.testing.assert_allclose(found.memory_C, alone.memory_P, rtol=1e-12)
-    seconds = found.seconds_VC.ravel()[found.order]
+        np.testing.assert_allclose(seconds_C[tried], alone.seconds[tried], rtol=1e-12)
+        np.testing.assert_allclose(found.memory_bytes, alone.memory, rtol=1e-12)
+    seconds = found.step_seconds.ravel()[found.order]
     assert (np.diff(seconds) >= 0).all()
     assert (np.diff(found.order)[np.diff(seconds) == 0] > 0).all()

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.hardware.cluster import Cluster
+from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
 from podsim.training.predict import RESOURCES, faster, predict_plan
 from podsim.training.rules import facts, violations
-from podsim.training.step import SPLIT, step_cost
+from podsim.training.step import SPLIT
 from podsim.workload.graph import Model
 
 GPT3 = Plan(
@@ -40,8 +41,8 @@ def test_arrays_equal_scalars(gpt3: Model, selene: Cluster) -> None:
     together = step_cost(gpt3, selene, many)
     for place in range(4):
         alone = step_cost(gpt3, selene, many.take(place))
-        assert together.seconds_P[place] == pytest.approx(alone.seconds_P[0], rel=1e-12)
-        assert together.memory_P[place] == pytest.approx(alone.memory_P[0], rel=1e-12)
+        assert together.seconds[place] == pytest.approx(alone.seconds[0], rel=1e-12)
+        assert together.memory[place] == pytest.approx(alone.memory[0], rel=1e-12)
 
 
 def test_uniform_pipeline_has_the_textbook_bubble(selene: Cluster) -> None:
@@ -120,7 +121,7 @@ def test_a_ragged_number_of_tokens_slows_no_product(ep: int) -> None:
     plan = Plan(dp=8, ep=np.array([1, ep]), sequence=4096, global_batch=8).arrays()
     items, _, times = op_times(model, cluster, plan, software)[0]
     experts = [place for place, item in enumerate(items) if item.op.expert]
-    for seconds_OK in (times.forward_OK, times.backward_OK):
+    for seconds_OK in (times.forward, times.backward):
         for one, many in seconds_OK[experts]:
             assert many / one == pytest.approx(software.expert_imbalance, rel=0.05)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import podsim
 from podsim.cli import main
 
 PODSIM = [sys.executable, "-m", "podsim.cli"]
@@ -103,7 +104,7 @@ def test_an_interruption_while_modules_load_is_an_exit_status(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (KeyError("tp"), "podsim: a bug in podsim 0.1.0: KeyError: 'tp'"),
+        (KeyError("tp"), f"podsim: a bug in podsim {podsim.__version__}: KeyError: 'tp'"),
         (MemoryError(), "more memory than there is"),
     ],
 )

@@ -14,13 +14,13 @@ from typing import Any
 from podsim.lab.training.job import Training
 from podsim.lab.training.setup import small_run
 from podsim.options.plan_options import PlanOptions
+from podsim.training.batch import step_cost
 from podsim.training.groups import send_table
 from podsim.training.layers import Pass, layer_table, syncs_of, tp_bytes
 from podsim.training.memory import weight_table
 from podsim.training.plan_inputs import Setting, read_plan
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
-from podsim.training.step import step_cost
 
 MODEL = "gpt2"
 """whose proportions the small networks have"""
@@ -185,12 +185,12 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str)
     if "stage" in runtime:
         group = _group(ranks)
         piped = _setting(_Run(layers=group, micro_batches=group, pp=group), ranks, on, era)
-        send = float(send_table(piped.model, piped.cluster, piped.plan.arrays(), start).mean_K[0])
+        send = float(send_table(piped.model, piped.cluster, piped.plan.arrays(), start).mean_seconds[0])
         passes = (runtime["stage"] - _layer(piped, software())) / 2
         found["host_send"] = max(passes - send * start.pipeline_exposed, 0.0)
     found["host_update"] = runtime["update"]
     told = step_cost(small.model, small.cluster, small.plan, software=software())
-    found["host_step"] = max(runtime["step"] - float(told.seconds_P[0]), 0.0)
+    found["host_step"] = max(runtime["step"] - float(told.seconds[0]), 0.0)
     return Runtime(constants=found, syncs=tuple(syncs), shards=tuple(shards))
 
 
@@ -242,7 +242,7 @@ def _sync(setting: Setting, measured: float, software: Software) -> tuple[float,
 
 def _shard(setting: Setting, measured: float, software: Software) -> tuple[float, float]:
     """(B, s) of one of three exchanges of a layer's parameters: gathered twice, and reduced."""
-    parameters = float(weight_table(setting.model, setting.plan.arrays()).dense_BK[1, 0])
+    parameters = float(weight_table(setting.model, setting.plan.arrays()).dense[1, 0])
     return parameters * element_bytes(setting.plan.precision), max(
         measured - _layer(setting, software), _LEAST
     ) / 3

@@ -111,7 +111,7 @@ _KERNELS = _columns("""
     positive: latency_ms tflops gb_per_s
     count: n_gpus message_bytes
     positive: bus_gb_per_s
-    text: notes tables
+    text: device kernel precision accumulate cluster launch nccl reason tables
 """)
 _COLLECTIVES = _columns("""
     role: role
@@ -120,7 +120,7 @@ _COLLECTIVES = _columns("""
     text: nics collective algo proto
     count: size_bytes
     positive: time_us algbw_GBps busbw_GBps
-    text: notes confirmed tables
+    text: confirmed cluster launch nccl in_switch reason tables
 """)
 
 KINDS = (

@@ -15,11 +15,11 @@ from podsim.accuracy.express_model import network_settings, read_network
 from podsim.accuracy.express_row import NotExpressible, stated, whole
 from podsim.errors import NoFitError
 from podsim.hardware.cluster import Cluster
+from podsim.training.batch import step_cost
 from podsim.training.inputs import batch_of
 from podsim.training.plan import Plan
 from podsim.training.search import search
 from podsim.training.software import load_software, software_names
-from podsim.training.step import step_cost
 from podsim.units import format_quantity
 from podsim.workload.graph import Model
 
@@ -158,7 +158,7 @@ def _implied(plan: Plan, model: Model, cluster: Cluster) -> tuple[Plan, str]:
         return plan, ""
     if "zero-1" in load_software(plan.software, cluster.gpu).lacks or plan.problems(model, cluster):
         return plan, ""
-    if float(step_cost(model, cluster, plan).memory_P[0]) <= room:
+    if float(step_cost(model, cluster, plan).memory[0]) <= room:
         return plan, ""
     return plan.having({"zero": 1}), "implied: zero=1, without which it does not fit"
 
@@ -187,7 +187,7 @@ def _settled(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster
     wanted = {"flash": (bool(known.flash),), **given}
     found = search(model, cluster, known, gpus=int(known.gpus), wanted=wanted)
     if found.order.size == 0:
-        least, room = (format_quantity(float(b), "B") for b in (found.memory_C.min(), cluster.gpu.memory))
+        least, room = (format_quantity(float(b), "B") for b in (found.memory_bytes.min(), cluster.gpu.memory))
         raise NoFitError(
             [f"micro_batch is not given, and no plan that the row allows fits: {least} of {room}"]
         )

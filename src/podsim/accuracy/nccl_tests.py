@@ -25,8 +25,8 @@ _HEADER = re.compile(r"nThread\s+(\d+)\s+nGpus\s+(\d+)")
 _NAMES = r"(all_reduce|all_gather|reduce_scatter|broadcast|reduce|alltoall|all_to_all|sendrecv)"
 _PERF = re.compile(rf"(?<![a-z_]){_NAMES}_perf")
 _FILE = re.compile(rf"(?<![a-z]){_NAMES}(?![a-z])")
-_VERSION = re.compile(r"NCCL version:?\s*(2\.\d+(?:\.\d+)?)")
-_LIBRARY = re.compile(r"nccl-library=2(\d\d)(\d\d)")
+_VERSION = re.compile(r"NCCL version:?\s*(2\.\d+)")
+_LIBRARY = re.compile(r"nccl-library=2(\d\d)\d\d")
 _DEVICES = {"H100 80GB HBM3": "H100-SXM5-80GB", "H200": "H200-SXM5-141GB"}
 """as drivers call GPUs -> as tables do, where their words differ"""
 _ALGORITHM = "# Algorithm: "
@@ -81,7 +81,8 @@ def read_log_text(text: str, name: str) -> Rows:
         "collective": found[1],
         "algo": "auto",
         "proto": "auto",
-        "notes": _circumstances(text, len({(host, pid) for pid, host, _ in ranks}), threads, gpus),
+        "launch": _launch(len({(host, pid) for pid, host, _ in ranks}), threads, gpus),
+        "nccl": _release(text),
     }
     measured = [row for line in _of_library(lines) if (row := _measured(line))]
     if not measured:
@@ -104,19 +105,17 @@ def gpu_name(device: str) -> str:
     return _DEVICES.get(name, name)
 
 
-def _circumstances(text: str, processes: int, threads: int, gpus: int) -> str:
-    """How the ranks were launched and which NCCL ran, in the words of the packaged table."""
-    version = _VERSION.search(text)
-    library = _LIBRARY.search(text)
-    release = version[1] if version else f"2.{int(library[1])}.{int(library[2])}" if library else ""
-    count, each = max(processes, 1), gpus // max(processes, 1)
-    plural = "es" if count > 1 else ""
-    launch = f"{count} process{plural} x {each} GPUs (-g {each})"
+def _launch(processes: int, threads: int, gpus: int) -> str:
+    """How the ranks were launched: as threads, as a process each, or several of a single process."""
     if threads > 1:
-        launch = f"-t {threads} threads, {count} process{plural}"
-    elif count > 1 and each <= 1:
-        launch = f"{count} MPI processes"
-    return f"NCCL {release}; {launch}" if release else launch
+        return "thread"
+    return "process" if processes > 1 and gpus <= processes else "single"
+
+
+def _release(text: str) -> str:
+    """Major and minor version of the NCCL that ran; "" where the log does not say."""
+    version, library = _VERSION.search(text), _LIBRARY.search(text)
+    return version[1] if version else f"2.{int(library[1])}" if library else ""
 
 
 def _measured(line: str) -> dict[str, str] | None:

@@ -1,12 +1,11 @@
 """Rows of a collectives table predicted as NCCL would run them on the machine that the row describes.
 
-How the processes were launched and which NCCL ran is read off a row's notes, as the fit of the constants does.
+The packaged rows state their machine in the column `cluster`; a user's is found by its GPU, system and adapters.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,25 +13,22 @@ from functools import lru_cache
 import numpy as np
 
 from podsim.accuracy.express_machine import cluster_settings, network_of, node_of, read_cluster
+from podsim.accuracy.express_row import NotExpressible, stated, whole
 from podsim.accuracy.measured_tables import Rows
 from podsim.accuracy.pricing import Priced
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.network.fit_nccl import WIRES, fit_architecture, samples
-from podsim.network.nccl import collective_seconds
+from podsim.network.nccl import COLLECTIVES, collective_seconds
 from podsim.network.nccl_fit_model import predicted
 
-# system and GPU as tables write them -> why no system of the catalog is it
-_UNTOLD = (
-    (r"H100-PCIe", "the source does not say how many of three NVLink bridges join the two cards"),
-    (r"MI\d00", "RCCL picks and runs collectives by its own tables, of which podsim has none"),
-)
 CROSS_VALIDATED = "all-reduce-a100"
 """the table whose rows the packaged constants were fitted to, and that a bar is on"""
 _FOLDS = 5
 _FITTED_FROM = 512.0
 """B from which on a row counts in a fit"""
 _NAMES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
+"""as nccl-tests calls a collective -> as podsim does"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,34 +115,42 @@ def decade(size: float) -> str:
 
 def call_of(row: Mapping[str, str]) -> Call | str:
     """The row as a call, or the reason why it is none."""
-    nodes, gpus = int(float(row["nodes"])), int(float(row["gpus"]))
-    text = f"{row.get('system', '')} {row['gpu']}"
-    if "problem case" in row["notes"] or "much slower" in row["notes"]:
-        return "the source reports a machine that did not work as it should"
+    if stated(row, "reason"):
+        return row["reason"]
+    try:
+        settings = stated(row, "cluster") or _own_cluster(row)
+        return call_on(_machine(settings, stated(row, "in_switch") != "no"), row)
+    except (PodsimError, NotExpressible) as problem:
+        return str(problem)
+
+
+def _own_cluster(row: Mapping[str, str]) -> str:
+    """The settings of the cluster that a user's row describes by its GPU, system and adapters."""
+    nodes = whole(row, "nodes")
     system = node_of(row["gpu"], row.get("system", ""))
     if system is None:
-        untold = next((why for pattern, why in _UNTOLD if re.search(pattern, text)), None)
-        return untold or f"no system of the catalog has GPUs like {row['gpu']}"
-    told = samples([{**row, "gpu": "A100-SXM4", "role": "calibrate", "confirmed": "yes"}])
-    if not told:
-        return f"collective {row['collective']!r} is not modelled"
+        raise NotExpressible(f"no system of the catalog has GPUs like {row['gpu']}")
     nics = row.get("nics", "") if nodes > 1 else ""
-    try:
-        each = read_cluster(f"{system}:1").gpus_per_node
-        network = network_of(nics, each)
-        if nodes > 1 and "network.bandwidth" not in network:
-            return f"the adapters of a node are not stated ({nics or 'blank'})"
-        cluster = _machine(cluster_settings(system, nodes * each, network), told[0].in_switch)
-    except PodsimError as problem:
-        return str(problem)
+    each = read_cluster(f"{system}:1").gpus_per_node
+    network = network_of(nics, each)
+    if nodes > 1 and "network.bandwidth" not in network:
+        raise NotExpressible(f"the adapters of a node are not stated ({nics or 'blank'})")
+    return cluster_settings(system, nodes * each, network)
+
+
+def call_on(cluster: Cluster, row: Mapping[str, str]) -> Call:
+    """The collective of a row as a call on a cluster; NotExpressible if there is no law for it."""
+    collective = _NAMES.get(row["collective"], row["collective"])
+    if collective not in COLLECTIVES:
+        raise NotExpressible(f"collective {row['collective']!r} is not modelled")
     return Call(
         cluster=cluster,
-        collective=_NAMES.get(row["collective"], row["collective"]),
-        nodes=nodes,
-        gpus=gpus,
-        launch=told[0].launch,
-        version=told[0].version,
-        size=told[0].size,
+        collective=collective,
+        nodes=whole(row, "nodes"),
+        gpus=whole(row, "gpus"),
+        launch=stated(row, "launch") or "single",
+        version=stated(row, "nccl") or "2.18",
+        size=float(row["size_bytes"]),
     )
 
 

@@ -10,7 +10,6 @@ constants.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,31 +37,13 @@ LONG = "over 20 us"
 _ENOUGH = {"gemm": 300, "bmm": 50, "prefill": 300}
 """rows of one kernel and precision on one GPU from which on they are cross-validated"""
 _CROSS = "five-fold cross-validation"
-_PRODUCTS = ("gemm", "bmm", "gemm (max achievable over search)")
-_NOT_MODELLED = {
-    "attention flashattention triton": "FlashAttention in Triton is not modelled",
-    "triton": "FlashAttention in Triton is not modelled",
-    "attention xformers": "the attention kernel of xformers is not modelled",
-    "attention cudnn": "the attention kernel of cuDNN is not modelled",
-    "attention pytorch": "PyTorch's eager attention, softmax in 16 bits, is neither of the unfused ways modelled",
-    "attention standard": "PyTorch's eager attention, softmax in 16 bits, is neither of the unfused ways modelled",
-    "prefill, other": "the serving program ran another attention library than flash-attention",
-    "group_matmul": "the row states no sizes in its columns",
-    "sdp_fwd": "the rate counts arithmetic that a causal kernel skips: it exceeds the peak",
-    "sdp_bwd": "the rate counts arithmetic that a causal kernel skips",
-}
-_GPUS = {
-    "a100-pcie": "a100-pcie-80gb",
-    "gh200 (141gb)": "h200-sxm5-141gb",
-    "h200-sxm": "h200-sxm5-141gb",
-    "a100": "a100-sxm4-80gb",
-}
-"""what published tables call a GPU, beside podsim.kernels.measured_kernels"""
+_PRODUCTS = ("gemm", "bmm", "gemm, best of a search")
 
 
 def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
     """Predictions of seconds, or of a rate counted as its row counts it, for the rows of a kernel table."""
     seconds, reasons = _collectives(rows)
+    reasons |= {row.id: row.text("reason") for row in rows if row.text("reason")}
     known = _known(rows)
     notes: dict[str, str] = {}
     for where in _groups(known):
@@ -88,19 +69,13 @@ def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
 
 
 def _known(rows: Rows) -> KernelRows:
-    """The rows that state a kernel and its time."""
-    texts = [row for row in rows if not row.text("op").lower().startswith("nccl ")]
-    return kernel_rows(
-        [
-            {**row.fields, "id": row.id, "role": "calibrate", "gpu": _gpu_name(row.text("gpu"))}
-            for row in texts
-        ],
-        where=rows.name,
-    )
+    """The rows that state a kernel that there is a law for, and its time."""
+    texts = [row for row in rows if not (row.text("reason") or _is_collective(row))]
+    return kernel_rows([{**row.fields, "id": row.id, "role": "calibrate"} for row in texts], where=rows.name)
 
 
-def _gpu_name(text: str) -> str:
-    return _GPUS.get(text.strip().lower(), text)
+def _is_collective(row: Row) -> bool:
+    return row.text("op").lower().startswith("nccl ")
 
 
 def _groups(known: KernelRows) -> list[NDArray[np.intp]]:
@@ -115,8 +90,6 @@ def _groups(known: KernelRows) -> list[NDArray[np.intp]]:
 def _seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.float64], str]:
     """Seconds of rows of one kernel on one GPU, and a note; PodsimError with the reason where there is no law."""
     op, precision = str(part.op[0]), str(part.precision[0])
-    if op in _NOT_MODELLED:
-        raise PodsimError(_NOT_MODELLED[op])
     gpu = load_gpu(str(part.gpu[0]))
     if cross_validate and len(part) >= _ENOUGH.get(op, math.inf) and not part.accumulate[0]:
         return _cross_validated(part, gpu, op, precision)
@@ -178,7 +151,7 @@ def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
     calls: dict[str, Call] = {}
     reasons: dict[str, str] = {}
     for row in rows:
-        if row.text("op").lower().startswith("nccl "):
+        if _is_collective(row):
             call = call_of(_as_collective(row))
             if isinstance(call, str):
                 reasons[row.id] = call
@@ -189,20 +162,10 @@ def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
 
 
 def _as_collective(row: Row) -> dict[str, str]:
-    """The row with the columns of a collectives table.
-
-    aiconfigurator runs one thread for each GPU, of the NCCL in its path; rows that state neither are taken for what the
-    fit takes such logs of nccl-tests for.
-    """
-    path = row.text("path")
-    version = re.search(r"/nccl/(2\.\d+)", path)
-    bare = row.text("gpu") in ("A100", "V100")
+    """The row with the columns of a collectives table; all are of one node."""
     return {
-        "id": row.id, "role": row.role, "confirmed": "yes", "source": row.source, "nodes": "1",
-        "gpus": row.text("n_gpus"), "gpu": f"nccl {row.text('gpu')}" if bare else row.text("gpu"),
-        "collective": row.text("op").split(" ", maxsplit=1)[1], "algo": "auto",
-        "size_bytes": row.text("message_bytes"), "time_us": f"{(row.number('latency_ms') or 0) * 1e3!r}",
-        "algbw_GBps": "", "notes": f"threads, NCCL {version[1]}" if version else "",
+        **row.fields, "nodes": "1", "gpus": row.text("n_gpus"), "size_bytes": row.text("message_bytes"),
+        "collective": row.text("op").split(" ", maxsplit=1)[1],
     }  # fmt: skip
 
 

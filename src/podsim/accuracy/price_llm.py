@@ -17,11 +17,12 @@ from podsim.accuracy.measured_tables import Rows
 from podsim.accuracy.pricing import Priced
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
+from podsim.training.batch import step_cost
 from podsim.training.layers import layer_table
 from podsim.training.plan import ARRAY_FIELDS, Plan
 from podsim.training.predict import flops_per_token
 from podsim.training.software import Software, load_software
-from podsim.training.step import SPLIT, step_cost
+from podsim.training.step import SPLIT
 from podsim.workload.graph import Model
 
 if TYPE_CHECKING:
@@ -100,9 +101,9 @@ def costs_of(batches: Sequence[Batch], software: Software | None = None) -> RowC
     waiting = [SPLIT.index(part) for part in HOST_PARTS]
     for batch in batches:
         cost = step_cost(batch.model, batch.cluster, batch.plan, software=software)
-        seconds_R[batch.index] = _layer_seconds(batch, software) if batch.layer_only else cost.seconds_P
-        memory_R[batch.index] = cost.memory_P
-        host_R[batch.index] = cost.parts_XP[waiting].sum(axis=0) / cost.seconds_P
+        seconds_R[batch.index] = _layer_seconds(batch, software) if batch.layer_only else cost.seconds
+        memory_R[batch.index] = cost.memory
+        host_R[batch.index] = cost.parts[waiting].sum(axis=0) / cost.seconds
     return RowCosts(seconds_R=seconds_R, memory_R=memory_R, host_R=host_R)
 
 

@@ -11,14 +11,15 @@ Axes: R rows; M, S, P as in podsim.training.memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from podsim.accuracy.price_llm import Batch, costs_of
-from podsim.training.memory import Weights, kept_memory, memory_kinds
+from podsim.training.batch import prepare
+from podsim.training.memory import held_memory, memory_kinds
 from podsim.training.software import load_software
-from podsim.training.step import prepare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,20 +47,19 @@ def price_memory(batches: Sequence[Batch], scopes: Sequence[str]) -> tuple[NDArr
 
 
 def _first_layers(batch: Batch) -> NDArray[np.float64]:
-    """B of weights, gradients, optimizer and activations of the layers of the first stage (P,)."""
+    """B of weights, gradients, optimizer and activations of the layers of the first stage, plan by plan."""
     ready = prepare(batch.model, batch.cluster, batch.plan)
-    stages = ready.stages.table.take(ready.stages.index)
-    layers_SBP = stages.counts_SBU.copy()
-    layers_SBP[:, [0, -1]] = 0
-    plan = ready.plan.wide()
-    kept = kept_memory(
+    plan, every = ready.plan.wide(), slice(None)
+    stages = ready.stages.of(every)
+    layers = stages.blocks.copy()
+    layers[:, [0, -1]] = 0
+    held = held_memory(
         plan,
         ready.software,
-        layers_SBP,
-        stages.first_SU,
-        Weights(*(table[..., ready.weights.index] for table in ready.weights.table)),
-        *(table[..., ready.activations.index] for table in ready.activations.table),
+        replace(stages, blocks=layers),
+        ready.weights.of(every),
+        ready.activations.of(every),
     )
-    total_SP = sum(memory_kinds(plan, ready.software, kept)[:4])
-    first_P = np.where(stages.many_SU > 0, stages.first_SU, np.inf).argmin(axis=0)
-    return np.asarray(np.asarray(total_SP)[first_P, np.arange(first_P.size)])
+    total = np.asarray(sum(memory_kinds(plan, ready.software, held)[:4]))
+    first = np.where(stages.count > 0, stages.first, np.inf).argmin(axis=0)
+    return np.asarray(total[first, np.arange(first.size)])

@@ -21,7 +21,9 @@ __all__ = ["app", "main"]
 
 def _application() -> click.Group:
     """The commands of the table; a name of two words is a command of a group."""
-    whole = _Commands(help="A working model of an AI supercomputer, and of the training that runs on it.")
+    whole = _Commands(
+        name="podsim", help="A working model of an AI supercomputer, and of the training that runs on it."
+    )
     groups = {name: _Commands(name=name, help=about) for name, about in GROUPS.items()}
     for name, row in COMMANDS.items():
         group, _, own = name.rpartition(" ")

@@ -17,9 +17,8 @@ from podsim.graphs.graph_cost import OpCosts, update_seconds
 from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Gpu
-from podsim.training.exchange import group_seconds
 from podsim.training.plan import Array
-from podsim.training.shapes import element_bytes
+from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import Software
 
 BUCKET = 25 * 2.0**20

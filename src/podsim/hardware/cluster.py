@@ -20,9 +20,9 @@ from typing import Any
 from podsim.errors import CatalogError, ClusterError, UnitError, unknown_name
 from podsim.hardware.catalog import aliases, cluster_entry, find, load_gpu, load_system, names
 from podsim.hardware.catalog.measured_schema import FORMAT
-from podsim.hardware.inside import inside_link, reach
 from podsim.hardware.measured import Host, measured_host
 from podsim.hardware.mig.host import slice_host
+from podsim.hardware.nvlink import inside_link, reach
 from podsim.hardware.overrides import (
     GPU_KEYS,
     Reader,

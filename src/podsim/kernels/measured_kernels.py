@@ -1,9 +1,10 @@
 """Rows of measured kernels, as arrays: the CSV that constants are fitted from.
 
 Columns: role, source, gpu, op, m, n, k, batch, heads, kv_heads, seq_len, head_dim, causal, direction, dtype,
-latency_ms, tflops, notes; others are ignored, and blank is "does not apply". A time is latency_ms, or follows
-from tflops, which counts 2 m n k for products and, for attention, half the pairs under a causal mask and 3.5
-times the forward pass for "fwd+bwd" (2.5 for "bwd"). Rows of another role than "calibrate" are left out.
+latency_ms, tflops; others are ignored, and blank is "does not apply". The packaged rows name GPU, op and number format
+as podsim does in device, kernel and precision; accumulate is "yes" where the result is added to an fp32 matrix. A time is
+latency_ms, or follows from tflops, which counts 2 m n k for products and, for attention, half the pairs under a causal
+mask and 3.5 times the forward pass for "fwd+bwd" (2.5 for "bwd"). Rows of another role than "calibrate" are left out.
 """
 
 from __future__ import annotations
@@ -25,14 +26,8 @@ from podsim.errors import TableError
 
 Floats = npt.NDArray[np.float64]
 
-_ALIASES = {
-    "a100 (paper: a100-sxm4-40gb)": "a100-sxm4-40gb",
-    "v100 (paper: v100-sxm2-16gb)": "v100-sxm2-16gb",
-    "a100-sxm4": "a100-sxm4-80gb",
-    "h100-sxm5": "h100-sxm5-80gb",
-    "h200-sxm-141gb": "h200-sxm5-141gb",
-}
-"""what published tables call a GPU -> its name in the catalog"""
+_OPS = {"matmul": "gemm", "prefill attention": "prefill"}
+"""what users call a kernel -> its name here"""
 _COLUMNS = ("gpu", "op", "dtype")
 _TIMES = {"fwd": 1.0, "bwd": 2.5, "fwd+bwd": 3.5}
 
@@ -75,8 +70,7 @@ class KernelRows:
 
 def same_gpu(name: str) -> str:
     """Catalog name of a GPU as a table calls it."""
-    lower = name.strip().lower()
-    return _ALIASES.get(lower, lower)
+    return name.strip().lower()
 
 
 def read_rows(path: Path) -> KernelRows:
@@ -137,26 +131,16 @@ def _read(row: Mapping[str, str]) -> dict[str, Any]:
     latency, rate = number("latency_ms") * 1e-3, number("tflops") * 1e12
     seconds = latency if not math.isnan(latency) else (work / rate if rate > 0 else math.nan)
     return {
-        "gpu": same_gpu(row["gpu"]), "op": op, "precision": _precision(row["dtype"]),
+        "gpu": row.get("device") or same_gpu(row["gpu"]), "op": op,
+        "precision": row.get("precision") or row["dtype"].split(" ", maxsplit=1)[0],
         "source": row.get("source") or "unnamed", "id": row.get("id") or "", "direction": direction, "causal": causal,
-        "accumulate": "accumulate=True" in (row.get("notes") or ""), "tokens": tokens, "seconds": seconds,
+        "accumulate": row.get("accumulate") == "yes", "tokens": tokens, "seconds": seconds,
         **sizes, "batch": batch,
     }  # fmt: skip
 
 
-def _precision(dtype: str) -> str:
-    """First word of a cell such as "int8 (SmoothQuant)"; where a figure says fp16/bf16, bf16."""
-    return "bf16" if dtype == "fp16/bf16" else dtype.split(" ", maxsplit=1)[0]
-
-
 def _op(row: Mapping[str, str]) -> str:
-    """Name of the op: published labels of the same kernel become one."""
+    """Name of the op: labels of the same kernel become one."""
     op = row["op"].strip().lower()
     flash = re.fullmatch(r"(?:attention )?flash(?:attention)?-?([123])", op)
-    if flash:
-        return f"flash{flash[1]}"
-    if op == "attention flashattention triton":
-        return "triton"
-    if op == "prefill attention":  # of two serving programs, the one that runs the flash-attention library
-        return "prefill" if "flash_attn" in (row.get("notes") or "") else "prefill, other"
-    return "gemm" if op == "matmul" else op
+    return row.get("kernel") or (f"flash{flash[1]}" if flash else _OPS.get(op, op))

@@ -3,10 +3,10 @@
     fitted = fit_fabrics(rows)
     fabric_texts(fitted)              # one TOML file for each architecture
 
-Columns: role, id, gpu, nodes, gpus, collective, algo, size_bytes, time_us, algbw_GBps, notes, confirmed,
-source. Only rows with role `calibrate`, on one node, of the GPUs of GPUS are used. Least squares on the
-logarithm of the time, with a soft loss (one sweep in a hundred has disturbed rows) and a weak pull to the
-starting point.
+Columns: role, id, gpu, nodes, gpus, collective, algo, size_bytes, time_us, algbw_GBps, confirmed; launch (single,
+process or thread), nccl (the version) and in_switch where they are known. Only rows with role `calibrate`, on one node,
+of the GPUs of GPUS are used. Least squares on the logarithm of the time, with a soft loss (one sweep in a hundred has
+disturbed rows) and a weak pull to the starting point.
 """
 
 from __future__ import annotations
@@ -46,15 +46,6 @@ WIRES[PCIE] = replace(
     WIRES["ampere"], topology="pcie-root", vendor="intel", gpus=8, nvlink=31.5e9, nvlink_latency=1e-6
 )
 _ALIASES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
-# what a log's own floor or date tells where its notes do not: part of its id or source -> (launch, version)
-_UNSTATED = {
-    "superbenchmark": ("single", "2.10"),
-    "doc_a100-80_1n8g_all_reduce_mpi8": ("process", "2.2x"),
-    "doc_v100": ("single", "2.8"),
-    "dgx2": ("single", "2.8"),
-    "deepops": ("process", "2.8"),
-    "vTrain": ("single", "2.8"),  # nccl-tests without MPI, in the years of its trainings
-}
 _REDUCE = (
     "base", "base_simple", "step_ll", "step_ll128", "step_simple", "line_base", "line_ll",
     "share_ll", "share_simple", "small_group", "ramp_ll128", "ramp_simple",
@@ -119,17 +110,14 @@ class FittedFabrics:
 
 
 def samples(rows: Iterable[Mapping[str, str]], *, role: str = "calibrate") -> list[Sample]:
-    """Rows of a role as samples; left out: other GPUs, pass thresholds, unknown collectives."""
+    """Rows of a role as samples; left out: other GPUs, pass thresholds, unknown collectives, rows with a reason."""
     found = []
     for row in rows:
         architecture = next((a for a, gpu in GPUS.items() if re.match(gpu, row["gpu"])), None)
         collective = _ALIASES.get(row["collective"], row["collective"])
-        wanted = (
-            row["role"] == role and row.get("confirmed") != "threshold" and "much slower" not in row["notes"]
-        )
+        wanted = row["role"] == role and row.get("confirmed") != "threshold" and not row.get("reason")
         if architecture is None or collective not in COLLECTIVES or not wanted:
             continue
-        launch, version = _circumstances(row)
         size = _number(row, "size_bytes")
         time = row["time_us"].strip()
         seconds = _number(row, "time_us") * 1e-6 if time else size / (_number(row, "algbw_GBps") * 1e9)
@@ -140,11 +128,11 @@ def samples(rows: Iterable[Mapping[str, str]], *, role: str = "calibrate") -> li
                 collective=collective,
                 nodes=int(row["nodes"]),
                 gpus=int(row["gpus"]),
-                launch=launch,
-                version=version,
+                launch=row.get("launch") or "single",
+                version=row.get("nccl") or "2.18",
                 size=size,
                 seconds=seconds,
-                in_switch="dtype int8" not in row["notes"] and row.get("algo", "auto") != "ring",
+                in_switch=row.get("in_switch") != "no" and row.get("algo", "auto") != "ring",
             )
         )
     return found
@@ -155,18 +143,6 @@ def _number(row: Mapping[str, str], column: str) -> float:
         return float(row[column])
     except ValueError:
         raise TableError(f"row {row['id']}: {column}={row[column][:30]!r} is no number") from None
-
-
-def _circumstances(row: Mapping[str, str]) -> tuple[str, str]:
-    """(launch, version) of a row, from its notes, else from _UNSTATED, else ("single", "2.18")."""
-    notes, place = row["notes"], row["id"] + " " + row.get("source", "")
-    launch, version = next((known for part, known in _UNSTATED.items() if part in place), ("single", "2.18"))
-    if re.search(r"-t \d|threads?\b", notes):
-        launch = "thread"
-    elif re.search(r"MPI|ranks? (per|x 1) GPU", notes):
-        launch = "process"
-    match = re.search(r"NCCL (2\.\w+)", notes)
-    return launch, match[1] if match else version
 
 
 def fit_fabrics(rows: Iterable[Mapping[str, str]], *, is_own: bool = False) -> FittedFabrics:

@@ -10,7 +10,7 @@ Routes are in compressed rows: flow f uses links[indptr[f] : indptr[f + 1]]. A f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,48 +25,71 @@ LEVEL = 1.0 + 1e-12
 """links that fill within this factor of each other fill together: rounding, not sharing, tells them apart"""
 
 
+class Flows(NamedTuple):
+    """Flows on links: flow f uses links[starts[f] : ends[f]]."""
+
+    starts: Ints
+    ends: Ints
+    links: Ints
+    use: Floats
+    """How much of a link a unit of a flow's rate takes, [entries]."""
+    weights: Floats
+    capacity: Floats
+    """B/s of each link."""
+
+
+class Scratch(NamedTuple):
+    """Cells of each link for `fill` to write in."""
+
+    left: Floats
+    """B/s. What no flow has taken yet."""
+    load: Floats
+    """What the rising flows ask of the link for each unit of rate; below 0 once it is full."""
+    users: Ints
+    """Rising flows; 0 on entry and exit."""
+    busy: Ints
+    """Links that have rising flows, in a list."""
+
+
 @kernel
-def _freeze(f: int, level: float, starts: Ints, ends: Ints, links: Ints, use: Floats, weights: Floats, rates: Floats,
-            left: Floats, load: Floats, users: Ints) -> None:  # fmt: skip
+def _freeze(f: int, level: float, flows: Flows, rates: Floats, scratch: Scratch) -> None:
     """Fix one flow's rate, and take it off its links."""
-    rates[f] = level * weights[f]
-    for i in range(starts[f], ends[f]):
-        link = links[i]
-        left[link] = max(0.0, left[link] - rates[f] * use[i])
-        load[link] -= weights[f] * use[i]
-        users[link] -= 1
+    rates[f] = level * flows.weights[f]
+    for i in range(flows.starts[f], flows.ends[f]):
+        link = flows.links[i]
+        scratch.left[link] = max(0.0, scratch.left[link] - rates[f] * flows.use[i])
+        scratch.load[link] -= flows.weights[f] * flows.use[i]
+        scratch.users[link] -= 1
 
 
 @kernel
-def _enter(todo: Ints, n_todo: int, starts: Ints, ends: Ints, links: Ints, use: Floats, weights: Floats, capacity: Floats,
-           rates: Floats, left: Floats, load: Floats, users: Ints, busy: Ints) -> int:  # fmt: skip
+def _enter(todo: Ints, n_todo: int, flows: Flows, rates: Floats, scratch: Scratch) -> int:
     """Add up what the flows ask of their links, and list those links; how many they are."""
     n_busy = 0
     for t in range(n_todo):
         f = todo[t]
         rates[f] = np.inf
-        for i in range(starts[f], ends[f]):
-            link = links[i]
-            if users[link] == 0:
-                busy[n_busy] = link
+        for i in range(flows.starts[f], flows.ends[f]):
+            link = flows.links[i]
+            if scratch.users[link] == 0:
+                scratch.busy[n_busy] = link
                 n_busy += 1
-                left[link] = capacity[link]
-                load[link] = 0.0
-            users[link] += 1
-            load[link] += weights[f] * use[i]
+                scratch.left[link] = flows.capacity[link]
+                scratch.load[link] = 0.0
+            scratch.users[link] += 1
+            scratch.load[link] += flows.weights[f] * flows.use[i]
     return n_busy
 
 
 @kernel
-def fill(todo: Ints, n_todo: int, starts: Ints, ends: Ints, links: Ints, use: Floats, weights: Floats, capacity: Floats,
-         rates: Floats, left: Floats, load: Floats, users: Ints, busy: Ints) -> None:  # fmt: skip
+def fill(todo: Ints, n_todo: int, flows: Flows, rates: Floats, scratch: Scratch) -> None:
     """Max-min rates of the flows todo[:n_todo], written to `rates`; others are taken as absent. `todo` is used up.
 
-    Flow f uses links[starts[f] : ends[f]]; a flow listed twice counts twice. `use[i]` is how much of link links[i] a unit
-    of rate takes. left, load, users, busy: scratch of one cell per link, with users zero on entry and exit. A round of
-    filling fills at least one link, so there are at most as many rounds as links.
+    A flow listed twice counts twice. A round of filling fills at least one link, so there are at most as many rounds as
+    links.
     """
-    n_busy = _enter(todo, n_todo, starts, ends, links, use, weights, capacity, rates, left, load, users, busy)
+    left, load, users, busy = scratch.left, scratch.load, scratch.users, scratch.busy
+    n_busy = _enter(todo, n_todo, flows, rates, scratch)
     while n_busy > 0:
         level = np.inf
         kept = 0
@@ -84,10 +107,10 @@ def fill(todo: Ints, n_todo: int, starts: Ints, ends: Ints, links: Ints, use: Fl
         for t in range(n_todo):
             f = todo[t]
             full = False
-            for i in range(starts[f], ends[f]):
-                full = full or load[links[i]] < 0.0
+            for i in range(flows.starts[f], flows.ends[f]):
+                full = full or load[flows.links[i]] < 0.0
             if full:
-                _freeze(f, level, starts, ends, links, use, weights, rates, left, load, users)
+                _freeze(f, level, flows, rates, scratch)
             else:
                 todo[kept] = f
                 kept += 1
@@ -162,22 +185,9 @@ def max_min_rates(
         raise ClusterError("; ".join(problems))
     rates = np.empty(flows)
     taken = np.repeat(copy, np.diff(indptr)) * taken
-    left, load, users, busy = (np.zeros(len(capacity), kind) for kind in (float, float, np.int64, np.int64))
-    fill(
-        np.arange(flows),
-        flows,
-        indptr[:-1],
-        indptr[1:],
-        links,
-        taken,
-        weight,
-        capacity,
-        rates,
-        left,
-        load,
-        users,
-        busy,
-    )
+    scratch = Scratch(*(np.zeros(len(capacity), kind) for kind in (float, float, np.int64, np.int64)))
+    routed = Flows(indptr[:-1], indptr[1:], links, taken, weight, capacity)
+    fill(np.arange(flows), flows, routed, rates, scratch)
     return rates
 
 

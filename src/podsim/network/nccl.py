@@ -22,8 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.errors import ClusterError, PodsimError, unknown_name
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.fabrics.servers import ring_shares
-from podsim.hardware.inside import slot_link, socket_rate
+from podsim.hardware.nvlink import ring_shares, slot_link, socket_rate
 from podsim.network.bus import bus_factor
 from podsim.network.nccl_constants import STAND_IN
 from podsim.network.nccl_paths import Candidate, table

@@ -13,7 +13,7 @@ import numpy as np
 
 from podsim.jit import kernel
 from podsim.network.collectives.table import Floats, Ints
-from podsim.network.flow import fill
+from podsim.network.flow import Flows, Scratch, fill
 from podsim.network.play_memo import memo_slot, remember
 from podsim.network.play_state import (
     ACTIVE,
@@ -88,9 +88,9 @@ def _opened(gate: int, gates: Records, groups: Records, deps: Records) -> int:
 
 
 @kernel
-def _arrive(f: int, now: float, flows: Records, gates: Records, groups: Records, deps: Records, wakes: Records,
-            items: Ints, touched: Ints, number: Ints) -> None:  # fmt: skip
+def _arrive(f: int, now: float, s: State) -> None:
     """A transfer is there: whoever waits for its group may start."""
+    flows, gates, groups, wakes, items = s.flows, s.gates, s.groups, s.wakes, s.items
     flows[f].got += 1
     flows[f].last = now
     group = flows[f].group
@@ -112,18 +112,18 @@ def _arrive(f: int, now: float, flows: Records, gates: Records, groups: Records,
         gate = wakes[i].gate
         if groups[group].done < groups[group].repeat and groups[group].done + wakes[i].lag <= 0:
             continue
-        opened = _opened(gate, gates, groups, deps)
+        opened = _opened(gate, gates, groups, s.deps)
         if opened == gates[gate].open:
             continue
         gates[gate].open = opened
         for j in range(gates[gate].flows, gates[gate].flows_end):
-            _try(items[j], flows, gates, touched, number)
+            _try(items[j], flows, gates, s.touched, s.number)
 
 
 @kernel
-def _end(f: int, now: float, delays: Floats, flows: Records, gates: Records, groups: Records, deps: Records,
-         wakes: Records, items: Ints, waves_W2: Ints, cells: Records, touched: Ints, number: Ints) -> None:  # fmt: skip
+def _end(f: int, now: float, delays: Floats, s: State) -> None:
     """The last byte of a transfer has left."""
+    flows, touched, number, cells, waves_W2 = s.flows, s.touched, s.number, s.cells, s.waves_W2
     flows[f].sent += 1
     flows[f].mode = ENDED
     flows[f].bucket = -1
@@ -132,7 +132,7 @@ def _end(f: int, now: float, delays: Floats, flows: Records, gates: Records, gro
     number[EVENTS] += 1
     wave = flows[f].delay
     if delays[wave] == 0.0:
-        _arrive(f, now, flows, gates, groups, deps, wakes, items, touched, number)
+        _arrive(f, now, s)
     else:
         cell = number[FREE_CELLS]
         number[FREE_CELLS] = cells[cell].next
@@ -145,16 +145,24 @@ def _end(f: int, now: float, delays: Floats, flows: Records, gates: Records, gro
         else:
             waves_W2[wave, 0] = cell
         waves_W2[wave, 1] = cell
-    _try(f, flows, gates, touched, number)
+    _try(f, flows, s.gates, touched, number)
     after = flows[f].after
     if after >= 0 and flows[f].sent == flows[f].repeat:
-        _try(after, flows, gates, touched, number)
+        _try(after, flows, s.gates, touched, number)
 
 
 @kernel
-def _occupy(f: int, now: float, step: int, flows: Records, lanes: Records, link: Ints, use: Floats, links: Records,
-            on_link: Records, slots: Ints, dirty: Ints, number: Ints) -> None:  # fmt: skip
+def _occupy(f: int, now: float, step: int, p: Program, s: State) -> None:
     """Put a flow on its links (step 1) or take it off (step -1)."""
+    flows, lanes, links, on_link, slots, link, use = (
+        s.flows,
+        s.lanes,
+        s.links,
+        s.on_link,
+        s.slots,
+        p.link,
+        p.use,
+    )
     if step > 0:
         flows[f].began = now
     else:
@@ -173,8 +181,8 @@ def _occupy(f: int, now: float, step: int, flows: Records, lanes: Records, link:
         if not links[on].dirty:
             links[on].dirty = 1
             links[on].was = links[on].demand
-            dirty[number[DIRTY]] = on
-            number[DIRTY] += 1
+            s.dirty[s.number[DIRTY]] = on
+            s.number[DIRTY] += 1
         n, room = links[on].flows, links[on].room
         if step > 0:
             on_link[room + n].flow = f
@@ -201,21 +209,8 @@ def _solve(p: Program, s: State, n: int, sign: int) -> None:
         return
     for i in range(n):
         s.todo[i] = s.flows[s.found[i]].lane
-    fill(
-        s.todo,
-        n,
-        p.start,
-        p.middle,
-        p.link,
-        p.use,
-        p.ones,
-        p.capacity,
-        s.lane_rate,
-        s.left,
-        s.load,
-        s.users,
-        s.full,
-    )
+    flows = Flows(p.start, p.middle, p.link, p.use, p.ones, p.capacity)
+    fill(s.todo, n, flows, s.lane_rate, Scratch(s.left, s.load, s.users, s.full))
     s.number[SOLVED] += 1
     remember(n, sign, s.flows, s.found, s.memo, s.memo_rates, s.lane_rate, s.number)
 
@@ -289,15 +284,14 @@ def _share_all(p: Program, s: State, now: float, n: int) -> None:
 @kernel
 def _settle(p: Program, s: State, now: float) -> None:
     """After a batch: links change hands, parts that changed are solved, ends are scheduled."""
-    flows, touched, lanes, links, on_link, slots = s.flows, s.touched, s.lanes, s.links, s.on_link, s.slots
-    dirty, number, link, use = s.dirty, s.number, p.link, p.use
+    flows, touched, number = s.flows, s.touched, s.number
     buckets, heap, free, recent = s.buckets, s.heap, s.free, s.recent
     n = number[TOUCHED]
     for i in range(n):
         f = touched[i]
         if flows[f].mode == ENDED:
             flows[f].mode = IDLE
-            _occupy(f, now, -1, flows, lanes, link, use, links, on_link, slots, dirty, number)
+            _occupy(f, now, -1, p, s)
     for i in range(n):
         f = touched[i]
         if flows[f].mode != IDLE:
@@ -306,7 +300,7 @@ def _settle(p: Program, s: State, now: float) -> None:
             flows[f].since = now
             if flows[f].mode == NEW:
                 flows[f].rate = flows[f].limit
-                _occupy(f, now, 1, flows, lanes, link, use, links, on_link, slots, dirty, number)
+                _occupy(f, now, 1, p, s)
     if number[DIRTY]:
         _share_all(p, s, now, n)
     for i in range(n):
@@ -320,8 +314,7 @@ def _settle(p: Program, s: State, now: float) -> None:
 @kernel
 def _batch(p: Program, s: State, now: float) -> None:
     """All that happens at one time."""
-    flows, gates, groups, deps, wakes, items = s.flows, s.gates, s.groups, s.deps, s.wakes, s.items
-    touched, number, cells, waves_W2, delays = s.touched, s.number, s.cells, s.waves_W2, p.delays
+    number, cells, waves_W2 = s.number, s.cells, s.waves_W2
     buckets, heap, free = s.buckets, s.heap, s.free
     limit = now + SAME * now
     while number[HEAP] > 0 and heap[0].time <= limit:
@@ -331,8 +324,8 @@ def _batch(p: Program, s: State, now: float) -> None:
         free[number[FREE_BUCKETS]] = bucket
         number[FREE_BUCKETS] += 1
         while f >= 0:
-            following = flows[f].next
-            _end(f, now, delays, flows, gates, groups, deps, wakes, items, waves_W2, cells, touched, number)
+            following = s.flows[f].next
+            _end(f, now, p.delays, s)
             f = following
     for w in range(len(waves_W2)):
         while waves_W2[w, 0] >= 0 and cells[waves_W2[w, 0]].time <= limit:
@@ -343,7 +336,7 @@ def _batch(p: Program, s: State, now: float) -> None:
             cells[cell].next = number[FREE_CELLS]
             number[FREE_CELLS] = cell
             number[ROOM] += 1
-            _arrive(cells[cell].flow, now, flows, gates, groups, deps, wakes, items, touched, number)
+            _arrive(cells[cell].flow, now, s)
 
 
 @kernel

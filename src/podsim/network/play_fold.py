@@ -8,7 +8,7 @@ flows of a colour as each link of its colour does. The unfolded run is the oracl
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,42 +18,50 @@ from podsim.network.play_program import hash_pair, mix, number_rows
 from podsim.network.play_state import Program, typed
 
 
+class Colours(NamedTuple):
+    """Colours of the elements, by kind: equal ones are not told apart."""
+
+    lane: Ints
+    link: Ints
+    gate: Ints
+    group: Ints
+
+
 @njit
-def _refine(flow: Ints, base_lane: Ints, base_link: Ints, lane: Ints, link: Ints, gate: Ints, group: Ints, p_lane: Ints,
-            before: Ints, after: Ints, p_gate: Ints, p_group: Ints, dep_ptr: Ints, dep_group: Ints, dep_lag: Ints,
-            start: Ints, end: Ints, p_link: Ints) -> Ints:  # fmt: skip
+def _refine(flow: Ints, base_lane: Ints, base_link: Ints, colours: Colours, p: Program) -> Ints:
     """One round: colours of lanes, links, gates and groups from those of flows, and new ones of flows from them.
 
     Sums, as the order of what is touched means nothing.
     """
+    lane, link, gate, group = colours.lane, colours.link, colours.gate, colours.group
     lane[:], link[:], group[:] = base_lane, base_link, 0
     for f in range(len(flow)):
-        lane[p_lane[f]] += flow[f]
-        if p_group[f] >= 0:
-            group[p_group[f]] += flow[f]
+        lane[p.lane[f]] += flow[f]
+        if p.group[f] >= 0:
+            group[p.group[f]] += flow[f]
     for a in range(len(lane)):
         lane[a] = hash_pair(lane[a], 1)
-        for i in range(start[a], end[a]):
-            link[p_link[i]] += lane[a]
+        for i in range(p.start[a], p.end[a]):
+            link[p.link[i]] += lane[a]
     for x in range(len(link)):
         link[x] = hash_pair(link[x], 2)
     for a in range(len(lane)):
-        for i in range(start[a], end[a]):
-            lane[a] += 3 * link[p_link[i]]
+        for i in range(p.start[a], p.end[a]):
+            lane[a] += 3 * link[p.link[i]]
         lane[a] = hash_pair(lane[a], 3)
     for k in range(len(group)):
         group[k] = hash_pair(group[k], 4)
     for g in range(len(gate)):
         gate[g] = 0
-        for i in range(dep_ptr[g], dep_ptr[g + 1]):
-            gate[g] += hash_pair(group[dep_group[i]], dep_lag[i])
+        for i in range(p.dep_ptr[g], p.dep_ptr[g + 1]):
+            gate[g] += hash_pair(group[p.dep_group[i]], p.dep_lag[i])
     new = np.empty_like(flow)
     for f in range(len(flow)):  # odd factors tell apart what a colour comes from
-        touched = 5 * flow[before[f]] if before[f] >= 0 else 0
-        touched += 7 * flow[after[f]] if after[f] >= 0 else 0
-        touched += 9 * gate[p_gate[f]] if p_gate[f] >= 0 else 0
-        touched += 11 * group[p_group[f]] if p_group[f] >= 0 else 0
-        new[f] = hash_pair(flow[f], touched + lane[p_lane[f]])
+        touched = 5 * flow[p.before[f]] if p.before[f] >= 0 else 0
+        touched += 7 * flow[p.after[f]] if p.after[f] >= 0 else 0
+        touched += 9 * gate[p.gate[f]] if p.gate[f] >= 0 else 0
+        touched += 11 * group[p.group[f]] if p.group[f] >= 0 else 0
+        new[f] = hash_pair(flow[f], touched + lane[p.lane[f]])
     return new
 
 
@@ -76,21 +84,19 @@ def _colours(p: Program) -> list[Ints]:
         np.stack([p.first - p.start, p.capacity[len(p.capacity) - len(p.start) :].view(np.int64)])
     )
     flow, lane, link = mix(flow), mix(lane), mix(link)
-    gate, group = np.zeros_like(p.dep_ptr[1:]), np.zeros_like(p.group_repeat)
-    found_lane, found_link = np.empty_like(lane), np.empty_like(link)
+    colours = Colours(
+        np.empty_like(lane), np.empty_like(link), np.zeros_like(p.dep_ptr[1:]), np.zeros_like(p.group_repeat)
+    )
     classes, rounds = 0, 0
     while True:
-        new = _refine(
-            flow, lane, link, found_lane, found_link, gate, group, p.lane, p.before, p.after, p.gate, p.group, p.dep_ptr,
-            p.dep_group, p.dep_lag, p.start, p.end, p.link,
-        )  # fmt: skip
+        new = _refine(flow, lane, link, colours, p)
         rounds += 1
         if rounds % 4 == 0:  # classes only split: when four rounds split none, none will
             now = len(_classes(new)[1])
             if (
                 now == classes
             ):  # so lanes, links, gates and groups, which follow from the flows, are stable too
-                return [flow, found_lane, found_link, gate, group]
+                return [flow, *colours]
             classes = now
         flow = new
 

@@ -86,90 +86,102 @@ def number_rows(columns_CR: Ints) -> tuple[Ints, Ints]:
     return member, first[:found].copy()
 
 
+class Trains(NamedTuple):
+    """Columns of a table that say which chunks a flow touches when, one value a flow."""
+
+    source: Ints
+    step: Ints
+    repeat: Ints
+    chunk: Ints
+    chunks: Ints
+    """Chunks in one transfer."""
+    turn: Ints
+    wheel: Ints
+
+
 @njit
-def _lag_of_trains(a: int, b: int, step: Ints, repeat: Ints, chunk: Ints, count: Ints, turn: Ints, wheel: Ints
-                   ) -> tuple[int, int]:  # fmt: skip
+def _lag_of_trains(a: int, b: int, t: Trains) -> tuple[int, int]:
     """`_lag` of two trains whose wheels meet: one lag if they turn alike."""
-    if turn[a] != turn[b] or wheel[a] != wheel[b] or count[a] != count[b]:
+    if t.turn[a] != t.turn[b] or t.wheel[a] != t.wheel[b] or t.chunks[a] != t.chunks[b]:
         return 2, 0
-    units = wheel[a] // count[a]
-    least = max(step[b] - step[a] + 1, 1 - repeat[b])
-    lag = least + (turn[a] * (chunk[b] - chunk[a]) // count[a] - least) % units
-    return (1, lag) if lag < repeat[a] else (0, 0)
+    units = t.wheel[a] // t.chunks[a]
+    least = max(t.step[b] - t.step[a] + 1, 1 - t.repeat[b])
+    lag = least + (t.turn[a] * (t.chunk[b] - t.chunk[a]) // t.chunks[a] - least) % units
+    return (1, lag) if lag < t.repeat[a] else (0, 0)
 
 
 @njit
-def _lag_of_train(a: int, b: int, step: Ints, repeat: Ints, chunk: Ints, count: Ints, turn: Ints, wheel: Ints
-                  ) -> tuple[int, int]:  # fmt: skip
+def _lag_of_train(a: int, b: int, t: Trains) -> tuple[int, int]:
     """`_lag` of a train and a single transfer that meets its wheel: when the train comes past it."""
-    backward = repeat[b] > 1
+    backward = t.repeat[b] > 1
     train, still = (b, a) if backward else (a, b)
-    base, units = chunk[train] // wheel[train] * wheel[train], wheel[train] // count[train]
-    low = max(chunk[still] - base, 0) // count[train]
-    high = (min(chunk[still] + count[still] - base, wheel[train]) - 1) // count[train]
-    at = min(repeat[b] - 1, step[a] - step[b] - 1) if backward else max(0, step[b] - step[a] + 1)
-    place = ((chunk[train] - base) // count[train] + turn[train] * at) % units
+    chunk, count, wheel = t.chunk[train], t.chunks[train], t.wheel[train]
+    base, units = chunk // wheel * wheel, wheel // count
+    low = max(t.chunk[still] - base, 0) // count
+    high = (min(t.chunk[still] + t.chunks[still] - base, wheel) - 1) // count
+    at = min(t.repeat[b] - 1, t.step[a] - t.step[b] - 1) if backward else max(0, t.step[b] - t.step[a] + 1)
+    position = ((chunk - base) // count + t.turn[train] * at) % units
     away = 0
-    if place < low or place > high:
-        falling = (turn[train] > 0) == backward
-        away = (place - high) % units if falling else (low - place) % units
+    if position < low or position > high:
+        falling = (t.turn[train] > 0) == backward
+        away = (position - high) % units if falling else (low - position) % units
     at += -away if backward else away
-    if at < 0 or at >= repeat[train]:
+    if at < 0 or at >= t.repeat[train]:
         return 0, 0
     return 1, (-at if backward else at)
 
 
 @njit
-def _lag(a: int, b: int, step: Ints, repeat: Ints, chunk: Ints, count: Ints, turn: Ints, wheel: Ints
-         ) -> tuple[int, int]:  # fmt: skip
+def _lag(a: int, b: int, t: Trains) -> tuple[int, int]:
     """Whether flow a reads what flow b wrote, their chunks meeting: (0, 0) no, (1, lag) yes, (2, 0) not by one lag.
 
     Only the latest transfer of b that the kth of a reads matters, as b's come in order; and only the least lag, as
     a's go in order.
     """
-    if step[b] >= step[a] + repeat[a] - 1:
+    if t.step[b] >= t.step[a] + t.repeat[a] - 1:
         return 0, 0
-    if repeat[a] > 1 and repeat[b] > 1:
-        return _lag_of_trains(a, b, step, repeat, chunk, count, turn, wheel)
-    if repeat[a] == 1 and repeat[b] == 1:
+    if t.repeat[a] > 1 and t.repeat[b] > 1:
+        return _lag_of_trains(a, b, t)
+    if t.repeat[a] == 1 and t.repeat[b] == 1:
         return 1, 0
-    return _lag_of_train(a, b, step, repeat, chunk, count, turn, wheel)
+    return _lag_of_train(a, b, t)
 
 
 @njit
-def _extent(r: int, repeat: Ints, chunk: Ints, count: Ints, wheel: Ints) -> tuple[int, int]:
+def _extent(r: int, t: Trains) -> tuple[int, int]:
     """First chunk a flow may touch, and the one after the last."""
-    if repeat[r] > 1:
-        base = chunk[r] // wheel[r] * wheel[r]
-        return base, base + wheel[r]
-    return chunk[r], chunk[r] + count[r]
+    if t.repeat[r] > 1:
+        base = t.chunk[r] // t.wheel[r] * t.wheel[r]
+        return base, base + t.wheel[r]
+    return t.chunk[r], t.chunk[r] + t.chunks[r]
 
 
 @njit
-def _pairs(readers: Ints, writers: Ints, begin: Ints, node_ptr: Ints, source: Ints, step: Ints, repeat: Ints, chunk: Ints,
-           count: Ints, turn: Ints, wheel: Ints, found_3P: Ints, split: Ints) -> int:  # fmt: skip
+def _pairs(
+    readers: Ints, writers: Ints, begin: Ints, node_ptr: Ints, t: Trains, pairs: Ints, is_split: Ints
+) -> int:
     """All (gate, group, lag), gate by gate; returns how many. Writers lie by node and first chunk.
 
-    begin[g] is the first writer that can meet reader g. found_3P takes as many as it has room for: gate, group, lag.
-    split marks flows of pairs without one lag.
+    begin[g] is the first writer that can meet reader g. `pairs` takes as many as it has room for: gate, group, lag,
+    [3, room]. `is_split` marks flows of pairs without one lag.
     """
     n = 0
     for g in range(len(readers)):
         a = readers[g]
-        low, high = _extent(a, repeat, chunk, count, wheel)
-        for w in range(begin[g], node_ptr[source[a] + 1]):
+        low, high = _extent(a, t)
+        for w in range(begin[g], node_ptr[t.source[a] + 1]):
             b = writers[w]
-            low_b, high_b = _extent(b, repeat, chunk, count, wheel)
+            low_b, high_b = _extent(b, t)
             if low_b >= high:
                 break
             if high_b <= low:
                 continue
-            kind, lag = _lag(a, b, step, repeat, chunk, count, turn, wheel)
+            kind, lag = _lag(a, b, t)
             if kind == 2:
-                split[a] = split[b] = 1
+                is_split[a] = is_split[b] = 1
             if kind == 1:
-                if n < found_3P.shape[1]:
-                    found_3P[0, n], found_3P[1, n], found_3P[2, n] = g, w, lag
+                if n < pairs.shape[1]:
+                    pairs[0, n], pairs[1, n], pairs[2, n] = g, w, lag
                 n += 1
     return n
 
@@ -247,16 +259,16 @@ def _data(table: Table, before: Ints) -> Waits | Ints:
     first = readers[data]
     earliest = np.where(table.repeat > 1, table.chunk // wheel * wheel, table.chunk)[first] - widest
     begin = np.searchsorted(place_of_low, table.source[first] * table.chunks + earliest.clip(0))
-    columns = (table.source, table.step, table.repeat, table.chunk, table.count, table.turn, wheel)
-    found_3P = np.empty((3, 4 * (len(first) + len(writers))), np.int64)
-    n = _pairs(first, writers, begin, node_ptr, *columns, found_3P, split)
+    trains = Trains(table.source, table.step, table.repeat, table.chunk, table.count, table.turn, wheel)
+    pairs = np.empty((3, 4 * (len(first) + len(writers))), np.int64)
+    n = _pairs(first, writers, begin, node_ptr, trains, pairs, split)
     marked = np.flatnonzero(split & (table.repeat > 1))
     if len(marked):
         return marked
-    if n > found_3P.shape[1]:
-        found_3P = np.empty((3, n), np.int64)
-        _pairs(first, writers, begin, node_ptr, *columns, found_3P, split)
-    gates, groups, lags = found_3P[:, :n]
+    if n > pairs.shape[1]:
+        pairs = np.empty((3, n), np.int64)
+        _pairs(first, writers, begin, node_ptr, trains, pairs, split)
+    gates, groups, lags = pairs[:, :n]
     used_gates, dep_gate = renumber(gates, len(data))
     used_groups, dep_group = renumber(groups, len(writers))
     gate_of = np.full(len(readers), -1)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from podsim.schedules.actions import Ints, ScheduleTable, Work
-from podsim.schedules.programs import Placement, loop
+from podsim.schedules.actions import Ints, Placement, ScheduleTable, Work, loop
 
 
 def gpipe(p: int, v: int, m: int) -> ScheduleTable:

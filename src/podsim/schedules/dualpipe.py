@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from podsim.schedules.actions import ScheduleTable
-from podsim.schedules.programs import Phase, Program, assemble, program, two_ways, vee
+from podsim.schedules.actions import Phase, Program, ScheduleTable, assemble, program, two_ways, vee
 
 
 def _program(rank: int, half: int, m: int) -> Program:

@@ -1,4 +1,8 @@
-"""The schedules there are: what builds each, for which sizes it exists, what it keeps, and where it is from.
+"""Schedules without a flush: the pipeline never drains, and weights that a micro-batch uses are older than the newest.
+
+Sources: PipeDream, Narayanan et al. 2019 (SOSP); PipeDream-2BW, Narayanan et al. 2021, arXiv 2006.09503.
+
+The schedules there are: what builds each, for which sizes it exists, what it keeps, and where it is from.
 
 A new schedule is one entry: the tests of tables, the rules of plans, the search and the command line run over them.
 Letters: p pipeline ranks, v chunks of a rank, m micro-batches, r a rank; F, I, W seconds of a chunk's forward, input
@@ -8,17 +12,39 @@ and weight gradient, B = I + W, F&B a forward and a backward beside each other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from podsim.errors import ScheduleError, unknown_name
-from podsim.schedules.actions import ScheduleTable
-from podsim.schedules.asynchronous import pipedream, pipedream_2bw
+from podsim.schedules.actions import ScheduleTable, Work, updates_before
 from podsim.schedules.classic import breadth_first, gpipe, interleaved, one_f_one_b
 from podsim.schedules.dualpipe import dualpipe, dualpipe_v
 from podsim.schedules.zero_bubble import zb_h1, zb_h2, zb_v
+
+
+def pipedream(p: int, v: int, m: int) -> ScheduleTable:
+    """1F1B without a flush, weights updated after every backward; a backward takes the weights of its forward.
+
+    Rank r has p - r micro-batches in flight, and as many versions of its weights: the gradient of a micro-batch is
+    p - r - 1 updates old when it is applied (weight stashing; staleness differs from rank to rank).
+    """
+    table = replace(one_f_one_b(p, v, m), name="pipedream", flush=False, update=1)
+    newest = updates_before(table)
+    forward_SM = np.zeros((table.stages, m), np.int64)
+    forward = table.work == Work.FORWARD
+    forward_SM[table.stage[forward], table.micro[forward]] = newest[forward]
+    return replace(table, version=forward_SM[table.stage, table.micro])
+
+
+def pipedream_2bw(p: int, v: int, m: int) -> ScheduleTable:
+    """The same order, weights updated once in p micro-batches (the fewest it allows), two versions on every rank.
+
+    All ranks run a batch with the weights of two batches ago: staleness is one update everywhere.
+    """
+    table = replace(one_f_one_b(p, v, m), name="pipedream-2bw", flush=False, update=p)
+    return replace(table, version=np.maximum(table.micro // p - 1, 0))
 
 
 @dataclass(frozen=True, kw_only=True)

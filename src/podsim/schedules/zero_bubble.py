@@ -6,8 +6,7 @@ section 6).
 
 from __future__ import annotations
 
-from podsim.schedules.actions import ScheduleTable
-from podsim.schedules.programs import Phase, Program, assemble, loop, program, vee
+from podsim.schedules.actions import Phase, Program, ScheduleTable, assemble, loop, program, vee
 
 
 def _lagging(warm: int, lag: int, m: int) -> Program:

@@ -9,7 +9,7 @@ from podsim.errors import PodsimError, SimulationError
 from podsim.fleet.reliability_rates import recovery
 from podsim.results.failed import FailedStep
 from podsim.results.simulated import SimulatedStep
-from podsim.simulation.lower_marks import Trouble
+from podsim.simulation.lower_links import Trouble
 from podsim.training.plan_inputs import Setting
 
 if TYPE_CHECKING:

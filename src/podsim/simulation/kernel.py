@@ -1,16 +1,223 @@
-"""The event kernel in machine code: ops start when what they wait for has ended and their stream is free.
+"""A heap of streams by the time of their next event, in which a stream can be moved or taken out.
+
+Transfers on links: max-min shares, worked out anew only for those joined by links that may be full.
+
+The event kernel in machine code: ops start when what they wait for has ended and their stream is free.
 
 A stream runs its ops in order, one at a time. Ops of a join start together. While an op of a stream that slows others
 is under way, the ops of its domain that can be slowed go on at a smaller rate. A transfer also shares its links
-(podsim.simulation.sharing). Events of one time are handled together; ties go by the order of streams.
+(podsim.simulation.kernel). Events of one time are handled together; ties go by the order of streams.
 """
 
 from __future__ import annotations
 
 from podsim.jit import kernel, njit
-from podsim.simulation.heap import drop, put
-from podsim.simulation.sharing import enter, leave, settle
-from podsim.simulation.state import EVENTS, HEAP, Program, State
+from podsim.network.flow import Flows, Scratch, fill
+from podsim.simulation.state import DIRTY, EVENTS, FRESH, HEAP, SOLVED, STAMP, Floats, Ints, Program, State
+
+
+@kernel
+def _earlier(time: float, stream: int, other: float, other_stream: int) -> bool:
+    return time < other or (time == other and stream < other_stream)
+
+
+@kernel
+def _up(at: int, time: float, stream: int, times: Floats, streams: Ints, place: Ints) -> int:
+    """Move a hole towards the root as long as its parent comes later; where it ends."""
+    while at > 0:
+        parent = (at - 1) >> 2
+        if not _earlier(time, stream, times[parent], streams[parent]):
+            break
+        times[at] = times[parent]
+        streams[at] = streams[parent]
+        place[streams[at]] = at
+        at = parent
+    return at
+
+
+@kernel
+def _down(at: int, n: int, time: float, stream: int, times: Floats, streams: Ints, place: Ints) -> int:
+    """Move a hole away from the root as long as a child comes earlier; where it ends."""
+    while True:
+        child = 4 * at + 1
+        if child >= n:
+            break
+        least = child
+        for other in range(child + 1, min(child + 4, n)):
+            if _earlier(times[other], streams[other], times[least], streams[least]):
+                least = other
+        if not _earlier(times[least], streams[least], time, stream):
+            break
+        times[at] = times[least]
+        streams[at] = streams[least]
+        place[streams[at]] = at
+        at = least
+    return at
+
+
+@kernel
+def _settle_at(
+    at: int, time: float, stream: int, times: Floats, streams: Ints, place: Ints, number: Ints
+) -> None:
+    at = _up(at, time, stream, times, streams, place)
+    at = _down(at, number[HEAP], time, stream, times, streams, place)
+    times[at] = time
+    streams[at] = stream
+    place[stream] = at
+
+
+@kernel
+def put(stream: int, time: float, times: Floats, streams: Ints, place: Ints, number: Ints) -> None:
+    """Set the time of a stream's next event, whether it is in the heap or not."""
+    at = place[stream]
+    if at < 0:
+        at = number[HEAP]
+        number[HEAP] += 1
+    _settle_at(at, time, stream, times, streams, place, number)
+
+
+@kernel
+def drop(stream: int, times: Floats, streams: Ints, place: Ints, number: Ints) -> None:
+    """Take a stream out of the heap, if it is there."""
+    at = place[stream]
+    if at >= 0:
+        place[stream] = -1
+        number[HEAP] -= 1
+        n = number[HEAP]
+        if at < n:
+            _settle_at(at, times[n], streams[n], times, streams, place, number)
+
+
+TIGHT = 1.0 + 1e-10
+"""a link that could be asked for more than this times its capacity may hold its transfers back"""
+
+
+@kernel
+def _mark(link: int, p: Program, st: State) -> None:
+    """Remember a link that a transfer joins or leaves, and whether it was full before."""
+    if not st.marked[link]:
+        st.marked[link] = 1
+        st.was_tight[link] = st.demand[link] > p.capacity[link] * TIGHT
+        st.dirty[st.number[DIRTY]] = link
+        st.number[DIRTY] += 1
+
+
+@kernel
+def enter(s: int, kind: int, p: Program, st: State) -> None:
+    """Put the transfer of a stream on its links."""
+    st.flowing[s] = kind
+    at = st.starts[s]
+    st.lane[at] = len(p.capacity) + s
+    st.lane_use[at] = 1.0
+    st.capacity[len(p.capacity) + s] = p.peak[kind]
+    for i in range(p.link_ptr[kind], p.link_ptr[kind + 1]):
+        at += 1
+        link = p.link[i]
+        _mark(link, p, st)
+        st.lane[at] = link
+        st.lane_use[at] = p.use[i]
+        st.following[at] = st.head[link]
+        st.previous[at] = -1
+        if st.head[link] >= 0:
+            st.previous[st.head[link]] = at
+        st.head[link] = at
+        st.demand[link] += p.use[i] * p.peak[kind]
+    st.ends[s] = at + 1
+    st.fresh[st.number[FRESH]] = s
+    st.number[FRESH] += 1
+
+
+@kernel
+def leave(s: int, p: Program, st: State) -> None:
+    """Take the transfer of a stream off its links."""
+    peak = p.peak[st.flowing[s]]
+    st.flowing[s] = -1
+    for at in range(st.starts[s] + 1, st.ends[s]):
+        link = st.lane[at]
+        _mark(link, p, st)
+        before, behind = st.previous[at], st.following[at]
+        if before >= 0:
+            st.following[before] = behind
+        else:
+            st.head[link] = behind
+        if behind >= 0:
+            st.previous[behind] = before
+        st.demand[link] = st.demand[link] - st.lane_use[at] * peak if st.head[link] >= 0 else 0.0
+
+
+@kernel
+def _find(s: int, room: int, p: Program, st: State) -> int:
+    """The transfers that share with that of a stream over links that may be full: how many of State.found."""
+    stamp = st.number[STAMP]
+    st.found[0] = s
+    st.seen[s] = stamp
+    n, done = 1, 0
+    while done < n:
+        other = st.found[done]
+        done += 1
+        for at in range(st.starts[other] + 1, st.ends[other]):
+            link = st.lane[at]
+            if st.seen_link[link] == stamp or st.demand[link] <= p.capacity[link] * TIGHT:
+                continue
+            st.seen_link[link] = stamp
+            entry = st.head[link]
+            while entry >= 0:
+                g = entry // room
+                if st.seen[g] != stamp:
+                    st.seen[g] = stamp
+                    st.found[n] = g
+                    n += 1
+                entry = st.following[entry]
+    return n
+
+
+@kernel
+def _share(s: int, now: float, room: int, p: Program, st: State) -> None:
+    """New rates for the transfer of a stream and all that share with it."""
+    if st.seen[s] == st.number[STAMP] or st.flowing[s] < 0:
+        return
+    n = _find(s, room, p, st)
+    if n > 1:
+        for i in range(n):
+            st.todo[i] = st.found[i]
+        flows = Flows(st.starts, st.ends, st.lane, st.lane_use, st.ones, st.capacity)
+        fill(st.todo, n, flows, st.flow_rate, Scratch(st.left_over, st.load, st.users, st.busy))
+        st.number[SOLVED] += 1
+    else:
+        rate = p.peak[st.flowing[s]]
+        for at in range(st.starts[s] + 1, st.ends[s]):
+            rate = min(rate, p.capacity[st.lane[at]] / st.lane_use[at])
+        st.flow_rate[s] = rate
+    for i in range(n):
+        g = st.found[i]
+        rate = st.flow_rate[g] / p.peak[st.flowing[g]]
+        if rate != st.rate[g]:
+            st.left[g] = max(0.0, st.left[g] - (now - st.since[g]) * st.rate[g])
+            st.since[g] = now
+            st.rate[g] = rate
+            put(g, now + st.left[g] / rate, st.heap_time, st.heap_stream, st.place, st.number)
+
+
+@kernel
+def settle(now: float, p: Program, st: State) -> None:
+    """After all events of one time: new shares wherever a transfer joined or left."""
+    if st.number[DIRTY] == 0 and st.number[FRESH] == 0:
+        return
+    room = len(st.lane) // max(len(st.starts), 1)
+    st.number[STAMP] += 1
+    for i in range(st.number[DIRTY]):
+        link = st.dirty[i]
+        st.marked[link] = 0
+        if st.was_tight[link] or st.demand[link] > p.capacity[link] * TIGHT:
+            entry = st.head[link]
+            while entry >= 0:
+                _share(entry // room, now, room, p, st)
+                entry = st.following[entry]
+    for i in range(st.number[FRESH]):
+        _share(st.fresh[i], now, room, p, st)
+    st.number[DIRTY] = 0
+    st.number[FRESH] = 0
+
 
 SAME = 1e-12
 """times within this share of each other are one: rounding tells them apart, not causes"""

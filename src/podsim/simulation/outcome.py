@@ -19,10 +19,11 @@ from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
 from podsim.simulation.lower_links import adapter
 from podsim.simulation.pieces import Stream
+from podsim.training.batch import combine
 from podsim.training.memory import KINDS
 from podsim.training.pipeline import held_blocks, part_blocks
 from podsim.training.plan import Plan, Recompute
-from podsim.training.step import SPLIT, combine
+from podsim.training.step import SPLIT
 from podsim.workload.graph import Model
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -304,13 +305,13 @@ def _static(lowered: Lowered, plan: Plan) -> Floats:
     """B of each pipeline rank without the activations of its micro-batches (but with the layer computed again)."""
     model = lowered.ready.model
     cost = combine(lowered.ready, slice(0, 1))
-    counts_SB = lowered.ready.stages.table.counts_SBU[..., 0]
+    counts_SB = lowered.ready.stages.table.blocks[..., 0]
     held_RB = held_blocks(
         model.order, len(model.kinds), int(plan.pp), int(plan.virtual_stages), int(plan.placement)
     )
     stage_R = (held_RB[:, None] == counts_SB[None]).all(axis=-1).argmax(axis=1)
-    kinds_MR = cost.stages_MSP[:, stage_R, 0]
-    kept_RB = lowered.ready.activations.table.kept_RBK[..., 0]
+    kinds_MR = cost.stages[:, stage_R, 0]
+    kept_RB = lowered.ready.activations.table.kept[..., 0]
     working = float(kept_RB[Recompute.NONE, 1:-1].max()) if int(plan.recompute) == Recompute.FULL else 0.0
     return np.asarray(kinds_MR.sum(axis=0) - kinds_MR[KINDS.index("activations")] + working)
 
@@ -318,7 +319,7 @@ def _static(lowered: Lowered, plan: Plan) -> Floats:
 def _kept(lowered: Lowered, plan: Plan) -> Floats:
     """B that one micro-batch's forward pass leaves, of each model part."""
     model = lowered.ready.model
-    kept_RB = lowered.ready.activations.table.kept_RBK[..., 0]
+    kept_RB = lowered.ready.activations.table.kept[..., 0]
     mode = int(plan.recompute)
     each = kept_RB[mode]
     if mode == Recompute.FULL and int(plan.recompute_layers):

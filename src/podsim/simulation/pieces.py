@@ -15,6 +15,7 @@ import numpy as np
 from podsim.hardware.cluster import Cluster
 from podsim.network.bus import bus_factor, ring_share
 from podsim.schedules import Work
+from podsim.training.batch import Prepared
 from podsim.training.layers import (
     PARTS,
     Pass,
@@ -28,7 +29,7 @@ from podsim.training.layers import (
     unneeded,
 )
 from podsim.training.plan import Array, Grid, Plan, Recompute
-from podsim.training.step import SPLIT, Prepared
+from podsim.training.step import SPLIT
 from podsim.workload.graph import Block, Model, TensorOp
 
 
@@ -137,10 +138,10 @@ def block_pieces(ready: Prepared, cluster: Cluster) -> list[BlockPieces]:
     timed: list[list[_Timed]] = [[] for _ in model.kinds]
     found = {}
     for items, _, times in op_times(model, cluster, plan.wide(), software):
-        weight_OK = np.broadcast_to(times.weight_OK, times.forward_OK.shape)
+        weight_OK = np.broadcast_to(times.weight, times.forward.shape)
         for i, item in enumerate(items):
             found[id(item.op), id(item.block)] = _Timed(
-                item.op, float(times.forward_OK[i, 0]), float(times.backward_OK[i, 0]), float(weight_OK[i, 0])
+                item.op, float(times.forward[i, 0]), float(times.backward[i, 0]), float(weight_OK[i, 0])
             )
     for position, block in enumerate(model.kinds):
         timed[position] = [found[id(op), id(block)] for op in block.ops]

@@ -6,9 +6,10 @@ import numpy as np
 
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
-from podsim.simulation.lower_marks import Trouble, marks_of
+from podsim.simulation.lower_links import Trouble, marks_of
+from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
-from podsim.training.step import SPLIT, step_cost
+from podsim.training.step import SPLIT
 from podsim.workload.graph import Model
 
 _WORK = ("compute", "memory", "launch", "tp", "cp", "ep")
@@ -27,7 +28,7 @@ def shares(model: Model, cluster: Cluster, plan: Plan, trouble: Trouble) -> tupl
     seconds: dict[str, float] = {}
     for gpu in ("", *dict.fromkeys(trouble.nodes.values())):
         cost = step_cost(model, cluster.having(gpu) if gpu else cluster, plan)
-        seconds[gpu] = float(sum(cost.parts_XP[SPLIT.index(part), 0] for part in _WORK))
+        seconds[gpu] = float(sum(cost.parts[SPLIT.index(part), 0] for part in _WORK))
     shape = (int(plan.pp), dp * cp, int(plan.tp))
     number = rank_number(plan, *np.indices(shape))
     each = np.array([

@@ -9,11 +9,10 @@ from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.network.bus import ring_all_reduce_seconds
 from podsim.network.nccl import collective_seconds
-from podsim.training.exchange import group_seconds
 from podsim.training.groups import group_table
 from podsim.training.plan_inputs import Setting
 from podsim.training.predict import predict_plan
-from podsim.training.shapes import element_bytes
+from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import load_software
 from podsim.units import format_quantity, parse_quantity
 
@@ -143,7 +142,7 @@ def of_plan(setting: Setting, given: Given, hierarchical: bool) -> Workforce:
     return Workforce(
         name=f"{model.name} on {int(plan.gpus):,} GPUs of {cluster.name}".removesuffix(f" ({int(plan.gpus)} GPUs)"),
         replicas=replicas, members=members, compute=prediction.step_time - prediction.parts["dp"],
-        inside=float(inside), all_reduce=float(group_table(model, cluster, plan.arrays(), era).reduce_K[0]),
+        inside=float(inside), all_reduce=float(group_table(model, cluster, plan.arrays(), era).reduce[0]),
         gradients=model.parameters * era.gradient_bytes, weights=model.parameters * element_bytes(plan.precision),
         bandwidth=bandwidth, latency=given.read("latency", "s", cluster.network.latency, zero=True),
         server_bandwidth=given.read("server_bandwidth", "B/s", cluster.node_bandwidth or bandwidth),

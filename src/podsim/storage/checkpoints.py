@@ -52,9 +52,9 @@ def state_of(model: Model, plan: Plan, *, writers: str = "all") -> State:
         raise PodsimError(f"writers={writers[:40]!r} may be {', '.join(WRITERS)}")
     one = plan.arrays()
     weights, stages = weight_table(model, one), stages_table(model, one)
-    class_P = np.repeat(np.arange(stages.many_SU.shape[0]), stages.many_SU[:, 0].astype(int))
-    counts_PB = stages.counts_SBU[class_P, :, 0]
-    dense_P, expert_P = counts_PB @ weights.dense_BK[:, 0], counts_PB @ weights.expert_BK[:, 0]
+    class_P = np.repeat(np.arange(stages.count.shape[0]), stages.count[:, 0].astype(int))
+    counts_PB = stages.blocks[class_P, :, 0]
+    dense_P, expert_P = counts_PB @ weights.dense[:, 0], counts_PB @ weights.expert[:, 0]
     stored = element_bytes(plan.precision)
     kinds = (
         (stored, 3),

@@ -1,285 +1,312 @@
-"""What the data-parallel, embedding and pipeline groups exchange in a step, and the optimizer's share.
-
-Axes: K plans (distinct keys), S classes of stages, P plans.
-"""
+"""What the data-parallel, embedding and pipeline groups exchange in a step, and the optimizer's share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.measured import between
 from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.nccl import send_seconds
-from podsim.training.exchange import group_seconds
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline import stages_table
 from podsim.training.plan import Array, Grid, Ints, Placement, Plan
-from podsim.training.shapes import element_bytes, tokens
+from podsim.training.shapes import element_bytes, group_seconds, tokens
 from podsim.training.software import Software
-from podsim.training.unique import gathered
 from podsim.workload.graph import Model
 
 GROUP_KEY = ("tp", "pp", "virtual_stages", "placement", "loose_end", "dp", "cp", "ep", "zero", "shard")
+"""the plan fields that a step's end depends on"""
 SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Seconds of a step's data-parallel communication if nothing hid it, and of its optimizer."""
-
-    reduce_K: Array
-    """gradients, once: all-reduce, or reduce-scatter (and all-reduce across shards)"""
-    gather_K: Array
-    """updated weights, once a step (ZeRO 1 and 2)"""
-    layer_gather_K: Array
-    """all-gather of one layer's weights (ZeRO 3)"""
-    layer_reduce_K: Array
-    """reduce-scatter of one layer's gradients (ZeRO 3)"""
-    stage_layers_K: Array
-    """layers of the stage whose gradients these are"""
-    reduce_share_K: Array
-    """share of its gradients' seconds that is of its layers, not of the embedding"""
-    gather_share_K: Array
-    """the same of its weights"""
-    embedding_K: Array
-    """all-reduce of tied embedding gradients between first and last stage"""
-    optimizer_K: Array
-
-    def take(self, index: Array) -> Groups:
-        """The plans at an index."""
-        return Groups(**{field.name: gathered(getattr(self, field.name), index) for field in fields(self)})
-
-
-@dataclass(frozen=True)
-class Ends:
-    """What the rank that ends a step exchanges."""
-
-    groups: Groups
-    firsts: Groups | None
-    """of the first stage, where another may end last; None where none may"""
-
-    def take(self, index: Array) -> Ends:
-        """The plans at an index."""
-        return Ends(self.groups.take(index), None if self.firsts is None else self.firsts.take(index))
-
-
-def ends_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Ends:
-    """Ends of K plans that differ in GROUP_KEY."""
-    firsts = group_table(model, cluster, plan, software, first=True) if plan.loose_end.any() else None
-    return Ends(group_table(model, cluster, plan, software), firsts)
-
-
-def group_table(
-    model: Model, cluster: Cluster, plan: Plan, software: Software, *, first: bool = False
-) -> Groups:
-    """Groups of K plans that differ in GROUP_KEY.
-
-    Gradients are those of the first stage, whose backward pass ends last; where another rank may end last, and unless
-    the `first` stage is asked for, those of the stage that has the fewest, which holds no tied embedding.
-    """
-    weights = weight_table(model, plan)
-    stages = stages_table(model, plan)
-    homes_K = np.where(plan.placement == Placement.TWO_WAYS, 2.0, 1.0)
-    counts_SBK = stages.counts_SBU * homes_K
-    each_BK = weights.dense_BK + weights.expert_BK
-    held_SK = np.where(stages.many_SU > 0, (counts_SBK * each_BK).sum(axis=1), np.inf)
-    loose_K = plan.loose_end & (not first)
-    ends_K = np.where(loose_K, held_SK.argmin(axis=0), 0)
-    counts_BK = np.take_along_axis(counts_SBK, ends_K[None, None], axis=0)[0]
-    found = exchanges(model, cluster, plan, software, weights, counts_BK)
-    heaviest_K = owned(plan, weights, counts_SBK).max(axis=0)
-    return Groups(
-        **found._asdict(),
-        stage_layers_K=counts_BK[1:-1].sum(axis=0),
-        embedding_K=np.where(loose_K, 0.0, tied(model, cluster, plan, software, weights.dense_BK[0])),
-        optimizer_K=optimizer_seconds(cluster.gpu, heaviest_K, software.optimizer_traffic)
-        / software.memory_speed
-        + software.host_update
-        * (counts_SBK[:, 1:-1] * (stages.many_SU > 0)[:, None]).sum(axis=1).max(axis=0),
-    )
+"""the plan fields that sends depend on"""
 
 
 class Exchanges(NamedTuple):
     """Seconds of what one pipeline stage exchanges with its data-parallel peers, if nothing hid it."""
 
-    reduce_K: Array
-    gather_K: Array
-    layer_gather_K: Array
-    layer_reduce_K: Array
-    reduce_share_K: Array
-    gather_share_K: Array
+    reduce: Shaped[Array, "plan"]
+    """gradients, once: all-reduce, or reduce-scatter (and all-reduce across shards)"""
+    gather: Shaped[Array, "plan"]
+    """updated weights, once a step (ZeRO 1 and 2)"""
+    layer_gather: Shaped[Array, "plan"]
+    """all-gather of one layer's weights (ZeRO 3)"""
+    layer_reduce: Shaped[Array, "plan"]
+    """reduce-scatter of one layer's gradients (ZeRO 3)"""
+    reduce_layer_share: Shaped[Array, "plan"]
+    """share of `reduce` that is of layers, not of the embedding"""
+    gather_layer_share: Shaped[Array, "plan"]
+    """the same of `gather`"""
 
 
-def owned(plan: Plan, weights: Weights, counts_BK: Array) -> Array:
-    """Parameters that one rank's optimizer updates, of a stage that holds so many of each block (K,), or of S (S, K)."""
-    shard_K = np.where(np.asarray(plan.zero) > 0, plan.shard_ranks, 1)
-    dense_K, expert_K = (
-        (counts_BK * weights.dense_BK).sum(axis=-2),
-        (counts_BK * weights.expert_BK).sum(axis=-2),
+@dataclass(frozen=True, kw_only=True)
+class Groups:
+    """Seconds of a step's data-parallel communication if nothing hid it, and of its optimizer; as Exchanges has them."""
+
+    reduce: Shaped[Array, "plan"]
+    gather: Shaped[Array, "plan"]
+    layer_gather: Shaped[Array, "plan"]
+    layer_reduce: Shaped[Array, "plan"]
+    reduce_layer_share: Shaped[Array, "plan"]
+    gather_layer_share: Shaped[Array, "plan"]
+    stage_layers: Shaped[Array, "plan"]
+    """layers of the stage whose gradients these are"""
+    embedding: Shaped[Array, "plan"]
+    """all-reduce of tied embedding gradients between first and last stage"""
+    optimizer: Shaped[Array, "plan"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepEnd:
+    """What the ranks that may end a step exchange."""
+
+    last: Groups
+    """of the stage whose backward pass ends last"""
+    first: Groups | None
+    """of the first stage, where another may end last; None where none may"""
+
+
+def end_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> StepEnd:
+    """Ends of plans that differ in GROUP_KEY."""
+    first = group_table(model, cluster, plan, software, first=True) if plan.loose_end.any() else None
+    return StepEnd(last=group_table(model, cluster, plan, software), first=first)
+
+
+def group_table(
+    model: Model, cluster: Cluster, plan: Plan, software: Software, *, first: bool = False
+) -> Groups:
+    """Groups of plans that differ in GROUP_KEY.
+
+    Gradients are those of the first stage, whose backward pass ends last; where another rank may end last, and unless
+    the `first` stage is asked for, those of the stage that has the fewest, which holds no tied embedding.
+    """
+    weights, stages = weight_table(model, plan), stages_table(model, plan)
+    homes = np.where(plan.placement == Placement.TWO_WAYS, 2.0, 1.0)
+    blocks, exists = stages.blocks * homes, stages.count > 0
+    held = np.where(exists, (blocks * (weights.dense + weights.expert)).sum(axis=1), np.inf)
+    is_loose = plan.loose_end & (not first)
+    last = np.where(is_loose, held.argmin(axis=0), 0)
+    last_blocks = np.take_along_axis(blocks, last[None, None], axis=0)[0]
+    exchanges = stage_exchanges(model, cluster, plan, software, weights, last_blocks)
+    heaviest = owned_parameters(plan, weights, blocks).max(axis=0)
+    update = optimizer_seconds(cluster.gpu, heaviest, software.optimizer_traffic) / software.memory_speed
+    most_layers = (blocks[:, 1:-1] * exists[:, None]).sum(axis=1).max(axis=0)
+    tied = tied_seconds(model, cluster, plan, software, weights.dense[0])
+    return Groups(
+        **exchanges._asdict(),
+        stage_layers=last_blocks[1:-1].sum(axis=0),
+        embedding=np.where(is_loose, 0.0, tied),
+        optimizer=update + software.host_update * most_layers,
     )
-    return np.asarray(dense_K / shard_K + expert_K / np.maximum(shard_K // plan.ep, 1))
 
 
-def exchanges(
-    model: Model, cluster: Cluster, plan: Plan, software: Software, weights: Weights, counts_BK: Array
+def owned_parameters(
+    plan: Plan, weights: Weights, blocks: Shaped[Array, "... block plan"]
+) -> Shaped[Array, "... plan"]:
+    """Parameters that one rank's optimizer updates, of a stage that holds these blocks, or of several stages."""
+    shard = np.where(np.asarray(plan.zero) > 0, plan.shard_ranks, 1)
+    dense = (blocks * weights.dense).sum(axis=-2)
+    expert = (blocks * weights.expert).sum(axis=-2)
+    return np.asarray(dense / shard + expert / np.maximum(shard // plan.ep, 1))
+
+
+def stage_exchanges(
+    model: Model,
+    cluster: Cluster,
+    plan: Plan,
+    software: Software,
+    weights: Weights,
+    blocks: Shaped[Array, "block plan"],
 ) -> Exchanges:
-    """What a stage that holds so many of each block exchanges, for K plans."""
-    zero = np.asarray(plan.zero)
-    ranks_K = np.asarray(plan.dp * plan.cp)
-    shard_K = np.where(zero > 0, plan.shard_ranks, 1)
-    stored = element_bytes(plan.precision)
-    exchange = _Exchange(cluster, plan, software)
-    kinds = [(weights.dense_BK, ranks_K, shard_K, np.asarray(plan.tp))]
-    if weights.expert_BK.any():
-        fewer_K, part_K = np.maximum(ranks_K // plan.ep, 1), np.maximum(shard_K // plan.ep, 1)
+    """What a stage that holds these blocks exchanges."""
+    ranks, shard = np.asarray(plan.dp * plan.cp), np.where(np.asarray(plan.zero) > 0, plan.shard_ranks, 1)
+    collectives = _DataCollectives(cluster, plan, software)
+    dense = _Replicas(weights.dense, ranks, shard, np.asarray(plan.tp))
+    total = _parameter_exchanges(collectives, dense, blocks)
+    if weights.expert.any():
         # the ranks that hold the same experts lie one in each expert group
-        kinds.append((weights.expert_BK, fewer_K, part_K, np.asarray(plan.tp * plan.ep)))
-    full, once = zero == 3, (zero == 1) | (zero == 2)
-    reduce_K, gather_K, layer_gather_K, layer_reduce_K, reduce_part_K, gather_part_K = np.zeros(
-        (6, plan.size)
+        fewer, part = np.maximum(ranks // plan.ep, 1), np.maximum(shard // plan.ep, 1)
+        expert = _Replicas(weights.expert, fewer, part, np.asarray(plan.tp * plan.ep))
+        more = _parameter_exchanges(collectives, expert, blocks)
+        total = Exchanges(*(one + other for one, other in zip(total, more, strict=True)))
+    return total._replace(
+        reduce_layer_share=_ratio(total.reduce_layer_share, total.reduce),
+        gather_layer_share=_ratio(total.gather_layer_share, total.gather),
     )
-    for per_block_BK, all_K, part_K, stride_K in kinds:
-        held_BK = counts_BK * per_block_BK
-        stage_K = held_BK.sum(axis=0)
-        share_K = held_BK[1:-1].sum(axis=0) / np.maximum(stage_K, 1.0)
-        layer_K = per_block_BK[1:-1].max(axis=0)
-        edge_K = per_block_BK[0] + per_block_BK[-1]
-        # what is reduced after the last layer
-        last_K = np.where(full, edge_K, stage_K) * software.gradient_bytes
-        reduced_K = exchange.reduce(last_K, all_K, part_K, stride_K)
-        gathered_K = exchange.gather(stage_K * stored, np.where(once, part_K, 1), stride_K)
-        reduce_K += reduced_K
-        gather_K += gathered_K
-        reduce_part_K += share_K * reduced_K
-        gather_part_K += share_K * gathered_K
-        layer_gather_K += exchange.gather(layer_K * stored, np.where(full, part_K, 1), stride_K)
-        split_K = np.where(full, part_K, 1)
-        layer_reduce_K += exchange.reduce(
-            layer_K * software.gradient_bytes, np.where(full, all_K, 1), split_K, stride_K
-        )
-    shares = [
-        np.divide(own_K, whole_K, out=np.ones(plan.size), where=whole_K > 0)
-        for own_K, whole_K in ((reduce_part_K, reduce_K), (gather_part_K, gather_K))
-    ]
-    return Exchanges(reduce_K, gather_K, layer_gather_K, layer_reduce_K, *shares)
+
+
+def _ratio(part: Shaped[Array, "plan"], all_seconds: Shaped[Array, "plan"]) -> Shaped[Array, "plan"]:
+    """A part's share of the seconds; 1 where there are none."""
+    return np.divide(part, all_seconds, out=np.ones(part.shape), where=all_seconds > 0)
+
+
+class _Replicas(NamedTuple):
+    """Parameters of which several ranks hold the same."""
+
+    parameters: Shaped[Array, "block plan"]
+    """of one copy of each block"""
+    ranks: Shaped[Array, "plan"]
+    """that hold the same"""
+    shard: Shaped[Array, "plan"]
+    """of these, those over which ZeRO divides"""
+    stride: Shaped[Array, "plan"]
+    """GPUs from one of them to the next"""
+
+
+def _parameter_exchanges(
+    collectives: _DataCollectives, replicas: _Replicas, blocks: Shaped[Array, "block plan"]
+) -> Exchanges:
+    """What a stage exchanges of some parameters; seconds of layers in place of their shares."""
+    plan, software, stride = collectives.plan, collectives.software, replicas.stride
+    zero, stored = np.asarray(plan.zero), element_bytes(plan.precision)
+    full, once = zero == 3, (zero == 1) | (zero == 2)
+    held = blocks * replicas.parameters
+    stage = held.sum(axis=0)
+    layer_share = held[1:-1].sum(axis=0) / np.maximum(stage, 1.0)
+    layer = replicas.parameters[1:-1].max(axis=0)
+    edges = replicas.parameters[0] + replicas.parameters[-1]
+    # what is reduced after the last layer
+    last = np.where(full, edges, stage) * software.gradient_bytes
+    reduce = collectives.reduce_seconds(last, replicas.ranks, replicas.shard, stride)
+    gather = collectives.gather_seconds(stage * stored, np.where(once, replicas.shard, 1), stride)
+    layer_ranks, layer_shard = np.where(full, replicas.ranks, 1), np.where(full, replicas.shard, 1)
+    return Exchanges(
+        reduce=reduce,
+        gather=gather,
+        layer_gather=collectives.gather_seconds(layer * stored, layer_shard, stride),
+        layer_reduce=collectives.reduce_seconds(
+            layer * software.gradient_bytes, layer_ranks, layer_shard, stride
+        ),
+        reduce_layer_share=layer_share * reduce,
+        gather_layer_share=layer_share * gather,
+    )
 
 
 @dataclass(frozen=True)
-class _Exchange:
+class _DataCollectives:
     """Collectives over slices of the data-parallel group."""
 
     cluster: Cluster
     plan: Plan
     software: Software
 
-    def _collective(self, name: str, size: Array, ranks: Array, stride: Ints) -> Array:
+    def _seconds(self, collective: str, size: Array, ranks: Array, stride: Ints) -> Shaped[Array, "plan"]:
+        """Seconds of a collective of `size` bytes; those that a measured machine took with ZeRO 3."""
         if not (ranks > 1).any():
             return np.zeros(self.plan.size)
         members = Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan).per_node(ranks, stride)
         seconds = group_seconds(
-            name, size, self.cluster, self.software, ranks=ranks, members=members, stride=stride
+            collective, size, self.cluster, self.software, ranks=ranks, members=members, stride=stride
         )
         host = self.cluster.host
-        if host is None or not host.shards or name == "all_reduce":
+        if host is None or not host.shards or collective == "all_reduce":
             return seconds
         latency, per_byte = between(host.shards, ranks)
         return np.where((np.asarray(self.plan.zero) == 3) & (ranks > 1), latency + per_byte * size, seconds)
 
-    def gather(self, size_K: Array, ranks_K: Array, stride_K: Array) -> Array:
-        """All-gather of size_K bytes in all over ranks_K data ranks, stride_K GPUs apart."""
-        return self._collective("all_gather", size_K, ranks_K, stride_K)
+    def gather_seconds(self, size: Array, ranks: Array, stride: Array) -> Shaped[Array, "plan"]:
+        """All-gather of `size` bytes in all over data ranks, `stride` GPUs apart."""
+        return self._seconds("all_gather", size, ranks, stride)
 
-    def reduce(self, size_K: Array, ranks_K: Array, shard_K: Array, stride_K: Array) -> Array:
-        """Gradients of size_K bytes: all-reduce, or reduce-scatter in each shard group and all-reduce across them."""
-        whole_ranks_K = np.where(shard_K > 1, 1, ranks_K)
-        whole_K = self._collective("all_reduce", size_K, whole_ranks_K, stride_K)
-        scatter_K = self._collective("reduce_scatter", size_K, shard_K, stride_K)
-        copies_K = np.where(shard_K > 1, np.maximum(ranks_K // np.maximum(shard_K, 1), 1), 1)
-        apart_K = stride_K * np.maximum(shard_K, 1)
-        across_K = self._collective("all_reduce", size_K / np.maximum(shard_K, 1), copies_K, apart_K)
-        return whole_K + scatter_K + across_K
+    def reduce_seconds(self, size: Array, ranks: Array, shard: Array, stride: Array) -> Shaped[Array, "plan"]:
+        """Gradients of `size` bytes: all-reduce, or reduce-scatter in each shard group and all-reduce across them."""
+        plain = self._seconds("all_reduce", size, np.where(shard > 1, 1, ranks), stride)
+        scatter = self._seconds("reduce_scatter", size, shard, stride)
+        divisor = np.maximum(shard, 1)
+        copies = np.where(shard > 1, np.maximum(ranks // divisor, 1), 1)
+        across = self._seconds("all_reduce", size / divisor, copies, stride * divisor)
+        return plain + scatter + across
 
 
-def tied(model: Model, cluster: Cluster, plan: Plan, software: Software, embedding_K: Array) -> Array:
-    """Seconds to add the tied embedding's gradients of the first and the last stage, if two ranks hold them."""
+def tied_seconds(
+    model: Model, cluster: Cluster, plan: Plan, software: Software, embedding: Shaped[Array, "plan"]
+) -> Shaped[Array, "plan"]:
+    """Seconds to add the tied embedding's gradients of the first and the last stage, if two ranks hold them.
+
+    `embedding`: parameters of the embedding on a rank.
+    """
     if not model.tied_embeddings:
         return np.zeros(plan.size)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
-    crosses_K = grid.pipeline_crosses
+    crosses = grid.pipeline_crosses
     return group_seconds(
         "all_reduce",
-        embedding_K * software.gradient_bytes,
+        embedding * software.gradient_bytes,
         cluster,
         software,
         ranks=np.where((np.asarray(plan.pp) > 1) & (plan.placement != Placement.VEE), 2, 1),
-        members=np.where(crosses_K, 1, 2),
-        sharing=np.where(crosses_K, np.minimum(_stage(plan), cluster.gpus_per_node), 1),
-        stride=_stage(plan) * (np.asarray(plan.pp) - 1),
+        members=np.where(crosses, 1, 2),
+        sharing=np.where(crosses, np.minimum(_stage_gpus(plan), cluster.gpus_per_node), 1),
+        stride=_stage_gpus(plan) * (np.asarray(plan.pp) - 1),
     )
 
 
-def _stage(plan: Plan) -> Array:
+def _stage_gpus(plan: Plan) -> Shaped[Array, "plan"]:
     """GPUs from one stage of a pipeline to the next."""
     return np.asarray(plan.tp * plan.cp * plan.dp)
 
 
-def send_bytes(model: Model, plan: Plan, software: Software) -> tuple[Array, Array]:
-    """(B of one micro-batch's activations between two stages, B of it that one rank sends) (K,)."""
-    whole_K = tokens(plan, plan.length(model)) * model.hidden * element_bytes(plan.precision)
-    sequence = np.asarray(plan.sequence_parallel).astype(bool)
-    tp_K = np.asarray(plan.tp, dtype=float)
-    return whole_K, np.where(sequence | software.scatter_gather, whole_K / tp_K, whole_K)
+def send_bytes(
+    model: Model, plan: Plan, software: Software
+) -> tuple[Shaped[Array, "plan"], Shaped[Array, "plan"]]:
+    """(B of one micro-batch's activations between two stages, B of it that one rank sends)."""
+    activations = tokens(plan, plan.length(model)) * model.hidden * element_bytes(plan.precision)
+    is_split = np.asarray(plan.sequence_parallel).astype(bool) | software.scatter_gather
+    return activations, np.where(is_split, activations / np.asarray(plan.tp, dtype=float), activations)
 
 
-class Sends(NamedTuple):
-    """Seconds to send one micro-batch's activations to the next pipeline stage, by where that is (K,)."""
+@dataclass(frozen=True, kw_only=True)
+class Sends:
+    """Seconds to send one micro-batch's activations to the next pipeline stage, by where that is."""
 
-    near_K: Array
+    near_seconds: Shaped[Array, "plan"]
     """to a stage on the same node; to any where all are on nodes of their own"""
-    further_K: Array
+    further_seconds: Shaped[Array, "plan"]
     """more than that, to a stage on another node, where others are on the same"""
-    beside_K: Array
+    stages_per_node: Shaped[Array, "plan"]
     """stages that share a node, where only some do; 1 otherwise"""
-    mean_K: Array
+    mean_seconds: Shaped[Array, "plan"]
     """of all neighbours"""
 
 
 def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Sends:
     """What sends between pipeline stages take."""
-    ones = np.ones(plan.size, int)
+    ones, zeros, pp = np.ones(plan.size, int), np.zeros(plan.size), np.asarray(plan.pp)
     if np.max(plan.pp) <= 1:  # and a machine of one GPU may have nowhere to send
-        return Sends(0.0 * ones, 0.0 * ones, ones, 0.0 * ones)
-    grid, pp = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan), np.asarray(plan.pp)
-    crosses_K = grid.pipeline_crosses & (cluster.nodes > 1)  # one node may have no network at all
-    beside_K = np.where(crosses_K, grid.stages, 1)
-    near_K = _send_seconds(model, cluster, plan, software, crosses_K & (beside_K == 1))
-    if (beside_K == 1).all():
-        return Sends(near_K, 0.0 * ones, ones, near_K)
-    far_K = _send_seconds(model, cluster, plan, software, crosses_K)
-    further_K = np.where(beside_K > 1, np.maximum(far_K - near_K, 0.0), 0.0)
-    share_K = (pp - 1) // beside_K / np.maximum(pp - 1, 1)
-    return Sends(near_K, further_K, beside_K, near_K + share_K * further_K)
-
-
-def _send_seconds(model: Model, cluster: Cluster, plan: Plan, software: Software, crosses_K: Array) -> Array:
-    """Seconds of a send (K,), between nodes or within one."""
-    whole_K, split_K = send_bytes(model, plan, software)
-    sequence = np.asarray(plan.sequence_parallel).astype(bool)
+        return Sends(near_seconds=zeros, further_seconds=zeros, stages_per_node=ones, mean_seconds=zeros)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
-    stage_K = _stage(plan)
-    senders_K = np.minimum(stage_K, cluster.gpus_per_node)  # GPUs of a node that send at a time
-    sharing_K = np.maximum(1.0, senders_K / cluster.nics) if cluster.nics else 1.0
-    reach_K = np.minimum(
-        stage_K * (np.asarray(plan.pp) - 1) + 1, cluster.gpus_per_node
-    )  # the slowest send holds all up
-    seconds_K = send_seconds(
-        split_K, cluster, crosses_node=crosses_K, sharing=sharing_K, stride=stage_K, extent=reach_K
+    crosses = grid.pipeline_crosses & (cluster.nodes > 1)  # one node may have no network at all
+    sharing = np.where(crosses, grid.stages, 1)
+    near = _send_seconds(model, cluster, plan, software, crosses & (sharing == 1))
+    further = zeros
+    if (sharing > 1).any():
+        far = _send_seconds(model, cluster, plan, software, crosses)
+        further = np.where(sharing > 1, np.maximum(far - near, 0.0), 0.0)
+    share = (pp - 1) // sharing / np.maximum(pp - 1, 1)
+    return Sends(
+        near_seconds=near,
+        further_seconds=further,
+        stages_per_node=sharing,
+        mean_seconds=near + share * further,
     )
+
+
+def _send_seconds(
+    model: Model, cluster: Cluster, plan: Plan, software: Software, crosses: Shaped[Array, "plan"]
+) -> Shaped[Array, "plan"]:
+    """Seconds of a send, between nodes or within one."""
+    activations, split = send_bytes(model, plan, software)
+    grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
+    stage = _stage_gpus(plan)
+    senders = np.minimum(stage, cluster.gpus_per_node)  # GPUs of a node that send at a time
+    sharing = np.maximum(1.0, senders / cluster.nics) if cluster.nics else 1.0
+    # the slowest send holds all up
+    extent = np.minimum(stage * (np.asarray(plan.pp) - 1) + 1, cluster.gpus_per_node)
+    seconds = send_seconds(split, cluster, crosses_node=crosses, sharing=sharing, stride=stage, extent=extent)
     if software.scatter_gather:
-        gather_K = group_seconds("all_gather", whole_K, cluster, software, ranks=plan.tp, members=grid.tp)
-        seconds_K = seconds_K + np.where(sequence, 0.0, gather_K)
-    return np.where(np.asarray(plan.pp) > 1, seconds_K, 0.0)
+        gather = group_seconds("all_gather", activations, cluster, software, ranks=plan.tp, members=grid.tp)
+        seconds = seconds + np.where(np.asarray(plan.sequence_parallel).astype(bool), 0.0, gather)
+    return np.where(np.asarray(plan.pp) > 1, seconds, 0.0)

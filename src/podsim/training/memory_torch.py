@@ -3,18 +3,16 @@
 Activations, gradients and logits have their high waters at different moments of a step, so that the highest moment
 counts, not the sum of high waters. Where a line has a source, it is a file of PyTorch 2.13; all of it was held against
 fake runs of the real thing (`tests/training/test_memory_torch.py`).
-
-Axes: S classes of stages, B blocks, K plans (distinct keys), P plans, R = 3 ways of recomputing, W = 2 ways of tensor
-parallelism (plain collectives, overlapped ones).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.training.plan import Array, Plan, Recompute, Schedule
 from podsim.training.shapes import element_bytes, tokens, width
 from podsim.training.software import Software
@@ -23,43 +21,43 @@ from podsim.workload.graph import Block, TensorOp
 _FP32 = 4.0
 
 
-def kept_by_products(block: Block, plan: Plan, sequence: int, hidden: int) -> Array:
-    """Bytes that per-op checkpointing keeps of a layer: its input, attention's output, every second matrix product (K,).
+def op_checkpoint_bytes(block: Block, plan: Plan, sequence: int, hidden: int) -> Shaped[Array, "plan"]:
+    """Bytes that per-op checkpointing keeps of a layer: its input, attention's output, every second matrix product.
 
     Under tensor parallelism a product that is still to be summed over the group is kept whole, and its sum besides
     (torchtitan 0.1, models/llama3/infra/parallelize.py: `_save_list`, `_apply_ac_to_transformer_block`).
     """
-    t_K, element = tokens(plan, sequence), element_bytes(plan.precision)
-    core = next((op for op in block.ops if op.kind == "attention"), None)
-    down = [op.k for op in block.ops if op.kind == "gemm" and op.split == "row"]
-    kept_K = t_K * hidden * element / width(plan, "sequence")
+    rank_tokens, element = tokens(plan, sequence), element_bytes(plan.precision)
+    kept = rank_tokens * hidden * element / width(plan, "sequence")
     position = 0
     for op in block.ops:
         if op.kind == "attention":
-            kept_K = kept_K + t_K * op.heads * ((op.value_dim or op.head_dim) * element + _FP32) / plan.tp
+            kept = kept + rank_tokens * op.heads * ((op.value_dim or op.head_dim) * element + _FP32) / plan.tp
         if op.kind != "gemm":
             continue
-        copies_K = t_K * max(block.top_k, 1) if op.expert else t_K
-        products = [op.n]
-        if core is not None and op.n == (core.heads + 2 * core.kv_heads) * core.head_dim:
-            products = [core.heads * core.head_dim, *[core.kv_heads * core.head_dim] * 2]
-        elif op.n in [2 * k for k in down]:
-            products = [op.n // 2] * 2
-        for size in products:
+        copies = rank_tokens * max(block.top_k, 1) if op.expert else rank_tokens
+        for size in _product_widths(block, op):
             position += 1
             if position % 2:
-                kept_K = kept_K + copies_K * size * element / width(
-                    plan, "none" if op.split == "row" else op.split
-                )
+                ranks = width(plan, "none" if op.split == "row" else op.split)
+                kept = kept + copies * size * element / ranks
         if op.split == "row":
-            kept_K = kept_K + np.where(
-                np.asarray(plan.tp) > 1, copies_K * op.n * element / width(plan, "sequence"), 0.0
-            )
-    return np.asarray(kept_K)
+            summed = copies * op.n * element / width(plan, "sequence")
+            kept = kept + np.where(np.asarray(plan.tp) > 1, summed, 0.0)
+    return np.asarray(kept)
 
 
-def logit_bytes(plan: Plan, software: Software) -> Array:
-    """Bytes held per logit while the loss runs backward (K,), without the logits themselves.
+def _product_widths(block: Block, op: TensorOp) -> list[int]:
+    """Widths of the products that PyTorch runs for one op: queries, keys, values; gate and up."""
+    core = next((other for other in block.ops if other.kind == "attention"), None)
+    if core is not None and op.n == (core.heads + 2 * core.kv_heads) * core.head_dim:
+        return [core.heads * core.head_dim, *[core.kv_heads * core.head_dim] * 2]
+    down = [other.k for other in block.ops if other.kind == "gemm" and other.split == "row"]
+    return [op.n // 2] * 2 if op.n in [2 * k for k in down] else [op.n]
+
+
+def logit_bytes(plan: Plan, software: Software) -> Shaped[Array, "plan"]:
+    """Bytes held per logit while the loss runs backward, without the logits themselves.
 
     `cross_entropy` keeps log-probabilities, and makes two gradients from them, all in fp32. Where the vocabulary is
     divided it also makes their exponentials apart (tensor/parallel/loss.py, `_nll_loss_and_log_softmax_backward`).
@@ -67,77 +65,79 @@ def logit_bytes(plan: Plan, software: Software) -> Array:
     return software.logit_bytes + _FP32 + np.where(np.asarray(plan.tp) > 1, _FP32, 0.0)
 
 
-def norm_copies(block: Block, plan: Plan, tokens_K: Array) -> Array:
-    """Bytes that norms run op by op keep in fp32, their input and a product, beyond the input in low precision (K,).
+def norm_copy_bytes(block: Block, plan: Plan, token_bytes: Shaped[Array, "plan"]) -> Shaped[Array, "plan"]:
+    """Bytes that norms run op by op keep in fp32, their input and a product, beyond the input in low precision.
 
-    `tokens_K`: bytes of one element of every token.
+    `token_bytes`: bytes of one element of every token.
     """
     wide = sum(saved.elements for op in block.ops if op.kind == "norm" for saved in op.saved)
-    return np.asarray(
-        tokens_K * wide * (2 * _FP32 / element_bytes(plan.precision) - 1) / width(plan, "sequence")
-    )
+    ratio = 2 * _FP32 / element_bytes(plan.precision) - 1
+    return np.asarray(token_bytes * wide * ratio / width(plan, "sequence"))
 
 
-class Passing(NamedTuple):
-    """Sizes of what passes through a layer (K,)."""
+class TrafficBytes(NamedTuple):
+    """Bytes of what passes through a layer."""
 
-    slice: Array
-    """B of a rank's part of the hidden states"""
-    whole: Array
-    """B of the hidden states gathered over the TP group; 0 where none are"""
-    inner: Array
-    """B of the MLP's inner width"""
-    heads: Array
-    """B of the queries"""
-    tokens: Array
-    """B of one element of every token"""
-    repeated: Array
-    """B that keys and values grow by when they are repeated for every head; a single head is only viewed"""
+    state: Shaped[Array, "plan"]
+    """of a rank's part of the hidden states"""
+    gathered: Shaped[Array, "plan"]
+    """of the hidden states gathered over the TP group; 0 where none are"""
+    inner: Shaped[Array, "plan"]
+    """of the MLP's inner width"""
+    heads: Shaped[Array, "plan"]
+    """of the queries"""
+    tokens: Shaped[Array, "plan"]
+    """of one element of every token"""
+    repeated: Shaped[Array, "plan"]
+    """that keys and values grow by when they are repeated for every head; a single head is only viewed"""
 
 
-def passing(block: Block, plan: Plan, sequence: int, hidden: int) -> Passing:
-    """What passes through a layer under K plans."""
-    t_K, element = tokens(plan, sequence), element_bytes(plan.precision)
-    split_K = np.asarray(plan.sequence_parallel).astype(bool)
-    inner_K, heads_K, repeated_K = np.zeros(plan.size), np.zeros(plan.size), np.zeros(plan.size)
-    for op in _inner(block):
-        inner_K = inner_K + t_K * (max(block.top_k, 1) if op.expert else 1) * op.k * element / width(
-            plan, "row"
-        )
+def traffic_bytes(block: Block, plan: Plan, sequence: int, hidden: int) -> TrafficBytes:
+    """What passes through a layer under each plan."""
+    rank_tokens, element = tokens(plan, sequence), element_bytes(plan.precision)
+    is_split = np.asarray(plan.sequence_parallel).astype(bool)
+    inner, heads, repeated = np.zeros((3, plan.size))
+    for op in _mlp_ends(block):
+        copies = rank_tokens * (max(block.top_k, 1) if op.expert else 1)
+        inner = inner + copies * op.k * element / width(plan, "row")
     core = next((op for op in block.ops if op.kind == "attention"), None)
     if core is not None:
-        heads_K = t_K * core.heads * core.head_dim * element / np.asarray(plan.tp)
-        several_K = core.kv_heads > np.asarray(plan.tp)
-        repeated_K = np.where(several_K, 2 * heads_K * (1 - core.kv_heads / core.heads), 0.0)
-    return Passing(
-        t_K * hidden * element / width(plan, "sequence"),
-        np.where(split_K, t_K * hidden * element, 0.0),
-        inner_K,
-        heads_K,
-        t_K * element,
-        repeated_K,
+        heads = rank_tokens * core.heads * core.head_dim * element / np.asarray(plan.tp)
+        several = core.kv_heads > np.asarray(plan.tp)
+        repeated = np.where(several, 2 * heads * (1 - core.kv_heads / core.heads), 0.0)
+    return TrafficBytes(
+        state=rank_tokens * hidden * element / width(plan, "sequence"),
+        gathered=np.where(is_split, rank_tokens * hidden * element, 0.0),
+        inner=inner,
+        heads=heads,
+        tokens=rank_tokens * element,
+        repeated=repeated,
     )
 
 
-def _inner(block: Block) -> list[TensorOp]:
+def _mlp_ends(block: Block) -> list[TensorOp]:
     """The products that close an MLP: those whose result is summed over the TP group, but for attention's."""
     return [op for op in block.ops if op.kind == "gemm" and op.split == "row"][1:]
 
 
-def kept_by_ops(block: Block, plan: Plan, software: Software, through: Passing, saved_K: Array) -> Array:
-    """Bytes a layer keeps without recomputation: `saved_K` by the ops' count, and what nothing fuses away (K,).
+def plain_layer_bytes(
+    block: Block, plan: Plan, software: Software, traffic: TrafficBytes, saved: Shaped[Array, "plan"]
+) -> Shaped[Array, "plan"]:
+    """Bytes a layer keeps without recomputation: `saved` by the ops' count, and what nothing fuses away.
 
     That is, run op by op: fp32 copies in norms, the MLP's activation beside its product, keys and values repeated for
     every head.
     """
     if software.fuses:
-        return saved_K + through.repeated
-    copies_K = norm_copies(block, plan, through.tokens)
-    return np.asarray(saved_K + copies_K + through.inner + through.repeated)
+        return saved + traffic.repeated
+    copies = norm_copy_bytes(block, plan, traffic.tokens)
+    return np.asarray(saved + copies + traffic.inner + traffic.repeated)
 
 
-def working_set(block: Block, plan: Plan, software: Software, through: Passing, kept_K: Array) -> Array:
-    """Bytes alive while a layer runs backward, at most: what it keeps and what passes through it (W, K).
+def working_bytes(
+    block: Block, plan: Plan, software: Software, traffic: TrafficBytes, kept: Shaped[Array, "plan"]
+) -> Shaped[Array, "tensor plan"]:
+    """Bytes alive while a layer runs backward, at most: what it keeps and what passes through it.
 
     Three moments: the last product of the MLP, the gated product before it, and attention. DTensor gathers along the
     sequence, so that a collective's own buffer stands beside the reordered copy
@@ -147,176 +147,197 @@ def working_set(block: Block, plan: Plan, software: Software, through: Passing, 
     A gradient gathered in fp8 has half the bytes, and a transposed copy beside it (torchao, preprocess_addmm).
     """
     element = element_bytes(plan.precision)
-    one_K = through.inner
-    mlp_K = sum((op.weight for op in _inner(block) if not op.expert), 0.0) * element / width(plan, "row")
+    mlp = sum((op.weight for op in _mlp_ends(block) if not op.expert), 0.0) * element / width(plan, "row")
     weights = sum(op.weight for op in block.ops if not op.expert) * element
-    done_K = (
-        2 * through.slice + weights / np.asarray(plan.tp, dtype=float) - (3 if software.fuses else 4) * one_K
-    )
-    ring_K = np.where(np.asarray(plan.cp) > 1, _ring(plan, through.heads, element), 0.0)
-    product_K = np.maximum(through.whole + one_K, 2 * one_K) + mlp_K
-    ways = []
-    for beside_K in (through.whole, np.where(np.asarray(plan.micro_batch) > 1, through.whole, 0.0)):
-        attention_K = done_K + np.maximum(through.whole + beside_K, ring_K)
-        ways.append(kept_K + np.maximum(product_K, attention_K))
-    return np.stack(ways)
+    freed = (3 if software.fuses else 4) * traffic.inner
+    gradients = 2 * traffic.state + weights / np.asarray(plan.tp, dtype=float) - freed
+    ring = np.where(np.asarray(plan.cp) > 1, _ring_bytes(plan, traffic.heads, element), 0.0)
+    product = np.maximum(traffic.gathered + traffic.inner, 2 * traffic.inner) + mlp
+    copied = np.where(np.asarray(plan.micro_batch) > 1, traffic.gathered, 0.0)
+    attention = [gradients + np.maximum(traffic.gathered + copy, ring) for copy in (traffic.gathered, copied)]
+    return np.stack([kept + np.maximum(product, way) for way in attention])
 
 
-def _ring(plan: Plan, heads_K: Array, element: float) -> Array:
-    """Bytes of ring attention's backward pass over a context group (K,).
+def _ring_bytes(plan: Plan, heads: Shaped[Array, "plan"], element: float) -> Shaped[Array, "plan"]:
+    """Bytes of ring attention's backward pass over a context group.
 
     Keys and values, already repeated for every head: joined, and gathered from all; fp32 gradients of queries, keys and
     values; those of keys and values joined, and on their way (tensor/experimental/_context_parallel/_attention.py,
     `_templated_ring_attention_backward`).
     """
-    gathered_K = 2 * heads_K * (1 + np.asarray(plan.cp))
-    return np.asarray(gathered_K + (3 + 2 + 2) * heads_K * _FP32 / element)
+    gathered = 2 * heads * (1 + np.asarray(plan.cp))
+    return np.asarray(gathered + (3 + 2 + 2) * heads * _FP32 / element)
 
 
-class Parts(NamedTuple):
-    """What of a plan's memory changes within a step, at its highest moment: bytes (S, P)."""
+def beyond_kept_bytes(
+    plan: Plan, working: Shaped[Array, "plan"], kept: Shaped[Array, "recompute plan"]
+) -> Shaped[Array, "plan"]:
+    """Bytes that a layer running backward holds beyond what its micro-batch keeps of it."""
+    mode = np.asarray(plan.recompute)
+    none = np.maximum(working - kept[Recompute.NONE], 0.0)
+    selective = np.maximum(working - kept[Recompute.SELECTIVE], 0.0)
+    return np.where(mode == Recompute.NONE, none, np.where(mode == Recompute.SELECTIVE, selective, working))
 
-    weights: Array
-    gradients: Array
-    activations: Array
-    logits: Array
-    buffers: Array
 
+@dataclass(frozen=True, kw_only=True)
+class TorchLayout:
+    """What the highest moment of a step depends on, whatever ZeRO divides."""
 
-class _Sizes(NamedTuple):
-    """Elements and bytes that every moment counts with (S, P)."""
-
-    held: Array
-    """parameters of the stage's share"""
-    embed: Array
-    table: Array
-    """parameters of the embedding, not divided over the TP group"""
-    head: Array
-    layer: Array
-    """of the largest layer"""
-    unit: Array
-    """B that a micro-batch leaves in one chunk"""
-    end: Array
-    """B that the head keeps of the micro-batch at hand"""
-    ends: Array
-    """B that it keeps of all others whose loss waits"""
-    outputs: Array
-    """B of logits that outlive their loss"""
-    loss: Array
+    blocks: Shaped[Array, "stage block plan"]
+    """copies of each block in a stage"""
+    chunks_in_flight: Shaped[Array, "stage plan"]
+    dense: Shaped[Array, "block plan"]
+    """parameters of each block on a rank"""
+    expert: Shaped[Array, "block plan"]
+    """parameters of its experts"""
+    block_bytes: Shaped[Array, "block plan"]
+    """B of a micro-batch in each block"""
+    layers_bytes: Shaped[Array, "stage plan"]
+    """B of a micro-batch in all layers of a stage"""
+    state_bytes: Shaped[Array, "plan"]
+    """B of a rank's part of the hidden states"""
+    logit_bytes: Shaped[Array, "plan"]
     """B of the loss"""
-    work: Array
+    working_bytes: Shaped[Array, "plan"]
     """B of a layer that runs backward, beyond what its micro-batch keeps of it"""
 
 
-@dataclass(frozen=True)
-class InTorch:
-    """What the highest moment of a step depends on, whatever ZeRO divides."""
+class Moment(NamedTuple):
+    """Bytes at one moment of a step, of the kinds that change within it."""
 
-    counts_SBP: Array
-    chunks_SP: Array
-    """in flight"""
-    dense_BP: Array
-    """parameters of each block on a rank"""
-    expert_BP: Array
-    kept_BP: Array
-    """B of a micro-batch in each block"""
-    layers_SP: Array
-    """of all layers of a stage"""
-    slice_P: Array
-    """of a rank's part of the hidden states"""
-    logits_P: Array
-    work_P: Array
+    weights: Shaped[Array, "stage plan"]
+    gradients: Shaped[Array, "stage plan"]
+    activations: Shaped[Array, "stage plan"]
+    logits: Shaped[Array, "stage plan"]
+    buffers: Shaped[Array, "stage plan"]
 
 
-def moments(plan: Plan, software: Software, held: InTorch) -> Parts:
+@dataclass(frozen=True, kw_only=True)
+class _Sizes:
+    """Parameters and bytes that the moments of a step are made of."""
+
+    stage: Shaped[Array, "stage plan"]
+    """parameters of the stage's share"""
+    embedding: Shaped[Array, "stage plan"]
+    """parameters of the embedding"""
+    table: Shaped[Array, "stage plan"]
+    """parameters of the embedding, not divided over the TP group"""
+    head: Shaped[Array, "stage plan"]
+    """parameters of the head"""
+    layer: Shaped[Array, "stage plan"]
+    """parameters of the largest layer"""
+    chunk_bytes: Shaped[Array, "stage plan"]
+    """B that a micro-batch leaves in one chunk"""
+    head_bytes: Shaped[Array, "stage plan"]
+    """B that the head keeps of the micro-batch at hand"""
+    waiting_bytes: Shaped[Array, "stage plan"]
+    """B that it keeps of all others whose loss waits"""
+    output_bytes: Shaped[Array, "stage plan"]
+    """B of logits that outlive their loss"""
+    loss_bytes: Shaped[Array, "stage plan"]
+    """B of the loss"""
+    working_bytes: Shaped[Array, "stage plan"]
+    """as TorchLayout has it"""
+
+    def layer_moment(self, weights: Array, gradients: Array, chunks: Array, working: Array) -> Moment:
+        """A layer that runs backward, with a number of chunks in flight."""
+        zero = np.zeros_like(self.stage)
+        activations = chunks * self.chunk_bytes + self.waiting_bytes + working
+        return Moment(weights + zero, gradients + zero, activations, self.output_bytes + zero, zero)
+
+    def loss_moment(self, weights: Array, gradients: Array, chunks: Array) -> Moment:
+        """The loss, forward or backward, with a number of chunks in flight."""
+        zero = np.zeros_like(self.stage)
+        activations = chunks * self.chunk_bytes + self.waiting_bytes + self.head_bytes
+        return Moment(
+            weights + zero, gradients + zero, activations, self.output_bytes + self.loss_bytes, zero
+        )
+
+
+def _sizes(plan: Plan, software: Software, layout: TorchLayout) -> _Sizes:
+    """What the moments of a step are made of."""
+    blocks, dense = layout.blocks, layout.dense
+    is_piped = np.asarray(plan.pp) > 1
+    micro_batches = np.asarray(plan.micro_batches, dtype=float)
+    is_first, is_last = blocks[:, 0] > 0, blocks[:, -1] > 0
+    logits = layout.logit_bytes / logit_bytes(plan, software)
+    waiting = np.where(_is_forward_first(plan), micro_batches, 1.0)
+    # a stage keeps what it sent; what it received lies in the buffers
+    states = is_piped * layout.state_bytes * (is_first.astype(float) - is_last)
+    stage_bytes = layout.layers_bytes + blocks[:, 0] * layout.block_bytes[0] + states
+    none = np.zeros_like(is_first, dtype=float)
+    return _Sizes(
+        stage=(blocks * (dense + layout.expert)).sum(axis=1),
+        embedding=blocks[:, 0] * dense[0],
+        table=blocks[:, 0] * dense[0] * plan.tp,
+        head=blocks[:, -1] * dense[-1],
+        layer=(dense + layout.expert)[1:-1].max(axis=0) + none,
+        chunk_bytes=stage_bytes / _chunks(plan),
+        head_bytes=is_last * layout.block_bytes[-1],
+        waiting_bytes=is_last * (layout.block_bytes[-1] + logits * _FP32) * (waiting - 1),
+        output_bytes=is_last
+        * logits
+        * element_bytes(plan.precision)
+        * np.where(is_piped, micro_batches, 1.0),
+        loss_bytes=is_last * layout.logit_bytes,
+        working_bytes=layout.working_bytes + none,
+    )
+
+
+def _chunks(plan: Plan) -> Shaped[Array, "plan"]:
+    """Model chunks of a rank that take turns."""
+    return np.where(np.asarray(plan.pp) > 1, plan.virtual_stages, 1.0)
+
+
+def highest_moment(plan: Plan, software: Software, layout: TorchLayout) -> Moment:
     """The highest moment of each class of stages."""
-    counts_SBP, chunks_SP, kept_BP = held.counts_SBP, held.chunks_SP, held.kept_BP
-    dense_BP, expert_BP, slice_P, logits_P = held.dense_BP, held.expert_BP, held.slice_P, held.logits_P
-    piped_P = np.asarray(plan.pp) > 1
-    v_P = np.where(piped_P, plan.virtual_stages, 1.0)
-    m_P = np.asarray(plan.micro_batches, dtype=float)
-    first_SP, last_SP = counts_SBP[:, 0] > 0, counts_SBP[:, -1] > 0
-    into_SP, outof_SP = v_P - first_SP, v_P - last_SP
-    elements_P = logits_P / logit_bytes(plan, software)
-    waiting_P = np.where(_together(plan), m_P, 1.0)
-    sizes = _Sizes(
-        held=(counts_SBP * (dense_BP + expert_BP)).sum(axis=1),
-        embed=counts_SBP[:, 0] * dense_BP[0],
-        table=counts_SBP[:, 0] * dense_BP[0] * plan.tp,
-        head=counts_SBP[:, -1] * dense_BP[-1],
-        layer=(dense_BP + expert_BP)[1:-1].max(axis=0) + np.zeros_like(first_SP, dtype=float),
-        # a stage keeps what it sent; what it received lies in the buffers
-        unit=(held.layers_SP + counts_SBP[:, 0] * kept_BP[0] + piped_P * slice_P * (outof_SP - into_SP))
-        / v_P,
-        end=last_SP * kept_BP[-1],
-        ends=last_SP * (kept_BP[-1] + elements_P * _FP32) * (waiting_P - 1),
-        outputs=last_SP * elements_P * element_bytes(plan.precision) * np.where(piped_P, m_P, 1.0),
-        loss=last_SP * logits_P,
-        work=held.work_P + np.zeros_like(first_SP, dtype=float),
-    )
-    received_SP = np.where(piped_P, m_P * slice_P * (into_SP + outof_SP), 0.0)
-    sharded_P = np.asarray(plan.zero) >= 3
-    stored = element_bytes(plan.precision)
-    root_SP = sizes.embed + sizes.head
-    gathers_SP = stored * (
-        np.maximum(root_SP, sizes.layer) + sizes.layer * (1 + 1 / np.asarray(plan.shard_ranks, dtype=float))
-    )
-    whole_P = piped_P & sharded_P & (not software.regather)
-    alone, piped = None, None
-    if not whole_P.all():
-        alone = _alone(plan, sizes, chunks_SP, sharded_P, software)
-    if whole_P.any():
-        piped = _piped(plan, sizes, chunks_SP, v_P, m_P, software)
-    if piped is None or alone is None:
-        best = piped or alone
-        assert best is not None
+    sizes = _sizes(plan, software, layout)
+    is_piped, is_sharded = np.asarray(plan.pp) > 1, np.asarray(plan.zero) >= 3
+    # weights gathered once a step, gradients whole until its end
+    is_whole = is_piped & is_sharded & (not software.regather)
+    if is_whole.all():
+        moment = _whole_moment(plan, software, layout, sizes)
+    elif not is_whole.any():
+        moment = _divided_moment(plan, software, layout, sizes)
     else:
-        best = Parts(*(np.where(whole_P, one, other) for one, other in zip(piped, alone, strict=True)))
-    return best._replace(buffers=best.buffers + received_SP + np.where(sharded_P, gathers_SP, 0.0))
+        whole = _whole_moment(plan, software, layout, sizes)
+        divided = _divided_moment(plan, software, layout, sizes)
+        moment = Moment(*(np.where(is_whole, one, other) for one, other in zip(whole, divided, strict=True)))
+    states = 2 * _chunks(plan) - (layout.blocks[:, 0] > 0) - (layout.blocks[:, -1] > 0)
+    received = np.asarray(plan.micro_batches, dtype=float) * layout.state_bytes * states
+    shard = np.asarray(plan.shard_ranks, dtype=float)
+    gathers = np.maximum(sizes.embedding + sizes.head, sizes.layer) + sizes.layer * (1 + 1 / shard)
+    gathers = element_bytes(plan.precision) * gathers
+    buffers = np.where(is_piped, received, 0.0) + np.where(is_sharded, gathers, 0.0)
+    return moment._replace(buffers=moment.buffers + buffers)
 
 
-def _together(plan: Plan) -> Array:
-    """Where all forward passes come before the first backward pass."""
+def _is_forward_first(plan: Plan) -> Shaped[Array, "plan"]:
+    """Whether all forward passes come before the first backward pass."""
     schedule = np.asarray(plan.schedule)
-    return np.asarray((schedule == Schedule.GPIPE) | (schedule == Schedule.BREADTH_FIRST)) & (
-        np.asarray(plan.pp) > 1
-    )
+    in_turn = (schedule == Schedule.GPIPE) | (schedule == Schedule.BREADTH_FIRST)
+    return np.asarray(in_turn & (np.asarray(plan.pp) > 1))
 
 
-def chunks_apart(plan: Plan) -> Array:
-    """Where a chunk's gradients are reduced before the next chunk of the rank has any."""
+def has_chunks_apart(plan: Plan) -> Shaped[Array, "plan"]:
+    """Whether a chunk's gradients are reduced before the next chunk of the rank has any."""
     schedule = np.asarray(plan.schedule)
     rounds = (schedule == Schedule.INTERLEAVED) & (np.asarray(plan.micro_batches) <= np.asarray(plan.pp))
     return np.asarray((schedule == Schedule.BREADTH_FIRST) | rounds) & (np.asarray(plan.virtual_stages) > 1)
 
 
-def _highest(options: list[Parts]) -> Parts:
+def _highest(options: list[Moment]) -> Moment:
     """The option with most bytes, stage by stage and plan by plan."""
     best, most = options[0], sum(options[0])
     for option in options[1:]:
         total = sum(option)
         higher = np.asarray(total > most)
-        best = Parts(*(np.where(higher, one, other) for one, other in zip(option, best, strict=True)))
+        best = Moment(*(np.where(higher, new, old) for new, old in zip(option, best, strict=True)))
         most = np.where(higher, total, most)
     return best
 
 
-def _layer(sizes: _Sizes, weights: Array, gradients: Array, chunks: Array, work: Array) -> Parts:
-    """A layer that runs backward, with so many chunks in flight."""
-    zero = np.zeros_like(sizes.held)
-    return Parts(
-        weights + zero, gradients + zero, chunks * sizes.unit + sizes.ends + work, sizes.outputs + zero, zero
-    )
-
-
-def _loss(sizes: _Sizes, weights: Array, gradients: Array, chunks: Array) -> Parts:
-    """The loss, forward or backward, with so many chunks in flight."""
-    zero = np.zeros_like(sizes.held)
-    kept_SP = chunks * sizes.unit + sizes.ends + sizes.end
-    return Parts(weights + zero, gradients + zero, kept_SP, sizes.outputs + sizes.loss, zero)
-
-
-def _piped(plan: Plan, sizes: _Sizes, chunks_SP: Array, v_P: Array, m_P: Array, software: Software) -> Parts:
+def _whole_moment(plan: Plan, software: Software, layout: TorchLayout, sizes: _Sizes) -> Moment:
     """FSDP under a pipeline: weights gathered once a step, gradients added up whole until the last micro-batch.
 
     pipelining/stage.py, `backward_maybe_with_nosync` and `perform_reduce_grad`; fsdp/_fully_shard/_fsdp_param.py,
@@ -324,52 +345,46 @@ def _piped(plan: Plan, sizes: _Sizes, chunks_SP: Array, v_P: Array, m_P: Array, 
     it is reduced (tensor/_ops/_embedding_ops.py: no strategy divides it by rows).
     """
     stored, kept = element_bytes(plan.precision), software.gradient_memory
-    apart_P = chunks_apart(plan)
-    share_P = np.where(apart_P, 1 / v_P, 1.0)
-    layers_SP = sizes.held - sizes.embed - sizes.head
-    all_SP = sizes.held * stored
-    early_SP = (layers_SP * share_P + sizes.head + np.where(apart_P, 0.0, sizes.table)) * kept
-    late_SP = (layers_SP * share_P + sizes.table + np.where(apart_P, 0.0, sizes.head)) * kept
-    left_SP = np.where(apart_P, (layers_SP * share_P + sizes.embed) * stored, all_SP)
-    passes_P = np.where(apart_P, m_P, m_P * v_P)
-    none = np.zeros_like(all_SP)
-    before, after = np.minimum(chunks_SP, m_P * v_P - 1), np.minimum(chunks_SP, passes_P - 1)
+    apart, chunks, in_flight = has_chunks_apart(plan), _chunks(plan), layout.chunks_in_flight
+    micro_batches = np.asarray(plan.micro_batches, dtype=float)
+    layers = (sizes.stage - sizes.embedding - sizes.head) * np.where(apart, 1 / chunks, 1.0)
+    weights = sizes.stage * stored
+    weights_left = np.where(apart, (layers + sizes.embedding) * stored, weights)
+    first = (layers + sizes.head + np.where(apart, 0.0, sizes.table)) * kept
+    last = (layers + sizes.table + np.where(apart, 0.0, sizes.head)) * kept
+    passes = np.where(apart, micro_batches, micro_batches * chunks)
+    none = np.zeros_like(weights)
+    before, after = np.minimum(in_flight, micro_batches * chunks - 1), np.minimum(in_flight, passes - 1)
     # what a chunk's head keeps is gone when an earlier chunk runs backward, but for the logits
-    later = sizes._replace(ends=np.where(apart_P, 0.0, sizes.ends))
+    later = replace(sizes, waiting_bytes=np.where(apart, 0.0, sizes.waiting_bytes))
     return _highest(
         [
-            _layer(sizes, all_SP, none, chunks_SP, sizes.work),
-            _loss(sizes, all_SP, none, chunks_SP),
-            _layer(sizes, all_SP, early_SP, before, sizes.work),
-            _loss(sizes, all_SP, early_SP, before),
-            _layer(later, left_SP, late_SP, after, sizes.work),
-            _layer(later, left_SP, late_SP, np.minimum(chunks_SP, passes_P) - 1, sizes.table * stored),
+            sizes.layer_moment(weights, none, in_flight, sizes.working_bytes),
+            sizes.loss_moment(weights, none, in_flight),
+            sizes.layer_moment(weights, first, before, sizes.working_bytes),
+            sizes.loss_moment(weights, first, before),
+            later.layer_moment(weights_left, last, after, sizes.working_bytes),
+            later.layer_moment(weights_left, last, np.minimum(in_flight, passes) - 1, sizes.table * stored),
         ]
     )
 
 
-def _alone(plan: Plan, sizes: _Sizes, chunks_SP: Array, sharded_P: Array, software: Software) -> Parts:
+def _divided_moment(plan: Plan, software: Software, layout: TorchLayout, sizes: _Sizes) -> Moment:
     """No gradient waits: the loss, or the last layer backward.
 
     Sharded: that layer's weights (kept after the forward pass) and, behind the loss, the weights of embedding and head,
     the head's gradient, and of a layer's gradient the copy that is being reduced (_fsdp_collectives.py, foreach_reduce).
     """
     stored = element_bytes(plan.precision)
-    none = np.zeros_like(sizes.held)
-    root_SP = sizes.embed + sizes.head
-    behind_SP = (root_SP + sizes.head + sizes.layer) * stored + sizes.layer * software.gradient_memory
-    loss = _loss(sizes, none, none, chunks_SP)
-    layer = _layer(sizes, none, none, chunks_SP, sizes.work)
+    is_sharded = np.asarray(plan.zero) >= 3
+    none = np.zeros_like(sizes.stage)
+    weights = (sizes.embedding + sizes.head + sizes.head + sizes.layer) * stored
+    behind = weights + sizes.layer * software.gradient_memory
+    loss = sizes.loss_moment(none, none, layout.chunks_in_flight)
+    layer = sizes.layer_moment(none, none, layout.chunks_in_flight, sizes.working_bytes)
     return _highest(
         [
-            loss._replace(buffers=np.where(sharded_P, sizes.layer * stored, 0.0)),
-            layer._replace(buffers=np.where(sharded_P, behind_SP, 0.0)),
+            loss._replace(buffers=np.where(is_sharded, sizes.layer * stored, 0.0)),
+            layer._replace(buffers=np.where(is_sharded, behind, 0.0)),
         ]
     )
-
-
-def beyond_kept(plan: Plan, work_P: Array, kept_RP: Array) -> Array:
-    """Bytes that a layer running backward holds beyond what its micro-batch keeps of it (P,)."""
-    mode = np.asarray(plan.recompute)
-    none_P, some_P = np.maximum(work_P - kept_RP[0], 0.0), np.maximum(work_P - kept_RP[1], 0.0)
-    return np.where(mode == Recompute.NONE, none_P, np.where(mode == Recompute.SELECTIVE, some_P, work_P))

@@ -21,8 +21,8 @@ def op_reports(model: Model, cluster: Cluster, plan: Plan) -> tuple[OpReport, ..
     found = []
     for items, _, times in op_times(model, cluster, arrays, software):
         for place, item in enumerate(items):
-            seconds = float(times.forward_OK[place, 0])
-            back = float(times.backward_OK[place, 0])
+            seconds = float(times.forward[place, 0])
+            back = float(times.backward[place, 0])
             found.append((order[id(item.op)], _report(item, cluster, arrays, model, software, seconds, back)))
     return tuple(report for _, report in sorted(found, key=lambda pair: pair[0]))
 

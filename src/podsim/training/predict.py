@@ -9,9 +9,10 @@ import numpy as np
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.results.prediction import Prediction, StageMemory
+from podsim.training.batch import Prepared, StepCost, combine, prepare, step_cost
 from podsim.training.memory import KINDS
 from podsim.training.plan import Array, Plan, Recompute
-from podsim.training.step import SPLIT, Prepared, StepCost, combine, prepare, step_cost
+from podsim.training.step import SPLIT
 from podsim.workload.graph import Model
 
 RESOURCES = ("flops", "memory bandwidth", "nvlink", "network")
@@ -50,15 +51,15 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
     """
     ready = prepare(model, cluster, plan)
     cost = combine(ready, slice(0, 1))
-    step = float(cost.seconds_P[0])
-    parts = dict(zip(SPLIT, cost.parts_XP[:, 0].tolist(), strict=True))
+    step = float(cost.seconds[0])
+    parts = dict(zip(SPLIT, cost.parts[:, 0].tolist(), strict=True))
     length = plan.length(model)
     trained = float(plan.global_batch) * length
     gpus = int(plan.gpus)
     peak = cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * gpus
     done = {name: count * trained / step / peak for name, count in flops_per_token(model, plan).items()}
-    stages = _stage_memory(ready, cost.stages_MSP)
-    memory = float(cost.memory_P[0])
+    stages = _stage_memory(ready, cost.stages)
+    memory = float(cost.memory[0])
     return Prediction(
         model=model.name,
         cluster=cluster.name,
@@ -72,7 +73,7 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
         mfu=done["model"],
         hfu=done["hardware"],
         memory=memory,
-        memory_kinds=dict(zip(KINDS, cost.kinds_MP[:, 0].tolist(), strict=True)),
+        memory_kinds=dict(zip(KINDS, cost.kinds[:, 0].tolist(), strict=True)),
         stages=stages,
         memory_limit=cluster.gpu.memory,
         fits=memory <= cluster.gpu.memory,
@@ -100,17 +101,17 @@ def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     return {"6PD": 6.0 * model.active_parameters, "model": 3.0 * once, "hardware": 3.0 * once + again}
 
 
-def _stage_memory(ready: Prepared, kinds_MSP: Array) -> tuple[StageMemory, ...]:
+def _stage_memory(ready: Prepared, kinds: Array) -> tuple[StageMemory, ...]:
     """Memory of every class of pipeline stages, in the order of their first stage."""
     stages = ready.stages.table
     found = [
         StageMemory(
-            first=int(stages.first_SU[s, 0]),
-            count=int(stages.many_SU[s, 0]),
-            kinds=dict(zip(KINDS, kinds_MSP[:, s, 0].tolist(), strict=True)),
+            first=int(stages.first[s, 0]),
+            count=int(stages.count[s, 0]),
+            kinds=dict(zip(KINDS, kinds[:, s, 0].tolist(), strict=True)),
         )
-        for s in range(stages.many_SU.shape[0])
-        if stages.many_SU[s, 0] > 0
+        for s in range(stages.count.shape[0])
+        if stages.count[s, 0] > 0
     ]
     return tuple(sorted(found, key=lambda stage: stage.first))
 
@@ -166,4 +167,4 @@ def gains(model: Model, cluster: Cluster, plan: Plan, *, factor: float = 1.1) ->
 
 
 def _seconds(cost: StepCost) -> float:
-    return float(np.asarray(cost.seconds_P)[0])
+    return float(np.asarray(cost.seconds)[0])

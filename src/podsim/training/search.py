@@ -1,36 +1,47 @@
 """Every legal plan of a model on a cluster, each with its time and memory: the best, the Pareto front, what was cut.
 
-Axes: C combinations of all fields but two flags (overlap_grad, overlap_param), V values of these two.
+The space of a search is built field by field, and cut as early as possible. What changes the numbers trained (precision,
+batch, sequence) is the user's choice and stays fixed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
-from podsim.training.divisions import divide, in_order, slices
-from podsim.training.plan import Array, Plan
+from podsim.options.option import options_of
+from podsim.options.plan_options import LayoutFields
+from podsim.training.abilities import available
+from podsim.training.batch import combine_divided, divide, divided_chunks, in_order
+from podsim.training.plan import Array, Plan, Recompute, Schedule
+from podsim.training.rules import RULES, Facts, facts
 from podsim.training.software import Software, load_software
-from podsim.training.space import Space, space
-from podsim.training.step import combine_divided
 from podsim.workload.graph import Model
+
+Space: TypeAlias = Mapping[str, Sequence[Any]]
+"""values that each field may take; of a field that is left out, every legal one"""
+
+SEARCHED = {name: known for name, known in options_of(LayoutFields).items() if name != "dp"}
+"""fields that a search chooses; dp takes the GPUs that are left"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """The result of a search; a plan is named by its position in the flattened (V, C) table."""
+class SearchResult:
+    """The result of a search; a plan is named by its position in the flattened table of flags and combinations."""
 
     combinations: Plan
-    """C plans, without the two flags"""
-    flags: Array
-    """(V, 2) values of overlap_grad and overlap_param"""
-    seconds_VC: Array
+    """plans without the two flags"""
+    flags: Shaped[Array, "flags field"]
+    """values of overlap_grad and overlap_param"""
+    step_seconds: Shaped[Array, "flags plan"]
     """s; infinite where the flags make no difference to another plan, or a plan was not reached"""
-    memory_C: Array
+    memory_bytes: Shaped[Array, "plan"]
     """B on the fullest stage"""
     order: Array
     """positions of the plans that fit, fastest first"""
@@ -45,21 +56,21 @@ class Found:
 
     def plan(self, position: int) -> Plan:
         """The plan at a position, scalar."""
-        flag, place = divmod(int(position), self.memory_C.size)
+        flag, combination = divmod(int(position), self.memory_bytes.size)
         grad, param = self.flags[flag].tolist()
-        return self.combinations.take(place).having({"overlap_grad": grad, "overlap_param": param})
+        return self.combinations.take(combination).having({"overlap_grad": grad, "overlap_param": param})
 
     def seconds(self, position: int) -> float:
         """Step seconds of the plan at a position."""
-        return float(self.seconds_VC.ravel()[position])
+        return float(self.step_seconds.ravel()[position])
 
     def memory(self, position: int) -> float:
         """Bytes of the plan at a position."""
-        return float(self.memory_C[int(position) % self.memory_C.size])
+        return float(self.memory_bytes[int(position) % self.memory_bytes.size])
 
 
-def _flags(wanted: Space, software: Software) -> Array:
-    """(V, 2) values of overlap_grad and overlap_param that the framework can run, the most overlapped first."""
+def _flags(wanted: Space, software: Software) -> Shaped[Array, "flags field"]:
+    """Values of overlap_grad and overlap_param that the framework can run, the most overlapped first."""
 
     def values(name: str) -> list[bool]:
         given = wanted.get(name, ())
@@ -69,8 +80,8 @@ def _flags(wanted: Space, software: Software) -> Array:
     return np.array([(g, p) for g in values("overlap_grad") for p in values("overlap_param")])
 
 
-def _redundant(plan: Plan, zero: int, flags: Array) -> Array:
-    """(V, C) where a flag has nothing to hide, and another value of it was already tried."""
+def _is_redundant(plan: Plan, zero: int, flags: Shaped[Array, "flags field"]) -> Shaped[Array, "flags plan"]:
+    """Whether a flag has nothing to hide, and another value of it was already tried."""
     idle_grad = (np.asarray(plan.dp) * plan.cp == 1) | (zero == 3)
     grad, param = flags[:, :1], flags[:, 1:]
     return np.asarray((idle_grad & (grad != flags[0, 0])) | ((zero == 0) & (param != flags[0, 1])))
@@ -85,7 +96,7 @@ def search(
     wanted: Space | None = None,
     memory: float | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Found:
+) -> SearchResult:
     """Cost every legal plan on exactly `gpus` GPUs (default: the whole cluster).
 
     `fixed` gives what a search does not choose: batch, sequence, precisions, software.  `memory` is the room on a GPU
@@ -95,45 +106,43 @@ def search(
     count = gpus or cluster.gpus
     wanted = wanted or {}
     software = load_software(fixed.software, cluster.gpu)
-    plans, layouts_C, cut = space(model, cluster, fixed, count, wanted, software)
+    plans, layouts, cut = space(model, cluster, fixed, count, wanted, software)
     total = int(np.size(plans.tp))
     if total == 0:
-        raise PlanError([_nothing(count, fixed, cut)])
-    plans, layouts_C = in_order(plans, layouts_C)
+        raise PlanError([_no_plan(count, fixed, cut)])
+    plans, layouts = in_order(plans, layouts)
     flags = _flags(wanted, software)
-    seconds_VC = np.full((len(flags), total), np.inf)
-    memory_C = np.full(total, np.inf)
+    step_seconds = np.full((len(flags), total), np.inf)
+    memory_bytes = np.full(total, np.inf)
     done = evaluated = 0
     try:
-        ready, divisions = divide(model, cluster, plans, layouts_C, software)
-        for some in slices(ready, divisions):
-            skip = _redundant(some.laid.plan, some.zero, flags)
+        ready, divisions = divide(model, cluster, plans, layouts, software)
+        for part, division, layout, end in divided_chunks(ready, divisions):
+            skip = _is_redundant(layout.plan, division.zero, flags)
             tried = np.flatnonzero(~skip.all(axis=1))
-            seconds_VP, memory_C[some.part] = combine_divided(
-                ready, some.laid, some.ends, zero=some.zero, shard=some.shard, flags=flags[tried]
-            )
-            seconds_VC[tried, some.part] = np.where(skip[tried], np.inf, seconds_VP)
+            seconds, memory_bytes[part] = combine_divided(ready, layout, end, division, flags[tried])
+            step_seconds[tried, part] = np.where(skip[tried], np.inf, seconds)
             done, evaluated = done + skip.shape[1], evaluated + int(skip.size - np.count_nonzero(skip))
             if progress:
                 progress(done, total)
     except KeyboardInterrupt:
         if done == 0:
             raise
-    order = _ranked(seconds_VC, memory_C <= (memory or cluster.gpu.memory))
-    return Found(
+    order = _rank(step_seconds, memory_bytes <= (memory or cluster.gpu.memory))
+    return SearchResult(
         combinations=plans,
         flags=flags,
-        seconds_VC=seconds_VC,
-        memory_C=memory_C,
+        step_seconds=step_seconds,
+        memory_bytes=memory_bytes,
         order=order,
-        pareto=_front(memory_C, order),
+        pareto=_front(memory_bytes, order),
         evaluated=evaluated,
         cut=cut,
         complete=done == total,
     )
 
 
-def _nothing(gpus: int, fixed: Plan, cut: dict[str, int]) -> str:
+def _no_plan(gpus: int, fixed: Plan, cut: dict[str, int]) -> str:
     reasons = ", ".join(
         f"{reason} ({number:,})" for reason, number in sorted(cut.items(), key=lambda c: -c[1])
     )
@@ -143,13 +152,12 @@ def _nothing(gpus: int, fixed: Plan, cut: dict[str, int]) -> str:
     )
 
 
-def _ranked(seconds_VC: Array, fits_C: Array) -> Array:
+def _rank(step_seconds: Shaped[Array, "flags plan"], fits: Shaped[Array, "plan"]) -> Array:
     """Positions of the plans that fit, fastest first; of equal ones the first."""
-    order = np.flatnonzero(np.isfinite(seconds_VC) & fits_C)
-    seconds = seconds_VC.ravel()[order]
-    rank = np.argsort(
-        seconds
-    )  # several times as quick as a stable sort; equal ones are put in order afterwards
+    order = np.flatnonzero(np.isfinite(step_seconds) & fits)
+    seconds = step_seconds.ravel()[order]
+    # several times as quick as a stable sort; equal ones are put in order afterwards
+    rank = np.argsort(seconds)
     seconds = seconds[rank]
     same = np.concatenate([[False], seconds[1:] == seconds[:-1]])
     tied = np.flatnonzero(same | np.concatenate([same[1:], [False]]))
@@ -157,10 +165,169 @@ def _ranked(seconds_VC: Array, fits_C: Array) -> Array:
     return np.asarray(order[rank])
 
 
-def _front(memory_C: Array, order: Array) -> Array:
+def _front(memory_bytes: Shaped[Array, "plan"], order: Array) -> Array:
     """Plans that nothing beats in both time and memory, fastest first."""
     if order.size == 0:
         return order
-    memory = memory_C[order % memory_C.size]
+    memory = memory_bytes[order % memory_bytes.size]
     best_before = np.concatenate([[np.inf], np.minimum.accumulate(memory)[:-1]])
     return np.asarray(order[memory < best_before])
+
+
+_LATER = {"zero", "shard", "recompute", "recompute_layers", "overlap_grad", "overlap_param"}
+"""fields that are tried on each layout"""
+_LAYOUT = "layout"
+"""the column that numbers combinations of all fields but zero and shard"""
+
+
+def _divisors(number: int) -> Array:
+    values = np.arange(1, number + 1, dtype=np.int32)
+    return np.asarray(values[number % values == 0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choices:
+    """Values that each field may take: what is wanted, or those of the default that the framework has."""
+
+    wanted: Space
+    software: Software
+
+    def of(self, field: str, default: Sequence[Any] | Array) -> Array:
+        given = self.wanted.get(field, ())
+        values = np.asarray(given if len(given) else default)
+        if not len(given):
+            values = values[available(field, values, self.software)]
+        return values if values.dtype == bool else values.astype(np.int32)
+
+
+@dataclass
+class _Growth:
+    """Combinations so far, one column a field, and what each rule has cut."""
+
+    fixed: Plan
+    facts: Facts
+    columns: dict[str, Array]
+    cut: dict[str, int]
+
+    @property
+    def size(self) -> int:
+        return int(next(iter(self.columns.values())).size)
+
+    @property
+    def plan(self) -> Plan:
+        """The combinations as plans."""
+        return self.fixed.having({name: c for name, c in self.columns.items() if name != _LAYOUT})
+
+    def add(self, name: str, values: Array, rules: Sequence[str] = ()) -> None:
+        """Every combination with the values of one more field, less what breaks the named rules."""
+        count = self.size
+        if values.size == 1:
+            self.columns[name] = np.full(count, values[0])
+        else:
+            self.columns = {key: np.repeat(value, values.size) for key, value in self.columns.items()}
+            self.columns[name] = np.tile(values, count)
+        self.drop(rules)
+
+    def drop(self, rules: Sequence[str]) -> None:
+        """Keep what obeys the named rules."""
+        plan = self.plan
+        for name, violated, _ in RULES:
+            if name in rules:
+                wrong = np.broadcast_to(np.asarray(violated(plan, self.facts), dtype=bool), (self.size,))
+                self.keep(name, ~wrong)
+                plan = self.plan
+
+    def keep(self, reason: str, wanted: Array) -> None:
+        """Keep where `wanted`; count the rest under a reason."""
+        lost = int(wanted.size - np.count_nonzero(wanted))
+        if lost:
+            self.cut[reason] = self.cut.get(reason, 0) + lost
+            self.columns = {key: value[wanted] for key, value in self.columns.items()}
+
+
+def space(
+    model: Model, cluster: Cluster, fixed: Plan, gpus: int, wanted: Space, software: Software
+) -> tuple[Plan, Array, dict[str, int]]:
+    """(every legal plan on exactly `gpus` GPUs, its layout, what each rule cut), without costing any.
+
+    A layout is a number that grows with the plans: those of one number differ in zero and shard alone.
+
+    `fixed` gives the global batch, the sequence, the precisions and the software.  The overlaps of gradients and
+    parameters are left out: search() tries them on each plan.
+    """
+    choices = _Choices(wanted=wanted, software=software)
+    known = facts(model, cluster, fixed.length(model))
+    divisors = _divisors(gpus)
+    grow = _Growth(fixed, known, {"tp": choices.of("tp", divisors)}, {})
+    grow.drop(["heads", "kv heads", "mlp width"])
+    grow.add("pp", choices.of("pp", divisors), ["layers"])
+    grow.keep("gpus", gpus % (grow.columns["tp"] * grow.columns["pp"]) == 0)
+    grow.add("cp", choices.of("cp", divisors[divisors <= 64]), ["context"])
+    ranks = grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"]
+    grow.keep("gpus", gpus % ranks == 0)
+    grow.columns["dp"] = gpus // (grow.columns["tp"] * grow.columns["pp"] * grow.columns["cp"])
+    experts = _divisors(known.experts) if known.experts else np.ones(1, np.int32)
+    grow.add("ep", choices.of("ep", experts), ["expert groups"])
+    micro = np.arange(1, 33, dtype=np.int32)
+    micro = micro[int(fixed.global_batch) % micro == 0]
+    grow.add("micro_batch", choices.of("micro_batch", micro), ["batch"])
+    _add_pipeline(grow, choices, known)
+    flags = ["sequence parallel", "sequence split"]
+    grow.add("sequence_parallel", choices.of("sequence_parallel", [False, True]), flags)
+    overlap = [False, True] if "overlap_tp" in software.can_overlap else [False]
+    grow.add("overlap_tp", choices.of("overlap_tp", overlap))
+    useless = (grow.columns["tp"] == 1) & (grow.columns["overlap_tp"] != choices.of("overlap_tp", overlap)[0])
+    grow.keep("overlap_tp without a TP group", ~useless)
+    grow.add("flash", choices.of("flash", [True, False]), ["flash"])
+    for name in sorted(choices.wanted.keys() - grow.columns.keys() - _LATER):
+        grow.add(name, choices.of(name, ()))
+    grow.columns[_LAYOUT] = np.arange(grow.size)
+    _add_sharding(grow, choices, cluster)
+    _add_recompute(grow, choices, known)
+    return grow.plan, grow.columns[_LAYOUT], grow.cut
+
+
+def _add_pipeline(grow: _Growth, choices: _Choices, known: Facts) -> None:
+    chunk = _divisors(known.layers)
+    grow.add("virtual_stages", choices.of("virtual_stages", chunk[chunk <= 16]))
+    grow.add("schedule", choices.of("schedule", [Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE]))
+    grow.drop(["virtual stages", "schedule's pipeline", "layers", "schedule's batches"])
+    alone = (grow.columns["pp"] == 1) & (len(choices.wanted.get("schedule", ())) != 1)
+    tried = choices.wanted.get("schedule", ()) or (Schedule.ONE_F_ONE_B,)
+    plain = next((code for code in (Schedule.ONE_F_ONE_B, Schedule.GPIPE) if code in tried), tried[0])
+    grow.keep("one stage has one schedule", ~alone | (grow.columns["schedule"] == plain))
+
+
+def _add_sharding(grow: _Growth, choices: _Choices, cluster: Cluster) -> None:
+    grow.add("zero", choices.of("zero", [0, 1, 2, 3]), ["zero", "zero 2 pipeline", "asynchronous zero"])
+    ranks = grow.columns["dp"] * grow.columns["cp"]
+    grow.keep("zero needs two ranks to divide over", (ranks > 1) | (grow.columns["zero"] == 0))
+    node = cluster.gpus_per_node
+    grow.add("shard", choices.of("shard", [0, node] if cluster.gpus > node else [0]))
+    shard, ranks = grow.columns["shard"], grow.columns["dp"] * grow.columns["cp"]
+    hybrid = shard > 0
+    useful = (grow.columns["zero"] == 3) & (ranks > shard) & (grow.columns["tp"] == 1)
+    grow.keep(
+        "hybrid sharding is for ZeRO 3 over several nodes",
+        ~hybrid | useful | bool(choices.wanted.get("shard")),
+    )
+    grow.drop(["shard"])
+
+
+def _add_recompute(grow: _Growth, choices: _Choices, known: Facts) -> None:
+    kinds = choices.of("recompute", [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL])
+    counts = choices.of("recompute_layers", [1, 2, 4, 8])
+    modes = [(mode, 0) for mode in kinds]
+    if Recompute.FULL in kinds:
+        modes += [(Recompute.FULL, count) for count in counts if count]
+    pairs = np.array(modes, dtype=np.int32)
+    stage = -(-known.layers // grow.columns["pp"])
+    most = int(stage.max(initial=1))
+    pairs = pairs[pairs[:, 1] < max(most, 1)]
+    grow.add("recompute", np.arange(len(pairs), dtype=np.int32))
+    which = grow.columns["recompute"]
+    grow.columns[_LAYOUT] = grow.columns[_LAYOUT] * len(pairs) + which
+    grow.columns["recompute_layers"] = pairs[which, 1]
+    grow.columns["recompute"] = pairs[which, 0]
+    stage = -(-known.layers // grow.columns["pp"])
+    grow.keep("recomputing every layer is full recomputation", grow.columns["recompute_layers"] < stage)

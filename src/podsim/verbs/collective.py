@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,6 @@ from podsim.options.machine_options import CollectiveOptions
 from podsim.options.question import question
 from podsim.results.comparison import Comparison
 from podsim.results.sweep import AlgorithmRow, Sweep, Timed
-from podsim.verbs.collective_against import against_log
 from podsim.verbs.fabric import given_cluster, read_server
 
 if TYPE_CHECKING:
@@ -36,10 +36,19 @@ class _Place:
     """Where it runs."""
 
     cluster: Cluster | None
-    fabric: Fabric
+    server: Fabric | None = None
+    """The links of one server that a file described, where there is no cluster."""
     machine: str
     ranks: int
     local: int
+
+    @cached_property
+    def fabric(self) -> Fabric:
+        """Every link; laid out only where a table of transfers is costed or played."""
+        if self.server is not None:
+            return self.server
+        assert self.cluster is not None
+        return fabric_of(self.cluster)
 
     @property
     def nodes(self) -> int:
@@ -66,6 +75,8 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
     A table's times are of the links alone: no kernel launch, no protocol. Raises PodsimError for what makes no sense.
     """
     if options.against is not None:
+        from podsim.verbs.collective_against import against_log  # it brings the room of measured tables
+
         others = ("sizes", "topology", "simulate", "compare", "ranks")
         if unused := [name for name in others if getattr(options, name)]:
             raise PodsimError(
@@ -116,7 +127,7 @@ def _place(
             raise PodsimError("--topology: a server read from a file cannot be changed by keys")
         fabric = read_server(topology)
         count = _count(ranks, fabric.gpus, str(topology)[-80:])
-        return _Place(cluster=None, fabric=fabric, machine=fabric.name, ranks=count, local=count)
+        return _Place(cluster=None, server=fabric, machine=fabric.name, ranks=count, local=count)
     whole = given_cluster(on, overrides)
     cluster = whole.subset(_count(ranks, whole.gpus, whole.name))
     local = min(cluster.gpus, cluster.gpus_per_node)
@@ -126,9 +137,7 @@ def _place(
             *(f"{part} at {left:.0%}" if left else f"{part} broken" for part, left in cluster.faults),
         ]
     )
-    return _Place(
-        cluster=cluster, fabric=fabric_of(cluster), machine=machine, ranks=cluster.gpus, local=local
-    )
+    return _Place(cluster=cluster, machine=machine, ranks=cluster.gpus, local=local)
 
 
 def _count(ranks: int | None, most: int, name: str) -> int:

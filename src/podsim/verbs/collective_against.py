@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from podsim.accuracy.express_row import NotExpressible
 from podsim.accuracy.measured_tables import Row, Rows
 from podsim.accuracy.nccl_tests import read_log_text
-from podsim.accuracy.price_collectives import Call, call_of, call_seconds, decade
+from podsim.accuracy.price_collectives import Call, call_of, call_on, call_seconds, decade
 from podsim.accuracy.pricing import Priced
 from podsim.errors import ClusterError, TableError
 from podsim.hardware.cluster import Cluster
-from podsim.network.fit_nccl import samples
 from podsim.network.nccl import choice
 from podsim.network.sizes import NCCL_NAMES, collective_name
 from podsim.results.comparison import Comparison
@@ -92,13 +92,10 @@ def _call(row: Row, whole: Cluster | None) -> Call:
             f"{row.id}: {gpus} ranks on {nodes} node{'s' * (nodes > 1)}; {whole.name} has {whole.nodes} of "
             f"{whole.gpus_per_node} GPUs"
         )
-    told = samples([{**row.fields, "gpu": "A100-SXM4", "role": "calibrate", "confirmed": "yes"}])
-    if not told:
-        raise TableError(f"{row.id}: collective {row.text('collective')!r} is not modelled")
-    return Call(
-        cluster=cluster, collective=told[0].collective, nodes=nodes, gpus=gpus, launch=told[0].launch,
-        version=told[0].version, size=told[0].size,
-    )  # fmt: skip
+    try:
+        return call_on(cluster, row.fields)
+    except NotExpressible as problem:
+        raise TableError(f"{row.id}: {problem}") from None
 
 
 def _picked(call: Call) -> str:

@@ -66,7 +66,7 @@ def _collectives(run: MeasuredCollectives, path: Path) -> Rows:
         "id": path.stem, "source": path.name, "gpu": gpu_name(run.device), "nodes": str(len(set(run.hosts))),
         "gpus": str(run.ranks), "algo": "auto", "proto": "auto", "confirmed": "yes",
         "collective": _COLLECTIVES.get(run.collective, run.collective.replace("-", "_")),
-        "notes": f"{run.ranks} MPI processes; {run.software}",
+        "launch": "process",
     }  # fmt: skip
     return rows_of("collectives", path.stem, [
         {
@@ -93,7 +93,7 @@ def _training(run: MeasuredTraining, path: Path) -> Rows:
         "id": path.stem, "source": path.name, "year": run.started[:4], "model": run.model, "seq_len": str(run.sequence),
         "gpu": device, "gpu_mem_gb": memory[1] if memory else "", "n_gpus": str(run.ranks),
         "zero_stage_or_fsdp": zero, "seq_parallel": "yes" if plan["sequence_parallel"] else "no", "framework": _ERA,
-        "step_time_s": repr(run.step_time), "confirmed": "yes", "notes": run.software,
+        "step_time_s": repr(run.step_time), "confirmed": "yes",
     }  # fmt: skip
     return rows_of("llm", path.stem, [cells | _shape(run)])
 

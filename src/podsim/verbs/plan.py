@@ -20,7 +20,7 @@ from podsim.results.prediction import PARTS, ParetoPoint, PlanResult, Prediction
 from podsim.simulation.refine import refined
 from podsim.training.inputs import batch_of, precision_of, read_inputs, software_of
 from podsim.training.plan import Plan, Schedule
-from podsim.training.search import Found, search
+from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits, spelled
 from podsim.units import format_quantity
 from podsim.verbs.plan_trade import Case, Progress, weigh
@@ -168,9 +168,9 @@ def _check(options: SearchOptions) -> None:
         raise PlanError(problems)
 
 
-def _does_not_fit(found: Found, cluster: Cluster, gpus: int) -> str:
-    least = int(found.memory_C.argmin())
-    need = format_quantity(float(found.memory_C[least]), "B")
+def _does_not_fit(found: SearchResult, cluster: Cluster, gpus: int) -> str:
+    least = int(found.memory_bytes.argmin())
+    need = format_quantity(float(found.memory_bytes[least]), "B")
     room = format_quantity(cluster.gpu.memory, "B")
     shown = found.combinations.take(least).describe()
     layout = ", ".join(f"{name}={shown[name]}" for name in (*_LAYOUT, "micro_batch", "zero", "recompute"))
@@ -181,7 +181,7 @@ def _does_not_fit(found: Found, cluster: Cluster, gpus: int) -> str:
     )
 
 
-def _ranking(case: Case, found: Found) -> tuple[Ranked, ...]:
+def _ranking(case: Case, found: SearchResult) -> tuple[Ranked, ...]:
     """The best plan of each layout, in order, predicted in full; the prediction must say what the search said."""
     model, cluster, options = case.model, case.cluster, case.options
     order = _fastest(found) if options.objective == "time" else found.pareto[::-1]
@@ -211,17 +211,19 @@ _TIED = 1e-9
 """share of a step within which two times are the same: they differ by the order of a sum"""
 
 
-def _fastest(found: Found) -> NDArray[np.int64]:
+def _fastest(found: SearchResult) -> NDArray[np.int64]:
     """Positions of the fastest plans; of equally fast ones first those with less memory, then plain 1F1B."""
     head = found.order[:100_000]
-    seconds = found.seconds_VC.ravel()[head]
+    seconds = found.step_seconds.ravel()[head]
     jumps = np.concatenate([[False], seconds[1:] > seconds[:-1] * (1 + _TIED)])
-    place = head % found.memory_C.size
-    plain = np.broadcast_to(found.combinations.schedule, found.memory_C.shape)[place] == Schedule.ONE_F_ONE_B
-    return np.asarray(head[np.lexsort((~plain, found.memory_C[place], np.cumsum(jumps)))])
+    place = head % found.memory_bytes.size
+    plain = (
+        np.broadcast_to(found.combinations.schedule, found.memory_bytes.shape)[place] == Schedule.ONE_F_ONE_B
+    )
+    return np.asarray(head[np.lexsort((~plain, found.memory_bytes[place], np.cumsum(jumps)))])
 
 
-def _first_of_each_layout(found: Found, order: list[int], top: int) -> list[int]:
+def _first_of_each_layout(found: SearchResult, order: list[int], top: int) -> list[int]:
     seen: dict[tuple[int, ...], int] = {}
     for position in order:
         candidate = found.plan(position)

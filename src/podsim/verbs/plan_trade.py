@@ -21,10 +21,11 @@ from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import SearchOptions
 from podsim.results.expense import Offer, Trade, TradePoint
 from podsim.results.prediction import Prediction, Ranked
+from podsim.training.batch import step_cost
 from podsim.training.plan import Array, Plan
-from podsim.training.search import Found, search
+from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits
-from podsim.training.step import SPLIT, step_cost
+from podsim.training.step import SPLIT
 from podsim.verbs.power import expense_of
 from podsim.verbs.predict import describe
 from podsim.workload.graph import Model
@@ -118,7 +119,7 @@ def weigh(case: Case, progress: Progress | None) -> Weighed:
     )  # fmt: skip
 
 
-def _summed(found: list[Found]) -> dict[str, int]:
+def _summed(found: list[SearchResult]) -> dict[str, int]:
     total: dict[str, int] = {}
     for one in found:
         for rule, number in one.cut.items():
@@ -126,22 +127,20 @@ def _summed(found: list[Found]) -> dict[str, int]:
     return total
 
 
-def _lot(model: Model, cluster: Cluster, whole: Cluster, found: Found, pue: float) -> _Lot:
+def _lot(model: Model, cluster: Cluster, whole: Cluster, found: SearchResult, pue: float) -> _Lot:
     """Plans that may be the fastest or the leanest: a plan that takes longer than the fastest by more than the machine's
     draw can fall draws more energy."""
     least, most = (cluster_power(cluster, busy, within=whole) for busy in (0.0, 1.0))
-    seconds = found.seconds_VC.ravel()[found.order]
+    seconds = found.step_seconds.ravel()[found.order]
     near = found.order[: int(np.searchsorted(seconds, seconds[0] * most / least, side="right"))]
-    flag, place = np.divmod(near, found.memory_C.size)
+    flag, place = np.divmod(near, found.memory_bytes.size)
     plans = found.combinations.take(place).having(
         {"overlap_grad": found.flags[flag, 0], "overlap_param": found.flags[flag, 1]}
     )
     cost = step_cost(model, cluster, plans)
-    busy_P = sum(cost.parts_XP[SPLIT.index(name)] for name in BUSY_PARTS)
-    energy_P = pue * (least * cost.seconds_P + (most - least) * busy_P)
-    return _Lot(
-        cluster=cluster, plans=plans.arrays(), seconds_P=cost.seconds_P, energy_P=np.asarray(energy_P)
-    )
+    busy_P = sum(cost.parts[SPLIT.index(name)] for name in BUSY_PARTS)
+    energy_P = pue * (least * cost.seconds + (most - least) * busy_P)
+    return _Lot(cluster=cluster, plans=plans.arrays(), seconds_P=cost.seconds, energy_P=np.asarray(energy_P))
 
 
 def front(first: Array, second: Array) -> Array:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import repeat
 
 import numpy as np
 
@@ -222,28 +224,25 @@ def folded_clos(
     )
 
 
-def _cluster(spec: str) -> Callable[[], Fabric]:
-    return lambda: fabric_of(load_cluster(spec))
+def _of_catalog(name: str) -> Fabric:
+    return fabric_of(load_cluster(name))
 
 
 def _pairs() -> Fabric:
     """A server of cards in pairs with a bridge: no entry of the catalog, but sold."""
-    from dataclasses import replace
-
     cluster = load_cluster("a100-pcie-server")
     system = replace(cluster.system, name="a100-pcie-pairs", topology="nvlink-pair")
     return fabric_of(replace(cluster, name=system.name, system=system))
 
 
+_CATALOG = (
+    "dgx-a100-80gb", "dgx-a100-80gb:4", "dgx-1-v100-32gb", "dgx-1-v100-32gb:4", "dgx-2", "dgx-2:3",
+    "dgx-station-a100-80gb", "a100-pcie-server", "a100-pcie-server:3", "dgx-h100:2", "dgx-b200",
+    "oci-bm-gpu4-8:4", "aws-p4d:4", "superpod-a100:1su", "superpod-a100:2su", "superpod-a100:7su", "selene",
+)  # fmt: skip
+"""Clusters of the catalog that every test of fabrics runs over."""
 BUILDERS: dict[str, Callable[[], Fabric]] = {
-    **{
-        name: _cluster(name)
-        for name in (
-            "dgx-a100-80gb", "dgx-a100-80gb:4", "dgx-1-v100-32gb", "dgx-1-v100-32gb:4", "dgx-2", "dgx-2:3",
-            "dgx-station-a100-80gb", "a100-pcie-server", "a100-pcie-server:3", "dgx-h100:2", "dgx-b200",
-            "oci-bm-gpu4-8:4", "aws-p4d:4", "superpod-a100:1su", "superpod-a100:2su", "superpod-a100:7su", "selene",
-        )
-    },
+    **dict(zip(_CATALOG, map(partial, repeat(_of_catalog), _CATALOG), strict=True)),
     "a100-pcie-pairs": _pairs,
     "dgx-a100, switch by switch": lambda: fabric_of(load_cluster("dgx-a100-80gb:2"), per_switch=True),
     "superpod-a100:2su, 2:1": lambda: fabric_of(load_cluster("superpod-a100:2su"), taper=2.0),

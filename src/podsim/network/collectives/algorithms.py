@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from podsim.network.collectives.direct import (
     direct_all_gather,
@@ -42,14 +42,13 @@ from podsim.network.collectives.trees import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Algorithm:
+class Algorithm(NamedTuple):
     """A named way to do a collective."""
 
     name: str
     collective: str
     build: Callable[[int], Table]
-    """the table for so many ranks, with the usual options"""
+    """The table for a number of ranks, with the usual options."""
 
 
 def servers(ranks: int, largest: int = 8) -> tuple[int, int]:
@@ -91,6 +90,4 @@ _BUILD: tuple[tuple[str, str, Callable[[int], Table]], ...] = (
     ("send-recv", "send-recv", send_recv),
 )
 
-ALGORITHMS: tuple[Algorithm, ...] = tuple(
-    Algorithm(name=name, collective=collective, build=build) for name, collective, build in _BUILD
-)
+ALGORITHMS: tuple[Algorithm, ...] = tuple(map(Algorithm._make, _BUILD))

@@ -1,0 +1,390 @@
+"""One plan or a million: tables worked out once for each distinct key, gathered for each plan, and handed to the law.
+
+A cost that depends on a few fields of a plan is evaluated for one plan of each distinct combination of them. Plans
+come in chunks that fit the caches. A search has several times as many plans as layouts, so each layout is worked out
+once for every way in which its data-parallel ranks may divide it (zero, shard).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import reduce
+from itertools import pairwise
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from podsim.axes import Shaped
+from podsim.hardware.cluster import Cluster
+from podsim.training.groups import GROUP_KEY, SEND_KEY, Sends, StepEnd, end_table, send_table
+from podsim.training.layers import LAYER_KEY, layer_table, longest_stretch
+from podsim.training.memory import (
+    ACTIVATION_KEY,
+    WEIGHT_KEY,
+    Activations,
+    Weights,
+    activation_table,
+    held_memory,
+    memory_kinds,
+    weight_table,
+)
+from podsim.training.paths import PATH_KEY, Paths, paths_table
+from podsim.training.pipeline import STAGE_KEY, Stages, passes_of, stages_table
+from podsim.training.plan import BESIDE, Array, Placement, Plan
+from podsim.training.software import Software, load_software
+from podsim.training.step import Layout, charge_seconds, part_seconds, path_seconds, step_times
+from podsim.workload.graph import Model
+
+T = TypeVar("T")
+_DENSE = 1 << 22
+"""largest range of codes for which a lookup table beats sorting"""
+_DIVIDED = ("zero", "shard")
+"""the fields that say what data-parallel ranks divide"""
+
+
+class Codes:
+    """Each column of a million plans as small numbers, worked out once for all tables that are keyed by it."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._known: dict[int, tuple[Array, Array, int]] = {}
+
+    def of(self, column: Shaped[Array, "plan"]) -> tuple[Shaped[Array, "plan"], int]:
+        """(position of each value among the distinct ones, how many there are)."""
+        known = self._known.get(id(column))
+        if known is None:
+            value = column.astype(np.int64, copy=False)
+            low, high = int(value.min()), int(value.max())
+            if low == high:
+                known = (column, np.zeros(1, dtype=np.int32), 1)
+            else:
+                seen = np.zeros(high - low + 1, dtype=bool)
+                seen[value - low] = True
+                rank = np.cumsum(seen, dtype=np.int32) - np.int32(1)
+                known = (column, rank[value - low], int(rank[-1]) + 1)
+            self._known[id(column)] = known  # holds the column, too, so that its identity stays its own
+        return known[1], known[2]
+
+
+def distinct(plan: Plan, names: Sequence[str], codes: Codes | None = None) -> tuple[Array, Array]:
+    """(position of one plan for each distinct combination of fields, the combination of each plan).
+
+    `plan` must hold 1-D arrays of one length (Plan.arrays()).
+    """
+    count, codes = plan.size, codes or Codes()
+    code, span = np.zeros(count, dtype=np.int64), 1
+    for name in names:
+        rank, values = codes.of(np.asarray(getattr(plan, name)))
+        if values > 1:
+            code *= values
+            code += rank
+            span *= values
+    if span > _DENSE:
+        _, first, index = np.unique(code, return_index=True, return_inverse=True)
+        return first, index
+    position = np.full(span, -1, dtype=np.int64)
+    position[code[::-1]] = np.arange(count - 1, -1, -1)
+    present = np.flatnonzero(position >= 0)
+    number = np.zeros(span, dtype=np.int64)
+    number[present] = np.arange(present.size)
+    return position[present], number[code]
+
+
+class _GatheredPaths:
+    """The paths of some pipelines: columns of Paths under their names, gathered when they are first asked for."""
+
+    def __init__(self, paths: Paths, index: Shaped[Array, "plan"]) -> None:
+        """Nothing is gathered yet."""
+        self._paths, self._index = paths, index
+
+    def take(self, index: Shaped[Array, "plan"]) -> _GatheredPaths:
+        """Some of them."""
+        return _GatheredPaths(self._paths, self._index[index])
+
+    def __getattr__(self, name: str) -> Any:
+        """A column for the chosen pipelines."""
+        column = gather(getattr(self._paths, name), self._index)
+        setattr(self, name, column)
+        return column
+
+
+def gather(table: T, index: Array) -> T:
+    """Positions of the last axis of every array in a dataclass, a tuple or an array."""
+    return _gather(table, index)  # type: ignore[no-any-return]
+
+
+def _gather(table: Any, index: Array) -> Any:
+    if isinstance(table, np.ndarray):
+        return table.take(index, axis=-1)  # several times as quick as table[..., index]
+    if isinstance(table, (Plan, _GatheredPaths)):
+        return table.take(index)
+    if isinstance(table, Paths):
+        return _GatheredPaths(table, index)
+    if isinstance(table, tuple):
+        return tuple(_gather(part, index) for part in table)
+    if is_dataclass(table) and not isinstance(table, type):
+        columns = {field.name: _gather(getattr(table, field.name), index) for field in fields(table)}
+        return replace(table, **columns)
+    return table
+
+
+@dataclass(frozen=True)
+class Keyed(Generic[T]):
+    """A table with one plan for each distinct key, and for each of all plans which of these has its key."""
+
+    table: T
+    index: Shaped[Array, "plan"]
+
+    def of(self, part: slice | Array) -> T:
+        """The table's values for some of the plans."""
+        return gather(self.table, self.index[part])
+
+
+def keyed(
+    plan: Plan, names: Sequence[str], function: Callable[[Plan], T], codes: Codes | None = None
+) -> Keyed[T]:
+    """Call `function` on one plan per distinct combination of the named fields.
+
+    The other fields of the plans it sees are arbitrary: it must not depend on them. A single plan must be `wide`.
+    """
+    if plan.size == 1:
+        return Keyed(function(plan), np.zeros(1, dtype=np.int64))
+    first, index = distinct(plan, names, codes)
+    return Keyed(function(plan.take(first).wide()), index)
+
+
+def _chunks(size: int, length: int = 8192) -> Iterator[slice]:
+    """Slices that fit the caches."""
+    for start in range(0, size, length):
+        yield slice(start, min(start + length, size))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """Every table that the plans at hand need."""
+
+    model: Model
+    plan: Plan
+    software: Software
+    layers: Keyed[Array]
+    stages: Keyed[Stages]
+    weights: Keyed[Weights]
+    activations: Keyed[Activations]
+    ends: Keyed[StepEnd] | None
+    """None for a search, which has them by what ranks divide"""
+    sends: Keyed[Sends]
+    paths: Keyed[Paths]
+    stretches: Keyed[Array] | None
+    """s of compute of a forward pass between two syncs, at most; None where no passes are paired"""
+    core_share: float = 1.0
+    """cores that a rank of a measured machine has to itself (podsim.hardware.measured.Host)"""
+
+
+def prepare(
+    model: Model, cluster: Cluster, plan: Plan, *, search: bool = False, software: Software | None = None
+) -> Prepared:
+    """Tables for the plans; for a `search` of layouts, without the ends, and with a layer's seconds summed over parts.
+
+    `software` replaces the catalog's entry of the plan's name, as a fit of its constants does.
+    """
+    software = software or load_software(plan.software, cluster.gpu)
+    plan = plan.arrays()
+    if plan.size == 1:
+        plan = plan.wide()  # once for all tables, with what it works out of its fields
+    codes = Codes()
+    paired = bool(plan.paired.any())
+
+    def layers(sub: Plan) -> Array:
+        table = layer_table(model, cluster, sub, software)
+        # what pairs of passes hide needs the parts
+        return table if paired or not search else table.sum(axis=1, keepdims=True)
+
+    def of_key(names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
+        return keyed(plan, names, function, codes)
+
+    return Prepared(
+        model=model,
+        plan=plan,
+        software=software,
+        layers=of_key(LAYER_KEY, layers),
+        stages=of_key(STAGE_KEY, lambda sub: stages_table(model, sub)),
+        weights=of_key(WEIGHT_KEY, lambda sub: weight_table(model, sub)),
+        activations=of_key(ACTIVATION_KEY, lambda sub: activation_table(model, sub, software)),
+        ends=None if search else of_key(GROUP_KEY, lambda sub: end_table(model, cluster, sub, software)),
+        sends=of_key(SEND_KEY, lambda sub: send_table(model, cluster, sub, software)),
+        paths=of_key(PATH_KEY, lambda sub: paths_table(model, sub)),
+        stretches=of_key(LAYER_KEY, lambda sub: longest_stretch(model, cluster, sub, software))
+        if paired
+        else None,
+        core_share=cluster.host.share if cluster.host is not None else 1.0,
+    )
+
+
+def _layout(ready: Prepared, part: slice) -> Layout:
+    """The layouts of some of the plans at hand."""
+    plan, software = ready.plan, ready.software
+    if plan.size > 1:
+        plan = plan.take(part).wide()
+    stages, sends, paths = ready.stages.of(part), ready.sends.of(part), ready.paths.of(part)
+    stretch = None if ready.stretches is None else ready.stretches.of(part)
+    passes = passes_of(ready.model, plan, stages, ready.layers.of(part), stretch)
+    piped = np.asarray(plan.pp) > 1
+    chunks = np.where(piped, plan.virtual_stages, 1.0)
+    charge = np.where(piped, charge_seconds(sends, software), 0.0)
+    far = _far_seconds(paths, sends)
+    return Layout(
+        plan=plan,
+        stages=stages,
+        paths=paths,
+        passes=passes,
+        sends=sends,
+        held=held_memory(plan, software, stages, ready.weights.of(part), ready.activations.of(part)),
+        micro_batches=np.asarray(plan.micro_batches, dtype=float),
+        chunks=chunks,
+        parts=np.where(plan.placement == Placement.TWO_WAYS, 2.0, chunks),
+        far_seconds=far,
+        charge_seconds=charge,
+        path_seconds=path_seconds(paths, passes, sends, charge, far),
+        stage_seconds=np.where(stages.count > 0, passes.stage_parts.sum(axis=0), 0.0),
+    )
+
+
+def _far_seconds(paths: Paths, sends: Sends) -> Shaped[Array, "path plan"] | None:
+    """What sends to other nodes add to each path, where some stages share a node and others do not."""
+    if not sends.further_seconds.any():
+        return None
+    sharing = np.searchsorted(BESIDE, sends.stages_per_node)
+    far = np.take_along_axis(paths.far_sends, sharing[None, None], axis=0)[0]
+    return np.asarray(far * sends.further_seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepCost:
+    """Seconds and bytes of plans."""
+
+    seconds: Shaped[Array, "plan"]
+    parts: Shaped[Array, "part plan"]
+    """s by part (SPLIT); their sum is `seconds`"""
+    memory: Shaped[Array, "plan"]
+    """B on the fullest stage"""
+    kinds: Shaped[Array, "kind plan"]
+    """B by kind (KINDS) on the fullest stage"""
+    stages: Shaped[Array, "kind stage plan"]
+    """B by kind for each class of stages; kept for a single plan only"""
+
+
+def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software | None = None) -> StepCost:
+    """Seconds and bytes of every plan, with the split into parts."""
+    ready = prepare(model, cluster, plan, software=software)
+    costs = [combine(ready, part) for part in _chunks(ready.plan.size)]
+    if len(costs) == 1:
+        return costs[0]
+    return StepCost(
+        **{
+            field.name: np.concatenate([getattr(cost, field.name) for cost in costs], axis=-1)
+            for field in fields(StepCost)
+        }
+    )
+
+
+def combine(ready: Prepared, part: slice) -> StepCost:
+    """Seconds and bytes of a slice of the plans, with the split into parts."""
+    layout, software = _layout(ready, part), ready.software
+    assert ready.ends is not None
+    times = step_times(layout, layout.plan, software, ready.ends.of(part), ready.core_share)
+    bytes_of_kinds = memory_kinds(layout.plan, software, layout.held)
+    kinds = np.empty((len(bytes_of_kinds), *layout.stage_seconds.shape))
+    for kind, size in zip(kinds, bytes_of_kinds, strict=True):
+        kind[:] = size
+    total = np.where(layout.stages.count > 0, kinds.sum(axis=0), 0.0)
+    fullest = total.argmax(axis=0)
+    column = np.arange(fullest.size)
+    return StepCost(
+        seconds=times.step,
+        parts=part_seconds(layout, times, software, ready.core_share),
+        memory=total[fullest, column],
+        kinds=kinds[:, fullest, column],
+        stages=kinds if fullest.size == 1 else kinds[:, :0],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """All plans of one zero and one shard, in the order of their layouts."""
+
+    zero: int
+    shard: int
+    start: int
+    """position of the first of them among all plans"""
+    layouts: Shaped[Array, "plan"]
+    """position of the layout of each"""
+    ends: Keyed[StepEnd]
+
+
+def in_order(plans: Plan, layouts: Shaped[Array, "plan"]) -> tuple[Plan, Shaped[Array, "plan"]]:
+    """The plans and their layouts by zero and shard, each of these in the order that they had."""
+    plans = plans.arrays()
+    _, division = distinct(plans, _DIVIDED)
+    order = np.argsort(division.astype(np.int16), kind="stable")  # numpy sorts short numbers by their digits
+    return plans.take(order), layouts[order]
+
+
+def divide(
+    model: Model, cluster: Cluster, plans: Plan, layouts: Shaped[Array, "plan"], software: Software
+) -> tuple[Prepared, list[Division]]:
+    """(tables of the distinct layouts of plans that are `in_order`, the plans by what they divide).
+
+    Plans of one number in `layouts` differ in zero and shard alone.
+    """
+    plan_of = np.full(int(layouts.max()) + 1, -1)
+    plan_of[layouts] = np.arange(layouts.size)
+    legal = plan_of >= 0
+    number = np.cumsum(legal, dtype=np.int32) - np.int32(1)
+    ready = prepare(model, cluster, plans.take(plan_of[legal]), search=True)
+    first, group = distinct(ready.plan, [name for name in GROUP_KEY if name not in _DIVIDED])
+    groups = ready.plan.take(first)
+    zero, shard = np.asarray(plans.zero), np.asarray(plans.shard)
+    borders = np.flatnonzero((zero[1:] != zero[:-1]) | (shard[1:] != shard[:-1])) + 1
+    divisions = []
+    for start, stop in pairwise([0, *borders.tolist(), layouts.size]):
+        own = number[layouts[start:stop]]
+        seen = np.bincount(group[own], minlength=first.size) > 0
+        fields_of = {"zero": int(zero[start]), "shard": int(shard[start])}
+        sub = groups.take(np.flatnonzero(seen)).having(fields_of).arrays().wide()
+        ends = Keyed(end_table(model, cluster, sub, software), (np.cumsum(seen) - 1)[group[own]])
+        divisions.append(Division(**fields_of, start=start, layouts=own, ends=ends))
+    return ready, divisions
+
+
+def divided_chunks(
+    ready: Prepared, divisions: Sequence[Division]
+) -> Iterator[tuple[slice, Division, Layout, StepEnd]]:
+    """(which of all plans, their division, layouts and ends), in chunks; each layout once for all divisions."""
+    for chunk in _chunks(ready.plan.size):
+        layout = _layout(ready, chunk)
+        for division in divisions:
+            # of the layouts' own type: else all of them would be converted
+            bounds = np.array([chunk.start, chunk.stop], dtype=division.layouts.dtype)
+            low, high = np.searchsorted(division.layouts, bounds).tolist()
+            if low == high:
+                continue
+            every = high - low == layout.plan.size
+            own = layout if every else gather(layout, division.layouts[low:high] - chunk.start)
+            part = slice(division.start + low, division.start + high)
+            yield part, division, own, division.ends.of(slice(low, high))
+
+
+def combine_divided(
+    ready: Prepared, layout: Layout, end: StepEnd, division: Division, flags: Shaped[Array, "flags field"]
+) -> tuple[Shaped[Array, "flags plan"], Shaped[Array, "plan"]]:
+    """(step seconds, bytes on the fullest stage) of layouts under one way to divide.
+
+    `flags` has values of overlap_grad and overlap_param, which make no difference to memory.
+    """
+    divided = {"zero": division.zero, "shard": division.shard}
+    overlaps = {"overlap_grad": flags[:, :1], "overlap_param": flags[:, 1:]}
+    plan = layout.plan.having({**divided, **overlaps})
+    times = step_times(layout, plan, ready.software, end, ready.core_share)
+    total = reduce(np.add, memory_kinds(plan, ready.software, layout.held))
+    return times.step, np.where(layout.stages.count > 0, total, 0.0).max(axis=0)

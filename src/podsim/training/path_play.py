@@ -1,0 +1,215 @@
+"""The longest path through each of many schedule tables, with several durations each, and what lies on it, as counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from podsim.axes import Shaped
+from podsim.schedules.actions import Work
+from podsim.schedules.joined import Joined, play_nodes
+from podsim.training.plan import BESIDE, Array
+
+_WORKS = len(Work)
+_FAR = tuple(f"far{stages}" for stages in BESIDE)
+_NUMBERS = (
+    "forward_sends",
+    "backward_sends",
+    "charges",
+    "closing",
+    "staying",
+    "passes_after",
+    "pairs",
+    "first",
+    *_FAR,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedPaths:
+    """Paths, each from its last action back to its first, one path after the other."""
+
+    path: Shaped[Array, "action"]
+    """the path that an action lies on; grows"""
+    action: Shaped[Array, "action"]
+    forward_sends: Shaped[Array, "path"]
+    """sends of activations that the path waits for"""
+    backward_sends: Shaped[Array, "path"]
+    """sends of gradients that it waits for"""
+    far_sends: Shaped[Array, "sharing path"]
+    """of both, those to another node if that number of ranks (BESIDE) shares one"""
+
+
+def longest_paths(
+    joined: Joined,
+    seconds: Shaped[Array, "work stage duration"],
+    send: Shaped[Array, "duration"],
+    *,
+    first: bool,
+) -> TracedPaths:
+    """The longest path of each table for each duration; of tables in order, of each its durations, of each its ends.
+
+    `seconds`: durations of each kind of work on each stage of all tables; `send`: latency from rank to rank. With
+    `first`, the path that ends on a rank with the first part is another end.
+    """
+    play = play_nodes(joined, joined.node_seconds(seconds), send)
+    assert play.is_done.all(), "ranks wait for each other"
+    last = []
+    for low, high in pairwise(joined.first_node.tolist()):
+        own = [play.end[low:high].argmax(axis=0)]
+        if first:
+            early = joined.holds_first[joined.node_rank[low:high]]
+            own.append(np.where(early[:, None], play.end[low:high], -1.0).argmax(axis=0))
+        last.append(np.stack(own, axis=1) + low)
+    duration = np.broadcast_to(np.arange(send.size)[:, None], (len(last), *last[0].shape))
+    return _trace(joined, play.before, np.concatenate(last).ravel(), duration.ravel())
+
+
+def _trace(
+    joined: Joined,
+    before: Shaped[Array, "node duration"],
+    last: Shaped[Array, "path"],
+    duration: Shaped[Array, "path"],
+) -> TracedPaths:
+    """Paths from their last nodes back, all of them a node at a time."""
+    forward_sends, backward_sends = np.zeros((2, last.size))
+    live, node = np.arange(last.size), last
+    live_paths, live_nodes = [], []
+    while live.size:
+        live_paths.append(live)
+        live_nodes.append(node)
+        cause = before[node, duration[live]]
+        on = cause < len(before)
+        live, node, cause = live[on], node[on], cause[on]
+        is_sent = joined.node_rank[node] != joined.node_rank[cause]
+        is_forward = np.zeros(is_sent.size, bool)
+        for needed, forward in zip(joined.needs, joined.is_forward, strict=True):
+            is_forward = np.where(needed[node] == cause, forward[node], is_forward)
+        forward_sends[live] += is_sent & is_forward
+        backward_sends[live] += is_sent & ~is_forward
+        node = cause
+    path, node = np.concatenate(live_paths), np.concatenate(live_nodes)
+    order = np.argsort(path, kind="stable")
+    path, node = path[order], node[order]
+    size = joined.size[node]
+    action = np.repeat(joined.lead[node] - (np.cumsum(size) - size), size) + np.arange(size.sum())
+    return TracedPaths(
+        path=np.repeat(path, size),
+        action=action,
+        forward_sends=forward_sends,
+        backward_sends=backward_sends,
+        far_sends=_far_sends(joined, path, node, last.size),
+    )
+
+
+def _far_sends(joined: Joined, path: Array, node: Array, paths: int) -> Shaped[Array, "sharing path"]:
+    """Moves to another server along each path, if some numbers of ranks share one."""
+    same_path = path[1:] == path[:-1]
+    counts = []
+    for ranks in BESIDE:
+        server = joined.pipeline_rank[node] // ranks
+        moved = same_path & (server[1:] != server[:-1])
+        counts.append(np.bincount(path[1:][moved], minlength=paths))
+    return np.stack(counts)
+
+
+class PathCounts:
+    """What lies on paths, by its name: a view of a table with one column a count."""
+
+    def __init__(self, table: Shaped[Array, "... count"], width: int) -> None:
+        """Divide the columns of a table; `width`: blocks of the model."""
+        shape, cuts = table.shape[:-1], np.cumsum([_WORKS * width, _WORKS * width, _WORKS])
+        works, paired, actions, numbers = np.split(table, cuts, axis=-1)
+        self.works: Shaped[Array, "... work block"] = works.reshape(*shape, _WORKS, width)
+        """passes of each kind through each block"""
+        self.paired: Shaped[Array, "... work block"] = paired.reshape(*shape, _WORKS, width)
+        """of these, those beside another"""
+        self.actions: Shaped[Array, "... work"] = actions
+        self.far_sends: Shaped[Array, "... sharing"] = numbers[..., -len(BESIDE) :]
+        self._numbers = numbers
+
+    def __getattr__(self, name: str) -> Array:
+        """One of the plain numbers."""
+        if name not in _NUMBERS:
+            raise AttributeError(name)
+        return self._numbers[..., _NUMBERS.index(name)]
+
+
+def _count_table(
+    works: Shaped[Array, "path work block"],
+    paired: Shaped[Array, "path work block"],
+    actions: Shaped[Array, "path work"],
+    numbers: dict[str, Shaped[Array, "path"]],
+) -> Shaped[Array, "path count"]:
+    """The table that PathCounts reads."""
+    columns = np.stack([numbers[name] for name in _NUMBERS], axis=1)
+    paths = len(columns)
+    return np.hstack([works.reshape(paths, -1), paired.reshape(paths, -1), actions, columns])
+
+
+def single_rank_counts(blocks: Shaped[Array, "block"], micro_batches: int) -> Shaped[Array, "path count"]:
+    """Counts of the one path of a pipeline of a single rank, which holds these copies of each block."""
+    works, actions = np.zeros((1, _WORKS, len(blocks))), np.zeros((1, _WORKS))
+    works[0, : Work.BACKWARD + 1] = micro_batches * blocks
+    actions[0, : Work.BACKWARD + 1] = micro_batches
+    numbers = dict.fromkeys(_NUMBERS, np.zeros(1)) | {"first": np.ones(1)}
+    return _count_table(works, np.zeros_like(works), actions, numbers)
+
+
+def path_counts(
+    joined: Joined, traced: TracedPaths, blocks: Shaped[Array, "stage block"]
+) -> Shaped[Array, "path count"]:
+    """Counts of traced paths; `blocks`: copies of each block in each stage."""
+    path, action = traced.path, traced.action
+    paths, width = traced.forward_sends.size, blocks.shape[1]
+    work, stage, rank = joined.work[action], joined.stage[action], joined.rank[action]
+
+    def by_path(values: Shaped[Array, "action"]) -> Shaped[Array, "path"]:
+        return np.bincount(path, weights=values, minlength=paths)
+
+    def by_work(chosen: Shaped[Array, "action"]) -> Shaped[Array, "path work block"]:
+        key, held = _WORKS * path[chosen] + work[chosen], blocks[stage[chosen]]
+        counts = [np.bincount(key, weights=column, minlength=_WORKS * paths) for column in held.T]
+        return np.stack(counts, axis=1).reshape(paths, _WORKS, width)
+
+    is_paired, is_closing = joined.is_paired[action], joined.last_gradient[stage] == action
+    begins = np.append(True, path[1:] != path[:-1])
+    staying, passes_after = _stays(is_closing, rank, begins, traced)
+    sends = traced.forward_sends + traced.backward_sends
+    numbers = {
+        "forward_sends": traced.forward_sends,
+        "backward_sends": traced.backward_sends,
+        "charges": by_path(joined.is_sending[stage] & (work != Work.WEIGHT)) - sends,
+        "closing": np.maximum(by_path(is_closing) - 1, 0),
+        "staying": staying,
+        "passes_after": passes_after,
+        "pairs": by_path(is_paired) / 2.0,
+        "first": joined.holds_first[rank[begins]].astype(float),
+        **dict(zip(_FAR, traced.far_sends, strict=True)),
+    }
+    actions = np.bincount(_WORKS * path + work, minlength=_WORKS * paths).reshape(paths, _WORKS).astype(float)
+    return _count_table(by_work(np.full(path.size, True)), by_work(is_paired), actions, numbers)
+
+
+def _stays(
+    is_closing: Shaped[Array, "action"],
+    rank: Shaped[Array, "action"],
+    begins: Shaped[Array, "action"],
+    traced: TracedPaths,
+) -> tuple[Shaped[Array, "path"], Shaped[Array, "path"]]:
+    """(closing passes after which a path stays on their rank, passes that follow there at least before another).
+
+    Paths go from their last action back, and begin where `begins`.
+    """
+    path, paths = traced.path, traced.forward_sends.size
+    position = np.arange(path.size)
+    # passes that follow are those back to where the rank changed, another closing pass was, or the path begins
+    is_broken = begins | is_closing | np.append(rank[1:] != rank[:-1], True)
+    following = position[1:] - np.maximum.accumulate(np.where(is_broken, position, 0))[:-1]
+    stays = np.flatnonzero(is_closing[1:] & ~begins[1:] & (rank[1:] == rank[:-1]))
+    staying = np.bincount(path[1:][stays], minlength=paths).astype(float)
+    least = np.full(paths, np.inf)
+    np.minimum.at(least, path[1:][stays], following[stays])
+    return staying, np.where(staying > 0, least, 0.0)
