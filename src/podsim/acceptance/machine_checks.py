@@ -16,6 +16,7 @@ from podsim.acceptance.storage_checks import (
     storage_checks,
     stored_checks,
 )
+from podsim.acceptance.thresholds import Figure, unmeasured
 from podsim.acceptance.training_checks import measure_images, training_checks
 from podsim.errors import LabError
 from podsim.hardware.cluster import Cluster
@@ -134,7 +135,8 @@ def _network(machine: Machine, findings: Findings) -> None:
             machine.note("all-reduce")
             measured = all_reduce(machine.ranks, options.sizes, limit=1.5)
         except LabError as problem:
-            findings.checks.append(_failed("network", "all-reduce", "B/s", problem))
+            figure = Figure(group="network", name="all-reduce", unit="B/s")
+            findings.checks.append(unmeasured(figure, str(problem)))
             return
     checks, curve = network_checks(measured, machine.cluster, same=machine.is_measured)
     findings.checks += checks
@@ -148,7 +150,8 @@ def _training(machine: Machine, findings: Findings) -> None:
         ranks = wanted if gpus >= wanted or options.ranks else min(wanted, max(cores(), 1))
         images = measure_images(options.folder, ranks, gpu=gpus >= ranks, note=machine.note)
     except LabError as problem:
-        findings.checks.append(_failed("training", "ResNet-50", "1/s", problem))
+        figure = Figure(group="training", name="ResNet-50", unit="1/s")
+        findings.checks.append(unmeasured(figure, str(problem)))
         return
     if host is not None:
         expected, basis = host.images.get(ranks), "measured before, on as many ranks"
@@ -163,10 +166,3 @@ def _training(machine: Machine, findings: Findings) -> None:
 _GROUPS: dict[str, Callable[[Machine, Findings], None]] = {
     "inventory": _inventory, "storage": _storage, "network": _network, "training": _training,
 }  # fmt: skip
-
-
-def _failed(group: str, name: str, unit: str, problem: LabError) -> Check:
-    return Check(
-        group=group, name=name, unit=unit, measured=None, expected=None, limit=None, threshold="", least=0.0,
-        verdict="not run", why=str(problem), basis="", how="",
-    )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
+from podsim.acceptance.thresholds import Figure, check, threshold_of, unmeasured
 from podsim.errors import LabError, PodsimError
 from podsim.lab.disk import (
     FIO,
@@ -23,7 +23,7 @@ from podsim.lab.disk import (
     scratch,
     tool,
 )
-from podsim.results.acceptance import Check, Threshold
+from podsim.results.acceptance import Check
 from podsim.results.storage import FioMeasured
 from podsim.storage.catalog import load_storage
 from podsim.storage.fio import Job, fio_row
@@ -151,16 +151,10 @@ def stored_checks(fio: Sequence[Path], mdtest: Path | None, expected: Expected) 
 def not_run(why: str) -> Iterator[Check]:
     """The checks of storage, none of which could be run."""
     for access in accesses(1):
-        yield _missing("storage", f"fio {access.name}", why)
+        unit = "1/s" if "4k" in access.name else "B/s"
+        yield unmeasured(Figure(group="storage", name=f"fio {access.name}", unit=unit, how="fio"), why)
     for name in NAMES:
-        yield _missing("metadata", name, why)
-
-
-def _missing(group: str, name: str, why: str) -> Check:
-    return Check(
-        group=group, name=name, unit="1/s" if "4k" in name or group == "metadata" else "B/s", measured=None,
-        expected=None, limit=None, threshold="", least=0.0, verdict="not run", why=why, basis="", how="fio",
-    )  # fmt: skip
+        yield unmeasured(Figure(group="metadata", name=name, unit="1/s", how="fio"), why)
 
 
 def _access(name: str, measured: FioMeasured, expects: Expected, why: str) -> Check:
@@ -180,15 +174,13 @@ def _access(name: str, measured: FioMeasured, expects: Expected, why: str) -> Ch
         if iops is None and measured.numjobs * measured.iodepth > 1:
             expected, basis = None, "no rate of operations is known of these drives"
         limit = min(limit, iops * node.server.ssds * measured.block) if iops else limit
-    threshold = _threshold(THRESHOLDS["bandwidth" if large else "operations"], same)
+    how = f"fio --rw={measured.rw} --bs={int(measured.block)} --numjobs={measured.numjobs} --iodepth={measured.iodepth}"
     # what a disk once reached is no limit of its parts
     return check(
-        "storage", name, "B/s" if large else "1/s", threshold,
+        Figure(group="storage", name=name, unit="B/s" if large else "1/s", basis=basis, how=how),
+        threshold_of("bandwidth" if large else "operations", same=same),
         measured=rate if large else measured.read_iops + measured.write_iops,
-        expected=expected, limit=None if same else limit if large else limit / measured.block, basis=basis,
-        how=f"fio --rw={measured.rw} --bs={int(measured.block)} --numjobs={measured.numjobs} "
-        f"--iodepth={measured.iodepth}",
-        why=why,
+        expected=expected, limit=None if same else limit if large else limit / measured.block, why=why,
     )  # fmt: skip
 
 
@@ -211,16 +203,12 @@ def _names(rates: Mapping[str, float], tasks: int, by: str, expects: Expected) -
         row = predicted.get(name)
         if row is None:
             continue
-        expected = expects.names.get(name) if same else row.rate
+        basis = "measured before" if same else f"podsim storage mdtest --on {node.name} --tasks {tasks}"
         yield check(
-            "metadata", name, "1/s", _threshold(THRESHOLDS["names"], same), measured=rate, expected=expected, limit=None,
-            basis="measured before" if same else f"podsim storage mdtest --on {node.name} --tasks {tasks}",
-            how=f"{by}, {tasks} task(s)",
+            Figure(group="metadata", name=name, unit="1/s", basis=basis, how=f"{by}, {tasks} task(s)"),
+            threshold_of("names", same=same), measured=rate,
+            expected=expects.names.get(name) if same else row.rate,
         )  # fmt: skip
-
-
-def _threshold(one: Threshold, same: bool) -> Threshold:
-    return SAME if same else one
 
 
 def checked_storage(system: str, client: str) -> None:

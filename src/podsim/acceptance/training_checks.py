@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
+from podsim.acceptance.thresholds import THRESHOLDS, Figure, check, threshold_of
 from podsim.lab.disk import scratch
 from podsim.lab.ranks import Task, run_here
 from podsim.lab.resnet import RECORD, Training, train_resnet, write_records
@@ -72,16 +72,17 @@ def training_checks(
         if images.image == 224
         else "images are small, as there is no GPU: of 224 x 224 there would be even fewer"
     )
+    all_ranks = Figure(group="training", name=f"ResNet-50, {ranks} ranks", unit="1/s", basis=basis, how=how)
+    first = Figure(
+        group="training", name="ResNet-50, first epoch", unit="1/s", basis="its own later epochs",
+        how=f"{how}; records read from the folder",
+    )  # fmt: skip
     checks = [
         check(
-            "training", f"ResNet-50, {ranks} ranks", "1/s", SAME if same else THRESHOLDS["training"],
-            measured=later[ranks], expected=expected, limit=None, basis=basis, how=how, why=why,
+            all_ranks, threshold_of("training", same=same), measured=later[ranks], expected=expected, why=why
         ),
-        check(
-            "training", "ResNet-50, first epoch", "1/s", THRESHOLDS["first epoch"], measured=rates[0],
-            expected=later[ranks], limit=None, basis="its own later epochs", how=f"{how}; records read from the folder",
-        ),
-    ]  # fmt: skip
+        check(first, THRESHOLDS["first epoch"], measured=rates[0], expected=later[ranks]),
+    ]
     curves = [
         Curve(
             name="ResNet-50, images a second over ranks", over="ranks", over_unit="", unit="1/s",
