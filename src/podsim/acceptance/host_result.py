@@ -59,7 +59,7 @@ def _disk_table(disk: Disk | None) -> dict[str, float]:
 
 def _others(told: Mapping[str, Any]) -> float:
     used = told["used"]
-    return busiest(used, ["here"] * len(used), {"here": told["cores"]})[1]
+    return busiest(used, [{"host": "here", "cores": told["cores"]}] * len(used))[1]
 
 
 def _shared(told: Mapping[str, Any]) -> list[str]:

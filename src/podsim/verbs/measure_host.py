@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from podsim.lab.host_steps import small_steps
 from podsim.lab.inventory import read_inventory
 from podsim.lab.ranks import MOST_RANKS, Task, run_here
 from podsim.lab.training.run import PARTS
-from podsim.lab.usage import cores
+from podsim.lab.usage import cores, now_text
 from podsim.lab.wires import gpus_here, load_torch
 from podsim.options.measure_options import MeasureHostOptions
 from podsim.options.question import question
@@ -43,7 +42,7 @@ def measure_host(options: MeasureHostOptions, *, progress: Note = lambda _: None
     """
     count = options.ranks if options.ranks is not None else gpus_here() or 8
     _checked(count, options)
-    started, begun = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    started, begun = now_text(), time.monotonic()
     torch = load_torch()
     found_disk, notes = _disk(options.folder, options.size, options.disk, cores(), progress)
     rate = _images(options.folder, count, options.images, progress)

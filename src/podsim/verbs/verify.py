@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from podsim.acceptance.machine_checks import Findings, Machine, add_checks, disturbed, machine_text
 from podsim.acceptance.thresholds import thresholds_of
@@ -13,7 +12,7 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.lab.inventory import read_inventory
 from podsim.lab.options import outside
 from podsim.lab.ranks import MOST_RANKS
-from podsim.lab.usage import clocks, others_since
+from podsim.lab.usage import clocks, now_text, others_since
 from podsim.options.measure_options import VerifyOptions
 from podsim.options.question import question
 from podsim.results.acceptance import Acceptance
@@ -38,7 +37,7 @@ def verify_machine(options: VerifyOptions, *, progress: Note = lambda _: None) -
     groups, cluster = _groups(options.only), load_cluster(options.expect)
     size = int(read_block(options.size, "--size"))
     _check(options, size)
-    started, begun = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    started, begun = now_text(), time.monotonic()
     inventory = read_inventory(options.root)
     machine = Machine(
         options=options,
