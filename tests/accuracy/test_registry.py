@@ -13,7 +13,8 @@ from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
 from podsim.kernels.gemm import gemm_seconds
 from podsim.network.nccl import collective_seconds
-from podsim.report.sensitivity import render_sensitivity
+from podsim.report.calibration import sensitivity_report
+from podsim.report.screen import report_text
 from podsim.training.software import load_software
 
 NAMES = {constant.name: constant for constant in registry()}
@@ -93,7 +94,7 @@ def test_sensitivity_tells_what_moves_and_what_does_not() -> None:
     assert {moved.role for moved in ceiling.moved} == {"test", "calibrate"}
     assert not unused.moved
     assert share.moved
-    text = render_sensitivity([speed, ceiling, unused, share])
+    text = report_text(sensitivity_report([speed, ceiling, unused, share]), 140)
     assert "1 of 4 constants move no table:\n  kernels.gb200.gemm.bf16: all" in text
 
 

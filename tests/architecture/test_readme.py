@@ -71,6 +71,14 @@ def test_links_and_paths_lead_somewhere(document: Path) -> None:
         assert (document.parent / target).exists(), target
 
 
+def test_the_map_leads_somewhere() -> None:
+    """Paths of CONTRIBUTING are those of the package or of the repository."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    for path in re.findall(r"`((?:[\w.*-]+/)+[\w.*-]*|\w+\.(?:py|toml))`", text):
+        places = [*ROOT.glob(path.strip("/")), *(ROOT / "src" / "podsim").glob(path.strip("/"))]
+        assert places or path.startswith("changelog.d/"), path
+
+
 def test_the_map_names_every_package() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     for path in (ROOT / "src" / "podsim").iterdir():

@@ -17,10 +17,10 @@ def test_every_name_of_a_row_leads_somewhere(name: str) -> None:
     row = COMMANDS[name]
     assert bool(row.verb) != bool(row.ask)
     assert name.count(" ") == 0 or name.split(maxsplit=1)[0] in GROUPS
-    for path in (row.verb, row.ask, row.check, row.text, row.data, row.show, row.picture):
+    for path in (row.verb, row.ask, row.check, row.report, row.data, row.show, row.picture):
         assert not path or callable(load(path)), path
     assert ":" not in row.rows or callable(load(row.rows))
-    assert row.text or row.show or name == "emulate"
+    assert row.report or row.show or name == "emulate"
 
 
 @pytest.mark.parametrize("name", [name for name, row in COMMANDS.items() if row.verb])

@@ -14,7 +14,8 @@ from podsim.fleet.arrivals import Arrivals, draw_jobs
 from podsim.fleet.jobs import Job, jobs_of
 from podsim.fleet.sacct import elapsed, gpus_of
 from podsim.fleet.traces import PACKAGED, read_jobs
-from podsim.report.queue import print_queue
+from podsim.report.queue import queue_report
+from podsim.report.screen import show
 
 
 def write(folder, text, name="trace.csv"):
@@ -84,7 +85,7 @@ def test_parts_of_gpus_are_told(tmp_path, capsys):
     text = "name,num_gpu,gpu_milli,submit,seconds\np0,1,500,0,9\np1,1,1000,0,9\np2,2,1000,0,9\np3,1,,0,9\n"
     found = podsim.queue(write(tmp_path, text), on="8", policy=["easy", "fifo"])
     assert (found.rounded, found.jobs) == (1, 4)
-    print_queue(found)
+    show(queue_report(found))
     said = " ".join(capsys.readouterr().out.split())
     assert "1 jobs asked for a part of a GPU" in said
     assert "The mean completion time is the same under all of them." in said

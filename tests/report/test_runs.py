@@ -10,7 +10,8 @@ import pytest
 import podsim
 from podsim.report.columns import duration
 from podsim.report.plot_runs import goodput_image
-from podsim.report.runs import checkpoint_text, goodput_text
+from podsim.report.runs import checkpoint_report, goodput_report
+from podsim.report.screen import report_text
 from podsim.results.runs import Goodput, Quantiles
 
 LIMIT = {"tp": "2", "micro_batch": "2"}
@@ -41,7 +42,7 @@ def test_runs_that_all_take_the_same_time_and_runs_that_never_end(found: Goodput
     never = Quantiles(low=at, median=math.inf, mean=math.inf, high=math.inf)
     lost = replace(found, seconds=never, edges=(), counts=())
     assert b"days to finish" in goodput_image(lost, "svg")
-    assert "no end" in "\n".join(goodput_text(lost, 100))
+    assert "no end" in report_text(goodput_report(lost))
 
 
 def test_an_interval_beyond_the_curve_is_not_drawn(found: Goodput) -> None:
@@ -50,9 +51,12 @@ def test_an_interval_beyond_the_curve_is_not_drawn(found: Goodput) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_text_keeps_to_the_terminal(found: Goodput, width: int) -> None:
-    for lines in (goodput_text(found, width), checkpoint_text(found.checkpoint, width)):
-        assert all(len(line) <= max(width, 80) for line in lines)
-    assert "Where the time goes" in "\n".join(goodput_text(found, width))
+    texts = [
+        report_text(goodput_report(found), width),
+        report_text(checkpoint_report(found.checkpoint), width),
+    ]
+    assert all(len(line) <= max(width, 80) for text in texts for line in text.splitlines())
+    assert "Where the time goes" in texts[0]
 
 
 @pytest.mark.parametrize(

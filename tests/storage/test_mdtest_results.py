@@ -54,11 +54,12 @@ def test_means_of_both_forms() -> None:
 
 def test_what_podsim_predicts_is_read_too() -> None:
     """`podsim storage mdtest` prints in the same form."""
-    from podsim.report.storage import mdtest_lines
+    from podsim.report.screen import report_text
+    from podsim.report.storage import mdtest_report
     from podsim.verbs.storage import storage_mdtest
 
     run = storage_mdtest("local-nvme")
-    rates, tasks = mdtest_rates("\n".join(mdtest_lines(run, 100)))
+    rates, tasks = mdtest_rates(report_text(mdtest_report(run)))
     assert tasks == run.tasks
     assert rates == pytest.approx({row.operation: row.rate for row in run.rows}, abs=1e-3)
 

@@ -241,7 +241,7 @@ def test_text_and_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     print_against(told)
     print_measured(step)
     assert measured_text(step).splitlines()[0] in capsys.readouterr().out
-    assert "5.0 % communication with no arithmetic beside it (50 us)" in measured_text(step)
+    assert "5.0 % communication with no arithmetic at the same time (50 us)" in measured_text(step)
     data = json.loads(to_json(told))
     assert data["rows"][0] == {
         "kind": "backward", "measured": pytest.approx(2e-4), "simulated": pytest.approx(3e-4),

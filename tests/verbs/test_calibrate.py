@@ -11,7 +11,8 @@ from podsim.accuracy.calibrate_software import CONSTANTS, fit_software, toml_ent
 from podsim.accuracy.pricing import training_rows
 from podsim.errors import CatalogError, PodsimError, TableError
 from podsim.kernels.constants import load_constants
-from podsim.report.calibration import render_calibration
+from podsim.report.calibration import calibration_report
+from podsim.report.screen import report_text
 from podsim.verbs.calibrate import Drift, calibrate
 
 pytest.importorskip("scipy")
@@ -85,7 +86,7 @@ def test_constants_have_room_around_their_starts() -> None:
 def test_packaged_constants_are_what_a_fit_gives() -> None:
     found = calibrate(check=True)
     assert found.compared > 300
-    assert not found.drifts, render_calibration(found, checked=True)
+    assert not found.drifts, report_text(calibration_report(found, is_check=True))
 
 
 def test_a_gpu_of_a_kernel_file_gives_its_catalog_files(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from podsim.acceptance.shaped_links import Parts, on_shaped_links
 from podsim.errors import LabError, PodsimError
 from podsim.network.collectives import Table, summary
 from podsim.network.collectives.lookup import table_of
-from podsim.report.lab import links_text
+from podsim.report.collectives import links_text
 from podsim.results.lab import (
     ComparedCollective,
     ComparedCollectives,

@@ -8,7 +8,7 @@ from podsim.acceptance.comparable import COMPARABLE, is_busy
 from podsim.acceptance.shaped_links import on_shaped_links
 from podsim.errors import LabError
 from podsim.network.collectives.lookup import table_of
-from podsim.report.lab import links_text
+from podsim.report.collectives import links_text
 from podsim.results.trained import ComparedDdp, MeasuredDdp
 
 

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from podsim.accuracy.registry_sensitivity import sensitivity
-from podsim.cli.command import print_answer
 from podsim.options.output_options import JsonOutput, ValidateOutput
 from podsim.report import accuracy_page, page, render
-from podsim.report.calibration import render_calibration
-from podsim.report.sensitivity import render_sensitivity
+from podsim.report.calibration import calibration_report, sensitivity_report
+from podsim.report.data import to_json
+from podsim.report.screen import report_text
 from podsim.verbs.validate import UNKNOWN, validate
+
+_WIDTH = 140
+"""columns that these tables need, whatever the terminal"""
 
 
 def validation_or_sensitivity(options: Mapping[str, Any], output: ValidateOutput) -> Any:
@@ -24,35 +27,26 @@ def validation_or_sensitivity(options: Mapping[str, Any], output: ValidateOutput
 def show_validation(answer: Any, output: ValidateOutput, options: Mapping[str, Any]) -> None:
     """Print the comparisons, and write the pages."""
     if output.sensitivity:
-        print_answer(answer, output, lambda each: _write(render_sensitivity(each)))
+        _print(answer, output, report_text(sensitivity_report(answer), _WIDTH))
         return
     if output.html is not None:
         output.html.write_text(page(answer.comparisons, answer.verdicts), "utf-8")
     if output.markdown is not None:
-        output.markdown.write_text(
-            accuracy_page(answer.comparisons, answer.verdicts, unknown=UNKNOWN), "utf-8"
-        )
+        text = accuracy_page(answer.comparisons, answer.verdicts, unknown=UNKNOWN)
+        output.markdown.write_text(text, "utf-8")
+    width = max(shutil.get_terminal_size((170, 40)).columns, _WIDTH)
     detail = bool(options["tables"] or options["rows"])
-    print_answer(answer, output, lambda each: _print_comparisons(each, detail=detail))
-
-
-def _print_comparisons(validation: Any, *, detail: bool) -> None:
-    width = max(shutil.get_terminal_size((170, 40)).columns, 140)
-    _write(render(validation.comparisons, validation.verdicts, width=width, detail=detail))
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
+    _print(answer, output, render(answer.comparisons, answer.verdicts, width=width, detail=detail))
 
 
 def show_calibration(answer: Any, output: JsonOutput, options: Mapping[str, Any]) -> None:
     """Print constants that were fitted, or how they differ from the packaged ones."""
-    print_answer(answer, output, lambda each: _write(render_calibration(each, checked=options["check"])))
+    report = calibration_report(answer, is_check=options["check"])
+    _print(answer, output, report_text(report, _WIDTH))
 
 
-def print_storage_validation(validation: Any) -> None:
-    """Print the comparisons of storage."""
-    _print_comparisons(validation, detail=False)
+def _print(answer: Any, output: JsonOutput, text: str) -> None:
+    sys.stdout.write(to_json(answer) + "\n" if output.json else text)
 
 
 def storage_validation_rows(validation: Any) -> list[Any]:

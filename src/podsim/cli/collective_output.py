@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from podsim.report.collectives import print_comparison, print_sweep
+from podsim.report.collectives import log_report, sweep_report
 from podsim.report.plot_collectives import sweep_image
 from podsim.report.plots import plot_png, plot_svg
+from podsim.report.screen import Report
 from podsim.results.sweep import Sweep
 
 
@@ -22,9 +23,6 @@ def collective_image(answer: Any, kind: str) -> bytes:
     return plot_svg(answer) if kind == "svg" else plot_png(answer)
 
 
-def print_collective(answer: Any) -> None:
-    """Print either."""
-    if isinstance(answer, Sweep):
-        print_sweep(answer)
-    else:
-        print_comparison(answer)
+def collective_report(answer: Any) -> Report:
+    """The report of either."""
+    return sweep_report(answer) if isinstance(answer, Sweep) else log_report(answer)

@@ -39,14 +39,14 @@ class Row:
     check: str = ""
     """raises PodsimError, given (output, options), for options that contradict each other, before the work begins"""
     output: str = "output_options:Output"
-    text: str = ""
-    """gives the report of an answer, or prints it"""
+    report: str = ""
+    """gives the report of an answer"""
     rows: str = ""
     """the attribute, or MODULE:FUNCTION, that gives the rows of CSV; else the answer itself"""
     data: str = ""
     """the function that gives what JSON shows; else the answer itself"""
     show: str = ""
-    """prints an answer in every form, given (answer, output, options), where `text` and `rows` do not do"""
+    """prints an answer in every form, given (answer, output, options), where `report` and `rows` do not do"""
     picture: str = ""
     """draws --plot, given (answer, kind)"""
     plotted: str = ""
@@ -103,9 +103,9 @@ class Command(click.Command):
             output.plot.write_bytes(load(row.picture)(answer, output.plot.suffix.lower()[1:]))
         if row.show:
             load(row.show)(answer, output, options)
-        elif row.text:
+        elif row.report:
             data = load(row.data) if row.data else None
-            print_answer(answer, output, load(row.text), rows=_rows(row, answer), data=data)
+            print_answer(answer, output, load(row.report), rows=_rows(row, answer), data=data)
         sys.stdout.flush()
         return row.status(answer)
 
@@ -177,7 +177,7 @@ def _one_format(output: Any) -> None:
 def print_answer(
     answer: Any,
     output: Any,
-    report: Callable[[Any], Report | None],
+    report: Callable[[Any], Report],
     *,
     rows: Any = None,
     data: Callable[[Any], Any] | None = None,
@@ -187,8 +187,8 @@ def print_answer(
         sys.stdout.write(load("report.data:to_json")(data(answer) if data else answer) + "\n")
     elif getattr(output, "csv", False):
         sys.stdout.write(load("report.data:to_csv")(answer if rows is None else rows))
-    elif blocks := report(answer):
-        load("report.screen:show")(blocks)
+    else:
+        load("report.screen:show")(report(answer))
 
 
 def _rows(row: Row, answer: Any) -> Any:

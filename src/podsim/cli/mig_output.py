@@ -9,7 +9,7 @@ from podsim.cli.command import print_answer
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.profiles import slicing_of
 from podsim.options.output_options import DrawOutput, MigPlanOutput, Output
-from podsim.report.mig import print_configs, print_plan, print_sheet, print_states
+from podsim.report.mig import configs_report, layout_report, plan_report, states_report
 from podsim.report.mig_drawing import mig_image
 from podsim.verbs.mig_plan import save_plan
 
@@ -35,7 +35,7 @@ def show_layout(sheet: Any, output: DrawOutput, options: Mapping[str, Any]) -> N
         }
         for instance, gpu in zip(sheet.layout.instances, sheet.slices, strict=True)
     ]  # fmt: skip
-    print_answer(sheet, output, print_sheet, rows=rows)
+    print_answer(sheet, output, layout_report, rows=rows)
 
 
 def show_plan(plan: Any, output: MigPlanOutput, options: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ def show_plan(plan: Any, output: MigPlanOutput, options: Mapping[str, Any]) -> N
         }
         for gpu in plan.gpus
     ]  # fmt: skip
-    print_answer(plan, output, print_plan, rows=rows)
+    print_answer(plan, output, plan_report, rows=rows)
 
 
 def show_states(states: Sequence[Any], output: DrawOutput, options: Mapping[str, Any]) -> None:
@@ -69,7 +69,7 @@ def show_states(states: Sequence[Any], output: DrawOutput, options: Mapping[str,
         for state in states
         for instance, uuid in zip(state.layout.instances, state.uuids, strict=True)
     ]  # fmt: skip
-    print_answer(list(states), output, print_states, rows=rows)
+    print_answer(list(states), output, states_report, rows=rows)
 
 
 def show_configurations(configurations: Sequence[Any], output: Output, options: Mapping[str, Any]) -> None:
@@ -83,7 +83,7 @@ def show_configurations(configurations: Sequence[Any], output: Output, options: 
         for each in configurations
     ]  # fmt: skip
     slicing = slicing_of(load_gpu(options["gpu"]))
-    print_answer(list(configurations), output, lambda made: print_configs(made, slicing), rows=rows)
+    print_answer(list(configurations), output, lambda made: configs_report(made, slicing), rows=rows)
 
 
 def _draw(slicing: Any, gpus: Sequence[Any], title: str, output: DrawOutput) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,8 @@ from podsim.errors import PodsimError
 from podsim.hardware.fabrics.describe import Drawing
 from podsim.options.output_options import ShowOutput
 from podsim.report.fabric import fabric_text
-from podsim.report.sheets import print_sheet
+from podsim.report.screen import Paragraph, Report
+from podsim.report.sheets import sheet_report
 from podsim.verbs.fabric import draw_file, fabric
 from podsim.verbs.show import show
 
@@ -33,9 +33,8 @@ def sheet_or_fabric(options: Mapping[str, Any], output: ShowOutput) -> Any:
     return drawing
 
 
-def print_sheet_or_fabric(answer: Any) -> None:
-    """Print either."""
+def sheet_or_fabric_report(answer: Any) -> Report:
+    """The report of either."""
     if isinstance(answer, Drawing):
-        sys.stdout.write(fabric_text(answer))
-    else:
-        print_sheet(answer)
+        return [Paragraph(fabric_text(answer), is_wrapped=False)]
+    return sheet_report(answer)

@@ -8,26 +8,31 @@ from typing import Any
 
 from podsim.cli.command import load, print_answer
 from podsim.options.output_options import FioOutput, Output
+from podsim.report.screen import Report
 from podsim.results.lab import ComparedCollectives
-from podsim.results.launched import PlanRead
+from podsim.results.launched import PlanRead, Recipe
 from podsim.results.served import Figure
 from podsim.results.trained import ComparedDdp, ComparedTraining
 
 
 def show_graph(cost: Any, output: Output, options: Mapping[str, Any]) -> None:
     """Print the cost of a graph, with its ops if they are wanted."""
-    text = load("report.graphs:print_graph")
-    print_answer(cost, output, lambda answer: text(answer, detail=options["detail"]), rows=cost.ops)
+    report = load("report.graphs:graph_report")
+    print_answer(cost, output, lambda answer: report(answer, detail=options["detail"]), rows=cost.ops)
 
 
-def print_launch(answer: Any) -> None:
-    """Print files that start a plan, or a plan that was read."""
-    load(f"report.launches:{'print_read' if isinstance(answer, PlanRead) else 'print_recipe'}")(answer)
+def show_launch(answer: Recipe | PlanRead, output: Output, options: Mapping[str, Any]) -> None:
+    """Print files that start a plan, with notes apart from them, or a plan that was read."""
+    print_answer(answer, output, load("report.launches:launch_report"))
+    if isinstance(answer, Recipe) and not (output.json or output.csv):
+        sys.stderr.writelines(f"podsim: note: {note}\n" for note in answer.notes)
 
 
-def print_serving(answer: Any) -> None:
-    """Print inference by batch, or a figure of the white paper."""
-    load(f"report.serving:{'print_figure' if isinstance(answer, Figure) else 'print_served'}")(answer)
+def serving_report(answer: Any) -> Report:
+    """The report of inference by batch, or of a figure of the white paper."""
+    kind = "figure_report" if isinstance(answer, Figure) else "served_report"
+    report: Report = load(f"report.serving:{kind}")(answer)
+    return report
 
 
 def storage_rows(answer: Any) -> Any:
@@ -40,19 +45,20 @@ def show_fio(run: Any, output: FioOutput, options: Mapping[str, Any]) -> None:
     if output.fio_json:
         sys.stdout.write(load("report.fio_json:fio_json")(run) + "\n")
     else:
-        print_answer(run, output, load("report.storage:print_fio"), rows=run.rows)
+        print_answer(run, output, load("report.storage:fio_report"), rows=run.rows)
 
 
-def print_compared(answer: Any) -> None:
-    """Print a measured run and its prediction."""
-    printer = "lab_storage:print_compared_storage"
+def compared_report(answer: Any) -> Report:
+    """The report of a measured run and its prediction."""
+    kind = "storage_report"
     if isinstance(answer, ComparedTraining):
-        printer = "trained:print_compared_training"
+        kind = "compared_training_report"
     elif isinstance(answer, ComparedDdp):
-        printer = "trained:print_compared_ddp"
+        kind = "compared_ddp_report"
     elif isinstance(answer, ComparedCollectives):
-        printer = "lab:print_comparison"
-    load(f"report.{printer}")(answer)
+        kind = "collectives_report"
+    report: Report = load(f"report.lab:{kind}")(answer)
+    return report
 
 
 def compared_rows(answer: Any) -> Any:

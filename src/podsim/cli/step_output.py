@@ -12,10 +12,10 @@ from podsim.options.output_options import ScheduleOutput, SimulateOutput, Worker
 from podsim.report.pages import schedule_page
 from podsim.report.plot_schedule import schedule_image
 from podsim.report.plot_workers import tradeoff_image
-from podsim.report.schedules import print_schedule, print_schedules
-from podsim.report.simulation import print_simulated, simulated_data
-from podsim.report.steps import print_against
-from podsim.report.workers import exchange_data, print_exchange, print_tradeoff
+from podsim.report.schedules import schedule_report, schedules_report
+from podsim.report.simulation import simulated_data, simulated_report
+from podsim.report.steps import against_report
+from podsim.report.workers import exchange_data, exchange_report, tradeoff_report
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.results.scheduled import ScheduleComparison, ScheduleSheet
 from podsim.results.simulated import SimulatedStep
@@ -38,13 +38,13 @@ def show_schedule(
         sizes = {name: options[name] for name in ("pp", "micro_batches", "virtual_stages")}
         output.csv_torch.write_text(torch_csv(options["name"], **sizes), "utf-8")
     if not isinstance(answer, ScheduleSheet):
-        print_answer(answer, output, print_schedules, rows=answer.rows)
+        print_answer(answer, output, schedules_report, rows=answer.rows)
         return
     if output.plot is not None:
         kind = output.plot.suffix.lower()[1:]
         picture = schedule_page(answer).encode() if kind == "html" else schedule_image(answer, kind)
         output.plot.write_bytes(picture)
-    print_answer(answer, output, print_schedule, rows=answer.actions)
+    print_answer(answer, output, schedule_report, rows=answer.actions)
 
 
 def show_step(step: SimulatedStep, output: SimulateOutput, options: Mapping[str, Any]) -> None:
@@ -55,10 +55,10 @@ def show_step(step: SimulatedStep, output: SimulateOutput, options: Mapping[str,
         plot_links(step, output.links)
     if output.against is not None:
         compared = compare_steps(read_kineto(output.against), step)
-        print_answer(compared, output, print_against, rows=compared.rows)
+        print_answer(compared, output, against_report, rows=compared.rows)
         return
     rows = (step.failure.standing if step.failure else ()) or step.critical
-    print_answer(step, output, print_simulated, rows=rows, data=simulated_data)
+    print_answer(step, output, simulated_report, rows=rows, data=simulated_data)
 
 
 def check_workers(output: WorkersOutput, options: Mapping[str, Any]) -> None:
@@ -76,9 +76,9 @@ def show_workers(answer: ExchangeRun | Tradeoff, output: WorkersOutput, options:
             output.plot.write_bytes(tradeoff_image(answer, output.plot.suffix.lower()[1:]))
         rows = [exchange_data(run) for run in answer.runs]
         print_answer(
-            answer, output, print_tradeoff, rows=rows, data=lambda _: {"name": answer.name, "runs": rows}
+            answer, output, tradeoff_report, rows=rows, data=lambda _: {"name": answer.name, "runs": rows}
         )
         return
     for path in output.timeline:
         write_timeline(answer.timeline, path, title=answer.name)
-    print_answer(answer, output, print_exchange, rows=[exchange_data(answer)], data=exchange_data)
+    print_answer(answer, output, exchange_report, rows=[exchange_data(answer)], data=exchange_data)

@@ -9,7 +9,8 @@ from podsim.cli.command import print_answer
 from podsim.errors import PodsimError
 from podsim.lab.options import no_folder
 from podsim.options.output_options import TrainOutput
-from podsim.report.trained import loss_image, print_trained
+from podsim.report.lab import training_report
+from podsim.report.plot_losses import loss_image
 from podsim.results.trained import MeasuredTraining
 from podsim.verbs.train import read_trained
 
@@ -26,7 +27,7 @@ def show_trained(run: MeasuredTraining, output: TrainOutput, options: Mapping[st
     others = _others(output)
     if output.plot is not None:
         output.plot.write_bytes(loss_image([run, *others.values()], output.plot.suffix.lower()[1:]))
-    print_answer(run, output, lambda answer: print_trained(answer, others), rows=run.rows)
+    print_answer(run, output, lambda answer: training_report(answer, others), rows=run.rows)
 
 
 def _others(output: TrainOutput) -> dict[str, MeasuredTraining]:

@@ -1,49 +1,76 @@
-"""What a calibration gave, for a terminal."""
+"""What a calibration gave, and how far 5 % of each constant moves each table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from podsim.report.table import Table
+from podsim.report.columns import Column, Table
+from podsim.report.screen import Block, Rows, bold, raw
+
+_SHOWN = 2
+"""tables named for each constant"""
+_LONGEST = 40
+"""lines of a file that is shown in full"""
+_DRIFTS = Table(
+    columns=(
+        Column("constant", "name"),
+        Column("packaged", "", ":.5g"),
+        Column("fitted", "", ":.5g"),
+        Column("change", "", ":.1%"),
+    )
+)
+_EFFECTS = Table(
+    columns=(
+        Column("constant", "constant.name"),
+        Column("value", "constant.value", ":.4g"),
+        Column("unit", "constant.unit"),
+        Column("rows", "constant.rows", lambda count: str(count or "-")),
+        Column("residual", "constant.residual", ":.1%", missing="-"),
+        Column("+5 % moves (mean error: +5 %, -5 %)", lambda effect: _moves_text(effect.moved), wrap=True),
+    )
+)
 
 
-class _Drift(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def packaged(self) -> float: ...
-    @property
-    def fitted(self) -> float: ...
-    @property
-    def change(self) -> float: ...
+def calibration_report(calibration: Any, *, is_check: bool) -> Iterator[Block]:
+    """The files written, or what a check gave; what was left out; short texts in full."""
+    yield from (raw(f"written: {path}") for path in calibration.written)
+    yield from (raw(f"not fitted: {name}: {why}") for name, why in calibration.skipped.items())
+    if is_check:
+        yield f"{len(calibration.drifts)} of {calibration.compared} constants differ from the packaged ones."
+    if calibration.drifts:
+        yield Rows(_DRIFTS, calibration.drifts)
+    if len(calibration.texts) == 1:
+        (text,) = calibration.texts.values()
+        yield from ("", raw(text.rstrip())) if text.count("\n") < _LONGEST else ()
 
 
-class _Calibration(Protocol):
-    @property
-    def texts(self) -> Mapping[str, str]: ...
-    @property
-    def skipped(self) -> Mapping[str, str]: ...
-    @property
-    def drifts(self) -> Sequence[_Drift]: ...
-    @property
-    def compared(self) -> int: ...
-    @property
-    def written(self) -> Sequence[str]: ...
+def sensitivity_report(effects: Sequence[Any]) -> Iterator[Block]:
+    """The constants by how far they move a prediction, then those that move nothing."""
+    moving = sorted((e for e in effects if e.moved), key=lambda effect: -effect.moved[0].prediction)
+    yield Rows(_EFFECTS, moving)
+    count = len(effects) - len(moving)
+    yield from ("", bold(f"{count} of {len(effects)} constants move no table:"))
+    yield from (raw(line, indent="  ") for line in _idle_constants(effects))
 
 
-def render_calibration(found: _Calibration, *, checked: bool) -> str:
-    """Plain text: the files written, or what a check found; what was left out; short texts in full."""
-    lines = [f"written: {path}" for path in found.written]
-    lines += [f"not fitted: {name}: {why}" for name, why in found.skipped.items()]
-    if checked:
-        lines.append(f"{len(found.drifts)} of {found.compared} constants differ from the packaged ones.")
-    if found.drifts:
-        table = Table("lrrr", header=("constant", "packaged", "fitted", "change"))
-        for drift in found.drifts:
-            table.add(drift.name, f"{drift.packaged:.5g}", f"{drift.fitted:.5g}", f"{drift.change:.1%}")
-        lines += [columns for columns, _ in table.lines(140)]
-    if len(found.texts) == 1:
-        (text,) = found.texts.values()
-        lines += ["", text.rstrip()] if text.count("\n") < 40 else []
-    return "\n".join(lines) + "\n"
+def _moves_text(moves: Sequence[Any]) -> str:
+    """The tables that a constant moves most."""
+    words = [
+        f"{move.table} {move.role} by {move.prediction:.2%} ({move.up:+.2%}, {move.down:+.2%})"
+        for move in moves[:_SHOWN]
+    ]
+    rest = len(moves) - _SHOWN
+    return "; ".join(words) + (f"; {rest} more" if rest > 0 else "")
+
+
+def _idle_constants(effects: Sequence[Any]) -> Iterator[str]:
+    """The constants that move nothing, those of one group on a line."""
+    groups: dict[str, list[tuple[str, bool]]] = {}
+    for effect in effects:
+        group, _, key = effect.constant.name.rpartition(".")
+        groups.setdefault(group, []).append((key, bool(effect.moved)))
+    for group, members in groups.items():
+        idle = [key for key, does_move in members if not does_move]
+        if idle:
+            yield f"{group}: {'all' if len(idle) == len(members) else ', '.join(idle)}"

@@ -1,7 +1,8 @@
-"""A sweep of a collective as nccl-tests prints it, its algorithms side by side, and a log against predictions.
+"""Collectives in the form of nccl-tests, predicted or measured; algorithms side by side; and a log against predictions.
 
 Format: github.com/NVIDIA/nccl-tests, src/common.cu and src/util.cu, as of 2.17: a header, a line for each rank, three
-lines of titles, one row a size, a trailer. Nothing was run, so nothing was validated: #wrong is N/A, as with `-c 0`.
+lines of titles, one row a size, a trailer. A prediction ran nothing, so nothing was validated: #wrong is N/A, as with
+`-c 0`. A measured run has one such table for each algorithm.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from podsim.report.columns import percent, signed_percent
-from podsim.report.table import Table, console, paragraph
+from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
+from podsim.report.screen import Block, Paragraph, Rows, raw
 from podsim.results.comparison import ClassScore, Comparison
-from podsim.results.sweep import Sweep, Timed
+from podsim.results.lab import MeasuredCollective, MeasuredCollectives
+from podsim.results.sweep import Sweep
+from podsim.results.trained import MeasuredDdp
 from podsim.units import format_quantity
 
 _PROGRAMS = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
@@ -21,18 +24,16 @@ _SUMMED = ("all-reduce", "reduce-scatter", "reduce")
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _SHOWN = 4
 """sizes whose times are shown in a comparison"""
+_NO_TIMES = f"{'N/A':>7} {'N/A':>7} {'N/A':>7} {'N/A':>6}"
 
 
 def nccl_tests_text(sweep: Sweep) -> str:
     """The sweep in the format of nccl-tests."""
-    name = f"{_PROGRAMS.get(sweep.collective, sweep.collective.replace('-', '_'))}_perf"
-    return (
-        "\n".join([*_head(sweep, name), *(_row(sweep, row) for row in sweep.rows), *_tail(sweep, name)])
-        + "\n"
-    )
+    return "\n".join(_sweep_lines(sweep)) + "\n"
 
 
-def _head(sweep: Sweep, name: str) -> Iterator[str]:
+def _sweep_lines(sweep: Sweep) -> Iterator[str]:
+    name = _program(sweep.collective)
     threads = sweep.ranks_per_node if sweep.launch == "thread" else 1
     gpus = sweep.ranks_per_node if sweep.launch == "single" else 1
     sizes = [int(row.size) for row in sweep.rows]
@@ -44,21 +45,22 @@ def _head(sweep: Sweep, name: str) -> Iterator[str]:
         f"# nThread {threads} nGpus {gpus} minBytes {sizes[0]} maxBytes {sizes[-1]} step: {_step(sizes)} "
         "warmup iters: 1 iters: 20 agg iters: 1 validation: 0 graph: 0"
     )
-    yield "#"
-    yield "# Using devices"
+    yield from ("#", "# Using devices")
     for rank in range(sweep.ranks):
         node, device = divmod(rank, sweep.ranks_per_node)
-        pid = 1000 + (rank if sweep.launch == "process" else node)
-        yield (
-            f"#  Rank {rank:2d} Group  0 Pid {pid:6d} on {f'node{node}':>10} device {device:2d} "
-            f"[0x{device + 1:02x}] {_device(sweep.gpu)}"
-        )
-    yield "#"
-    yield f"#{'':61}out-of-place{'':23}in-place"
-    titles = f"{'time':>7} {'algbw':>7} {'busbw':>7} {'#wrong':>6}"
-    units = f"{'(us)':>7} {'(GB/s)':>7} {'(GB/s)':>7} {'':6}"
-    yield f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}  {titles}  {titles}"
-    yield f"# {'(B)':>10}  {'(elements)':>12}  {'':8}  {'':6}  {'':6}  {units}  {units}".rstrip()
+        process = 1000 + (rank if sweep.launch == "process" else node)
+        yield _device_line(rank, process, f"node{node}", device, _device(sweep.gpu))
+    yield from ("#", *_titles())
+    for row in sweep.rows:
+        half = _times(row.seconds, row.algorithm_bandwidth / 1e9, row.bus_bandwidth / 1e9, "N/A", places=2)
+        yield _size_line(sweep.collective, row.size, row.count, half, half)
+    yield "# Out of bounds values : 0 OK"
+    yield _mean_line([row.bus_bandwidth for row in sweep.rows])
+    yield from ("#", f"# Collective test concluded: {name}")
+
+
+def _program(collective: str) -> str:
+    return f"{_PROGRAMS.get(collective, collective.replace('-', '_'))}_perf"
 
 
 def _step(sizes: list[int]) -> str:
@@ -75,86 +77,148 @@ def _device(gpu: str) -> str:
     return f"NVIDIA {gpu.upper()}"
 
 
-def _row(sweep: Sweep, row: Timed) -> str:
-    redop = "sum" if sweep.collective in _SUMMED else "none"
-    root = 0 if sweep.collective in _ROOTED else -1
-    half = f"{_time(row.seconds * 1e6):>7} {row.algorithm_bandwidth / 1e9:7.2f} {row.bus_bandwidth / 1e9:7.2f} {'N/A':>6}"
-    return f"{int(row.size):12d}  {row.count:12d}  {'float':>8}  {redop:>6}  {root:6d}  {half}  {half}"
+def _device_line(rank: int, process: int, host: str, device: int, name: str) -> str:
+    return f"#  Rank {rank:2d} Group  0 Pid {process:6d} on {host:>10} device {device:2d} [0x{device + 1:02x}] {name}"
 
 
-def _time(us: float) -> str:
-    return f"{us:.0f}" if us >= 10000 else f"{us:.1f}" if us >= 100 else f"{us:.2f}"
+def _titles() -> Iterator[str]:
+    titles = f"{'time':>7} {'algbw':>7} {'busbw':>7} {'#wrong':>6}"
+    units = f"{'(us)':>7} {'(GB/s)':>7} {'(GB/s)':>7} {'':6}"
+    yield f"#{'':61}out-of-place{'':23}in-place"
+    yield f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}  {titles}  {titles}"
+    yield f"# {'(B)':>10}  {'(elements)':>12}  {'':8}  {'':6}  {'':6}  {units}  {units}".rstrip()
 
 
-def _tail(sweep: Sweep, name: str) -> Iterator[str]:
-    mean = sum(row.bus_bandwidth for row in sweep.rows) / len(sweep.rows)
-    yield "# Out of bounds values : 0 OK"
-    yield f"# Avg bus bandwidth    : {mean / 1e9:g} "
-    yield "#"
-    yield f"# Collective test concluded: {name}"
+def _size_line(collective: str, size: float, count: int, outside: str, inside: str) -> str:
+    redop = "sum" if collective in _SUMMED else "none"
+    root = 0 if collective in _ROOTED else -1
+    return f"{int(size):12d}  {count:12d}  {'float':>8}  {redop:>6}  {root:6d}  {outside}  {inside}"
 
 
-def size_text(size: float) -> str:
-    """Bytes with a binary prefix: 1073741824 is "1 GiB"."""
-    for factor, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if size >= factor:
-            return f"{size / factor:.4g} {unit}"
-    return f"{size:g} B"
+def _times(seconds: float, bandwidth: float, bus_bandwidth: float, wrong: int | str, *, places: int) -> str:
+    """Half a line: microseconds, two rates in GB/s, and wrong values."""
+    us = seconds * 1e6
+    time = f"{us:.0f}" if us >= 10000 else f"{us:.1f}" if us >= 100 else f"{us:.2f}"
+    return f"{time:>7} {bandwidth:7.{places}f} {bus_bandwidth:7.{places}f} {wrong:>6}"
 
 
-def print_sweep(sweep: Sweep) -> None:
-    """Print a sweep as nccl-tests does; or, if algorithms were compared, those side by side."""
+def _mean_line(bandwidths: Sequence[float]) -> str:
+    return f"# Avg bus bandwidth    : {sum(bandwidths) / len(bandwidths) / 1e9:g} "
+
+
+def measured_text(run: MeasuredCollectives) -> str:
+    """A measured run in the format of nccl-tests, algorithm by algorithm."""
+    return "\n".join(_measured_lines(run)) + "\n"
+
+
+def _measured_lines(run: MeasuredCollectives) -> Iterator[str]:
+    yield from _measured_head(run)
+    for algorithm in dict.fromkeys(row.algorithm for row in run.rows):
+        rows = [row for row in run.rows if row.algorithm == algorithm]
+        yield from ("#", f"# Algorithm: {algorithm}", *_titles())
+        for row in rows:
+            outside, inside = _half(row, row.seconds, row.wrong), _half(row, row.in_place, row.in_place_wrong)
+            yield _size_line(run.collective, row.size, row.count, outside, inside)
+        bad = sum(row.wrong + (row.in_place_wrong or 0) for row in rows)
+        yield f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}"
+        yield _mean_line([row.bus_bandwidth for row in rows])
+    yield from ("#", *(f"# Not run: {name}: {why}" for name, why in run.left_out.items()))
+    if worst := max(run.rows, key=lambda row: row.cpu + row.others, default=None):
+        yield (
+            f"# Processors: ranks {percent(worst.cpu)}, other programs {percent(worst.others)} of {run.cores} cores, "
+            "at worst"
+        )
+    yield f"# Collective test concluded: {_program(run.collective)}"
+
+
+def _measured_head(run: MeasuredCollectives) -> Iterator[str]:
+    sizes = sorted({int(row.size) for row in run.rows})
+    factor = round(sizes[1] / sizes[0]) if len(sizes) > 1 else 2
+    yield f"# Collective test starting: {_program(run.collective)}"
+    yield f"# Measured by podsim: {run.backend}, {run.software}, {run.started}"
+    if run.emulated is not None:
+        yield f"# Emulated: {links_text(run)}"
+    yield (
+        f"# nThread 1 nGpus 1 minBytes {sizes[0]} maxBytes {sizes[-1]} step: {factor}(factor) warmup iters: {run.warmup} "
+        f"iters: {max(row.iterations for row in run.rows)} agg iters: 1 validation: 1 graph: 0"
+    )
+    yield f"# 4 B from rank 0 to rank 1: {run.message * 1e6:.0f} us"
+    yield from ("#", "# Using devices")
+    for rank, (host, process) in enumerate(zip(run.hosts, run.processes, strict=True)):
+        yield _device_line(rank, process, host, rank % run.local, run.device)
+
+
+def _half(row: MeasuredCollective, seconds: float | None, wrong: int | None) -> str:
+    if not seconds or wrong is None:
+        return _NO_TIMES
+    speed = row.size / seconds / 1e9
+    bus = row.bus_bandwidth / row.algorithm_bandwidth * speed if row.algorithm_bandwidth else 0.0
+    return _times(seconds, speed, bus, wrong, places=3)
+
+
+def links_text(run: MeasuredCollectives | MeasuredDdp) -> str:
+    """The links that a run was given, in words."""
+    links = run.emulated
+    if links is None:
+        machines = len(set(run.hosts))
+        return f"{run.ranks} ranks on {machines} machine{'s' * (machines > 1)}, {run.backend}"
+    inside, between = (format_quantity(rate * 8, "b/s") for rate in (links.inside, links.between))
+    network = f", {links.nics} x {between} between servers" if links.servers > 1 else ""
+    return f"{links.cluster} scaled by {links.scale:.3g}: {links.servers} x {links.local} ranks, {inside} a rank{network}"
+
+
+def measured_report(run: MeasuredCollectives) -> Iterator[Block]:
+    """A measured run as nccl-tests prints it."""
+    yield raw(measured_text(run))
+
+
+def sweep_report(sweep: Sweep) -> Iterator[Block]:
+    """A sweep as nccl-tests prints it; or, if algorithms were compared, those side by side."""
     if not sweep.algorithms:
-        console().print(nccl_tests_text(sweep), end="")
+        yield raw(nccl_tests_text(sweep))
         return
-    out = console()
-    for line in _comparison(sweep, out.width):
-        out.print(line)
-
-
-def comparison_text(sweep: Sweep, width: int = 120) -> str:
-    """The algorithms of a sweep side by side."""
-    return "\n".join(_comparison(sweep, width)) + "\n"
-
-
-def _some(count: int) -> list[int]:
-    """Places of a few sizes, the first and the last among them."""
-    return sorted({round(place * (count - 1) / (_SHOWN - 1)) for place in range(_SHOWN)})
-
-
-def _comparison(sweep: Sweep, width: int) -> Iterator[str]:
     last = sweep.rows[-1].size
-    yield from paragraph(
+    yield (
         f"{sweep.collective} of {size_text(last)} over {sweep.ranks:,} GPUs, {sweep.ranks_per_node} a server, on "
-        f"{sweep.machine}", width,
-    )  # fmt: skip
-    yield ""
-    places = _some(len(sweep.rows))
-    header = ("algorithm", "rounds", "a rank sends", "peak", "fan-in")
-    table = Table("lrrrr" + "r" * len(places), indent=0,
-                  header=(*header, *(size_text(sweep.rows[k].size) for k in places)))  # fmt: skip
-    for row in sweep.algorithms:
-        times = (format_quantity(row.seconds[k], "s", digits=3) for k in places)
-        table.add(
-            row.name, f"{row.rounds:,}", size_text(row.sent), size_text(row.peak), f"{row.fan_in:,}", *times
-        )
-    mine = (format_quantity(sweep.rows[k].seconds, "s", digits=3) for k in places)
-    table.add(own_name(sweep), "", "", "", "", *mine)
-    shown = table
-    for gone in ((), (6,), (6, 7), (3, 6, 7)):
-        shown = table.without(*(place for place in gone if place < 5 + len(places) - 1))
-        if shown.fits(width):
-            break
-    yield from (line for line, _ in shown.lines(width))
-    yield ""
-    yield from paragraph(
+        f"{sweep.machine}"
+    )
+    rows = [
+        *sweep.algorithms,
+        {"name": own_name(sweep), "seconds": tuple(row.seconds for row in sweep.rows)},
+    ]
+    yield from ("", Rows(_algorithms_table(sweep), rows), "")
+    yield (
         "Peak: bytes into or out of the busiest rank in its busiest round. Fan-in: ranks that one rank receives from at "
-        f"once. Times of the algorithms are of the links alone; last line: {sweep.how}.", width,
-    )  # fmt: skip
+        f"once. Times of the algorithms are of the links alone; last line: {sweep.how}."
+    )
     for name, why in sweep.left_out.items():
-        yield from paragraph(
-            f"Not compared: {name}: {why.removeprefix(f'{name}: ')}", width, indent="  ", first=""
-        )
+        yield Paragraph(f"Not compared: {name}: {why.removeprefix(f'{name}: ')}", indent="  ", first="")
+
+
+def _algorithms_table(sweep: Sweep) -> Table:
+    """Rounds and bytes of each algorithm, and its time at a few sizes, the first and the last among them."""
+    count = len(sweep.rows)
+    places = sorted({round(place * (count - 1) / (_SHOWN - 1)) for place in range(_SHOWN)})
+    drops = {place: order for order, place in enumerate(places[1:-1], start=1)}
+    return Table(
+        indent=0,
+        columns=(
+            Column("algorithm", "name"),
+            Column("rounds", "rounds", ":,"),
+            Column("a rank sends", "sent", size_text),
+            Column("peak", "peak", size_text, drop=3),
+            Column("fan-in", "fan_in", ":,"),
+            *(
+                Column(
+                    size_text(sweep.rows[place].size),
+                    f"seconds.{place}",
+                    short_seconds,
+                    drop=drops.get(place, 0),
+                )
+                for place in places
+            ),
+        ),
+    )
 
 
 def own_name(sweep: Sweep) -> str:
@@ -162,33 +226,35 @@ def own_name(sweep: Sweep) -> str:
     return "NCCL" if sweep.rows[-1].protocol else sweep.rows[-1].algorithm
 
 
-def print_comparison(comparison: Comparison) -> None:
-    """Print predictions against a log: each row, then the errors by decade of size."""
-    out = console()
-    for line in _against(comparison, out.width):
-        out.print(line)
-
-
-def _against(comparison: Comparison, width: int) -> Iterator[str]:
-    yield from paragraph(comparison.title, width)
-    yield ""
-    table = Table("rrrrl", header=("size (B)", "predicted", "measured", "error", "NCCL would run"), indent=0)
-    for row in comparison.rows:
-        times = (format_quantity(value, "s") for value in (row.predicted, row.measured))
-        table.add(row.id.rsplit("/", 1)[-1].split("#")[0], *times, signed_percent(row.error), row.note)
-    yield from (line for line, _ in table.lines(width))
-    yield ""
-    decades = Table("lrrrr", header=("size", "rows", "mean error", "bias", "largest"), indent=0)
-    for score in comparison.scores:
-        for one in _in_order(score.classes):
-            decades.add(one.name, str(one.rows), percent(one.mae), signed_percent(one.bias),
-                        signed_percent(one.worst_error))  # fmt: skip
-        decades.add("all", str(score.rows), percent(score.mae), signed_percent(score.bias),
-                    signed_percent(score.worst_error))  # fmt: skip
-    yield from (line for line, _ in decades.lines(width))
+def log_report(comparison: Comparison) -> Iterator[Block]:
+    """Predictions against a log: each row, then the errors by decade of size."""
+    rows = Table(
+        indent=0,
+        columns=(
+            Column("size (B)", lambda row: row.id.rsplit("/", 1)[-1].split("#")[0], align="r"),
+            Column("predicted", "", "s"),
+            Column("measured", "", "s"),
+            Column("error", "", signed_percent),
+            Column("NCCL would run", "note"),
+        ),
+    )
+    decades = Table(
+        indent=0,
+        columns=(
+            Column("size", lambda score: getattr(score, "name", "all")),
+            Column("rows", "", ":d"),
+            Column("mean error", "mae", percent),
+            Column("bias", "", signed_percent),
+            Column("largest", "worst_error", signed_percent),
+        ),
+    )
+    scores = [
+        row for score in comparison.scores for row in (*sorted(score.classes, key=_first_number), score)
+    ]
+    yield from (comparison.title, "", Rows(rows, comparison.rows), "", Rows(decades, scores))
     for name, why in comparison.not_expressed:
-        yield from paragraph(f"Not predicted: {name}: {why}", width, indent="  ", first="")
+        yield Paragraph(f"Not predicted: {name}: {why}", indent="  ", first="")
 
 
-def _in_order(classes: Sequence[ClassScore]) -> list[ClassScore]:
-    return sorted(classes, key=lambda one: float(one.name.split()[0]) if one.name[:1].isdigit() else 0.0)
+def _first_number(score: ClassScore) -> float:
+    return float(score.name.split()[0]) if score.name[:1].isdigit() else 0.0

@@ -84,10 +84,10 @@ def field_value(row: Any, path: str | Callable[[Any], Any]) -> Any:
             return None
         if isinstance(row, Mapping):
             row = row.get(name)
+        elif name.isdecimal():
+            row = row[int(name)]
         else:
-            row = (
-                row[int(name)] if isinstance(row, (tuple, list)) and name.isdecimal() else getattr(row, name)
-            )
+            row = getattr(row, name)
     return row
 
 

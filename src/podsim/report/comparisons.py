@@ -180,6 +180,11 @@ def ids_by_reason(not_expressed: Sequence[tuple[str, str]]) -> Mapping[str, list
     return ids
 
 
+def summary_report(result: Any) -> Iterator[Block]:
+    """The summary and the bars of a result that has `comparisons` and `verdicts`."""
+    return comparisons_report(result.comparisons, result.verdicts, has_detail=False)
+
+
 def comparisons_report(
     comparisons: Sequence[Comparison],
     verdicts: Sequence[Verdict] = (),

@@ -1,229 +1,197 @@
-"""Captured graphs, their costs and execution traces as tables for a terminal."""
+"""Captured graphs, their costs and execution traces."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from podsim.report.table import Table, console, paragraph
-from podsim.results.graphs import Captured, Cut, GraphCost, TraceFile, Traces
+from podsim.report.columns import BAR, Column, Table
+from podsim.report.screen import Block, Paragraph, Rows, bold, dim
+from podsim.results.graphs import Captured, Cut, DataParallel, GraphCost, TraceFile, Traces
 from podsim.units import format_quantity
 
 _SHOWN = 12
-_BAR = 30
+_ARITHMETIC = Table(
+    columns=(
+        Column("arithmetic", "0"),
+        Column("forward", "1", lambda flops: f"{flops:,.0f} FLOP"),
+        Column("backward", "2", lambda flops: f"{flops:,.0f} FLOP"),
+    )
+)
+_KINDS = Table(columns=(Column("", "0"), Column("", "1", "s"), Column("", "2", ":.1%"), Column("", "2", BAR)))
+_PARTS = Table(
+    columns=(
+        Column("device", "0", ":d"),
+        Column("ops", "1.ops", ":d"),
+        Column("both passes", "1.seconds", "s"),
+        Column("parameters", "1.parameters", ":,.0f"),
+        Column("activations", "1.kept", "B"),
+        Column("sent", "1.sent", "B"),
+    )
+)
+_MENDED = {
+    "dangling": "dependencies on nodes that are not there, dropped",
+    "doubled": "nodes with the id of another, dropped",
+    "ignored": "communication nodes of the CPU, ignored",
+    "cyclic": "dependencies that closed a cycle, dropped",
+    "ordered": "dependencies added to keep the order of each stream",
+}
 
 
-def _say(text: str, *, style: str = "", indent: str = "", first: str | None = None) -> None:
-    from rich.text import Text
-
-    out = console()
-    for line in paragraph(text, out.width, indent=indent, first=first):
-        out.print(Text(line, style=style))
+def _notes(notes: tuple[str, ...]) -> Iterator[Block]:
+    return (Paragraph(note, "dim", indent="  ", first="Note: ") for note in notes)
 
 
-def _show(table: Table) -> None:
-    from rich.text import Text
-
-    out = console()
-    for place, (columns, note) in enumerate(table.lines(out.width)):
-        out.print(
-            Text(columns, style="bold" if table.header and place == 0 else "").append(note, style="dim")
-        )
-
-
-def _notes(notes: tuple[str, ...]) -> None:
-    for note in notes:
-        _say(note, style="dim", first="Note: ", indent="  ")
-
-
-def _counted(values: Mapping[str, int]) -> str:
+def _counts(values: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in values.items())
 
 
-def print_captured(one: Captured) -> None:
-    """Print a capture on a screen."""
-    _say(
-        f"{one.model}: {one.ops} ops, {one.parameters:,.0f} parameters, {one.batch} samples a step",
-        style="bold",
+def captured_report(captured: Captured) -> Iterator[Block]:
+    """A capture: its ops, arithmetic, and what is kept."""
+    yield bold(
+        f"{captured.model}: {captured.ops} ops, {captured.parameters:,.0f} parameters, {captured.batch} samples a step"
     )
-    _say(f"Ops: {_counted(one.kinds)}")
-    table = Table("lrr", header=("arithmetic", "forward", "backward"))
-    table.add("podsim", f"{one.flops:,.0f} FLOP", f"{one.flops_back:,.0f} FLOP")
-    if one.torch_flops is not None and one.torch_flops_back is not None:
-        table.add("torch's counter", f"{one.torch_flops:,.0f} FLOP", f"{one.torch_flops_back:,.0f} FLOP")
-    _show(table)
-    _say(f"Kept for the backward pass: {format_quantity(one.kept, 'B')}, in the number format of the capture")
-    _notes(one.notes)
-    if one.file:
-        _say(f"Written: {one.file}")
+    yield f"Ops: {_counts(captured.kinds)}"
+    rows = [("podsim", captured.flops, captured.flops_back)]
+    if captured.torch_flops is not None and captured.torch_flops_back is not None:
+        rows.append(("torch's counter", captured.torch_flops, captured.torch_flops_back))
+    yield Rows(_ARITHMETIC, rows)
+    yield f"Kept for the backward pass: {format_quantity(captured.kept, 'B')}, in the number format of the capture"
+    yield from _notes(captured.notes)
+    if captured.file:
+        yield f"Written: {captured.file}"
 
 
-def print_graph(one: GraphCost, *, detail: str = "") -> None:
-    """Print the cost of a graph on a screen: the step, where it goes, the longest ops or all, the cut."""
-    _say(f"{one.model}, {one.batch} samples, on one {one.gpu} in {one.precision}", style="bold")
-    _say(one.source, style="dim")
-    print()
-    _say(
-        f"{format_quantity(one.step_time, 's')} a step: {one.samples_per_second:,.4g} samples/s, "
-        f"{one.utilisation:.1%} of the peak",
-        style="bold",
-    )
-    _say(
-        f"Forward {format_quantity(one.forward, 's')}, backward {format_quantity(one.backward, 's')}, "
-        f"{one.optimizer} update {format_quantity(one.update, 's')}; the GPU waits {format_quantity(one.host, 's')} "
-        f"for the host, and {format_quantity(one.host_step, 's')} between steps"
-    )
-    _say(
-        f"{format_quantity(one.flops, 'FLOP')} forward, {format_quantity(one.flops_back, 'FLOP')} backward, "
-        f"{one.parameters:,.0f} parameters, {format_quantity(one.kept, 'B')} of activations"
-    )
-    print()
-    _say("Where the GPU's time goes", style="bold")
-    total = sum(one.kinds.values()) or 1.0
-    table = Table("lrrl")
-    for kind, seconds in one.kinds.items():
-        share = seconds / total
-        table.add(kind, format_quantity(seconds, "s"), f"{share:.1%}", "▇" * round(_BAR * share))
-    _show(table)
-    print()
-    _print_ops(one, detail)
-    if one.cut is not None:
-        print()
-        _print_cut(one.cut)
-    if one.data_parallel is not None:
-        print()
-        _print_replicas(one)
-    _print_played(one)
-    _print_band(one)
-    _notes(one.notes)
+def graph_report(cost: GraphCost, *, detail: str = "") -> Iterator[Block]:
+    """The cost of a graph: the step, where it goes, the longest ops or all, the cut."""
+    yield bold(f"{cost.model}, {cost.batch} samples, on one {cost.gpu} in {cost.precision}")
+    yield from (dim(cost.source), "")
+    yield from _times(cost)
+    total = sum(cost.kinds.values()) or 1.0
+    kinds = [(kind, seconds, seconds / total) for kind, seconds in cost.kinds.items()]
+    yield from ("", bold("Where the GPU's time goes"), Rows(_KINDS, kinds), "")
+    yield from _ops(cost, detail)
+    if cost.cut is not None:
+        yield from _cut(cost.cut)
+    if cost.data_parallel is not None:
+        yield from _replicas(cost.data_parallel)
+    yield from _played(cost)
+    yield from ("", _band(cost), *_notes(cost.notes))
 
 
-def _print_played(one: GraphCost) -> None:
+def _times(cost: GraphCost) -> Iterator[Block]:
+    step, forward, backward, update, host, between = (
+        format_quantity(seconds, "s")
+        for seconds in (cost.step_time, cost.forward, cost.backward, cost.update, cost.host, cost.host_step)
+    )
+    yield bold(f"{step} a step: {cost.samples_per_second:,.4g} samples/s, {cost.utilisation:.1%} of the peak")
+    yield (
+        f"Forward {forward}, backward {backward}, {cost.optimizer} update {update}; the GPU waits {host} for the host, "
+        f"and {between} between steps"
+    )
+    yield (
+        f"{format_quantity(cost.flops, 'FLOP')} forward, {format_quantity(cost.flops_back, 'FLOP')} backward, "
+        f"{cost.parameters:,.0f} parameters, {format_quantity(cost.kept, 'B')} of activations"
+    )
+
+
+def _step_time(cost: GraphCost) -> float:
+    """Seconds of the step, on all GPUs where there are several."""
+    return cost.step_time if cost.data_parallel is None else cost.data_parallel.step_time
+
+
+def _played(cost: GraphCost) -> Iterator[Block]:
     """The played step against the closed form."""
-    if one.simulated is None:
+    if cost.simulated is None:
         return
-    print()
-    step = one.step_time if one.data_parallel is None else one.data_parallel.step_time
-    if one.cut is not None:
-        _say(
-            f"Played on {one.cut.devices} devices, one batch at a time: {format_quantity(one.simulated, 's')} a step, "
-            f"{one.simulated / one.step_time:.2f} times as long as on one"
-        )
+    played = format_quantity(cost.simulated, "s")
+    if cost.cut is not None:
+        ratio = cost.simulated / cost.step_time
+        text = f"on {cost.cut.devices} devices, one batch at a time: {played} a step, {ratio:.2f} times as long as on one"
+        yield from ("", f"Played {text}")
         return
-    _say(
-        f"Played: {format_quantity(one.simulated, 's')} a step, {one.simulated / step - 1:+.1%} by simulation"
+    yield from ("", f"Played: {played} a step, {cost.simulated / _step_time(cost) - 1:+.1%} by simulation")
+
+
+def _band(cost: GraphCost) -> str:
+    band = cost.band
+    if band is None:
+        return f"No error band: {cost.band_reason}"
+    low, high = (format_quantity(_step_time(cost) * (1 + share), "s") for share in (band.low, band.high))
+    gpus = "" if cost.data_parallel is None else f" on {cost.data_parallel.gpus} GPUs"
+    return f"Error band of the step{gpus} {low} to {high} ({band.low:+.0%} to {band.high:+.0%}): {band.basis}"
+
+
+def _ops(cost: GraphCost, detail: str) -> Iterator[Block]:
+    if detail == "ops" or len(cost.ops) <= _SHOWN:
+        ops, title = list(cost.ops), "Ops"
+    else:
+        ops = sorted(cost.ops, key=lambda op: -(op.forward + op.backward))[:_SHOWN]
+        title = f"The {len(ops)} longest of {len(cost.ops)} ops (--detail ops shows all)"
+    columns = (
+        Column("name", lambda op: op.name[-28:] or "-"),
+        Column("op", lambda op: op.op[-28:]),
+        Column("result", lambda op: op.shape.replace(" ", ""), drop=1),
+        Column("FLOP", "flops", lambda flops: format_quantity(flops, "", digits=3)),
+        Column("bytes", "", "B", digits=3),
+        Column("forward", "", "s", digits=3),
+        Column("backward", "", "s", digits=3),
+        Column("light", "", ":.0%"),
+        Column("of", lambda op: {"arithmetic": "math", "memory": "bytes"}[op.bound]),
+        *([] if cost.cut is None else [Column("device", "part", ":d")]),
     )
+    yield from (bold(title), Rows(Table(columns=columns), ops))
 
 
-def _print_band(one: GraphCost) -> None:
-    print()
-    if one.band is None:
-        _say(f"No error band: {one.band_reason}")
-        return
-    whole = one.data_parallel
-    step = one.step_time if whole is None else whole.step_time
-    low, high = (format_quantity(step * (1 + share), "s") for share in (one.band.low, one.band.high))
-    on = "" if whole is None else f" on {whole.gpus} GPUs"
-    _say(
-        f"Error band of the step{on} {low} to {high} ({one.band.low:+.0%} to {one.band.high:+.0%}): {one.band.basis}"
-    )
-
-
-def _print_ops(one: GraphCost, detail: str) -> None:
-    every = detail == "ops" or len(one.ops) <= _SHOWN
-    ops = list(one.ops) if every else sorted(one.ops, key=lambda op: -(op.forward + op.backward))[:_SHOWN]
-    _say(
-        "Ops" if every else f"The {len(ops)} longest of {len(one.ops)} ops (--detail ops shows all)",
-        style="bold",
-    )
-    header = ("name", "op", "result", "FLOP", "bytes", "forward", "backward", "light", "of", "device")
-    table = Table("lllrrrrrlr", header=header)
-    for op in ops:
-        table.add(
-            op.name[-28:] or "-", op.op[-28:], op.shape.replace(" ", ""), format_quantity(op.flops, "", digits=3),
-            format_quantity(op.bytes, "B", digits=3), format_quantity(op.forward, "s", digits=3),
-            format_quantity(op.backward, "s", digits=3), f"{op.light:.0%}",
-            {"arithmetic": "math", "memory": "bytes"}[op.bound], str(op.part),
-        )  # fmt: skip
-    if one.cut is None:
-        table = table.without(9)
-    _show(table if table.fits(console().width) else table.without(2))
-
-
-def _print_cut(cut: Cut) -> None:
-    _say(
+def _cut(cut: Cut) -> Iterator[Block]:
+    yield ""
+    yield bold(
         f"Cut over {cut.devices} devices: {format_quantity(cut.bytes, 'B')} sent forward in {cut.tensors} tensors "
         f"(as much comes back as gradients), the fullest device {cut.balance - 1:+.1%} over the mean "
-        f"({cut.tolerance:.1%} allowed)",
-        style="bold",
+        f"({cut.tolerance:.1%} allowed)"
     )
-    _say(
-        "The devices form a pipeline."
-        if cut.pipeline
-        else "Tensors go both ways between devices: no pipeline."
-    )
-    table = Table("rrrrrr", header=("device", "ops", "both passes", "parameters", "activations", "sent"))
-    for place, part in enumerate(cut.parts):
-        table.add(
-            str(place), str(part.ops), format_quantity(part.seconds, "s"), f"{part.parameters:,.0f}",
-            format_quantity(part.kept, "B"), format_quantity(part.sent, "B"),
-        )  # fmt: skip
-    _show(table)
+    both_ways = "Tensors go both ways between devices: no pipeline."
+    yield "The devices form a pipeline." if cut.pipeline else both_ways
+    yield Rows(_PARTS, list(enumerate(cut.parts)))
 
 
-def _print_replicas(one: GraphCost) -> None:
-    made = one.data_parallel
-    assert made is not None
-    _say(
-        f"{made.gpus} replicas: {format_quantity(made.step_time, 's')} a step, {made.samples_per_second:,.5g} samples/s, "
-        f"{made.efficiency:.1%} of {made.gpus} lone GPUs",
-        style="bold",
+def _replicas(replicas: DataParallel) -> Iterator[Block]:
+    step, reduce, exposed, tables = (
+        format_quantity(seconds, "s")
+        for seconds in (replicas.step_time, replicas.reduce, replicas.exposed, replicas.tables)
     )
-    _say(
-        f"{format_quantity(made.bytes, 'B')} of gradients in {made.buckets} buckets: "
-        f"{format_quantity(made.reduce, 's')} of all-reduce, {format_quantity(made.exposed, 's')} of it not hidden"
+    yield ""
+    yield bold(
+        f"{replicas.gpus} replicas: {step} a step, {replicas.samples_per_second:,.5g} samples/s, "
+        f"{replicas.efficiency:.1%} of {replicas.gpus} lone GPUs"
     )
-    if made.tables:
-        _say(
-            f"Tables are divided over the GPUs: {format_quantity(made.tables, 's')} of exchanging their rows"
-        )
+    yield (
+        f"{format_quantity(replicas.bytes, 'B')} of gradients in {replicas.buckets} buckets: {reduce} of all-reduce, "
+        f"{exposed} of it not hidden"
+    )
+    if replicas.tables:
+        yield f"Tables are divided over the GPUs: {tables} of exchanging their rows"
 
 
-def print_traces(traces: Traces) -> None:
-    """Print what Chakra files hold, what had to be mended, and what was written."""
-    for place, one in enumerate(traces.files):
+def traces_report(traces: Traces) -> Iterator[Block]:
+    """What Chakra files hold, what had to be mended, and what was written."""
+    for place, file in enumerate(traces.files):
         if place:
-            print()
-        _print_trace(one)
-    for path in traces.written:
-        _say(f"Written: {path}")
+            yield ""
+        yield from _trace(file)
+    yield from (f"Written: {path}" for path in traces.written)
 
 
-def _print_trace(one: TraceFile) -> None:
-    rank = "" if one.rank < 0 else f", rank {one.rank}"
-    _say(f"{one.file}{rank}: {one.nodes:,} nodes, schema {one.version or 'not stated'}", style="bold")
-    _say(f"{one.ops:,} ops left ({_counted(one.kinds) or 'none'}), {one.edges:,} dependencies")
-    if one.collectives:
-        _say(
-            f"Collectives: {_counted(one.collectives)}; {format_quantity(one.communicated, 'B')} of messages"
-        )
-    _say(
-        f"{format_quantity(one.seconds, 's')} in all ops, {format_quantity(one.critical, 's')} on the longest chain, "
-        f"{format_quantity(one.flops, 'FLOP')}"
+def _trace(file: TraceFile) -> Iterator[Block]:
+    rank = "" if file.rank < 0 else f", rank {file.rank}"
+    yield bold(f"{file.file}{rank}: {file.nodes:,} nodes, schema {file.version or 'not stated'}")
+    yield f"{file.ops:,} ops left ({_counts(file.kinds) or 'none'}), {file.edges:,} dependencies"
+    if file.collectives:
+        yield f"Collectives: {_counts(file.collectives)}; {format_quantity(file.communicated, 'B')} of messages"
+    yield (
+        f"{format_quantity(file.seconds, 's')} in all ops, {format_quantity(file.critical, 's')} on the longest chain, "
+        f"{format_quantity(file.flops, 'FLOP')}"
     )
-    mended = (
-        (one.dangling, "dependencies on nodes that are not there, dropped"),
-        (one.doubled, "nodes with the id of another, dropped"),
-        (one.ignored, "communication nodes of the CPU, ignored"),
-        (one.cyclic, "dependencies that closed a cycle, dropped"),
-        (one.ordered, "dependencies added to keep the order of each stream"),
-    )
-    for number, said in mended:
-        if number:
-            _say(f"{number:,} {said}", style="yellow", first="  ", indent="    ")
-    if one.truncated:
-        _say(
-            "the file ends inside a node: what stands before it was read",
-            style="yellow",
-            first="  ",
-            indent="    ",
-        )
+    texts = [f"{getattr(file, name):,} {text}" for name, text in _MENDED.items() if getattr(file, name)]
+    if file.truncated:
+        texts.append("the file ends inside a node: what stands before it was read")
+    yield from (Paragraph(text, "warning", indent="    ", first="  ") for text in texts)

@@ -1,166 +1,360 @@
-"""What the lab measured, as nccl-tests prints it, and predictions beside it.
-
-Format: github.com/NVIDIA/nccl-tests, src/common.cu and src/util.cu, as of 2.17: a header, a line for each rank, three
-lines of titles, one row a size, a trailer; here once for each algorithm.
-"""
+"""What the lab measured, and predictions next to it: a host, collectives, checkpoints, loaders, training runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from podsim.report.collectives import size_text
-from podsim.report.columns import percent, signed_percent
-from podsim.report.table import Table, console, paragraph
-from podsim.results.lab import ComparedCollectives, MeasuredCollective, MeasuredCollectives
-from podsim.results.trained import MeasuredDdp
+from podsim.report.collectives import links_text
+from podsim.report.columns import (
+    Column,
+    Table,
+    percent,
+    quantity_text,
+    short_seconds,
+    signed_percent,
+    size_text,
+)
+from podsim.report.screen import Block, Paragraph, Rows, raw
+from podsim.results.host import MeasuredHost, MeasuredKernel
+from podsim.results.lab import ComparedCollectives
+from podsim.results.lab_storage import (
+    ComparedStorage,
+    MeasuredCheckpoint,
+    MeasuredCheckpoints,
+    MeasuredLoader,
+)
+from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp, MeasuredTraining
 from podsim.units import format_quantity
 
-_PROGRAMS = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
-_SUMMED = ("all-reduce", "reduce-scatter", "reduce")
-_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+_DISK = {
+    "read": "B/s", "write": "B/s", "read_operations": "1/s", "write_operations": "1/s", "read_latency": "s",
+    "write_latency": "s",
+}  # fmt: skip
+_STORAGE_KINDS = ("compute", "write", "read", "wait", "processor", "rest")
+"""parts of a prediction of storage, in their order"""
+_EXCHANGES = {"ps": "a parameter server, in step", "async": "a parameter server, nobody waits"}
+_SHOWN = 12
+"""steps of a long run that are printed"""
+_FLOPS = {"product": 2.0, "linear": 6.0}
+"""FLOP for each element of a product's three sides: once, or forward and backward"""
+_PAIRS = Table(indent=0, columns=(Column("", "0"), Column("", "1", align="r")))
+_bytes_text = partial(format_quantity, unit="B")
+_speed = partial(format_quantity, unit="B/s", digits=3)
 
 
-def measured_text(run: MeasuredCollectives) -> str:
-    """The run in the format of nccl-tests, algorithm by algorithm."""
-    name = f"{_PROGRAMS.get(run.collective, run.collective.replace('-', '_'))}_perf"
-    lines = list(_head(run, name))
-    for algorithm in dict.fromkeys(row.algorithm for row in run.rows):
-        rows = [row for row in run.rows if row.algorithm == algorithm]
-        lines += [
-            "#", f"# Algorithm: {algorithm}", *_titles(), *(_row(run, row) for row in rows), *_sums(rows),
-        ]  # fmt: skip
-    lines += ["#", *(f"# Not run: {one}: {why}" for one, why in run.left_out.items())]
-    if worst := max((row for row in run.rows), key=lambda row: row.cpu + row.others, default=None):
-        lines.append(
-            f"# Processors: ranks {percent(worst.cpu)}, other programs {percent(worst.others)} of {run.cores} cores, "
-            "at worst"
-        )
-    return "\n".join([*lines, f"# Collective test concluded: {name}"]) + "\n"
+def _cores(row: Any) -> float:
+    """Share of the processors that ranks and other programs used."""
+    return float(row.cpu + row.others)
 
 
-def _head(run: MeasuredCollectives, name: str) -> Iterator[str]:
-    sizes = sorted({int(row.size) for row in run.rows})
-    factor = round(sizes[1] / sizes[0]) if len(sizes) > 1 else 2
-    yield f"# Collective test starting: {name}"
-    yield f"# Measured by podsim: {run.backend}, {run.software}, {run.started}"
-    if run.emulated is not None:
-        yield f"# Emulated: {links_text(run)}"
+def host_report(host: MeasuredHost) -> Iterator[Block]:
+    """What one rank reaches, what ranks exchange, what the disk does."""
+    yield f"{host.name}: {host.ranks} ranks on {host.device}, {host.cores} cores; {host.software}, {host.started}"
+    yield f"each figure is of one rank while all {host.ranks} are busy; {host.seconds:.0f} s in all"
+    yield from ("", Rows(_PAIRS, list(_host_rows(host))), "", Rows(_kernels_table(), host.kernels), "")
+    yield _sends(host)
+    if host.runtime:
+        columns = (Column("PyTorch's own, in a small step", "0"), Column("time", "1", short_seconds))
+        yield from ("", Rows(Table(indent=0, columns=columns), list(host.runtime.items())))
+    yield ""
     yield (
-        f"# nThread 1 nGpus 1 minBytes {sizes[0]} maxBytes {sizes[-1]} step: {factor}(factor) warmup iters: {run.warmup} "
-        f"iters: {max(row.iterations for row in run.rows)} agg iters: 1 validation: 1 graph: 0"
+        f"Mean error of the fitted law over linear layers: {percent(host.error)}; other programs used"
+        f" {percent(host.others)} of the processors."
     )
-    yield f"# 4 B from rank 0 to rank 1: {run.message * 1e6:.0f} us"
-    yield "#"
-    yield "# Using devices"
-    for rank, (host, process) in enumerate(zip(run.hosts, run.processes, strict=True)):
-        device = rank % run.local
+    yield from host.notes
+
+
+def _host_rows(host: MeasuredHost) -> Iterator[tuple[str, str]]:
+    for precision, peak in host.peaks.items():
+        yield f"best product, {precision}", format_quantity(peak, "FLOP/s")
+    yield "best stream", format_quantity(host.memory_bandwidth, "B/s")
+    yield "kernel that does nothing", format_quantity(host.launch, "s")
+    yield "rank to rank", format_quantity(host.link, "B/s")
+    yield "4 KiB from rank to rank", format_quantity(host.link_latency, "s")
+    if host.images is not None:
+        yield "ResNet-50, small images", quantity_text(host.images, "1/s")
+    for name, unit in _DISK.items():
+        if name in host.disk:
+            yield f"disk, {name.replace('_', ' ')}", quantity_text(host.disk[name], unit)
+    yield from ((name, quantity_text(rate, "1/s")) for name, rate in host.names.items())
+
+
+def _kernels_table() -> Table:
+    return Table(
+        indent=0,
+        columns=(
+            Column("kernel", "name"),
+            Column("type", "precision"),
+            Column("shape", lambda row: " x ".join(map(str, row.shape)), align="r"),
+            Column("time", "seconds", "s"),
+            Column("rate", _kernel_rate, align="r"),
+            Column(
+                "law",
+                lambda row: row.predicted / row.seconds - 1 if row.predicted else None,
+                ":+.0%",
+                missing="-",
+            ),
+        ),
+    )
+
+
+def _kernel_rate(row: MeasuredKernel) -> str:
+    if row.name in _FLOPS:
+        m, n, k = row.shape
+        return format_quantity(_FLOPS[row.name] * m * n * k / row.seconds, "FLOP/s")
+    return format_quantity(12.0 * row.shape[0] / row.seconds, "B/s") if row.name == "stream" else "-"
+
+
+def _sends(host: MeasuredHost) -> Block:
+    """A line for each collective and number of ranks, a column for each size."""
+    if not host.sends:
+        return "one rank exchanges nothing"
+    times: dict[tuple[str, int], dict[str, float]] = {}
+    for row in host.sends:
+        times.setdefault((row.collective.replace("_", "-"), row.ranks), {})[f"{row.size:.0f}"] = row.seconds
+    sizes = sorted({row.size for row in host.sends})
+    columns = (
+        Column("exchange", "0"),
+        Column("ranks", "1", ":d"),
+        *(Column(size_text(size), f"2.{size:.0f}", short_seconds, missing="-") for size in sizes),
+    )
+    return Rows(Table(indent=0, columns=columns), [(*key, seconds) for key, seconds in times.items()])
+
+
+def collectives_report(compared: ComparedCollectives) -> Iterator[Block]:
+    """A run of collectives next to its predictions, and what each difference is made of."""
+    yield f"{compared.collective} over {compared.ranks} ranks, {compared.run}"
+    yield Paragraph(f"measured on {compared.machine}", indent="  ")
+    yield Paragraph(f"predicted for {compared.cluster}", indent="  ")
+    kinds = list(dict.fromkeys(kind for row in compared.rows for kind in row.parts))
+    first = (Column("algorithm"), Column("size", "", size_text, align="l"))
+    yield from ("", Rows(_compared_table(first, kinds), compared.rows), "", errors_line(compared))
+    if not compared.apart:
         yield (
-            f"#  Rank {rank:2d} Group  0 Pid {process:6d} on {host:>10} device {device:2d} "
-            f"[0x{device + 1:02x}] {run.device}"
+            "Calls were made one after the other, so that one may have begun before the last had ended everywhere; a "
+            "prediction is of one call: measure with --apart."
+        )
+    yield from _left_out("Not predicted", compared.not_predicted)
+
+
+def _compared_table(first: tuple[Column, ...], kinds: Sequence[str], *more: Column) -> Table:
+    """Measured and predicted times, the parts of the prediction, and whether a row can be compared."""
+    return Table(
+        indent=0,
+        columns=(
+            *first,
+            Column("measured", "", short_seconds),
+            Column("predicted", "", short_seconds),
+            Column("off by", "difference", signed_percent),
+            *(Column(kind, f"parts.{kind}", short_seconds) for kind in kinds),
+            *more,
+            Column("cores", _cores, percent),
+            Column("", lambda row: "" if row.verdict == "comparable" else row.verdict),
+        ),
+    )
+
+
+def _left_out(what: str, reasons: Mapping[str, str]) -> Iterator[Block]:
+    return (Paragraph(f"{what}: {name}: {why}", indent="  ", first="") for name, why in reasons.items())
+
+
+def errors_line(compared: ComparedCollectives | ComparedStorage) -> str:
+    """How far the rows that can be compared are off."""
+    if compared.mean is None or compared.worst is None:
+        return "no row can be compared"
+    return f"mean {percent(compared.mean)}, worst {percent(compared.worst)} of the rows that can be compared"
+
+
+def checkpoints_report(run: MeasuredCheckpoints) -> Iterator[Block]:
+    """Checkpoints as they were measured."""
+    yield (
+        f"Checkpoints of {_bytes_text(run.size)} by {run.count} ranks to {run.place} ({run.filesystem}), "
+        f"{run.rows[0].repeats} times; {run.writer}, {_bytes_text(run.block)} at once"
+    )
+    each = run.size / run.count
+    columns = (
+        Column("", "operation"),
+        Column("data", "state"),
+        Column("median", "seconds", short_seconds),
+        Column("fastest", "", short_seconds),
+        Column("slowest", "", short_seconds),
+        Column("in all", "bandwidth", _speed),
+        Column("a rank", lambda row: each / max(sorted(row.ranks)[len(row.ranks) // 2], 1e-9), _speed),
+        Column("slowest rank", lambda row: each / max(*row.ranks, 1e-9), _speed),
+        Column("from drives", "from_drive", percent),
+        Column("cores", _cores, percent),
+    )
+    yield from ("", Rows(Table(indent=0, columns=columns), run.rows), "")
+    cached = [row.from_drive for row in run.rows if _is_cached(row)]
+    if cached:
+        yield (
+            f"No drive gave the bytes read back ({percent(cached[0])}): {run.filesystem} keeps files in memory, or on "
+            "another machine."
+        )
+    if any(row.operation == "read" for row in run.rows):
+        wrong = sum(row.wrong for row in run.rows)
+        yield f"{wrong} ranks READ BACK OTHER BYTES" if wrong else "what was read back is what was written"
+    yield from _left_out("Not done", run.left_out)
+
+
+def _is_cached(row: MeasuredCheckpoint) -> bool:
+    return row.state == "drive" and row.from_drive is not None and row.from_drive < 0.5
+
+
+def loader_report(run: MeasuredLoader) -> Iterator[Block]:
+    """Epochs as they were measured."""
+    cache = f"fsspec's {run.cache_kind} cache in {run.cache_folder}"
+    yield (
+        f"{run.samples:,} samples, {_bytes_text(run.size)}, from {run.source} ({run.filesystem}); "
+        f"{'no cache' if run.cache_kind == 'none' else cache}; {run.workers} workers, batches of {run.batch}; "
+        f"{run.consumer}; page cache {run.page_cache}"
+    )
+    columns = (
+        Column("epoch", lambda row: f"{row.epoch + 1}" + ("" if row.whole else " (part)"), align="r"),
+        Column("time", "seconds", short_seconds),
+        Column("samples/s", "rate", ":,.1f"),
+        Column("B/s", "bandwidth", _speed),
+        Column("utilisation", "", percent),
+        Column("waited", lambda row: row.waited / row.seconds, percent),
+        Column("from the store", "store", "B"),
+        Column("from the cache", "cache", "B"),
+        Column("from drives", "drive", "B"),
+        Column("cores", _cores, percent),
+    )
+    yield from ("", Rows(Table(indent=0, columns=columns), run.rows), "")
+    first, *later = [row.rate for row in run.rows if row.whole] or [0.0]
+    if later:
+        yield f"later epochs run at {sum(later) / len(later) / first:.2f} times the rate of the first"
+    if run.stopped:
+        yield "interrupted: this is what was measured until then"
+
+
+def storage_report(compared: ComparedStorage) -> Iterator[Block]:
+    """A run of checkpoints or of a loader next to its predictions."""
+    cache = f", its cache as {compared.cache}" if compared.cache else ""
+    yield f"{compared.what}, {compared.run}"
+    yield Paragraph(f"measured on {compared.machine}", indent="  ")
+    yield Paragraph(f"predicted for {compared.system}{cache}", indent="  ")
+    kinds = [kind for kind in _STORAGE_KINDS if any(kind in row.parts for row in compared.rows)]
+    table = _compared_table((Column("", "row"),), kinds, Column("limit"))
+    yield from ("", Rows(table, compared.rows), "", errors_line(compared))
+    yield from compared.notes
+
+
+def layout_text(plan: Mapping[str, Any]) -> str:
+    """The degrees of a plan in words, "dp 2, tp 2, pp 2 (1f1b, 4 micro-batches)"."""
+    words = [f"{name} {plan[name]}" for name in ("dp", "tp", "pp") if plan[name] != 1] or ["one process"]
+    if plan["pp"] != 1:
+        count = int(plan["global_batch"]) // (int(plan["dp"]) * int(plan["micro_batch"]))
+        words[-1] += f" ({plan['schedule']}, {count} micro-batches)"
+    words += [f"ZeRO {plan['zero']}"] if plan["zero"] else []
+    words += ["sequence parallel"] if plan["sequence_parallel"] else []
+    return ", ".join(words)
+
+
+def run_name(run: MeasuredTraining) -> str:
+    """A run in few words: its layout, and how gradients are exchanged if not by an all-reduce."""
+    way = {"bsp": "", "ssp": f", ssp {run.staleness}"}.get(run.exchange, f", {run.exchange}")
+    return layout_text(run.plan) + way
+
+
+def _exchange_text(run: MeasuredTraining) -> str:
+    if run.exchange == "ssp":
+        return f"a parameter server, staleness {run.staleness} at most"
+    if run.exchange != "bsp":
+        return _EXCHANGES[run.exchange]
+    return "" if run.plan["dp"] == 1 or int(run.plan["zero"]) > 1 else f"all-reduce: {run.all_reduce}"
+
+
+def training_report(
+    run: MeasuredTraining, others: Mapping[str, MeasuredTraining] | None = None
+) -> Iterator[Block]:
+    """A run: its layout, some of its steps, its speed; and how far its losses are from those of others, by file name."""
+    yield f"{run.model} on {run.ranks} rank{'s' * (run.ranks > 1)}: {layout_text(run.plan)}"
+    texts = [
+        f"{run.plan['global_batch']} samples a step",
+        f"data {run.data}",
+        f"seed {run.seed}",
+        _exchange_text(run),
+    ]
+    yield Paragraph(", ".join(text for text in texts if text), indent="  ")
+    yield Paragraph(f"{run.backend} on {run.device}, {run.software}", indent="  ")
+    if run.resumed:
+        yield Paragraph(f"resumed after {', '.join(map(str, run.resumed))} steps", indent="  ")
+    columns = (Column("step", "", ":d"), Column("loss", "", ":.5f"), Column("time", "seconds", short_seconds))
+    count = len(run.rows)
+    some = sorted({round(place * (count - 1) / (_SHOWN - 1)) for place in range(_SHOWN)})
+    shown = range(count) if count <= _SHOWN else some
+    yield from ("", Rows(Table(columns=columns), [run.rows[place] for place in shown]), "")
+    tokens = f", {format_quantity(run.samples * run.sequence, 'token/s', digits=3)}" if run.sequence else ""
+    yield (
+        f"{short_seconds(run.step_time)} a step (median), {run.samples:,.1f} samples/s{tokens}; processors: "
+        f"{_processors(run)}"
+    )
+    if run.late:
+        mean = sum(int(key) * count for key, count in run.late.items()) / sum(run.late.values())
+        yield f"gradients were {mean:.2f} updates late in the mean, {max(map(int, run.late))} at most"
+    for name, other in (others or {}).items():
+        pairs = list(zip(run.rows, other.rows, strict=False))
+        most = max(abs(mine.loss / theirs.loss - 1.0) for mine, theirs in pairs)
+        yield raw(
+            f"losses of {len(pairs)} steps are within {most:.1e} of those of {name} ({run_name(other)})"
         )
 
 
-def links_text(run: MeasuredCollectives | MeasuredDdp) -> str:
-    """The links that a run was given, in words."""
-    made = run.emulated
-    if made is None:
-        return f"{run.ranks} ranks on {len(set(run.hosts))} machine{'s' * (len(set(run.hosts)) > 1)}, {run.backend}"
-    between = (
-        f", {made.nics} x {format_quantity(made.between * 8, 'b/s')} between servers"
-        if made.servers > 1
-        else ""
+def _processors(run: MeasuredTraining | MeasuredDdp) -> str:
+    return f"ranks {percent(run.cpu)}, other programs {percent(run.others)} of {run.cores} cores"
+
+
+def compared_training_report(compared: ComparedTraining) -> Iterator[Block]:
+    """A training run next to its prediction."""
+    yield f"{compared.model}, {layout_text(compared.plan)}, {compared.run}"
+    yield Paragraph(f"predicted for {compared.cluster}", indent="  ")
+    rows = [
+        ("measured, a step", short_seconds(compared.measured)),
+        ("predicted", short_seconds(compared.predicted)),
+        ("off by", signed_percent(compared.difference)),
+        *((f"  {kind}", short_seconds(seconds)) for kind, seconds in compared.parts.items()),
+        ("processors", f"{percent(compared.cpu)} ranks, {percent(compared.others)} others"),
+    ]
+    yield from ("", Rows(Table(columns=_PAIRS.columns), rows), "", compared.verdict)
+
+
+def ddp_report(run: MeasuredDdp) -> Iterator[Block]:
+    """Steps of DistributedDataParallel."""
+    forward, backward = (format_quantity(seconds, "s") for seconds in (run.forward, run.backward))
+    how = "during" if run.overlap else "after"
+    yield (
+        f"DistributedDataParallel on {links_text(run)}: {run.layers} layers of {_bytes_text(run.size)}, {forward} "
+        f"forward and {backward} backward each; gradients added up {how} the backward pass by {run.all_reduce}"
     )
-    return (
-        f"{made.cluster} scaled by {made.scale:.3g}: {made.servers} x {made.local} ranks, "
-        f"{format_quantity(made.inside * 8, 'b/s')} a rank{between}"
-    )
-
-
-def _titles() -> Iterator[str]:
-    titles = f"{'time':>7} {'algbw':>7} {'busbw':>7} {'#wrong':>6}"
-    units = f"{'(us)':>7} {'(GB/s)':>7} {'(GB/s)':>7} {'':6}"
-    yield f"#{'':61}out-of-place{'':23}in-place"
-    yield f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}  {titles}  {titles}"
-    yield f"# {'(B)':>10}  {'(elements)':>12}  {'':8}  {'':6}  {'':6}  {units}  {units}".rstrip()
-
-
-def _row(run: MeasuredCollectives, row: MeasuredCollective) -> str:
-    redop = "sum" if run.collective in _SUMMED else "none"
-    root = 0 if run.collective in _ROOTED else -1
-    return (
-        f"{int(row.size):12d}  {row.count:12d}  {'float':>8}  {redop:>6}  {root:6d}  "
-        f"{_half(row, row.seconds, row.wrong)}  {_half(row, row.in_place, row.in_place_wrong)}"
-    )
-
-
-def _half(row: MeasuredCollective, seconds: float | None, wrong: int | None) -> str:
-    if not seconds or wrong is None:
-        return f"{'N/A':>7} {'N/A':>7} {'N/A':>7} {'N/A':>6}"
-    speed = row.size / seconds / 1e9
-    bus = row.bus_bandwidth / row.algorithm_bandwidth * speed if row.algorithm_bandwidth else 0.0
-    return f"{_time(seconds * 1e6):>7} {speed:7.3f} {bus:7.3f} {wrong:6d}"
-
-
-def _time(us: float) -> str:
-    return f"{us:.0f}" if us >= 10000 else f"{us:.1f}" if us >= 100 else f"{us:.2f}"
-
-
-def _sums(rows: Sequence[MeasuredCollective]) -> Iterator[str]:
-    bad = sum(row.wrong + (row.in_place_wrong or 0) for row in rows)
-    mean = sum(row.bus_bandwidth for row in rows) / len(rows)
-    yield f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}"
-    yield f"# Avg bus bandwidth    : {mean / 1e9:g} "
-
-
-def print_measured(run: MeasuredCollectives) -> None:
-    """Print a run."""
-    console().print(measured_text(run), end="")
-
-
-def comparison_text(found: ComparedCollectives, width: int = 120) -> str:
-    """A run beside its predictions, and what each difference is made of."""
-    return "\n".join(_comparison(found, width)) + "\n"
-
-
-def print_comparison(found: ComparedCollectives) -> None:
-    """Print a run beside its predictions."""
-    out = console()
-    for line in _comparison(found, out.width):
-        out.print(line)
-
-
-def _comparison(found: ComparedCollectives, width: int) -> Iterator[str]:
-    yield from paragraph(f"{found.collective} over {found.ranks} ranks, {found.run}", width)
-    yield from paragraph(f"measured on {found.machine}", width, indent="  ", first="  ")
-    yield from paragraph(f"predicted for {found.cluster}", width, indent="  ", first="  ")
+    seconds = sorted(row.seconds for row in run.rows)
+    low, high = (format_quantity(end, "s") for end in (seconds[0], seconds[-1]))
     yield ""
-    kinds = list(dict.fromkeys(kind for row in found.rows for kind in row.parts))
-    header = ("algorithm", "size", "measured", "predicted", "off by", *kinds, "cores", "")
-    table = Table("llrrr" + "r" * len(kinds) + "rl", header=header, indent=0)
-    for row in found.rows:
-        table.add(
-            row.algorithm, size_text(row.size), _seconds(row.measured), _seconds(row.predicted),
-            signed_percent(row.difference), *(_seconds(row.parts[kind]) for kind in kinds),
-            percent(row.cpu + row.others), "" if row.verdict == "comparable" else row.verdict,
-        )  # fmt: skip
-    yield from (line for line, _ in table.lines(width))
-    yield ""
-    yield errors_line(found.mean, found.worst)
-    if not found.apart:
-        yield from paragraph(
-            "Calls were made one after the other, so that one may have begun before the last had ended everywhere; a "
-            "prediction is of one call: measure with --apart.", width,
-        )  # fmt: skip
-    for name, why in found.not_predicted.items():
-        yield from paragraph(f"Not predicted: {name}: {why}", width, indent="  ", first="")
+    yield (
+        f"{format_quantity(run.step_time, 's')} a step, median of {len(seconds)} ({low} to {high}); processors: "
+        f"{_processors(run)}"
+    )
 
 
-def errors_line(mean: float | None, worst: float | None) -> str:
-    """How far rows that can be compared are off; None: there is none."""
-    if mean is None or worst is None:
-        return "no row can be compared"
-    return f"mean {percent(mean)}, worst {percent(worst)} of the rows that can be compared"
-
-
-def _seconds(value: float) -> str:
-    return format_quantity(value, "s", digits=3)
+def compared_ddp_report(compared: ComparedDdp) -> Iterator[Block]:
+    """Steps of DistributedDataParallel next to two predictions."""
+    yield f"DistributedDataParallel on {compared.machine}, {compared.run}"
+    off = f"{signed_percent(compared.difference)}, as it was run"
+    rows = [
+        ("measured, a step", format_quantity(compared.measured, "s"), ""),
+        (
+            "predicted with overlap",
+            format_quantity(compared.overlapped, "s"),
+            off if compared.overlap else "",
+        ),
+        ("predicted without", format_quantity(compared.apart, "s"), "" if compared.overlap else off),
+        ("predicted, a bucket", format_quantity(compared.bucket, "s"), ""),
+        ("processors", percent(compared.cpu), f"ranks, {percent(compared.others)} others"),
+    ]
+    columns = (*_PAIRS.columns, Column("", "2"))
+    way = "overlap" if compared.overlap is compared.told else "no overlap"
+    yield from ("", Rows(Table(columns=columns), rows), "")
+    yield f"the measurement is nearer to {way}; {compared.verdict}"

@@ -1,47 +1,35 @@
-"""What a launch file says, for a terminal; and notes beside one that is written."""
+"""A file that starts a plan, and what one says."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 
 from podsim.report.predictions import layout, prediction_report
-from podsim.report.screen import show
-from podsim.report.table import console, paragraph
+from podsim.report.screen import Block, Paragraph, raw
 from podsim.results.launched import PlanRead, Recipe
 
 
-def print_recipe(recipe: Recipe) -> None:
-    """Print the text itself, so that it can be piped to where it is run; notes go to standard error."""
-    sys.stdout.write(recipe.text)
-    for note in recipe.notes:
-        sys.stderr.write(f"podsim: note: {note}\n")
-
-
-def print_read(found: PlanRead) -> None:
-    """Print a plan that was read, what was ignored and assumed, and its prediction if there is one."""
-    from rich.text import Text
-
-    out = console()
-
-    def say(text: str, style: str = "") -> None:
-        for line in paragraph(text, out.width, indent="  ", first=""):
-            out.print(Text(line, style=style))
-
-    say(f"{found.tool}: {found.gpus} GPUs", "bold")
-    plan = found.plan
+def launch_report(launch: PlanRead | Recipe) -> Iterator[Block]:
+    """The text that starts a plan; or a plan that was read, what was assumed, and its prediction if there is one."""
+    if isinstance(launch, Recipe):
+        yield raw(launch.text)
+        return
+    plan = launch.plan
     length = f", {plan['sequence']} tokens a sequence" if plan["sequence"] else ""
-    say(
-        f"{layout(plan)}; {plan['global_batch']} sequences a step{length}, {plan['precision']}, {plan['software']}"
-    )
-    if found.shape:
-        told = ", ".join(
-            f"{name} {found.shape[name]}" for name in ("layers", "hidden", "heads", "ffn", "vocab")
-        )
-        say(f"Model: {told}")
-    if found.ignored:
-        say(f"Ignored, for no law depends on them: {'; '.join(found.ignored)}", "dim")
-    for text in found.assumptions:
-        say(f"Assumed: {text}", "dim")
-    if found.prediction is not None:
-        print()
-        show(prediction_report(found.prediction))
+    texts = [
+        (f"{launch.tool}: {launch.gpus} GPUs", "bold"),
+        (
+            f"{layout(plan)}; {plan['global_batch']} sequences a step{length}, {plan['precision']}, {plan['software']}",
+            "",
+        ),
+    ]
+    if launch.shape:
+        names = ("layers", "hidden", "heads", "ffn", "vocab")
+        texts.append(("Model: " + ", ".join(f"{name} {launch.shape[name]}" for name in names), ""))
+    if launch.ignored:
+        texts.append((f"Ignored, for no law depends on them: {'; '.join(launch.ignored)}", "dim"))
+    texts += [(f"Assumed: {text}", "dim") for text in launch.assumptions]
+    yield from (Paragraph(text, style, indent="  ", first="") for text, style in texts)
+    if launch.prediction is not None:
+        yield ""
+        yield from prediction_report(launch.prediction)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from podsim.report.collectives import own_name, size_text
+from podsim.report.collectives import own_name
+from podsim.report.columns import size_text
 from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
 from podsim.results.sweep import Sweep
 from podsim.units import format_quantity

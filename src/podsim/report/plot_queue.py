@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
-from podsim.report.queue import duration
+from podsim.report.queue import wait_text
 from podsim.results.queued import PackResult, QueueResult, QueueRun
 from podsim.results.timeline import Timeline
 
@@ -151,7 +151,7 @@ def _spread(axes: Axes, result: QueueResult) -> None:
 
     for place, run in enumerate(result.runs):
         times, share = _steps(run)
-        axes.plot(times, share, label=f"{run.policy}: mean {duration(run.jct_mean)}", **_look(place))
+        axes.plot(times, share, label=f"{run.policy}: mean {wait_text(run.jct_mean)}", **_look(place))
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(list(_TICKS)))
     axes.xaxis.set_minor_locator(NullLocator())

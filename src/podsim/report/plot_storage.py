@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from podsim.report.collectives import size_text
+from podsim.report.columns import size_text
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
 from podsim.results.storage import FioRun
 from podsim.units import format_quantity

@@ -1,26 +1,16 @@
-"""Pipeline schedules for a terminal: a Gantt chart in text, one row a rank, and all schedules side by side."""
+"""Pipeline schedules: a Gantt chart in text, one row a rank, and all schedules side by side."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
 
-from podsim.report.columns import percent
-from podsim.report.table import Table, console, paragraph
+from podsim.report.columns import Column, Table, percent
+from podsim.report.screen import Block, Line, Rows, bold, dim
 from podsim.results.scheduled import ScheduleComparison, ScheduledAction, ScheduleSheet
 
-if TYPE_CHECKING:
-    from rich.text import Text
-
-
 LETTERS = {"forward": "F", "backward": "B", "input": "I", "weight": "W"}
-_STYLES = {
-    "forward": "white on blue",
-    "backward": "white on green",
-    "input": "black on cyan",
-    "weight": "black on yellow",
-}
 _MEANT = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
 _LINES = 150
 """lines of a chart beyond which its middle is left out"""
@@ -71,21 +61,26 @@ def groups(sheet: ScheduleSheet) -> Iterator[tuple[ScheduledAction, ...]]:
         yield tuple(held)
 
 
-def print_schedule(sheet: ScheduleSheet) -> None:
-    """Print one schedule: what it is, its chart, and what each rank waits and keeps."""
-    from rich.text import Text
+def schedule_report(sheet: ScheduleSheet) -> Iterator[Block]:
+    """One schedule: what it is, its chart, and what each rank waits and keeps."""
+    yield bold(title(sheet))
+    yield from _sentences(sheet)
+    yield from ("", partial(_chart, sheet), "")
+    columns = [
+        Column("rank", "0", ":d"),
+        Column("waits", "1", ":.4g"),
+        Column("activations", "2", _times_text),
+        Column("weights", "3", lambda copies: f"{copies:g}x"),
+    ]
+    figures = [sheet.idle, sheet.activations, sheet.copies]
+    if sheet.staleness:
+        columns.append(Column("updates late", "4", ":d"))
+        figures.append(sheet.staleness)
+    yield Rows(Table(columns=tuple(columns)), list(zip(range(sheet.ranks), *figures, strict=True)))
 
-    out = console()
-    out.print(Text(title(sheet), style="bold"))
-    for sentence in _sentences(sheet):
-        for line in paragraph(sentence, out.width):
-            out.print(Text(line))
-    out.print(Text(""))
-    for row in _chart(sheet, out.width):
-        out.print(row)
-    out.print(Text(""))
-    for line, _ in _ranks(sheet).lines(out.width):
-        out.print(Text(line))
+
+def _times_text(held: float) -> str:
+    return f"{held:.3g}x"
 
 
 def _sentences(sheet: ScheduleSheet) -> Iterator[str]:
@@ -107,28 +102,8 @@ def _sentences(sheet: ScheduleSheet) -> Iterator[str]:
     yield f"{legend}; {stage}the number after it the micro-batch{beside}"
 
 
-def _ranks(sheet: ScheduleSheet) -> Table:
-    """A row for each rank."""
-    stale = bool(sheet.staleness)
-    table = Table(
-        "rrrr" + "r" * stale, header=("rank", "waits", "activations", "weights", *["updates late"] * stale)
-    )
-    for rank in range(sheet.ranks):
-        late = [str(sheet.staleness[rank])] if stale else []
-        table.add(
-            str(rank),
-            f"{sheet.idle[rank]:.4g}",
-            f"{sheet.activations[rank]:.3g}x",
-            f"{sheet.copies[rank]:g}x",
-            *late,
-        )
-    return table
-
-
-def _chart(sheet: ScheduleSheet, width: int) -> Iterator[Text]:
+def _chart(sheet: ScheduleSheet, width: int) -> Iterator[Line]:
     """Rows of ranks, in as many blocks of time as the width asks for."""
-    from rich.text import Text
-
     scale = _scale(sheet)
     rows = _cells(sheet, scale)
     total = max((row[-1][1] for row in rows if row), default=0)
@@ -140,12 +115,12 @@ def _chart(sheet: ScheduleSheet, width: int) -> Iterator[Text]:
     for place, first in enumerate(blocks):
         if len(blocks) > most and most - 1 <= place < len(blocks) - 1:
             if place == most - 1:
-                yield Text(f"… {len(blocks) - most} more blocks; --plot and --json have all …", style="dim")
+                yield ((f"… {len(blocks) - most} more blocks; --plot and --json have all …", "dim"),)
             continue
         last = min(first + room, total)
-        yield Text(_ruler(first, last, scale, margin), style="dim")
+        yield ((_ruler(first, last, scale, margin), "dim"),)
         for rank, cells in enumerate(rows):
-            yield Text(f"rank {rank}".ljust(margin)) + _line(cells, first, last)
+            yield ((f"rank {rank}".ljust(margin), ""), *_pieces(cells, first, last))
 
 
 def _scale(sheet: ScheduleSheet) -> float:
@@ -171,8 +146,7 @@ def _cells(sheet: ScheduleSheet, scale: float) -> list[list[Cell]]:
     rows: list[list[Cell]] = [[] for _ in range(sheet.ranks)]
     for group in groups(sheet):
         first, last = round(group[0].start * scale), round(group[0].end * scale)
-        style = _STYLES[group[0].work]
-        rows[group[0].rank].append((first, last, _filled(_label(sheet, group), last - first), style))
+        rows[group[0].rank].append((first, last, _filled(_label(sheet, group), last - first), group[0].work))
     return rows
 
 
@@ -196,53 +170,40 @@ def _ruler(first: int, last: int, scale: float, margin: int) -> str:
     return line
 
 
-def _line(cells: Sequence[Cell], first: int, last: int) -> Text:
+def _pieces(cells: Sequence[Cell], first: int, last: int) -> Iterator[tuple[str, str]]:
     """The columns of a rank from `first` to `last`; dots where it waits."""
-    from rich.text import Text
-
-    out = Text()
     at = first
     for begin, end, text, style in cells:
         if end <= first or begin >= last:
             continue
         low, high = max(begin, first), min(end, last)
-        out.append("·" * (low - at), style="dim")
+        yield "·" * (low - at), "dim"
         shown = text[low - begin : high - begin]
         coloured = shown.rstrip()
-        out.append(coloured, style=style)
-        out.append(" " * (len(shown) - len(coloured)))  # the gap that tells neighbours apart
+        yield coloured, style
+        yield " " * (len(shown) - len(coloured)), ""  # the gap that tells neighbours apart
         at = high
-    out.append("·" * (last - at), style="dim")
-    return out
+    yield "·" * (last - at), "dim"
 
 
-def print_schedules(comparison: ScheduleComparison) -> None:
-    """Print all schedules side by side."""
-    from rich.text import Text
-
-    out = console()
-    out.print(
-        Text(
-            f"Schedules of {_many(comparison.ranks, 'rank')} and {_many(comparison.micro_batches, 'micro-batch')}",
-            "bold",
-        )
+_SCHEDULES = Table(
+    columns=(
+        Column("schedule"),
+        Column("v", lambda row: None if row.step_time is None else row.virtual_stages, ":d"),
+        Column("step", "step_time", ":.4g"),
+        Column("bubble", "", percent),
+        Column("staggered", "staggered_bubble", percent),
+        Column("activations", "", _times_text),
+        Column("weights", "copies", lambda copies: f"{copies:g}x"),
+        Column("", "note", wrap=True),
     )
-    of = ", ".join(f"{name} {seconds:g}" for name, seconds in comparison.durations.items())
-    out.print(Text(f"Durations of a rank's share of the model: {of}; overlap {comparison.overlap:g}"))
-    table = Table(
-        "lrrrrrrw", header=("schedule", "v", "step", "bubble", "staggered", "activations", "weights", "")
-    )
-    for row in comparison.rows:
-        if row.step_time is None:
-            table.add(row.schedule, "", "", "", "", "", "", row.note)
-            continue
-        table.add(
-            row.schedule, str(row.virtual_stages), f"{row.step_time:.4g}", percent(row.bubble),
-            percent(row.staggered_bubble), f"{row.activations:.3g}x", f"{row.copies:g}x", row.note,
-        )  # fmt: skip
-    out.print(Text(""))
-    for line, rest in table.lines(out.width):
-        out.print(Text(line + rest))
-    out.print(Text(""))
-    for line in paragraph(_EXPLAINED, out.width):
-        out.print(Text(line, style="dim"))
+)
+
+
+def schedules_report(comparison: ScheduleComparison) -> Iterator[Block]:
+    """All schedules side by side."""
+    ranks, micro_batches = _many(comparison.ranks, "rank"), _many(comparison.micro_batches, "micro-batch")
+    durations = ", ".join(f"{name} {seconds:g}" for name, seconds in comparison.durations.items())
+    yield bold(f"Schedules of {ranks} and {micro_batches}")
+    yield f"Durations of a rank's share of the model: {durations}; overlap {comparison.overlap:g}"
+    yield from ("", Rows(_SCHEDULES, comparison.rows), "", dim(_EXPLAINED))

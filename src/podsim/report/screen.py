@@ -101,12 +101,12 @@ def show(report: Report) -> None:
     coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     for line in _lines(report, screen_width()):
         text = "".join(_coloured(*piece) if coloured else piece[0] for piece in line)
-        sys.stdout.write(text.rstrip() + "\n")
+        sys.stdout.write(text + "\n")
 
 
 def report_text(report: Report, width: int = 100) -> str:
     """A report as plain text; lines of at most `width` where its tables allow."""
-    return "".join("".join(text for text, _ in line).rstrip() + "\n" for line in _lines(report, width))
+    return "".join("".join(text for text, _ in line) + "\n" for line in _lines(report, width))
 
 
 def screen_width() -> int:
@@ -215,17 +215,14 @@ def _row_lines(
         for cell, size, (column, _) in zip(cells, sizes, columns, strict=True)
     ]
     if not columns[-1][0].wrap:
-        yield ((" " * indent + GAP.join(padded), style),)
+        yield (((" " * indent + GAP.join(padded)).rstrip(), style),)
         return
     start, note = " " * indent + GAP.join(padded[:-1]), cells[-1]
     left = width - len(start) - len(GAP)
-    below = left < min(_LEAST, len(note))
-    if below or not note:
-        yield ((start, style),)
-        yield from (
-            ((line, style or "dim"),)
-            for line in (paragraph(note, width, indent=" " * 2 * indent) if note else ())
-        )
+    if left < min(_LEAST, len(note)) or not note:
+        yield ((start.rstrip(), style),)
+        lines = paragraph(note, width, indent=" " * 2 * indent) if note else []
+        yield from (((line, style or "dim"),) for line in lines)
         return
     first, *others = wrap(note, left, break_long_words=False, break_on_hyphens=False)
     yield ((start + GAP, style), (first, style or "dim"))

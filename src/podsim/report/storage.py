@@ -1,182 +1,282 @@
-"""What `podsim storage show`, `fio`, `mdtest` and `fail` print."""
+"""Storage systems: their sheets, fio and mdtest, lost servers, the input pipeline, and what a job asks of storage."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from podsim.report.collectives import size_text
-from podsim.report.columns import percent, signed_percent
-from podsim.report.table import Table, console, paragraph
-from podsim.results.storage import FailRun, FioMeasured, FioRun, MdtestRun, StorageSheet
+from podsim.report.columns import Column, Table, percent, short_seconds, signed_percent, size_text
+from podsim.report.screen import Block, Paragraph, Rows, bold, facts, raw
+from podsim.results.storage import (
+    EpochRow,
+    FailRun,
+    FioMeasured,
+    FioRun,
+    InputRun,
+    MdtestRun,
+    ShrinkRow,
+    SizeRun,
+    StorageSheet,
+    TrainingTime,
+)
 from podsim.units import format_quantity
 
 _CONFIRMED = {
-    "yes": "",
-    "partial": " (some of its figures were read in no source: see the notes)",
-    "no": " (unconfirmed)",
-}
+    "yes": "", "partial": " (some of its figures were read in no source: see the notes)", "no": " (unconfirmed)",
+}  # fmt: skip
 
 
-def _print(lines: Iterator[str]) -> None:
-    out = console()
-    for line in lines:
-        out.print(line)
+def _sentence(note: str) -> str:
+    return note[:1].upper() + note[1:] + "."
 
 
-def _notes(notes: tuple[str, ...], width: int) -> Iterator[str]:
-    if notes:
-        yield ""
-    for note in notes:
-        yield from paragraph(note[:1].upper() + note[1:] + ".", width)
+def _rebuild_time(seconds: float) -> str:
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} h"
+    if seconds >= 90:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds:.0f} s" if seconds else "-"
 
 
-def print_sheets(found: StorageSheet | list[StorageSheet]) -> None:
-    """Print a sheet, or one line for each of several."""
-    if isinstance(found, list):
-        _print(_list_lines(found))
-    else:
-        _print(_sheet_lines(found, console().width))
+def _run_time(seconds: float) -> str:
+    if seconds >= 36000:
+        return f"{seconds / 3600:,.1f} h"
+    return f"{seconds / 60:.2f} min" if seconds >= 120 else short_seconds(seconds)
 
 
-def _list_lines(sheets: list[StorageSheet]) -> Iterator[str]:
-    table = Table("llrll", header=("name", "kind", "servers", "net or raw", "confirmed"), indent=0)
-    for sheet in sheets:
-        room = sheet.figures.get("net capacity") or sheet.figures.get("raw capacity") or "-"
-        table.add(
-            sheet.name, sheet.kind, sheet.figures["servers"].removeprefix("the node "), room, sheet.confirmed
-        )
-    yield from (line for line, _ in table.lines(120))
+def _capacity(sheet: StorageSheet) -> str:
+    return sheet.figures.get("net capacity") or sheet.figures.get("raw capacity") or "-"
 
 
-def _sheet_lines(sheet: StorageSheet, width: int) -> Iterator[str]:
-    yield f"{sheet.name}: {sheet.kind}, for {sheet.clients:,} client(s)"
-    yield ""
-    table = Table("lw")
-    for what, text in sheet.figures.items():
-        table.add(what, text)
-    yield from (line + text for line, text in table.lines(width))
-    yield ""
-    for what, text in sheet.notes.items():
-        yield from paragraph(f"{what}: {text}", width, indent="    ", first="  ")
-    yield from paragraph(f"Source: {sheet.source}{_CONFIRMED[sheet.confirmed]}", width)
+_SYSTEMS = Table(
+    indent=0,
+    columns=(
+        Column("name"),
+        Column("kind"),
+        Column("servers", lambda sheet: sheet.figures["servers"].removeprefix("the node "), align="r"),
+        Column("net or raw", _capacity),
+        Column("confirmed"),
+    ),
+)
+_FAILURES = Table(
+    indent=0,
+    columns=(
+        Column("lost", "failed", ":d"),
+        Column("read", "", "B/s"),
+        Column("at best", "read_best", "B/s"),
+        Column("write", "", "B/s"),
+        Column("4 KiB reads", "iops", "IOPS"),
+        Column("read limit", "limit"),
+        Column("rebuild", "rebuild_seconds", _rebuild_time),
+        Column("what it means", "verdict", wrap=True),
+    ),
+)
+_STAGES = Table(
+    indent=0,
+    columns=(
+        Column("stage"),
+        Column("samples/s", "rate", ":,.0f"),
+        Column("bytes/s", lambda row: row.rate * row.bytes_per_sample, "B/s"),
+        Column("cores", lambda row: row.rate * row.cpu, ":,.1f"),
+        Column("one pass", "seconds", _run_time),
+        Column("limit"),
+        Column("all at once", "together", lambda rate: f"{rate:,.0f}/s"),
+    ),
+)
+_EPOCHS = Table(
+    indent=0,
+    columns=(
+        Column("epoch", "0"),
+        Column("from cache", "1.hits", percent),
+        Column("samples/s", "1.rate", ":,.0f"),
+        Column("one epoch", "1.seconds", _run_time),
+        Column("storage reads", "1.read", "B/s"),
+        Column("limit", "1.limit"),
+    ),
+)
+_NEEDS = Table(
+    columns=(
+        Column("resource"),
+        Column("there is", lambda row: _amount(row, row.has), align="r"),
+        Column("needed", lambda row: _amount(row, row.needs), align="r"),
+        Column("in use", lambda row: "" if row.unit == "B" else percent(row.load), align="r"),
+        Column("", lambda row: "short" if row.needs > row.has * (1 + 1e-9) else ""),
+    )
+)
+_JOB = Table(
+    indent=0,
+    columns=(
+        Column("needs", "what"),
+        Column("", lambda need: format_quantity(need.value, need.unit), align="r"),
+        Column("because", "why", wrap=True),
+    ),
+)
+_GUIDANCE = Table(
+    columns=(Column("", "0"), Column("read", "1", "B/s"), Column("write", "2", "B/s"), Column("", "3"))
+)
+_SERVERS = Table(
+    indent=0, columns=(Column("storage system", "0"), Column("servers that would do", "1", ":,"))
+)
 
 
-def print_fio(run: FioRun) -> None:
-    """Print a predicted run of fio, a line for each number of clients."""
-    _print(fio_lines(run, console().width))
+def sheets_report(sheets: StorageSheet | list[StorageSheet]) -> Iterator[Block]:
+    """A storage system, or a line for each of several."""
+    if isinstance(sheets, list):
+        yield Rows(_SYSTEMS, sheets)
+        return
+    yield f"{sheets.name}: {sheets.kind}, for {sheets.clients:,} client(s)"
+    yield from ("", facts(*((name, "", text) for name, text in sheets.figures.items())), "")
+    yield from (
+        Paragraph(f"{name}: {text}", indent="    ", first="  ") for name, text in sheets.notes.items()
+    )
+    yield f"Source: {sheets.source}{_CONFIRMED[sheets.confirmed]}"
 
 
-def fio_lines(run: FioRun, width: int) -> Iterator[str]:
-    """Text of a predicted run of fio."""
+def fio_report(run: FioRun) -> Iterator[Block]:
+    """A predicted run of fio, a line for each number of clients."""
     mixed = f", {percent(run.read_share)} reads" if 0 < run.read_share < 1 else ""
-    yield from paragraph(
+    yield (
         f"fio --rw={run.rw} --bs={size_text(run.block)}{mixed}, {run.numjobs} jobs of depth {run.iodepth} a client, on "
-        f"{run.system}", width,
-    )  # fmt: skip
-    yield ""
-    shown = any(row.published for row in run.rows)
-    header = ("clients", "bandwidth", "IOPS", "mean latency", "limit", "published", "error")
-    table = Table("rrrrlrr", header=header, indent=0)
+        f"{run.system}"
+    )
     unit = "B/s" if run.block >= 1 << 16 else "IOPS"
-    for row in run.rows:
-        table.add(
-            f"{row.clients:,}", format_quantity(row.bandwidth, "B/s"), format_quantity(row.iops, "").replace(" ", ""),
-            format_quantity(row.latency, "s", digits=3), row.limit,
-            format_quantity(row.published, unit) if row.published else "",
-            signed_percent(row.error) if row.error is not None else "",
-        )  # fmt: skip
-    yield from (line for line, _ in (table if shown else table.without(5, 6)).lines(width))
+    columns = (
+        Column("clients", "", ":,"),
+        Column("bandwidth", "", "B/s"),
+        Column("IOPS", "iops", lambda rate: format_quantity(rate, "").replace(" ", "")),
+        Column("mean latency", "latency", "s", digits=3),
+        Column("limit"),
+        Column("published", lambda row: row.published or None, unit, optional=True),
+        Column("error", "", signed_percent, optional=True),
+    )
+    yield from ("", Rows(Table(indent=0, columns=columns), run.rows))
     if run.measured is not None:
         yield ""
-        yield from _beside(run, run.measured, width)
-    for source in dict.fromkeys(f"{point.source}" for point in run.published):
-        yield from paragraph(f"Published: {source}", width)
-    yield from _notes(run.notes, width)
+        yield from _measured_fio(run, run.measured)
+    yield from (f"Published: {source}" for source in dict.fromkeys(point.source for point in run.published))
+    yield from _notes(run.notes)
 
 
-def _beside(run: FioRun, real: FioMeasured, width: int) -> Iterator[str]:
-    """A measured run beside the last row."""
+def _notes(notes: Sequence[str]) -> Iterator[Block]:
+    if notes:
+        yield from ("", *map(_sentence, notes))
+
+
+def _measured_fio(run: FioRun, real: FioMeasured) -> Iterator[Block]:
+    """A measured run against the last row."""
     row = run.rows[-1]
     yield f"{real.name} ({real.version or 'no version'}), {real.seconds:.4g} s, {real.clients} client(s)"
-    table = Table("lrrr", header=("", "predicted", "measured", "error"))
-    for name, share, bandwidth, iops, latency in (
-        ("read", run.read_share, real.read_bandwidth, real.read_iops, real.read_latency),
-        ("write", 1.0 - run.read_share, real.write_bandwidth, real.write_iops, real.write_latency),
-    ):
+    rows = []
+    for name, share in (("read", run.read_share), ("write", 1.0 - run.read_share)):
         for what, ours, theirs, unit in (
-            ("bandwidth", share * row.bandwidth, bandwidth, "B/s"),
-            ("operations", share * row.iops, iops, "IOPS"),
-            ("mean latency", row.latency if share else 0.0, latency, "s"),
+            ("bandwidth", share * row.bandwidth, getattr(real, f"{name}_bandwidth"), "B/s"),
+            ("operations", share * row.iops, getattr(real, f"{name}_iops"), "IOPS"),
+            ("mean latency", row.latency if share else 0.0, getattr(real, f"{name}_latency"), "s"),
         ):
             if theirs:
-                table.add(
-                    f"{name} {what}", format_quantity(ours, unit), format_quantity(theirs, unit),
-                    signed_percent(ours / theirs - 1.0),
-                )  # fmt: skip
-    yield from (line for line, _ in table.lines(width))
+                texts = (format_quantity(figure, unit) for figure in (ours, theirs))
+                rows.append((f"{name} {what}", *texts, ours / theirs - 1.0))
+    columns = (
+        Column("", "0"),
+        Column("predicted", "1", align="r"),
+        Column("measured", "2", align="r"),
+        Column("error", "3", signed_percent),
+    )
+    yield Rows(Table(columns=columns), rows)
 
 
-def print_mdtest(run: MdtestRun) -> None:
-    """Print a predicted run in mdtest's own form."""
-    _print(mdtest_lines(run, console().width))
-
-
-def mdtest_lines(run: MdtestRun, width: int) -> Iterator[str]:
-    """Text in the form of mdtest's summary, and what limits each operation."""
-    yield f"{run.tasks} tasks, {run.files} files"
-    yield f"# predicted for {run.system} with {run.clients} client(s), files of {run.bytes_per_file:.0f} bytes"
-    yield ""
-    yield "SUMMARY rate (in ops/sec): (of 1 iterations)"
-    yield f"   {'Operation':22}{'Max':>14}{'Min':>14}{'Mean':>14}{'Std Dev':>14}   limit"
-    yield f"   {'---------':22}{'---':>14}{'---':>14}{'----':>14}{'-------':>14}   -----"
+def mdtest_report(run: MdtestRun) -> Iterator[Block]:
+    """A predicted run in the form of mdtest's summary, and what limits each operation."""
+    yield raw(f"{run.tasks} tasks, {run.files} files")
+    yield raw(
+        f"# predicted for {run.system} with {run.clients} client(s), files of {run.bytes_per_file:.0f} bytes"
+    )
+    yield from ("", raw("SUMMARY rate (in ops/sec): (of 1 iterations)"))
+    yield raw(f"   {'Operation':22}{'Max':>14}{'Min':>14}{'Mean':>14}{'Std Dev':>14}   limit")
+    yield raw(f"   {'---------':22}{'---':>14}{'---':>14}{'----':>14}{'-------':>14}   -----")
     for row in run.rows:
         rate = f"{row.rate:14.3f}"
-        yield f"   {row.operation:22}{rate}{rate}{rate}{0.0:14.3f}   {row.limit}"
-    yield from _notes(run.notes, width)
+        yield raw(f"   {row.operation:22}{rate}{rate}{rate}{0.0:14.3f}   {row.limit}")
+    yield from _notes(run.notes)
 
 
-def print_fail(run: FailRun) -> None:
-    """Print what lost servers leave."""
-    _print(fail_lines(run, console().width))
-
-
-def fail_lines(run: FailRun, width: int) -> Iterator[str]:
-    """Text of a storage system with none, one, two … servers lost."""
-    yield from paragraph(
+def fail_report(run: FailRun) -> Iterator[Block]:
+    """A storage system with none, one, two … servers lost."""
+    yield (
         f"{run.system} with {run.clients:,} client(s), stripes of {run.stripe}, {format_quantity(run.net, 'B')} net, "
-        f"{percent(run.fill)} of it in use", width,
-    )  # fmt: skip
-    yield ""
-    header = ("lost", "read", "at best", "write", "4 KiB reads", "read limit", "rebuild", "what it means")
-    table = Table("rrrrrlrw", header=header, indent=0)
-    for row in run.rows:
-        table.add(
-            str(row.failed), *(format_quantity(value, "B/s") for value in (row.read, row.read_best, row.write)),
-            format_quantity(row.iops, "IOPS"), row.limit, _time(row.rebuild_seconds), row.verdict,
-        )  # fmt: skip
-    yield from (line + text for line, text in table.lines(width))
+        f"{percent(run.fill)} of it in use"
+    )
+    yield from ("", Rows(_FAILURES, run.rows))
     for row in run.rows:
         if row.exposed:
-            yield ""
-            soon = (
-                f"; those are made again first, in {_time(row.exposed_seconds)}"
+            first = (
+                f"; those are rebuilt first, in {_rebuild_time(row.exposed_seconds)}"
                 if row.exposed_seconds
                 else ""
             )
-            yield from paragraph(
-                f"With {row.failed} lost, {percent(row.exposed)} of the stripes may lose no more{soon}.",
-                width,
+            yield from (
+                "",
+                f"With {row.failed} lost, {percent(row.exposed)} of the stripes may lose no more{first}.",
             )
-    yield from _notes(run.notes, width)
+    yield from _notes(run.notes)
 
 
-def _time(seconds: float) -> str:
-    if seconds == 0.0:
-        return "-"
-    return (
-        f"{seconds / 3600:.1f} h"
-        if seconds >= 5400
-        else f"{seconds / 60:.0f} min"
-        if seconds >= 90
-        else f"{seconds:.0f} s"
+def input_report(run: InputRun) -> Iterator[Block]:
+    """An input pipeline: its stages, epochs, what may shrink, the time to the target."""
+    yield (
+        f"{run.title}: {run.clients:,} node(s), {run.accelerators:,} x {run.accelerator}, {run.batch:,} sample(s) each, "
+        f"on {run.system}; {run.shuffle} shuffle"
     )
+    demand = format_quantity(run.demand, "B/s")
+    yield f"Accelerators busy {percent(run.utilisation)}; they could read {demand}."
+    yield from ("", Rows(_STAGES, run.stages), "", Rows(_EPOCHS, _shown_epochs(run.epochs)), "")
+    yield bold("What the first epoch needs at the accelerators' full speed, each alone:")
+    yield Rows(_NEEDS, run.shrink)
+    if run.training is not None:
+        yield ""
+        yield from _training(run.training)
+    yield from ("", *map(_sentence, run.notes))
+
+
+def _shown_epochs(rows: Sequence[EpochRow]) -> list[tuple[str, EpochRow]]:
+    """The first rows, then fewer, and the last, each with its name."""
+    places = {0, 1, 2, 4, 8, 16, len(rows) - 1}
+    names = []
+    for place, row in enumerate(rows):
+        if place == len(rows) - 1 and row.first:
+            name = f"{row.first} on"
+        else:
+            is_range = place < len(rows) - 1 and row.last > row.first
+            name = f"{row.first} to {row.last}" if is_range else f"{row.first}"
+        names.append((name, row))
+    return [pair for place, pair in enumerate(names) if place in places]
+
+
+def _amount(row: ShrinkRow, amount: float) -> str:
+    if row.unit in ("B", "B/s"):
+        return format_quantity(amount, row.unit, digits=3)
+    return f"{amount:,.2f}" if amount < 100 and amount != int(amount) else f"{amount:,.0f}"
+
+
+def _training(time: TrainingTime) -> Iterator[Block]:
+    yield (
+        f"To the target: {_run_time(time.seconds)}: {time.epochs:.1f} epochs at a global batch of {time.batch:,}, the "
+        f"later ones {_run_time(time.epoch_seconds)} each, evaluations {_run_time(time.evaluation)}, start "
+        f"{_run_time(time.start)}."
+    )
+    if time.published is not None and time.error is not None:
+        yield f"Published: {_run_time(time.published)} ({signed_percent(time.error)}): {time.source}."
+
+
+def size_report(run: SizeRun) -> Iterator[Block]:
+    """What a job asks of storage, next to the guidance and the systems that would do."""
+    yield f"{run.workload} on {run.cluster}: {run.nodes:,} node(s), {run.accelerators:,} accelerators"
+    yield from ("", Rows(_JOB, run.needs), "")
+    yield from (f"{note}." for note in run.notes)
+    yield ""
+    covers = f"its row {run.tier!r} covers the job."
+    verdict = "the job asks for more than its best row." if run.tier == "beyond" else covers
+    yield f"Guidance for {run.nodes:,} node(s) of a DGX SuperPOD: {verdict}"
+    rows = [("this job", run.read, run.write, "")]
+    for name, (read, write) in run.guidance.items():
+        rows.append((name, read, write, "covers it" if read >= run.read and write >= run.write else ""))
+    yield from (Rows(_GUIDANCE, rows), "", Rows(_SERVERS, list(run.systems.items())))

@@ -1,4 +1,4 @@
-"""Data-parallel workers over many steps as text and as data: speed, idle time, staleness, the servers' links."""
+"""Data-parallel workers over many steps: speed, idle time, staleness, the servers' links; as reports and as data."""
 
 from __future__ import annotations
 
@@ -6,48 +6,33 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from podsim.report.columns import percent
+from podsim.report.columns import BAR, Column, Table, percent
 from podsim.report.data import plain
-from podsim.report.table import Table, console, paragraph
+from podsim.report.screen import Block, Rows, bold, dim
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity
 
-_BAR, _BINS = 30, 10
+_BINS = 10
 _ALIKE = 0.0005
 """shares of idle time that print alike"""
-
-
-def print_exchange(run: ExchangeRun) -> None:
-    """Print one exchange on a screen."""
-    _print(_run_lines(run, console().width))
-
-
-def print_tradeoff(compared: Tradeoff) -> None:
-    """Print a comparison of exchanges on a screen."""
-    _print(_tradeoff_lines(compared, console().width))
-
-
-def exchange_text(run: ExchangeRun, width: int = 100) -> str:
-    """The text of one exchange, lines of at most `width`."""
-    return "\n".join(line for line, _ in _run_lines(run, width)) + "\n"
-
-
-def tradeoff_text(compared: Tradeoff, width: int = 100) -> str:
-    """The text of a comparison, lines of at most `width` where the table allows."""
-    return "\n".join(line for line, _ in _tradeoff_lines(compared, width)) + "\n"
+_SHARES = Table(columns=(Column("", "0"), Column("", "1", percent), Column("", "1", BAR)))
+_STALENESS = Table(columns=(Column("", "0", align="r"), Column("", "1", percent), Column("", "1", BAR)))
 
 
 def exchange_data(run: ExchangeRun) -> dict[str, Any]:
     """One exchange as dicts, lists and numbers in SI; links by what they carried, the timeline by its length."""
-    held = {one.name: getattr(run, one.name) for one in fields(run) if one.name not in ("links", "timeline")}
-    told: dict[str, Any] = plain(held)
+    held = {
+        field.name: getattr(run, field.name)
+        for field in fields(run)
+        if field.name not in ("links", "timeline")
+    }
+    data: dict[str, Any] = plain(held)
     for use in run.links:
-        short = use.name.split()[0]
-        told[f"server_{short}"] = {
+        data[f"server_{use.name.split()[0]}"] = {
             "bytes": use.bytes, "busy": use.busy / run.seconds,
             "utilisation": use.bytes / use.capacity / run.seconds,
         }  # fmt: skip
-    return {**told, "spans": len(run.timeline)}
+    return {**data, "spans": len(run.timeline)}
 
 
 def bound_name(run: ExchangeRun) -> str:
@@ -57,29 +42,21 @@ def bound_name(run: ExchangeRun) -> str:
     return "none" if run.bound is None else f"{run.bound:,}"
 
 
-def _print(lines: Iterator[tuple[str, str]]) -> None:
-    from rich.text import Text
-
-    out = console()
-    for line, style in lines:
-        out.print(Text(line, style=style))
-
-
-def _said(text: str, width: int, style: str = "") -> Iterator[tuple[str, str]]:
-    return ((line, style) for line in paragraph(text, width))
-
-
-def _rate(number: float) -> str:
+def _rate_text(number: float) -> str:
     return f"{number:,.0f}" if number >= 1000 else f"{number:.4g}"
 
 
-def _how(run: ExchangeRun) -> str:
+def _servers(run: ExchangeRun) -> str:
+    where = " on workers' machines" if run.beside else ""
+    return f"{run.servers:,} parameter server{'s' if run.servers > 1 else ''}{where}"
+
+
+def _exchange_text(run: ExchangeRun) -> str:
     """How the workers exchange, in words."""
     each = "step" if run.every == 1 else f"{run.every} steps"
     if not run.servers:
         return f"all-reduce after every {each}"
-    where = "" if not run.beside else " beside workers"
-    servers = f"{run.servers:,} parameter server{'s' if run.servers > 1 else ''}{where}"
+    servers = _servers(run)
     if run.bound is None:
         return f"{servers}, every {each}, nobody waits"
     if run.bound == 0:
@@ -88,102 +65,89 @@ def _how(run: ExchangeRun) -> str:
     return f"{servers}, every {each}, at most {ahead} ahead of the slowest"
 
 
-def _who(run: ExchangeRun) -> str:
-    beside = f", {percent(run.overlap)} of it beside the exchange" if run.overlap else ""
+def _workers_text(run: ExchangeRun) -> str:
+    overlap = f", {percent(run.overlap)} of it during the exchange" if run.overlap else ""
     members = f" of {run.members} replicas" if run.members > 1 else ""
     count = f"{run.workers:,} worker{'s' if run.workers > 1 else ''}{members}"
-    return (
-        f"{count}, {format_quantity(run.compute, 's')} a step{beside}; each sends "
-        f"{format_quantity(run.gradients, 'B')} and gets {format_quantity(run.weights, 'B')}"
-    )
+    gradients, weights = (format_quantity(size, "B") for size in (run.gradients, run.weights))
+    return f"{count}, {format_quantity(run.compute, 's')} a step{overlap}; each sends {gradients} and gets {weights}"
 
 
-def _run_lines(run: ExchangeRun, width: int) -> Iterator[tuple[str, str]]:
-    yield from _said(f"{run.name}: {_how(run)}", width, "bold")
-    yield from _said(_who(run), width)
-    yield "", ""
-    samples = "" if run.samples_per_second is None else f", {_rate(run.samples_per_second)} samples/s of all"
-    yield from _said(f"{_rate(run.steps_per_second)} steps/s of a worker{samples}", width, "bold")
-    looked = (
-        f"{format_quantity(run.seconds, 's')} looked at, until the first worker finished step {run.steps:,}"
+def exchange_report(run: ExchangeRun) -> Iterator[Block]:
+    """One exchange: speed, what a worker does with its time, staleness, links."""
+    yield from (bold(f"{run.name}: {_exchange_text(run)}"), _workers_text(run), "")
+    samples = (
+        "" if run.samples_per_second is None else f", {_rate_text(run.samples_per_second)} samples/s of all"
     )
-    yield from _said(looked, width)
-    yield "", ""
-    yield "What a worker does with its time, mean", "bold"
-    table = Table("lrl")
-    parts = {"compute": 1.0 - run.idle, "exchange": run.moving, "wait for others": run.waiting}
-    for name, share in parts.items():
-        table.add(name, percent(share), "▇" * round(_BAR * share))
-    yield from ((line, "") for line, _ in table.lines(width))
-    order = sorted(range(run.workers), key=lambda w: -run.idle_each[w])
-    least, most = run.idle_each[order[-1]], run.idle_each[order[0]]
+    yield bold(f"{_rate_text(run.steps_per_second)} steps/s of a worker{samples}")
+    yield f"{format_quantity(run.seconds, 's')} looked at, until the first worker finished step {run.steps:,}"
+    shares = [("compute", 1.0 - run.idle), ("exchange", run.moving), ("wait for others", run.waiting)]
+    yield from ("", bold("What a worker does with its time, mean"), Rows(_SHARES, shares))
+    order = sorted(range(run.workers), key=lambda worker: -run.idle_each[worker])
+    most, least = run.idle_each[order[0]], run.idle_each[order[-1]]
     if most - least > _ALIKE:
-        yield from _said(
-            f"Idle: worker {order[0]} most, {percent(most)}; worker {order[-1]} least, {percent(least)}",
-            width,
-        )
-    yield "", ""
-    yield from _stale_lines(run, width)
-    yield from _link_lines(run, width)
+        yield f"Idle: worker {order[0]} most, {percent(most)}; worker {order[-1]} least, {percent(least)}"
+    yield ""
+    yield from _staleness(run)
+    yield from _links(run)
 
 
-def _stale_lines(run: ExchangeRun, width: int) -> Iterator[tuple[str, str]]:
-    yield "Staleness: others' updates between a worker's read and its write", "bold"
+def _staleness(run: ExchangeRun) -> Iterator[Block]:
+    yield bold("Staleness: others' updates between a worker's read and its write")
     if run.bound == 0:
-        yield from _said("  none: the gradients of a round are added to the same weights, together", width)
+        yield "  none: the gradients of a round are added to the same weights, together"
         return
-    yield from _said(
+    yield (
         f"  mean {run.staleness:.1f}, 99 % within {run.staleness_p99:.0f}, most {run.staleness_most:,}; at most "
-        f"{run.ahead:,} round{'s' if run.ahead != 1 else ''} ahead of the slowest", width,
-    )  # fmt: skip
-    table = Table("rrl")
-    wide = -(-len(run.histogram) // _BINS)
-    bins = [sum(run.histogram[at : at + wide]) for at in range(0, len(run.histogram), wide)]
-    whole = max(sum(bins), 1)
-    for place, count in enumerate(bins):
-        low, high = place * wide, place * wide + wide - 1
-        label = f"{low}" if wide == 1 else f"{low}-{high}"
-        table.add(label, percent(count / whole), "▇" * round(_BAR * count / whole))
-    yield from ((line, "") for line, _ in table.lines(width))
+        f"{run.ahead:,} round{'s' if run.ahead != 1 else ''} ahead of the slowest"
+    )
+    size = -(-len(run.histogram) // _BINS)
+    total = max(sum(run.histogram), 1)
+    rows = [
+        (f"{low}" if size == 1 else f"{low}-{low + size - 1}", sum(run.histogram[low : low + size]) / total)
+        for low in range(0, len(run.histogram), size)
+    ]
+    yield Rows(_STALENESS, rows)
 
 
-def _link_lines(run: ExchangeRun, width: int) -> Iterator[tuple[str, str]]:
+def _links(run: ExchangeRun) -> Iterator[Block]:
     if not run.links:
         return
-    yield "", ""
-    yield f"Links of each server, {format_quantity(run.links[0].capacity, 'B/s')} one way", "bold"
-    table = Table("lrrr", header=("link", "bytes", "busy", "utilisation"))
-    for use in run.links:
-        table.add(
-            use.name, format_quantity(use.bytes, "B"), percent(use.busy / run.seconds),
-            percent(use.bytes / use.capacity / run.seconds),
-        )  # fmt: skip
-    yield from ((line, "") for line, _ in table.lines(width))
+    yield from ("", bold(f"Links of each server, {format_quantity(run.links[0].capacity, 'B/s')} one way"))
+    columns = (
+        Column("link", "name"),
+        Column("bytes", "", "B"),
+        Column("busy", lambda use: use.busy / run.seconds, percent),
+        Column("utilisation", lambda use: use.bytes / use.capacity / run.seconds, percent),
+    )
+    yield Rows(Table(columns=columns), run.links)
 
 
-def _tradeoff_lines(compared: Tradeoff, width: int) -> Iterator[tuple[str, str]]:
+def _busiest(run: ExchangeRun) -> float | None:
+    return max(use.busy for use in run.links) / run.seconds if run.links else None
+
+
+_TRADEOFF = Table(
+    columns=(
+        Column("bound", bound_name),
+        Column("steps/s", "steps_per_second", _rate_text),
+        Column("samples/s", "samples_per_second", _rate_text, optional=True),
+        Column("idle", "", percent),
+        Column("waiting", "", percent),
+        Column("stale", "staleness", ":.1f"),
+        Column("p99", "staleness_p99", ":.0f"),
+        Column("ahead", "", ":,"),
+        Column("server busy", _busiest, percent, missing="-"),
+    )
+)
+
+
+def tradeoff_report(compared: Tradeoff) -> Iterator[Block]:
+    """A comparison of exchanges."""
     served = compared.runs[-1]
-    yield from _said(f"{compared.name}: idle time against staleness", width, "bold")
-    yield from _said(_who(served), width)
-    beside = " beside workers" if served.beside else ""
-    servers = f"{served.servers:,} parameter server{'s' if served.servers > 1 else ''}{beside}"
-    yield from _said(f"By all-reduce, or over {servers}; bound: rounds ahead of the slowest", width)
-    yield "", ""
-    known = served.samples_per_second is not None
-    header = (
-        "bound", "steps/s", *(("samples/s",) if known else ()), "idle", "waiting", "stale", "p99", "ahead", "server busy",
-    )  # fmt: skip
-    table = Table("l" + "r" * (len(header) - 1), header=header)
-    for run in compared.runs:
-        busy = max((use.busy for use in run.links), default=0.0) / run.seconds
-        table.add(
-            bound_name(run), _rate(run.steps_per_second),
-            *((_rate(run.samples_per_second),) if run.samples_per_second is not None else ()), percent(run.idle),
-            percent(run.waiting), f"{run.staleness:.1f}", f"{run.staleness_p99:.0f}",
-            f"{run.ahead:,}", percent(busy) if run.links else "-",
-        )  # fmt: skip
-    yield from ((line, "") for line, _ in table.lines(width))
-    yield from _said(
-        "stale: others' updates between a worker's read and its write, mean; the same durations in every row", width,
-        "dim",
-    )  # fmt: skip
+    yield from (bold(f"{compared.name}: idle time against staleness"), _workers_text(served))
+    yield f"By all-reduce, or over {_servers(served)}; bound: rounds ahead of the slowest"
+    yield from ("", Rows(_TRADEOFF, compared.runs))
+    yield dim(
+        "stale: others' updates between a worker's read and its write, mean; the same durations in every row"
+    )

@@ -1,0 +1,58 @@
+"""Losses of training runs, drawn. Needs podsim[report]."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from podsim.report.lab import run_name
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.results.trained import MeasuredTraining
+
+_COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def loss_image(runs: Sequence[MeasuredTraining], kind: str, *, dpi: int = 150) -> bytes:
+    """Bytes of a figure, "svg" or "png": the loss of each run over its steps, and its seconds below."""
+    matplotlib = load_matplotlib()
+    with matplotlib.rc_context(STYLE):
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
+
+        figure = Figure(figsize=(8.4, 5.2))
+        loss, time = figure.add_axes((0.095, 0.4, 0.875, 0.47)), figure.add_axes((0.095, 0.11, 0.875, 0.19))
+        for place, run in enumerate(runs):
+            colour = _COLOURS[place % len(_COLOURS)]
+            steps = [row.step for row in run.rows]
+            loss.plot(
+                steps,
+                [row.loss for row in run.rows],
+                color=colour,
+                lw=1.8 - 0.3 * min(place, 3),
+                label=run_name(run),
+            )
+            time.plot(steps, [1e3 * row.seconds for row in run.rows], color=colour, lw=1.0)
+            for step in run.resumed:
+                loss.axvline(step, color=MUTED, lw=0.8, ls="--")
+        loss.set_title("loss", fontsize=9.5, loc="left", color=INK)
+        time.set_title("milliseconds of a step", fontsize=9.5, loc="left", color=INK)
+        time.set_xlabel("step", fontsize=9)
+        time.set_ylim(bottom=0.0)
+        loss.legend(loc="upper right", fontsize=8.5)
+        for axes in (loss, time):
+            axes.grid(axis="y", color=MUTED, alpha=0.25, lw=0.6)
+            axes.tick_params(labelsize=8.5)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        figure.text(
+            0.012,
+            0.955,
+            f"{runs[0].model}, {runs[0].data}"[:110],
+            fontsize=11,
+            fontweight="bold",
+            va="center",
+        )
+        out = io.BytesIO()
+        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
+        figure.savefig(out, format=kind, facecolor="white", **how)
+    return out.getvalue()
