@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from podsim.hardware.catalog import load_gpu
-from podsim.kernels.attention import attention_seconds
+from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.constants import load_constants
 from podsim.kernels.gemm import gemm_seconds
 
@@ -23,7 +23,7 @@ def test_products(benchmark, count):
 
 def test_attention(benchmark):
     sizes = {"batch": np.arange(1.0, 16.0), "heads": 32, "kv_heads": 8, "queries": 2048, "keys": 2048}
-    benchmark(attention_seconds, A100, **sizes, head_dim=128, value_dim=128, causal=True)
+    benchmark(attention_seconds, A100, AttentionShape(**sizes, head_dim=128, value_dim=128, causal=True))
 
 
 def test_loading(benchmark):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from podsim.cli import app
 from podsim.errors import MigError, PodsimError
-from podsim.fleet.jobs import Job, columns, jobs_of
+from podsim.fleet.jobs import Job, JobColumns, jobs_of, make_jobs
 from podsim.fleet.policies import POLICIES, find_policy
 from podsim.fleet.queue import Machine, run_queue
 from podsim.fleet.sliced import problem_of, run_sliced
@@ -35,12 +35,12 @@ def mixed(seed, *, n=40, most=4, limits=True, after=False):
     rng = np.random.default_rng(seed)
     profile = [PROFILES[p] for p in rng.integers(0, len(PROFILES), n)]
     seconds = np.round(rng.exponential(100.0, n), 3) + 1
-    return columns(
+    return make_jobs(JobColumns(
         ids=[str(j) for j in range(n)], submit=np.round(np.cumsum(rng.exponential(12.0, n)), 3), mig=profile,
         gpus=np.where([p == "" for p in profile], rng.integers(1, most + 1, n), 1), seconds=seconds,
         limit=np.round(seconds * rng.uniform(1, 3, n), 3) if limits else None,
         after=[(str(j - 3),) if after and j % 5 == 4 else () for j in range(n)],
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def test_policies_that_can():

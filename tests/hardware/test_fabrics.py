@@ -22,7 +22,7 @@ from podsim.hardware.fabrics import (
     tpu_pod,
 )
 from podsim.hardware.fabrics.node import Cable, Node, Part
-from podsim.hardware.fabrics.tree import rail_tree
+from podsim.hardware.fabrics.tree import Switches, rail_tree
 from podsim.hardware.fabrics.wiring import ServerWiring
 from podsim.hardware.fattree import fat_tree
 from podsim.hardware.nvlink import CUBE_MESH
@@ -387,7 +387,7 @@ def test_what_no_tree_can_do_is_said():
     with pytest.raises(ClusterError, match="more than switches of 4 ports take"):
         folded_clos(1000, switch_ports=4, bandwidth=1e9)
     with pytest.raises(ClusterError, match="do not fit a switch of 40 ports"):
-        rail_tree(nodes=40, rails=8, unit=30, switch_ports=40, rate=1.0, trunk=1.0)
+        rail_tree(nodes=40, rails=8, unit=30, switches=Switches(ports=40, trunk=1.0), rate=1.0)
     with pytest.raises(ClusterError, match="at least 2"):
         folded_clos(4, switch_ports=1, bandwidth=1.0)
 

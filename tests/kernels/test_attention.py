@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podsim.hardware.catalog import load_gpu
+from podsim.kernels import attention
 from podsim.kernels import elementwise as kernels_memory
-from podsim.kernels.attention import attention_seconds, flash_law, score_passes
+from podsim.kernels.attention import AttentionShape, flash_law, score_passes
 from podsim.kernels.constants import FlashConstants, kernel_constants
 from podsim.kernels.elementwise import memory_seconds, optimizer_seconds
 from podsim.kernels.gemm import gemm_seconds
@@ -31,6 +32,15 @@ SHAPE = {
 PLAIN = FlashConstants(share_64=1.0, share_128=1.0, fill=0.0, tail=0.0, backward_64=1.0, backward_128=1.0,
                        backward_fill=0.0)  # fmt: skip
 MACHINE = (100.0, 1e12, 1e30)
+
+
+def attention_seconds(gpu, *, algorithm="flash2", direction="forward", precision="bf16", dropout=False,
+                      fused_softmax=True, **sizes):  # fmt: skip
+    """Seconds of an attention core of these sizes."""
+    return attention.attention_seconds(
+        gpu, AttentionShape(**sizes), algorithm=algorithm, direction=direction, precision=precision, dropout=dropout,
+        fused_softmax=fused_softmax,
+    )  # fmt: skip
 
 
 def flash(causal=False, backward=False, window=0, **changes):

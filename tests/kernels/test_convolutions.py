@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from podsim.errors import PlanError
 from podsim.hardware.catalog import load_gpu
+from podsim.kernels import convolutions
 from podsim.kernels.convolutions import (
     DIRECT_ARITHMETIC,
     DIRECT_BYTES,
     LONG_ARITHMETIC,
     PARTS,
-    conv_product,
-    conv_seconds,
+    ConvShape,
 )
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import gemm_seconds
@@ -32,6 +32,16 @@ THREE = {
     "positions": 784,
     "inputs": 3136,
 }
+
+
+def conv_seconds(gpu, part: str, *, precision: str = "bf16", **sizes) -> np.ndarray:
+    """Seconds of a convolution of these sizes."""
+    return convolutions.conv_seconds(gpu, part, ConvShape(**sizes), precision=precision)
+
+
+def conv_product(part: str, **sizes) -> tuple[np.ndarray, ...]:
+    """The product that a convolution of these sizes is."""
+    return convolutions.conv_product(part, ConvShape(**sizes).sizes())
 
 
 def test_products_by_hand() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from podsim.hardware.catalog import load_gpu
-from podsim.kernels.attention import attention_seconds
+from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.fit_attention import cross_validate_serving
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows, read_rows
 
@@ -33,9 +33,10 @@ def made(factor: float, traffic: float, each: float) -> KernelRows:
     table = [{**same, "batch": str(b), "heads": str(h), "seq_len": str(s)} for b, h, s in shapes]
     rows = kernel_rows(table)
     b, h, s = np.array(shapes, float).T
-    law = attention_seconds(
-        A100, batch=b, heads=h, kv_heads=8, queries=s, keys=s, head_dim=128, value_dim=128, causal=True
+    shape = AttentionShape(
+        batch=b, heads=h, kv_heads=8, queries=s, keys=s, head_dim=128, value_dim=128, causal=True
     )
+    law = attention_seconds(A100, shape)
     moved = 4 * b * s * 128 * 8 / (0.81647 * A100.memory_bandwidth)
     return replace(rows, seconds=factor * law + traffic * moved + b * s * each)
 

@@ -24,7 +24,7 @@ from podsim.network.collectives.direct import (
 )
 from podsim.network.collectives.rings import ring_all_reduce
 from podsim.network.play_links import single_switch
-from podsim.network.table_bursts import Processors, shaped_rounds
+from podsim.network.table_bursts import Buckets, Processors, shaped_rounds
 from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
 from podsim.verbs.compare import compare
 
@@ -37,8 +37,8 @@ PAYLOAD = 8948 / 9014
 ONE = np.ones(4, np.int64)
 
 
-def _saving(*given: Any, leaves: Any) -> float:
-    found = shaped_rounds(*given, leaves=leaves)
+def _saving(table: Any, fabric: Any, size: float, bursts: Any, calls: int, *, leaves: Any) -> float:
+    found = shaped_rounds(table, fabric, size, Buckets(bursts, leaves), calls)
     assert found.worked == found.shaped, "idle processors cost nothing"
     return found.plain - found.shaped
 
@@ -248,31 +248,32 @@ def test_processors_pass_on_and_add() -> None:
     """Twelve messages at once, by hand: what they, a copy, what the buckets let pass at once, and sums cost."""
     fabric, bursts, ones = single_switch(4, 1e6), np.full(8, 1e5), np.full(8, 3)
     table = direct_reduce_scatter(4)
-    given = (table, fabric, 1e6, bursts, 1)
-    bare = shaped_rounds(*given, leaves=ones)
+    given = (table, fabric, 1e6, Buckets(bursts, ones), 1)
+    bare = shaped_rounds(*given)
 
     def costs(**given_costs: float) -> float:
         cost = Processors(cores=2.0, **given_costs)
-        return shaped_rounds(*given, leaves=ones, processors=cost).worked - bare.shaped
+        return shaped_rounds(*given, processors=cost).worked - bare.shaped
 
     assert costs(message=1e-3) == pytest.approx(12e-3), "all buckets are full: each message waits"
     assert costs(byte=1e-8) == pytest.approx(12 * 1e5 * 1e-8), "only what goes out at once waits"
     assert costs(byte=1e-5) == pytest.approx(30 - bare.shaped), "slower than the links"
     assert costs(add=1e-9) == pytest.approx(3e6 * 1e-9), "each rank adds three parts"
-    copied = shaped_rounds(*given, leaves=ones, processors=Processors(add=1e-9), copied=4e6)
+    copied = shaped_rounds(*given, processors=Processors(add=1e-9), copied=4e6)
     assert copied.worked - bare.shaped == pytest.approx(4e-3 + 3e-3)
-    assert shaped_rounds(*given, leaves=ones, processors=Processors(message=1e-3)).plain == bare.plain
+    assert shaped_rounds(*given, processors=Processors(message=1e-3)).plain == bare.plain
 
 
 def test_a_pause_fills_buckets() -> None:
     """While the sums of one round are added, buckets fill for the next: there the time is won back."""
     fabric, bursts, ones = single_switch(4, 1e6), np.full(8, 1e5), np.full(8, 3)
     table = ring_all_reduce(4)
-    bare = shaped_rounds(table, fabric, 4e6, bursts, 1, leaves=ones).shaped
+    given = (table, fabric, 4e6, Buckets(bursts, ones), 1)
+    bare = shaped_rounds(*given).shaped
 
     def late(add: float) -> float:
         cost = Processors(add=add, cores=4)
-        return shaped_rounds(table, fabric, 4e6, bursts, 1, leaves=ones, processors=cost).worked - bare
+        return shaped_rounds(*given, processors=cost).worked - bare
 
     assert late(1e-8) == pytest.approx(0.0), "40 ms a round, in which a link gets 40 kB of its 100 kB back"
     assert late(1e-7) == pytest.approx(3 * (0.4 - 0.1)), "400 ms, in which it would get more than it may hold"

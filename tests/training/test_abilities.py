@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.training.abilities import ABILITIES, available, beyond
 from podsim.training.plan import Plan
+from podsim.training.rules import ABILITIES, is_available, lacking_titles
 from podsim.training.search import Space, space
 from podsim.training.software import Software, load_software, software_names
 from podsim.workload.catalog import load_model
@@ -31,7 +31,7 @@ def test_what_an_era_lacks_is_known_by_name(name: str) -> None:
 
 def test_an_ability_is_of_a_field_of_a_plan() -> None:
     assert all(hasattr(Plan(), one.field) for one in ABILITIES.values())
-    assert beyond(Plan(), Software(name="bare", title="", source="", lacks=tuple(ABILITIES))) == (
+    assert lacking_titles(Plan(), Software(name="bare", title="", source="", lacks=tuple(ABILITIES))) == (
         "flash attention",
     )
 
@@ -56,5 +56,5 @@ def test_what_is_asked_for_by_name_is_searched_all_the_same(cluster: Cluster) ->
 
 def test_values_of_other_fields_are_available() -> None:
     software = load_software("megatron-2021")
-    assert available("zero", np.arange(4), software).tolist() == [True, False, False, False]
-    assert available("tp", np.arange(1, 4), software).all()
+    assert is_available("zero", np.arange(4), software).tolist() == [True, False, False, False]
+    assert is_available("tp", np.arange(1, 4), software).all()

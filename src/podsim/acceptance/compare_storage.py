@@ -16,7 +16,7 @@ from podsim.results.lab_storage import (
 )
 from podsim.storage.cache import Cache, hits
 from podsim.storage.catalog import load_storage
-from podsim.storage.loads import Load, Timed, epoch_time, transfer_time
+from podsim.storage.loads import Load, Timed, Transfer, epoch_time, transfer_time
 from podsim.storage.parts import StorageSystem
 from podsim.storage.stripe import net_capacity
 from podsim.units import format_quantity
@@ -129,11 +129,12 @@ def _checkpoints(name: str, run: MeasuredCheckpoints, system: StorageSystem) -> 
     for row in run.rows:
         if row.state == "page cache":
             continue
-        timed = transfer_time(
-            system, run.size, ranks=run.count, clients=len(set(run.hosts)), cores=run.cores, block=run.block,
-            processor=row.processor, write=row.operation == "write",
-            each_block_waits=run.filesystem in _OBJECTS and row.operation == "read",
+        transfer = Transfer(
+            size=run.size, ranks=run.count, clients=len(set(run.hosts)), cores=run.cores, block=run.block,
+            processor=row.processor, is_write=row.operation == "write",
+            has_waiting_blocks=run.filesystem in _OBJECTS and row.operation == "read",
         )  # fmt: skip
+        timed = transfer_time(system, transfer)
         rows.append(
             _row(
                 f"{row.operation} ({row.state})",

@@ -15,7 +15,7 @@ import numpy as np
 
 from podsim.acceptance.host_constants import host_constants
 from podsim.hardware.cluster import load_cluster
-from podsim.kernels.attention import attention_seconds
+from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.constants import Evidence, KernelConstants
 from podsim.kernels.constants_file import constants_text
 from podsim.kernels.fit_host import Products, Streams, fit_line, fit_products, fit_streams, products_seconds
@@ -203,15 +203,14 @@ def _attention_speed(rows: Sequence[MeasuredKernel], table: Mapping[str, Any]) -
         logs = []
         for row in rows:
             batch, heads, tokens, width = row.shape
-            law = sum(
-                float(
-                    attention_seconds(
-                        gpu, batch=batch, heads=heads, kv_heads=heads, queries=tokens, keys=tokens, head_dim=width,
-                        value_dim=width, causal=True, algorithm="unfused", direction=way, precision="fp32",
-                    )
-                )
-                for way in ("forward", "backward")
+            shape = AttentionShape(
+                batch=batch, heads=heads, kv_heads=heads, queries=tokens, keys=tokens, head_dim=width, value_dim=width,
+                causal=True,
             )  # fmt: skip
+            law = sum(
+                float(attention_seconds(gpu, shape, algorithm="unfused", direction=way, precision="fp32"))
+                for way in ("forward", "backward")
+            )
             logs.append(math.log(law / row.seconds))
     return math.exp(sum(logs) / len(logs)) if logs else 1.0
 

@@ -11,7 +11,7 @@ from podsim.lab.program import programs
 from podsim.network.collectives import Table
 from podsim.network.play import play
 from podsim.network.play_links import Links, make_links
-from podsim.network.table_bursts import IDLE, Processors, shaped_rounds
+from podsim.network.table_bursts import IDLE, Buckets, Processors, shaped_rounds
 from podsim.results.lab import Emulated, MeasuredCollectives
 from podsim.results.trained import MeasuredDdp
 
@@ -39,15 +39,18 @@ def on_shaped_links(run: MeasuredCollectives | MeasuredDdp, table: Table, size: 
     bare, real = emulated_fabric(made), emulated_fabric(made, run.message)
     links = play(table, size, bare).seconds
     own = np.arange(len(bare.capacity)) < 2 * made.ranks
-    buckets = np.where(own, made.inside_burst, made.between_burst)
-    leaves = np.where(own, made.local - 1, made.ranks - made.local)
+    buckets = Buckets(
+        np.where(own, made.inside_burst, made.between_burst),
+        np.where(own, made.local - 1, made.ranks - made.local),
+        KEPT,
+    )
     work = IDLE
     if isinstance(run, MeasuredCollectives):
         work = Processors(run.message_work, run.byte_work, run.add_work, min(run.cores, run.ranks))
     elements = int(size) // _FLOAT
     inputs = (part for one in programs(table, elements, range(run.ranks)) for part in one.input)
     found = shaped_rounds(
-        table, bare, size, buckets, calls, leaves=leaves, kept=KEPT, processors=work,
+        table, bare, size, buckets, calls, processors=work,
         copied=_FLOAT * float(sum(last - first for first, last, _ in inputs)),
     )  # fmt: skip
     messages = play(table, size, real).seconds - links

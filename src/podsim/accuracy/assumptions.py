@@ -9,8 +9,8 @@ from podsim.accuracy.bands import bits_of, residuals
 from podsim.hardware.cluster import Cluster
 from podsim.results.prediction import Prediction
 from podsim.schedules import SCHEDULES
-from podsim.training.abilities import ABILITIES, beyond
 from podsim.training.plan import Plan
+from podsim.training.rules import ABILITIES, lacking_titles
 from podsim.training.software import Software, load_software
 from podsim.units import format_quantity
 from podsim.workload.graph import Model
@@ -88,7 +88,9 @@ def best_measured(architecture: str, precision: str) -> tuple[float, str] | None
 def warnings(prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str, ...]:
     """What a reader should doubt."""
     software = load_software(plan.software, cluster.gpu)
-    said = [f"{software.title} has no {title}: predicted as if it had" for title in beyond(plan, software)]
+    said = [
+        f"{software.title} has no {title}: predicted as if it had" for title in lacking_titles(plan, software)
+    ]
     best = best_measured(cluster.gpu.architecture, plan.precision)
     if best is None:
         said.append(

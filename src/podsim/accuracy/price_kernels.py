@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from podsim.accuracy.measured_tables import Row, Rows
 from podsim.accuracy.price_collectives import Call, call_of, call_seconds, decade, require_scipy
-from podsim.accuracy.pricing import Priced
+from podsim.accuracy.score import Priced
+from podsim.accuracy.tables import Row, Rows
 from podsim.errors import PodsimError
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
-from podsim.kernels.attention import attention_seconds
+from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.fit_attention import cross_validate_serving
 from podsim.kernels.fit_batches import cross_validate_batches
 from podsim.kernels.fit_kernels import cross_validate, host_seconds
@@ -97,7 +97,7 @@ def _seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.float64
         return _attention(part, gpu)
     seconds = gemm_seconds(
         gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn",
-        accumulate=bool(part.accumulate[0]),
+        kernel="accumulating" if part.accumulate[0] else "plain",
     )  # fmt: skip
     return seconds, ""
 
@@ -136,12 +136,15 @@ def _attention(part: KernelRows, gpu: Gpu) -> tuple[NDArray[np.float64], str]:
     else:
         raise PodsimError(f"kernel {op!r} is not modelled")
     directions = {"fwd": ("forward",), "bwd": ("backward",), "fwd+bwd": ("forward", "backward")}
+    shape = AttentionShape(
+        batch=part.batch, heads=part.heads, kv_heads=part.kv_heads, queries=part.tokens, keys=part.tokens,
+        head_dim=part.head_dim, value_dim=part.head_dim, causal=bool(part.causal[0]),
+    )  # fmt: skip
     seconds = np.zeros(len(part))
     for direction in directions.get(str(part.direction[0]), ("forward",)):
         seconds = seconds + attention_seconds(
-            gpu, batch=part.batch, heads=part.heads, kv_heads=part.kv_heads, queries=part.tokens,
-            keys=part.tokens, head_dim=part.head_dim, value_dim=part.head_dim, causal=bool(part.causal[0]),
-            algorithm=algorithm, direction=direction, precision=str(part.precision[0]),  # type: ignore[arg-type]
+            gpu, shape, algorithm=algorithm,  # type: ignore[arg-type]
+            direction=direction, precision=str(part.precision[0]),  # type: ignore[arg-type]
         )  # fmt: skip
     return seconds, note
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from podsim.errors import PodsimError
-from podsim.fleet.jobs import Jobs, columns
+from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
 from podsim.fleet.state import Floats
 
 _DAY = 86400.0
@@ -77,11 +77,11 @@ def draw_jobs(arrivals: Arrivals, gpus: int, rng: np.random.Generator) -> Jobs:
     limit = length * rng.uniform(1.0, arrivals.overrun, n)
     span = float((length * size).sum()) / (gpus * arrivals.load)
     user = np.minimum(rng.zipf(1.5, n), arrivals.users)
-    return columns(
+    made = JobColumns(
         ids=range(n), submit=_times(arrivals, span, rng), gpus=size, seconds=length, limit=limit,
         user=[f"user {u}" for u in range(1, arrivals.users + 1)], user_of=user - 1,
-        source=f"model of arrivals: {n:,} jobs, load {arrivals.load:g} of {gpus:,} GPUs",
     )  # fmt: skip
+    return make_jobs(made, source=f"model of arrivals: {n:,} jobs, load {arrivals.load:g} of {gpus:,} GPUs")
 
 
 def _times(arrivals: Arrivals, span: float, rng: np.random.Generator) -> Floats:

@@ -123,48 +123,54 @@ class Jobs:
 def jobs_of(jobs: Iterable[Job], *, source: str = "") -> Jobs:
     """The same jobs as columns; raises TableError with what is wrong, all kinds of problems at once."""
     rows = list(jobs)
-    return columns(
+    given = JobColumns(
         ids=[job.id for job in rows], submit=[job.submit for job in rows], gpus=[job.gpus for job in rows],
         seconds=[job.seconds for job in rows], user=[job.user for job in rows],
         limit=[np.nan if job.limit is None else job.limit for job in rows],
         guess=[np.nan if job.guess is None else job.guess for job in rows],
         after=[job.after for job in rows], rank=[job.rank for job in rows],
-        slow_JS=np.array([(1.0, *job.slow) for job in rows]).reshape(-1, 3), source=source,
-        mig=[job.mig for job in rows],
+        slow=np.array([(1.0, *job.slow) for job in rows]).reshape(-1, 3), mig=[job.mig for job in rows],
     )  # fmt: skip
+    return make_jobs(given, source=source)
 
 
-def columns(
-    *,
-    ids: Sequence[str] | range,
-    submit: ArrayLike,
-    gpus: ArrayLike,
-    seconds: ArrayLike,
-    user: Sequence[str] | None = None,
-    user_of: ArrayLike | None = None,
-    limit: ArrayLike | None = None,
-    guess: ArrayLike | None = None,
-    after: Sequence[Sequence[str]] | None = None,
-    rank: ArrayLike | None = None,
-    slow_JS: Floats | None = None,
-    mig: Sequence[str] | None = None,
-    source: str = "",
-    left_out: Mapping[str, int] | None = None,
-) -> Jobs:
-    """Jobs of columns in any order; NaN in `limit` and `guess` is none.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobColumns:
+    """Jobs in any order, a value a job in each column; None for a column that is not known."""
 
-    `user` names the user of each job, or with `user_of` (positions) every user.
+    ids: Sequence[str] | range
+    submit: ArrayLike
+    gpus: ArrayLike
+    seconds: ArrayLike
+    user: Sequence[str] | None = None
+    """The user of each job, or with `user_of` every user."""
+    user_of: ArrayLike | None = None
+    """Position of each job's user in `user`."""
+    limit: ArrayLike | None = None
+    """NaN for none; so has `guess`."""
+    guess: ArrayLike | None = None
+    after: Sequence[Sequence[str]] | None = None
+    rank: ArrayLike | None = None
+    slow: Floats | None = None
+    """Speeds, [jobs, 3]."""
+    mig: Sequence[str] | None = None
+
+
+def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int] | None = None) -> Jobs:
+    """The jobs of columns.
 
     Raises TableError for times that are negative or not finite, sizes below 1, ids that appear twice, dependencies on
     unknown jobs, and cycles of dependencies: all kinds at once, with the first few jobs of each.
     """
-    n = len(ids)
-    times, sizes = np.asarray(submit, np.float64), np.asarray(gpus, np.float64)
-    length = np.asarray(seconds, np.float64)
-    bound = np.full(n, np.nan) if limit is None else np.asarray(limit, np.float64)
-    believed = np.full(n, np.nan) if guess is None else np.asarray(guess, np.float64)
-    ranks = np.zeros(n) if rank is None else np.asarray(rank, np.float64)
-    speeds = np.ones((n, 3)) if slow_JS is None else np.asarray(slow_JS, np.float64)
+    ids, after, mig, n = given.ids, given.after, given.mig, len(given.ids)
+    times, sizes = np.asarray(given.submit, np.float64), np.asarray(given.gpus, np.float64)
+    length = np.asarray(given.seconds, np.float64)
+    bound, believed = (
+        np.full(n, np.nan) if column is None else np.asarray(column, np.float64)
+        for column in (given.limit, given.guess)
+    )
+    ranks = np.zeros(n) if given.rank is None else np.asarray(given.rank, np.float64)
+    speeds = np.ones((n, 3)) if given.slow is None else np.asarray(given.slow, np.float64)
     problems = _problems(ids, times, sizes, length, bound, believed, ranks, speeds)
     order = np.argsort(times, kind="stable")
     names: Sequence[str] | range = (
@@ -180,7 +186,7 @@ def columns(
     if problems:
         raise TableError(f"{source or 'jobs'}: " + "; ".join(problems))
     cut = np.where(np.isnan(bound), length, np.minimum(length, bound))
-    owners, position = _owners(user, user_of, n)
+    owners, position = _owners(given.user, given.user_of, n)
     return Jobs(
         ids=names, submit=(times - times.min())[order] if n else times,
         gpus=sizes.astype(np.int64)[order], seconds=cut[order],

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from podsim.errors import TableError
-from podsim.fleet.jobs import Jobs, columns
+from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
 from podsim.fleet.rows import Row
 
 SACCT = {"JobID", "Submit", "Elapsed"}
@@ -88,11 +88,12 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
             f"{source}: Submit must be as 2026-01-31T08:00:00, Elapsed as 1-02:03:04 ({'; '.join(wrong[:5])})"
         )
     ids, submits, gpus_, lengths, users, limits, migs = zip(*made, strict=True) if made else ((),) * 7
-    return columns(
+    columns = JobColumns(
         ids=list(ids), submit=list(submits), gpus=list(gpus_), seconds=list(lengths), user=list(users),
-        limit=list(limits), mig=list(migs), source=source,
-        left_out={reason: count for reason, count in left_out.items() if count},
+        limit=list(limits), mig=list(migs),
     )  # fmt: skip
+    counts = {reason: count for reason, count in left_out.items() if count}
+    return make_jobs(columns, source=source, left_out=counts)
 
 
 def _limit(text: str) -> float:

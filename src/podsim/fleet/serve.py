@@ -41,7 +41,9 @@ def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> N
         if head >= 0:
             looked += 1
             if count and (
-                rules.backfill != EASY or _harmless(work, plant, rules, state, j, head, count, shadow, now)
+                rules.backfill != EASY
+                or now + _expected(work, plant, rules, state, j, count) <= shadow
+                or _leaves_room(plant, state, count, work.job[head].gpus)
             ):
                 begin(work, plant, rules, state, j, count, now)
         elif count:
@@ -89,24 +91,17 @@ def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
 
 
 @kernel
-def _harmless(
-    work: Work,
-    plant: Plant,
-    rules: Rules,
-    state: State,
-    j: int,
-    head: int,
-    count: int,
-    shadow: float,
-    now: float,
-) -> bool:
-    """Whether starting j on the nodes chosen for it leaves the blocked job its start; `trial` then knows of it."""
-    speed = work.slow_JS[j, reach(plant, state, count)]
-    if now + expected(work, rules, state, j, speed) <= shadow:
-        return True
+def _expected(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int) -> float:
+    """Seconds that j is expected to run on the nodes chosen for it."""
+    return expected(work, rules, state, j, work.slow_JS[j, reach(plant, state, count)])
+
+
+@kernel
+def _leaves_room(plant: Plant, state: State, count: int, gpus: int) -> bool:
+    """Whether the nodes chosen leave the blocked job, of so many GPUs, its start; `trial` then knows of them."""
     for place in range(count):
         state.trial[state.picked[place]] -= state.taken[place]
-    if fits(plant, state.trial, work.job[head].gpus):
+    if fits(plant, state.trial, gpus):
         return True
     for place in range(count):
         state.trial[state.picked[place]] += state.taken[place]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from podsim.errors import TableError, unknown_name
-from podsim.fleet.jobs import Jobs, columns
+from podsim.fleet.jobs import JobColumns, Jobs, make_jobs
 from podsim.fleet.rows import Row, numbers, read_text, rows_of
 from podsim.fleet.sacct import SACCT, read_sacct
 from podsim.fleet.state import Floats
@@ -149,14 +149,15 @@ def _columns(rows: Sequence[Row], found: Mapping[str, str], source: str, left_ou
     for name in ("slow", "slower"):
         given = _optional(rows, found, name, source)
         speeds.append(speeds[0] if given is None else np.where(np.isnan(given), 1.0, given))
-    return columns(
+    columns = JobColumns(
         ids=_texts(rows, found, "id") or [str(place) for place in range(len(rows))], submit=submit,
         gpus=numbers(rows, found["gpus"], source), seconds=seconds, user=_texts(rows, found, "user"),
         limit=_optional(rows, found, "limit", source), guess=_optional(rows, found, "guess", source),
         after=None if after is None else [[one for one in re.split(r"[;:\s]+", cell) if one] for cell in after],
-        rank=None if rank is None else np.nan_to_num(rank), slow_JS=np.stack(speeds, axis=1),
-        mig=_texts(rows, found, "mig"), source=source, left_out=left_out,
+        rank=None if rank is None else np.nan_to_num(rank), slow=np.stack(speeds, axis=1),
+        mig=_texts(rows, found, "mig"),
     )  # fmt: skip
+    return make_jobs(columns, source=source, left_out=left_out)
 
 
 def _optional(rows: Sequence[Row], found: Mapping[str, str], name: str, source: str) -> Floats | None:

@@ -21,8 +21,8 @@ import numpy as np
 from podsim.errors import PlanError, unknown_name
 from podsim.graphs.op_graph import DIMS, KINDS, OpGraph
 from podsim.hardware.parts import PRECISIONS, Gpu
-from podsim.kernels.attention import attention_seconds
-from podsim.kernels.convolutions import TENSOR_CORES, conv_seconds
+from podsim.kernels.attention import AttentionShape, attention_seconds
+from podsim.kernels.convolutions import TENSOR_CORES, ConvShape, conv_seconds
 from podsim.kernels.elementwise import memory_seconds, optimizer_seconds
 from podsim.kernels.gemm import peak_of
 from podsim.kernels.narrow import product_seconds
@@ -220,8 +220,9 @@ def _conv(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) ->
         if chosen.any():
             rows_OD = graph.dims_OD[where[chosen]].astype(float)
             sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["conv"][:7])}
+            shape = ConvShape(**sizes, transposed=transposed)
             part = {
-                which: conv_seconds(gpu, which, **sizes, transposed=transposed, precision=precision)
+                which: conv_seconds(gpu, which, shape, precision=precision)
                 for which in ("forward", "input", "weight")
             }
             wanted_OA = graph.gradient_OA[where[chosen]]
@@ -242,8 +243,7 @@ def _attention(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: st
             seconds = partial(
                 attention_seconds,
                 gpu,
-                **sizes,
-                causal=causal,
+                AttentionShape(**sizes, causal=causal),
                 algorithm=algorithm,  # type: ignore[arg-type]
                 precision=precision,
             )

@@ -25,6 +25,7 @@ most 34 %, without a mask; 20 % (A100) and 25 % (H100) too fast with one, added 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -50,29 +51,37 @@ _NEEDS = {"triton": 7.5, "flash1": 7.5, "flash2": 8.0, "flash3": 9.0}
 """compute capability that an algorithm needs (README of Dao-AILab/flash-attention)"""
 
 
+@dataclass(frozen=True, kw_only=True)
+class AttentionShape:
+    """Sizes of the attention core of one layer, which broadcast."""
+
+    batch: npt.ArrayLike
+    heads: npt.ArrayLike
+    kv_heads: npt.ArrayLike
+    queries: npt.ArrayLike
+    keys: npt.ArrayLike
+    head_dim: npt.ArrayLike
+    value_dim: npt.ArrayLike
+    causal: bool
+    """Whether a query sees the keys before it only: half of them on average, also where `queries` are a rank's share of
+    a sequence that is dealt out evenly (context parallelism)."""
+    window: int = 0
+    """The most keys that a query sees; 0 for no limit. Unfused attention computes all of them."""
+
+
 def attention_seconds(
     gpu: Gpu,
+    shape: AttentionShape,
     *,
-    batch: npt.ArrayLike,
-    heads: npt.ArrayLike,
-    kv_heads: npt.ArrayLike,
-    queries: npt.ArrayLike,
-    keys: npt.ArrayLike,
-    head_dim: npt.ArrayLike,
-    value_dim: npt.ArrayLike,
-    causal: bool,
     algorithm: Algorithm = "flash2",
     direction: Direction = "forward",
     precision: str = "bf16",
-    window: int = 0,
     dropout: bool = False,
     fused_softmax: bool = True,
 ) -> Floats:
-    """Seconds of one direction of the attention core of one layer on the GPU; all sizes broadcast.
+    """Seconds of one direction of the attention core of one layer on the GPU.
 
-    `causal`: each query sees half of the keys on average, also where `queries` are a rank's share of a
-    sequence dealt out evenly (context parallelism). `window`: a query sees at most so many keys; 0 is no
-    limit; unfused attention computes them all the same. `dropout` and `fused_softmax` (Megatron-LM's fused
+    `dropout` and `fused_softmax` (Megatron-LM's fused
     scale-mask-softmax, or separate passes of which most are in fp32) concern unfused attention; fused kernels
     draw their dropout in registers.
 
@@ -80,9 +89,10 @@ def attention_seconds(
     algorithm that does not run on it. Law, source and known error: module docstring.
     """
     peak = peak_of(gpu, precision)
+    causal, window = shape.causal, shape.window
     _check(gpu, algorithm, direction, window)
-    sizes = positive(batch=batch, heads=heads, kv_heads=kv_heads, queries=queries, keys=keys,
-                     head_dim=head_dim, value_dim=value_dim)  # fmt: skip
+    sizes = positive(batch=shape.batch, heads=shape.heads, kv_heads=shape.kv_heads, queries=shape.queries,
+                     keys=shape.keys, head_dim=shape.head_dim, value_dim=shape.value_dim)  # fmt: skip
     if algorithm != "unfused":
         fitted = kernel_constants(gpu).flash
         constants = fitted.get(algorithm) or fitted["flash1"]  # triton was drawn on the A100 alone

@@ -34,6 +34,8 @@ All sizes broadcast; N convolutions are computed at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -75,21 +77,33 @@ LONG_ARITHMETIC = 0.04
 """as DIRECT_ARITHMETIC, of longer windows"""
 
 
-def conv_product(
-    part: str,
-    *,
-    batch: npt.ArrayLike,
-    channels: npt.ArrayLike,
-    filters: npt.ArrayLike,
-    groups: npt.ArrayLike,
-    window: npt.ArrayLike,
-    positions: npt.ArrayLike,
-    inputs: npt.ArrayLike,
-) -> tuple[Floats, Floats, Floats]:
-    """(m, n, k) of one group of a convolution's forward pass, input gradient or weight gradient."""
-    b, c, f, g, w, out, source = positive(
-        batch=batch, channels=channels, filters=filters, groups=groups, window=window, positions=positions, inputs=inputs
-    )  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class ConvShape:
+    """Sizes of a convolution, which broadcast."""
+
+    batch: npt.ArrayLike
+    channels: npt.ArrayLike
+    filters: npt.ArrayLike
+    groups: npt.ArrayLike = 1
+    window: npt.ArrayLike
+    """Weights of one filter and channel: 9 for 3 x 3."""
+    positions: npt.ArrayLike
+    """Positions of one sample after the convolution."""
+    inputs: npt.ArrayLike
+    """Positions of one sample before it."""
+    transposed: bool = False
+
+    def sizes(self) -> list[Floats]:
+        """All sizes as arrays, in their order; PlanError for one that is not positive."""
+        return positive(
+            batch=self.batch, channels=self.channels, filters=self.filters, groups=self.groups, window=self.window,
+            positions=self.positions, inputs=self.inputs,
+        )  # fmt: skip
+
+
+def conv_product(part: str, sizes: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
+    """(m, n, k) of one group of a convolution's forward pass, input gradient or weight gradient; sizes of ConvShape."""
+    b, c, f, g, w, out, source = sizes
     if part == "forward":
         return b * out, f / g, w * c / g
     if part == "input":
@@ -101,40 +115,18 @@ def conv_product(
     raise PlanError([f"part={part!r} of a convolution may be {', '.join(PARTS)}"])
 
 
-def conv_seconds(
-    gpu: Gpu,
-    part: str,
-    *,
-    batch: npt.ArrayLike,
-    channels: npt.ArrayLike,
-    filters: npt.ArrayLike,
-    groups: npt.ArrayLike = 1,
-    window: npt.ArrayLike,
-    positions: npt.ArrayLike,
-    inputs: npt.ArrayLike,
-    transposed: bool = False,
-    precision: str = "bf16",
-) -> Floats:
+def conv_seconds(gpu: Gpu, part: str, shape: ConvShape, *, precision: str = "bf16") -> Floats:
     """Seconds on the GPU of a convolution's forward pass, input gradient ("input") or weight gradient ("weight").
 
-    `window` is the weights of one filter and channel (9 for 3 x 3), `positions` and `inputs` are those of one sample
-    after and before. Raises PlanError for sizes that are not positive, an unknown part, a precision the GPU has not.
+    Raises PlanError for sizes that are not positive, an unknown part, a precision the GPU has not.
     """
-    shape = np.broadcast_shapes(
-        *(np.shape(one) for one in (batch, channels, filters, groups, window, positions, inputs))
-    )
-    b, c, f, g, w, out, source = (
-        np.broadcast_to(one, shape).astype(float).reshape(-1)
-        for one in positive(batch=batch, channels=channels, filters=filters, groups=groups, window=window,
-                            positions=positions, inputs=inputs)
-    )  # fmt: skip
-    if transposed:
+    whole = np.broadcast_arrays(*shape.sizes())
+    b, c, f, g, w, out, source = (size.astype(float).reshape(-1) for size in whole)
+    if shape.transposed:
         part = {"forward": "input", "input": "forward"}.get(part, part)
         c, f, out, source = f, c, source, out
     sizes = (b, c, f, g, w, out, source)
-    m, n, k = conv_product(
-        part, batch=b, channels=c, filters=f, groups=g, window=w, positions=out, inputs=source
-    )
+    m, n, k = conv_product(part, sizes)
     tensors = np.stack([b * c * source, b * f * out, w * c * f / g])
     written = {"forward": 1, "input": 0, "weight": 2}[part]
     read = operand_bytes(precision) * (tensors.sum(axis=0) - tensors[written])
@@ -152,22 +144,20 @@ def conv_seconds(
         tiles = _winograd(gpu, part, (m, n, k), read, precision, c, f)
         direct = np.where(tiled, np.minimum(direct, tiles), direct)
     product = np.where(
-        w == 1, gemm_seconds(gpu, m, n, k, batch=g, precision=precision, grouped=True),
+        w == 1, gemm_seconds(gpu, m, n, k, batch=g, precision=precision, kernel="grouped"),
         _packed(gpu, part, sizes, read, precision),
     )  # fmt: skip
-    return np.asarray(np.maximum(np.minimum(product, direct), least).reshape(shape))
+    return np.asarray(np.maximum(np.minimum(product, direct), least).reshape(whole[0].shape))
 
 
 def _packed(gpu: Gpu, part: str, sizes: tuple[Floats, ...], read: Floats, precision: str) -> Floats:
-    """Seconds of a grouped convolution as products, `sizes` as in conv_product: as many groups in one as is fastest."""
+    """Seconds of a grouped convolution as products, `sizes` as in ConvShape: as many groups in one as is fastest."""
     b, c, f, g, w, out, source = sizes
     least = np.full(b.shape, np.inf)
     for pack in PACKS if precision in TENSOR_CORES else PACKS[:1]:
         fits = (pack == 1) | ((g % pack == 0) & (np.minimum(c, f) / g >= NARROWEST))
         groups = np.where(fits, g / pack, g)
-        m, n, k = conv_product(
-            part, batch=b, channels=c, filters=f, groups=groups, window=w, positions=out, inputs=source
-        )
+        m, n, k = conv_product(part, (b, c, f, groups, w, out, source))
         seconds = _implicit(gpu, (m, n, k, groups), read, precision, c / groups, f / groups)
         least = np.where(fits, np.minimum(least, seconds), least)
     return least

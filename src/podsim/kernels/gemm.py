@@ -41,6 +41,7 @@ from podsim.kernels.constants import Correction, GemmConstants, gemm_constants, 
 
 Floats = npt.NDArray[np.float64]
 Layout = Literal["nn", "nt", "tn"]
+GemmKernel = Literal["plain", "accumulating", "grouped"]
 
 _TILE_M = np.array([256, 128, 128, 256, 64, 128, 64, 64, 32], float)
 _TILE_N = np.array([128, 256, 128, 64, 256, 64, 128, 64, 64], float)
@@ -173,17 +174,16 @@ def gemm_seconds(
     batch: npt.ArrayLike = 1,
     precision: str = "bf16",
     layout: Layout = "nn",
-    accumulate: bool = False,
-    grouped: bool = False,
+    kernel: GemmKernel = "plain",
 ) -> Floats:
     """Seconds of `batch` products of an m x k matrix by a k x n one, on the GPU: without the host's launch.
 
     m (tokens, in a linear layer), n, k and batch broadcast; the result has their common shape. `layout` says
     which operands are stored transposed: "tn" is a forward pass with weights n x k, "nn" the gradient of its
     input, "nt" the gradient of its weights. It decides which dimensions must be multiples of 16 B to be fast,
-    and nothing else: measured differences between layouts are below 2 %. `accumulate` adds into a result kept
-    in fp32, as gradient-accumulation fusion does. `grouped` says that the batch is parts of one kernel of its own,
-    as of a grouped convolution, and not a library's batch of products. Never below what peak arithmetic allows, nor,
+    and nothing else: measured differences between layouts are below 2 %. An "accumulating" kernel adds into a result
+    kept in fp32, as gradient-accumulation fusion does. Of a "grouped" one the batch is parts of one kernel of its own, as
+    of a grouped convolution, and not a library's batch of products. Never below what peak arithmetic allows, nor,
     beyond what the L2 cache can hold, peak bandwidth.
 
     Raises PlanError for sizes that are not positive, and for a precision the GPU has not.
@@ -199,7 +199,7 @@ def gemm_seconds(
     for start in range(0, len(out), _CHUNK):
         part = slice(start, start + _CHUNK)
         shapes = (mf[part], nf[part], kf[part], bf[part])
-        out[part] = _chunk(gpu, peak, shapes, precision, layout, accumulate, grouped)
+        out[part] = _chunk(gpu, peak, shapes, precision, layout, kernel)
     return out.reshape(shape)
 
 
@@ -209,19 +209,18 @@ def _chunk(
     shapes: tuple[Floats, Floats, Floats, Floats],
     precision: str,
     layout: Layout,
-    accumulate: bool,
-    grouped: bool,
+    kernel: GemmKernel,
 ) -> Floats:
     """gemm_seconds of flat arrays."""
     m, n, k, batch = shapes
     found = kernel_constants(gpu)
     constants, correction = gemm_constants(found, precision)
     width = _OPERAND[precision]
-    widths = (width, 8.0 if accumulate else _RESULT[precision])
+    widths = (width, 8.0 if kernel == "accumulating" else _RESULT[precision])
     aligned = is_aligned(m, n, k, width, layout)
     seconds = gemm_law(constants, (gpu.sms, peak, gpu.memory_bandwidth), shapes, widths=widths,
                        aligned=None if aligned.all() else aligned, cache=gpu.l2,
-                       grouped=grouped)  # fmt: skip
+                       grouped=kernel == "grouped")  # fmt: skip
     if correction is not None and gpu.sms == found.sms:
         logs = correction_at(correction, m, n, k)
         seconds *= np.exp(np.where(batch == 1, logs, 0.0))

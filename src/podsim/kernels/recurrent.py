@@ -47,10 +47,12 @@ def recurrent_seconds(
         raise PlanError([unknown_name("part", part, PARTS)])
     often, ways, rows, gates, state = positive(steps=steps, batch=batch, m=m, n=n, k=k)
     if part == "weight":
-        return gemm_seconds(gpu, state, gates, rows * often, batch=ways, precision=precision, grouped=True)
+        return gemm_seconds(
+            gpu, state, gates, rows * often, batch=ways, precision=precision, kernel="grouped"
+        )
     backward = part == "state"
     deep, wide = (gates, state) if backward else (state, gates)
-    product = gemm_seconds(gpu, rows, wide, deep, batch=ways, precision=precision, grouped=True)
+    product = gemm_seconds(gpu, rows, wide, deep, batch=ways, precision=precision, kernel="grouped")
     each = gates / state
     elements = ways * rows * state * (2.0 * each + 6.0 if backward else 3.0 * each + 3.0)
     return np.asarray(often * (product + memory_seconds(gpu, elements * operand_bytes(precision))))

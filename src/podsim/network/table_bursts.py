@@ -41,24 +41,31 @@ class Rounds(NamedTuple):
 IDLE = Processors()
 
 
+class Buckets(NamedTuple):
+    """The token buckets of links."""
+
+    bursts: Floats
+    """B that each link lets pass at once, as a whole and for each pair of ranks, [links]."""
+    leaves: Ints
+    """Pairs that each link has a bucket for, which fill at equal shares of its rate, [links]."""
+    kept: float = 0.0
+    """Share of a link's rate that no pair is guaranteed."""
+
+
 def shaped_rounds(
     table: Table,
     fabric: Fabric,
     size: float,
-    bursts: Floats,
+    buckets: Buckets,
     calls: int,
     *,
-    leaves: Ints,
-    kept: float = 0.0,
     processors: Processors = IDLE,
     copied: float = 0.0,
 ) -> Rounds:
     """How long a call of `size` bytes takes without and with the buckets of its links, and with processors.
 
-    calls: made without a pause, the buckets full before the first; bursts: B that each link lets pass at once, as a
-    whole and for each pair of ranks, [links]; leaves: how many pairs it has a bucket for, which fill at equal shares of
-    its rate, [links]; kept: share of its rate that no pair is guaranteed; copied: B that all ranks copy before they
-    begin. Transfers that wait for equally many others make a round, which takes what its busiest link needs, and no
+    calls: made without a pause, the buckets full before the first; copied: B that all ranks copy before they begin.
+    Transfers that wait for equally many others make a round, which takes what its busiest link needs, and no
     less than processors need for its messages; then sums are added, while buckets fill. A pair may send what its own
     bucket holds even if the link's is empty; the link then owes it, and until it has paid lends nothing of what is
     kept: it carries bytes beyond the pairs' buckets at (1 - kept) of its rate, or beyond its own at all of it,
@@ -70,8 +77,8 @@ def shaped_rounds(
         return Rounds(0.0, 0.0, 0.0)
     links, capacity = len(fabric.capacity), fabric.capacity
     plain = sum(float((np.bincount(pair_link, one.load, links) / capacity).max()) for one in rounds)
-    whole = np.asarray(bursts, np.float64)
-    bucket, fill = whole[pair_link], (capacity / np.maximum(leaves, 1))[pair_link]
+    whole = np.asarray(buckets.bursts, np.float64)
+    bucket, fill = whole[pair_link], (capacity / np.maximum(buckets.leaves, 1))[pair_link]
 
     def spent(cost: Processors) -> float:
         held, own, seconds = bucket, whole, 0.0
@@ -83,7 +90,7 @@ def shaped_rounds(
                 total = np.bincount(pair_link, one.load, links)
                 beyond = np.bincount(pair_link, np.maximum(one.load - held, 0.0), links)
                 took = float(
-                    (np.minimum(beyond / (1.0 - kept), np.maximum(total - own, 0.0)) / capacity).max()
+                    (np.minimum(beyond / (1.0 - buckets.kept), np.maximum(total - own, 0.0)) / capacity).max()
                 )
                 late = _late(one, held, bucket, took, cost)
                 took += cost.add * max(float(one.added.sum()), float(one.added.max()) * cost.cores)

@@ -10,16 +10,18 @@ Axes: B batches.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from podsim.errors import PlanError
 from podsim.hardware.parts import Gpu
-from podsim.kernels.attention import attention_seconds
+from podsim.kernels.attention import Algorithm, AttentionShape, attention_seconds
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import gemm_law, is_aligned, operand_bytes, peak_of
+from podsim.workload.graph import TensorOp
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,6 +49,20 @@ def weight_bytes(precision: str, sparse: bool) -> float:
     return width / 2 + 0.125 if sparse else width
 
 
+class Moved(NamedTuple):
+    """What a product reads and writes."""
+
+    read: npt.ArrayLike | None = None
+    """Elements of the input that are read; m k if None."""
+    result: float | None = None
+    """B of an element of the result; the operands' own width, at least 2, if None."""
+    more: npt.ArrayLike = 0.0
+    """B that are read besides, such as a residual."""
+
+
+OPERANDS = Moved()
+
+
 def product_seconds(
     gpu: Gpu,
     m: npt.ArrayLike,
@@ -56,28 +72,22 @@ def product_seconds(
     precision: str,
     sparse: bool = False,
     batch: npt.ArrayLike = 1.0,
-    read: npt.ArrayLike | None = None,
-    result: float | None = None,
-    more: npt.ArrayLike = 0.0,
+    moved: Moved = OPERANDS,
 ) -> Floats:
-    """Seconds of `batch` products of m x k inputs by k x n weights: the shape of m and batch together.
-
-    `read` is elements of the input that are read (m k, if None), `result` B per element of the result (the operands'
-    own width, at least 2, if None), `more` B that are read besides, such as a residual.
-    """
+    """Seconds of `batch` products of m x k inputs by k x n weights: the shape of m and batch together."""
     machine = runs_on(gpu, precision, sparse)
     width = operand_bytes(precision)
     rows, copies = (np.atleast_1d(one).astype(float) for one in np.broadcast_arrays(m, batch))
     columns, depth = np.full_like(rows, n), np.full_like(rows, k)
-    inputs = rows * k if read is None else np.broadcast_to(np.asarray(read, float), rows.shape)
-    moved = width * inputs + weight_bytes(precision, sparse) * n * k + np.asarray(more, float)
+    inputs = rows * k if moved.read is None else np.broadcast_to(np.asarray(moved.read, float), rows.shape)
+    read = width * inputs + weight_bytes(precision, sparse) * n * k + np.asarray(moved.more, float)
     constants, _ = gemm_constants(kernel_constants(gpu), precision)
     aligned = is_aligned(rows, columns, depth, width, "tn")
     return gemm_law(
         constants,
         (gpu.sms, peak_of(machine, precision), gpu.memory_bandwidth),
         (rows, columns, depth, copies),
-        widths=(moved / (k * (rows + n)), max(width, 2.0) if result is None else result),
+        widths=(read / (k * (rows + n)), max(width, 2.0) if moved.result is None else moved.result),
         aligned=None if aligned.all() else aligned,
         grouped=True,
     )
@@ -88,11 +98,8 @@ def holds_whole(gpu: Gpu, tokens: float) -> bool:
     return tokens <= _WHOLE and gpu.compute_capability >= 7.5
 
 
-def core_seconds(
-    gpu: Gpu, *, batch: Floats, heads: int, kv_heads: int, tokens: float, head_dim: int, value_dim: int, causal: bool,
-    window: int, precision: str,
-) -> Floats:  # fmt: skip
-    """Seconds of one layer's attention core over whole sequences.
+def core_seconds(gpu: Gpu, op: TensorOp, batch: Floats, tokens: float, precision: str) -> Floats:
+    """Seconds of one layer's attention core, an op, over whole sequences of `tokens`.
 
     An encoder's sequences of up to 512 tokens run in a kernel with one thread block for each head of each sequence:
 
@@ -101,15 +108,17 @@ def core_seconds(
     which the engine's `attention_speed` divides (it is the share of an SM's peak that the block reaches).  All others
     run in the fused kernel that the GPU has, before compute capability 7.5 in batched products.
     """
-    if not causal and holds_whole(gpu, tokens):
-        work = 2.0 * tokens**2 * (head_dim + value_dim)
-        return np.maximum(batch * heads, gpu.sms) * work / peak_of(gpu, precision)
+    value_dim = op.value_dim or op.head_dim
+    if not op.causal and holds_whole(gpu, tokens):
+        work = 2.0 * tokens**2 * (op.head_dim + value_dim)
+        return np.maximum(batch * op.heads, gpu.sms) * work / peak_of(gpu, precision)
     fused = gpu.compute_capability >= 7.5
-    return attention_seconds(
-        gpu, batch=batch, heads=heads, kv_heads=kv_heads, queries=tokens, keys=tokens, head_dim=head_dim,
-        value_dim=value_dim, causal=causal, window=window, precision=precision,
-        algorithm=("flash2" if gpu.compute_capability >= 8 else "flash1") if fused else "unfused",
+    algorithm: Algorithm = ("flash2" if gpu.compute_capability >= 8 else "flash1") if fused else "unfused"
+    shape = AttentionShape(
+        batch=batch, heads=op.heads, kv_heads=op.kv_heads or op.heads, queries=tokens, keys=tokens,
+        head_dim=op.head_dim, value_dim=value_dim, causal=op.causal, window=op.window,
     )  # fmt: skip
+    return attention_seconds(gpu, shape, precision=precision, algorithm=algorithm)
 
 
 def moved_seconds(gpu: Gpu, moved: npt.ArrayLike) -> Floats:

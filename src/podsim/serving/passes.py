@@ -17,6 +17,7 @@ from podsim.hardware.parts import Gpu
 from podsim.serving.engine import Engine
 from podsim.serving.kernels import (
     Floats,
+    Moved,
     core_seconds,
     holds_whole,
     moved_seconds,
@@ -83,11 +84,8 @@ def prompt_pass(
                     gpu, op, block, batch_B * tokens, precision, sparse
                 )
             elif op.kind == "attention":
-                attention = attention + block.count * core_seconds(
-                    gpu, batch=batch_B, heads=op.heads, kv_heads=op.kv_heads or op.heads, tokens=tokens,
-                    head_dim=op.head_dim, value_dim=op.value_dim or op.head_dim, causal=op.causal, window=op.window,
-                    precision=_core_precision(precision),
-                )  # fmt: skip
+                core = core_seconds(gpu, op, batch_B, tokens, _core_precision(precision))
+                attention = attention + block.count * core
             elif _is_kernel(op):
                 memory = memory + block.count * moved_seconds(gpu, _traffic(op, precision) * batch_B * tokens)
             kernels += block.count * _is_kernel(op)
@@ -129,9 +127,10 @@ def image_pass(net: ConvNet, gpu: Gpu, batch_B: Floats, *, precision: str, spars
     products = memory = np.zeros_like(batch_B)
     for one in net.convolutions:
         outputs = batch_B * one.size**2
+        moved = Moved(batch_B * one.read, width, width * outputs * one.outputs * one.residual)
         products = products + product_seconds(
             gpu, outputs, one.outputs, one.depth, precision=precision, sparse=sparse and one.inputs % 4 == 0,
-            read=batch_B * one.read, result=width, more=width * outputs * one.outputs * one.residual,
+            moved=moved,
         )  # fmt: skip
     for read, written in net.pooled:
         memory = memory + moved_seconds(gpu, width * (read + written) * batch_B)

@@ -111,22 +111,36 @@ def _bytes(load: Load, system: StorageSystem, cache: StorageSystem | None) -> tu
     return {name: use for name, use in found.items() if use > 0.0}, waits
 
 
-def transfer_time(
-    system: StorageSystem, size: float, *, ranks: int, clients: int, cores: int, block: float, processor: float,
-    write: bool, each_block_waits: bool,
-) -> Timed:  # fmt: skip
-    """Seconds until every rank's part of `size` bytes is written and flushed, or read.
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """Bytes that all ranks write and flush, or read."""
 
-    processor: s that all ranks took; cores: of one client. each_block_waits: a block is asked for when the one before
-    has come, as with an object store; else the file system gathers them.
-    """
+    size: float
+    """B. Of all ranks."""
+    ranks: int
+    clients: int
+    cores: int
+    """Cores of one client."""
+    block: float
+    """B. What a rank asks for at once."""
+    processor: float
+    """s. Processor time of all ranks."""
+    is_write: bool
+    has_waiting_blocks: bool
+    """Whether a block is asked for when the one before has come, as of an object store; else the file system gathers
+    them."""
+
+
+def transfer_time(system: StorageSystem, transfer: Transfer) -> Timed:
+    """Seconds until every rank's part is written and flushed, or read."""
+    size, clients, block, write = transfer.size, transfer.clients, transfer.block, transfer.is_write
     links = storage_links(system, clients)
     use = access(system, links, block, write=write)
     flow = share(links, [Stream(name="checkpoint", use=use)])[0]
     moving, one = size / flow.rate, system.write_latency if write else system.read_latency
-    part = size / ranks
-    waiting = one * max(part / block, 1.0) if each_block_waits else one
-    computing = processor / min(ranks, cores * clients)
+    part = size / transfer.ranks
+    waiting = one * max(part / block, 1.0) if transfer.has_waiting_blocks else one
+    computing = transfer.processor / min(transfer.ranks, transfer.cores * clients)
     kind = "write" if write else "read"
     added = computing if write else max(computing - moving, 0.0)
     return Timed(parts={kind: moving, "wait": waiting, "processor": added}, limit=flow.limit)

@@ -17,8 +17,9 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.training.groups import GROUP_KEY, SEND_KEY, Sends, StepEnd, end_table, send_table
-from podsim.training.layers import LAYER_KEY, layer_table, longest_stretch
+from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
+from podsim.training.layers import LAYER_KEY, layer_table, longest_stretch, passes_of
+from podsim.training.layout import Layout, Paths, Sends, Stages, StepEnd
 from podsim.training.memory import (
     ACTIVATION_KEY,
     WEIGHT_KEY,
@@ -29,11 +30,11 @@ from podsim.training.memory import (
     memory_kinds,
     weight_table,
 )
-from podsim.training.paths import PATH_KEY, Paths, paths_table
-from podsim.training.pipeline import STAGE_KEY, Stages, passes_of, stages_table
+from podsim.training.paths import PATH_KEY, paths_table
+from podsim.training.pipeline import STAGE_KEY, stages_table
 from podsim.training.plan import BESIDE, Array, Placement, Plan
 from podsim.training.software import Software, load_software
-from podsim.training.step import Layout, charge_seconds, part_seconds, path_seconds, step_times
+from podsim.training.step import charge_seconds, part_seconds, path_seconds, step_times
 from podsim.workload.graph import Model
 
 T = TypeVar("T")

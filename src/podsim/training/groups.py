@@ -12,6 +12,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.measured import between
 from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.nccl import send_seconds
+from podsim.training.layout import Groups, Sends, StepEnd
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline import stages_table
 from podsim.training.plan import Array, Grid, Ints, Placement, Plan
@@ -40,33 +41,6 @@ class Exchanges(NamedTuple):
     """share of `reduce` that is of layers, not of the embedding"""
     gather_layer_share: Shaped[Array, "plan"]
     """the same of `gather`"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Groups:
-    """Seconds of a step's data-parallel communication if nothing hid it, and of its optimizer; as Exchanges has them."""
-
-    reduce: Shaped[Array, "plan"]
-    gather: Shaped[Array, "plan"]
-    layer_gather: Shaped[Array, "plan"]
-    layer_reduce: Shaped[Array, "plan"]
-    reduce_layer_share: Shaped[Array, "plan"]
-    gather_layer_share: Shaped[Array, "plan"]
-    stage_layers: Shaped[Array, "plan"]
-    """layers of the stage whose gradients these are"""
-    embedding: Shaped[Array, "plan"]
-    """all-reduce of tied embedding gradients between first and last stage"""
-    optimizer: Shaped[Array, "plan"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepEnd:
-    """What the ranks that may end a step exchange."""
-
-    last: Groups
-    """of the stage whose backward pass ends last"""
-    first: Groups | None
-    """of the first stage, where another may end last; None where none may"""
 
 
 def end_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> StepEnd:
@@ -256,20 +230,6 @@ def send_bytes(
     activations = tokens(plan, plan.length(model)) * model.hidden * element_bytes(plan.precision)
     is_split = np.asarray(plan.sequence_parallel).astype(bool) | software.scatter_gather
     return activations, np.where(is_split, activations / np.asarray(plan.tp, dtype=float), activations)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sends:
-    """Seconds to send one micro-batch's activations to the next pipeline stage, by where that is."""
-
-    near_seconds: Shaped[Array, "plan"]
-    """to a stage on the same node; to any where all are on nodes of their own"""
-    further_seconds: Shaped[Array, "plan"]
-    """more than that, to a stage on another node, where others are on the same"""
-    stages_per_node: Shaped[Array, "plan"]
-    """stages that share a node, where only some do; 1 otherwise"""
-    mean_seconds: Shaped[Array, "plan"]
-    """of all neighbours"""
 
 
 def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Sends:

@@ -14,7 +14,9 @@ from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.measured import between
 from podsim.network.bus import ring_share
-from podsim.training.plan import Array, Grid, Plan
+from podsim.training.layout import Passes, PassExchanges, Stages
+from podsim.training.pipeline import recomputed_share
+from podsim.training.plan import Array, Grid, Plan, Recompute
 from podsim.training.shapes import (
     Item,
     OpTimes,
@@ -32,6 +34,7 @@ from podsim.workload.graph import Block, Model
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
 """what the seconds of a pass are divided into"""
 MATRIX, MEMORY, LAUNCH, TP, CP, EP = range(len(PARTS))
+_EXCHANGES = slice(TP, None)
 LAYER_KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")
 """the plan fields that the seconds of a layer depend on"""
 
@@ -279,3 +282,74 @@ def _ep_seconds(
         "all_to_all", busiest, cluster, software, ranks=plan.ep, members=members, stride=plan.tp
     )
     return 2 * once, 2 * once
+
+
+def _stage_sum(
+    blocks: Shaped[Array, "stage block plan"], seconds: Shaped[Array, "part block plan"]
+) -> Shaped[Array, "part stage plan"]:
+    """Seconds of a stage: the sum over its blocks."""
+    total = blocks[None, :, 0] * seconds[:, None, 0]
+    for block in range(1, blocks.shape[1]):
+        total += blocks[None, :, block] * seconds[:, None, block]
+    return total
+
+
+def _backward(plan: Plan, layers: Shaped[Array, "pass part block plan"]) -> Shaped[Array, "part block plan"]:
+    """Backward seconds of each block under the plan's recomputation, of all layers if of any."""
+    mode = np.asarray(plan.recompute)
+    again = np.where(mode == Recompute.SELECTIVE, layers[Pass.BACKWARD_SELECTIVE], layers[Pass.BACKWARD_FULL])
+    return np.asarray(np.where(mode == Recompute.NONE, layers[Pass.BACKWARD], again))
+
+
+def passes_of(
+    model: Model,
+    plan: Plan,
+    stages: Stages,
+    layers: Shaped[Array, "pass part block plan"],
+    stretch: Shaped[Array, "plan"] | None,
+) -> Passes:
+    """Seconds of the passes of plans; `stretch` as in PassExchanges, None where no schedule has pairs of passes."""
+    chosen = _backward(plan, layers)
+    stage_backward = _stage_sum(stages.blocks, chosen)
+    share = recomputed_share(plan, stages.blocks)
+    if share is not None:
+        plain = layers[Pass.BACKWARD]
+        stage_backward = share * stage_backward + (1 - share) * _stage_sum(stages.blocks, plain)
+        least = np.where(stages.count > 0, share, 1.0).min(axis=0)
+        chosen = least * chosen + (1 - least) * plain
+    stage_parts = _stage_sum(stages.blocks, layers[Pass.FORWARD]) + stage_backward
+    if stretch is not None:
+        stage_parts[_EXCHANGES] *= ~plan.paired
+    forward, backward = layers[Pass.FORWARD].sum(axis=0), chosen.sum(axis=0)
+    weight = layers[Pass.WEIGHT].sum(axis=0)
+    closing = np.where(plan.loose_end, weight, backward) if plan.loose_end.any() else backward
+    mean = np.array([block.count for block in model.kinds[1:-1]], dtype=float)
+    mean /= mean.sum()
+    return Passes(
+        stage_parts=stage_parts,
+        layers=stages.blocks[:, 1:-1].sum(axis=1),
+        forward=forward,
+        backward=backward,
+        weight=weight,
+        layer_forward=mean @ forward[1:-1],
+        layer_backward=mean @ backward[1:-1],
+        layer_closing=mean @ closing[1:-1],
+        exchanges=None if stretch is None else _pass_exchanges(model, layers, chosen, stretch),
+    )
+
+
+def _pass_exchanges(
+    model: Model,
+    layers: Shaped[Array, "pass part block plan"],
+    backward: Shaped[Array, "part block plan"],
+    stretch: Shaped[Array, "plan"],
+) -> PassExchanges:
+    """What the passes of plans exchange; `stretch`: s of compute without a kernel's launch."""
+    forward, syncs = layers[Pass.FORWARD], layers[Pass.BACKWARD, TP]
+    number = np.maximum([syncs_of(model, block)[1] for block in model.kinds], 1)
+    return PassExchanges(
+        seconds=np.stack([forward[_EXCHANGES].sum(axis=0), backward[_EXCHANGES].sum(axis=0)]),
+        sync=syncs / number[:, None],
+        syncs=syncs,
+        stretch=stretch + forward[LAUNCH].max(axis=0),
+    )

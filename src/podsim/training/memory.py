@@ -14,6 +14,7 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.hardware.parts import PRECISIONS
 from podsim.schedules.entries import SCHEDULES, ScheduleEntry
+from podsim.training.layout import Held, Stages
 from podsim.training.memory_torch import (
     TorchLayout,
     beyond_kept_bytes,
@@ -25,7 +26,7 @@ from podsim.training.memory_torch import (
     traffic_bytes,
     working_bytes,
 )
-from podsim.training.pipeline import Stages, recomputed_share
+from podsim.training.pipeline import recomputed_share
 from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Recompute
 from podsim.training.shapes import element_bytes, repeated, tokens, width
 from podsim.training.software import Software
@@ -210,28 +211,6 @@ def _of_schedule(plan: Plan, first: Shaped[Array, "stage plan"], what: str) -> S
         own = getattr(_ENTRIES[code], what)(*sizes, first)
         number = np.where(np.asarray(plan.schedule) == code, own, number)
     return np.asarray(number)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """What stages hold, whatever ZeRO divides; of classes of stages that a pipeline lacks anything, to be masked."""
-
-    dense: Shaped[Array, "stage plan"]
-    """parameters"""
-    expert: Shaped[Array, "stage plan"] | None
-    """parameters of experts; None without any"""
-    copies: tuple[Shaped[Array, "stage plan"], Shaped[Array, "stage plan"]] | None
-    """as weight_copies gives them"""
-    activations: Shaped[Array, "stage plan"]
-    """B of activations"""
-    logits: Shaped[Array, "stage plan"]
-    """B of logits"""
-    gathered: Shaped[Array, "plan"]
-    """B of what is gathered along the sequence"""
-    largest: Shaped[Array, "plan"]
-    """parameters of the largest block"""
-    torch: TorchLayout | None
-    """of PyTorch's own runtime, in place of activations, logits and what is gathered; None for others"""
 
 
 def held_memory(

@@ -10,7 +10,6 @@ of one rank: nothing about a bubble is put in.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,13 +20,14 @@ from podsim.schedules import ScheduleTable
 from podsim.schedules.actions import Work
 from podsim.schedules.entries import build
 from podsim.schedules.joined import Joined
-from podsim.training.path_play import (
+from podsim.training.layout import Paths
+from podsim.training.pipeline import (
     PathCounts,
     longest_paths,
+    part_blocks,
     path_counts,
     single_rank_counts,
 )
-from podsim.training.pipeline import part_blocks
 from podsim.training.plan import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Plan, Schedule
 from podsim.workload.graph import Model
 
@@ -79,50 +79,6 @@ _LONGEST = 2048
 """micro-batches up to which a table that does not grow alike is played in full"""
 _ROUNDS = 64
 """rounds of micro-batches that the growth of longer ones is taken over"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Paths:
-    """Counts along the paths of pipelines; a path that a pipeline lacks repeats another."""
-
-    forward: Shaped[Array, "path block plan"]
-    """forward passes through each block"""
-    backward: Shaped[Array, "path block plan"]
-    """backward passes through each block, or gradients of the input alone"""
-    weight: Shaped[Array, "path block plan"] | None
-    """gradients of the weights alone, less those of the input alone; None where no schedule computes them apart"""
-    forward_passes: Shaped[Array, "path plan"]
-    forward_layers: Shaped[Array, "path plan"]
-    """layers (not embedding nor head) that they pass through"""
-    backward_passes: Shaped[Array, "path plan"]
-    """where the gradients are apart, one gathers weights and the other reduces: pairs of both"""
-    backward_layers: Shaped[Array, "path plan"]
-    backward_embeddings: Shaped[Array, "path plan"]
-    """those that pass through the embedding"""
-    forward_sends: Shaped[Array, "path plan"]
-    """activations sent from rank to rank that are waited for"""
-    backward_sends: Shaped[Array, "path plan"]
-    """gradients sent back that are waited for"""
-    sends: Shaped[Array, "path plan"]
-    """both"""
-    far_sends: Shaped[Array, "sharing path plan"]
-    """of both, those to another node if that number of ranks (plan.BESIDE) shares one"""
-    charges: Shaped[Array, "path plan"]
-    """sends and receives that take the compute stream of their rank on the path"""
-    closing: Shaped[Array, "path plan"]
-    """last backward passes of stages on the path, but for the very last"""
-    staying: Shaped[Array, "path plan"]
-    """of these, those after which the path stays on their rank"""
-    passes_after: Shaped[Array, "path plan"]
-    """passes that follow there at least, before the next of these"""
-    paired_forward: Shaped[Array, "path block plan"]
-    """forward passes through each block beside another pass, which hides their exchanges"""
-    paired_backward: Shaped[Array, "path block plan"]
-    """backward passes beside another"""
-    pairs: Shaped[Array, "path plan"]
-    """pairs of passes side by side"""
-    ends_first: Shaped[Array, "path plan"]
-    """whether a path ends on the rank that holds the embedding"""
 
 
 class _Blocks(NamedTuple):

@@ -2,6 +2,9 @@
 
 A rule is (name, violated, message). `violated` broadcasts over plans; `message` words it for one plan, with the
 value and what would be allowed.
+
+What a framework may lack is no rule: a search leaves such values out unless they are asked for by name, but a plan that
+uses one is predicted with a warning, as the question "what would it have brought?" is a fair one.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.schedules.entries import SCHEDULES
 from podsim.training.plan import ARRAY_FIELDS, SCHEDULE_CODES, Plan, Recompute
-from podsim.training.software import software_names
+from podsim.training.software import Software, software_names
 from podsim.workload.graph import Model
 
 Bools = NDArray[np.bool_]
@@ -310,3 +313,58 @@ def _text_problems(plan: Plan, f: Facts) -> list[str]:
     if plan.software not in software_names():
         found.append(f"software={plan.software!r} may be {', '.join(software_names())}")
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ability:
+    """Something that a framework has or lacks."""
+
+    field: str
+    """The field of a plan that uses it."""
+    uses: Callable[[Any], Any]
+    """Whether values of the field need it."""
+    title: str
+
+
+def _is_several(number: Any) -> Any:
+    return np.asarray(number) > 1
+
+
+def _is_value(value: int) -> Callable[[Any], Any]:
+    return lambda values: np.asarray(values) == value
+
+
+ABILITIES = {
+    "tensor": Ability(field="tp", uses=_is_several, title="tensor parallelism"),
+    "pipeline": Ability(field="pp", uses=_is_several, title="pipeline parallelism"),
+    "interleaving": Ability(field="virtual_stages", uses=_is_several, title="interleaved stages"),
+    "context": Ability(field="cp", uses=_is_several, title="context parallelism"),
+    "experts": Ability(field="ep", uses=_is_several, title="expert parallelism"),
+    "sequence": Ability(field="sequence_parallel", uses=_is_value(True), title="sequence parallelism"),
+    "selective": Ability(
+        field="recompute", uses=_is_value(Recompute.SELECTIVE), title="selective recomputation"
+    ),
+    "partial": Ability(
+        field="recompute_layers", uses=lambda v: np.asarray(v) > 0, title="recomputation of some layers"
+    ),
+    "flash": Ability(field="flash", uses=_is_value(True), title="flash attention"),
+    "zero-1": Ability(field="zero", uses=_is_value(1), title="ZeRO 1"),
+    "zero-2": Ability(field="zero", uses=_is_value(2), title="ZeRO 2"),
+    "zero-3": Ability(field="zero", uses=_is_value(3), title="ZeRO 3"),
+}
+"""The abilities by name, as an entry of software.toml lists them under `lacks`."""
+
+
+def is_available(field: str, values: NDArray[Any], software: Software) -> Bools:
+    """Whether the framework has each value of a plan's field."""
+    has = np.ones(values.shape, dtype=bool)
+    for name in software.lacks:
+        if ABILITIES[name].field == field:
+            has &= ~ABILITIES[name].uses(values)
+    return has
+
+
+def lacking_titles(plan: Plan, software: Software) -> tuple[str, ...]:
+    """Titles of what one plan uses and its framework lacks."""
+    lacking = (ABILITIES[name] for name in software.lacks)
+    return tuple(ability.title for ability in lacking if bool(ability.uses(getattr(plan, ability.field))))

@@ -17,10 +17,9 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.options.option import options_of
 from podsim.options.plan_options import LayoutFields
-from podsim.training.abilities import available
 from podsim.training.batch import combine_divided, divide, divided_chunks, in_order
 from podsim.training.plan import Array, Plan, Recompute, Schedule
-from podsim.training.rules import RULES, Facts, facts
+from podsim.training.rules import RULES, Facts, facts, is_available
 from podsim.training.software import Software, load_software
 from podsim.workload.graph import Model
 
@@ -196,7 +195,7 @@ class _Choices:
         given = self.wanted.get(field, ())
         values = np.asarray(given if len(given) else default)
         if not len(given):
-            values = values[available(field, values, self.software)]
+            values = values[is_available(field, values, self.software)]
         return values if values.dtype == bool else values.astype(np.int32)
 
 

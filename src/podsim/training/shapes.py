@@ -13,7 +13,7 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS, Gpu
-from podsim.kernels.attention import attention_seconds
+from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import Layout, gemm_seconds
 from podsim.network.nccl import collective_seconds
@@ -137,11 +137,11 @@ def _distinct_gemm_seconds(
     """
     m, n, k, batch = np.broadcast_arrays(*sizes)
     if m.size < 256:
-        return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, grouped=True)
+        return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, kernel="grouped")
     flat = [size.ravel() for size in (m, n, k, batch)]
     first, index = _distinct_rows(flat)
     m, n, k, batch = (size[first] for size in flat)
-    seconds = gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, grouped=True)
+    seconds = gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, kernel="grouped")
     return np.asarray(seconds[index].reshape(sizes[0].shape))
 
 
@@ -210,8 +210,7 @@ def _attention_seconds(
     gpu: Gpu, op: TensorOp, plan: Plan, sequence: int, algorithm: str, direction: str, fused: bool
 ) -> Array:
     tp = np.asarray(plan.tp, dtype=float)
-    return attention_seconds(
-        gpu,
+    shape = AttentionShape(
         batch=np.asarray(plan.micro_batch, dtype=float),
         heads=np.maximum(op.heads / tp, 1.0),
         kv_heads=np.maximum((op.kv_heads or op.heads) / tp, 1.0),
@@ -220,10 +219,14 @@ def _attention_seconds(
         head_dim=float(op.head_dim),
         value_dim=float(op.value_dim or op.head_dim),
         causal=op.causal,
+        window=op.window,
+    )
+    return attention_seconds(
+        gpu,
+        shape,
         algorithm=algorithm,  # type: ignore[arg-type]
         direction=direction,  # type: ignore[arg-type]
         precision="bf16" if plan.precision == "fp8" else PRECISIONS[plan.precision].matmul,
-        window=op.window,
         dropout=op.dropout,
         fused_softmax=fused,
     )

@@ -89,7 +89,7 @@ class Software:
     can_overlap: tuple[str, ...] = OVERLAPS
     """The overlaps of a plan that this framework has."""
     lacks: tuple[str, ...] = ()
-    """The abilities that this framework lacks, by the names of `abilities.py`; a search leaves them out."""
+    """The abilities that this framework lacks, by the names of `rules.ABILITIES`; a search leaves them out."""
     contention: float = 0.1
     """share. The share by which compute slows while a collective runs."""
     late_gather: float = 0.0

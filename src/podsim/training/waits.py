@@ -17,9 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.training.groups import Groups
-from podsim.training.paths import Paths
-from podsim.training.pipeline import Passes, PassExchanges
+from podsim.training.layout import Groups, Layout, Passes, PassExchanges, Paths
 from podsim.training.plan import Array, Plan, Schedule
 from podsim.training.software import Software
 
@@ -29,11 +27,11 @@ class ByOverlap:
     """Seconds of plans whose exchanges overlap compute, and of those whose exchanges do not."""
 
     overlaps: Shaped[Array, "plan"]
-    """whether the exchanges of a plan overlap compute"""
+    """Whether the exchanges of a plan overlap compute."""
     overlapped: Array | None
-    """None where no plan overlaps"""
+    """s. With overlap; None where no plan has it."""
     alone: Array | None
-    """None where all plans do"""
+    """s. Without overlap; None where all plans have it."""
 
     @classmethod
     def of(cls, overlaps: Array, seconds: Callable[[bool], Array]) -> ByOverlap:
@@ -67,14 +65,14 @@ class Waits:
 
     plan: Plan
     software: Software
+    layout: Layout
     groups: Groups
-    passes: Passes
-    parts: Shaped[Array, "plan"]
-    """model parts of a rank"""
-    charge: Shaped[Array, "plan"]
-    """s that a send or receive takes of the compute stream"""
-    send: Shaped[Array, "plan"]
-    """s of one send, the mean of all neighbours"""
+    """The exchanges of the stage that ends the step."""
+
+    @property
+    def passes(self) -> Passes:
+        """Seconds of the passes of a micro-batch."""
+        return self.layout.passes
 
     @cached_property
     def _zero(self) -> Array:
@@ -83,7 +81,7 @@ class Waits:
     @cached_property
     def _part_layers(self) -> Array:
         """Layers in one model part of the stage that ends the step."""
-        return np.floor(self.groups.stage_layers / self.parts)
+        return np.floor(self.groups.stage_layers / self.layout.parts)
 
     @property
     def paying_share(self) -> Array | float:
@@ -266,14 +264,14 @@ class Waits:
         turn = np.where(schedule == Schedule.INTERLEAVED, plan.pp, plan.micro_batches)
         known = (schedule == Schedule.INTERLEAVED) | (schedule == Schedule.BREADTH_FIRST)
         layers = np.ceil(groups.stage_layers / chunks)
-        forward = layers * passes.layer_forward + self.charge
-        backward = layers * passes.layer_backward + self.charge
+        forward = layers * passes.layer_forward + self.layout.charge_seconds
+        backward = layers * passes.layer_backward + self.layout.charge_seconds
         passes_before = (chunks - 1) * turn
         weights = groups.gather * (1 - (layers - 1) / np.maximum(groups.stage_layers, 1))
         late = weights - passes_before * forward
         # until all weights are there, they slow whatever computes; sends of the first micro-batch they do not
         gather = groups.gather * groups.gather_layer_share - self._bucket_seconds(groups.gather)
-        sent = (np.asarray(plan.pp) - 1) * self.send
+        sent = (np.asarray(plan.pp) - 1) * self.layout.sends.mean_seconds
         late = np.maximum(late, first + self.software.contention * (gather - sent))
         beside = passes_before * backward + np.maximum(layers - 1, 0.0) * passes.layer_backward
         left = groups.reduce - beside - slowdown
@@ -295,9 +293,7 @@ def _idle_seconds(paths: Paths, exchanges: PassExchanges) -> Shaped[Array, "path
     return np.asarray(np.maximum(idle - left_out * (exchanges.sync * share).max(axis=0), 0.0))
 
 
-def pair_saving_seconds(
-    paths: Paths, passes: Passes, waits: Waits, *, overlapped: bool
-) -> Shaped[Array, "path plan"]:
+def pair_saving_seconds(layout: Layout, waits: Waits, *, overlapped: bool) -> Shaped[Array, "path plan"]:
     """Seconds by which the pairs along a path are shorter than their passes one after the other.
 
         pair = max(compute of both + what neither computes, exchanges of both, either pass alone,
@@ -305,7 +301,7 @@ def pair_saving_seconds(
 
     Nothing is hidden that finds nothing to hide behind. The best order of a pair's kernels comes close to this bound.
     """
-    exchanges = passes.exchanges
+    paths, passes, exchanges = layout.paths, layout.passes, layout.passes.exchanges
     assert exchanges is not None
     counts = (paths.paired_forward, paths.paired_backward)
     alone = [

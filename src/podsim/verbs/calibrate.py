@@ -14,8 +14,8 @@ from pathlib import Path
 
 from podsim.accuracy import Rows, load
 from podsim.accuracy.calibrate_software import fit_software, toml_entry
-from podsim.accuracy.pricing import training_rows
 from podsim.accuracy.registry import software_entry
+from podsim.accuracy.tables import training_rows
 from podsim.errors import PodsimError, TableError
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.constants import KernelConstants, known_kernels, load_constants

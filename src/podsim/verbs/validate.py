@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from podsim.accuracy import Rows, assess, load, measurement, quantities
 from podsim.accuracy.bars import verdicts
-from podsim.accuracy.compared_tables import compare
-from podsim.accuracy.pricing import Priced, price
-from podsim.accuracy.tables import TABLES
+from podsim.accuracy.pricing import compare_rows
+from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
 from podsim.errors import PodsimError
 from podsim.options.accuracy_options import ValidateOptions
 from podsim.options.question import question
@@ -31,19 +29,19 @@ _PARTS = {
 UNKNOWN = """\
 ## What the model does not know
 
-- Kernels were measured in short bursts; what clocks do in hours of training is one factor per framework era.
-- Between nodes no constant of the collective law is fitted: times from 64 KiB to 8 MiB are too short. In-network
+- Kernels were measured in short bursts. One factor per software entry stands for the clocks in hours of training.
+- No constant of the collective law is fitted between nodes, and times from 64 KiB to 8 MiB are too short. In-network
   reduction (SHARP), NVLS across nodes, congestion and routing are not modelled.
-- Data loading, evaluation, checkpoints and failures are no part of a step here: captured networks whose samples are
-  read and prepared more slowly than a GPU trains come out too fast.
-- Rows of inference have no law and are listed as not expressed; so are networks whose batch or lengths no source states,
+- A step excludes data loading, evaluation, checkpoints and failures. Captured networks whose samples are read more
+  slowly than a GPU trains are predicted too fast.
+- Rows of inference have no law and are not expressed. Nor are networks whose batch or lengths no source states,
   networks that are not packaged, and frameworks without an entry in the software catalog.
-- What slows DeepSpeed's pipelines on hundreds of GPUs: MT-NLG and BLOOM come out 13 to 27 % too fast, though
-  Megatron-DeepSpeed on 64 to 256 GPUs (vTrain) does not.
-- Captured networks run as replicas: how their frameworks divide embeddings (DLRM) or images over GPUs is not modelled.
-- Vendor libraries have sizes without a well-tuned kernel (k = 32 to 256 with large m, n): up to 30 % off.
+- Something unknown slows DeepSpeed's pipelines on hundreds of GPUs. MT-NLG and BLOOM are predicted 13 to 27 % too fast,
+  while Megatron-DeepSpeed on 64 to 256 GPUs (vTrain) is not.
+- Captured networks run as replicas. podsim does not model how frameworks divide embeddings (DLRM) or images over GPUs.
+- Vendor libraries have sizes without a well-tuned kernel (k = 32 to 256 with large m, n), with errors of up to 30 %.
 - Two bars rest on rows that constants were fitted to, because no others were measured: the A100's products and its
-  all-reduces in a node. There each row is predicted by a fit to other rows (five folds, over sizes and over sweeps).
+  all-reduces in a node. Each of these rows is predicted by a fit to other rows (five folds, over sizes and over sweeps).
 """
 
 
@@ -82,22 +80,6 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
         found = [comparison.only(options.role) for comparison in found]
         judged = tuple(verdict for verdict in judged if verdict.role == options.role)
     return Validation(comparisons=tuple(found), verdicts=() if options.rows is not None else judged)
-
-
-def compare_rows(rows: Rows, *, cross_validate: bool = True) -> Comparison:
-    """Comparison, with scores, of the rows of one table in its own quantity."""
-    return comparison_of(rows, price(rows, cross_validate=cross_validate))
-
-
-def comparison_of(rows: Rows, priced: Priced) -> Comparison:
-    """Comparison of what was priced, in the classes that the pricing names."""
-    found = compare(
-        rows, priced.predictions, not_expressed=priced.reasons, ideals=priced.ideals, notes=priced.notes
-    )
-    if not priced.groups:
-        return found
-    named = tuple(replace(row, group=priced.groups.get(row.id, row.group)) for row in found.rows)
-    return assess(replace(found, rows=named))
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:

@@ -22,7 +22,7 @@ from podsim.hardware.fabrics.node import Node, Part, ways
 from podsim.hardware.fabrics.server_routes import assemble
 from podsim.hardware.fabrics.servers import server_node
 from podsim.hardware.fabrics.torus import torus, tpu_pod
-from podsim.hardware.fabrics.tree import Tree, clos_tree, planes, rail_tree
+from podsim.hardware.fabrics.tree import Switches, Tree, clos_tree, planes, rail_tree
 from podsim.hardware.fabrics.wiring import Network
 
 _NODE = re.compile(r"node(\d{1,9})\b")
@@ -113,13 +113,17 @@ def _compute_tree(cluster: Cluster, node: Node, taper: float) -> Tree:
         nodes=cluster.nodes,
         rails=rails,
         unit=min(system.unit, int(switch.ports / (1 + 1 / max(taper, 1.0)))),
-        switch_ports=switch.ports,
+        switches=Switches(
+            ports=switch.ports,
+            trunk=max(
+                switch.bandwidth, rate
+            ),  # a faster network than the switch has is one of faster switches
+            hop=switch.latency,
+            taper=taper,
+            name=switch.name,
+        ),
         rate=rate,
-        trunk=max(switch.bandwidth, rate),  # a faster network than the switch has is one of faster switches
         latency=latency,
-        hop=switch.latency,
-        taper=taper,
-        switch=switch.name,
     )
 
 
@@ -135,11 +139,11 @@ def _storage_network(cluster: Cluster, node: Node, storage: StorageServers) -> N
     if system.switch is None:
         tree = planes(leaf=np.zeros(len(rate), np.int64), rate=rate, latency=latency, prefix="storage-")
     else:
-        tree = clos_tree(
-            ends=len(rate), switch_ports=system.switch.ports, rate=rate, latency=latency, prefix="storage-",
-            trunk=max(system.switch.bandwidth, float(rate.max())), hop=system.switch.latency,
-            switch=system.switch.name,
+        switches = Switches(
+            ports=system.switch.ports, trunk=max(system.switch.bandwidth, float(rate.max())),
+            hop=system.switch.latency, name=system.switch.name,
         )  # fmt: skip
+        tree = clos_tree(ends=len(rate), switches=switches, rate=rate, latency=latency, prefix="storage-")
     return Network(tree=tree, ports_R=ports, outside=names)
 
 
@@ -210,15 +214,8 @@ def folded_clos(
 
     bandwidth: B/s of every port; latency: s from end to end under one leaf; hop: s of each further switch.
     """
-    tree = clos_tree(
-        ends=ends,
-        switch_ports=switch_ports,
-        rate=bandwidth,
-        trunk=bandwidth,
-        latency=latency / 2,
-        hop=hop,
-        taper=taper,
-    )
+    switches = Switches(ports=switch_ports, trunk=bandwidth, hop=hop, taper=taper)
+    tree = clos_tree(ends=ends, switches=switches, rate=bandwidth, latency=latency / 2)
     return assemble(
         f"folded Clos of {ends}", _host(), ends, (Network(tree=tree, ports_R=np.zeros(1, np.int64)),), routing
     )

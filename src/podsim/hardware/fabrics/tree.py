@@ -191,26 +191,36 @@ def _turned(ends: Callable[[int], tuple[str, str]]) -> Callable[[int], tuple[str
     return lambda place: ends(place)[::-1]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Switches:
+    """The switches of a tree, all of one kind."""
+
+    ports: int
+    trunk: float
+    """B/s. Bandwidth of a cable between switches."""
+    hop: float = 0.0
+    """s. Latency of a further switch."""
+    taper: float = 1.0
+    """Cables down over cables up of a full leaf, 1 or more."""
+    name: str = ""
+
+
 def rail_tree(
     *,
     nodes: int,
     rails: int,
     unit: int,
-    switch_ports: int,
+    switches: Switches,
     rate: ArrayLike,
-    trunk: float,
     latency: ArrayLike = 0.0,
-    hop: float = 0.0,
-    taper: float = 1.0,
     prefix: str = "",
-    switch: str = "",
 ) -> Tree:
     """A rail-optimised fat tree: adapter r of the nodes of a unit on leaf r of that unit.
 
-    unit: nodes on a leaf. rate, latency: B/s and s of a port's cable, one number or [nodes * rails]. trunk: B/s of a
-    cable between switches. hop: s of a further switch. taper: cables down over cables up of a full leaf, 1 or more.
+    unit: nodes on a leaf. rate, latency: B/s and s of a port's cable, one number or [nodes * rails].
     Raises ClusterError for a leaf without ports enough, or more than three layers can join.
     """
+    taper, switch_ports = switches.taper, switches.ports
     if min(nodes, rails, unit) < 1 or not taper >= 1.0:
         raise ClusterError(f"tree: {nodes=}, {rails=}, {unit=}, {taper=}; each must be at least 1")
     units, uplinks = ceil(nodes / unit), max(round(unit / taper), 1)
@@ -233,8 +243,8 @@ def rail_tree(
         rail_Q=port % rails,
         port_rate_Q=np.broadcast_to(np.asarray(rate, np.float64), port.shape),
         port_latency_Q=np.broadcast_to(np.asarray(latency, np.float64), port.shape),
-        trunk=trunk,
-        hop=hop,
+        trunk=switches.trunk,
+        hop=switches.hop,
         leaves=units * rails,
         uplinks=uplinks if spines else 0,
         spines=spines,
@@ -242,7 +252,7 @@ def rail_tree(
         group_F=group,
         down=unit,
         switch_ports=switch_ports,
-        switch=switch,
+        switch=switches.name,
     )
 
 
@@ -266,32 +276,22 @@ def _layers(units: int, rails: int, uplinks: int, ports: int) -> tuple[int, int,
 
 
 def clos_tree(
-    *,
-    ends: int,
-    switch_ports: int,
-    rate: ArrayLike,
-    trunk: float,
-    latency: ArrayLike = 0.0,
-    hop: float = 0.0,
-    taper: float = 1.0,
-    prefix: str = "",
-    switch: str = "",
+    *, ends: int, switches: Switches, rate: ArrayLike, latency: ArrayLike = 0.0, prefix: str = ""
 ) -> Tree:
-    """A folded Clos network: ends in order on leaves of switch_ports / (1 + 1 / taper) ports down, the rest up.
+    """A folded Clos network: ends in order on leaves of ports / (1 + 1 / taper) ports down, the rest up.
 
     Ends that fit one switch have that switch only; else there are spines, and cores if it takes them, for up to
     ports^3 / 4 ends. Arguments and errors as of rail_tree.
     """
-    if switch_ports < 2:
-        raise ClusterError(f"a switch of {switch_ports} ports joins nothing; at least 2")
-    down = max(int(switch_ports / (1.0 + 1.0 / max(taper, 1.0))), 1)
-    if ends <= switch_ports:
-        return planes(leaf=np.zeros(ends, np.int64), rate=rate, latency=latency, prefix=prefix, switch=switch,
-                      switch_ports=switch_ports)  # fmt: skip
+    if switches.ports < 2:
+        raise ClusterError(f"a switch of {switches.ports} ports joins nothing; at least 2")
+    down = max(int(switches.ports / (1.0 + 1.0 / max(switches.taper, 1.0))), 1)
+    if ends <= switches.ports:
+        return planes(leaf=np.zeros(ends, np.int64), rate=rate, latency=latency, prefix=prefix, switch=switches.name,
+                      switch_ports=switches.ports)  # fmt: skip
     return rail_tree(
-        nodes=ends, rails=1, unit=down, switch_ports=switch_ports, rate=rate, trunk=trunk, latency=latency,
-        hop=hop, taper=taper, prefix=prefix, switch=switch,
-    )  # fmt: skip
+        nodes=ends, rails=1, unit=down, switches=switches, rate=rate, latency=latency, prefix=prefix
+    )
 
 
 def planes(

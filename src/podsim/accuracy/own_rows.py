@@ -1,19 +1,31 @@
-"""What a user's row leaves open: its cluster, model and plan from the columns that README documents.
+"""What a user's row describes in the columns that README documents, and what it leaves open.
 
 A row that does not state its micro-batch gets the fastest plan that fits of those it allows. Whoever publishes a rate has
-tuned for it, so the best plan is the likeliest. What the row states stays.
+tuned for it, so the best plan is the likeliest. What the row states stays. A row of a network names one of the catalog as
+its model, or a model of the packaged tables, and then trains as their first row of that name does.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from podsim.accuracy.express_machine import cluster_settings, network_of, node_of, read_cluster
-from podsim.accuracy.express_model import network_settings, read_network
-from podsim.accuracy.express_row import NotExpressible, stated, whole
+from podsim.accuracy.measured_runs import (
+    NetworkRun,
+    NotExpressible,
+    TrainingRun,
+    read_cluster,
+    read_network,
+    read_network_run,
+    stated,
+    whole,
+)
+from podsim.accuracy.own_words import cluster_settings, network_of, network_settings, node_of
+from podsim.accuracy.tables import load
 from podsim.errors import NoFitError
+from podsim.graphs.networks import networks
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
 from podsim.training.inputs import batch_of
@@ -38,9 +50,23 @@ _COLUMNS = {
 }
 _ALWAYS = {"cp": 1, "ep": 1}
 """what a blank column means where a run that had it would say so"""
+_FRAMEWORKS = {
+    "mxnet": "dle-mxnet", "tensorflow": "dle-tensorflow", "tensorflow2": "dle-tensorflow2", "paddlepaddle": "dle-paddle",
+}  # fmt: skip
+"""framework -> entry of the software catalog, of rows that name a network of the catalog; others ran PyTorch"""
+_PRECISIONS = ("fp16", "bf16", "tf32", "fp32")
 
 
-def cluster_of(row: Mapping[str, str]) -> Cluster:
+def own_training_run(row: Mapping[str, str]) -> TrainingRun:
+    """A row that describes its run in the columns that README documents; NotExpressible with the reason."""
+    cluster, model = _cluster_of(row), _model_of(row)
+    plan, chosen, implied = _plan_of(row, model, cluster)
+    if problems := plan.problems(model, cluster):
+        raise NotExpressible("; ".join(problems))
+    return TrainingRun(model=model, cluster=cluster, plan=plan, chosen=chosen, implied=implied)
+
+
+def _cluster_of(row: Mapping[str, str]) -> Cluster:
     """The cluster of a row: that of its column `cluster`, else whole nodes with its GPUs and adapters."""
     if stated(row, "cluster"):
         return read_cluster(row["cluster"])
@@ -52,12 +78,12 @@ def cluster_of(row: Mapping[str, str]) -> Cluster:
     return read_cluster(cluster_settings(node, whole(row, "n_gpus"), network))
 
 
-def model_of(row: Mapping[str, str]) -> Model:
+def _model_of(row: Mapping[str, str]) -> Model:
     """The model of a row: that of its column `network`, else one of its name, dimensions and size."""
     return read_network(stated(row, "network") or network_settings(row))
 
 
-def plan_of(row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, str, str]:
+def _plan_of(row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, str, str]:
     """(the plan, what podsim chose of it, what was implied)."""
     gpus = whole(row, "n_gpus")
     tp, pp, cp = (whole(row, name, 1) for name in ("tp", "pp", "cp"))
@@ -211,3 +237,75 @@ def _worded(plan: Plan, given: Mapping[str, Any]) -> list[str]:
         "recompute",
     ]
     return [f"{name}={told[name]}" for name in names if name not in given]
+
+
+def own_network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
+    """The run of a network of a user's row; NotExpressible with the reason."""
+    if row.get("task", "train") != "train":
+        raise NotExpressible("inference is not modelled")
+    like, batch_of_cell = _like(table, row)
+    gpus = whole(row, "n_gpus" if table == "vision" else "n_accelerators")
+    precision = _network_precision(row)
+    accumulate = whole(row, "grad_accum", like.accumulate)
+    column = "batch_per_gpu" if table == "vision" else "batch_per_accel"
+    cell = _number(column, stated(row, column))
+    batch = cell * batch_of_cell / accumulate
+    if batch < 0.5:
+        raise NotExpressible(f"{column}={cell:g} is less than one sample on a GPU")
+    return replace(
+        like, batch=round(batch), accumulate=accumulate, precision=precision, gpus=gpus,
+        channels_first=like.channels_first and precision == like.precision, cluster=_network_cluster(row, gpus),
+    )  # fmt: skip
+
+
+def _like(table: str, row: Mapping[str, str]) -> tuple[NetworkRun, float]:
+    """(a run of the same model, samples of a step on a GPU for each unit of the batch cell)."""
+    model, batch = ("model", "batch_per_gpu") if table == "vision" else ("benchmark", "batch_per_accel")
+    name, framework = row.get(model, ""), row.get("framework", "").lower().partition(" ")[0]
+    if name in networks():
+        run = NetworkRun(
+            network=name, batch=1, accumulate=1, items=1.0, precision="fp16", fuse="none", channels_first=False,
+            optimizer="sgd", software=_FRAMEWORKS.get(framework, "dle-pytorch"), gpus=1,
+            cluster=read_cluster("dgx-a100-80gb:1").subset(1),
+        )  # fmt: skip
+        return run, 1.0
+    known = [each.fields for each in load(table) if each.text(model) == name and each.text("plan")]
+    known = [each for each in known if each[batch].replace(".", "", 1).isdigit()]
+    known = [each for each in known if each["framework"].lower().startswith(framework)]
+    if not known:
+        raise NotExpressible(
+            f"no packaged row is {row.get('framework', '')[:40]} training of {name.split('/')[-1][:60]}; "
+            "a model may also be a name of `podsim show networks`"
+        )
+    same = [each for each in known if each.get("precision") == row.get("precision")]
+    fields = (same or known)[0]
+    run = read_network_run(fields)
+    return run, run.batch * run.accumulate / float(fields[batch])
+
+
+def _network_precision(row: Mapping[str, str]) -> str:
+    """The precision of a row; MLPerf's table has no column for it, and its runs compute in fp16."""
+    said = stated(row, "precision") or "FP16"
+    name = {"amp": "fp16", "fp16/mixed": "fp16"}.get(said.lower(), said.lower())
+    if name not in _PRECISIONS:
+        raise NotExpressible(f"precision={said!r} is not one of {', '.join(_PRECISIONS)}, amp")
+    return name
+
+
+def _number(column: str, cell: str) -> float:
+    if not cell:
+        raise NotExpressible(f"{column} is not given")
+    try:
+        return float(cell)
+    except ValueError:
+        raise NotExpressible(f"{column}={cell[:40]!r} is not a number") from None
+
+
+def _network_cluster(row: Mapping[str, str], gpus: int) -> Cluster:
+    gpu = row.get("gpu", row.get("accelerator", ""))
+    node = node_of(gpu, row.get("node_type", row.get("system", "")))
+    if node is None:
+        raise NotExpressible(
+            f"no node of the catalog has GPUs like {gpu!r}" if gpu else "the GPU is not given"
+        )
+    return read_cluster(cluster_settings(node, gpus, {})).subset(gpus)

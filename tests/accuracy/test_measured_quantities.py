@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from podsim.accuracy import load, measurement, quantities
-from podsim.accuracy.columns import KINDS, kind_named
-from podsim.accuracy.tables import make_row
+from podsim.accuracy.columns import KINDS
+from podsim.accuracy.tables import kind_named, make_row
 from podsim.errors import TableError
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from podsim.accuracy.calibrate_software import fit_software
-from podsim.accuracy.express import express
-from podsim.accuracy.express_row import NotExpressible
-from podsim.accuracy.pricing import training_rows
+from podsim.accuracy.measured_runs import NotExpressible
+from podsim.accuracy.price_llm import express
+from podsim.accuracy.tables import training_rows
 from podsim.workload.catalog import load_model
 
 ROWS = {row["id"]: row for row in training_rows()}
@@ -149,7 +149,7 @@ def test_a_model_that_nothing_knows_is_said(text: str) -> None:
 def test_a_node_is_found_by_what_sources_call_its_gpus(
     gpu: str, system: str, memory: str, node: str | None
 ) -> None:
-    from podsim.accuracy.express_machine import node_of
+    from podsim.accuracy.own_words import node_of
 
     assert node_of(gpu, system, memory) == node
 
@@ -172,7 +172,7 @@ def test_a_node_is_found_by_what_sources_call_its_gpus(
 def test_a_network_is_read_as_sources_describe_it(
     text: str, nics: str | None, rate: str | None, fabric: str
 ) -> None:
-    from podsim.accuracy.express_machine import network_of
+    from podsim.accuracy.own_words import network_of
 
     found = network_of(text, 8)
     assert (found.get("network.nics"), found.get("network.bandwidth"), found.get("fabric", "")) == (

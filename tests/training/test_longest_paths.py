@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from podsim.schedules import SCHEDULES, ScheduleTable, Work, build, play_table
 from podsim.schedules.joined import SAME, Joined
-from podsim.training.path_play import longest_paths
+from podsim.training.pipeline import longest_paths
 
 SIZES = [
     (name, p, v, m)
