@@ -18,7 +18,7 @@ import numpy as np
 
 from podsim.accuracy.price_llm import Batch, costs_of
 from podsim.training.batch import prepare
-from podsim.training.memory import held_memory, memory_kinds
+from podsim.training.memory import held_memory, memory_kind_bytes
 from podsim.training.software import load_software
 
 if TYPE_CHECKING:
@@ -60,6 +60,6 @@ def _first_layers(batch: Batch) -> NDArray[np.float64]:
         ready.weights.of(every),
         ready.activations.of(every),
     )
-    total = np.asarray(sum(memory_kinds(plan, ready.software, held)[:4]))
+    total = np.asarray(sum(memory_kind_bytes(plan, ready.software, held)[:4]))
     first = np.where(stages.count > 0, stages.first, np.inf).argmin(axis=0)
     return np.asarray(total[first, np.arange(first.size)])
