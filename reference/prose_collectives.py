@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from podsim.accuracy.express_machine import cluster_settings, network_of, node_of, read_cluster
+from podsim.accuracy.measured_runs import read_cluster
+from podsim.accuracy.own_words import cluster_settings, network_of, node_of
 from podsim.accuracy.price_collectives import call_of
 
 COLUMNS = ("cluster", "launch", "nccl", "in_switch", "reason")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from podsim.accuracy.express_machine import cluster_settings, node_of, read_cluster
-from podsim.accuracy.express_row import NotExpressible, whole, write_settings
+from podsim.accuracy.measured_runs import NotExpressible, read_cluster, whole, write_settings
+from podsim.accuracy.own_words import cluster_settings, node_of
 from podsim.errors import PodsimError
 from reference.training_runs import Run, run_of
 

@@ -6,10 +6,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from podsim.accuracy.express import Expressed, express_own
-from podsim.accuracy.express_machine import cluster_settings, network_of, node_of, read_cluster
-from podsim.accuracy.express_model import network_settings
-from podsim.accuracy.express_row import NotExpressible, stated, whole, write_settings
+from podsim.accuracy.measured_runs import (
+    NotExpressible,
+    TrainingRun,
+    read_cluster,
+    stated,
+    whole,
+    write_settings,
+)
+from podsim.accuracy.own_rows import own_training_run
+from podsim.accuracy.own_words import cluster_settings, network_of, network_settings, node_of
 from podsim.errors import PodsimError
 from podsim.training.plan import Plan
 from podsim.training.software import load_software, software_names
@@ -35,7 +41,7 @@ def canonical(row: Mapping[str, str]) -> dict[str, str]:
     layer_only = "LAYER micro-benchmark" in row["notes"]
     try:
         told = _in_podsims_words(row, layer_only)
-        found = _adjusted(express_own(told), row, layer_only)
+        found = _adjusted(own_training_run(told), row, layer_only)
         if problems := found.plan.problems(found.model, found.cluster):
             raise NotExpressible("; ".join(problems))
     except (PodsimError, NotExpressible) as problem:
@@ -84,7 +90,7 @@ def _in_podsims_words(row: Mapping[str, str], layer_only: bool) -> dict[str, str
     return told
 
 
-def _adjusted(found: Expressed, row: Mapping[str, str], layer_only: bool) -> Expressed:
+def _adjusted(found: TrainingRun, row: Mapping[str, str], layer_only: bool) -> TrainingRun:
     """What no documented column says: asynchronous tensor parallelism, and attention without its fused kernel."""
     changes: dict[str, object] = {}
     if re.search(r"async ?tp", row["notes"] + row["zero_stage_or_fsdp"], re.IGNORECASE) and found.plan.tp > 1:

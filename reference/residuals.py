@@ -10,10 +10,10 @@ from dataclasses import asdict, fields
 from podsim.accuracy import load, measurement
 from podsim.accuracy.bands import Residual, features_of
 from podsim.accuracy.bands_networks import NetworkFeatures, NetworkResidual, features_of_graph
-from podsim.accuracy.express import Expressed
+from podsim.accuracy.measured_runs import TrainingRun
 from podsim.accuracy.price_llm import batches_of, costs_of, express_all
 from podsim.accuracy.price_networks import NetworkCosts, express_networks
-from podsim.accuracy.pricing import training_rows
+from podsim.accuracy.tables import training_rows
 from podsim.graphs.graph_cost import scaled_costs
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.predict import flops_per_token
@@ -48,7 +48,7 @@ def measure_residuals() -> tuple[Residual, ...]:
     return tuple(out)
 
 
-def _utilisation(one: Expressed, seconds: float) -> float:
+def _utilisation(one: TrainingRun, seconds: float) -> float:
     """Model FLOPs utilisation of a measured step."""
     plan, cluster = one.plan, one.cluster
     work = flops_per_token(one.model, plan)["model"] * float(plan.global_batch) * plan.length(one.model)

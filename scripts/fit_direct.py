@@ -12,7 +12,7 @@ from itertools import product
 
 import numpy as np
 
-from podsim.accuracy.express_networks import NetworkRun
+from podsim.accuracy.measured_runs import NetworkRun
 from podsim.accuracy.price_networks import NetworkCosts, express_networks
 from podsim.accuracy.tables import load
 from podsim.kernels import convolutions as kernels_conv

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.errors import ClusterError, LabError, PodsimError
 from podsim.lab import emulate as stage

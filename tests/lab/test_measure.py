@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.accuracy.nccl_tests import read_log_text
 from podsim.errors import LabError, PodsimError

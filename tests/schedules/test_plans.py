@@ -13,7 +13,7 @@ from podsim.training.memory import KINDS, micro_batches_in_flight, weight_copies
 from podsim.training.plan import SCHEDULE_CODES, Plan, Schedule
 from podsim.training.predict import predict_plan
 from podsim.training.rules import RULES, facts
-from podsim.training.search import Space, search
+from podsim.training.search import search
 from podsim.verbs.plan import plan as plan_verb
 from podsim.verbs.predict import predict as predict_verb
 from podsim.workload.graph import Model
@@ -115,7 +115,7 @@ def test_searches_try_others_only_when_asked(gpt22: Model, node: Cluster) -> Non
     assert set(np.unique(usual.combinations.schedule)) <= {
         Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED,
     }  # fmt: skip
-    asked = search(gpt22, node, fixed, wanted=Space(schedule=(Schedule.ZB_V, Schedule.DUALPIPE), tp=(1, 2)))
+    asked = search(gpt22, node, fixed, wanted={"schedule": (Schedule.ZB_V, Schedule.DUALPIPE), "tp": (1, 2)})
     assert set(np.unique(asked.combinations.schedule)) == {Schedule.ZB_V, Schedule.DUALPIPE}
     known = facts(gpt22, node, 2048)
     for name, violated, _ in RULES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podsim.accuracy import load
-from podsim.accuracy.express import express
+from podsim.accuracy.price_llm import express
 from podsim.schedules import Work
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podsim.accuracy.calibrate_software import CONSTANTS, fit_software, toml_entry
-from podsim.accuracy.pricing import training_rows
+from podsim.accuracy.tables import training_rows
 from podsim.errors import CatalogError, PodsimError, TableError
 from podsim.kernels.constants import load_constants
 from podsim.report.calibration import calibration_report

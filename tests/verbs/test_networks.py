@@ -8,11 +8,9 @@ import pytest
 
 import podsim
 from podsim.accuracy.calibrate_software import fit_software
-from podsim.accuracy.express_networks import express_network
-from podsim.accuracy.express_row import NotExpressible
-from podsim.accuracy.price_networks import NetworkCosts, express_networks
-from podsim.accuracy.pricing import training_rows
-from podsim.accuracy.tables import load
+from podsim.accuracy.measured_runs import NotExpressible
+from podsim.accuracy.price_networks import NetworkCosts, express_network, express_networks
+from podsim.accuracy.tables import load, training_rows
 from podsim.verbs.validate import validate
 
 ROW = {

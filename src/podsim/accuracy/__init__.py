@@ -9,13 +9,11 @@
 Nothing here knows how a prediction is made.
 """
 
-from podsim.accuracy.compared_tables import compare
-from podsim.accuracy.measured_tables import Row, Rows
-from podsim.accuracy.measurements import measurement, quantities
 from podsim.accuracy.reading import read_rows
 from podsim.accuracy.score import (
     assess,
     best_constant,
+    compare,
     kendall_tau,
     mean_absolute_error,
     regrets,
@@ -24,7 +22,7 @@ from podsim.accuracy.score import (
     skill,
     sweep_tau,
 )
-from podsim.accuracy.tables import NAMED, NamedTable, load, named, names
+from podsim.accuracy.tables import NAMED, NamedTable, Row, Rows, load, measurement, named, names, quantities
 from podsim.timeline.kineto import read_kineto
 from podsim.timeline.kineto_compare import compare_steps
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from podsim.accuracy.express import Expressed
+from podsim.accuracy.measured_runs import TrainingRun
 from podsim.accuracy.price_llm import batches_of, express_all, seconds_of
 from podsim.accuracy.price_networks import NetworkCosts, express_networks
 from podsim.errors import TableError, unknown_name
@@ -165,7 +165,7 @@ def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tu
     return logs, tuple(id for id, _ in mine)
 
 
-def _is_of(one: Expressed, name: str, part: str) -> bool:
+def _is_of(one: TrainingRun, name: str, part: str) -> bool:
     """Whether a row ran with an entry of the catalog: with its table for a GPU, or with what holds for the others."""
     mine = one.plan.software == name and not one.chosen  # what podsim chose is no evidence
     return mine and _covered(one.cluster.gpu, one.plan.precision, name, part)

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podsim.errors import TableError, unknown_name
-
 RATES = {
     "images/s": 1.0, "img/s": 1.0, "img/sec": 1.0, "imgs/second": 1.0, "samples/s": 1.0, "samples/sec": 1.0,
     "samples / s": 1.0, "samples / second": 1.0, "sequences/s": 1.0, "sequences/sec": 1.0, "seq/sec": 1.0,
@@ -177,11 +175,3 @@ KINDS = (
         series="size_bytes",
     ),
 )
-
-
-def kind_named(name: str) -> Kind:
-    """The kind of that name; raises TableError on another."""
-    for kind in KINDS:
-        if kind.name == name:
-            return kind
-    raise TableError(unknown_name("kind of table", name, [kind.name for kind in KINDS]))

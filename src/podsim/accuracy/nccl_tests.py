@@ -11,10 +11,8 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-from podsim.accuracy.columns import kind_named
-from podsim.accuracy.measured_tables import Row, Rows
 from podsim.accuracy.reading import read_rows
-from podsim.accuracy.tables import make_row
+from podsim.accuracy.tables import Row, Rows, kind_named, make_row
 from podsim.errors import TableError
 
 _PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<stdout>)?:?|\d+:)\s*")

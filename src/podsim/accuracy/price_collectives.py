@@ -12,10 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from podsim.accuracy.express_machine import cluster_settings, network_of, node_of, read_cluster
-from podsim.accuracy.express_row import NotExpressible, stated, whole
-from podsim.accuracy.measured_tables import Rows
-from podsim.accuracy.pricing import Priced
+from podsim.accuracy.measured_runs import NotExpressible, read_cluster, stated, whole
+from podsim.accuracy.own_words import cluster_settings, network_of, node_of
+from podsim.accuracy.score import Priced
+from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.network.fit_nccl import WIRES, fit_architecture, samples

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from podsim.accuracy.measured_tables import Row, Rows
 from podsim.accuracy.price_collectives import Call, call_of, call_seconds, decade, require_scipy
-from podsim.accuracy.pricing import Priced
+from podsim.accuracy.score import Priced
+from podsim.accuracy.tables import Row, Rows
 from podsim.errors import PodsimError
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu

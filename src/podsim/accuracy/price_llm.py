@@ -6,29 +6,30 @@ Axes: R rows; X parts of a step, P plans of a batch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from podsim.accuracy.express import Expressed, express
-from podsim.accuracy.express_row import NotExpressible, stated
-from podsim.accuracy.measured_tables import Rows
-from podsim.accuracy.pricing import Priced
+from podsim.accuracy.measured_runs import NotExpressible, TrainingRun, read_training_run, stated
+from podsim.accuracy.own_rows import own_training_run
+from podsim.accuracy.score import Priced
+from podsim.accuracy.tables import Rows
+from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.training.batch import step_cost
+from podsim.training.batch import prepare, step_cost
 from podsim.training.layers import layer_table
+from podsim.training.memory import held_memory, memory_kind_bytes
 from podsim.training.plan import ARRAY_FIELDS, Plan
 from podsim.training.predict import flops_per_token
 from podsim.training.software import Software, load_software
 from podsim.training.step import SPLIT
 from podsim.workload.graph import Model
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-
+FIRST_STAGE = "first stage"
+"""the scope of a row that counts the layers of the first stage only"""
 HOST_PARTS = ("launch", "host")
 """parts of a step in which the GPU waits for the host"""
 
@@ -58,7 +59,17 @@ class RowCosts:
     """share of a step in which the GPU waits for the host"""
 
 
-def express_all(rows: Sequence[Mapping[str, str]]) -> tuple[list[tuple[int, Expressed]], dict[int, str]]:
+def express(row: Mapping[str, str]) -> TrainingRun:
+    """The run of a row; NotExpressible with the reason."""
+    if stated(row, "reason"):
+        raise NotExpressible(row["reason"])
+    try:
+        return read_training_run(row) if stated(row, "plan") else own_training_run(row)
+    except PodsimError as error:
+        raise NotExpressible(str(error)) from error
+
+
+def express_all(rows: Sequence[Mapping[str, str]]) -> tuple[list[tuple[int, TrainingRun]], dict[int, str]]:
     """(position, nouns) of the rows that podsim can express, and the reason for each of the others."""
     found, reasons = [], {}
     for position, row in enumerate(rows):
@@ -69,7 +80,7 @@ def express_all(rows: Sequence[Mapping[str, str]]) -> tuple[list[tuple[int, Expr
     return found, reasons
 
 
-def batches_of(found: Sequence[Expressed]) -> list[Batch]:
+def batches_of(found: Sequence[TrainingRun]) -> list[Batch]:
     """The rows grouped so that each group differs in the numeric fields of its plans only."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for position, one in enumerate(found):
@@ -129,8 +140,6 @@ def price_llm(rows: Rows) -> Priced:
     places = [position for position, _ in found]
     batches = batches_of([one for _, one in found])
     if rows.what == "bytes":
-        from podsim.accuracy.price_memory import price_memory
-
         values, notes = price_memory(batches, [stated(texts[p], "scope") for p in places])
         ideals: NDArray[np.float64] | None = None
     else:
@@ -177,7 +186,7 @@ def as_asked(
     return seconds_R, least_R
 
 
-def _recomputed(one: Expressed, row: Mapping[str, str]) -> float:
+def _recomputed(one: TrainingRun, row: Mapping[str, str]) -> float:
     """FLOPs with recomputation over the model's, for a row that publishes its rate as HFU, not as MFU; else 1."""
     if stated(row, "mfu") or not stated(row, "hfu"):
         return 1.0
@@ -185,7 +194,7 @@ def _recomputed(one: Expressed, row: Mapping[str, str]) -> float:
     return flops["hardware"] / flops["model"]
 
 
-def _note(one: Expressed, row: Mapping[str, str]) -> str:
+def _note(one: TrainingRun, row: Mapping[str, str]) -> str:
     """What a row's prediction is of, where that is not a whole step, and the utilisation its source published."""
     told = ["one layer, forward and backward"] if one.layer_only else []
     told += [text for text in (one.chosen, one.implied) if text]
@@ -193,3 +202,46 @@ def _note(one: Expressed, row: Mapping[str, str]) -> str:
         if row.get(column):
             told.append(f"published {column.upper()} {float(row[column]):.1%}, by the source's own count")
     return "; ".join(told)
+
+
+def price_memory(batches: Sequence[Batch], scopes: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
+    """(B of each row, note of each row), shape (R,), like held against like.
+
+    Korthikanti et al. (Figure 1) count the first stage's layers: parameters, gradients and optimizer at 18 B per
+    parameter, and activations; neither embedding, logits, buffers nor what the framework itself takes. Rows of the scope
+    "first stage" are held against just that. torchtitan logs what the allocator reserved: the peak of the
+    fullest stage, without what lies beside the allocator (context, libraries, communicators).
+    """
+    bytes_R = costs_of(batches).memory_R
+    told = ["peak of the fullest stage"] * len(scopes)
+    for batch in batches:
+        software = load_software(batch.plan.software, batch.cluster.gpu)
+        if software.runtime == "torch":
+            bytes_R[batch.index] -= software.memory_floor
+            for position in batch.index.tolist():
+                told[position] = "bytes that the allocator of the fullest stage reserves"
+        layers_P = _first_layers(batch)
+        for position, value in zip(batch.index.tolist(), layers_P, strict=True):
+            if scopes[position] == FIRST_STAGE:
+                bytes_R[position] = value
+                told[position] = "layers of the first stage: parameters, gradients, optimizer, activations"
+    return bytes_R, told
+
+
+def _first_layers(batch: Batch) -> NDArray[np.float64]:
+    """B of weights, gradients, optimizer and activations of the layers of the first stage, plan by plan."""
+    ready = prepare(batch.model, batch.cluster, batch.plan)
+    plan, every = ready.plan.wide(), slice(None)
+    stages = ready.stages.of(every)
+    layers = stages.blocks.copy()
+    layers[:, [0, -1]] = 0
+    held = held_memory(
+        plan,
+        ready.software,
+        replace(stages, blocks=layers),
+        ready.weights.of(every),
+        ready.activations.of(every),
+    )
+    total = np.asarray(sum(memory_kind_bytes(plan, ready.software, held)[:4]))
+    first = np.where(stages.count > 0, stages.first, np.inf).argmin(axis=0)
+    return np.asarray(total[first, np.arange(first.size)])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from podsim.accuracy.express_networks import NetworkRun, express_network
-from podsim.accuracy.express_row import NotExpressible
-from podsim.accuracy.measured_tables import Rows
-from podsim.accuracy.pricing import Priced
+from podsim.accuracy.measured_runs import NetworkRun, NotExpressible, read_network_run, stated
+from podsim.accuracy.own_rows import own_network_run
+from podsim.accuracy.score import Priced
+from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.graphs.fusion import FUSIONS, fuse
 from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs
@@ -34,6 +34,16 @@ def price_networks(rows: Rows) -> Priced:
         except PodsimError as error:
             reasons[id] = str(error)
     return Priced(predictions=predictions, reasons=reasons, ideals=ideals)
+
+
+def express_network(table: str, row: Mapping[str, str]) -> NetworkRun:
+    """The run of a row of a table ("vision" or "mlperf"); NotExpressible with the reason."""
+    if stated(row, "reason"):
+        raise NotExpressible(row["reason"])
+    try:
+        return read_network_run(row) if stated(row, "plan") else own_network_run(table, row)
+    except PodsimError as error:
+        raise NotExpressible(str(error)) from error
 
 
 def express_networks(

@@ -17,8 +17,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from podsim.accuracy.columns import KINDS, RATES, Kind
-from podsim.accuracy.measured_tables import Row, Rows
-from podsim.accuracy.tables import make_row
+from podsim.accuracy.tables import Row, Rows, make_row
 from podsim.errors import TableError
 from podsim.results.comparison import ROLES
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.accuracy import Row, Rows, load, measurement, named
-from podsim.accuracy.express_networks import NetworkRun
+from podsim.accuracy.measured_runs import NetworkRun
 from podsim.accuracy.price_llm import Batch, as_asked, batches_of, costs_of, express_all
 from podsim.accuracy.price_networks import NetworkCosts, express_networks
 from podsim.accuracy.pricing import price

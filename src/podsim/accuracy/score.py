@@ -1,22 +1,47 @@
-"""How right predictions were: errors, ranks within sweeps, regret of the plan picked, skill.
+"""How right predictions were: comparisons with measured rows, errors, ranks within sweeps, regret, skill.
 
-Errors are relative, predicted / measured - 1, so a change of units changes nothing. Rows of different roles
-are never in one figure: `score` refuses them.
+A comparison accounts for every row of its table. Errors are relative, predicted / measured - 1, so a change of units
+changes nothing. Rows of different roles are never in one figure: `score` refuses them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from podsim.accuracy.tables import Row, Rows, measurement
 from podsim.errors import TableError
-from podsim.results.comparison import QUANTITIES, ROLES, ClassScore, ComparedRow, Comparison, Score
+from podsim.results.comparison import (
+    QUANTITIES,
+    ROLES,
+    ClassScore,
+    ComparedRow,
+    Comparison,
+    Measurement,
+    Score,
+)
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Priced:
+    """What podsim says of the rows of a table; every row has a prediction or a reason."""
+
+    predictions: Mapping[str, float]
+    """id -> value in SI, of the quantity asked for"""
+    reasons: Mapping[str, str]
+    """id -> why there is none"""
+    ideals: Mapping[str, float] = field(default_factory=dict)
+    """id -> the value at full peak, where that has a meaning"""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """id -> what a reader should know of the prediction"""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """id -> class in the breakdown; empty takes the columns of the table"""
 
 
 def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> Floats:
@@ -205,3 +230,104 @@ def assess(comparison: Comparison) -> Comparison:
     basis = "" if constant is None else "calibrate rows"
     scores = [score(comparison.only(r), role=r, constant=constant, basis=basis) for r in comparison.roles]
     return replace(comparison, scores=tuple(scores))
+
+
+def compare_priced(rows: Rows, priced: Priced) -> Comparison:
+    """Comparison of what was priced, in the classes that the pricing names."""
+    found = compare(
+        rows, priced.predictions, not_expressed=priced.reasons, ideals=priced.ideals, notes=priced.notes
+    )
+    if not priced.groups:
+        return found
+    named = tuple(replace(row, group=priced.groups.get(row.id, row.group)) for row in found.rows)
+    return assess(replace(found, rows=named))
+
+
+def compare(
+    rows: Rows,
+    predictions: Mapping[str, float],
+    *,
+    not_expressed: Mapping[str, str] | None = None,
+    what: str = "",
+    ideals: Mapping[str, float] | None = None,
+    notes: Mapping[str, str] | None = None,
+    classes: Sequence[str] | None = None,
+    sweep: Sequence[str] | None = None,
+) -> Comparison:
+    """Comparison, with scores, of predictions (id -> value in SI) against the rows of a table.
+
+    Each row must have a prediction or a reason in `not_expressed` (id -> text): nothing is left out in
+    silence. Rows that do not hold the quantity, or that may not be validated against (not measured, source
+    unknown), need neither: they are listed with that reason, predicted or not. `ideals` (id -> value at full
+    peak) gives the skill; `classes` and `sweep` are columns, by default those of the table. Raises TableError
+    with every row that is unaccounted for.
+    """
+    what, given = what or rows.what, dict(not_expressed or {})
+    found = {row.id: measurement(row, what) for row in rows}
+    unfit = {row.id: why for row in rows if (why := _unfit(row, found[row.id], what))}
+    _check_ids(rows, predictions, given, unfit)
+    reasons = unfit | given
+    classes = rows.classes if classes is None else classes
+    sweep = rows.sweep if sweep is None else sweep
+    compared: list[ComparedRow] = []
+    for row in rows:
+        measured = found[row.id]
+        if row.id in reasons or measured is None:
+            continue
+        compared.append(
+            ComparedRow(
+                id=row.id,
+                role=row.role,
+                table=rows.name,
+                predicted=predictions[row.id],
+                measured=measured.value,
+                note=(notes or {}).get(row.id, ""),
+                group=row.label(classes),
+                sweep=row.label(sweep) if sweep else "",
+                ideal=(ideals or {}).get(row.id),
+            )
+        )
+    result = Comparison(
+        table=rows.name,
+        title=rows.title,
+        what=what,
+        rows=tuple(compared),
+        not_expressed=tuple((row.id, reasons[row.id]) for row in rows if row.id in reasons),
+        sources=rows.sources,
+    )
+    return assess(result)
+
+
+def _unfit(row: Row, measured: Measurement | None, what: str) -> str:
+    """Why a row cannot be held against a prediction of this quantity; "" if it can."""
+    if measured is None:
+        return f"the source gives no {what}"
+    if not row.validates:
+        return f"not a validation target (confirmed: {row.confirmed}; source: {row.source[:80]})"
+    return ""
+
+
+def _check_ids(
+    rows: Rows, predictions: Mapping[str, float], reasons: Mapping[str, str], unfit: Mapping[str, str]
+) -> None:
+    """Raise TableError for rows with neither a prediction nor a reason, or both, and for unknown rows."""
+    known = {row.id for row in rows}
+    both = [id for id in predictions if id in reasons]
+    stray = [id for id in (*predictions, *reasons) if id not in known]
+    accounted = {*predictions, *reasons, *unfit}
+    neither = [row.id for row in rows if row.id not in accounted]
+    silent = [id for id, reason in reasons.items() if not reason.strip()]
+    wrong = [id for id, value in predictions.items() if not (math.isfinite(value) and value > 0)]
+    problems = [
+        f"{text}: {', '.join(ids[:8])}{', …' if len(ids) > 8 else ''} ({len(ids)})"
+        for text, ids in (
+            ("rows with neither a prediction nor a reason", neither),
+            ("rows with a prediction and a reason against one", both),
+            ("ids that the table does not have", stray),
+            ("rows left out without a reason", silent),
+            ("predictions that are not finite and greater than 0", wrong),
+        )
+        if ids
+    ]
+    if problems:
+        raise TableError(f"{rows.name}: {'; '.join(problems)}")

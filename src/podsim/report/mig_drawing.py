@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.profiles import Slicing
-from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,10 +49,7 @@ def mig_image(
             _gpu(axes, slicing, label, layout, jobs)
         if len(gpus) > _MOST:
             figure.text(0.015, 0.1 / height, f"… and {len(gpus) - _MOST} GPUs more", fontsize=9)
-        out = io.BytesIO()
-        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-        figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(figure, kind, dpi=dpi)
 
 
 def _gpu(axes: Axes, slicing: Slicing, label: str, layout: Layout | None, jobs: Sequence[str]) -> None:

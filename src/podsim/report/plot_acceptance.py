@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from podsim.report.columns import quantity_text
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.columns import quantity_text, size_text
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.acceptance import Check, Curve
 from podsim.units import format_quantity
 
@@ -51,7 +50,7 @@ def checks_svg(checks: Sequence[Check]) -> bytes:
                 axes.annotate(f"{share:.2%}", (share + 0.015, place), va="center", fontsize=8.0, color=RED)
         axes.set_yticks(range(len(told)), [check.name for check in reversed(told)], fontsize=8.5)
         _share_axis(axes)
-        return _svg(figure)
+        return figure_image(figure, "svg", is_transparent=True)
 
 
 def _share_axis(axes: Axes) -> None:
@@ -100,18 +99,10 @@ def curve_svg(curve: Curve) -> bytes:
         axes.grid(color=MUTED, alpha=0.25, lw=0.6)
         if curve.expected:
             axes.legend(loc="best", fontsize=8.5)
-        return _svg(figure)
+        return figure_image(figure, "svg", is_transparent=True)
 
 
 def _along(number: float, unit: str) -> str:
     if unit == "B":
-        for size, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-            if number >= size:
-                return f"{number / size:g} {name}"
+        return size_text(number)
     return format_quantity(number, unit) if unit else f"{number:g}"
-
-
-def _svg(figure: object) -> bytes:
-    out = io.BytesIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})  # type: ignore[attr-defined]
-    return out.getvalue()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 from podsim.report.collectives import own_name
 from podsim.report.columns import size_text
-from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.sweep import Sweep
 from podsim.units import format_quantity
 
@@ -45,10 +44,7 @@ def sweep_image(sweep: Sweep, kind: str, *, dpi: int = 150) -> bytes:
         )
         figure.text(0.012, 0.955, title[:110], fontsize=11, fontweight="bold", va="center")
         figure.text(0.012, 0.9, _subtitle(sweep), fontsize=8.5, va="center")
-        out = io.BytesIO()
-        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-        figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(figure, kind, dpi=dpi)
 
 
 def _subtitle(sweep: Sweep) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from typing import Any
 
 from podsim.report.lab import run_name
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.trained import MeasuredTraining
 
 _COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -52,7 +50,4 @@ def loss_image(runs: Sequence[MeasuredTraining], kind: str, *, dpi: int = 150) -
             fontweight="bold",
             va="center",
         )
-        out = io.BytesIO()
-        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-        figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(figure, kind, dpi=dpi)

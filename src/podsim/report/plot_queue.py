@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.queue import wait_text
 from podsim.results.queued import PackResult, QueueResult, QueueRun
 from podsim.results.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 _COLOURS = ("#0072b2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
@@ -57,14 +55,7 @@ def queue_image(result: QueueResult, kind: str, *, dpi: int = 150) -> bytes:
         figure.legend(
             handles, names, loc="upper left", bbox_to_anchor=(0.78, 0.46), fontsize=8.5, handlelength=2.6
         )
-        return _bytes(figure, kind, dpi)
-
-
-def _bytes(figure: Figure, kind: str, dpi: int) -> bytes:
-    out = io.BytesIO()
-    how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-    figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(figure, kind, dpi=dpi)
 
 
 def _look(place: int) -> dict[str, Any]:
@@ -195,4 +186,4 @@ def pack_image(result: PackResult, kind: str, *, dpi: int = 150) -> bytes:
         figure.legend(loc="upper left", bbox_to_anchor=(0.72, 0.87), fontsize=9)
         title = f"Requests of {result.trace} on {result.nodes:,} nodes with {result.gpus:,} GPUs, mean of {result.seeds}"
         figure.text(0.015, 0.94, title[:105], fontsize=11, fontweight="bold", va="center")
-        return _bytes(figure, kind, dpi)
+        return figure_image(figure, kind, dpi=dpi)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from podsim.report.columns import duration
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.runs import Goodput
 from podsim.units import format_quantity
 
@@ -36,10 +35,7 @@ def goodput_image(found: Goodput, kind: str, *, dpi: int = 150) -> bytes:
         title = f"{found.model}, {tokens} tokens on {found.gpus:,} GPUs of {found.cluster.partition(' (')[0]}"
         figure.text(0.012, 0.955, title[:110], fontsize=11, fontweight="bold", va="center")
         figure.text(0.012, 0.9, _subtitle(found), fontsize=8.5, va="center")
-        out = io.BytesIO()
-        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-        figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(figure, kind, dpi=dpi)
 
 
 def _subtitle(found: Goodput) -> str:

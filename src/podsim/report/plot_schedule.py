@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError
-from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.schedules import bubble_text, groups, title
 from podsim.results.scheduled import ScheduledAction, ScheduleSheet
 
@@ -48,11 +47,8 @@ def schedule_image(sheet: ScheduleSheet, kind: str, *, dpi: int = 130, titled: b
             "fewer ranks or micro-batches show the same pattern"
         )
     matplotlib = load_matplotlib()
-    out = io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-        _figure(sheet, titled).savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(_figure(sheet, titled), kind, dpi=dpi)
 
 
 def _figure(sheet: ScheduleSheet, titled: bool) -> Figure:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podsim.report.columns import size_text
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.storage import FioRun
 from podsim.units import format_quantity
 
@@ -33,10 +32,7 @@ def fio_image(run: FioRun, kind: str, *, dpi: int = 150) -> bytes:
         figure.text(0.012, 0.95, title, fontsize=11, fontweight="bold", va="center")
         about = f"{run.numjobs} jobs of depth {run.iodepth} a client"
         figure.text(0.012, 0.89, about, fontsize=8.5, va="center", color=INK)
-        out = io.BytesIO()
-        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-        figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(figure, kind, dpi=dpi)
 
 
 def _unit(run: FioRun) -> str:

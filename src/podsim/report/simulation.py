@@ -221,7 +221,7 @@ def _use_lines(links: Sequence[LinkUse], seconds: float, width: int) -> Iterator
     for use in links:
         heights = np.ceil(use_over_time(use, seconds, bins) * 8 - 1e-9)
         bars = "".join(_BARS[int(height)] for height in np.clip(heights, 0, 8))
-        yield ((f"  {use.name:{longest}}  {bars}", ""),)
+        yield ((f"  {use.name:{longest}}  {bars}".rstrip(), ""),)
 
 
 def _levels(links: Sequence[LinkUse], step: SimulatedStep) -> Iterator[Block]:

@@ -6,16 +6,15 @@ pixels are mixed exactly from what covers them, so that a lane that is half idle
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from podsim.errors import TimelineError
-from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.timeline import Timeline
 from podsim.timeline.gantt_counters import draw_counters, panels_of
 from podsim.timeline.gantt_raster import PAPER, coverage, mixed
@@ -71,14 +70,7 @@ def length_text(timeline: Timeline) -> str:
 
 def gantt_image(timeline: Timeline, kind: str, *, title: str = "", dpi: int = 150) -> bytes:
     """Bytes of `gantt_figure`, "svg" or "png": the same for the same timeline."""
-    figure = gantt_figure(timeline, title=title)
-    out = io.BytesIO()
-    how: dict[str, Any] = (
-        {"metadata": {"Date": None, "Creator": None}, "dpi": dpi} if kind == "svg" else {"dpi": dpi}
-    )
-    with load_matplotlib().rc_context(STYLE):
-        figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+    return figure_image(gantt_figure(timeline, title=title), kind, dpi=dpi)
 
 
 def gantt_figure(timeline: Timeline, *, title: str = "") -> Figure:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from html import escape
-from importlib.resources import files
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from podsim.errors import TimelineError
+from podsim.report.theme import render_page
 from podsim.results.timeline import Timeline
 from podsim.timeline.gantt import length_text
 from podsim.timeline.kind_colours import colours
@@ -37,24 +37,11 @@ def gantt_page(timeline: Timeline, *, title: str = "") -> str:
     title = title or "Timeline"
     described, packed = _data(timeline)
     described["title"] = title
-    here = files(__package__)
-    style = here.joinpath("gantt.css").read_text("utf-8")
-    script = here.joinpath("gantt.js").read_text("utf-8")
-    said = f"{len(timeline):,} spans on {len(timeline.lanes):,} lanes in {length_text(timeline)}"
-    held = json.dumps(described, separators=(",", ":")).replace("</", "<\\/")
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        f"<header><h1>{escape(title)}</h1><p>{escape(said)}</p>"
-        '<p class="keys">wheel or W/S: zoom · drag or A/D: move · double click or 0: all · click a kind: only it · '
-        'shift and wheel: up and down</p><div id="kinds"></div></header>\n'
-        '<div id="chart"><canvas id="spans" tabindex="0" aria-label="Gantt chart"></canvas>'
-        '<div id="tip" hidden></div></div>\n'
-        f'<script type="application/json" id="described">{held}</script>\n'
-        f'<script type="application/octet-stream;base64" id="packed">{packed}</script>\n'
-        f"<script>\n{script}</script>\n</body>\n</html>\n"
-    )
+    return render_page(
+        "gantt.html", package="podsim.timeline", title=title,
+        size=f"{len(timeline):,} spans on {len(timeline.lanes):,} lanes in {length_text(timeline)}",
+        described=Markup(json.dumps(described, separators=(",", ":")).replace("</", "<\\/")), packed=Markup(packed),
+    )  # fmt: skip
 
 
 def _data(timeline: Timeline) -> tuple[dict[str, object], str]:

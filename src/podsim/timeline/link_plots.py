@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from podsim.errors import TimelineError
-from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.simulation import (
     LEVELS,
     busiest_links,
@@ -43,12 +42,7 @@ def plot_links(step: SimulatedStep, path: str | Path) -> None:
 
 def links_image(step: SimulatedStep, kind: str, *, dpi: int = 150) -> bytes:
     """Bytes of `links_figure`, "svg" or "png"."""
-    figure = links_figure(step)
-    out = io.BytesIO()
-    how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-    with load_matplotlib().rc_context(STYLE):
-        figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+    return figure_image(links_figure(step), kind, dpi=dpi)
 
 
 def links_figure(step: SimulatedStep) -> Figure:

@@ -8,18 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from podsim.accuracy.express_row import NotExpressible
-from podsim.accuracy.measured_tables import Row, Rows
+from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.nccl_tests import read_log_text
 from podsim.accuracy.price_collectives import Call, call_of, call_on, call_seconds, decade
-from podsim.accuracy.pricing import Priced
+from podsim.accuracy.score import Priced, compare_priced
+from podsim.accuracy.tables import Row, Rows
 from podsim.errors import ClusterError, TableError
 from podsim.hardware.cluster import Cluster
 from podsim.network.nccl import choice
 from podsim.network.sizes import NCCL_NAMES, collective_name
 from podsim.results.comparison import Comparison
 from podsim.verbs.fabric import given_cluster
-from podsim.verbs.validate import comparison_of
 
 _MOST = 64 << 20
 
@@ -55,7 +54,7 @@ def against_log(
         raise ClusterError(next(iter(failed.values())))
     groups = {id: decade(call.size) for id, call in calls.items()}
     notes = {id: _picked(call) for id, call in calls.items() if id in seconds}
-    compared = comparison_of(rows, Priced(predictions=seconds, reasons=failed, notes=notes, groups=groups))
+    compared = compare_priced(rows, Priced(predictions=seconds, reasons=failed, notes=notes, groups=groups))
     return replace(compared, title=f"{path.name} on {next(iter(calls.values())).cluster.name}")
 
 

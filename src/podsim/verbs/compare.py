@@ -15,6 +15,8 @@ from podsim.network.collectives import Table, summary
 from podsim.network.collectives.lookup import table_of
 from podsim.network.play_links import Links, make_links
 from podsim.network.table_bursts import IDLE, Buckets, Processors, shaped_rounds
+from podsim.options.measure_options import CompareOptions
+from podsim.options.question import question
 from podsim.report.collectives import links_text
 from podsim.results.lab import (
     ComparedCollective,
@@ -47,13 +49,14 @@ class Parts(NamedTuple):
     processors: float = 0.0
 
 
+@question(CompareOptions)
 def compare(
-    run: Path, *, on: str = "", cache_on: str = "", overrides: Mapping[str, str] | None = None
+    options: CompareOptions,
 ) -> ComparedCollectives | ComparedStorage | ComparedTraining | ComparedDdp:
-    """A measured run (--save of podsim measure or train) beside its predictions.
+    """A measured run (--save of podsim measure or train) and its predictions, side by side.
 
-    on: the cluster that collectives or training ran on (a run on emulated links needs none), the storage system that was
-    read and written; cache_on: that of a loader's cache (podsim.acceptance.compare_storage says what is predicted).
+    `on` is the cluster that collectives or training ran on (a run on emulated links needs none), or the storage system
+    that was read and written; podsim.acceptance.compare_storage says what is predicted of these.
 
     Of collectives measured is the rank that took longest. A prediction is made of links (the table played on them),
     messages (a latency for each transfer that waits for another, as measured at the start of the run), burst (what the
@@ -62,16 +65,20 @@ def compare(
     processors, or other programs more than a tenth. Raises LabError for a file that is no run, or one that says nothing
     of its links.
     """
-    found = read_run(run)
+    found = read_run(options.run)
     if isinstance(found, (MeasuredCheckpoints, MeasuredLoader)):
-        return compare_storage(run.name, found, on=on, cache_on=cache_on, overrides=overrides)
-    if cache_on:
-        raise LabError(f"--cache-on is for runs of podsim measure loader; {run.name} is of another kind")
+        return compare_storage(
+            options.run.name, found, on=options.on, cache_on=options.cache_on, overrides=options.overrides
+        )
+    if options.cache_on:
+        raise LabError(
+            f"--cache-on is for runs of podsim measure loader; {options.run.name} is of another kind"
+        )
     if isinstance(found, MeasuredTraining):
-        return compare_training(found, run.name, on, overrides)
+        return compare_training(found, options.run.name, options.on, options.overrides)
     if isinstance(found, MeasuredDdp):
-        return compare_ddp(found, run.name, on, overrides)
-    return _collectives(found, run, on, overrides)
+        return compare_ddp(found, options.run.name, options.on, options.overrides)
+    return _collectives(found, options.run, options.on, options.overrides)
 
 
 def _collectives(

@@ -9,6 +9,8 @@ from podsim.errors import ClusterError, PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.lab.emulate import perform
 from podsim.lab.links import burst_of
+from podsim.options.measure_options import EmulateOptions
+from podsim.options.question import question
 from podsim.results.lab import Emulated
 from podsim.verbs.measure import EMULATED
 
@@ -18,15 +20,8 @@ _LEAST = 12_500.0
 """B/s of the slowest link worth shaping: 100 kbit/s"""
 
 
-def emulate(
-    cluster: str,
-    command: Sequence[str],
-    *,
-    scale: str = "1/1000",
-    per: str = "gpu",
-    overrides: Mapping[str, str] | None = None,
-    own: Callable[[Sequence[str]], int] | None = None,
-) -> int:
+@question(EmulateOptions)
+def emulate(options: EmulateOptions, *, own: Callable[[Sequence[str]], int] | None = None) -> int:
     """Exit status of a command that every rank of the emulated cluster runs, as under torchrun.
 
     cluster     dgx-a100:2, a TOML file, …; its bandwidths times `scale` are the rates of the links
@@ -34,8 +29,10 @@ def emulate(
     own         runs a command of podsim in the rank's process, where PyTorch is loaded; default: as any other command
     Raises ClusterError for a cluster that cannot be emulated, LabError where this machine does not allow it.
     """
-    made = emulated_cluster(cluster, scale=scale, per=per, overrides=overrides)
-    words = list(command)
+    made = emulated_cluster(
+        options.cluster, scale=options.scale, per=options.per, overrides=options.overrides
+    )
+    words = list(options.command)
     return perform(made, words, own=own if words[:1] == ["podsim"] else None, variable=EMULATED)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from podsim.errors import LabError, PodsimError
 from podsim.lab.library import LIBRARY
@@ -19,29 +18,18 @@ from podsim.network.collectives import Table
 from podsim.network.collectives.algorithms import servers
 from podsim.network.collectives.lookup import all_tables, table_of
 from podsim.network.sizes import DIVIDED, ELEMENT, collective_name, read_sizes
+from podsim.options.measure_options import MeasureCollectiveOptions
+from podsim.options.option import options_of
+from podsim.options.question import question
 from podsim.results.lab import Emulated, MeasuredCollectives
 
 EMULATED = "PODSIM_EMULATED"
 """environment variable that tells a rank which shaped links it runs on: the JSON of Emulated"""
-_SIZES = "64K:1M:4"
+_SIZES = options_of(MeasureCollectiveOptions)["sizes"].default
 
 
-def measure_collective(
-    collective: str = "all-reduce",
-    *,
-    ranks: int | None = None,
-    local: int | None = None,
-    algo: str = "all",
-    sizes: str = _SIZES,
-    iters: int = 20,
-    warmup: int = 1,
-    limit: float = 10.0,
-    in_place: bool = True,
-    apart: bool = False,
-    backend: str = "auto",
-    timeout: float = 60.0,
-    save: Path | None = None,
-) -> MeasuredCollectives | None:
+@question(MeasureCollectiveOptions)
+def measure_collective(options: MeasureCollectiveOptions) -> MeasuredCollectives | None:
     """Seconds of a collective run for real, by algorithm and size; None on every rank but the first of a job.
 
     collective  all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter
@@ -62,40 +50,32 @@ def measure_collective(
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
     place = here(os.environ)
-    job = _job(
-        collective, place, ranks=ranks, local=local, algo=algo, sizes=sizes, iters=iters, warmup=warmup, limit=limit,
-        in_place=in_place, apart=apart, backend=backend, timeout=timeout,
-    )  # fmt: skip
-    if lost := no_folder(save):
+    job = _job(options, place)
+    if lost := no_folder(options.save):
         raise LabError(*lost)
     task = task_of(job)
     told = run_here(task) if place is None else run_joined(task, place)
     if told is None:
         return None
     found: MeasuredCollectives = run_of(told)
-    if save is not None:
-        write_run(save, found)
+    if options.save is not None:
+        write_run(options.save, found)
     return found
 
 
-def _job(
-    collective: str, place: Place | None, *, ranks: int | None, local: int | None, algo: str, sizes: str, iters: int,
-    warmup: int, limit: float, in_place: bool, apart: bool, backend: str, timeout: float,
-) -> Job:  # fmt: skip
+def _job(options: MeasureCollectiveOptions, place: Place | None) -> Job:
     """What is to be run; all that is wrong with the numbers in one PodsimError."""
-    name = collective_name(collective)
-    world, each = ranks_of(place, ranks, local)
+    name, backend = collective_name(options.collective), options.backend
+    world, each = ranks_of(place, options.ranks, options.local)
     wrong = [
         f"--{key} {value:g}; it must be at least {least:g}"
-        for key, value, least in (
-            ("iters", iters, 1), ("warmup", warmup, 1), ("limit", limit, 0.001), ("timeout", timeout, 1),
-        )
-        if not value >= least
-    ]  # fmt: skip
+        for key, least in (("iters", 1), ("warmup", 1), ("limit", 0.001), ("timeout", 1))
+        if not (value := getattr(options, key)) >= least
+    ]
     wrong += unknown_backend(backend)
     if wrong:
         raise PodsimError("; ".join(wrong))
-    tables, library, left_out = _chosen(algo, name, world, each)
+    tables, library, left_out = _chosen(options.algo, name, world, each)
     tables = _with_room(tables, left_out, world, place, backend)
     if library and name not in LIBRARY:
         library, left_out["library"] = False, f"PyTorch's {name} is not run; {', '.join(LIBRARY)} are"
@@ -103,8 +83,9 @@ def _job(
         raise PodsimError("; ".join(f"{one}: {why}" for one, why in left_out.items()))
     return Job(
         collective=name, ranks=world, local=each, tables=tables, library=library,
-        sizes=_sizes(sizes, name, world), iterations=iters, warmup=warmup, limit=limit, in_place=in_place,
-        apart=apart, timeout=timeout, backend=backend, emulated=emulated_links(os.environ), left_out=left_out,
+        sizes=_sizes(options.sizes, name, world), iterations=options.iters, warmup=options.warmup,
+        limit=options.limit, in_place=options.in_place, apart=options.apart, timeout=options.timeout,
+        backend=backend, emulated=emulated_links(os.environ), left_out=left_out,
         factors=_factors(name, world),
     )  # fmt: skip
 

@@ -21,6 +21,8 @@ from podsim.lab.ranks import MOST_RANKS, Task, run_here
 from podsim.lab.training.run import PARTS
 from podsim.lab.usage import busiest, cores
 from podsim.lab.wires import gpus_here, load_torch
+from podsim.options.measure_options import MeasureHostOptions
+from podsim.options.question import question
 from podsim.results.host import MeasuredHost, MeasuredKernel, MeasuredSend
 from podsim.storage.fio_results import read_block
 from podsim.verbs.measure_host_entry import entry_of
@@ -30,20 +32,8 @@ from podsim.verbs.verify_training import measure_images
 Note = Callable[[str], None]
 
 
-def measure_host(
-    *,
-    ranks: int | None = None,
-    name: str = "",
-    folder: Path = Path(),
-    size: str = "1G",
-    seconds: float = 0.3,
-    disk: bool = True,
-    images: bool = True,
-    backend: str = "auto",
-    timeout: float = 300.0,
-    save: Path | None = None,
-    progress: Note = lambda _: None,
-) -> MeasuredHost:
+@question(MeasureHostOptions)
+def measure_host(options: MeasureHostOptions, *, progress: Note = lambda _: None) -> MeasuredHost:
     """What this machine does, and its catalog entry, which `--on FILE` and `verify --expect FILE` take.
 
     ranks     processes that are busy at once; default one for each GPU, else 8
@@ -57,39 +47,40 @@ def measure_host(
 
     Raises LabError for a run that broke off, PodsimError for what makes no sense.
     """
-    count = ranks if ranks is not None else gpus_here() or 8
-    _checked(count, name, folder, seconds, timeout, save)
+    count = options.ranks if options.ranks is not None else gpus_here() or 8
+    _checked(count, options)
     started, begun = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     torch = load_torch()
-    found_disk, notes = _disk(folder, size, disk, cores(), progress)
-    rate = _images(folder, count, images, progress)
-    measuring = Measuring(seconds=seconds, precisions=("fp32", "bf16"))
+    found_disk, notes = _disk(options.folder, options.size, options.disk, cores(), progress)
+    rate = _images(options.folder, count, options.images, progress)
+    measuring = Measuring(seconds=options.seconds, precisions=("fp32", "bf16"))
 
     def watch(rank: int, heard: Mapping[str, Any]) -> None:
         if rank == 0:
             progress(str(heard.get("doing", "")))
 
     def on_ranks(work: Callable[[Any, Any], Any], parts: tuple[str, ...] = ()) -> Any:
-        task = Task(work=work, nodes=count, timeout=timeout, backend=backend, parts=parts)
+        task = Task(work=work, nodes=count, timeout=options.timeout, backend=options.backend, parts=parts)
         return run_here(task, watch=watch)
 
     told = on_ranks(lambda wires, note: measure_ranks(measuring, wires, note))
     told["steps"] = {}
-    for runs in small_runs(count, backend, timeout):  # each in processes of its own, as a training run is
+    # each in processes of its own, as a training run is
+    for runs in small_runs(count, options.backend, options.timeout):
         told["steps"] |= on_ranks(partial(small_steps, runs), PARTS)
     machine = read_inventory()
     device = told["device"]
-    host = _host(told, count, name or _own_name(), rate, found_disk, notes)
+    host = _host(told, count, options.name or _own_name(), rate, found_disk, notes)
     host = replace(
         host, started=started, seconds=time.monotonic() - begun,
         software=f"torch {torch.__version__}, Python {platform.python_version()}",
     )  # fmt: skip
     entry = entry_of(
         host, machine, memory=device["memory"] or machine.memory / count, capability=device["capability"],
-        cache=device["cache"] or machine.cache / count, folder=str(folder.resolve()), features=_features(),
+        cache=device["cache"] or machine.cache / count, folder=str(options.folder.resolve()), features=_features(),
     )  # fmt: skip
-    if save is not None:
-        save.write_text(entry.text, "utf-8")
+    if options.save is not None:
+        options.save.write_text(entry.text, "utf-8")
     return replace(entry.host, entry=entry.text)
 
 
@@ -97,7 +88,9 @@ def _own_name() -> str:
     return re.sub(r"[^a-z0-9-]+", "-", platform.node().lower()).strip("-")[:40] or "host"
 
 
-def _checked(ranks: int, name: str, folder: Path, seconds: float, timeout: float, save: Path | None) -> None:
+def _checked(ranks: int, options: MeasureHostOptions) -> None:
+    """Raise PodsimError with all that is wrong."""
+    name, folder, save = options.name, options.folder, options.save
     wrong = (
         [] if 1 <= ranks <= MOST_RANKS else [f"--ranks {ranks}; 1 to {MOST_RANKS} are started on one machine"]
     )
@@ -107,8 +100,8 @@ def _checked(ranks: int, name: str, folder: Path, seconds: float, timeout: float
         wrong.append(f"--folder {str(folder)[-200:]}: there is no such folder")
     wrong += [
         f"--{key} {value:g}; it must be at least {least:g}"
-        for key, value, least in (("seconds", seconds, 0.001), ("timeout", timeout, 1.0))
-        if not value >= least
+        for key, least in (("seconds", 0.001), ("timeout", 1.0))
+        if not (value := getattr(options, key)) >= least
     ]
     if save is not None and (save.suffix.lower() != ".toml" or not save.parent.is_dir()):
         wrong.append(f"--save {save}: give the name of a .toml file in a folder that is there")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.lab.training.job import Training
+from podsim.options.plan_options import PlanOptions
 from podsim.training.batch import step_cost
 from podsim.training.groups import send_table
 from podsim.training.layers import Pass, layer_table, syncs_of, tp_bytes
@@ -194,7 +195,10 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str)
 
 
 def _setting(run: _Run, ranks: int, on: Path, era: str) -> Setting:
-    return read_plan(MODEL, on=str(on), gpus=ranks, precision="fp32", software=era, **_options(run, ranks))
+    given = _options(run, ranks)
+    return read_plan(
+        PlanOptions(model=MODEL, on=str(on), gpus=ranks, precision="fp32", software=era, **given)
+    )
 
 
 def _layers(runtime: Mapping[str, float], wide: bool) -> dict[int, float]:

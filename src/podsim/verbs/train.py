@@ -19,6 +19,10 @@ from podsim.lab.training.residual import RESIDUAL
 from podsim.lab.training.run import task_of
 from podsim.lab.wires import gpus_here
 from podsim.network.collectives.algorithms import servers
+from podsim.options.measure_options import TrainOptions
+from podsim.options.option import values_of
+from podsim.options.plan_options import PlanOptions
+from podsim.options.question import question
 from podsim.results.trained import MeasuredTraining
 from podsim.schedules import ScheduleTable, build, torch_problems
 from podsim.schedules.actions import Work
@@ -31,48 +35,21 @@ from podsim.verbs.measure import emulated_links, sum_table
 from podsim.workload.catalog import load_specification
 from podsim.workload.specification import Transformer, resolve
 
-BATCH = 16
-"""samples of a step when no batch is given"""
+_BOUNDS = (
+    ("steps", 1, 1e7), ("rate", 1e-9, 100), ("seed", 0, 2**31), ("image", 8, 512), ("classes", 2, 10_000),
+    ("every", 0, 1e7), ("keep", 0, 1e6), ("timeout", 1, 1e6),
+)  # fmt: skip
+_AS_GIVEN = (
+    "exchange", "staleness", "steps", "rate", "seed", "data", "image", "classes", "checkpoint", "every", "keep",
+    "resume", "backend", "timeout",
+)  # fmt: skip
 _STAND_IN = "dgx-a100"
 """whose GPUs a plan is checked on: the rules of a layout are the same everywhere"""
 
 
+@question(TrainOptions)
 def train(
-    model: str = "gpt-tiny",
-    *,
-    ranks: int | None = None,
-    batch: int = BATCH,
-    tp: int = 1,
-    pp: int = 1,
-    dp: int | None = None,
-    virtual_stages: int = 1,
-    micro_batch: int | None = None,
-    schedule: str | None = None,
-    sequence_parallel: bool = False,
-    zero: int = 0,
-    shard: int = 0,
-    recompute: str = "none",
-    overlap_grad: bool | None = None,
-    sequence: int | None = None,
-    overrides: Mapping[str, str] | None = None,
-    all_reduce: str = "library",
-    exchange: str = "bsp",
-    staleness: int | None = None,
-    slow: Mapping[int, float] | None = None,
-    steps: int = 20,
-    rate: float = 3e-3,
-    seed: int = 0,
-    data: str = "synthetic",
-    image: int = 32,
-    classes: int = 10,
-    checkpoint: Path | None = None,
-    every: int = 0,
-    keep: int = 0,
-    resume: bool = False,
-    backend: str = "auto",
-    timeout: float = 60.0,
-    save: Path | None = None,
-    progress: Callable[[int, int], None] = lambda done, steps: None,
+    options: TrainOptions, *, progress: Callable[[int, int], None] = lambda done, steps: None
 ) -> MeasuredTraining | None:
     """Losses and seconds of each step of a training run; None on every rank but the first of a job.
 
@@ -98,21 +75,8 @@ def train(
     naming the rank, for a run that broke off, and CheckpointError.
     """
     place = here(os.environ)
-    given = {
-        "batch": batch, "tp": tp, "pp": pp, "dp": dp, "virtual_stages": virtual_stages, "micro_batch": micro_batch,
-        "schedule": schedule, "sequence_parallel": sequence_parallel, "zero": zero, "shard": shard,
-        "recompute": recompute, "overlap_grad": overlap_grad, "sequence": sequence, "overrides": overrides,
-    }  # fmt: skip
-    _check(
-        steps=steps, rate=rate, seed=seed, image=image, classes=classes, every=every, keep=keep, timeout=timeout,
-        checkpoint=checkpoint, resume=resume, backend=backend, save=save,
-    )  # fmt: skip
-    job = _job(
-        model, given, _count(place, ranks, exchange), ranks_here=place is None, all_reduce=all_reduce,
-        exchange=exchange, staleness=staleness,
-        slow=dict(slow or {}), steps=steps, rate=rate, seed=seed, data=data, image=image, classes=classes,
-        checkpoint=checkpoint, every=every, keep=keep, resume=resume, backend=backend, timeout=timeout,
-    )  # fmt: skip
+    _check(options)
+    job = _job(options, _count(place, options.ranks, options.exchange), ranks_here=place is None)
     if place is not None and place.world != job.nodes:
         server = " and a parameter server" * job.served
         raise PodsimError(
@@ -121,15 +85,15 @@ def train(
 
     def heard(rank: int, told: dict[str, Any]) -> None:
         if "done" in told:
-            progress(int(told["done"]), steps)
+            progress(int(told["done"]), options.steps)
 
     task = task_of(job)
     told = run_here(task, watch=heard) if place is None else run_joined(task, place, watch=heard)
     if told is None:
         return None
     found: MeasuredTraining = run_of(told, kind="training")
-    if save is not None:
-        write_run(save, found)
+    if options.save is not None:
+        write_run(options.save, found)
     return found
 
 
@@ -141,22 +105,16 @@ def read_trained(path: Path) -> MeasuredTraining:
     return found
 
 
-def _check(
-    *, steps: int, rate: float, seed: int, image: int, classes: int, every: int, keep: int, timeout: float,
-    checkpoint: Path | None, resume: bool, backend: str, save: Path | None,
-) -> None:  # fmt: skip
+def _check(options: TrainOptions) -> None:
     """Raise PodsimError with all that is wrong with the numbers."""
-    wrong = outside((
-        ("steps", steps, 1, 1e7), ("rate", rate, 1e-9, 100), ("seed", seed, 0, 2**31), ("image", image, 8, 512),
-        ("classes", classes, 2, 10_000), ("every", every, 0, 1e7), ("keep", keep, 0, 1e6), ("timeout", timeout, 1, 1e6),
-    ))  # fmt: skip
-    wrong += unknown_backend(backend)
-    idle = [name for name, there in (("every", every), ("keep", keep), ("resume", resume)) if there]
-    if checkpoint is None and idle:
+    wrong = outside((name, getattr(options, name), least, most) for name, least, most in _BOUNDS)
+    wrong += unknown_backend(options.backend)
+    idle = [name for name in ("every", "keep", "resume") if getattr(options, name)]
+    if options.checkpoint is None and idle:
         wrong.append(
             f"{', '.join(f'--{name}' for name in idle)}: of checkpoints; say where with --checkpoint FOLDER"
         )
-    wrong += no_folder(save)
+    wrong += no_folder(options.save)
     if wrong:
         raise PodsimError("; ".join(wrong))
 
@@ -179,20 +137,16 @@ def _count(place: Place | None, ranks: int | None, exchange: str) -> int | None:
 
 def training_job(model: str, given: Mapping[str, Any], *, backend: str, timeout: float) -> Training:
     """A few steps of a GPT on synthetic tokens, library calls throughout; `given` in the words of `train`."""
-    plain = {"virtual_stages": 1, "schedule": None, "sequence_parallel": False, "shard": 0,
-             "recompute": "none", "sequence": None}  # fmt: skip
-    return _job(
-        model, plain | dict(given), None, all_reduce="library", exchange="bsp", staleness=None, slow={}, steps=1,
-        rate=1e-3, seed=1, data="synthetic", image=32, classes=2, checkpoint=None, every=0, keep=0, resume=False,
-        backend=backend, timeout=timeout,
+    short = TrainOptions(
+        model=model, steps=1, rate=1e-3, seed=1, classes=2, backend=backend, timeout=timeout, **given
     )  # fmt: skip
+    return _job(short, None)
 
 
-def _job(
-    model: str, given: dict[str, Any], ranks: int | None, *, all_reduce: str, exchange: str, staleness: int | None,
-    slow: dict[int, float], ranks_here: bool = False, **rest: Any,
-) -> Training:  # fmt: skip
+def _job(options: TrainOptions, ranks: int | None, *, ranks_here: bool = False) -> Training:
     """What is to be trained; all that is wrong with the plan in one PlanError."""
+    given = values_of(options, PlanOptions)
+    model = given.pop("model")
     residual = model if model in RESIDUAL else ""
     plan, network = _residual_plan(given, ranks) if residual else _gpt_plan(model, given, ranks)
     schedule: ScheduleTable | None = None
@@ -201,20 +155,21 @@ def _job(
             str(plan.describe()["schedule"]), int(plan.pp), int(plan.virtual_stages), int(plan.micro_batches)
         )
     if network is not None and ranks_here:
-        _fits_here(plan, network, rest["backend"])
-    problems = _problems(plan, schedule, network, exchange, staleness, slow, all_reduce, rest["checkpoint"])
+        _fits_here(plan, network, options.backend)
+    problems = _problems(plan, schedule, network, options)
     if problems:
         raise PlanError(problems)
     batches_of(
-        rest["data"], vocabulary=network.vocab if network else 0, length=network.sequence if network else 0,
-        side=rest["image"], classes=rest["classes"], seed=rest["seed"], images=network is None,
+        options.data, vocabulary=network.vocab if network else 0, length=network.sequence if network else 0,
+        side=options.image, classes=options.classes, seed=options.seed, images=network is None,
     ).batch(0, 1)  # fmt: skip
     parts = int(plan.pp) * int(plan.virtual_stages)
     return Training(
-        network=network, residual=residual, plan=_as_run(plan, exchange),
+        network=network, residual=residual, plan=_as_run(plan, options.exchange),
         cut=tuple(chunk_sizes(network.layers, parts)) if network else (1,), schedule=schedule,
-        all_reduce=sum_table(all_reduce, *servers(int(plan.dp))), exchange=exchange, staleness=staleness, slow=slow,
-        emulated=emulated_links(os.environ), changes=dict(given.get("overrides") or {}), **rest,
+        all_reduce=sum_table(options.all_reduce, *servers(int(plan.dp))), slow=dict(options.slow or {}),
+        emulated=emulated_links(os.environ), changes=dict(options.overrides or {}),
+        **{name: getattr(options, name) for name in _AS_GIVEN},
     )  # fmt: skip
 
 
@@ -235,7 +190,8 @@ def _gpt_plan(model: str, given: dict[str, Any], ranks: int | None) -> tuple[Pla
     options = given | {"gpus": count}
     if options["micro_batch"] is None:
         options["micro_batch"] = _micro(options, count)
-    setting = read_plan(model, on=f"{_STAND_IN}:{-(-count // 8)}", precision="fp32", **options)
+    on = f"{_STAND_IN}:{-(-count // 8)}"
+    setting = read_plan(PlanOptions(model=model, on=on, precision="fp32", **options))
     if int(setting.plan.gpus) != count:
         raise PlanError([f"tp x pp x dp = {setting.plan.gpus}, and there are {count} ranks"])
     return setting.plan, network
@@ -305,12 +261,12 @@ def _residual_plan(given: dict[str, Any], ranks: int | None) -> tuple[Plan, None
 
 
 def _problems(
-    plan: Plan, schedule: ScheduleTable | None, network: Transformer | None, exchange: str, staleness: int | None,
-    slow: Mapping[int, float], all_reduce: str, checkpoint: Path | None,
-) -> list[str]:  # fmt: skip
+    plan: Plan, schedule: ScheduleTable | None, network: Transformer | None, options: TrainOptions
+) -> list[str]:
     """What of a legal plan cannot be run for real, worded."""
     tp, pp, dp, zero = int(plan.tp), int(plan.pp), int(plan.dp), int(plan.zero)
     name = plan.describe()["schedule"]
+    exchange, all_reduce, slow = options.exchange, options.all_reduce, options.slow or {}
     found = list(torch_problems(schedule)) if schedule is not None else []
     if schedule is not None and zero >= 2 and (schedule.work == Work.WEIGHT).any():
         found.append(
@@ -338,13 +294,12 @@ def _problems(
               for one, factor in slow.items() if not (0 <= one < dp and 1 <= factor <= 1000)]  # fmt: skip
     if slow and pp > 1:
         found.append("--slow with a pipeline: its stages wait for each other; take pp=1")
-    return found + _exchange_problems(plan, exchange, staleness, checkpoint)
+    return found + _exchange_problems(plan, options)
 
 
-def _exchange_problems(
-    plan: Plan, exchange: str, staleness: int | None, checkpoint: Path | None
-) -> list[str]:
+def _exchange_problems(plan: Plan, options: TrainOptions) -> list[str]:
     """What does not go together with a parameter server."""
+    exchange, staleness = options.exchange, options.staleness
     found = []
     if (exchange == "ssp") != (staleness is not None):
         found.append("--staleness is of --exchange ssp, which needs it: 0 or more steps ahead of the slowest")
@@ -354,7 +309,7 @@ def _exchange_problems(
         found.append(
             f"--exchange {exchange}: a parameter server has whole replicas; tp and pp must be 1, zero 0"
         )
-    if exchange != "bsp" and checkpoint is not None:
+    if exchange != "bsp" and options.checkpoint is not None:
         found.append(
             f"--exchange {exchange} with --checkpoint: only runs in step with an all-reduce are kept"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,8 @@ from podsim.lab.inventory_tools import ask_machine, nothing_told
 from podsim.lab.ranks import MOST_RANKS
 from podsim.lab.usage import clocks, cores, others_since
 from podsim.lab.wires import gpus_here
+from podsim.options.measure_options import VerifyOptions
+from podsim.options.question import question
 from podsim.results.acceptance import Acceptance, Check, Curve, Part
 from podsim.storage.fio_results import read_block
 from podsim.units import format_quantity
@@ -37,22 +39,8 @@ _DISTURBED = 0.1
 """share of the processors that others may use before a note says so"""
 
 
-def verify_machine(
-    *,
-    expect: str,
-    only: str = "",
-    folder: Path = Path(),
-    storage: str = "local-nvme",
-    ranks: int | None = None,
-    sizes: str = "256K:64M:4",
-    size: str = "1G",
-    seconds: float = 5.0,
-    fio: Sequence[Path] = (),
-    mdtest: Path | None = None,
-    run: Path | None = None,
-    root: Path = Path("/"),
-    progress: Note = lambda _: None,
-) -> Acceptance:
+@question(VerifyOptions)
+def verify_machine(options: VerifyOptions, *, progress: Note = lambda _: None) -> Acceptance:
     """This machine, or what was run elsewhere, held against an expected system.
 
     expect    a system or cluster of the catalog, or a cluster's file, such as `podsim measure host` writes
@@ -69,16 +57,18 @@ def verify_machine(
 
     What cannot be run is said, and the rest goes on. Raises PodsimError for what makes no sense.
     """
-    groups = _groups(only)
-    cluster = load_cluster(expect)
-    bytes_ = int(read_block(size, "--size"))
-    _checked(folder, bytes_, seconds, ranks)
+    groups = _groups(options.only)
+    cluster = load_cluster(options.expect)
+    bytes_ = int(read_block(options.size, "--size"))
+    _checked(options.folder, bytes_, options.seconds, options.ranks)
     started, begun = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-    found = read_inventory(root)
+    found = read_inventory(options.root)
     job = _Job(
-        cluster=cluster, client=expect if expect.lower().endswith(".toml") else cluster.system.name, storage=storage,
-        folder=folder, root=root, ranks=ranks, sizes=sizes, size=bytes_, seconds=seconds, fio=tuple(fio), mdtest=mdtest,
-        run=run, note=progress,
+        cluster=cluster,
+        client=options.expect if options.expect.lower().endswith(".toml") else cluster.system.name,
+        storage=options.storage, folder=options.folder, root=options.root, ranks=options.ranks, sizes=options.sizes,
+        size=bytes_, seconds=options.seconds, fio=tuple(options.fio), mdtest=options.mdtest, run=options.run,
+        note=progress,
     )  # fmt: skip
     made, before = _Found(), clocks()
     if "inventory" in groups:
@@ -87,7 +77,11 @@ def verify_machine(
         if name in groups:
             work(job, made)
 
-    kept = {"inventory", *(["network"] if run else []), *(["storage"] if fio or mdtest else [])}
+    kept = {
+        "inventory",
+        *(["network"] if options.run else []),
+        *(["storage"] if options.fio or options.mdtest else []),
+    }
     if set(groups) - kept:  # else nothing was measured here and now
         made.notes += _disturbed(others_since(before))
 

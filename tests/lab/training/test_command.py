@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.errors import LabError
 from podsim.lab.record import read_run, write_run

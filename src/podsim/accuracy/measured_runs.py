@@ -1,0 +1,150 @@
+"""What was run for a row of a table: a model, a cluster and a plan, from the columns that state them.
+
+The packaged tables state the three in `network`, `cluster` and `plan` (reference/ wrote them), each a name and settings
+such as "gpt-22b layers=96"; or the `reason` why nothing can be predicted. podsim.accuracy.own_rows fills in what a user's
+row leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.training.plan import Plan
+from podsim.workload.catalog import load_model
+from podsim.workload.graph import Model
+
+_TYPES = {field.name: type(field.default) for field in fields(Plan)}
+_WORDS = ("recompute", "schedule")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRun:
+    """A row of a table of language models as podsim's nouns."""
+
+    model: Model
+    cluster: Cluster
+    plan: Plan
+    layer_only: bool = False
+    """the measurement is of one layer's forward and backward, not of a step"""
+    chosen: str = ""
+    """settings that the row leaves open and podsim chose, worded; "" where the row states its micro-batch"""
+    implied: str = ""
+    """settings that the row does not state, but could not have run without, worded"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkRun:
+    """A row of a table of networks as podsim's nouns: replicas of a captured network."""
+
+    network: str
+    batch: int
+    """samples that a GPU computes at once"""
+    accumulate: int
+    """micro-batches of a step"""
+    items: float
+    """what the row's unit counts in one sample"""
+    precision: str
+    fuse: str
+    channels_first: bool
+    optimizer: str
+    software: str
+    cluster: Cluster
+    gpus: int
+
+
+class NotExpressible(Exception):
+    """The row lacks something, or describes what podsim does not model; the text says what."""
+
+
+def stated(row: Mapping[str, str], column: str) -> str:
+    """What a row says in a column; "" where it says nothing or has no such column."""
+    return (row.get(column) or "").strip()
+
+
+def whole(row: Mapping[str, str], column: str, default: int | None = None) -> int:
+    """The whole number, from 1, in a column; `default` where it is blank, if there is one. Else NotExpressible."""
+    text = stated(row, column)
+    if not text:
+        if default is None:
+            raise NotExpressible(f"{column} is not given")
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        raise NotExpressible(f"{column}={text!r} is not a number") from None
+    if not 0 < value < 1e12 or value != int(value):
+        raise NotExpressible(f"{column}={text!r} is not a whole number from 1")
+    return int(value)
+
+
+def read_settings(text: str) -> tuple[str, dict[str, str]]:
+    """("gpt-22b", {"layers": "96"}) of "gpt-22b layers=96": the name, "" if there is none, and the settings."""
+    words = text.split()
+    settings = dict(word.split("=", maxsplit=1) for word in words if "=" in word)
+    return " ".join(word for word in words if "=" not in word), settings
+
+
+def write_settings(name: str, settings: Mapping[str, object]) -> str:
+    """The text that `read_settings` reads; blanks within values are left out."""
+    return " ".join(filter(None, [name, *(f"{k}={str(v).replace(' ', '')}" for k, v in settings.items())]))
+
+
+@lru_cache(maxsize=512)
+def read_network(settings: str) -> Model:
+    """The model that a text such as "gpt-22b layers=96 sequence=4096" describes: a catalog name and its overrides."""
+    name, overrides = read_settings(settings)
+    return load_model(name, overrides)
+
+
+@lru_cache(maxsize=512)
+def read_cluster(settings: str) -> Cluster:
+    """The cluster that a text such as "dgx-a100-80gb:2 network.nics=4" describes; ClusterError where that cannot be."""
+    name, overrides = read_settings(settings)
+    return load_cluster(name, overrides)
+
+
+def read_plan(settings: str) -> Plan:
+    """The plan of a text such as "tp=8 pp=2 recompute=full"; what it does not name has the defaults of Plan."""
+    _, told = read_settings(settings)
+    try:
+        values: dict[str, Any] = {name: _value(name, text) for name, text in told.items()}
+    except (KeyError, ValueError):
+        raise NotExpressible(f"plan={settings[:80]!r} is not a list of a plan's settings") from None
+    return Plan(**values)
+
+
+def _value(name: str, text: str) -> int | bool | str:
+    if name in _WORDS or _TYPES[name] is str:
+        return text
+    return text == "true" if _TYPES[name] is bool else int(text)
+
+
+def read_training_run(row: Mapping[str, str]) -> TrainingRun:
+    """The run of a row that states its network, cluster and plan."""
+    return TrainingRun(
+        model=read_network(row["network"]),
+        cluster=read_cluster(row["cluster"]),
+        plan=read_plan(row["plan"]),
+        layer_only=stated(row, "scope") == "layer",
+        chosen=stated(row, "chosen"),
+        implied=stated(row, "implied"),
+    )
+
+
+def read_network_run(row: Mapping[str, str]) -> NetworkRun:
+    """The run of a network of a row that states its network, cluster and plan."""
+    _, plan = read_settings(row["plan"])
+    try:
+        gpus = int(plan["gpus"])
+        return NetworkRun(
+            network=row["network"], batch=int(plan["batch"]), accumulate=int(plan["accumulate"]),
+            items=float(plan["items"]), precision=plan["precision"], fuse=plan["fuse"],
+            channels_first=plan["channels_first"] == "true", optimizer=plan["optimizer"], software=plan["software"],
+            cluster=read_cluster(row["cluster"]).subset(gpus), gpus=gpus,
+        )  # fmt: skip
+    except (KeyError, ValueError):
+        raise NotExpressible(f"plan={row['plan'][:80]!r} does not describe a run of a network") from None

@@ -1,0 +1,311 @@
+"""What a user's row describes in the columns that README documents, and what it leaves open.
+
+A row that does not state its micro-batch gets the fastest plan that fits of those it allows. Whoever publishes a rate has
+tuned for it, so the best plan is the likeliest. What the row states stays. A row of a network names one of the catalog as
+its model, or a model of the packaged tables, and then trains as their first row of that name does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from podsim.accuracy.measured_runs import (
+    NetworkRun,
+    NotExpressible,
+    TrainingRun,
+    read_cluster,
+    read_network,
+    read_network_run,
+    stated,
+    whole,
+)
+from podsim.accuracy.own_words import cluster_settings, network_of, network_settings, node_of
+from podsim.accuracy.tables import load
+from podsim.errors import NoFitError
+from podsim.graphs.networks import networks
+from podsim.hardware.cluster import Cluster
+from podsim.training.batch import step_cost
+from podsim.training.inputs import batch_of
+from podsim.training.plan import Plan
+from podsim.training.search import search
+from podsim.training.software import load_software, software_names
+from podsim.units import format_quantity
+from podsim.workload.graph import Model
+
+_ADAM = 16.0
+"""B of weights, gradients and moments of a parameter, about"""
+# a plan's field -> the column that states it
+_COLUMNS = {
+    "tp": "tp",
+    "pp": "pp",
+    "virtual_stages": "virtual_pp",
+    "cp": "cp",
+    "ep": "ep",
+    "sequence_parallel": "seq_parallel",
+    "zero": "zero_stage_or_fsdp",
+    "recompute": "recompute",
+}
+_ALWAYS = {"cp": 1, "ep": 1}
+"""what a blank column means where a run that had it would say so"""
+_FRAMEWORKS = {
+    "mxnet": "dle-mxnet", "tensorflow": "dle-tensorflow", "tensorflow2": "dle-tensorflow2", "paddlepaddle": "dle-paddle",
+}  # fmt: skip
+"""framework -> entry of the software catalog, of rows that name a network of the catalog; others ran PyTorch"""
+_PRECISIONS = ("fp16", "bf16", "tf32", "fp32")
+
+
+def own_training_run(row: Mapping[str, str]) -> TrainingRun:
+    """A row that describes its run in the columns that README documents; NotExpressible with the reason."""
+    cluster, model = _cluster_of(row), _model_of(row)
+    plan, chosen, implied = _plan_of(row, model, cluster)
+    if problems := plan.problems(model, cluster):
+        raise NotExpressible("; ".join(problems))
+    return TrainingRun(model=model, cluster=cluster, plan=plan, chosen=chosen, implied=implied)
+
+
+def _cluster_of(row: Mapping[str, str]) -> Cluster:
+    """The cluster of a row: that of its column `cluster`, else whole nodes with its GPUs and adapters."""
+    if stated(row, "cluster"):
+        return read_cluster(row["cluster"])
+    gpu = stated(row, "gpu")
+    node = node_of(gpu, stated(row, "node_type"), stated(row, "gpu_mem_gb"))
+    if node is None:
+        raise NotExpressible(f"gpu={gpu!r} has no node in the catalog")
+    network = network_of(stated(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
+    return read_cluster(cluster_settings(node, whole(row, "n_gpus"), network))
+
+
+def _model_of(row: Mapping[str, str]) -> Model:
+    """The model of a row: that of its column `network`, else one of its name, dimensions and size."""
+    return read_network(stated(row, "network") or network_settings(row))
+
+
+def _plan_of(row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, str, str]:
+    """(the plan, what podsim chose of it, what was implied)."""
+    gpus = whole(row, "n_gpus")
+    tp, pp, cp = (whole(row, name, 1) for name in ("tp", "pp", "cp"))
+    dp = whole(row, "dp", max(1, gpus // (tp * pp * cp)))
+    software = load_software(_software(row), cluster.gpu)
+    zero, shard = _zero(row.get("zero_stage_or_fsdp", ""))
+    virtual = whole(row, "virtual_pp", 1)
+    micro_batch = whole(row, "micro_batch") if stated(row, "micro_batch") else 0
+    plan = Plan(
+        tp=tp,
+        pp=pp,
+        virtual_stages=virtual,
+        dp=dp,
+        cp=cp,
+        ep=whole(row, "ep", 1),
+        micro_batch=micro_batch or 1,
+        global_batch=whole(row, "global_batch", _any_batch(row, dp)),
+        sequence_parallel=stated(row, "seq_parallel").lower() == "yes" and tp > 1,
+        zero=zero,
+        shard=shard if zero else 0,
+        recompute=_recompute(row.get("recompute", "")),
+        schedule="interleaved" if virtual > 1 else "1f1b",
+        flash="flash" not in software.lacks,
+        overlap_grad="overlap_grad" in software.can_overlap,
+        overlap_param="overlap_param" in software.can_overlap,
+        precision=_precision(stated(row, "precision") or Plan.precision),
+        software=software.name,
+        sequence=whole(row, "seq_len"),
+    )
+    taken: list[str] = []
+    defaults: dict[str, object] = {"framework": plan.software, "precision": plan.precision}
+    if micro_batch:
+        defaults = {"global_batch": plan.global_batch, **defaults}
+    else:
+        plan, taken = _settled(plan, row, model, cluster)
+    taken += [f"{name}={value}" for name, value in defaults.items() if not stated(row, name)]
+    if taken:
+        return plan, f"chosen: {', '.join(taken)}", ""
+    if stated(row, "zero_stage_or_fsdp"):
+        return plan, "", ""
+    plan, implied = _implied(plan, model, cluster)
+    return plan, "", implied
+
+
+def _precision(text: str) -> str:
+    lower = text.lower()
+    for name in ("fp8", "bf16", "fp16", "tf32", "fp32"):
+        if name in lower:
+            return name
+    raise NotExpressible(f"precision={text!r} is not known")
+
+
+def _recompute(text: str) -> str:
+    lower = text.strip().lower()
+    for name in ("full", "selective", "none"):
+        if lower.startswith(name):
+            return name
+    if not lower:
+        return "none"
+    raise NotExpressible(f"recompute={text!r} is not known")
+
+
+def _software(row: Mapping[str, str]) -> str:
+    """The entry of the software catalog that a row's framework names: itself, of its year, or the first of that name."""
+    framework = stated(row, "framework").lower()
+    if not framework:
+        return Plan.software
+    word, year = framework.split()[0], (stated(row, "year") or "2022")[:4]
+    known = software_names()
+    exact = (framework, word, f"{word.removesuffix('-lm')}-{year}")
+    alike = [*(name for name in exact if name in known), *(n for n in known if n.startswith(f"{word}-"))]
+    name = next(iter(alike), None)
+    if name is None:
+        raise NotExpressible(
+            f"framework={stated(row, 'framework')!r} has no entry in the software catalog (podsim show software)"
+        )
+    return name
+
+
+def _zero(text: str) -> tuple[int, int]:
+    """(ZeRO stage, ranks it divides over; 0 is all) from a description."""
+    upper = text.upper()
+    group = re.search(r"GROUP=(\d+)", upper)
+    shard = int(group[1]) if group else 0
+    if "SHARD_GRAD_OP" in upper or "ZERO-2" in upper:
+        return 2, shard
+    if "FSDP" in upper or "ZERO-3" in upper or "FULL_SHARD" in upper:
+        return 3, shard
+    return (1, shard) if "ZERO-1" in upper or "DISTRIBUTED" in upper else (0, 0)
+
+
+def _implied(plan: Plan, model: Model, cluster: Cluster) -> tuple[Plan, str]:
+    """(the plan, what was implied): ZeRO 1 where a row says nothing of ZeRO, and would not have run without."""
+    # what a driver reports, 80 GiB of an "80 GB" GPU, and what the law of memory may be wrong by
+    room = 1.08 * cluster.gpu.memory / 1e9 * 2.0**30
+    least = _ADAM * model.parameters / (int(plan.tp) * int(plan.pp) * int(plan.ep))
+    if int(plan.dp) * int(plan.cp) < 2 or least < 0.25 * room:
+        return plan, ""
+    if "zero-1" in load_software(plan.software, cluster.gpu).lacks or plan.problems(model, cluster):
+        return plan, ""
+    if float(step_cost(model, cluster, plan).memory[0]) <= room:
+        return plan, ""
+    return plan.having({"zero": 1}), "implied: zero=1, without which it does not fit"
+
+
+def _any_batch(row: Mapping[str, str], dp: int) -> int | None:
+    """The batch that `podsim plan` takes by default, for a row that gives a rate alone; else None."""
+    if stated(row, "step_time_s") or stated(row, "tokens_per_s"):
+        return None
+    sequences, _ = batch_of(None, whole(row, "seq_len"))
+    return -(-sequences // dp) * dp
+
+
+def _settled(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, list[str]]:
+    """(the plan, what was chosen, worded); NoFitError when none fits, PlanError when none is legal.
+
+    `known` has what the row states, and anything in the fields that it does not.
+    """
+    given: dict[str, Any] = {}
+    for field, column in _COLUMNS.items():
+        if stated(row, column):
+            given[field] = (int(getattr(known, field)),)
+        elif field in _ALWAYS:
+            given[field] = (_ALWAYS[field],)
+    if "recompute" in given:
+        given["recompute_layers"] = (0,)
+    wanted = {"flash": (bool(known.flash),), **given}
+    found = search(model, cluster, known, gpus=int(known.gpus), wanted=wanted)
+    if found.order.size == 0:
+        least, room = (format_quantity(float(b), "B") for b in (found.memory_bytes.min(), cluster.gpu.memory))
+        raise NoFitError(
+            [f"micro_batch is not given, and no plan that the row allows fits: {least} of {room}"]
+        )
+    plan = found.plan(int(found.order[0]))
+    if stated(row, "global_batch"):
+        given["global_batch"] = (int(plan.global_batch),)
+    return plan, _worded(plan, given)
+
+
+def _worded(plan: Plan, given: Mapping[str, Any]) -> list[str]:
+    """The settings of a plan that were not given."""
+    told = plan.describe()
+    fields = ("tp", "pp", "dp") if "tp" not in given else ()
+    names = [
+        *fields,
+        "global_batch",
+        "micro_batch",
+        "virtual_stages",
+        "sequence_parallel",
+        "zero",
+        "recompute",
+    ]
+    return [f"{name}={told[name]}" for name in names if name not in given]
+
+
+def own_network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
+    """The run of a network of a user's row; NotExpressible with the reason."""
+    if row.get("task", "train") != "train":
+        raise NotExpressible("inference is not modelled")
+    like, batch_of_cell = _like(table, row)
+    gpus = whole(row, "n_gpus" if table == "vision" else "n_accelerators")
+    precision = _network_precision(row)
+    accumulate = whole(row, "grad_accum", like.accumulate)
+    column = "batch_per_gpu" if table == "vision" else "batch_per_accel"
+    cell = _number(column, stated(row, column))
+    batch = cell * batch_of_cell / accumulate
+    if batch < 0.5:
+        raise NotExpressible(f"{column}={cell:g} is less than one sample on a GPU")
+    return replace(
+        like, batch=round(batch), accumulate=accumulate, precision=precision, gpus=gpus,
+        channels_first=like.channels_first and precision == like.precision, cluster=_network_cluster(row, gpus),
+    )  # fmt: skip
+
+
+def _like(table: str, row: Mapping[str, str]) -> tuple[NetworkRun, float]:
+    """(a run of the same model, samples of a step on a GPU for each unit of the batch cell)."""
+    model, batch = ("model", "batch_per_gpu") if table == "vision" else ("benchmark", "batch_per_accel")
+    name, framework = row.get(model, ""), row.get("framework", "").lower().partition(" ")[0]
+    if name in networks():
+        run = NetworkRun(
+            network=name, batch=1, accumulate=1, items=1.0, precision="fp16", fuse="none", channels_first=False,
+            optimizer="sgd", software=_FRAMEWORKS.get(framework, "dle-pytorch"), gpus=1,
+            cluster=read_cluster("dgx-a100-80gb:1").subset(1),
+        )  # fmt: skip
+        return run, 1.0
+    known = [each.fields for each in load(table) if each.text(model) == name and each.text("plan")]
+    known = [each for each in known if each[batch].replace(".", "", 1).isdigit()]
+    known = [each for each in known if each["framework"].lower().startswith(framework)]
+    if not known:
+        raise NotExpressible(
+            f"no packaged row is {row.get('framework', '')[:40]} training of {name.split('/')[-1][:60]}; "
+            "a model may also be a name of `podsim show networks`"
+        )
+    same = [each for each in known if each.get("precision") == row.get("precision")]
+    fields = (same or known)[0]
+    run = read_network_run(fields)
+    return run, run.batch * run.accumulate / float(fields[batch])
+
+
+def _network_precision(row: Mapping[str, str]) -> str:
+    """The precision of a row; MLPerf's table has no column for it, and its runs compute in fp16."""
+    said = stated(row, "precision") or "FP16"
+    name = {"amp": "fp16", "fp16/mixed": "fp16"}.get(said.lower(), said.lower())
+    if name not in _PRECISIONS:
+        raise NotExpressible(f"precision={said!r} is not one of {', '.join(_PRECISIONS)}, amp")
+    return name
+
+
+def _number(column: str, cell: str) -> float:
+    if not cell:
+        raise NotExpressible(f"{column} is not given")
+    try:
+        return float(cell)
+    except ValueError:
+        raise NotExpressible(f"{column}={cell[:40]!r} is not a number") from None
+
+
+def _network_cluster(row: Mapping[str, str], gpus: int) -> Cluster:
+    gpu = row.get("gpu", row.get("accelerator", ""))
+    node = node_of(gpu, row.get("node_type", row.get("system", "")))
+    if node is None:
+        raise NotExpressible(
+            f"no node of the catalog has GPUs like {gpu!r}" if gpu else "the GPU is not given"
+        )
+    return read_cluster(cluster_settings(node, gpus, {})).subset(gpus)
