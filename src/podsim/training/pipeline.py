@@ -247,7 +247,7 @@ def path_counts(
 
     is_paired, is_closing = joined.is_paired[action], joined.last_gradient[stage] == action
     begins = np.append(True, path[1:] != path[:-1])
-    staying, passes_after = _stays(is_closing, rank, begins, traced)
+    staying, passes_after = _stay_counts(is_closing, rank, begins, traced)
     sends = traced.forward_sends + traced.backward_sends
     numbers = {
         "forward_sends": traced.forward_sends,
@@ -264,7 +264,7 @@ def path_counts(
     return _count_table(by_work(np.full(path.size, True)), by_work(is_paired), actions, numbers)
 
 
-def _stays(
+def _stay_counts(
     is_closing: Shaped[Array, "action"],
     rank: Shaped[Array, "action"],
     begins: Shaped[Array, "action"],
