@@ -20,7 +20,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "podsim"
 OTHERS = (
     "fleet/jobs", "fleet/policies", "graphs/op_graph", "graphs/trace_graph", "hardware/cluster", "hardware/measured",
     "hardware/mig/best", "hardware/mig/change", "hardware/mig/layouts", "hardware/mig/measured",
-    "hardware/mig/profiles", "hardware/mig/results", "hardware/parts", "serving/engine", "storage/parts",
+    "hardware/mig/profiles", "hardware/mig/results", "hardware/parts", "options/plan_options", "serving/engine",
+    "storage/parts",
     "storage/workloads", "training/plan", "training/software", "training/search", "workload/convolution",
     "workload/graph",
 )  # fmt: skip
@@ -83,7 +84,7 @@ def dataclasses_of(module: str) -> Iterator[Documented]:
 
 def _is_public_dataclass(node: ast.ClassDef) -> bool:
     decorated = any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
-    return decorated and not node.name.startswith("_")
+    return decorated and not node.name.startswith("_") and not node.name.endswith("Options")
 
 
 def _attributes(node: ast.ClassDef) -> Iterator[Attribute]:

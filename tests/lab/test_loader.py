@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.errors import LabError, PodsimError
 from podsim.lab.places import place_of

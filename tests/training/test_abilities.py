@@ -39,18 +39,18 @@ def test_an_ability_is_of_a_field_of_a_plan() -> None:
 @pytest.mark.parametrize("name", ["megatron-deepspeed", "megatron-2021", "megatron-2022", "llm-foundry-2023"])
 def test_a_search_leaves_out_what_the_framework_lacks(cluster: Cluster, name: str) -> None:
     software = load_software(name)
-    plans = _space(cluster, software, Space())
+    plans = _space(cluster, software, {})
     for lacking in software.lacks:
         one = ABILITIES[lacking]
         assert not np.any(one.uses(getattr(plans, one.field))), one.title
-    full = _space(cluster, load_software("megatron-core"), Space())
+    full = _space(cluster, load_software("megatron-core"), {})
     for other in set(ABILITIES) - set(software.lacks) - {"experts"}:
         one = ABILITIES[other]
         assert np.any(one.uses(getattr(plans, one.field))) == np.any(one.uses(getattr(full, one.field)))
 
 
 def test_what_is_asked_for_by_name_is_searched_all_the_same(cluster: Cluster) -> None:
-    plans = _space(cluster, load_software("megatron-2021"), Space(sequence_parallel=(True,), tp=(8,)))
+    plans = _space(cluster, load_software("megatron-2021"), {"sequence_parallel": (True,), "tp": (8,)})
     assert np.all(plans.sequence_parallel)
 
 

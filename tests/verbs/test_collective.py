@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 import podsim as library
 from podsim.accuracy.nccl_tests import read_log_text

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 import podsim as library
 from podsim.errors import NoFitError

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.hardware.cluster import load_cluster
 from podsim.network.nccl import collective_seconds

@@ -1,4 +1,4 @@
-"""What a user's row describes in the columns that README documents, and what it leaves open.
+"""What a user's row describes in the columns that docs/predict.md lists, and what it leaves open.
 
 A row that does not state its micro-batch gets the fastest plan that fits of those it allows. Whoever publishes a rate has
 tuned for it, so the best plan is the likeliest. What the row states stays. A row of a network names one of the catalog as
@@ -30,7 +30,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
 from podsim.training.inputs import batch_of
 from podsim.training.plan import Plan
-from podsim.training.search import Space, search
+from podsim.training.search import search
 from podsim.training.software import load_software, software_names
 from podsim.units import format_quantity
 from podsim.workload.graph import Model
@@ -58,7 +58,7 @@ _PRECISIONS = ("fp16", "bf16", "tf32", "fp32")
 
 
 def own_training_run(row: Mapping[str, str]) -> TrainingRun:
-    """A row that describes its run in the columns that README documents; NotExpressible with the reason."""
+    """A row that describes its run in the columns that docs/predict.md lists; NotExpressible with the reason."""
     cluster, model = _cluster_of(row), _model_of(row)
     plan, chosen, implied = _plan_of(row, model, cluster)
     if problems := plan.problems(model, cluster):
@@ -210,7 +210,7 @@ def _settled(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster
             given[field] = (_ALWAYS[field],)
     if "recompute" in given:
         given["recompute_layers"] = (0,)
-    wanted = Space(flash=(bool(known.flash),), **given)
+    wanted = {"flash": (bool(known.flash),), **given}
     found = search(model, cluster, known, gpus=int(known.gpus), wanted=wanted)
     if found.order.size == 0:
         least, room = (format_quantity(float(b), "B") for b in (found.memory_bytes.min(), cluster.gpu.memory))

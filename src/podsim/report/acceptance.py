@@ -42,7 +42,7 @@ def _parts_table(longest: int) -> Table:
     return Table(
         indent=0,
         columns=(
-            Column("part", "name", cut),
+            Column("part", "name", cut, align="l"),
             Column("expected", "", cut, align="l"),
             Column("found", "", cut, align="l"),
             Column("verdict", mark=_verdict_badge),

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
+from podsim.options.option import like, options_of
+from podsim.options.plan_options import RECOMPUTATIONS, SCHEDULES, LayoutFields, TrainedFields
 from podsim.workload.graph import Model
 
 BESIDE = (2, 4, 8, 16)
@@ -53,19 +55,7 @@ class Schedule(IntEnum):
     PIPEDREAM_2BW = 10
 
 
-SCHEDULE_CODES = {
-    "gpipe": Schedule.GPIPE,
-    "1f1b": Schedule.ONE_F_ONE_B,
-    "interleaved": Schedule.INTERLEAVED,
-    "zb-h1": Schedule.ZB_H1,
-    "zb-h2": Schedule.ZB_H2,
-    "zb-v": Schedule.ZB_V,
-    "dualpipe": Schedule.DUALPIPE,
-    "dualpipe-v": Schedule.DUALPIPE_V,
-    "breadth-first": Schedule.BREADTH_FIRST,
-    "pipedream": Schedule.PIPEDREAM,
-    "pipedream-2bw": Schedule.PIPEDREAM_2BW,
-}
+SCHEDULE_CODES = dict(zip(SCHEDULES, Schedule, strict=True))
 """by name; `podsim.schedules` has what each is"""
 
 
@@ -91,55 +81,21 @@ _PLACEMENTS[Schedule.DUALPIPE] = Placement.TWO_WAYS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The layout of one training run. Integer and boolean fields may be numpy arrays that broadcast together."""
+class Plan(TrainedFields, LayoutFields):
+    """The layout of one training run. Integer and boolean fields may be numpy arrays that broadcast together.
 
-    tp: Ints = 1
-    """The tensor-parallel degree."""
-    pp: Ints = 1
-    """The number of pipeline stages."""
-    virtual_stages: Ints = 1
-    """The number of model chunks per pipeline stage (interleaved and V-shaped schedules)."""
-    dp: Ints = 1
-    """The number of data-parallel replicas."""
-    cp: Ints = 1
-    """The context-parallel degree."""
-    ep: Ints = 1
-    """The expert-parallel degree; divides dp x cp."""
-    micro_batch: Ints = 1
-    """The number of sequences of one pass."""
+    `podsim.options.plan_options` declares the fields; those that follow from others have here what they are without them.
+    """
+
+    dp: Ints = like(LayoutFields, "dp", default=1)
     global_batch: Ints = 1
     """The number of sequences of one step."""
-    sequence_parallel: Ints = False
-    """Whether the TP group divides norms, dropouts and residuals (Korthikanti et al. 2022)."""
-    zero: Ints = 0
-    """The ZeRO level. The data-parallel group divides: 1 the optimizer, 2 also gradients, 3 also weights (FSDP)."""
-    shard: Ints = 0
-    """The number of ranks over which ZeRO divides; 0 is the whole data-parallel group, fewer is hybrid sharding (HSDP).
-    """
-    recompute: Ints | str = Recompute.NONE
-    """The recomputation of activations: 0 none, 1 selective (the attention core), 2 full (whole layers)."""
-    recompute_layers: Ints = 0
-    """The number of recomputed layers of each stage under full recomputation; 0 is all."""
-    schedule: Ints | str = Schedule.ONE_F_ONE_B
-    """The code of the schedule: 0 GPipe, 1 1F1B, 2 interleaved, 3 ZB-H1, 4 ZB-H2, 5 ZB-V, 6 DualPipe, 7 DualPipeV, 8
-    breadth-first, 9 PipeDream, 10 PipeDream-2BW."""
-    flash: Ints = True
-    """Whether fused attention never stores the scores (FlashAttention)."""
-    overlap_grad: Ints = True
-    """Whether gradient reduction overlaps with the backward pass."""
-    overlap_param: Ints = True
-    """Whether parameter gathering (ZeRO) overlaps with the forward pass."""
-    overlap_tp: Ints = False
-    """Whether tensor-parallel collectives overlap with the GEMMs that they feed."""
-    precision: str = "bf16"
-    """The precision of weights and activations."""
-    optimizer_precision: str = "fp32"
-    """The precision of the two Adam moments."""
-    software: str = "megatron-core"
-    """The software and its version (`podsim show software` lists them)."""
-    sequence: int = 0
-    """The number of tokens of a sequence; 0 is the model's own."""
+    schedule: Ints | str = like(LayoutFields, "schedule", default=Schedule.ONE_F_ONE_B)
+    flash: Ints = like(LayoutFields, "flash", default=True)
+    overlap_grad: Ints = like(LayoutFields, "overlap_grad", default=True)
+    overlap_param: Ints = like(LayoutFields, "overlap_param", default=True)
+    precision: str = like(TrainedFields, "precision", default="bf16")
+    sequence: int = like(TrainedFields, "sequence", default=0)
 
     def __post_init__(self) -> None:
         """Turn names into codes."""
@@ -250,11 +206,10 @@ class Plan:
         return out
 
 
-_RECOMPUTES = {code.name.lower(): code for code in Recompute}
-_BOOLEAN = ("sequence_parallel", "flash", "overlap_grad", "overlap_param", "overlap_tp")
+_RECOMPUTES = dict(zip(RECOMPUTATIONS, Recompute, strict=True))
+_BOOLEAN = tuple(name for name, known in options_of(Plan).items() if known.kind is bool)
 _WIDE = (np.dtype(np.int64), np.dtype(bool))
-_TEXT = ("precision", "optimizer_precision", "software", "sequence")
-ARRAY_FIELDS = tuple(field.name for field in fields(Plan) if field.name not in _TEXT)
+ARRAY_FIELDS = tuple(field.name for field in fields(Plan) if field.name not in options_of(TrainedFields))
 
 
 def _code(field: str, text: str, codes: dict[str, Any]) -> int:

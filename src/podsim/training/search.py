@@ -6,44 +6,28 @@ batch, sequence) is the user's choice and stays fixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from podsim.axes import Shaped
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
-from podsim.training.batch import combine_divided, divide, divided_chunks, in_order
+from podsim.options.option import options_of
+from podsim.options.plan_options import LayoutFields
+from podsim.training.batch import cost_division, divide_plans, divided_chunks, sort_by_division
 from podsim.training.plan import Array, Plan, Recompute, Schedule
 from podsim.training.rules import RULES, Facts, facts, is_available
 from podsim.training.software import Software, load_software
 from podsim.workload.graph import Model
 
+Space: TypeAlias = Mapping[str, Sequence[Any]]
+"""values that each field may take; of a field that is left out, every legal one"""
 
-@dataclass(frozen=True, kw_only=True)
-class Space:
-    """Values that each field may take; an empty tuple means every legal one."""
-
-    tp: Sequence[int] = ()
-    pp: Sequence[int] = ()
-    virtual_stages: Sequence[int] = ()
-    cp: Sequence[int] = ()
-    ep: Sequence[int] = ()
-    micro_batch: Sequence[int] = ()
-    sequence_parallel: Sequence[bool] = ()
-    zero: Sequence[int] = ()
-    shard: Sequence[int] = ()
-    """The values that `Plan.shard` may take: 0 is the whole data-parallel group; by default also one node (hybrid
-    sharding)."""
-    recompute: Sequence[int] = ()
-    recompute_layers: Sequence[int] = ()
-    schedule: Sequence[int] = ()
-    flash: Sequence[bool] = ()
-    overlap_grad: Sequence[bool] = ()
-    overlap_param: Sequence[bool] = ()
-    overlap_tp: Sequence[bool] = ()
+SEARCHED = {name: known for name, known in options_of(LayoutFields).items() if name != "dp"}
+"""fields that a search chooses; dp takes the GPUs that are left"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +72,7 @@ def _flags(wanted: Space, software: Software) -> Shaped[Array, "flags field"]:
     """Values of overlap_grad and overlap_param that the framework can run, the most overlapped first."""
 
     def values(name: str) -> list[bool]:
-        given = getattr(wanted, name)
+        given = wanted.get(name, ())
         able = name in software.can_overlap
         return [bool(v) for v in given] if len(given) else ([True, False] if able else [False])
 
@@ -119,23 +103,23 @@ def search(
     best so far.  PlanError when no combination is legal, saying what cut them.
     """
     count = gpus or cluster.gpus
-    wanted = wanted or Space()
+    wanted = wanted or {}
     software = load_software(fixed.software, cluster.gpu)
     plans, layouts, cut = space(model, cluster, fixed, count, wanted, software)
     total = int(np.size(plans.tp))
     if total == 0:
         raise PlanError([_no_plan(count, fixed, cut)])
-    plans, layouts = in_order(plans, layouts)
+    plans, layouts = sort_by_division(plans, layouts)
     flags = _flags(wanted, software)
     step_seconds = np.full((len(flags), total), np.inf)
     memory_bytes = np.full(total, np.inf)
     done = evaluated = 0
     try:
-        ready, divisions = divide(model, cluster, plans, layouts, software)
+        ready, divisions = divide_plans(model, cluster, plans, layouts, software)
         for part, division, layout, end in divided_chunks(ready, divisions):
             skip = _is_redundant(layout.plan, division.zero, flags)
             tried = np.flatnonzero(~skip.all(axis=1))
-            seconds, memory_bytes[part] = combine_divided(ready, layout, end, division, flags[tried])
+            seconds, memory_bytes[part] = cost_division(ready, layout, end, division, flags[tried])
             step_seconds[tried, part] = np.where(skip[tried], np.inf, seconds)
             done, evaluated = done + skip.shape[1], evaluated + int(skip.size - np.count_nonzero(skip))
             if progress:
@@ -189,6 +173,8 @@ def _front(memory_bytes: Shaped[Array, "plan"], order: Array) -> Array:
     return np.asarray(order[memory < best_before])
 
 
+_LATER = {"zero", "shard", "recompute", "recompute_layers", "overlap_grad", "overlap_param"}
+"""fields that are tried on each layout"""
 _LAYOUT = "layout"
 """the column that numbers combinations of all fields but zero and shard"""
 
@@ -206,7 +192,7 @@ class _Choices:
     software: Software
 
     def of(self, field: str, default: Sequence[Any] | Array) -> Array:
-        given = getattr(self.wanted, field)
+        given = self.wanted.get(field, ())
         values = np.asarray(given if len(given) else default)
         if not len(given):
             values = values[is_available(field, values, self.software)]
@@ -292,6 +278,8 @@ def space(
     useless = (grow.columns["tp"] == 1) & (grow.columns["overlap_tp"] != choices.of("overlap_tp", overlap)[0])
     grow.keep("overlap_tp without a TP group", ~useless)
     grow.add("flash", choices.of("flash", [True, False]), ["flash"])
+    for name in sorted(choices.wanted.keys() - grow.columns.keys() - _LATER):
+        grow.add(name, choices.of(name, ()))
     grow.columns[_LAYOUT] = np.arange(grow.size)
     _add_sharding(grow, choices, cluster)
     _add_recompute(grow, choices, known)
@@ -303,8 +291,8 @@ def _add_pipeline(grow: _Growth, choices: _Choices, known: Facts) -> None:
     grow.add("virtual_stages", choices.of("virtual_stages", chunk[chunk <= 16]))
     grow.add("schedule", choices.of("schedule", [Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE]))
     grow.drop(["virtual stages", "schedule's pipeline", "layers", "schedule's batches"])
-    alone = (grow.columns["pp"] == 1) & (len(choices.wanted.schedule) != 1)
-    tried = choices.wanted.schedule or (Schedule.ONE_F_ONE_B,)
+    alone = (grow.columns["pp"] == 1) & (len(choices.wanted.get("schedule", ())) != 1)
+    tried = choices.wanted.get("schedule", ()) or (Schedule.ONE_F_ONE_B,)
     plain = next((code for code in (Schedule.ONE_F_ONE_B, Schedule.GPIPE) if code in tried), tried[0])
     grow.keep("one stage has one schedule", ~alone | (grow.columns["schedule"] == plain))
 
@@ -319,7 +307,8 @@ def _add_sharding(grow: _Growth, choices: _Choices, cluster: Cluster) -> None:
     hybrid = shard > 0
     useful = (grow.columns["zero"] == 3) & (ranks > shard) & (grow.columns["tp"] == 1)
     grow.keep(
-        "hybrid sharding is for ZeRO 3 over several nodes", ~hybrid | useful | bool(choices.wanted.shard)
+        "hybrid sharding is for ZeRO 3 over several nodes",
+        ~hybrid | useful | bool(choices.wanted.get("shard")),
     )
     grow.drop(["shard"])
 

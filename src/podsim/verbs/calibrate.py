@@ -24,6 +24,8 @@ from podsim.kernels.fit_kernels import fit_gpu
 from podsim.kernels.measured_kernels import kernel_rows, same_gpu
 from podsim.network.fit_nccl import fabric_texts, fit_fabrics
 from podsim.network.nccl_constants import load_fabric
+from podsim.options.accuracy_options import CalibrateOptions
+from podsim.options.question import question
 from podsim.verbs.measured_rows import read_measured
 
 DEFAULT_SOFTWARE_CONSTANTS = (
@@ -67,15 +69,8 @@ class Calibration:
     written: tuple[str, ...] = ()
 
 
-def calibrate(
-    files: Sequence[str | Path] = (),
-    *,
-    gpus: Sequence[str] = (),
-    software: str = "",
-    constants: str | Sequence[str] = "",
-    to: str | Path | None = None,
-    check: bool = False,
-) -> Calibration:
+@question(CalibrateOptions)
+def calibrate(options: CalibrateOptions) -> Calibration:
     """Constants from files (default: the packaged tables), written to a directory, or held against the packaged ones.
 
     `gpus` narrows the kernels to some GPUs. `software` fits the named `constants` (a list, or one text with commas) of
@@ -85,16 +80,17 @@ def calibrate(
         import scipy.optimize  # noqa: F401
     except ImportError:
         raise PodsimError("calibration needs scipy: pip install 'podsim[calibrate]'") from None
-    if to is None and not check:
-        to = _new_folder()
-    tables = [read_measured(file) for file in files]
-    if software:
+    to = _new_folder() if options.to is None and not options.check else options.to
+    tables = [read_measured(file) for file in options.files]
+    if options.software:
+        constants = options.constants
         given = constants.split(",") if isinstance(constants, str) else constants
         names = [name.strip() for name in given if name.strip()]
-        found = _software(tables, software, names, check)
+        found = _software(tables, options.software, names, options.check)
     else:
-        found = _hardware(tables or [load("kernels"), load("collectives")], gpus, bool(files), check, to)
-    if to is None or check:
+        known = tables or [load("kernels"), load("collectives")]
+        found = _hardware(known, options.gpus, bool(options.files), options.check, to)
+    if to is None or options.check:
         return found
     folder = Path(to)
     folder.mkdir(parents=True, exist_ok=True)

@@ -22,6 +22,8 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.network.nccl import send_seconds
+from podsim.options.graph_options import GraphOptions
+from podsim.options.question import question
 from podsim.results.graphs import Cut, CutPart, DataParallel, GraphCost, GraphOp
 from podsim.timeline.timelines import write_timeline
 from podsim.training.inputs import default_precision, software_of
@@ -38,25 +40,8 @@ LAYOUTS = ("channels-last", "channels-first")
 """of tensors with channels: NHWC, NCHW"""
 
 
-def graph(
-    file: str,
-    *,
-    on: str,
-    input: Sequence[str] | None = None,
-    batch: int | None = None,
-    gpus: int | None = None,
-    devices: int = 1,
-    tolerance: float = 0.1,
-    precision: str | None = None,
-    optimizer: str = "sgd",
-    software: str = "dle-pytorch",
-    fuse: str = "none",
-    layout: str = "channels-last",
-    chakra: Path | None = None,
-    timeline: Sequence[Path] = (),
-    overrides: Mapping[str, str] | None = None,
-    detail: str = "",
-) -> GraphCost:
+@question(GraphOptions)
+def graph(options: GraphOptions) -> GraphCost:
     """Cost one training step of a captured graph, op by op.
 
     `file` is a network of the catalog (`podsim show networks`), what `podsim capture --out` wrote, or FILE.py:FUNCTION,
@@ -70,32 +55,34 @@ def graph(
     """
     from dataclasses import replace
 
-    if fuse not in FUSIONS:
-        raise PodsimError(unknown_name("fusion", fuse, FUSIONS))
-    if layout not in LAYOUTS:
-        raise PodsimError(unknown_name("layout", layout, LAYOUTS))
-    if detail not in ("", "ops"):
-        raise PodsimError(f"detail={detail!r} may be ops")
-    gpu, cluster, count = _machine(on, gpus, overrides)
-    found = fused(_graph(file, input or (), batch), FUSIONS[fuse])
-    number = precision or default_precision(gpu)
-    era = load_software(software_of(software, gpu), gpu, number)
-    costs = graph_costs(found, gpu, number, era, channels_first=layout == LAYOUTS[1])
-    step = replicas_step(found, costs, gpu, cluster, number, optimizer, era, gpus=count)
-    cut, division = _cut(found, costs, devices, tolerance, number)
-    simulated = _simulated(found, costs, step, era, cluster, division, number, timeline) if timeline else None
-    if chakra is not None:
-        _write_traces(found, costs, step.update, step.reduction, era, count, chakra)
+    if options.fuse not in FUSIONS:
+        raise PodsimError(unknown_name("fusion", options.fuse, FUSIONS))
+    if options.layout not in LAYOUTS:
+        raise PodsimError(unknown_name("layout", options.layout, LAYOUTS))
+    if options.detail not in ("", "ops"):
+        raise PodsimError(f"detail={options.detail!r} may be ops")
+    gpu, cluster, count = _machine(options.on, options.gpus, options.overrides)
+    found = fused(_graph(options.file, options.input or (), options.batch), FUSIONS[options.fuse])
+    number = options.precision or default_precision(gpu)
+    era = load_software(software_of(options.software, gpu), gpu, number)
+    costs = graph_costs(found, gpu, number, era, channels_first=options.layout == LAYOUTS[1])
+    step = replicas_step(found, costs, gpu, cluster, number, options.optimizer, era, gpus=count)
+    cut, division = _cut(found, costs, options.devices, options.tolerance, number)
+    simulated = None
+    if options.timeline:
+        simulated = _simulated(found, costs, step, era, cluster, division, number, options.timeline)
+    if options.chakra is not None:
+        _write_traces(found, costs, step.update, step.reduction, era, count, options.chakra)
     said = _said(
         found, gpu, costs, era, division, cut, _replicas(found, step, count), step.alone, step.update, number,
-        optimizer, FUSIONS[fuse],
+        options.optimizer, FUSIONS[options.fuse],
     )  # fmt: skip
     return _with_band(
         replace(said, simulated=simulated),
         found,
         costs,
         gpu,
-        file,
+        options.file,
         count,
         1 if cluster is None else cluster.gpus_per_node,
     )

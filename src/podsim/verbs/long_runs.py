@@ -12,12 +12,14 @@ from podsim.fleet.reliability import LongRun, best_interval, blocked_share, expe
 from podsim.fleet.reliability_rates import node_rate, recovery
 from podsim.fleet.reliability_runs import HORIZON
 from podsim.hardware.cluster import Cluster
+from podsim.options.fleet_options import SavedJobOptions
+from podsim.options.option import values_of
+from podsim.options.plan_options import SearchOptions
 from podsim.report.columns import duration
 from podsim.results.prediction import Prediction, TrainingTime
 from podsim.results.runs import CheckpointTime
 from podsim.training.inputs import read_inputs
 from podsim.training.plan import Plan
-from podsim.training.search_limits import Limit
 from podsim.units import format_quantity, parse_quantity
 from podsim.verbs.plan import plan as search
 from podsim.workload.graph import Model
@@ -84,16 +86,12 @@ def read_tokens(tokens: str | float) -> float:
     return found
 
 
-def best_job(
-    model: str, *, on: str, gpus: int | None, batch: int | None, sequence: int | None, precision: str | None,
-    optimizer_precision: str, software: str, limit: Limit | None, overrides: Mapping[str, str] | None,
-) -> Job:  # fmt: skip
+def best_job(options: SavedJobOptions) -> Job:
     """The fastest plan that fits within the limits; raises what `podsim plan` raises."""
-    found = search(
-        model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
-        optimizer_precision=optimizer_precision, software=software, top=1, limit=limit, overrides=overrides,
-    )  # fmt: skip
-    network, cluster, _ = read_inputs(model, on, found.gpus, sequence, overrides)
+    found = search(**values_of(options, SavedJobOptions, SearchOptions), top=1)
+    network, cluster, _ = read_inputs(
+        options.model, options.on, found.gpus, options.sequence, options.overrides
+    )
     prediction = found.ranked[0].prediction
     return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]
 

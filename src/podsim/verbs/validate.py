@@ -7,14 +7,14 @@ share no figure. What podsim cannot express is listed with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from podsim.accuracy.bars import verdicts
 from podsim.accuracy.pricing import compare_rows
 from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
 from podsim.errors import PodsimError
+from podsim.options.accuracy_options import ValidateOptions
+from podsim.options.question import question
 from podsim.results.comparison import Comparison, Verdict
 from podsim.verbs.measured_rows import read_measured
 
@@ -58,32 +58,28 @@ class Validation:
         return all(verdict.met for verdict in self.verdicts)
 
 
-def validate(
-    tables: str | Sequence[str] = (),
-    *,
-    rows: str | Path | None = None,
-    role: str = "",
-    cross_validate: bool = True,
-) -> Validation:
+@question(ValidateOptions)
+def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Validation:
     """Comparisons of some packaged tables (default all), or of a file: a CSV with the columns of one of
     them, what nccl-tests printed, or a run that the lab kept.
 
     `role` keeps the rows of one role. Raises TableError for an unknown table or role, or a file that cannot be
     read.
     """
+    tables = options.tables
     tables = (tables,) if isinstance(tables, str) and tables else tables
-    if rows is not None and tables:
+    if options.rows is not None and tables:
         raise PodsimError("--table and --rows: choose one")
-    if rows is not None:
-        read = read_measured(rows)
+    if options.rows is not None:
+        read = read_measured(options.rows)
         found = [compare_rows(one, cross_validate=False) for one in _in_own_quantities(read)]
     else:
         found = [compare_rows(load(name), cross_validate=cross_validate) for name in tables or TABLES]
     judged = verdicts(found)
-    if role:
-        found = [comparison.only(role) for comparison in found]
-        judged = tuple(verdict for verdict in judged if verdict.role == role)
-    return Validation(comparisons=tuple(found), verdicts=() if rows is not None else judged)
+    if options.role:
+        found = [comparison.only(options.role) for comparison in found]
+        judged = tuple(verdict for verdict in judged if verdict.role == options.role)
+    return Validation(comparisons=tuple(found), verdicts=() if options.rows is not None else judged)
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:

@@ -1,0 +1,209 @@
+"""One command: its options from their declarations, its question, and how its answer is printed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from podsim.cli.mistakes import first_rank_speaks, guarded
+from podsim.errors import PodsimError
+from podsim.options.option import Option, options_of
+
+if TYPE_CHECKING:
+    from podsim.report.screen import Report  # which loads rich, and `podsim --help` shall not
+
+
+Status = Callable[[Any], int]
+_FORMS = ("json", "csv", "fio_json")
+"""options that choose how an answer is printed"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A line of the table of commands."""
+
+    help: str
+    options: str = "machine_options:NoOptions"
+    """MODULE:CLASS of podsim.options"""
+    verb: str = ""
+    """a public name of podsim, or MODULE:FUNCTION"""
+    ask: str = ""
+    """asks, given (options, output), where how to print decides what to ask"""
+    check: str = ""
+    """raises PodsimError, given (output, options), for options that contradict each other, before the work begins"""
+    output: str = "output_options:Output"
+    report: str = ""
+    """gives the report of an answer"""
+    rows: str = ""
+    """the attribute, or MODULE:FUNCTION, that gives the rows of CSV; else the answer itself"""
+    data: str = ""
+    """the function that gives what JSON shows; else the answer itself"""
+    show: str = ""
+    """prints an answer in every form, given (answer, output, options), where `report` and `rows` do not do"""
+    picture: str = ""
+    """draws --plot, given (answer, kind)"""
+    plotted: str = ""
+    """a keyword of the question that is true where --plot is given"""
+    progress: str = ""
+    """the title of a bar, or "doing" for a line, where the question reports its progress"""
+    ranked: bool = False
+    """it runs in every rank of a job, and the first alone says what is wrong"""
+    status: Status = lambda answer: 0
+    """exit status by the answer"""
+
+
+class Command(click.Command):
+    """A command whose parameters are made when they are needed."""
+
+    def __init__(self, name: str, row: Row) -> None:
+        """Keep the row; nothing of it is imported."""
+        super().__init__(name=name, help=row.help, callback=self._run)
+        self.row = row
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters, from the declarations of the options."""
+        if not self.params:
+            declared = {**options_of(self._group), **options_of(self._output)}
+            self.params = [parameter(known) for known in declared.values()]
+        return super().get_params(ctx)
+
+    @property
+    def _group(self) -> Any:
+        return load(f"options.{self.row.options}")
+
+    @property
+    def _output(self) -> Any:
+        return load(f"options.{self.row.output}")
+
+    def _run(self, **given: Any) -> None:
+        status = guarded(lambda: self._answered(given))
+        if status:
+            raise click.exceptions.Exit(status)
+
+    def _answered(self, given: Mapping[str, Any]) -> int:
+        """Ask and print; the exit status."""
+        row = self.row
+        output = self._output(**_values(options_of(self._output), given))
+        _one_format(output)
+        options = _values(options_of(self._group), given)
+        with first_rank_speaks() if row.ranked else nullcontext():
+            if row.check:
+                load(row.check)(output, options)
+            answer = self._asked(options, output)
+        if answer is None:  # another rank has the result
+            return 0
+        if row.picture and output.plot is not None:
+            output.plot.write_bytes(load(row.picture)(answer, output.plot.suffix.lower()[1:]))
+        if row.show:
+            load(row.show)(answer, output, options)
+        elif row.report:
+            data = load(row.data) if row.data else None
+            print_answer(answer, output, load(row.report), rows=_rows(row, answer), data=data)
+        sys.stdout.flush()
+        return row.status(answer)
+
+    def _asked(self, options: Mapping[str, Any], output: Any) -> Any:
+        """The answer to the question."""
+        row = self.row
+        if row.ask:
+            return load(row.ask)(options, output)
+        plotted = {row.plotted: output.plot is not None} if row.plotted else {}
+        with _progress(row.progress) as progress:
+            return load(row.verb)(**options, **plotted, **progress)
+
+
+def load(name: str) -> Any:
+    """What MODULE:NAME of podsim is, or a public NAME of podsim: the one place where commands import what they need."""
+    module, colon, attribute = name.rpartition(":")
+    return getattr(import_module(f"podsim.{module}" if colon else "podsim"), attribute)
+
+
+def parameter(known: Option) -> click.Parameter:
+    """An option of a command, or an argument, as it is declared."""
+    if known.kind is bool:
+        flag = _flag(known)
+        both = flag if known.flag else f"{flag}/--no-{flag.removeprefix('--')}"
+        return click.Option([both, known.name], is_flag=True, default=known.default, help=known.help)
+    default = {} if known.is_required or known.many else {"default": known.default}
+    details = {"type": _type(known), "required": known.is_required, "help": known.help, **default}
+    if known.argument and not known.flag:
+        count = -1 if known.many else 1
+        return click.Argument([known.name], nargs=count, metavar=known.metavar or None, **details)
+    is_shown = default.get("default") not in (None, "")
+    return click.Option([_flag(known), known.name], multiple=known.many, show_default=is_shown, **details)
+
+
+def _type(known: Option) -> Any:
+    return click.Path(path_type=Path) if known.kind is Path else known.kind
+
+
+def _values(options: Mapping[str, Option], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a group, as its functions take them; repeated ones are read."""
+    values = {name: _value(known, given[name]) for name, known in options.items()}
+    return {
+        name: value for name, value in values.items() if not (value is None and options[name].is_required)
+    }
+
+
+def _value(known: Option, value: Any) -> Any:
+    if known.many:
+        if not value:
+            return known.default
+        return known.read(value, _flag(known)) if known.read else tuple(value)
+    if known.suffixes and value is not None and value.suffix.lower() not in known.suffixes:
+        ends = f"{', '.join(known.suffixes[:-1])} or {known.suffixes[-1]}"
+        raise PodsimError(f"{_flag(known)} {str(value)[-80:]}: give a name that ends in {ends}")
+    return value
+
+
+def _flag(known: Option) -> str:
+    return known.flag or f"--{known.name.replace('_', '-')}"
+
+
+def _one_format(output: Any) -> None:
+    """Raise PodsimError for several forms at once."""
+    flags = [_flag(known) for name, known in options_of(type(output)).items() if name in _FORMS]
+    if sum(bool(getattr(output, name, False)) for name in _FORMS) > 1:
+        raise PodsimError(f"{', '.join(flags[:-1])} and {flags[-1]}: choose one")
+
+
+def print_answer(
+    answer: Any,
+    output: Any,
+    report: Callable[[Any], Report],
+    *,
+    rows: Any = None,
+    data: Callable[[Any], Any] | None = None,
+) -> None:
+    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report."""
+    if getattr(output, "json", False):
+        sys.stdout.write(load("report.data:to_json")(data(answer) if data else answer) + "\n")
+    elif getattr(output, "csv", False):
+        sys.stdout.write(load("report.data:to_csv")(answer if rows is None else rows))
+    else:
+        load("report.screen:show")(report(answer))
+
+
+def _rows(row: Row, answer: Any) -> Any:
+    """What CSV shows of an answer."""
+    if ":" in row.rows:
+        return load(row.rows)(answer)
+    return getattr(answer, row.rows) if row.rows else answer
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[dict[str, Any]]:
+    """The keyword of a question that reports its progress, drawn on standard error."""
+    if not title:
+        yield {}
+        return
+    drawn = load("report.progress:doing")() if title == "doing" else load("report.progress:bar")(title)
+    with drawn as progress:
+        yield {"progress": progress}
