@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from podsim.accuracy.measured_runs import NetworkRun, NotExpressible, read_network_run, stated
+from podsim.accuracy.measured_runs import NetworkRun, NotExpressible, is_described, read_network_run, stated
 from podsim.accuracy.own_rows import own_network_run
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
@@ -41,7 +41,7 @@ def express_network(table: str, row: Mapping[str, str]) -> NetworkRun:
     if stated(row, "reason"):
         raise NotExpressible(row["reason"])
     try:
-        return read_network_run(row) if stated(row, "plan") else own_network_run(table, row)
+        return read_network_run(row) if is_described(row) else own_network_run(table, row)
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
 

@@ -17,7 +17,7 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.options.option import options_of
 from podsim.options.plan_options import LayoutFields
-from podsim.training.batch import combine_divided, divide, divided_chunks, in_order
+from podsim.training.batch import cost_division, divide_plans, divided_chunks, sort_by_division
 from podsim.training.plan import Array, Plan, Recompute, Schedule
 from podsim.training.rules import RULES, Facts, facts, is_available
 from podsim.training.software import Software, load_software
@@ -109,17 +109,17 @@ def search(
     total = int(np.size(plans.tp))
     if total == 0:
         raise PlanError([_no_plan(count, fixed, cut)])
-    plans, layouts = in_order(plans, layouts)
+    plans, layouts = sort_by_division(plans, layouts)
     flags = _flags(wanted, software)
     step_seconds = np.full((len(flags), total), np.inf)
     memory_bytes = np.full(total, np.inf)
     done = evaluated = 0
     try:
-        ready, divisions = divide(model, cluster, plans, layouts, software)
+        ready, divisions = divide_plans(model, cluster, plans, layouts, software)
         for part, division, layout, end in divided_chunks(ready, divisions):
             skip = _is_redundant(layout.plan, division.zero, flags)
             tried = np.flatnonzero(~skip.all(axis=1))
-            seconds, memory_bytes[part] = combine_divided(ready, layout, end, division, flags[tried])
+            seconds, memory_bytes[part] = cost_division(ready, layout, end, division, flags[tried])
             step_seconds[tried, part] = np.where(skip[tried], np.inf, seconds)
             done, evaluated = done + skip.shape[1], evaluated + int(skip.size - np.count_nonzero(skip))
             if progress:
