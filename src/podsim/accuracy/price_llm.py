@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.accuracy.measured_runs import NotExpressible, TrainingRun, read_training_run, stated
+from podsim.accuracy.measured_runs import NotExpressible, TrainingRun, is_described, read_training_run, stated
 from podsim.accuracy.own_rows import own_training_run
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
@@ -64,7 +64,7 @@ def express(row: Mapping[str, str]) -> TrainingRun:
     if stated(row, "reason"):
         raise NotExpressible(row["reason"])
     try:
-        return read_training_run(row) if stated(row, "plan") else own_training_run(row)
+        return read_training_run(row) if is_described(row) else own_training_run(row)
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
 

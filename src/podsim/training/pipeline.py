@@ -10,6 +10,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.schedules.actions import Work
+from podsim.schedules.chunks import chunk_sizes
 from podsim.schedules.joined import Joined, play_nodes
 from podsim.training.layout import Stages
 from podsim.training.plan import BESIDE, Array, Placement, Plan, Recompute
@@ -17,17 +18,6 @@ from podsim.workload.graph import Model
 
 STAGE_KEY = ("pp", "virtual_stages", "placement")
 """the plan fields that the layers of a stage depend on"""
-
-
-def chunk_sizes(layers: int, chunks: int) -> list[int]:
-    """Layers of each model chunk: equal, or the extra ones in the middle.
-
-    The first chunk also holds the embedding and the last the head, so these two are the last to get an extra layer.
-    """
-    base, extra = divmod(layers, chunks)
-    order = [*range(1, chunks - 1), 0, chunks - 1]
-    larger = set(order[:extra])
-    return [base + (chunk in larger) for chunk in range(chunks)]
 
 
 def part_blocks(order: tuple[int, ...], width: int, parts: int) -> list[tuple[int, ...]]:

@@ -16,7 +16,7 @@ from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import Layout, gemm_seconds
-from podsim.network.nccl import collective_seconds
+from podsim.network.nccl import Members, collective_seconds
 from podsim.training.plan import Array, Ints, Plan
 from podsim.training.software import Software
 from podsim.workload.graph import Block, TensorOp
@@ -281,10 +281,7 @@ def group_seconds(
         collective,
         size,
         cluster,
-        ranks=ranks,
-        ranks_per_node=members,
-        sharing=sharing,
-        stride=stride,
+        Members(ranks=ranks, ranks_per_node=members, sharing=sharing, stride=stride),
         version=software.nccl,
     )
     spans = np.asarray(ranks) > members
