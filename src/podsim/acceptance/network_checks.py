@@ -15,7 +15,7 @@ from podsim.lab.measure import task_of
 from podsim.lab.ranks import run_here
 from podsim.lab.record import read_run, run_of
 from podsim.network.bus import bus_factor
-from podsim.network.nccl import bus_bandwidth, collective_seconds
+from podsim.network.nccl import Members, bus_bandwidth, collective_seconds
 from podsim.options.measure_options import MeasureCollectiveOptions
 from podsim.results.acceptance import Check, Curve
 from podsim.results.lab import MeasuredCollective, MeasuredCollectives
@@ -78,10 +78,8 @@ def network_checks(run: MeasuredCollectives, cluster: Cluster, *, same: bool) ->
     expected: Sequence[float | None] = [None] * len(rows)
     basis = f"{cluster.name} has {cluster.gpus} GPUs, fewer than the {run.ranks} ranks"
     if run.ranks <= cluster.gpus:
-        seconds = collective_seconds(
-            "all_reduce", sizes, cluster, ranks=run.ranks,
-            ranks_per_node=min(run.ranks, cluster.gpus_per_node),
-        )  # fmt: skip
+        members = Members(ranks=run.ranks, ranks_per_node=min(run.ranks, cluster.gpus_per_node))
+        seconds = collective_seconds("all_reduce", sizes, cluster, members)
         expected = bus_bandwidth("all_reduce", sizes, seconds, run.ranks).tolist()
         basis = f"podsim collective all-reduce --on {cluster.name} --ranks {run.ranks}"
     limit = _limit(cluster, run.ranks) if run.ranks <= cluster.gpus else None

@@ -16,7 +16,7 @@ from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.graphs.fusion import FUSIONS, fuse
-from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs
+from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs, update_seconds
 from podsim.graphs.graph_step import replicas_step
 from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import OpGraph
@@ -79,8 +79,9 @@ class NetworkCosts:
         era = software or self.era(run)
         graph = self.graph(run)
         step = replicas_step(
-            graph, scaled_costs(graph, self.plain(run, era.flash), era), run.cluster.gpu, run.cluster, run.precision,
-            run.optimizer, era, gpus=run.gpus, accumulate=run.accumulate,
+            graph, scaled_costs(graph, self.plain(run, era.flash), era), run.cluster, run.precision, era,
+            update=update_seconds(graph, run.cluster.gpu, run.precision, run.optimizer, era), gpus=run.gpus,
+            accumulate=run.accumulate,
         )  # fmt: skip
         return run.gpus * run.batch * run.accumulate * run.items / step.seconds
 

@@ -35,23 +35,23 @@ class SearchResult:
     """The result of a search; a plan is named by its position in the flattened table of flags and combinations."""
 
     combinations: Plan
-    """plans without the two flags"""
+    """The plans without the two flags."""
     flags: Shaped[Array, "flags field"]
-    """values of overlap_grad and overlap_param"""
+    """The values of overlap_grad and overlap_param."""
     step_seconds: Shaped[Array, "flags plan"]
-    """s; infinite where the flags make no difference to another plan, or a plan was not reached"""
+    """s. The time of a step; infinite where the flags equal another plan, or where a plan was not reached."""
     memory_bytes: Shaped[Array, "plan"]
-    """B on the fullest stage"""
+    """B. The memory of the fullest stage."""
     order: Array
-    """positions of the plans that fit, fastest first"""
+    """The positions of the plans that fit, fastest first."""
     pareto: Array
-    """positions on the front of memory against time, fastest first"""
+    """The positions on the front of memory against time, fastest first."""
     evaluated: int
-    """plans that got a time and a memory, whether they fit or not"""
+    """The number of plans with a time and a memory, whether they fit or not."""
     cut: dict[str, int] = field(default_factory=dict)
-    """combinations that were never evaluated, by the rule they break"""
+    """The number of combinations never evaluated, by the rule that they break."""
     complete: bool = True
-    """false when it was interrupted: the best of what had been evaluated"""
+    """Whether the search was completed; False if it was interrupted, with the best so far."""
 
     def plan(self, position: int) -> Plan:
         """The plan at a position, scalar."""

@@ -11,7 +11,7 @@ from podsim.errors import ClusterError, ModelError, PodsimError, unknown_name
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.fusion import fuse as fused
-from podsim.graphs.graph_cost import OpCosts, graph_costs
+from podsim.graphs.graph_cost import OpCosts, graph_costs, update_seconds
 from podsim.graphs.graph_step import Reduction, ReplicasStep, replicas_step
 from podsim.graphs.graph_trace import step_trace
 from podsim.graphs.networks import load_network, networks
@@ -66,7 +66,8 @@ def graph(options: GraphOptions) -> GraphCost:
     number = options.precision or default_precision(gpu)
     era = load_software(software_of(options.software, gpu), gpu, number)
     costs = graph_costs(found, gpu, number, era, channels_first=options.layout == LAYOUTS[1])
-    step = replicas_step(found, costs, gpu, cluster, number, options.optimizer, era, gpus=count)
+    update = update_seconds(found, gpu, number, options.optimizer, era)
+    step = replicas_step(found, costs, cluster, number, era, update=update, gpus=count)
     cut, division = _cut(found, costs, options.devices, options.tolerance, number)
     simulated = None
     if options.timeline:
