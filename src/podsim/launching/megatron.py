@@ -6,12 +6,15 @@ options are made.
 
 from __future__ import annotations
 
+import re
+
 from podsim.launching.flags import Flags
 from podsim.launching.job import Job, effective, era_problem
 from podsim.launching.megatron_model import model_options
 from podsim.launching.megatron_other import read_others
 from podsim.schedules.chunks import chunk_sizes
-from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute, Schedule
 
 ERAS = ("megatron-core", "megatron-2020", "megatron-2021", "megatron-2022", "nemo-2022")
 _OLD = {"tp": ("model-parallel-size",)}
@@ -220,8 +223,6 @@ def _read_chunks(flags: Flags, pp: int, layers: int) -> int:
 
 
 def _read_layout(flags: Flags, text: str, pp: int, layers: int) -> int:
-    import re
-
     spelt = text.replace(",", "")
     for pattern in (r"\(([^()]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
         spelt = re.sub(pattern, lambda m: m[1] * int(m[2]), spelt[: 1 << 12])

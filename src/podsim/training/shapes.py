@@ -17,7 +17,8 @@ from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import Layout, gemm_seconds
 from podsim.network.nccl import Members, collective_seconds
-from podsim.training.plan import Array, Ints, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Ints
 from podsim.training.software import Software
 from podsim.workload.graph import Block, TensorOp
 
@@ -135,7 +136,8 @@ def _distinct_gemm_seconds(
 
     `sizes`: (m, n, k, batch). A batch is the experts of a rank, whose products are one kernel, or plain ones.
     """
-    m, n, k, batch = np.broadcast_arrays(*sizes)
+    m, n, k, batch = sizes
+    batch = np.broadcast_to(batch, m.shape)
     if m.size < 256:
         return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, kernel="grouped")
     flat = [size.ravel() for size in (m, n, k, batch)]
