@@ -48,10 +48,10 @@ class Batch:
     model: Model
     cluster: Cluster
     plan: Plan
-    """array fields, one value per row"""
+    """The plans, with array fields and one value per row."""
     layer_only: bool
     index: NDArray[np.intp]
-    """positions of its rows among all"""
+    """The positions of its rows among all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +59,11 @@ class RowCosts:
     """What is predicted of R rows."""
 
     seconds_R: NDArray[np.float64]
-    """s of a step, or of one layer forward and backward where only that was measured"""
+    """s. The time of a step, or of one layer's forward and backward pass if only that was measured."""
     memory_R: NDArray[np.float64]
-    """B on the fullest stage"""
+    """B. The memory of the fullest stage."""
     host_R: NDArray[np.float64]
-    """share of a step in which the GPU waits for the host"""
+    """share. The share of a step in which the GPU waits for the host."""
 
 
 def training_run(row: Mapping[str, str]) -> TrainingRun:

@@ -28,17 +28,17 @@ class Constant:
     """One number of a cost law."""
 
     name: str
-    """where it stands, by dots"""
+    """The path of the constant, separated by dots."""
     value: float
     unit: str
     source: str
-    """where the value comes from"""
+    """The source of the value."""
     evidence: str
-    """the measured rows behind it, and what they leave over"""
+    """The measured rows behind it, and their residuals."""
     rows: int = 0
-    """how many they are; 0: not fitted, or not counted"""
+    """The number of rows; 0: not fitted, or not counted."""
     residual: float | None = None
-    """mean absolute relative error left, where one was told"""
+    """share. The mean absolute relative error that is left, if known."""
 
 
 def registry() -> tuple[Constant, ...]:

@@ -48,11 +48,11 @@ class Moved:
     table: str
     role: str
     prediction: float
-    """mean of |change| of the predictions at + 5 %, relative"""
+    """share. The mean relative change of the predictions at +5 %."""
     up: float
-    """change of the mean absolute error at + 5 %"""
+    """share. The change of the mean absolute error at +5 %."""
     down: float
-    """the same at - 5 %"""
+    """share. The change of the mean absolute error at -5 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +73,11 @@ class _Part:
     measured_R: NDArray[np.float64]
     base_R: NDArray[np.float64]
     batches: tuple[Batch, ...] = ()
-    """of a table of language models"""
+    """The batches of a table of language models."""
     runs: tuple[NetworkRun, ...] = ()
-    """of a table of captured networks"""
+    """The runs of a table of captured networks."""
     costs: NetworkCosts | None = None
-    """their costs with nothing changed"""
+    """The costs of these runs without a change."""
 
     def again(
         self,

@@ -174,13 +174,13 @@ class PlanTables:
     weights: Keyed[Weights]
     activations: Keyed[Activations]
     ends: Keyed[StepEnd] | None
-    """None for a search, which has them by what ranks divide"""
+    """The ends of steps; None for a search, which has them by what ranks divide."""
     sends: Keyed[Sends]
     paths: Keyed[Paths]
     stretches: Keyed[Array] | None
-    """s of compute of a forward pass between two syncs, at most; None where no passes are paired"""
+    """s. The longest compute of a forward pass between two syncs; None if no passes are paired."""
     core_share: float = 1.0
-    """cores that a rank of a measured machine has to itself (podsim.hardware.measured.Host)"""
+    """count. The cores of one rank of a measured machine (podsim.hardware.measured.Host)."""
 
 
 def prepare(
@@ -267,13 +267,13 @@ class StepCost:
 
     seconds: Shaped[Array, "plan"]
     parts: Shaped[Array, "part plan"]
-    """s by part (SPLIT); their sum is `seconds`"""
+    """s. The time by part (SPLIT); the sum is `seconds`."""
     memory: Shaped[Array, "plan"]
-    """B on the fullest stage"""
+    """B. The memory of the fullest stage."""
     kinds: Shaped[Array, "kind plan"]
-    """B by kind (KINDS) on the fullest stage"""
+    """B. The memory of the fullest stage, by kind (KINDS)."""
     stages: Shaped[Array, "kind stage plan"]
-    """B by kind for each class of stages; kept for a single plan only"""
+    """B. The memory of each class of stages, by kind; kept for a single plan only."""
 
 
 def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software | None = None) -> StepCost:
@@ -318,9 +318,9 @@ class Division:
     zero: int
     shard: int
     start: int
-    """position of the first of them among all plans"""
+    """The position of the first of them among all plans."""
     layouts: Shaped[Array, "plan"]
-    """position of the layout of each"""
+    """The position of the layout of each."""
     ends: Keyed[StepEnd]
 
 

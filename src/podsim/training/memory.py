@@ -47,7 +47,7 @@ class Weights:
     dense: Shaped[Array, "block plan"]
     expert: Shaped[Array, "block plan"]
     tied: Shaped[Array, "plan"]
-    """of the head's own copy of a tied embedding table, on a stage that has no embedding"""
+    """B. The head's own copy of a tied embedding table, on a stage that has no embedding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +57,9 @@ class Activations:
     kept: Shaped[Array, "recompute block plan"]
     logits: Shaped[Array, "plan"]
     gathered: Shaped[Array, "plan"]
-    """sequence parallelism: a gathered input and its gradient"""
+    """B. The gathered input and its gradient under sequence parallelism."""
     working: Shaped[Array, "tensor plan"]
-    """a layer that runs backward in PyTorch's own runtime; zero in others"""
+    """B. The memory of a layer in its backward pass, in PyTorch's own runtime; zero in others."""
 
 
 def weight_table(model: Model, plan: Plan) -> Weights:

@@ -80,17 +80,17 @@ class TrafficBytes(NamedTuple):
     """Bytes of what passes through a layer."""
 
     state: Shaped[Array, "plan"]
-    """of a rank's part of the hidden states"""
+    """B. The rank's part of the hidden states."""
     gathered: Shaped[Array, "plan"]
-    """of the hidden states gathered over the TP group; 0 where none are"""
+    """B. The hidden states gathered over the TP group; 0 if none are."""
     inner: Shaped[Array, "plan"]
-    """of the MLP's inner width"""
+    """B. The tensor of the MLP's inner width."""
     heads: Shaped[Array, "plan"]
-    """of the queries"""
+    """B. The queries."""
     tokens: Shaped[Array, "plan"]
-    """of one element of every token"""
+    """B. The bytes of one element of every token."""
     repeated: Shaped[Array, "plan"]
-    """that keys and values grow by when they are repeated for every head; a single head is only viewed"""
+    """B. The growth of keys and values when they are repeated for every head; a single head is only viewed."""
 
 
 def traffic_bytes(block: Block, plan: Plan, sequence: int, hidden: int) -> TrafficBytes:
@@ -187,22 +187,22 @@ class TorchLayout:
     """What the highest moment of a step depends on, whatever ZeRO divides."""
 
     blocks: Shaped[Array, "stage block plan"]
-    """copies of each block in a stage"""
+    """count. The copies of each block in a stage."""
     chunks_in_flight: Shaped[Array, "stage plan"]
     dense: Shaped[Array, "block plan"]
-    """parameters of each block on a rank"""
+    """count. The parameters of each block on a rank."""
     expert: Shaped[Array, "block plan"]
-    """parameters of its experts"""
+    """count. The parameters of its experts."""
     block_bytes: Shaped[Array, "block plan"]
-    """B of a micro-batch in each block"""
+    """B. The bytes of a micro-batch in each block."""
     layers_bytes: Shaped[Array, "stage plan"]
-    """B of a micro-batch in all layers of a stage"""
+    """B. The bytes of a micro-batch in all layers of a stage."""
     state_bytes: Shaped[Array, "plan"]
-    """B of a rank's part of the hidden states"""
+    """B. The rank's part of the hidden states."""
     logit_bytes: Shaped[Array, "plan"]
-    """B of the loss"""
+    """B. The bytes of the loss."""
     working_bytes: Shaped[Array, "plan"]
-    """B of a layer that runs backward, beyond what its micro-batch keeps of it"""
+    """B. The bytes of a layer in its backward pass, beyond what its micro-batch keeps of it."""
 
 
 class Moment(NamedTuple):
@@ -220,27 +220,27 @@ class _Sizes:
     """Parameters and bytes that the moments of a step are made of."""
 
     stage: Shaped[Array, "stage plan"]
-    """parameters of the stage's share"""
+    """count. The parameters of the stage's share."""
     embedding: Shaped[Array, "stage plan"]
-    """parameters of the embedding"""
+    """count. The parameters of the embedding."""
     table: Shaped[Array, "stage plan"]
-    """parameters of the embedding, not divided over the TP group"""
+    """count. The parameters of the embedding, not divided over the TP group."""
     head: Shaped[Array, "stage plan"]
-    """parameters of the head"""
+    """count. The parameters of the head."""
     layer: Shaped[Array, "stage plan"]
-    """parameters of the largest layer"""
+    """count. The parameters of the largest layer."""
     chunk_bytes: Shaped[Array, "stage plan"]
-    """B that a micro-batch leaves in one chunk"""
+    """B. The bytes that a micro-batch leaves in one chunk."""
     head_bytes: Shaped[Array, "stage plan"]
-    """B that the head keeps of the micro-batch at hand"""
+    """B. The bytes that the head keeps of the present micro-batch."""
     waiting_bytes: Shaped[Array, "stage plan"]
-    """B that it keeps of all others whose loss waits"""
+    """B. The bytes that it keeps of all others whose loss waits."""
     output_bytes: Shaped[Array, "stage plan"]
-    """B of logits that outlive their loss"""
+    """B. The bytes of logits that outlive their loss."""
     loss_bytes: Shaped[Array, "stage plan"]
-    """B of the loss"""
+    """B. The bytes of the loss."""
     working_bytes: Shaped[Array, "stage plan"]
-    """as TorchLayout has it"""
+    """B. The working bytes, as in TorchLayout."""
 
     def layer_moment(self, weights: Array, gradients: Array, chunks: Array, working: Array) -> Moment:
         """A layer that runs backward, with a number of chunks in flight."""

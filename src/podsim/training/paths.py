@@ -42,16 +42,16 @@ class _Durations(NamedTuple):
     """Durations that paths are found with, relative to one layer's forward pass."""
 
     input: float
-    """of the gradient of a layer's input"""
+    """factor. The time of the gradient of a layer's input."""
     weight: float
-    """of the gradient of its weights"""
+    """factor. The time of the gradient of its weights."""
     head: float
-    """how much the head's share of the arithmetic weighs forward"""
+    """factor. The weight of the head's share of the arithmetic, forward."""
     head_back: float
-    """and backward"""
+    """factor. The weight of the head's share of the arithmetic, backward."""
     send: float
     charge: float
-    """what a send takes of the compute stream"""
+    """factor. The compute-stream time of a send."""
 
 
 _TYPICAL = (
@@ -86,11 +86,11 @@ class _Blocks(NamedTuple):
     """What paths need to know of a model."""
 
     order: tuple[int, ...]
-    """kind of each layer"""
+    """The kind of each layer."""
     width: int
-    """kinds of blocks"""
+    """The number of kinds of blocks."""
     shares: tuple[float, ...]
-    """arithmetic of each block's forward pass over that of the first kind of layer, in steps of a tenth"""
+    """factor. The arithmetic of each block's forward pass over that of the first kind of layer, in steps of a tenth."""
 
 
 class _Size(NamedTuple):

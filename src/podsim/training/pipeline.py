@@ -104,14 +104,14 @@ class TracedPaths:
     """Paths, each from its last action back to its first, one path after the other."""
 
     path: Shaped[Array, "action"]
-    """the path that an action lies on; grows"""
+    """The path that an action lies on; it grows."""
     action: Shaped[Array, "action"]
     forward_sends: Shaped[Array, "path"]
-    """sends of activations that the path waits for"""
+    """count. The sends of activations that the path waits for."""
     backward_sends: Shaped[Array, "path"]
-    """sends of gradients that it waits for"""
+    """count. The sends of gradients that it waits for."""
     far_sends: Shaped[Array, "sharing path"]
-    """of both, those to another node if that number of ranks (BESIDE) shares one"""
+    """count. The sends of both kinds to another node, if that number of ranks (BESIDE) shares one."""
 
 
 def longest_paths(

@@ -38,11 +38,11 @@ class OpTimes:
     forward: Shaped[Array, "op plan"]
     backward: Shaped[Array, "op plan"]
     weight: Shaped[Array, "op plan"]
-    """part of `backward` that computes weight gradients, which no earlier layer waits for"""
+    """s. The part of `backward` that computes weight gradients, which no earlier layer waits for."""
     kernels: Shaped[Array, "op plan"]
-    """kernels launched forward (a number; one column if the same for all plans)"""
+    """count. The kernels launched in the forward pass (a number; one column if equal for all plans)."""
     kernels_back: Shaped[Array, "op plan"]
-    """kernels launched backward"""
+    """count. The kernels launched in the backward pass."""
 
 
 def tokens(plan: Plan, sequence: int) -> Shaped[Array, "plan"]:
