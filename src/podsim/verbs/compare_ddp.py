@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from podsim.acceptance.shaped_links import on_shaped_links
 from podsim.errors import LabError
 from podsim.network.collectives.lookup import table_of
 from podsim.report.collectives import links_text
@@ -31,8 +32,6 @@ def compare_ddp(run: MeasuredDdp, name: str, on: str, overrides: Mapping[str, st
     what they add up is left out. Raises LabError for a run on links
     that nobody described.
     """
-    from podsim.verbs.compare import on_shaped_links
-
     if run.emulated is None or on or overrides:
         raise LabError(
             f"{name}: a bucket's time is predicted for shaped links: podsim emulate dgx-a100:2 --scale 1/2000 -- podsim "

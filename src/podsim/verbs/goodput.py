@@ -29,9 +29,9 @@ from podsim.options.fleet_options import GoodputOptions
 from podsim.options.question import question
 from podsim.results.runs import LOSSES, Goodput, IntervalPoint, Quantiles
 from podsim.storage.checkpoints_stores import load_store
+from podsim.verbs.checkpoint import best_job
 from podsim.verbs.long_runs import (
     Asked,
-    best_job,
     check_ends,
     checkpoint_time,
     long_run,

@@ -23,6 +23,7 @@ from podsim.training.plan import Plan, Schedule
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits, spelled
 from podsim.units import format_quantity
+from podsim.verbs.long_runs import read_tokens
 from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
 from podsim.verbs.save import check_directory, read_experiment, save_plans
@@ -47,8 +48,6 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     those of `predict`.  Raises NoFitError when no plan fits, saying by how much, PlanError when none is legal, and
     PodsimError for anything unusable.
     """
-    from podsim.verbs.long_runs import read_tokens
-
     tokens = None if options.tokens is None else read_tokens(options.tokens)
     options = replace(options, price=str(options.price), tokens=tokens)
     _check(options)
