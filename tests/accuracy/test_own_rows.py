@@ -241,3 +241,20 @@ def test_a_run_that_would_not_fit_without_zero_had_it() -> None:
     fits = express(own("SIMU-0010"))
     assert (fits.plan.zero, fits.implied) == (0, "")
     assert express(own("VTM-0001")).plan.zero == 0  # above the limit by less than the law's error
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"plan": "tp=0"}, "tp=0"),
+        ({"plan": "tp=many"}, "not a list of a plan's settings"),
+        ({"plan": "size=8"}, "not a list of a plan's settings"),
+        ({"network": ""}, "plan is stated, and network is not"),
+        ({"network": "gpt-22b layer=2"}, "layer"),
+        ({"cluster": "dgx-a100-80gb:none"}, "none"),
+        ({"reason": "it was not trained"}, "it was not trained"),
+    ],
+)
+def test_a_row_that_states_its_plan_keeps_the_rules(change: dict[str, str], said: str) -> None:
+    with pytest.raises(NotExpressible, match=said):
+        express({**ROWS["KORT-0003"], **change})

@@ -19,10 +19,11 @@ from click.testing import Result
 from podsim.errors import ClusterError, LabError, PodsimError
 from podsim.lab import emulate as stage
 from podsim.lab import links
+from podsim.lab.emulated_links import emulated_cluster, warnings_of
 from podsim.lab.namespaces import unable
 from podsim.lab.processes import end_of, fork
 from podsim.lab.record import read_run
-from podsim.verbs.emulate import emulate, emulated_cluster, warnings_of
+from podsim.verbs.emulate import emulate
 
 PAIR = {"gpus_per_node": "1", "nics": "1"}
 SQUARE = {"gpus_per_node": "2", "nics": "2"}

@@ -179,9 +179,9 @@ def test_misuse(podsim: Callable[..., Result], arguments: list[str], said: str) 
 def _tables(gpus: int, monkeypatch: pytest.MonkeyPatch, **given: object) -> tuple[Job, dict[str, str]]:
     """What `--algo all` runs on a machine with so many GPUs, and what it leaves out."""
     jobs = []
-    monkeypatch.setattr("podsim.lab.wires.gpus_here", lambda: gpus)
-    monkeypatch.setattr("podsim.lab.ranks.run_here", lambda _: None)
-    monkeypatch.setattr("podsim.lab.measure.task_of", jobs.append)
+    monkeypatch.setattr("podsim.lab.collective_job.gpus_here", lambda: gpus)
+    monkeypatch.setattr("podsim.lab.ranks.run_here", lambda _, watch: None)
+    monkeypatch.setattr("podsim.verbs.measure.task_of", jobs.append)
     assert measure_collective(**given) is None  # type: ignore[arg-type]
     return jobs[0], dict(jobs[0].left_out)
 

@@ -9,7 +9,7 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.schedules import SCHEDULES, build, held
 from podsim.schedules import weight_copies as table_copies
-from podsim.training.memory import KINDS, in_flight, weight_copies
+from podsim.training.memory import KINDS, micro_batches_in_flight, weight_copies
 from podsim.training.plan import SCHEDULE_CODES, Plan, Schedule
 from podsim.training.predict import predict_plan
 from podsim.training.rules import RULES, facts
@@ -29,7 +29,7 @@ def test_micro_batches_in_flight_are_what_the_table_holds(name: str) -> None:
     p, v, m = (np.array(column) for column in zip(*sizes, strict=True))
     many = Plan(pp=p, virtual_stages=v, global_batch=m, schedule=np.full(len(p), SCHEDULE_CODES[name]))
     ranks_SP = np.minimum(np.arange(8)[:, None], p - 1)
-    held_SP = in_flight(many, ranks_SP) * v
+    held_SP = micro_batches_in_flight(many, ranks_SP) * v
     homes_SP, versions_SP = weight_copies(many, ranks_SP) or (1.0, 1.0)
     for column, size in enumerate(sizes):
         table = build(name, *size)
@@ -44,7 +44,7 @@ def test_mixed_schedules_in_one_array() -> None:
     codes = np.array([SCHEDULE_CODES[name] for name in names])
     chunks = np.array([2 if SCHEDULES[name].problems(4, 1, 8) else 1 for name in names])
     many = Plan(pp=4, virtual_stages=chunks, global_batch=8, schedule=codes)
-    found = in_flight(many, np.zeros((1, len(names))))[0]
+    found = micro_batches_in_flight(many, np.zeros((1, len(names))))[0]
     for name, v, value in zip(names, chunks.tolist(), found.tolist(), strict=True):
         assert value == held(build(name, 4, v, 8))[0] / v, name
 

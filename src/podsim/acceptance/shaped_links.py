@@ -1,4 +1,4 @@
-"""Collectives on links that were shaped to a rate: what a call of them takes, by kind."""
+"""A collective on the shaped links of an emulated cluster: what links, messages, buckets and processors take."""
 
 from __future__ import annotations
 

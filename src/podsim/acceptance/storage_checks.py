@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
+from podsim.acceptance.thresholds import Figure, check, threshold_of, unmeasured
 from podsim.errors import LabError, PodsimError
 from podsim.lab.disk import (
     FIO,
@@ -23,7 +23,7 @@ from podsim.lab.disk import (
     scratch,
     tool,
 )
-from podsim.results.acceptance import Check, Threshold
+from podsim.results.acceptance import Check
 from podsim.results.storage import FioMeasured
 from podsim.storage.catalog import load_storage
 from podsim.storage.fio import Job, fio_row
@@ -113,49 +113,54 @@ def names_of(place: Path, cores: int, note: Note) -> tuple[dict[str, float], int
     return rates, tasks, _MDTEST
 
 
-def storage_checks(
-    disk: Disk, *, system: str, client: str, same: bool, names: Mapping[str, float]
-) -> Iterator[Check]:
-    """Checks of what was measured here; `names`: rates that an entry of this machine itself expects."""
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a node's storage should be."""
+
+    system: str
+    """its name in the catalog, or a file"""
+    client: str
+    """the node"""
+    same: bool
+    """figures were measured on this machine before"""
+    names: Mapping[str, float]
+    """operations a second by mdtest's names, where they were measured before"""
+
+
+def storage_checks(disk: Disk, expected: Expected) -> Iterator[Check]:
+    """Checks of what was measured here."""
     if disk.missing:
         yield from not_run(disk.missing)
         return
     for name, measured in disk.fio.items():
         why = "" if disk.direct else "this file system has no direct access: the page cache is measured, too"
-        yield _access(f"fio {name}", measured, system, client, same, why)
-    yield from _names(disk.names, disk.tasks, disk.names_by, system, client, same, names)
+        yield _access(f"fio {name}", measured, expected, why)
+    yield from _names(disk.names, disk.tasks, disk.names_by, expected)
 
 
-def stored_checks(
-    fio: Sequence[Path], mdtest: Path | None, *, system: str, client: str, same: bool, names: Mapping[str, float]
-) -> Iterator[Check]:  # fmt: skip
+def stored_checks(fio: Sequence[Path], mdtest: Path | None, expected: Expected) -> Iterator[Check]:
     """Checks of what was run before: files that fio wrote, and what mdtest printed."""
     for path in fio:
         measured = read_fio(path)
-        yield _access(f"fio {path.stem}", measured, system, client, same, "")
+        yield _access(f"fio {path.stem}", measured, expected, "")
     if mdtest is not None:
         rates, tasks = read_mdtest(mdtest)
-        yield from _names(rates, tasks, f"mdtest ({mdtest.name})", system, client, same, names)
+        yield from _names(rates, tasks, f"mdtest ({mdtest.name})", expected)
 
 
 def not_run(why: str) -> Iterator[Check]:
     """The checks of storage, none of which could be run."""
     for access in accesses(1):
-        yield _missing("storage", f"fio {access.name}", why)
+        unit = "1/s" if "4k" in access.name else "B/s"
+        yield unmeasured(Figure(group="storage", name=f"fio {access.name}", unit=unit, how="fio"), why)
     for name in NAMES:
-        yield _missing("metadata", name, why)
+        yield unmeasured(Figure(group="metadata", name=name, unit="1/s", how="fio"), why)
 
 
-def _missing(group: str, name: str, why: str) -> Check:
-    return Check(
-        group=group, name=name, unit="1/s" if "4k" in name or group == "metadata" else "B/s", measured=None,
-        expected=None, limit=None, threshold="", least=0.0, verdict="not run", why=why, basis="", how="fio",
-    )  # fmt: skip
-
-
-def _access(name: str, measured: FioMeasured, system: str, client: str, same: bool, why: str) -> Check:
-    """One run of fio beside its prediction: B/s from 64 KiB on, accesses a second below."""
-    node, clients = load_storage(system, client=client)
+def _access(name: str, measured: FioMeasured, expects: Expected, why: str) -> Check:
+    """One run of fio and its prediction: B/s from 64 KiB on, accesses a second below."""
+    node, clients = load_storage(expects.system, client=expects.client)
+    same = expects.same
     clients = max(clients, measured.clients)
     job = Job.of(measured.rw, measured.block, measured.numjobs, measured.iodepth)
     row = fio_row(node, job, clients)
@@ -169,15 +174,13 @@ def _access(name: str, measured: FioMeasured, system: str, client: str, same: bo
         if iops is None and measured.numjobs * measured.iodepth > 1:
             expected, basis = None, "no rate of operations is known of these drives"
         limit = min(limit, iops * node.server.ssds * measured.block) if iops else limit
-    threshold = _threshold(THRESHOLDS["bandwidth" if large else "operations"], same)
+    how = f"fio --rw={measured.rw} --bs={int(measured.block)} --numjobs={measured.numjobs} --iodepth={measured.iodepth}"
     # what a disk once reached is no limit of its parts
     return check(
-        "storage", name, "B/s" if large else "1/s", threshold,
+        Figure(group="storage", name=name, unit="B/s" if large else "1/s", basis=basis, how=how),
+        threshold_of("bandwidth" if large else "operations", same=same),
         measured=rate if large else measured.read_iops + measured.write_iops,
-        expected=expected, limit=None if same else limit if large else limit / measured.block, basis=basis,
-        how=f"fio --rw={measured.rw} --bs={int(measured.block)} --numjobs={measured.numjobs} "
-        f"--iodepth={measured.iodepth}",
-        why=why,
+        expected=expected, limit=None if same else limit if large else limit / measured.block, why=why,
     )  # fmt: skip
 
 
@@ -191,26 +194,21 @@ def _most(node: StorageSystem, clients: int, *, write: bool) -> float:
     )
 
 
-def _names(
-    rates: Mapping[str, float], tasks: int, by: str, system: str, client: str, same: bool, before: Mapping[str, float]
-) -> Iterator[Check]:  # fmt: skip
-
-    node, clients = load_storage(system, client=client)
+def _names(rates: Mapping[str, float], tasks: int, by: str, expects: Expected) -> Iterator[Check]:
+    """Operations on names, as mdtest counts them, and their predictions."""
+    node, clients = load_storage(expects.system, client=expects.client)
+    same = expects.same
     predicted = {row.operation: row for row in mdtest_rows(node, clients, max(tasks, clients))}
     for name, rate in rates.items():
         row = predicted.get(name)
         if row is None:
             continue
-        expected = before.get(name) if same else row.rate
+        basis = "measured before" if same else f"podsim storage mdtest --on {node.name} --tasks {tasks}"
         yield check(
-            "metadata", name, "1/s", _threshold(THRESHOLDS["names"], same), measured=rate, expected=expected, limit=None,
-            basis="measured before" if same else f"podsim storage mdtest --on {node.name} --tasks {tasks}",
-            how=f"{by}, {tasks} task(s)",
+            Figure(group="metadata", name=name, unit="1/s", basis=basis, how=f"{by}, {tasks} task(s)"),
+            threshold_of("names", same=same), measured=rate,
+            expected=expects.names.get(name) if same else row.rate,
         )  # fmt: skip
-
-
-def _threshold(one: Threshold, same: bool) -> Threshold:
-    return SAME if same else one
 
 
 def checked_storage(system: str, client: str) -> None:

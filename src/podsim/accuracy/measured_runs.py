@@ -12,7 +12,9 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
+from podsim.graphs.fusion import FUSIONS
 from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.parts import PRECISIONS
 from podsim.training.plan import Plan
 from podsim.workload.catalog import load_model
 from podsim.workload.graph import Model
@@ -81,6 +83,17 @@ def whole(row: Mapping[str, str], column: str, default: int | None = None) -> in
     return int(value)
 
 
+def is_described(row: Mapping[str, str]) -> bool:
+    """Whether a row states its network, cluster and plan; NotExpressible if it states a plan alone."""
+    if not stated(row, "plan"):
+        return False
+    if missing := [column for column in ("network", "cluster") if not stated(row, column)]:
+        raise NotExpressible(
+            f"plan is stated, and {' and '.join(missing)} is not: state all three, or no plan"
+        )
+    return True
+
+
 def read_settings(text: str) -> tuple[str, dict[str, str]]:
     """("gpt-22b", {"layers": "96"}) of "gpt-22b layers=96": the name, "" if there is none, and the settings."""
     words = text.split()
@@ -124,11 +137,14 @@ def _value(name: str, text: str) -> int | bool | str:
 
 
 def read_training_run(row: Mapping[str, str]) -> TrainingRun:
-    """The run of a row that states its network, cluster and plan."""
+    """The run of a row that states its network, cluster and plan; NotExpressible if the plan breaks a rule."""
+    model, cluster, plan = read_network(row["network"]), read_cluster(row["cluster"]), read_plan(row["plan"])
+    if problems := plan.problems(model, cluster):
+        raise NotExpressible("; ".join(problems))
     return TrainingRun(
-        model=read_network(row["network"]),
-        cluster=read_cluster(row["cluster"]),
-        plan=read_plan(row["plan"]),
+        model=model,
+        cluster=cluster,
+        plan=plan,
         layer_only=stated(row, "scope") == "layer",
         chosen=stated(row, "chosen"),
         implied=stated(row, "implied"),
@@ -140,7 +156,7 @@ def read_network_run(row: Mapping[str, str]) -> NetworkRun:
     _, plan = read_settings(row["plan"])
     try:
         gpus = int(plan["gpus"])
-        return NetworkRun(
+        run = NetworkRun(
             network=row["network"], batch=int(plan["batch"]), accumulate=int(plan["accumulate"]),
             items=float(plan["items"]), precision=plan["precision"], fuse=plan["fuse"],
             channels_first=plan["channels_first"] == "true", optimizer=plan["optimizer"], software=plan["software"],
@@ -148,3 +164,12 @@ def read_network_run(row: Mapping[str, str]) -> NetworkRun:
         )  # fmt: skip
     except (KeyError, ValueError):
         raise NotExpressible(f"plan={row['plan'][:80]!r} does not describe a run of a network") from None
+    if (
+        run.precision not in PRECISIONS
+        or run.fuse not in FUSIONS
+        or min(run.batch, run.accumulate, run.items) <= 0
+    ):
+        raise NotExpressible(
+            f"plan={row['plan'][:80]!r}: precision, fuse or a count is not one that podsim knows"
+        )
+    return run

@@ -1,4 +1,4 @@
-"""What a user's row describes in the columns that README documents, and what it leaves open.
+"""What a user's row describes in the columns that docs/predict.md lists, and what it leaves open.
 
 A row that does not state its micro-batch gets the fastest plan that fits of those it allows. Whoever publishes a rate has
 tuned for it, so the best plan is the likeliest. What the row states stays. A row of a network names one of the catalog as
@@ -58,7 +58,7 @@ _PRECISIONS = ("fp16", "bf16", "tf32", "fp32")
 
 
 def own_training_run(row: Mapping[str, str]) -> TrainingRun:
-    """A row that describes its run in the columns that README documents; NotExpressible with the reason."""
+    """A row that describes its run in the columns that docs/predict.md lists; NotExpressible with the reason."""
     cluster, model = _cluster_of(row), _model_of(row)
     plan, chosen, implied = _plan_of(row, model, cluster)
     if problems := plan.problems(model, cluster):

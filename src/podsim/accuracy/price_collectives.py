@@ -19,7 +19,7 @@ from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.network.fit_nccl import WIRES, fit_architecture, samples
-from podsim.network.nccl import COLLECTIVES, collective_seconds
+from podsim.network.nccl import COLLECTIVES, Members, collective_seconds
 from podsim.network.nccl_fit_model import predicted
 
 CROSS_VALIDATED = "all-reduce-a100"
@@ -173,9 +173,10 @@ def call_seconds(calls: Mapping[str, Call]) -> tuple[dict[str, float], dict[str,
     for ids in groups.values():
         one = calls[ids[0]]
         try:
+            members = Members(ranks=one.gpus, ranks_per_node=-(-one.gpus // one.nodes), sharing=1)
             values = collective_seconds(
-                one.collective, np.array([calls[id].size for id in ids]), one.cluster, ranks=one.gpus,
-                ranks_per_node=-(-one.gpus // one.nodes), sharing=1, launch=one.launch, version=one.version,
+                one.collective, np.array([calls[id].size for id in ids]), one.cluster, members, launch=one.launch,
+                version=one.version,
             )  # fmt: skip
         except PodsimError as problem:
             failed |= dict.fromkeys(ids, str(problem))

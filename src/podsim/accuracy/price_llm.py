@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.accuracy.measured_runs import NotExpressible, TrainingRun, read_training_run, stated
+from podsim.accuracy.measured_runs import NotExpressible, TrainingRun, is_described, read_training_run, stated
 from podsim.accuracy.own_rows import own_training_run
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
@@ -21,7 +21,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.batch import prepare, step_cost
 from podsim.training.layers import layer_table
-from podsim.training.memory import held_memory, memory_kinds
+from podsim.training.memory import held_memory, memory_kind_bytes
 from podsim.training.plan import ARRAY_FIELDS, Plan
 from podsim.training.predict import flops_per_token
 from podsim.training.software import Software, load_software
@@ -64,7 +64,7 @@ def express(row: Mapping[str, str]) -> TrainingRun:
     if stated(row, "reason"):
         raise NotExpressible(row["reason"])
     try:
-        return read_training_run(row) if stated(row, "plan") else own_training_run(row)
+        return read_training_run(row) if is_described(row) else own_training_run(row)
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
 
@@ -242,6 +242,6 @@ def _first_layers(batch: Batch) -> NDArray[np.float64]:
         ready.weights.of(every),
         ready.activations.of(every),
     )
-    total = np.asarray(sum(memory_kinds(plan, ready.software, held)[:4]))
+    total = np.asarray(sum(memory_kind_bytes(plan, ready.software, held)[:4]))
     first = np.where(stages.count > 0, stages.first, np.inf).argmin(axis=0)
     return np.asarray(total[first, np.arange(first.size)])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from podsim.accuracy.measured_runs import NetworkRun, NotExpressible, read_network_run, stated
+from podsim.accuracy.measured_runs import NetworkRun, NotExpressible, is_described, read_network_run, stated
 from podsim.accuracy.own_rows import own_network_run
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.graphs.fusion import FUSIONS, fuse
-from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs
+from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs, update_seconds
 from podsim.graphs.graph_step import replicas_step
 from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import OpGraph
@@ -41,7 +41,7 @@ def express_network(table: str, row: Mapping[str, str]) -> NetworkRun:
     if stated(row, "reason"):
         raise NotExpressible(row["reason"])
     try:
-        return read_network_run(row) if stated(row, "plan") else own_network_run(table, row)
+        return read_network_run(row) if is_described(row) else own_network_run(table, row)
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
 
@@ -73,8 +73,9 @@ class NetworkCosts:
         era = software or self.era(run)
         graph = self.graph(run)
         step = replicas_step(
-            graph, scaled_costs(graph, self.plain(run, era.flash), era), run.cluster.gpu, run.cluster, run.precision,
-            run.optimizer, era, gpus=run.gpus, accumulate=run.accumulate,
+            graph, scaled_costs(graph, self.plain(run, era.flash), era), run.cluster, run.precision, era,
+            update=update_seconds(graph, run.cluster.gpu, run.precision, run.optimizer, era), gpus=run.gpus,
+            accumulate=run.accumulate,
         )  # fmt: skip
         return run.gpus * run.batch * run.accumulate * run.items / step.seconds
 

@@ -17,7 +17,7 @@ from importlib.resources import files
 from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
-from podsim.training.software import Software, read_catalog
+from podsim.training.software import Software, read_catalog, software_entries
 
 _CATALOG = "podsim.hardware.catalog"
 _UNITS = {"B": ("_bytes", "_memory", "_traffic", "memory_floor", "reserved"), "s": ("host_",)}
@@ -109,22 +109,17 @@ def _networks() -> Iterator[Constant]:
             )
 
 
-def software_raw() -> dict[str, Any]:
-    """The software catalog as it stands in its file."""
-    return tomllib.loads(files("podsim.training").joinpath("software.toml").read_text("utf-8"))
-
-
 def software_entry(name: str) -> Software:
     """The packaged entry "ERA" or "ERA.GPU"; CatalogError for another name."""
     era, _, gpu = name.partition(".")
-    catalog = read_catalog(software_raw())
+    catalog = read_catalog(software_entries())
     if era not in catalog:
         raise CatalogError(unknown_name("software", era, catalog))
     return catalog[era].get(gpu) or catalog[era][""]
 
 
 def _software() -> Iterator[Constant]:
-    raw = software_raw()
+    raw = software_entries()
     for era, entry in raw.items():
         parts = {"": entry} | {key: value for key, value in entry.items() if isinstance(value, dict)}
         for gpu, part in parts.items():

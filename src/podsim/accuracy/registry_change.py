@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from podsim.accuracy.registry import software_raw
 from podsim.hardware.parts import Gpu
 from podsim.kernels import attention as kernels_attention
 from podsim.kernels import convolutions as kernels_conv
@@ -22,7 +21,7 @@ from podsim.kernels import gemm as kernels_gemm
 from podsim.kernels.constants import KernelConstants, kernel_constants
 from podsim.network import nccl, nccl_paths
 from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
-from podsim.training.software import Software, read_catalog
+from podsim.training.software import Software, read_catalog, software_entries
 
 Eras = Mapping[str, Mapping[str, "Software"]]
 """framework era -> GPU, architecture or "" -> entry"""
@@ -30,7 +29,7 @@ Eras = Mapping[str, Mapping[str, "Software"]]
 
 def changed_software(name: str, factor: float) -> Eras:
     """Every era, with the constant "software.ERA[.GPU].KEY" (or "software.default.KEY") times a factor."""
-    raw = copy.deepcopy(software_raw())
+    raw = copy.deepcopy(dict(software_entries()))
     _, era, *gpu, key = name.split(".")
     if era == "default":
         default = getattr(Software, key)

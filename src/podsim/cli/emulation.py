@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podsim.cli import app
-from podsim.verbs.emulate import emulate, emulated_cluster, warnings_of
+from podsim.lab.emulated_links import emulated_cluster, warnings_of
+from podsim.verbs.emulate import emulate
 
 
 def emulated_status(options: Mapping[str, Any], output: object) -> int:

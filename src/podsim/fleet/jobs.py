@@ -145,14 +145,14 @@ class JobColumns:
     user: Sequence[str] | None = None
     """The user of each job, or with `user_of` every user."""
     user_of: ArrayLike | None = None
-    """Position of each job's user in `user`."""
+    """The position of each job's user in `user`."""
     limit: ArrayLike | None = None
-    """NaN for none; so has `guess`."""
+    """The time limit in s; NaN for none, as in `guess`."""
     guess: ArrayLike | None = None
     after: Sequence[Sequence[str]] | None = None
     rank: ArrayLike | None = None
     slow: Floats | None = None
-    """Speeds, [jobs, 3]."""
+    """share. The speed on one node, on several, and under several leaves."""
     mig: Sequence[str] | None = None
 
 

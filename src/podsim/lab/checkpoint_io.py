@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +72,8 @@ def measure_checkpoints(
     job: CheckpointJob, wires: Wires, note: Note = lambda _: None
 ) -> MeasuredCheckpoints | None:
     """The job's measurements at rank 0, None at the others."""
-    board, started = Board(wires), datetime.now(UTC).isoformat(timespec="seconds")
-    ranks = board.gather({"host": platform.node(), "cores": usage.cores()})
+    board, started = Board(wires), usage.now_text()
+    ranks = board.gather(usage.this_process())
     part = _Part(job, wires)
     steps = _steps(job, part)
     took: list[list[_Took]] = [[] for _ in steps]
@@ -102,7 +100,7 @@ def measure_checkpoints(
         place=job.place.text, filesystem=job.place.filesystem, size=float(job.size), count=job.ranks,
         writer=job.writer, block=float(job.block), hosts=tuple(one["host"] for one in ranks),
         cores=min(one["cores"] for one in ranks), started=started, rows=rows,
-        software=f"{job.place.software}torch {wires.torch.__version__}, Python {platform.python_version()}",
+        software=f"{job.place.software}{wires.software}",
         left_out=_left_out(job, left),
     )  # fmt: skip
 
@@ -150,14 +148,7 @@ def _row(
     whole = [max(one["seconds"] for one in each) for each in repeats]
     seconds = statistics.median(whole)
     drives = [one["drive"] for each in repeats for one in each]
-    shares = [
-        usage.busiest(
-            [one["usage"] for one in each],
-            [one["host"] for one in ranks],
-            {one["host"]: one["cores"] for one in ranks},
-        )
-        for each in repeats
-    ]
+    shares = [usage.busiest([one["usage"] for one in each], ranks) for each in repeats]
     return MeasuredCheckpoint(
         operation=operation, state=state, repeats=len(whole), seconds=seconds, fastest=min(whole), slowest=max(whole),
         bandwidth=job.size / max(seconds, 1e-9),

@@ -21,7 +21,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -88,7 +87,7 @@ def measure_loader(
     samples = listed(job.place)
     names, rows, stopped = list(samples), [], False
     generator = np.random.default_rng(job.seed)
-    started = datetime.now(UTC).isoformat(timespec="seconds")
+    started = usage.now_text()
     many = -(-len(names) // job.batch)
     with stopped_by_signals(), _pool(job) as (pool, readers):
         step, name = _consumer(job)
@@ -228,7 +227,7 @@ class _Epoch:
 
         seconds, size = self.used["wall"], summed("size")
         used = dict(self.used, own=self.used["own"] + summed("processor"))
-        cpu, others = usage.busiest([used], ["here"], {"here": usage.cores()})
+        cpu, others = usage.busiest([used], [usage.this_process()])
         drives = [one["drive"] for one in self.told]
         computed = job.model or job.step
         return MeasuredEpoch(

@@ -6,13 +6,10 @@ through the job's key-value store, never over what is being measured.
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from podsim.lab import usage
@@ -75,8 +72,8 @@ def task_of(job: Job) -> Task:
 def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredCollectives | None:
     """The job's measurements at rank 0, None at the others; `note` hears what is under way."""
     board = Board(wires)
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    ranks = board.gather({"host": platform.node(), "cores": usage.cores(), "pid": os.getpid()})
+    started = usage.now_text()
+    ranks = board.gather(usage.this_process())
     message = message_time(wires, board)
     work = measure_work(wires, board, job.emulated.pause) if job.emulated else Work()
     rows = []
@@ -90,7 +87,7 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
         return None
     return MeasuredCollectives(
         collective=job.collective, ranks=job.ranks, local=job.local, backend=wires.backend,
-        device=device_name(wires), software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
+        device=device_name(wires), software=wires.software,
         hosts=tuple(one["host"] for one in ranks[: job.ranks]),
         processes=tuple(one["pid"] for one in ranks[: job.ranks]), cores=min(one["cores"] for one in ranks),
         emulated=job.emulated, apart=job.apart, warmup=job.warmup, message=message, started=started,
@@ -148,9 +145,7 @@ def _one(
     inside = places[1] if job.in_place else None
     seconds = outside["seconds"]
     speed = size / seconds if seconds > 0 else 0.0
-    cpu, others = usage.busiest(
-        outside["usage"], [one["host"] for one in ranks], {one["host"]: one["cores"] for one in ranks}
-    )
+    cpu, others = usage.busiest(outside["usage"], ranks)
     return MeasuredCollective(
         algorithm=table.name if table is not None else "library", size=float(size),
         count=int(elements // job.factors.get("parts", 1)), iterations=outside["iterations"], seconds=seconds,

@@ -302,6 +302,11 @@ def run_joined(task: Task, place: Place, *, watch: Watch = quiet) -> Any:
             wires.torch.distributed.destroy_process_group()
 
 
+def run_task(task: Task, place: Place | None, *, watch: Watch = quiet) -> Any:
+    """What the task gives at rank 0, None at the others: by forked processes, or as the rank that this process is."""
+    return run_here(task, watch=watch) if place is None else run_joined(task, place, watch=watch)
+
+
 class _Pulse:
     """A rank's heartbeat in the job's store, and the list of those that have none."""
 

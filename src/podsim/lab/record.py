@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from podsim.errors import LabError, unknown_name
 from podsim.results.lab import Emulated, MeasuredCollectives
@@ -26,6 +26,9 @@ from podsim.results.trained import MeasuredDdp, MeasuredTraining
 FORMAT = "podsim-run"
 VERSION = 1
 Run = MeasuredCollectives | MeasuredCheckpoints | MeasuredLoader | MeasuredTraining | MeasuredDdp
+Kind = TypeVar(
+    "Kind", MeasuredCollectives, MeasuredCheckpoints, MeasuredLoader, MeasuredTraining, MeasuredDdp
+)
 KINDS: dict[str, type[Run]] = {
     "collectives": MeasuredCollectives, "checkpoints": MeasuredCheckpoints, "loader": MeasuredLoader,
     "training": MeasuredTraining, "ddp": MeasuredDdp,
@@ -108,6 +111,16 @@ def run_of(told: Mapping[str, Any], where: str = "a rank", kind: str = "collecti
     if values.get("emulated") is not None:
         values["emulated"] = emulated_of(values["emulated"], where)
     return _made(made, values, where)
+
+
+def keep_run(told: Mapping[str, Any] | None, made: type[Kind], save: Path | None) -> Kind | None:
+    """The run that rank 0 described, also written to a file where one is named; None for the other ranks."""
+    if told is None:
+        return None
+    run: Kind = run_of(told, kind=next(name for name, each in KINDS.items() if each is made))
+    if save is not None:
+        write_run(save, run)
+    return run
 
 
 def emulated_of(told: Any, where: str = "the environment") -> Emulated:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import warnings
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -59,6 +60,11 @@ class Wires:
     """ranks of the whole job that these wires join, if not all: `rank` and `world` count among them"""
     group: Any = None
     """their process group"""
+
+    @property
+    def software(self) -> str:
+        """Versions of PyTorch and Python."""
+        return f"torch {self.torch.__version__}, Python {platform.python_version()}"
 
     def part(self, members: tuple[int, ...], group: Any) -> Wires:
         """The wires of some ranks of the job, this one among them, in rising order."""

@@ -10,7 +10,7 @@ from podsim.launching.flags import Flags
 from podsim.launching.job import Job, effective, era_problem
 from podsim.launching.megatron_model import model_options
 from podsim.launching.megatron_other import read_others
-from podsim.training.pipeline import chunk_sizes
+from podsim.schedules.chunks import chunk_sizes
 from podsim.training.plan import Plan, Recompute, Schedule
 
 ERAS = ("megatron-core", "megatron-2020", "megatron-2021", "megatron-2022", "nemo-2022")

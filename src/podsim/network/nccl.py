@@ -62,34 +62,41 @@ def bus_bandwidth(collective: str, size: ArrayLike, seconds: ArrayLike, ranks: A
     return np.asarray(moved / np.asarray(seconds, dtype=float))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Members:
+    """Which GPUs a group has; all broadcast."""
+
+    ranks: ArrayLike
+    """GPUs of the group; one rank takes no time."""
+    ranks_per_node: ArrayLike
+    """GPUs of the group on one node; it spans ceil(ranks / ranks_per_node) nodes."""
+    sharing: ArrayLike | None = None
+    """Groups of this kind that run at once on a node and share its adapters. By default as many as tile the node,
+    gpus_per_node // ranks_per_node, as those of a training job do."""
+    stride: ArrayLike = 1
+    """GPUs of a node from one member to the next; those between are of groups of the same kind that run at once. It
+    matters on meshes of NVLinks, whose wiring it picks, and on servers without NVLink, where it gives how far apart
+    members are and how many groups pass between the sockets."""
+    extent: ArrayLike | None = None
+    """GPUs of a node from the first member to the last, where stride and members do not give it."""
+
+
 def collective_seconds(
     collective: str,
     size: ArrayLike,
     cluster: Cluster,
+    members: Members,
     *,
-    ranks: ArrayLike,
-    ranks_per_node: ArrayLike,
-    sharing: ArrayLike | None = None,
-    stride: ArrayLike = 1,
-    extent: ArrayLike | None = None,
     launch: str = "process",
     version: str = "2.18",
     detail: bool = False,
 ) -> Array:
-    """Seconds of one collective, of the broadcast shape of size, ranks, ranks_per_node and sharing.
+    """Seconds of one collective, of the broadcast shape of size and of the members' ranks, ranks_per_node and sharing.
 
-    size            B, by nccl-tests' convention (see the top of this file)
-    ranks           GPUs of the group; one rank takes no time
-    ranks_per_node  of them on one node; the group spans ceil(ranks / ranks_per_node) nodes
-    sharing         groups of this kind that run at once on a node and share its adapters; by default as many
-                    as tile the node, gpus_per_node // ranks_per_node, as those of a training job do
-    stride          GPUs of a node from one member of a group to the next; those between are of groups of the same kind
-                    that run at once. It matters on meshes of NVLinks, whose wiring it picks, and on servers without
-                    NVLink, where it tells how far apart members are and how many groups pass between the sockets
-    extent          GPUs of a node from the first to the last member, where stride and members do not tell
-    launch          one of LAUNCHES
-    version         NCCL's release, "2.4" to "2.30"
-    detail          adds a leading axis of three: seconds, seconds with no bytes, and the rest
+    size     B, by nccl-tests' convention (see the top of this file)
+    launch   one of LAUNCHES
+    version  NCCL's release, "2.4" to "2.30"
+    detail   adds a leading axis of three: seconds, seconds with no bytes, and the rest
 
     It grows with size, but over PCI Express falls where NCCL gives up LL. Known error, mean absolute relative, by decade
     of size: all-reduce within one A100 node at most 7 % from 1 KiB on (9 % for sweeps left out of the fit; two sweeps of
@@ -103,8 +110,11 @@ def collective_seconds(
     hold.
     """
     wires, release = wires_of(cluster), _checked(collective, launch, version)
-    size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
-    groups, index_E = _groups(ranks_, members_, sharing_, placed(wires, members_, stride, extent))
+    size_, ranks_, members_, sharing_ = _numbers(
+        wires, size, members.ranks, members.ranks_per_node, members.sharing
+    )
+    places = placed(wires, members_, members.stride, members.extent)
+    groups, index_E = _groups(ranks_, members_, sharing_, places)
     tables = [_known_fields(wires, collective, group, launch, release) for group in groups]
     shape = np.broadcast_shapes(size_.shape, index_E.shape)
     seconds = _fastest(tables, size_, index_E, shape)
@@ -135,12 +145,11 @@ def send_seconds(
     each = np.asarray(sharing, dtype=float)
     if not np.all(each > 0):
         raise PodsimError(f"sharing={_worst(each, each > 0)} senders on an adapter; it is 1 or more")
-    members = np.where(crosses, 1, min(2, cluster.gpus_per_node))
-    return collective_seconds(
-        "send_recv", size, cluster, ranks=2, ranks_per_node=members,
+    members = Members(
+        ranks=2, ranks_per_node=np.where(crosses, 1, min(2, cluster.gpus_per_node)),
         sharing=np.where(crosses, each * max(1, cluster.nics), 1.0), stride=stride, extent=extent,
-        launch=launch, version=version,
     )  # fmt: skip
+    return collective_seconds("send_recv", size, cluster, members, launch=launch, version=version)
 
 
 def choice(

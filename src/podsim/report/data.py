@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""what opens a cell that a spreadsheet runs"""
+
 
 def plain(value: Any) -> Any:
     """The value as dicts, lists, numbers and text; a number that is not finite becomes None.
@@ -79,7 +82,18 @@ def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, dict):
             out |= _flat(value, f"{name}.")
         elif isinstance(value, list):
-            out[name] = "; ".join(str(item) for item in value if not isinstance(item, (dict, list)))
+            out[name] = _guarded("; ".join(str(item) for item in value if not isinstance(item, (dict, list))))
         else:
-            out[name] = value
+            out[name] = _guarded(value) if isinstance(value, str) else value
     return out
+
+
+def _guarded(text: str) -> str:
+    """Text that a spreadsheet would run as a formula, with an apostrophe before it; numbers stay as they are."""
+    if not text.startswith(_FORMULA) or len(text) < 2:
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from podsim.report.columns import quantity_text
+from podsim.report.columns import quantity_text, size_text
 from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.acceptance import Check, Curve
 from podsim.units import format_quantity
@@ -104,7 +104,5 @@ def curve_svg(curve: Curve) -> bytes:
 
 def _along(number: float, unit: str) -> str:
     if unit == "B":
-        for size, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-            if number >= size:
-                return f"{number / size:g} {name}"
+        return size_text(number)
     return format_quantity(number, unit) if unit else f"{number:g}"

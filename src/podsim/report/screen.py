@@ -221,7 +221,7 @@ def _row_lines(
     left = width - len(start) - len(GAP)
     if left < min(_LEAST, len(note)) or not note:
         yield ((start.rstrip(), style),)
-        lines = paragraph(note, width, indent=" " * 2 * indent) if note else []
+        lines = paragraph(note, width, indent=" " * (2 * indent or 4)) if note else []
         yield from (((line, style or "dim"),) for line in lines)
         return
     first, *others = wrap(note, left, break_long_words=False, break_on_hyphens=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from podsim.report.columns import markdown_text
@@ -15,6 +14,8 @@ from podsim.report.plots import BLUE, INK, MUTED
 
 def render_page(template: str, *, package: str = "podsim.report", **values: Any) -> str:
     """A template of a package's `templates/` with these values. Jinja2 escapes every value that it puts into HTML."""
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
     loader = ChoiceLoader([PackageLoader(package), PackageLoader("podsim.report")])
     is_html = template.endswith(".html")
     environment = Environment(loader=loader, autoescape=is_html, undefined=StrictUndefined)

@@ -35,7 +35,7 @@ from podsim.simulation.lower_links import (
 from podsim.simulation.passes import Row, Stage, Writer, row_of
 from podsim.simulation.pieces import Piece, Stream, block_pieces
 from podsim.simulation.state import Small
-from podsim.training.batch import Prepared, prepare
+from podsim.training.batch import PlanTables, prepare
 from podsim.training.groups import owned_parameters, send_bytes, stage_exchanges, tied_seconds
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline import part_blocks, recomputed_share
@@ -46,7 +46,7 @@ from podsim.workload.graph import Model
 
 
 def stages_of(
-    model: Model, cluster: Cluster, plan: Plan, ready: Prepared, table: ScheduleTable
+    model: Model, cluster: Cluster, plan: Plan, ready: PlanTables, table: ScheduleTable
 ) -> list[Stage]:
     """Each pipeline rank's stage."""
     parts = part_blocks(model.order, len(model.kinds), table.parts)
@@ -68,7 +68,7 @@ def stages_of(
 
 
 def _stage(
-    model: Model, cluster: Cluster, plan: Plan, ready: Prepared, parts: list[tuple[int, ...]], ends: bool
+    model: Model, cluster: Cluster, plan: Plan, ready: PlanTables, parts: list[tuple[int, ...]], ends: bool
 ) -> Stage:
     """The stage of a rank that holds these parts; `ends`: one of those that share a tied embedding."""
     software, wide = ready.software, plan.arrays().wide()
@@ -170,7 +170,7 @@ class Lowered:
     tables: list[ScheduleTable]
     """of each type of rank: as many micro-batches as its replica has; rows r : r + ranks are of type r / ranks"""
     table: ScheduleTable
-    ready: Prepared
+    ready: PlanTables
     link_names: tuple[str, ...]
 
 

@@ -19,7 +19,7 @@ from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
 from podsim.simulation.lower_links import adapter
 from podsim.simulation.pieces import Stream
-from podsim.training.batch import combine
+from podsim.training.batch import cost_slice
 from podsim.training.memory import KINDS
 from podsim.training.pipeline import held_blocks, part_blocks
 from podsim.training.plan import Plan, Recompute
@@ -304,7 +304,7 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
 def _static(lowered: Lowered, plan: Plan) -> Floats:
     """B of each pipeline rank without the activations of its micro-batches (but with the layer computed again)."""
     model = lowered.ready.model
-    cost = combine(lowered.ready, slice(0, 1))
+    cost = cost_slice(lowered.ready, slice(0, 1))
     counts_SB = lowered.ready.stages.table.blocks[..., 0]
     held_RB = held_blocks(
         model.order, len(model.kinds), int(plan.pp), int(plan.virtual_stages), int(plan.placement)

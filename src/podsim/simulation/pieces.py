@@ -15,18 +15,18 @@ import numpy as np
 from podsim.hardware.cluster import Cluster
 from podsim.network.bus import bus_factor, ring_share
 from podsim.schedules import Work
-from podsim.training.batch import Prepared
+from podsim.training.batch import PlanTables
 from podsim.training.layers import (
     PARTS,
     Pass,
     cp_bytes,
     cp_gather_seconds,
     ep_bytes,
+    last_ops,
     op_times,
     syncs_of,
     tp_bytes,
     tp_sync_seconds,
-    unneeded,
 )
 from podsim.training.plan import Array, Grid, Plan, Recompute
 from podsim.training.step import SPLIT
@@ -132,7 +132,7 @@ class _Timed:
         return "compute" if self.op.kind in ("gemm", "attention") else "memory"
 
 
-def block_pieces(ready: Prepared, cluster: Cluster) -> list[BlockPieces]:
+def block_pieces(ready: PlanTables, cluster: Cluster) -> list[BlockPieces]:
     """Pieces of each distinct block of the model, for the one plan that was prepared."""
     model, plan, software = ready.model, ready.plan, ready.software
     timed: list[list[_Timed]] = [[] for _ in model.kinds]
@@ -146,7 +146,7 @@ def block_pieces(ready: Prepared, cluster: Cluster) -> list[BlockPieces]:
     for position, block in enumerate(model.kinds):
         timed[position] = [found[id(op), id(block)] for op in block.ops]
     once = float(tp_sync_seconds(model, cluster, plan.wide(), software)[0])
-    tail = unneeded(model) if software.early_stop else frozenset()
+    tail = last_ops(model) if software.early_stop else frozenset()
     table_YXB = ready.layers.table[..., ready.layers.index[0]]
     return [
         _sent(
@@ -157,7 +157,9 @@ def block_pieces(ready: Prepared, cluster: Cluster) -> list[BlockPieces]:
     ]
 
 
-def _rates(ready: Prepared, cluster: Cluster, block: Block, sync: float, exchange: float) -> dict[str, float]:
+def _rates(
+    ready: PlanTables, cluster: Cluster, block: Block, sync: float, exchange: float
+) -> dict[str, float]:
     """B/s out of a rank's node in collectives of its tensor-, context- and expert-parallel groups, by kind of piece.
 
     These take `sync` and `exchange` seconds. As for gradients (lower_stages), a ring over N nodes with g ranks each takes

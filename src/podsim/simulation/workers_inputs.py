@@ -8,7 +8,7 @@ from typing import NamedTuple
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.network.bus import ring_all_reduce_seconds
-from podsim.network.nccl import collective_seconds
+from podsim.network.nccl import Members, collective_seconds
 from podsim.training.groups import group_table
 from podsim.training.plan_inputs import Setting
 from podsim.training.predict import predict_plan
@@ -112,8 +112,8 @@ def _count(workers: int) -> int:
 
 def _nccl(cluster: Cluster, gradients: float) -> float:
     local = min(cluster.gpus, cluster.gpus_per_node)
-    found = collective_seconds("all_reduce", gradients, cluster, ranks=cluster.gpus, ranks_per_node=local)
-    return float(found)
+    members = Members(ranks=cluster.gpus, ranks_per_node=local)
+    return float(collective_seconds("all_reduce", gradients, cluster, members))
 
 
 def of_plan(setting: Setting, given: Given, hierarchical: bool) -> Workforce:

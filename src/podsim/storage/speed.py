@@ -28,7 +28,7 @@ import numpy as np
 
 from podsim.errors import StorageError
 from podsim.hardware.cluster import Cluster
-from podsim.network.nccl import collective_seconds
+from podsim.network.nccl import Members, collective_seconds
 from podsim.storage.workloads import Run, Workload
 
 
@@ -118,9 +118,7 @@ def _exposed(workload: Workload, cluster: Cluster) -> float:
         "all_reduce",
         workload.gradient,
         cluster,
-        ranks=np.array([cluster.gpus, per]),
-        ranks_per_node=per,
-        sharing=1,
+        Members(ranks=np.array([cluster.gpus, per]), ranks_per_node=per, sharing=1),
     )
     return max(float(both[0] - both[1]), 0.0)
 

@@ -18,7 +18,7 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
-from podsim.training.layers import LAYER_KEY, layer_table, longest_stretch, passes_of
+from podsim.training.layers import LAYER_KEY, layer_table, longest_stretch_seconds, passes_of
 from podsim.training.layout import Layout, Paths, Sends, Stages, StepEnd
 from podsim.training.memory import (
     ACTIVATION_KEY,
@@ -27,7 +27,7 @@ from podsim.training.memory import (
     Weights,
     activation_table,
     held_memory,
-    memory_kinds,
+    memory_kind_bytes,
     weight_table,
 )
 from podsim.training.paths import PATH_KEY, paths_table
@@ -68,7 +68,7 @@ class Codes:
         return known[1], known[2]
 
 
-def distinct(plan: Plan, names: Sequence[str], codes: Codes | None = None) -> tuple[Array, Array]:
+def distinct_keys(plan: Plan, names: Sequence[str], codes: Codes | None = None) -> tuple[Array, Array]:
     """(position of one plan for each distinct combination of fields, the combination of each plan).
 
     `plan` must hold 1-D arrays of one length (Plan.arrays()).
@@ -142,7 +142,7 @@ class Keyed(Generic[T]):
         return gather(self.table, self.index[part])
 
 
-def keyed(
+def keyed_table(
     plan: Plan, names: Sequence[str], function: Callable[[Plan], T], codes: Codes | None = None
 ) -> Keyed[T]:
     """Call `function` on one plan per distinct combination of the named fields.
@@ -151,7 +151,7 @@ def keyed(
     """
     if plan.size == 1:
         return Keyed(function(plan), np.zeros(1, dtype=np.int64))
-    first, index = distinct(plan, names, codes)
+    first, index = distinct_keys(plan, names, codes)
     return Keyed(function(plan.take(first).wide()), index)
 
 
@@ -162,7 +162,7 @@ def _chunks(size: int, length: int = 8192) -> Iterator[slice]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class PlanTables:
     """Every table that the plans at hand need."""
 
     model: Model
@@ -184,7 +184,7 @@ class Prepared:
 
 def prepare(
     model: Model, cluster: Cluster, plan: Plan, *, search: bool = False, software: Software | None = None
-) -> Prepared:
+) -> PlanTables:
     """Tables for the plans; for a `search` of layouts, without the ends, and with a layer's seconds summed over parts.
 
     `software` replaces the catalog's entry of the plan's name, as a fit of its constants does.
@@ -202,9 +202,9 @@ def prepare(
         return table if paired or not search else table.sum(axis=1, keepdims=True)
 
     def of_key(names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
-        return keyed(plan, names, function, codes)
+        return keyed_table(plan, names, function, codes)
 
-    return Prepared(
+    return PlanTables(
         model=model,
         plan=plan,
         software=software,
@@ -215,14 +215,14 @@ def prepare(
         ends=None if search else of_key(GROUP_KEY, lambda sub: end_table(model, cluster, sub, software)),
         sends=of_key(SEND_KEY, lambda sub: send_table(model, cluster, sub, software)),
         paths=of_key(PATH_KEY, lambda sub: paths_table(model, sub)),
-        stretches=of_key(LAYER_KEY, lambda sub: longest_stretch(model, cluster, sub, software))
+        stretches=of_key(LAYER_KEY, lambda sub: longest_stretch_seconds(model, cluster, sub, software))
         if paired
         else None,
         core_share=cluster.host.share if cluster.host is not None else 1.0,
     )
 
 
-def _layout(ready: Prepared, part: slice) -> Layout:
+def _layout(ready: PlanTables, part: slice) -> Layout:
     """The layouts of some of the plans at hand."""
     plan, software = ready.plan, ready.software
     if plan.size > 1:
@@ -278,7 +278,7 @@ class StepCost:
 def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software | None = None) -> StepCost:
     """Seconds and bytes of every plan, with the split into parts."""
     ready = prepare(model, cluster, plan, software=software)
-    costs = [combine(ready, part) for part in _chunks(ready.plan.size)]
+    costs = [cost_slice(ready, part) for part in _chunks(ready.plan.size)]
     if len(costs) == 1:
         return costs[0]
     return StepCost(
@@ -289,12 +289,12 @@ def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software 
     )
 
 
-def combine(ready: Prepared, part: slice) -> StepCost:
+def cost_slice(ready: PlanTables, part: slice) -> StepCost:
     """Seconds and bytes of a slice of the plans, with the split into parts."""
     layout, software = _layout(ready, part), ready.software
     assert ready.ends is not None
     times = step_times(layout, layout.plan, software, ready.ends.of(part), ready.core_share)
-    bytes_of_kinds = memory_kinds(layout.plan, software, layout.held)
+    bytes_of_kinds = memory_kind_bytes(layout.plan, software, layout.held)
     kinds = np.empty((len(bytes_of_kinds), *layout.stage_seconds.shape))
     for kind, size in zip(kinds, bytes_of_kinds, strict=True):
         kind[:] = size
@@ -323,18 +323,18 @@ class Division:
     ends: Keyed[StepEnd]
 
 
-def in_order(plans: Plan, layouts: Shaped[Array, "plan"]) -> tuple[Plan, Shaped[Array, "plan"]]:
+def sort_by_division(plans: Plan, layouts: Shaped[Array, "plan"]) -> tuple[Plan, Shaped[Array, "plan"]]:
     """The plans and their layouts by zero and shard, each of these in the order that they had."""
     plans = plans.arrays()
-    _, division = distinct(plans, _DIVIDED)
+    _, division = distinct_keys(plans, _DIVIDED)
     order = np.argsort(division.astype(np.int16), kind="stable")  # numpy sorts short numbers by their digits
     return plans.take(order), layouts[order]
 
 
-def divide(
+def divide_plans(
     model: Model, cluster: Cluster, plans: Plan, layouts: Shaped[Array, "plan"], software: Software
-) -> tuple[Prepared, list[Division]]:
-    """(tables of the distinct layouts of plans that are `in_order`, the plans by what they divide).
+) -> tuple[PlanTables, list[Division]]:
+    """(tables of the distinct layouts of plans that are `sort_by_division`, the plans by what they divide).
 
     Plans of one number in `layouts` differ in zero and shard alone.
     """
@@ -343,7 +343,7 @@ def divide(
     legal = plan_of >= 0
     number = np.cumsum(legal, dtype=np.int32) - np.int32(1)
     ready = prepare(model, cluster, plans.take(plan_of[legal]), search=True)
-    first, group = distinct(ready.plan, [name for name in GROUP_KEY if name not in _DIVIDED])
+    first, group = distinct_keys(ready.plan, [name for name in GROUP_KEY if name not in _DIVIDED])
     groups = ready.plan.take(first)
     zero, shard = np.asarray(plans.zero), np.asarray(plans.shard)
     borders = np.flatnonzero((zero[1:] != zero[:-1]) | (shard[1:] != shard[:-1])) + 1
@@ -359,7 +359,7 @@ def divide(
 
 
 def divided_chunks(
-    ready: Prepared, divisions: Sequence[Division]
+    ready: PlanTables, divisions: Sequence[Division]
 ) -> Iterator[tuple[slice, Division, Layout, StepEnd]]:
     """(which of all plans, their division, layouts and ends), in chunks; each layout once for all divisions."""
     for chunk in _chunks(ready.plan.size):
@@ -376,8 +376,8 @@ def divided_chunks(
             yield part, division, own, division.ends.of(slice(low, high))
 
 
-def combine_divided(
-    ready: Prepared, layout: Layout, end: StepEnd, division: Division, flags: Shaped[Array, "flags field"]
+def cost_division(
+    ready: PlanTables, layout: Layout, end: StepEnd, division: Division, flags: Shaped[Array, "flags field"]
 ) -> tuple[Shaped[Array, "flags plan"], Shaped[Array, "plan"]]:
     """(step seconds, bytes on the fullest stage) of layouts under one way to divide.
 
@@ -387,5 +387,5 @@ def combine_divided(
     overlaps = {"overlap_grad": flags[:, :1], "overlap_param": flags[:, 1:]}
     plan = layout.plan.having({**divided, **overlaps})
     times = step_times(layout, plan, ready.software, end, ready.core_share)
-    total = reduce(np.add, memory_kinds(plan, ready.software, layout.held))
+    total = reduce(np.add, memory_kind_bytes(plan, ready.software, layout.held))
     return times.step, np.where(layout.stages.count > 0, total, 0.0).max(axis=0)

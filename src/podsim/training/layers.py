@@ -90,7 +90,7 @@ def layer_table(
     busy, host = np.zeros((len(Pass), len(PARTS), *shape)), np.zeros((len(Pass), *shape))
     cores, cores_host = np.zeros((2, *shape)), np.zeros(shape)
     last, last_host = np.zeros((2, *shape)), np.zeros(shape)
-    tail = unneeded(model) if software.early_stop else frozenset()
+    tail = last_ops(model) if software.early_stop else frozenset()
     for items, where, times in op_times(model, cluster, plan, software):
         part = MATRIX if is_gemm(items[0].op) or items[0].op.kind == "attention" else MEMORY
         is_core = np.array([[item.op.core or item.op.kind == "attention"] for item in items])
@@ -108,7 +108,7 @@ def layer_table(
             (last_host, launch * is_last),
         ):
             np.add.at(total, where, seconds)
-    _communicate(model, cluster, plan, software, busy, host, cores)
+    _add_exchanges(model, cluster, plan, software, busy, host, cores)
     again, again_host = busy[Pass.FORWARD].copy(), host[Pass.FORWARD] - last_host
     again[:LAUNCH] -= last
     if software.early_stop:  # the last projection's sync is not repeated either
@@ -133,7 +133,9 @@ def layer_table(
     return busy
 
 
-def longest_stretch(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Shaped[Array, "plan"]:
+def longest_stretch_seconds(
+    model: Model, cluster: Cluster, plan: Plan, software: Software
+) -> Shaped[Array, "plan"]:
     """Seconds of the longest stretch of compute between two tensor-parallel syncs of layers' forward passes."""
     seconds: dict[tuple[int, int], Array] = {}
     for items, where, times in op_times(model, cluster, plan, software):
@@ -151,7 +153,7 @@ def longest_stretch(model: Model, cluster: Cluster, plan: Plan, software: Softwa
     return longest
 
 
-def unneeded(model: Model) -> frozenset[int]:
+def last_ops(model: Model) -> frozenset[int]:
     """Identities of the ops at the end of each layer whose output no op saves: the last projection and what follows."""
     tail: set[int] = set()
     for block in model.kinds[1:-1]:
@@ -162,7 +164,7 @@ def unneeded(model: Model) -> frozenset[int]:
     return frozenset(tail)
 
 
-def _communicate(
+def _add_exchanges(
     model: Model,
     cluster: Cluster,
     plan: Plan,
@@ -284,7 +286,7 @@ def _ep_seconds(
     return 2 * once, 2 * once
 
 
-def _stage_sum(
+def _stage_seconds(
     blocks: Shaped[Array, "stage block plan"], seconds: Shaped[Array, "part block plan"]
 ) -> Shaped[Array, "part stage plan"]:
     """Seconds of a stage: the sum over its blocks."""
@@ -294,7 +296,9 @@ def _stage_sum(
     return total
 
 
-def _backward(plan: Plan, layers: Shaped[Array, "pass part block plan"]) -> Shaped[Array, "part block plan"]:
+def _backward_seconds(
+    plan: Plan, layers: Shaped[Array, "pass part block plan"]
+) -> Shaped[Array, "part block plan"]:
     """Backward seconds of each block under the plan's recomputation, of all layers if of any."""
     mode = np.asarray(plan.recompute)
     again = np.where(mode == Recompute.SELECTIVE, layers[Pass.BACKWARD_SELECTIVE], layers[Pass.BACKWARD_FULL])
@@ -309,15 +313,15 @@ def passes_of(
     stretch: Shaped[Array, "plan"] | None,
 ) -> Passes:
     """Seconds of the passes of plans; `stretch` as in PassExchanges, None where no schedule has pairs of passes."""
-    chosen = _backward(plan, layers)
-    stage_backward = _stage_sum(stages.blocks, chosen)
+    chosen = _backward_seconds(plan, layers)
+    stage_backward = _stage_seconds(stages.blocks, chosen)
     share = recomputed_share(plan, stages.blocks)
     if share is not None:
         plain = layers[Pass.BACKWARD]
-        stage_backward = share * stage_backward + (1 - share) * _stage_sum(stages.blocks, plain)
+        stage_backward = share * stage_backward + (1 - share) * _stage_seconds(stages.blocks, plain)
         least = np.where(stages.count > 0, share, 1.0).min(axis=0)
         chosen = least * chosen + (1 - least) * plain
-    stage_parts = _stage_sum(stages.blocks, layers[Pass.FORWARD]) + stage_backward
+    stage_parts = _stage_seconds(stages.blocks, layers[Pass.FORWARD]) + stage_backward
     if stretch is not None:
         stage_parts[_EXCHANGES] *= ~plan.paired
     forward, backward = layers[Pass.FORWARD].sum(axis=0), chosen.sum(axis=0)

@@ -28,7 +28,7 @@ from podsim.training.memory_torch import (
 )
 from podsim.training.pipeline import recomputed_share
 from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Recompute
-from podsim.training.shapes import element_bytes, repeated, tokens, width
+from podsim.training.shapes import element_bytes, repeated_share, split_ranks, tokens
 from podsim.training.software import Software
 from podsim.workload.graph import Block, Model, Split, TensorOp
 
@@ -69,7 +69,7 @@ def weight_table(model: Model, plan: Plan) -> Weights:
         for share, table in zip(shares, (dense, expert), strict=True):
             table[position] = share.whole + share.divided / tp
             for heads, held in share.kv:
-                table[position] += held * repeated(heads, tp)
+                table[position] += held * repeated_share(heads, tp)
     shared = 0
     if model.tied_embeddings and any(op.kind == "gemm" and op.split == "vocab" for op in model.head.ops):
         shared = sum(
@@ -96,7 +96,7 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
                 if software.selective == "ops":
                     kept[Recompute.SELECTIVE] = op_checkpoint_bytes(block, plan, sequence, model.hidden)
             kept[: Recompute.FULL] *= software.activation_scale
-            kept[Recompute.FULL] = rank_tokens * model.hidden * element / width(plan, "sequence")
+            kept[Recompute.FULL] = rank_tokens * model.hidden * element / split_ranks(plan, "sequence")
             if software.selective == "ops" and not torch:
                 # half of what lies between matrix products is computed again
                 kept[Recompute.SELECTIVE] = 0.5 * (kept[Recompute.NONE] + kept[Recompute.FULL])
@@ -121,7 +121,7 @@ def _block_bytes(
 ) -> Shaped[Array, "recompute plan"]:
     """Bytes that the ops of a block keep without recomputation and with selective; nothing yet with full."""
     kept = np.zeros((len(Recompute), plan.size))
-    ranks = {split: width(plan, split) for split in get_args(Split)}
+    ranks = {split: split_ranks(plan, split) for split in get_args(Split)}
     for op in block.ops:
         if software.runtime == "torch" and op.kind == "cross_entropy":
             continue  # part of the loss
@@ -163,14 +163,16 @@ def _core_bytes(op: TensorOp, plan: Plan, sequence: int) -> Shaped[Array, "plan"
     )
 
 
-def in_flight(plan: Plan, first: Shaped[Array, "stage plan"]) -> Shaped[Array, "stage plan"]:
+def micro_batches_in_flight(plan: Plan, first: Shaped[Array, "stage plan"]) -> Shaped[Array, "stage plan"]:
     """Micro-batches (of a whole stage) whose activations a stage holds at once.
 
     1F1B: as many as stages from here to the end.  Interleaved: 2 (p - i - 1) + (v - 1) p + 1 chunks.  GPipe: all.
     Each schedule says its own (`schedules/entries.py`); it is what a play of its table holds at most, if weight
     gradients free what split backward passes hold.
     """
-    return np.asarray(_of_schedule(plan, first, "activations") / np.asarray(plan.virtual_stages, dtype=float))
+    return np.asarray(
+        _schedule_number(plan, first, "activations") / np.asarray(plan.virtual_stages, dtype=float)
+    )
 
 
 def weight_copies(
@@ -183,9 +185,9 @@ def weight_copies(
     DualPipe trains each part on two ranks, so that a rank has twice its share of weights, gradients and optimizer.
     Asynchronous schedules train one copy and keep older versions of its weights for backward passes to come.
     """
-    if not any(code in _COPIED for code in _present(plan)):
+    if not any(code in _COPIED for code in _schedule_codes(plan)):
         return None
-    copies = _of_schedule(plan, first, "copies")
+    copies = _schedule_number(plan, first, "copies")
     endless = np.isin(plan.schedule, _ENDLESS)
     return np.where(endless, 1.0, copies), np.where(endless, copies, 1.0)
 
@@ -196,15 +198,17 @@ _COPIED = tuple(code for code, entry in _ENTRIES.items() if entry.copies is not 
 """schedules that keep more than one copy of weights"""
 
 
-def _present(plan: Plan) -> list[int]:
+def _schedule_codes(plan: Plan) -> list[int]:
     """The schedules that some plan has."""
     return np.flatnonzero(np.bincount(np.ravel(plan.schedule), minlength=len(_ENTRIES))).tolist()
 
 
-def _of_schedule(plan: Plan, first: Shaped[Array, "stage plan"], what: str) -> Shaped[Array, "stage plan"]:
+def _schedule_number(
+    plan: Plan, first: Shaped[Array, "stage plan"], what: str
+) -> Shaped[Array, "stage plan"]:
     """A number that each plan's schedule gives for its sizes."""
     sizes = [np.asarray(x, dtype=float) for x in (plan.pp, plan.virtual_stages, plan.micro_batches)]
-    codes = _present(plan)
+    codes = _schedule_codes(plan)
     shape = np.broadcast_shapes(np.shape(first), np.shape(sizes[-1]))
     number = np.broadcast_to(getattr(_ENTRIES[codes[0]], what)(*sizes, first), shape)
     for code in codes[1:]:
@@ -239,7 +243,7 @@ def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Act
     working = np.where(plan.overlap_tp, activations.working[1], activations.working[0])
     return TorchLayout(
         blocks=stages.blocks,
-        chunks_in_flight=_of_schedule(plan, stages.first, "activations"),
+        chunks_in_flight=_schedule_number(plan, stages.first, "activations"),
         dense=weights.dense,
         expert=weights.expert,
         block_bytes=blocks,
@@ -250,7 +254,7 @@ def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Act
     )
 
 
-def memory_kinds(plan: Plan, software: Software, held: Held) -> tuple[Shaped[Array, "stage plan"], ...]:
+def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shaped[Array, "stage plan"], ...]:
     """Bytes of each kind, in the order of KINDS, for each class of stages of plans (they broadcast)."""
     zero, floor = np.asarray(plan.zero), np.asarray(software.memory_floor)
     # a framework that gathers weights once a step keeps them, and whole gradients, until its pipeline has run
@@ -309,7 +313,7 @@ def _activation_bytes(plan: Plan, stages: Stages, activations: Activations) -> S
     stage = layers + blocks[:, 0] * of_block[0] + blocks[:, -1] * of_block[-1]
     is_full = np.asarray(plan.recompute) == Recompute.FULL
     again = np.where(is_full, kept[Recompute.NONE, 1:-1].max(axis=0), 0.0)
-    return np.asarray(stage * in_flight(plan, stages.first) + again)
+    return np.asarray(stage * micro_batches_in_flight(plan, stages.first) + again)
 
 
 def _kept_bytes(

@@ -14,7 +14,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.training.plan import Array, Plan, Recompute, Schedule
-from podsim.training.shapes import element_bytes, tokens, width
+from podsim.training.shapes import element_bytes, split_ranks, tokens
 from podsim.training.software import Software
 from podsim.workload.graph import Block, TensorOp
 
@@ -28,7 +28,7 @@ def op_checkpoint_bytes(block: Block, plan: Plan, sequence: int, hidden: int) ->
     (torchtitan 0.1, models/llama3/infra/parallelize.py: `_save_list`, `_apply_ac_to_transformer_block`).
     """
     rank_tokens, element = tokens(plan, sequence), element_bytes(plan.precision)
-    kept = rank_tokens * hidden * element / width(plan, "sequence")
+    kept = rank_tokens * hidden * element / split_ranks(plan, "sequence")
     position = 0
     for op in block.ops:
         if op.kind == "attention":
@@ -39,10 +39,10 @@ def op_checkpoint_bytes(block: Block, plan: Plan, sequence: int, hidden: int) ->
         for size in _product_widths(block, op):
             position += 1
             if position % 2:
-                ranks = width(plan, "none" if op.split == "row" else op.split)
+                ranks = split_ranks(plan, "none" if op.split == "row" else op.split)
                 kept = kept + copies * size * element / ranks
         if op.split == "row":
-            summed = copies * op.n * element / width(plan, "sequence")
+            summed = copies * op.n * element / split_ranks(plan, "sequence")
             kept = kept + np.where(np.asarray(plan.tp) > 1, summed, 0.0)
     return np.asarray(kept)
 
@@ -72,7 +72,7 @@ def norm_copy_bytes(block: Block, plan: Plan, token_bytes: Shaped[Array, "plan"]
     """
     wide = sum(saved.elements for op in block.ops if op.kind == "norm" for saved in op.saved)
     ratio = 2 * _FP32 / element_bytes(plan.precision) - 1
-    return np.asarray(token_bytes * wide * ratio / width(plan, "sequence"))
+    return np.asarray(token_bytes * wide * ratio / split_ranks(plan, "sequence"))
 
 
 class TrafficBytes(NamedTuple):
@@ -99,14 +99,14 @@ def traffic_bytes(block: Block, plan: Plan, sequence: int, hidden: int) -> Traff
     inner, heads, repeated = np.zeros((3, plan.size))
     for op in _mlp_ends(block):
         copies = rank_tokens * (max(block.top_k, 1) if op.expert else 1)
-        inner = inner + copies * op.k * element / width(plan, "row")
+        inner = inner + copies * op.k * element / split_ranks(plan, "row")
     core = next((op for op in block.ops if op.kind == "attention"), None)
     if core is not None:
         heads = rank_tokens * core.heads * core.head_dim * element / np.asarray(plan.tp)
         several = core.kv_heads > np.asarray(plan.tp)
         repeated = np.where(several, 2 * heads * (1 - core.kv_heads / core.heads), 0.0)
     return TrafficBytes(
-        state=rank_tokens * hidden * element / width(plan, "sequence"),
+        state=rank_tokens * hidden * element / split_ranks(plan, "sequence"),
         gathered=np.where(is_split, rank_tokens * hidden * element, 0.0),
         inner=inner,
         heads=heads,
@@ -147,7 +147,9 @@ def working_bytes(
     A gradient gathered in fp8 has half the bytes, and a transposed copy beside it (torchao, preprocess_addmm).
     """
     element = element_bytes(plan.precision)
-    mlp = sum((op.weight for op in _mlp_ends(block) if not op.expert), 0.0) * element / width(plan, "row")
+    mlp = (
+        sum((op.weight for op in _mlp_ends(block) if not op.expert), 0.0) * element / split_ranks(plan, "row")
+    )
     weights = sum(op.weight for op in block.ops if not op.expert) * element
     freed = (3 if software.fuses else 4) * traffic.inner
     gradients = 2 * traffic.state + weights / np.asarray(plan.tp, dtype=float) - freed
@@ -326,7 +328,7 @@ def has_chunks_apart(plan: Plan) -> Shaped[Array, "plan"]:
     return np.asarray((schedule == Schedule.BREADTH_FIRST) | rounds) & (np.asarray(plan.virtual_stages) > 1)
 
 
-def _highest(options: list[Moment]) -> Moment:
+def _highest_of(options: list[Moment]) -> Moment:
     """The option with most bytes, stage by stage and plan by plan."""
     best, most = options[0], sum(options[0])
     for option in options[1:]:
@@ -357,7 +359,7 @@ def _whole_moment(plan: Plan, software: Software, layout: TorchLayout, sizes: _S
     before, after = np.minimum(in_flight, micro_batches * chunks - 1), np.minimum(in_flight, passes - 1)
     # what a chunk's head keeps is gone when an earlier chunk runs backward, but for the logits
     later = replace(sizes, waiting_bytes=np.where(apart, 0.0, sizes.waiting_bytes))
-    return _highest(
+    return _highest_of(
         [
             sizes.layer_moment(weights, none, in_flight, sizes.working_bytes),
             sizes.loss_moment(weights, none, in_flight),
@@ -382,7 +384,7 @@ def _divided_moment(plan: Plan, software: Software, layout: TorchLayout, sizes: 
     behind = weights + sizes.layer * software.gradient_memory
     loss = sizes.loss_moment(none, none, layout.chunks_in_flight)
     layer = sizes.layer_moment(none, none, layout.chunks_in_flight, sizes.working_bytes)
-    return _highest(
+    return _highest_of(
         [
             loss._replace(buffers=np.where(is_sharded, sizes.layer * stored, 0.0)),
             layer._replace(buffers=np.where(is_sharded, behind, 0.0)),

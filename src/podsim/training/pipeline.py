@@ -10,6 +10,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.schedules.actions import Work
+from podsim.schedules.chunks import chunk_sizes
 from podsim.schedules.joined import Joined, play_nodes
 from podsim.training.layout import Stages
 from podsim.training.plan import BESIDE, Array, Placement, Plan, Recompute
@@ -17,17 +18,6 @@ from podsim.workload.graph import Model
 
 STAGE_KEY = ("pp", "virtual_stages", "placement")
 """the plan fields that the layers of a stage depend on"""
-
-
-def chunk_sizes(layers: int, chunks: int) -> list[int]:
-    """Layers of each model chunk: equal, or the extra ones in the middle.
-
-    The first chunk also holds the embedding and the last the head, so these two are the last to get an extra layer.
-    """
-    base, extra = divmod(layers, chunks)
-    order = [*range(1, chunks - 1), 0, chunks - 1]
-    larger = set(order[:extra])
-    return [base + (chunk in larger) for chunk in range(chunks)]
 
 
 def part_blocks(order: tuple[int, ...], width: int, parts: int) -> list[tuple[int, ...]]:
@@ -257,7 +247,7 @@ def path_counts(
 
     is_paired, is_closing = joined.is_paired[action], joined.last_gradient[stage] == action
     begins = np.append(True, path[1:] != path[:-1])
-    staying, passes_after = _stays(is_closing, rank, begins, traced)
+    staying, passes_after = _stay_counts(is_closing, rank, begins, traced)
     sends = traced.forward_sends + traced.backward_sends
     numbers = {
         "forward_sends": traced.forward_sends,
@@ -274,7 +264,7 @@ def path_counts(
     return _count_table(by_work(np.full(path.size, True)), by_work(is_paired), actions, numbers)
 
 
-def _stays(
+def _stay_counts(
     is_closing: Shaped[Array, "action"],
     rank: Shaped[Array, "action"],
     begins: Shaped[Array, "action"],

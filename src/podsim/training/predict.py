@@ -9,7 +9,7 @@ import numpy as np
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.results.prediction import Prediction, StageMemory
-from podsim.training.batch import Prepared, StepCost, combine, prepare, step_cost
+from podsim.training.batch import PlanTables, StepCost, cost_slice, prepare, step_cost
 from podsim.training.memory import KINDS
 from podsim.training.plan import Array, Plan, Recompute
 from podsim.training.step import SPLIT
@@ -50,7 +50,7 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
     About a millisecond.  Raises nothing for a plan that does not fit: `fits` says so.
     """
     ready = prepare(model, cluster, plan)
-    cost = combine(ready, slice(0, 1))
+    cost = cost_slice(ready, slice(0, 1))
     step = float(cost.seconds[0])
     parts = dict(zip(SPLIT, cost.parts[:, 0].tolist(), strict=True))
     length = plan.length(model)
@@ -101,7 +101,7 @@ def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     return {"6PD": 6.0 * model.active_parameters, "model": 3.0 * once, "hardware": 3.0 * once + again}
 
 
-def _stage_memory(ready: Prepared, kinds: Array) -> tuple[StageMemory, ...]:
+def _stage_memory(ready: PlanTables, kinds: Array) -> tuple[StageMemory, ...]:
     """Memory of every class of pipeline stages, in the order of their first stage."""
     stages = ready.stages.table
     found = [
@@ -140,7 +140,7 @@ def _remedy(part: str, plan: Plan, cluster: Cluster) -> str:
     return text.replace("overlap, ", "") if overlapped else text
 
 
-def faster(cluster: Cluster, resource: str, factor: float) -> Cluster:
+def speed_up(cluster: Cluster, resource: str, factor: float) -> Cluster:
     """The same cluster with one resource scaled: flops, memory bandwidth, nvlink, network."""
     gpu = cluster.gpu
     if resource == "nvlink":
@@ -162,7 +162,8 @@ def gains(model: Model, cluster: Cluster, plan: Plan, *, factor: float = 1.1) ->
     """Share of throughput gained if one resource were `factor` times as fast, for each of RESOURCES."""
     base = _seconds(step_cost(model, cluster, plan))
     return {
-        name: base / _seconds(step_cost(model, faster(cluster, name, factor), plan)) - 1 for name in RESOURCES
+        name: base / _seconds(step_cost(model, speed_up(cluster, name, factor), plan)) - 1
+        for name in RESOURCES
     }
 
 

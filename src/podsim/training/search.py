@@ -17,7 +17,7 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.options.option import options_of
 from podsim.options.plan_options import LayoutFields
-from podsim.training.batch import combine_divided, divide, divided_chunks, in_order
+from podsim.training.batch import cost_division, divide_plans, divided_chunks, sort_by_division
 from podsim.training.plan import Array, Plan, Recompute, Schedule
 from podsim.training.rules import RULES, Facts, facts, is_available
 from podsim.training.software import Software, load_software
@@ -35,23 +35,23 @@ class SearchResult:
     """The result of a search; a plan is named by its position in the flattened table of flags and combinations."""
 
     combinations: Plan
-    """plans without the two flags"""
+    """The plans without the two flags."""
     flags: Shaped[Array, "flags field"]
-    """values of overlap_grad and overlap_param"""
+    """The values of overlap_grad and overlap_param."""
     step_seconds: Shaped[Array, "flags plan"]
-    """s; infinite where the flags make no difference to another plan, or a plan was not reached"""
+    """s. The time of a step; infinite where the flags equal another plan, or where a plan was not reached."""
     memory_bytes: Shaped[Array, "plan"]
-    """B on the fullest stage"""
+    """B. The memory of the fullest stage."""
     order: Array
-    """positions of the plans that fit, fastest first"""
+    """The positions of the plans that fit, fastest first."""
     pareto: Array
-    """positions on the front of memory against time, fastest first"""
+    """The positions on the front of memory against time, fastest first."""
     evaluated: int
-    """plans that got a time and a memory, whether they fit or not"""
+    """The number of plans with a time and a memory, whether they fit or not."""
     cut: dict[str, int] = field(default_factory=dict)
-    """combinations that were never evaluated, by the rule they break"""
+    """The number of combinations never evaluated, by the rule that they break."""
     complete: bool = True
-    """false when it was interrupted: the best of what had been evaluated"""
+    """Whether the search was completed; False if it was interrupted, with the best so far."""
 
     def plan(self, position: int) -> Plan:
         """The plan at a position, scalar."""
@@ -109,17 +109,17 @@ def search(
     total = int(np.size(plans.tp))
     if total == 0:
         raise PlanError([_no_plan(count, fixed, cut)])
-    plans, layouts = in_order(plans, layouts)
+    plans, layouts = sort_by_division(plans, layouts)
     flags = _flags(wanted, software)
     step_seconds = np.full((len(flags), total), np.inf)
     memory_bytes = np.full(total, np.inf)
     done = evaluated = 0
     try:
-        ready, divisions = divide(model, cluster, plans, layouts, software)
+        ready, divisions = divide_plans(model, cluster, plans, layouts, software)
         for part, division, layout, end in divided_chunks(ready, divisions):
             skip = _is_redundant(layout.plan, division.zero, flags)
             tried = np.flatnonzero(~skip.all(axis=1))
-            seconds, memory_bytes[part] = combine_divided(ready, layout, end, division, flags[tried])
+            seconds, memory_bytes[part] = cost_division(ready, layout, end, division, flags[tried])
             step_seconds[tried, part] = np.where(skip[tried], np.inf, seconds)
             done, evaluated = done + skip.shape[1], evaluated + int(skip.size - np.count_nonzero(skip))
             if progress:

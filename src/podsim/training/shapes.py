@@ -16,7 +16,7 @@ from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import Layout, gemm_seconds
-from podsim.network.nccl import collective_seconds
+from podsim.network.nccl import Members, collective_seconds
 from podsim.training.plan import Array, Ints, Plan
 from podsim.training.software import Software
 from podsim.workload.graph import Block, TensorOp
@@ -54,7 +54,7 @@ def element_bytes(precision: str) -> float:
     return 4.0 if precision in ("fp32", "tf32") else 2.0
 
 
-def width(plan: Plan, split: str) -> Shaped[Array, "plan"]:
+def split_ranks(plan: Plan, split: str) -> Shaped[Array, "plan"]:
     """Ranks among which an op's width or tokens are divided."""
     if split in ("column", "row", "head", "vocab"):
         return np.asarray(plan.tp, dtype=float)
@@ -63,7 +63,7 @@ def width(plan: Plan, split: str) -> Shaped[Array, "plan"]:
     return np.ones_like(np.asarray(plan.tp, dtype=float))
 
 
-def repeated(kv_heads: int, tp: Array) -> Shaped[Array, "plan"]:
+def repeated_share(kv_heads: int, tp: Array) -> Shaped[Array, "plan"]:
     """Share of keys and values that a rank has beyond its part, where there are fewer heads of them than ranks."""
     return np.asarray(1 / np.minimum(kv_heads, tp) - 1 / tp)
 
@@ -76,10 +76,10 @@ def gemm_shapes(
     rows = []
     for item in items:
         op, block = item.op, item.block
-        tp = width(plan, op.split)
+        tp = split_ranks(plan, op.split)
         n = np.ceil(op.n / tp) if op.split in ("column", "vocab") else np.full_like(rank_tokens, op.n)
         if op.kv_heads:
-            n = n + op.kv_heads * (op.head_dim + op.value_dim) * repeated(op.kv_heads, tp)
+            n = n + op.kv_heads * (op.head_dim + op.value_dim) * repeated_share(op.kv_heads, tp)
         k = np.ceil(op.k / tp) if op.split == "row" else np.full_like(rank_tokens, op.k)
         m = rank_tokens / tp if op.split == "sequence" else rank_tokens
         batch = np.ones_like(rank_tokens)
@@ -164,7 +164,7 @@ def attention_times(
     flash = np.atleast_1d(np.asarray(plan.flash)).astype(bool)
     forward, backward, launched, launched_back = [], [], [], []
     for item in items:
-        fused_softmax = ~flash & _softmax_fused(item.op, plan, software)
+        fused_softmax = ~flash & _is_softmax_fused(item.op, plan, software)
         seconds: list[Array] = [np.zeros(1), np.zeros(1)]
         ways = (
             (software.flash, True, flash),
@@ -200,7 +200,7 @@ _SCORES = 4
 (megatron/model/fused_softmax.py, is_kernel_available)"""
 
 
-def _softmax_fused(op: TensorOp, plan: Plan, software: Software) -> Array:
+def _is_softmax_fused(op: TensorOp, plan: Plan, software: Software) -> Array:
     """Whether unfused attention has one kernel for scale, mask and softmax."""
     heads = np.maximum(op.heads / np.asarray(plan.tp, dtype=float), 1.0) * np.asarray(plan.micro_batch)
     return np.asarray(software.fused_softmax & (heads % _SCORES == 0))
@@ -239,17 +239,17 @@ def memory_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, sof
     moved, moved_back = [], []
     for item in items:
         op = item.op
-        copies = rank_tokens / width(plan, op.split) * (item.block.top_k if op.expert else 1)
-        scale = element * traffic(op, software)
+        copies = rank_tokens / split_ranks(plan, op.split) * (item.block.top_k if op.expert else 1)
+        scale = element * relative_traffic(op, software)
         moved.append(copies * (op.read + op.write) * scale)
         moved_back.append(copies * (op.read_back + op.write_back) * scale)
     seconds = memory_seconds(gpu, np.array([moved, moved_back]))
     seconds = seconds / software.memory_speed
-    kernels = np.array([[max(1.0, round(traffic(item.op, software) * 1.5))] for item in items])
+    kernels = np.array([[max(1.0, round(relative_traffic(item.op, software) * 1.5))] for item in items])
     return OpTimes(seconds[0], seconds[1], np.zeros_like(kernels), kernels, 1.5 * kernels)
 
 
-def traffic(op: TensorOp, software: Software) -> float:
+def relative_traffic(op: TensorOp, software: Software) -> float:
     """Bytes this framework moves for a memory-bound op, relative to one fused kernel."""
     if op.kind == "norm":
         return software.norm_traffic
@@ -280,10 +280,7 @@ def group_seconds(
         collective,
         size,
         cluster,
-        ranks=ranks,
-        ranks_per_node=members,
-        sharing=sharing,
-        stride=stride,
+        Members(ranks=ranks, ranks_per_node=members, sharing=sharing, stride=stride),
         version=software.nccl,
     )
     spans = np.asarray(ranks) > members

@@ -51,10 +51,11 @@ def step_times(layout: Layout, plan: Plan, software: Software, end: StepEnd, cor
     slowdown = of_longest(layout.path_seconds + closing, closing)
     overlaps = np.where(np.asarray(plan.zero) == 3, plan.overlap_param, plan.overlap_grad).astype(bool)
     paths = ByOverlap.of(
-        overlaps, lambda overlapped: layout.path_seconds + _path_exchanges(layout, waits, closing, overlapped)
+        overlaps,
+        lambda overlapped: layout.path_seconds + _path_exchange_seconds(layout, waits, closing, overlapped),
     )
     stages = ByOverlap.of(
-        overlaps, lambda overlapped: layout.stage_seconds + _stage_exchanges(layout, waits, overlapped)
+        overlaps, lambda overlapped: layout.stage_seconds + _stage_exchange_seconds(layout, waits, overlapped)
     )
     longest = paths.of_plan(lambda path: path.max(axis=0))
     busiest = work = layout.micro_batches * stages.of_plan(lambda stage: stage.max(axis=0))
@@ -68,7 +69,7 @@ def step_times(layout: Layout, plan: Plan, software: Software, end: StepEnd, cor
     if end.first is not None:
         first = paths.of_plan(lambda path: np.where(layout.paths.ends_first, path, 0.0).max(axis=0))
         first_ends = replace(waits, groups=end.first).end_seconds(slowdown)
-        through, ends = _latest(through, ends, first, first_ends)
+        through, ends = _latest_end(through, ends, first, first_ends)
     return StepTimes(
         step=step_seconds(through, ends, end.last.optimizer, software.host_step),
         through=through,
@@ -109,7 +110,7 @@ def shared_through_seconds(
     return np.asarray(np.maximum(mean, core_share * busiest) + sends + idle)
 
 
-def _latest(through: Array, ends: Array, first: Array, first_ends: Array) -> tuple[Array, Array]:
+def _latest_end(through: Array, ends: Array, first: Array, first_ends: Array) -> tuple[Array, Array]:
     """(through, waits at both ends) of the later of two: the longest path, and that of the rank with the embedding.
 
     Where weight gradients are apart, either may end last, each with its own gradients.
@@ -157,7 +158,7 @@ def _closing_seconds(layout: Layout, waits: Waits) -> Shaped[Array, "path plan"]
     return closing
 
 
-def _path_exchanges(
+def _path_exchange_seconds(
     layout: Layout, waits: Waits, closing: Array, overlapped: bool
 ) -> Shaped[Array, "path plan"]:
     """exchanges = closing + waits of forward and backward passes - what pairs of passes hide, along each path."""
@@ -180,7 +181,9 @@ def _path_exchanges(
     return np.asarray(total + waits.paying_share * (forward + backward))
 
 
-def _stage_exchanges(layout: Layout, waits: Waits, overlapped: bool) -> Shaped[Array, "stage plan"] | float:
+def _stage_exchange_seconds(
+    layout: Layout, waits: Waits, overlapped: bool
+) -> Shaped[Array, "stage plan"] | float:
     """exchanges = waits of the forward and backward passes of one micro-batch, on each class of stages.
 
     In a pipeline the first gather and the last reduction of a pass may hide behind waiting.

@@ -12,7 +12,7 @@ from podsim.errors import ClusterError, ModelError, PodsimError, unknown_name
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.fusion import fuse as fused
-from podsim.graphs.graph_cost import OpCosts, graph_costs
+from podsim.graphs.graph_cost import OpCosts, graph_costs, update_seconds
 from podsim.graphs.graph_step import Reduction, ReplicasStep, replicas_step
 from podsim.graphs.graph_trace import step_trace
 from podsim.graphs.networks import load_network, networks
@@ -93,7 +93,8 @@ def _case(options: GraphOptions) -> _Case:
     precision = options.precision or default_precision(gpu)
     software = load_software(software_of(options.software, gpu), gpu, precision)
     costs = graph_costs(merged, gpu, precision, software, channels_first=options.layout == LAYOUTS[1])
-    step = replicas_step(merged, costs, gpu, cluster, precision, options.optimizer, software, gpus=gpus)
+    update = update_seconds(merged, gpu, precision, options.optimizer, software)
+    step = replicas_step(merged, costs, cluster, precision, software, update=update, gpus=gpus)
     return _Case(
         graph=merged, gpu=gpu, cluster=cluster, gpus=gpus, precision=precision, software=software, costs=costs,
         step=step,

@@ -7,13 +7,14 @@ import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from podsim.errors import LabError, PodsimError
 from podsim.lab.checkpoint_io import WRITERS, CheckpointJob, task_of
-from podsim.lab.options import no_folder, outside
+from podsim.lab.options import no_folder, outside, wrong_ranks
 from podsim.lab.places import Place, place_of
-from podsim.lab.ranks import MOST_RANKS, here, run_here, run_joined
-from podsim.lab.record import run_of, write_run
+from podsim.lab.ranks import here, run_task
+from podsim.lab.record import keep_run
 from podsim.options.measure_options import MeasureCheckpointOptions
 from podsim.options.question import question
 from podsim.results.lab_storage import MeasuredCheckpoints
@@ -28,15 +29,8 @@ def measure_checkpoint(
 ) -> MeasuredCheckpoints | None:
     """Seconds and B/s of a checkpoint written by several ranks, and read back; None on every rank but the first of a job.
 
-    to        a folder, or a URL that fsspec knows (s3://bucket/folder); a new folder in it is used, and taken away again
-    size      B of all ranks' parts together
-    ranks     processes to fork on this machine, default 4; under torchrun, theirs are taken
-    read      read it back, too: from the drive (nothing of it in the page cache) and from the page cache
-    repeats   how often each is done; the median counts, fastest and slowest are told
-    block     B that a rank writes or reads at once
-    writer    files (one a rank), or dcp: torch.distributed.checkpoint
-    timeout   s after which a rank that does not answer is given up
-    save      file that keeps the run, for `podsim compare`
+    A new folder is used, and taken away again. What is read back comes from the drive (nothing of it in the page cache),
+    then from the page cache. The median of the repeats counts.
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
@@ -49,12 +43,7 @@ def measure_checkpoint(
     wrong = []
     if options.writer not in WRITERS:
         wrong.append(f"--writer {options.writer[:40]!r}; known: {', '.join(WRITERS)}")
-    if joined is not None and count != joined.world:
-        wrong.append(f"--ranks {count}: this job was started with {joined.world}; leave --ranks out")
-    if joined is None and not 1 <= count <= MOST_RANKS:
-        wrong.append(
-            f"--ranks {count}; 1 to {MOST_RANKS} are forked on one machine, more are started with torchrun"
-        )
+    wrong += wrong_ranks(count, joined.world if joined else None)
     wrong += outside((
         ("size", whole, max(count, 1), _LARGEST), ("block", each, 4096, 1 << 30),
         ("repeats", options.repeats, 1, 1000), ("timeout", options.timeout, 1, 1e6),
@@ -72,25 +61,19 @@ def measure_checkpoint(
         place=place, folder=f"{place.path}/podsim-checkpoint-{token}", size=whole, ranks=count, block=each,
         repeats=options.repeats, read=options.read, writer=options.writer, timeout=options.timeout,
     )  # fmt: skip
-    task = task_of(job)
+
+    def watch(rank: int, heard: dict[str, Any]) -> None:
+        if rank == 0 and joined is None:
+            progress(heard["done"], heard["whole"])
+
     try:
-        if joined is not None:
-            told = run_joined(task, joined)
-        else:
-            told = run_here(
-                task, watch=lambda rank, said: progress(said["done"], said["whole"]) if rank == 0 else None
-            )
+        told = run_task(task_of(job), joined, watch=watch)
     except BaseException as broken:  # the ranks took their files away, or are dead
         left = place.clear(job.folder)
         if left and isinstance(broken, LabError):
             raise LabError(f"{broken}; what was written of it may still be there: {left}") from None
         raise
-    if told is None:
-        return None
-    found: MeasuredCheckpoints = run_of(told, kind="checkpoints")
-    if options.save is not None:
-        write_run(options.save, found)
-    return found
+    return keep_run(told, MeasuredCheckpoints, options.save)
 
 
 def _room(place: Place, size: int) -> None:

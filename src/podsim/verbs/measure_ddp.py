@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 
 from podsim.errors import PodsimError
+from podsim.lab.collective_job import ranks_of, sum_table
+from podsim.lab.emulated_links import emulated_links
 from podsim.lab.options import no_folder, outside, unknown_backend
-from podsim.lab.ranks import here, run_here, run_joined
-from podsim.lab.record import run_of, write_run
+from podsim.lab.ranks import here, run_task
+from podsim.lab.record import keep_run
 from podsim.lab.training.ddp import SMALLEST, Ddp, task_of
 from podsim.options.measure_options import MeasureDdpOptions
 from podsim.options.question import question
 from podsim.results.trained import MeasuredDdp
 from podsim.units import parse_quantity
-from podsim.verbs.measure import emulated_links, ranks_of, sum_table
 
 MOST_LAYERS, MOST_STEPS = 1000, 100_000
 
@@ -22,11 +23,9 @@ MOST_LAYERS, MOST_STEPS = 1000, 100_000
 def measure_ddp(options: MeasureDdpOptions) -> MeasuredDdp | None:
     """Seconds of steps of torch's DistributedDataParallel; None on every rank but the first of a job.
 
-    layers    layers, each with gradients of `size` in a bucket of its own, and pauses of `forward` and `backward`
-    overlap   add gradients up beside the backward pass, as DistributedDataParallel does; else after it
-    all_reduce  what adds them up: library, or the name of a table (or MSCCL's FILE.xml, FILE.py:FUNCTION)
-    steps     that are timed, two more come before; all ranks start each together
-    ranks, backend, timeout, save  as in `podsim.measure_collective`
+    Each layer has its gradients in a bucket of its own. With `overlap` they are added up during the backward pass, as
+    DistributedDataParallel does; else after it. Two more steps come before those that are timed; all ranks start each
+    step together.
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
@@ -52,11 +51,4 @@ def measure_ddp(options: MeasureDdpOptions) -> MeasuredDdp | None:
         backward=pauses[1], overlap=options.overlap, table=sum_table(options.all_reduce, world // local, local),
         steps=options.steps, timeout=options.timeout, backend=options.backend, emulated=emulated_links(os.environ),
     )  # fmt: skip
-    task = task_of(job)
-    told = run_here(task) if place is None else run_joined(task, place)
-    if told is None:
-        return None
-    found: MeasuredDdp = run_of(told, kind="ddp")
-    if options.save is not None:
-        write_run(options.save, found)
-    return found
+    return keep_run(run_task(task_of(job), place), MeasuredDdp, options.save)

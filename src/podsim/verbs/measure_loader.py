@@ -29,15 +29,9 @@ def measure_loader(
 ) -> MeasuredLoader:
     """Samples/s, B/s and accelerator utilisation of epochs of samples, and where their bytes came from.
 
-    source      a folder, or a URL that fsspec knows (s3://bucket/folder); each file is a sample
-    workers     processes that read, two batches ahead each
-    cache       folder, on an NVMe drive, that fsspec keeps samples in; a source "filecache::s3://…" says which kind
-    cache_kind  file (whole samples) or block
-    step_time   s that an emulated accelerator takes for a batch, as in MLPerf Storage; 0: read only
-    model       resnet: a small residual network (PyTorch) trains on the samples
-    make        1000x150KB: first write so many samples of so many random bytes to the source
-    keep_page_cache   else what the page cache holds of samples and cache is dropped before each epoch
-    save        file that keeps the run, for `podsim compare`
+    Each worker reads two batches ahead. A source "filecache::s3://…" says which kind of cache. `step_time` is that of an
+    emulated accelerator, as in MLPerf Storage. Unless `keep_page_cache` is set, the page cache drops what it holds of
+    samples and cache before each epoch.
 
     Ctrl-C ends the run, and what was measured is given. Raises PodsimError for what makes no sense, LabError for
     samples that cannot be read.

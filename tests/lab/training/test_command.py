@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
+from podsim.acceptance.compare_ddp import step_times
 from podsim.errors import LabError
 from podsim.lab.record import read_run, write_run
 from podsim.lab.training.batches import batches_of
@@ -20,7 +21,6 @@ from podsim.lab.training.gpt import gpt, pieces
 from podsim.results.lab import Emulated
 from podsim.results.trained import MeasuredDdp, MeasuredPass, MeasuredTraining
 from podsim.verbs.compare import compare
-from podsim.verbs.compare_ddp import step_times
 from podsim.verbs.train import train
 from podsim.workload.catalog import load_model, load_specification
 from podsim.workload.specification import resolve

@@ -5,12 +5,10 @@ So many processes can share few cores, and what is timed is whether the buckets'
 
 from __future__ import annotations
 
-import platform
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -64,8 +62,8 @@ def task_of(job: Ddp) -> Task:
 
 
 def _measure(job: Ddp, wires: Wires, note: Note) -> MeasuredDdp | None:
-    board, started = Board(wires), datetime.now(UTC).isoformat(timespec="seconds")
-    ranks = board.gather({"host": platform.node(), "cores": usage.cores()})
+    board, started = Board(wires), usage.now_text()
+    ranks = board.gather(usage.this_process())
     message = message_time(wires, board)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch, about its own ways
@@ -87,14 +85,12 @@ def _measure(job: Ddp, wires: Wires, note: Note) -> MeasuredDdp | None:
     if ranks is None or told is None:
         return None
     hosts = [one["host"] for one in ranks]
-    cpu, others = usage.busiest(
-        [one["used"] for one in told], hosts, {one["host"]: one["cores"] for one in ranks}
-    )
+    cpu, others = usage.busiest([one["used"] for one in told], ranks)
     slowest = [max(each) for each in zip(*(one["seconds"] for one in told), strict=True)]
     return MeasuredDdp(
         layers=job.layers, size=float(job.size), forward=job.forward, backward=job.backward, overlap=job.overlap,
         all_reduce=job.table.name if job.table is not None else "library", ranks=job.ranks, local=job.local,
-        backend=wires.backend, software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
+        backend=wires.backend, software=wires.software,
         hosts=tuple(hosts), cores=min(one["cores"] for one in ranks), emulated=job.emulated, message=message,
         started=started, cpu=cpu, others=others,
         rows=tuple(MeasuredPass(step=k, seconds=one) for k, one in enumerate(slowest)),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import platform
 import time
 import warnings
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from podsim.errors import LabError
@@ -42,8 +40,8 @@ def task_of(job: Training) -> Task:
 
 def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
     """Train; what was measured at rank 0, None at the others. `note` hears each step, with its loss where it is known."""
-    board, started = Board(wires), datetime.now(UTC).isoformat(timespec="seconds")
-    told = board.gather({"host": platform.node(), "cores": usage.cores()})
+    board, started = Board(wires), usage.now_text()
+    told = board.gather(usage.this_process())
     note("the network")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch, about its own ways
@@ -62,7 +60,7 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
     if told is None or gathered is None or ended is None:
         return None
     hosts = [one["host"] for one in told]
-    cpu, others = usage.busiest(ended[0], hosts, {one["host"]: one["cores"] for one in told})
+    cpu, others = usage.busiest(ended[0], told)
     network = job.network
     return MeasuredTraining(
         model=network.name if network is not None else job.residual,
@@ -72,7 +70,7 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
         all_reduce=job.all_reduce.name if job.all_reduce is not None else "library", exchange=job.exchange,
         staleness=job.staleness, late=ended[1], data=job.data, seed=job.seed, rate=job.rate, ranks=job.ranks,
         backend=wires.backend, device=device_name(wires),
-        software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
+        software=wires.software,
         hosts=tuple(hosts[: job.ranks]), cores=min(one["cores"] for one in told), emulated=job.emulated, started=started,
         resumed=tuple(run.resumed), cpu=cpu, others=others,
         rows=tuple(

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -103,6 +103,17 @@ USUAL: dict[str, ArrayLike] = {
 """columns of rows that may be left out"""
 
 
+class ChunkColumns(TypedDict, total=False):
+    """What may be said of each chunk, one value for all or [chunks]; None for what is usual."""
+
+    home: ArrayLike | None
+    """Rank that has the chunk first."""
+    goal: ArrayLike | None
+    """Rank that has it in the end."""
+    sizes: ArrayLike | None
+    """Share of `size` that it is."""
+
+
 def make_table(
     name: str,
     collective: str,
@@ -110,11 +121,9 @@ def make_table(
     *,
     ranks: int,
     chunks: int,
-    home: ArrayLike | None = None,
-    goal: ArrayLike | None = None,
-    sizes: ArrayLike | None = None,
     switches: int = 0,
     lockstep: bool = False,
+    **of_chunks: Unpack[ChunkColumns],
 ) -> Table:
     """A Table of rows given as columns, names as in Table; one number serves all rows, USUAL ones may be left out.
 
@@ -137,16 +146,18 @@ def make_table(
         raise TableError(
             f"{name}: columns {', '.join(wrong)} unknown or missing; rows have {', '.join(ROW_FIELDS)}"
         )
-    buffer = ranks if collective == "all-to-all" else chunks
+    if unknown := sorted(set(of_chunks) - set(ChunkColumns.__annotations__)):
+        raise TableError(f"{name}: {', '.join(unknown)} unknown; chunks have home, goal and sizes")
+    home, goal = _ends(collective, ranks, chunks)
+    equal = 1.0 / (ranks if collective == "all-to-all" else chunks)
     try:
         full = np.broadcast_arrays(*(np.atleast_1d(np.asarray(given[key])) for key in ROW_FIELDS))
         ends = [
             np.broadcast_to(np.asarray(default if end is None else end, np.int64), chunks).copy()
-            for end, default in zip((home, goal), _ends(collective, ranks, chunks), strict=True)
+            for end, default in ((of_chunks.get("home"), home), (of_chunks.get("goal"), goal))
         ]
-        share = np.broadcast_to(
-            np.asarray(1.0 / buffer if sizes is None else sizes, np.float64), chunks
-        ).copy()
+        sizes = of_chunks.get("sizes")
+        share = np.broadcast_to(np.asarray(equal if sizes is None else sizes, np.float64), chunks).copy()
     except ValueError as error:
         raise TableError(f"{name}: rows, home, goal or sizes do not fit each other: {error}") from None
     for chunk in np.flatnonzero(~((share >= 0.0) & np.isfinite(share)))[:1]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from podsim.acceptance.comparable import COMPARABLE, is_busy
 from podsim.acceptance.shaped_links import on_shaped_links
 from podsim.errors import LabError
 from podsim.network.collectives.lookup import table_of
 from podsim.report.collectives import links_text
 from podsim.results.trained import ComparedDdp, MeasuredDdp
-
-OWN_MOST, OTHERS_MOST = 0.5, 0.1
-"""shares of the processors above which a run is not comparable: the ranks wait for cores, not for links"""
 
 
 def step_times(layers: int, forward: float, backward: float, bucket: float) -> tuple[float, float]:
@@ -29,8 +27,7 @@ def compare_ddp(run: MeasuredDdp, name: str, on: str, overrides: Mapping[str, st
     """The median step of a run beside what it would take with overlap and without.
 
     A bucket's seconds are those of its table on the links that the run was given: processors rest while layers pause, and
-    what they add up is left out. Raises LabError for a run on links
-    that nobody described.
+    what they add up is left out. Raises LabError for a run on links that nobody described.
     """
     if run.emulated is None or on or overrides:
         raise LabError(
@@ -47,10 +44,9 @@ def compare_ddp(run: MeasuredDdp, name: str, on: str, overrides: Mapping[str, st
     overlapped, apart = step_times(run.layers, run.forward, run.backward, bucket)
     right, other = (overlapped, apart) if run.overlap else (apart, overlapped)
     measured = run.step_time
-    busy = run.backend == "gloo" and (run.cpu > OWN_MOST or run.others > OTHERS_MOST)
     return ComparedDdp(
         run=name, machine=links_text(run), overlap=run.overlap, measured=measured, bucket=bucket,
         overlapped=overlapped, apart=apart, told=abs(right - measured) < abs(other - measured),
         difference=right / measured - 1.0, cpu=run.cpu, others=run.others,
-        verdict="CPU-limited, not comparable" if busy else "comparable",
+        verdict="CPU-limited, not comparable" if is_busy(run.backend, run.cpu, run.others) else COMPARABLE,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.lab.training.job import Training
+from podsim.lab.training.setup import small_run
 from podsim.options.plan_options import PlanOptions
 from podsim.training.batch import step_cost
 from podsim.training.groups import send_table
@@ -20,7 +21,6 @@ from podsim.training.memory import weight_table
 from podsim.training.plan_inputs import Setting, read_plan
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
-from podsim.verbs.train import training_job
 
 MODEL = "gpt2"
 """whose proportions the small networks have"""
@@ -102,7 +102,7 @@ def small_runs(ranks: int, backend: str, timeout: float) -> list[dict[str, Train
     """What every rank of a machine trains for a few steps, by name; what belongs together in one table."""
     found: dict[str, dict[str, Training]] = {}
     for name, run in _runs(ranks).items():
-        job = training_job(MODEL, _options(run, ranks), backend=backend, timeout=timeout)
+        job = small_run(MODEL, _options(run, ranks), backend=backend, timeout=timeout)
         found.setdefault(name.rpartition(" ")[0], {})[name] = job
     return list(found.values())
 

@@ -7,14 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
-from podsim.errors import PodsimError
-from podsim.hardware.cluster import Cluster
+from podsim.acceptance.thresholds import THRESHOLDS, Figure, check, threshold_of
 from podsim.lab.disk import scratch
 from podsim.lab.ranks import Task, run_here
 from podsim.lab.resnet import RECORD, Training, train_resnet, write_records
 from podsim.results.acceptance import Check, Curve
-from podsim.verbs.storage_input import storage_input
 
 Note = Callable[[str], None]
 
@@ -58,47 +55,34 @@ def measure_images(folder: Path, ranks: int, *, gpu: bool, note: Note, alone: bo
     return Images(found, image, batch, "GPU" if gpu else "CPU")
 
 
-def _predicted(cluster: Cluster, client: str) -> tuple[float | None, str]:
-    """Images a second of one node's GPUs together, where runs on such nodes are known."""
-    try:
-        told = storage_input("resnet50", on="local-nvme", client=client)
-    except PodsimError as problem:
-        return None, str(problem)[:160]
-    each = told.epochs[-1].rate / told.accelerators
-    return (
-        each,
-        f"podsim storage input resnet50 --on local-nvme --client {cluster.system.name}, each of its GPUs",
-    )
-
-
 def training_checks(
-    images: Images, cluster: Cluster, client: str, *, same: bool, before: float | None
+    images: Images, expected: float | None, basis: str, *, same: bool
 ) -> tuple[list[Check], list[Curve]]:
-    """Later epochs on all ranks against the prediction, the first epoch against later ones, and the curves."""
+    """Later epochs on all ranks against what is expected, the first epoch against later ones, and the curves.
+
+    expected: images a second of all ranks, None where nothing is known, and `basis`, what says so. same: it was measured
+    on this machine before.
+    """
     ranks = max(images.rates)
     rates = images.rates[ranks]
     later = {count: statistics.fmean(told[1:]) for count, told in images.rates.items()}
-    if same:
-        expected, basis = before, "measured before, on as many ranks"
-    else:
-        each, basis = _predicted(cluster, client)
-        expected = None if each is None else each * ranks
     how = f"PyTorch, {ranks} ranks, {images.batch} images of {images.image} x {images.image} each, on {images.device}"
     why = (
         ""
         if images.image == 224
         else "images are small, as there is no GPU: of 224 x 224 there would be even fewer"
     )
+    all_ranks = Figure(group="training", name=f"ResNet-50, {ranks} ranks", unit="1/s", basis=basis, how=how)
+    first = Figure(
+        group="training", name="ResNet-50, first epoch", unit="1/s", basis="its own later epochs",
+        how=f"{how}; records read from the folder",
+    )  # fmt: skip
     checks = [
         check(
-            "training", f"ResNet-50, {ranks} ranks", "1/s", SAME if same else THRESHOLDS["training"],
-            measured=later[ranks], expected=expected, limit=None, basis=basis, how=how, why=why,
+            all_ranks, threshold_of("training", same=same), measured=later[ranks], expected=expected, why=why
         ),
-        check(
-            "training", "ResNet-50, first epoch", "1/s", THRESHOLDS["first epoch"], measured=rates[0],
-            expected=later[ranks], limit=None, basis="its own later epochs", how=f"{how}; records read from the folder",
-        ),
-    ]  # fmt: skip
+        check(first, THRESHOLDS["first epoch"], measured=rates[0], expected=later[ranks]),
+    ]
     curves = [
         Curve(
             name="ResNet-50, images a second over ranks", over="ranks", over_unit="", unit="1/s",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from podsim.acceptance.comparable import COMPARABLE, OTHERS_MOST
 from podsim.errors import LabError
+from podsim.options.plan_options import PlanOptions
 from podsim.results.trained import ComparedTraining, MeasuredTraining
-from podsim.verbs.predict import predict
+from podsim.training.plan_inputs import read_plan
+from podsim.training.predict import predict_plan
 
-_OTHERS_MOST = 0.1
-"""share of the processors above which other programs make a run not comparable"""
 _PLAN = (
     "tp", "pp", "dp", "virtual_stages", "micro_batch", "schedule", "sequence_parallel", "zero", "shard", "recompute",
     "overlap_grad", "overlap_param", "precision", "sequence",
@@ -33,13 +34,16 @@ def compare_training(
         raise LabError(f"{name}: {what} is not what podsim predict knows; a GPT that all-reduces is")
     plan: dict[str, Any] = {field: run.plan[field] for field in _PLAN if field in run.plan}
     given = {**run.changes, **(overrides or {})}
-    told = predict(
-        run.model, on=on, gpus=run.ranks, batch=int(run.plan["global_batch"]), overrides=given or None, **plan
-    )
+    setting = read_plan(
+        PlanOptions(
+            model=run.model, on=on, gpus=run.ranks, batch=int(run.plan["global_batch"]), overrides=given or None, **plan
+        )
+    )  # fmt: skip
+    told = predict_plan(setting.model, setting.cluster, setting.plan)
     measured = run.step_time
+    busy = run.backend == "gloo" and run.others > OTHERS_MOST
     return ComparedTraining(
         run=name, model=run.model, cluster=told.cluster, plan=run.plan, measured=measured, predicted=told.step_time,
         difference=told.step_time / measured - 1.0, parts=told.parts, cpu=run.cpu, others=run.others,
-        verdict="comparable" if run.backend != "gloo" or run.others <= _OTHERS_MOST else "busy with other programs, not "
-        "comparable",
+        verdict="busy with other programs, not comparable" if busy else COMPARABLE,
     )  # fmt: skip

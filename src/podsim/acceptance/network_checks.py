@@ -7,15 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
+from podsim.acceptance.thresholds import Figure, check, threshold_of, unmeasured
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
-from podsim.lab.record import read_run
+from podsim.lab.collective_job import collective_job
+from podsim.lab.measure import task_of
+from podsim.lab.ranks import run_here
+from podsim.lab.record import read_run, run_of
 from podsim.network.bus import bus_factor
-from podsim.network.nccl import bus_bandwidth, collective_seconds
+from podsim.network.nccl import Members, bus_bandwidth, collective_seconds
+from podsim.options.measure_options import MeasureCollectiveOptions
 from podsim.results.acceptance import Check, Curve
 from podsim.results.lab import MeasuredCollective, MeasuredCollectives
-from podsim.verbs.measure import measure_collective
 
 JUDGED = 16 << 20
 """B from which on a message is judged"""
@@ -23,18 +26,12 @@ JUDGED = 16 << 20
 
 def all_reduce(ranks: int, sizes: str, limit: float) -> MeasuredCollectives:
     """The library's own all-reduce on ranks of this machine."""
-    found = measure_collective(
-        "all-reduce",
-        ranks=ranks,
-        algo="library",
-        sizes=sizes,
-        iters=10,
-        limit=limit,
-        in_place=False,
+    options = MeasureCollectiveOptions(
+        collective="all-reduce", ranks=ranks, algo="library", sizes=sizes, iters=10, limit=limit, in_place=False,
         timeout=120.0,
-    )
-    assert found is not None  # ranks are forked here
-    return found
+    )  # fmt: skip
+    run: MeasuredCollectives = run_of(run_here(task_of(collective_job(options, None))))
+    return run
 
 
 def _limit(cluster: Cluster, ranks: int) -> float:
@@ -66,12 +63,12 @@ def _wrong(row: MeasuredCollective) -> int:
 
 def _unjudged(largest: float, how: str) -> Check:
     """In place of the checks of a run whose messages are all too small."""
-    return Check(
-        group="network", name=f"all-reduce from {JUDGED >> 20} MiB on", unit="B/s", measured=None, expected=None,
-        limit=None, threshold="", least=0.0, verdict="not run", basis="", how=how,
-        why=f"the largest message measured has {largest / 2**20:g} MiB; smaller ones than {JUDGED >> 20} MiB are "
-        "drawn, not judged: --sizes 256K:64M:4",
-    )  # fmt: skip
+    figure = Figure(group="network", name=f"all-reduce from {JUDGED >> 20} MiB on", unit="B/s", how=how)
+    return unmeasured(
+        figure,
+        f"the largest message measured has {largest / 2**20:g} MiB; smaller ones than {JUDGED >> 20} MiB are drawn, not "
+        "judged: --sizes 256K:64M:4",
+    )
 
 
 def network_checks(run: MeasuredCollectives, cluster: Cluster, *, same: bool) -> tuple[list[Check], Curve]:
@@ -81,18 +78,19 @@ def network_checks(run: MeasuredCollectives, cluster: Cluster, *, same: bool) ->
     expected: Sequence[float | None] = [None] * len(rows)
     basis = f"{cluster.name} has {cluster.gpus} GPUs, fewer than the {run.ranks} ranks"
     if run.ranks <= cluster.gpus:
-        seconds = collective_seconds(
-            "all_reduce", sizes, cluster, ranks=run.ranks,
-            ranks_per_node=min(run.ranks, cluster.gpus_per_node),
-        )  # fmt: skip
+        members = Members(ranks=run.ranks, ranks_per_node=min(run.ranks, cluster.gpus_per_node))
+        seconds = collective_seconds("all_reduce", sizes, cluster, members)
         expected = bus_bandwidth("all_reduce", sizes, seconds, run.ranks).tolist()
         basis = f"podsim collective all-reduce --on {cluster.name} --ranks {run.ranks}"
     limit = _limit(cluster, run.ranks) if run.ranks <= cluster.gpus else None
     how = f"{run.backend}, {run.ranks} ranks on {run.device}, {run.cores} cores"
     checks = [
         check(
-            "network", f"all-reduce of {row.size / 2**20:g} MiB", "B/s", SAME if same else THRESHOLDS["collective"],
-            measured=row.bus_bandwidth, expected=told, limit=None if same else limit, basis=basis, how=how,
+            Figure(
+                group="network", name=f"all-reduce of {row.size / 2**20:g} MiB", unit="B/s", basis=basis, how=how
+            ),
+            threshold_of("collective", same=same), measured=row.bus_bandwidth, expected=told,
+            limit=None if same else limit,
             wrong=_wrong(row) > 0, why=f"{_wrong(row):,} elements came out wrong" if _wrong(row) else "",
         )
         for row, told in zip(rows, expected, strict=True)
