@@ -6,7 +6,7 @@ The package is called launching because `podsim.launch` is the verb.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from podsim.errors import CatalogError, PlanError
 from podsim.hardware.catalog import load_system
@@ -93,6 +93,26 @@ class Reading:
     """options that no law here depends on"""
     assumptions: tuple[str, ...] = ()
     """what was taken to be so because it does not say"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What is known around a text that is read, and what is wrong with it so far."""
+
+    tool: str
+    gpus: int | None = None
+    """GPUs of the job; None where nothing says so."""
+    layers: int = 0
+    """layers. Depth of the model; 0 if unknown."""
+    sequence: int = 0
+    """tokens. Length of a sequence; 0 if unknown."""
+    problems: list[str] = field(default_factory=list)
+
+    def on(self, gpus: int | None, what: str = "") -> Context:
+        """The same text on the GPUs that its surroundings give; a problem, with `what`, if the user gives others."""
+        if what and gpus and self.gpus and gpus != self.gpus:
+            self.problems.append(f"{what} {gpus} GPUs, but {self.gpus} are given; make them equal")
+        return replace(self, gpus=gpus or self.gpus)
 
 
 def effective(plan: Plan, model: Model) -> Plan:

@@ -9,7 +9,7 @@ from typing import Any
 
 from podsim.errors import PodsimError
 from podsim.launching.command import find_command, read_command, read_script, torchrun
-from podsim.launching.job import Job, Reading
+from podsim.launching.job import Context, Job, Reading
 from podsim.launching.nccl_settings import settings
 from podsim.safe_yaml import YamlError, read_documents
 from podsim.workload.specification import shown
@@ -47,14 +47,8 @@ def _replica(job: Job, count: int) -> dict[str, Any]:
         source, _, target = mount.partition(":")
         volumes.append({"name": f"data-{place}", "hostPath": {"path": source}})
         mounts.append({"name": f"data-{place}", "mountPath": target.partition(":")[0] or source})
-    meet = [
-        "--rdzv-backend",
-        "c10d",
-        "--rdzv-id",
-        job.name,
-        "--rdzv-endpoint",
-        "$(MASTER_ADDR):$(MASTER_PORT)",
-    ]
+    endpoint = "$(MASTER_ADDR):$(MASTER_PORT)"
+    meet = ["--rdzv-backend", "c10d", "--rdzv-id", job.name, "--rdzv-endpoint", endpoint]
     words = [word for group in torchrun(job, rendezvous=meet) for word in group]
     container = {
         "name": "pytorch", "image": (job.image or "pytorch/pytorch").replace("#", "/"), "command": words[:1],
@@ -84,10 +78,9 @@ def text(job: Job) -> str:
     return str(yaml.dump(manifest(job), Dumper=Plain, sort_keys=False, width=110))
 
 
-def read_yaml(
-    source: str, problems: list[str], *, tool: str, gpus: int | None, layers: int
-) -> Reading | None:
-    """The plan of a PyTorchJob; what is wrong is added to `problems`. PodsimError if it is no YAML."""
+def read_yaml(source: str, context: Context) -> Reading | None:
+    """The plan of a PyTorchJob; None where nothing can be built. PodsimError if it is no YAML."""
+    problems = context.problems
     spec = _spec(source)
     replicas = spec.get("pytorchReplicaSpecs")
     if not isinstance(replicas, dict) or not replicas:
@@ -107,15 +100,14 @@ def read_yaml(
     if number and limits and limits != {number}:
         problems.append(f"nprocPerNode = {number}, but a replica asks for {', '.join(map(str, limits))} GPUs")
     around = nodes * per_node if per_node else None
-    if around and gpus and around != gpus:
-        problems.append(f"the job has {around} GPUs, but {gpus} are given; make them equal")
+    context = context.on(around, "the job has")
     words = next((found for one in replicas.values() if (found := _words(one))), [])
     deep = [word for word in words if " " in word]
     command = find_command(words) or (read_script(deep[-1]) if deep else None)
     if command is None:
         problems.append("no container starts a training that is known: torchrun, Megatron-LM or torchtitan")
         return None
-    return read_command(command, problems, tool=tool, gpus=around or gpus, layers=layers)
+    return read_command(command, context)
 
 
 def _spec(source: str) -> dict[str, Any]:

@@ -6,6 +6,8 @@ options are made.
 
 from __future__ import annotations
 
+import re
+
 from podsim.launching.flags import Flags
 from podsim.launching.job import Job, effective, era_problem
 from podsim.launching.megatron_model import model_options
@@ -220,8 +222,6 @@ def _read_chunks(flags: Flags, pp: int, layers: int) -> int:
 
 
 def _read_layout(flags: Flags, text: str, pp: int, layers: int) -> int:
-    import re
-
     spelt = text.replace(",", "")
     for pattern in (r"\(([^()]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
         spelt = re.sub(pattern, lambda m: m[1] * int(m[2]), spelt[: 1 << 12])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from podsim.launching.flags import Flags
@@ -162,8 +163,6 @@ def _read_experts(flags: Flags, layers: int) -> dict[str, object]:
 
 def _dense(flags: Flags, text: str, layers: int) -> tuple[int, ...]:
     """Layers with a plain MLP, from --moe-layer-freq: every Nth has experts, or a list such as ([0]*1+[1]*60)."""
-    import re
-
     if text.isascii() and text.isdigit() and len(text) < 5 and int(text):
         return tuple(layer for layer in range(layers) if layer % int(text))
     spelt = re.sub(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podsim.errors import PodsimError
-from podsim.launching.job import Job, Reading, effective, era_problem
+from podsim.launching.job import Context, Job, Reading, effective, era_problem
 from podsim.launching.titan_read import FLAVORS, read_tables
 from podsim.training.plan import Plan, Recompute, Schedule
 
@@ -169,7 +169,7 @@ def overrides(job: Job) -> list[str]:
     return words
 
 
-def read_toml(text: str, problems: list[str], *, tool: str, gpus: int | None, layers: int) -> Reading | None:
+def read_toml(text: str, context: Context) -> Reading | None:
     """The plan of a TOML file; PodsimError if it is none."""
     longest = max(map(len, text.splitlines()), default=0)
     if longest > _LONGEST:
@@ -178,7 +178,7 @@ def read_toml(text: str, problems: list[str], *, tool: str, gpus: int | None, la
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise PodsimError(f"not TOML: {str(error)[:200]}") from None
-    return read_tables(_flat(raw), problems, tool=tool, gpus=gpus, layers=layers)
+    return read_tables(_flat(raw), context)
 
 
 def _flat(table: Mapping[str, Any], above: str = "", depth: int = 0) -> dict[str, Any]:
@@ -191,9 +191,7 @@ def _flat(table: Mapping[str, Any], above: str = "", depth: int = 0) -> dict[str
     return found
 
 
-def read_overrides(
-    words: Sequence[str], problems: list[str], *, tool: str, gpus: int | None, layers: int
-) -> Reading | None:
+def read_overrides(words: Sequence[str], context: Context) -> Reading | None:
     """The plan of torchtitan's command-line options; what its TOML file may say besides is not seen."""
     found: dict[str, Any] = {}
     name = ""
@@ -203,7 +201,7 @@ def read_overrides(
             found[name] = _typed(value) if equals else True
         elif name:
             found[name] = _typed(word)
-    return read_tables(found, problems, tool=tool, gpus=gpus, layers=layers)
+    return read_tables(found, context)
 
 
 def _typed(word: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podsim.launching.job import ADAM_ALONE, GIVE_GPUS, NO_OFFLOAD, Reading
+from podsim.launching.job import ADAM_ALONE, GIVE_GPUS, NO_OFFLOAD, Context, Reading
 from podsim.training.plan import Plan, Recompute, Schedule
 from podsim.workload.specification import shown
 
@@ -96,19 +96,19 @@ class _Keys:
         return tuple(f"{key} = {shown(value)}" for key, value in self.given.items() if key not in self.taken)
 
 
-def read_tables(
-    given: Mapping[str, Any], problems: list[str], *, tool: str, gpus: int | None, layers: int
-) -> Reading | None:
-    """The plan of a job's keys; what is wrong is added to `problems`.
+def read_tables(given: Mapping[str, Any], context: Context) -> Reading | None:
+    """The plan of a job's keys; None where nothing can be built.
 
-    `gpus` is needed where the shard degree is -1 (all that are left), `layers` where layers of a stage are counted.
+    The context's GPUs are needed where the shard degree is -1 (all that are left), its layers where layers of a stage are
+    counted.
     """
+    problems, gpus = context.problems, context.gpus
     known = len(problems)
     given = _renamed(given, problems)
     keys = _Keys(given, problems)
     degrees = _degrees(keys, gpus)
     tp, pp, cp = degrees["tp"], degrees["pp"], degrees["cp"]
-    schedule, chunks = _pipeline(keys, pp, layers)
+    schedule, chunks = _pipeline(keys, pp, context.layers)
     local = keys.number("training.local_batch_size", 8)
     dp = degrees["dp"]
     wanted = keys.number("training.global_batch_size", -1, least=-1)
@@ -139,7 +139,7 @@ def read_tables(
     if len(problems) > known:
         return None
     return Reading(
-        tool=tool, plan=plan, gpus=count, named=_named(given), ignored=keys.rest(), assumptions=tuple(assumed)
+        tool=context.tool, plan=plan, gpus=count, named=_named(given), ignored=keys.rest(), assumptions=tuple(assumed)
     )  # fmt: skip
 
 

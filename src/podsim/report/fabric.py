@@ -49,9 +49,9 @@ def _server(drawing: Drawing) -> Iterator[str]:
         ends = [wire for wire in fast if chip in (wire.one, wire.other)]
         gpus = [wire for wire in ends if "gpu" in (kinds[wire.one], kinds[wire.other])]
         trunks = [wire for wire in ends if wire not in gpus and wire.one == chip]
-        one = gpus[0]
+        link = gpus[0]
         names = ranges([end for wire in gpus for end in (wire.one, wire.other) if end != chip])
-        yield f"  {chip}: {_lanes(one.lanes)}, {format_quantity(one.bandwidth, 'B/s')}, to each of {names}"
+        yield f"  {chip}: {_lanes(link.lanes)}, {format_quantity(link.bandwidth, 'B/s')}, to each of {names}"
         for trunk in trunks:
             yield f"  {chip}: {_lanes(trunk.lanes)}, {format_quantity(trunk.bandwidth, 'B/s')}, to {trunk.other}"
     if fast and not chips:

@@ -104,11 +104,11 @@ class _Layout:
 
     def _under(self, top: str, kinds: Iterable[str]) -> list[str]:
         """Devices below a part, at any depth."""
-        found = []
+        devices = []
         for child, parent in self.above.items():
             if parent == top and not (self.kinds[child] == "pcie" and self._is_card(child)):
-                found += [child] if self.kinds[child] in kinds else self._under(child, kinds)
-        return found
+                devices += [child] if self.kinds[child] in kinds else self._under(child, kinds)
+        return devices
 
     def _column(self, cpu: str) -> None:
         """A processor and all that hangs on it."""
@@ -166,11 +166,11 @@ class _Layout:
 
     def _low(self, cpu: str) -> list[str]:
         """Storage ports and drives of a processor, ports of a card together."""
-        found = []
+        ports = []
         for child, top in self.above.items():
             if top == cpu and self.kinds[child] == "pcie" and self._is_card(child):
-                found += [port for port, card in self.above.items() if card == child]
-        return found + [
+                ports += [port for port, card in self.above.items() if card == child]
+        return ports + [
             child
             for child, top in self.above.items()
             if top == cpu and self.kinds[child] in ("drive", "storage")
@@ -198,7 +198,7 @@ class _Layout:
 
     def legend(self) -> list[tuple[str, str]]:
         """(kind of wire, what it carries) for each kind and rate."""
-        found: dict[tuple[str, str], None] = {}
+        entries: dict[tuple[str, str], None] = {}
         for wire in self.drawing.wires:
             rate = format_quantity(wire.bandwidth, "B/s")
             if wire.kind == "nvlink":
@@ -207,18 +207,18 @@ class _Layout:
                 between = {1: "GPU to GPU" if "gpu" in ends else "board to board", 2: "GPU to switch"}[
                     len(ends)
                 ]
-                found["nvlink", f"{links}, {rate} one way, {between}"] = None
+                entries["nvlink", f"{links}, {rate} one way, {between}"] = None
             elif wire.kind == "pcie":
                 what = (
                     "storage port"
                     if "storage" in (self.kinds[wire.one], self.kinds[wire.other])
                     else "PCI Express"
                 )
-                found["pcie", f"{what}, {rate} one way"] = None
+                entries["pcie", f"{what}, {rate} one way"] = None
             else:
                 what = {"socket": "between processors", "drive": "drive, reading"}[wire.kind]
-                found[wire.kind, f"{what}, {rate}"] = None
-        return list(found)
+                entries[wire.kind, f"{what}, {rate}"] = None
+        return list(entries)
 
 
 def server_size(drawing: Drawing) -> tuple[float, float]:
@@ -229,14 +229,14 @@ def server_size(drawing: Drawing) -> tuple[float, float]:
 def server_svg(drawing: Drawing) -> list[str]:
     """SVG elements of the picture."""
     layout = _Layout(drawing)
-    found = [line for wire in drawing.wires for line in _wire(layout, wire)]
-    found += [line for box in drawing.boxes for line in _box(layout, box)]
+    lines = [line for wire in drawing.wires for line in _wire(layout, wire)]
+    lines += [line for box in drawing.boxes for line in _box(layout, box)]
     y = layout.size[1] - _LEGEND * len(layout.legend()) + 4
     for kind, text in layout.legend():
-        found.append(f'<path class="wire w-{kind}" stroke-width="3" d="M6 {y - 4:.1f}h26"/>')
-        found.append(f'<text class="muted" x="40" y="{y:.1f}">{escape(text)}</text>')
+        lines.append(f'<path class="wire w-{kind}" stroke-width="3" d="M6 {y - 4:.1f}h26"/>')
+        lines.append(f'<text class="muted" x="40" y="{y:.1f}">{escape(text)}</text>')
         y += _LEGEND
-    return found
+    return lines
 
 
 def _box(layout: _Layout, box: Box) -> list[str]:

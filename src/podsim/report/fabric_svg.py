@@ -74,11 +74,11 @@ def _net(body: list[str], net: Net, y: float) -> float:
     for layer in switches:
         rows.append((layer, _places(layer, _LEFT, _ROOM), y))
         y += _STEP
-    whole = sum(layer.count for layer in ends)
+    total = sum(layer.count for layer in ends)
     start = float(_LEFT)
     for layer in ends:
         room = (
-            _ROOM * layer.count / whole if len(ends) == 1 else (_ROOM - 60) * max(layer.count / whole, 0.25)
+            _ROOM * layer.count / total if len(ends) == 1 else (_ROOM - 60) * max(layer.count / total, 0.25)
         )
         rows.append((layer, _places(layer, start, room), y))
         start += room + 60
@@ -106,13 +106,13 @@ def _places(layer: Layer, start: float, room: float) -> list[tuple[float, float]
     step = min((room - gap * (len(layer.groups) - 1)) / layer.count, 46.0)
     size = step * 0.8 if step > 3 else step * 0.86
     used = step * layer.count + gap * (len(layer.groups) - 1)
-    x, found = start + (room - used) / 2, []
+    x, places = start + (room - used) / 2, []
     for group in layer.groups:
         for _ in range(group):
-            found.append((x + (step - size) / 2, size))
+            places.append((x + (step - size) / 2, size))
             x += step
         x += gap
-    return found
+    return places
 
 
 def _bundle(
@@ -158,12 +158,12 @@ def _labels(layer: Layer, places: list[tuple[float, float]], top: float, aside: 
     if aside:
         left = places[0][0]
         return [_text(left, top + 38, name), _text(left, top + 55, f"{cables} up", "muted")]
-    found = [_text(24, top + 15, name)]
+    texts = [_text(24, top + 15, name)]
     lines = [text for text in (layer.switch, about) if text]
-    found += [_text(24, top + 32 + 16 * n, text, "muted") for n, text in enumerate(lines)]
+    texts += [_text(24, top + 32 + 16 * n, text, "muted") for n, text in enumerate(lines)]
     if cables:
-        found.append(_text(24, top - 24, f"{cables} ↕", "muted"))
-    return found
+        texts.append(_text(24, top - 24, f"{cables} ↕", "muted"))
+    return texts
 
 
 def _torus(body: list[str], drawing: Drawing, y: float) -> float:

@@ -78,13 +78,21 @@ def _gpu(axes: Axes, slicing: Slicing, label: str, layout: Layout | None, jobs: 
     for at in range(slicing.compute_slices):
         _box(axes, at * wide_c, 0.05, wide_c, 0.62, _FREE, "")
     compute = 0
-    for place, one in enumerate(layout.instances):
-        colour = _COLOURS.get(one.compute, "#bcbddc")
+    for place, instance in enumerate(layout.instances):
+        colour = _COLOURS.get(instance.compute, "#bcbddc")
         job = jobs[place] if place < len(jobs) else ""
-        text = one.profile + (f"\n{job}" if job else "")
-        _box(axes, one.start * wide_m, 0.82, one.size * wide_m, 1.1, colour, text)
-        _box(axes, compute * wide_c, 0.05, one.compute * wide_c, 0.62, colour, one.profile.partition(".")[0])
-        compute += one.compute
+        text = instance.profile + (f"\n{job}" if job else "")
+        _box(axes, instance.start * wide_m, 0.82, instance.size * wide_m, 1.1, colour, text)
+        _box(
+            axes,
+            compute * wide_c,
+            0.05,
+            instance.compute * wide_c,
+            0.62,
+            colour,
+            instance.profile.partition(".")[0],
+        )
+        compute += instance.compute
     for at in range(slicing.memory_slices):
         axes.text(at * wide_m + 0.07, 1.8, str(at), fontsize=6, va="center", color=MUTED)
 

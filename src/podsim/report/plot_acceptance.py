@@ -23,14 +23,14 @@ _MOST = 1.6
 def checks_svg(checks: Sequence[Check]) -> bytes:
     """A bar for each check that has both figures: measured over expected, with what must be reached."""
     matplotlib = load_matplotlib()
-    told = [check for check in checks if check.share is not None]
+    compared = [check for check in checks if check.share is not None]
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
 
-        height = 0.75 + 0.36 * max(len(told), 1)
+        height = 0.75 + 0.36 * max(len(compared), 1)
         figure = Figure(figsize=(_WIDTH, height))
         axes = figure.add_axes((0.27, 0.55 / height, 0.55, 1 - 0.65 / height))
-        for place, check in enumerate(reversed(told)):
+        for place, check in enumerate(reversed(compared)):
             share = check.share or 0.0
             good = check.verdict == "ok"
             axes.barh(place, min(share, _MOST), height=0.6, color=BLUE if good else RED)
@@ -48,7 +48,7 @@ def checks_svg(checks: Sequence[Check]) -> bytes:
             )
             if share < 0.03:
                 axes.annotate(f"{share:.2%}", (share + 0.015, place), va="center", fontsize=8.0, color=RED)
-        axes.set_yticks(range(len(told)), [check.name for check in reversed(told)], fontsize=8.5)
+        axes.set_yticks(range(len(compared)), [check.name for check in reversed(compared)], fontsize=8.5)
         _share_axis(axes)
         return figure_image(figure, "svg", is_transparent=True)
 

@@ -40,9 +40,9 @@ def queue_image(result: QueueResult, kind: str, *, dpi: int = 150) -> bytes:
         figure = Figure(figsize=(10.4, 7.0))
         above = figure.add_axes((0.075, 0.56, 0.695, 0.34))
         below = figure.add_axes((0.075, 0.09, 0.695, 0.36))
-        one = result.runs[0]
-        if len(result.runs) == 1 and one.timeline is not None and len(one.timeline) <= _GANTT:
-            _gantt(above, one.timeline, result.gpus, one.makespan)
+        first = result.runs[0]
+        if len(result.runs) == 1 and first.timeline is not None and len(first.timeline) <= _GANTT:
+            _gantt(above, first.timeline, result.gpus, first.makespan)
         else:
             _use(above, result)
         _spread(below, result)
@@ -85,7 +85,7 @@ def _averages(
     timeline: Timeline, name: str, seconds: float, bins: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(edges of equal bins, mean of a counter in each)."""
-    counter = next(one for one in timeline.counters if one.name == name)
+    counter = next(held for held in timeline.counters if held.name == name)
     edges = np.linspace(0.0, max(seconds, 1e-9), bins + 1)
     area = np.concatenate([[0.0], np.cumsum(counter.value[:-1] * np.diff(counter.time))])
     return edges, np.diff(np.interp(edges, counter.time, area)) / np.diff(edges)

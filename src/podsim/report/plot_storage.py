@@ -61,8 +61,8 @@ def _rates(axes: Axes, run: FioRun) -> None:
             axes.scatter([p.clients for p in points], [p.bandwidth or p.iops for p in points], s=62, zorder=4,
                          facecolors=face, edgecolors=_ORANGE, linewidths=1.6, label=label)  # fmt: skip
     _axes(axes, clients, "read and written" if 0 < run.read_share < 1 else "", _unit(run))
-    told = [p.bandwidth or p.iops for p in run.published if p.clients <= clients[-1]]
-    axes.set_ylim(0.0, max(*rates, *told, min(max(most), 2.2 * max(rates))) * 1.08)
+    published = [p.bandwidth or p.iops for p in run.published if p.clients <= clients[-1]]
+    axes.set_ylim(0.0, max(*rates, *published, min(max(most), 2.2 * max(rates))) * 1.08)
     axes.legend(loc="lower right", fontsize=8.5)
 
 

@@ -125,13 +125,13 @@ def _chart(sheet: ScheduleSheet, width: int) -> Iterator[Line]:
 
 def _scale(sheet: ScheduleSheet) -> float:
     """Columns to a unit of time: room for the label of every action, unless some are far shorter than most."""
-    found = [(group[0].end - group[0].start, len(_label(sheet, group)) + 1) for group in groups(sheet)]
-    found = [(seconds, room) for seconds, room in found if seconds > 0]
-    if not found:
+    lengths = [(group[0].end - group[0].start, len(_label(sheet, group)) + 1) for group in groups(sheet)]
+    lengths = [(seconds, room) for seconds, room in lengths if seconds > 0]
+    if not lengths:
         return 1.0
-    wanted = max(room / seconds for seconds, room in found)
-    middling = sorted(seconds for seconds, _ in found)[len(found) // 2]
-    scale = min(wanted, max(_WIDEST_CELL, *(room for _, room in found)) / middling)
+    wanted = max(room / seconds for seconds, room in lengths)
+    middling = sorted(seconds for seconds, _ in lengths)[len(lengths) // 2]
+    scale = min(wanted, max(_WIDEST_CELL, *(room for _, room in lengths)) / middling)
     return float(round(scale)) if scale >= 2 else scale
 
 

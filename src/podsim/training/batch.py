@@ -139,7 +139,7 @@ class Keyed(Generic[T]):
 
     def of(self, part: slice | Array) -> T:
         """The table's values for some of the plans."""
-        return gather(self.table, self.index[part])
+        return self.table if self.index.size == 1 else gather(self.table, self.index[part])
 
 
 def keyed_table(

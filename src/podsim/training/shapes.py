@@ -135,7 +135,8 @@ def _distinct_gemm_seconds(
 
     `sizes`: (m, n, k, batch). A batch is the experts of a rank, whose products are one kernel, or plain ones.
     """
-    m, n, k, batch = np.broadcast_arrays(*sizes)
+    m, n, k, batch = sizes
+    batch = np.broadcast_to(batch, m.shape)
     if m.size < 256:
         return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, kernel="grouped")
     flat = [size.ravel() for size in (m, n, k, batch)]
