@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podsim.accuracy import load, measurement, quantities
-from podsim.accuracy.columns import KINDS
+from podsim.accuracy.table_columns import KINDS
 from podsim.accuracy.tables import kind_named, make_row
 from podsim.errors import TableError
 

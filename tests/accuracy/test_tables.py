@@ -10,7 +10,7 @@ import pytest
 
 import podsim.accuracy.tables as package
 from podsim.accuracy import NAMED, load, measurement, named, names
-from podsim.accuracy.columns import KINDS
+from podsim.accuracy.table_columns import KINDS
 from podsim.accuracy.tables import UNRESOLVED, kind_named
 from podsim.errors import TableError
 from podsim.results.comparison import QUANTITIES, ROLES

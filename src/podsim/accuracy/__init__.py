@@ -1,7 +1,7 @@
 """Reference tables, each number with its source, and how predictions stand against them.
 
     rows = load("korthikanti")
-    comparison = compare(rows, {row.id: seconds_of(row) for row in rows})
+    comparison = compare(rows, {row.id: row_seconds(row) for row in rows})
     comparison.score("test").mae
 
     compare_steps(read_kineto("trace.json.gz"), simulated)   a profile of a real step beside a simulated one

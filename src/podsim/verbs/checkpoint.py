@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from podsim.options.fleet_options import CheckpointOptions, SavedJobOptions
-from podsim.options.option import values_of
-from podsim.options.plan_options import SearchOptions
+from podsim.options.fleet_options import CheckpointOptions
 from podsim.options.question import question
 from podsim.results.runs import CheckpointTime
 from podsim.storage.checkpoints_stores import load_store
-from podsim.training.inputs import read_inputs
-from podsim.training.plan import Plan
-from podsim.verbs.long_runs import Asked, Job, checkpoint_time, read_with
-from podsim.verbs.plan import plan as search
+from podsim.verbs.long_runs import Asked, checkpoint_time, read_with
+from podsim.verbs.plan import best_job
 
 
 @question(CheckpointOptions)
@@ -32,13 +28,3 @@ def checkpoint(options: CheckpointOptions) -> CheckpointTime:
     asked = Asked(failures=options.failures, **read_with({"interval": options.interval}, "s"))  # type: ignore[arg-type]
     job = best_job(options)
     return checkpoint_time(job, saving, checkpoint_times(job.model, job.cluster, job.plan, saving), asked)
-
-
-def best_job(options: SavedJobOptions) -> Job:
-    """The fastest plan that fits within the limits; raises what `podsim plan` raises."""
-    found = search(**values_of(options, SavedJobOptions, SearchOptions), top=1)
-    network, cluster, _ = read_inputs(
-        options.model, options.on, found.gpus, options.sequence, options.overrides
-    )
-    prediction = found.ranked[0].prediction
-    return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]

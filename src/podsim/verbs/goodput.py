@@ -29,7 +29,6 @@ from podsim.options.fleet_options import GoodputOptions
 from podsim.options.question import question
 from podsim.results.runs import LOSSES, Goodput, IntervalPoint, Quantiles
 from podsim.storage.checkpoints_stores import load_store
-from podsim.verbs.checkpoint import best_job
 from podsim.verbs.long_runs import (
     Asked,
     check_ends,
@@ -40,6 +39,7 @@ from podsim.verbs.long_runs import (
     read_with,
     steps_of,
 )
+from podsim.verbs.plan import best_job
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
