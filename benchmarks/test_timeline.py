@@ -10,7 +10,7 @@ import resource
 import numpy as np
 import pytest
 
-from podsim.accuracy import read_kineto
+from podsim.timeline.kineto import read_kineto
 from podsim.results.timeline import Lane, Timeline
 from podsim.timeline import read_timeline, write_timeline
 
