@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.accuracy.measured_runs import NotExpressible, TrainingRun, is_described, read_training_run, stated
+from podsim.accuracy.measured_runs import (
+    NotExpressible,
+    TrainingRun,
+    cell_text,
+    is_described,
+    read_training_run,
+)
 from podsim.accuracy.own_rows import own_training_run
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
@@ -22,7 +28,8 @@ from podsim.hardware.parts import PRECISIONS
 from podsim.training.batch import prepare, step_cost
 from podsim.training.layers import layer_table
 from podsim.training.memory import held_memory, memory_kind_bytes
-from podsim.training.plan import ARRAY_FIELDS, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import ARRAY_FIELDS
 from podsim.training.predict import flops_per_token
 from podsim.training.software import Software, load_software
 from podsim.training.step import SPLIT
@@ -59,9 +66,9 @@ class RowCosts:
     """share of a step in which the GPU waits for the host"""
 
 
-def express(row: Mapping[str, str]) -> TrainingRun:
+def training_run(row: Mapping[str, str]) -> TrainingRun:
     """The run of a row; NotExpressible with the reason."""
-    if stated(row, "reason"):
+    if cell_text(row, "reason"):
         raise NotExpressible(row["reason"])
     try:
         return read_training_run(row) if is_described(row) else own_training_run(row)
@@ -69,18 +76,18 @@ def express(row: Mapping[str, str]) -> TrainingRun:
         raise NotExpressible(str(error)) from error
 
 
-def express_all(rows: Sequence[Mapping[str, str]]) -> tuple[list[tuple[int, TrainingRun]], dict[int, str]]:
+def training_runs(rows: Sequence[Mapping[str, str]]) -> tuple[list[tuple[int, TrainingRun]], dict[int, str]]:
     """(position, nouns) of the rows that podsim can express, and the reason for each of the others."""
     found, reasons = [], {}
     for position, row in enumerate(rows):
         try:
-            found.append((position, express(row)))
+            found.append((position, training_run(row)))
         except NotExpressible as problem:
             reasons[position] = str(problem)
     return found, reasons
 
 
-def batches_of(found: Sequence[TrainingRun]) -> list[Batch]:
+def make_batches(found: Sequence[TrainingRun]) -> list[Batch]:
     """The rows grouped so that each group differs in the numeric fields of its plans only."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for position, one in enumerate(found):
@@ -105,7 +112,7 @@ def batches_of(found: Sequence[TrainingRun]) -> list[Batch]:
     return batches
 
 
-def costs_of(batches: Sequence[Batch], software: Software | None = None) -> RowCosts:
+def row_costs(batches: Sequence[Batch], software: Software | None = None) -> RowCosts:
     """Seconds and bytes of every row; `software` replaces the catalog's entry of every plan."""
     count = sum(batch.index.size for batch in batches)
     seconds_R, memory_R, host_R = np.empty(count), np.empty(count), np.empty(count)
@@ -118,9 +125,9 @@ def costs_of(batches: Sequence[Batch], software: Software | None = None) -> RowC
     return RowCosts(seconds_R=seconds_R, memory_R=memory_R, host_R=host_R)
 
 
-def seconds_of(batches: Sequence[Batch], software: Software | None = None) -> NDArray[np.float64]:
+def row_seconds(batches: Sequence[Batch], software: Software | None = None) -> NDArray[np.float64]:
     """Seconds of every row (R,)."""
-    return costs_of(batches, software).seconds_R
+    return row_costs(batches, software).seconds_R
 
 
 def _layer_seconds(batch: Batch, software: Software | None) -> NDArray[np.float64]:
@@ -136,14 +143,14 @@ def _layer_seconds(batch: Batch, software: Software | None) -> NDArray[np.float6
 def price_llm(rows: Rows) -> Priced:
     """Predictions of seconds per step, bytes, or a rate, for the rows of a training table."""
     texts = [row.fields for row in rows]
-    found, reasons = express_all(texts)
+    found, reasons = training_runs(texts)
     places = [position for position, _ in found]
-    batches = batches_of([one for _, one in found])
+    batches = make_batches([one for _, one in found])
     if rows.what == "bytes":
-        values, notes = price_memory(batches, [stated(texts[p], "scope") for p in places])
+        values, notes = price_memory(batches, [cell_text(texts[p], "scope") for p in places])
         ideals: NDArray[np.float64] | None = None
     else:
-        values, ideals = as_asked(rows.what, batches, seconds_of(batches))
+        values, ideals = quantity_values(rows.what, batches, row_seconds(batches))
         if rows.what == "FLOP/s per GPU":
             values *= [_recomputed(one, texts[p]) for p, one in found]
         notes = [_note(one, texts[p]) for p, one in found]
@@ -173,7 +180,7 @@ def _work(batches: Sequence[Batch], count: int) -> tuple[NDArray[np.float64], ..
     return flops_R, tokens_R, gpus_R, peak_R
 
 
-def as_asked(
+def quantity_values(
     what: str, batches: Sequence[Batch], seconds_R: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(predicted, at full peak) of a quantity; FLOPs are the model's, attention in full, no recomputation."""
@@ -188,7 +195,7 @@ def as_asked(
 
 def _recomputed(one: TrainingRun, row: Mapping[str, str]) -> float:
     """FLOPs with recomputation over the model's, for a row that publishes its rate as HFU, not as MFU; else 1."""
-    if stated(row, "mfu") or not stated(row, "hfu"):
+    if cell_text(row, "mfu") or not cell_text(row, "hfu"):
         return 1.0
     flops = flops_per_token(one.model, one.plan)
     return flops["hardware"] / flops["model"]
@@ -212,7 +219,7 @@ def price_memory(batches: Sequence[Batch], scopes: Sequence[str]) -> tuple[NDArr
     "first stage" are held against just that. torchtitan logs what the allocator reserved: the peak of the
     fullest stage, without what lies beside the allocator (context, libraries, communicators).
     """
-    bytes_R = costs_of(batches).memory_R
+    bytes_R = row_costs(batches).memory_R
     told = ["peak of the fullest stage"] * len(scopes)
     for batch in batches:
         software = load_software(batch.plan.software, batch.cluster.gpu)

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.accuracy import Row, Rows, load, measurement, named
 from podsim.accuracy.measured_runs import NetworkRun
-from podsim.accuracy.price_llm import Batch, as_asked, batches_of, costs_of, express_all
-from podsim.accuracy.price_networks import NetworkCosts, express_networks
+from podsim.accuracy.price_llm import Batch, make_batches, quantity_values, row_costs, training_runs
+from podsim.accuracy.price_networks import NetworkCosts, network_runs
 from podsim.accuracy.pricing import price
 from podsim.accuracy.registry import Constant, kernel_files, registry
 from podsim.accuracy.registry_change import (
@@ -26,7 +25,7 @@ from podsim.accuracy.registry_change import (
     changed_software,
     kernel_origin,
 )
-from podsim.accuracy.tables import TABLES
+from podsim.accuracy.tables import TABLES, Row, Rows, load, measurement, named
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.network.nccl import wires_of
@@ -116,8 +115,8 @@ def _priced(rows: Rows) -> NDArray[np.float64]:
 def _costed(batch: Batch, what: str, eras: Eras | None) -> NDArray[np.float64]:
     era = None if eras is None else _entry(eras, batch.plan.software, batch.cluster.gpu)
     alone = [replace(batch, index=np.arange(batch.index.size))]
-    costs = costs_of(alone, era)
-    return costs.memory_R if what == "bytes" else as_asked(what, alone, costs.seconds_R)[0]
+    costs = row_costs(alone, era)
+    return costs.memory_R if what == "bytes" else quantity_values(what, alone, costs.seconds_R)[0]
 
 
 def _entry(eras: Eras, software: str, gpu: Gpu, precision: str = "") -> Software:
@@ -143,7 +142,7 @@ def _parts(slug: str) -> Iterator[_Part]:
         return
     for role in ROLES:
         mine = rows.where(lambda row: row.validates and measurement(row, rows.what) is not None, role=role)
-        found, _ = express_all([row.fields for row in mine]) if rows.kind == "llm" else ([], {})
+        found, _ = training_runs([row.fields for row in mine]) if rows.kind == "llm" else ([], {})
         if found:
             kept = [mine.rows[position] for position, _ in found]
         else:
@@ -169,7 +168,7 @@ def _part(rows: Rows, role: str) -> _Part:
     if rows.kind in ("vision", "mlperf"):
         return _network_part(rows, role)
     if rows.kind == "llm":
-        batches = tuple(batches_of([one for _, one in express_all([row.fields for row in rows])[0]]))
+        batches = tuple(make_batches([one for _, one in training_runs([row.fields for row in rows])[0]]))
     measured = [found.value for row in rows if (found := measurement(row, rows.what)) is not None]
     base_R = np.empty(len(measured)) if batches else _priced(rows)
     for batch in batches:
@@ -178,7 +177,7 @@ def _part(rows: Rows, role: str) -> _Part:
 
 
 def _network_part(rows: Rows, role: str) -> _Part:
-    found, _ = express_networks(rows.kind, [(row.id, row.fields) for row in rows])
+    found, _ = network_runs(rows.kind, [(row.id, row.fields) for row in rows])
     costs, runs = NetworkCosts(), tuple(found[row.id] for row in rows)
     measured = [one.value for row in rows if (one := measurement(row, rows.what)) is not None]
     base_R = np.array([costs.rate(run) for run in runs])

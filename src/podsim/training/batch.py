@@ -32,7 +32,8 @@ from podsim.training.memory import (
 )
 from podsim.training.paths import PATH_KEY, paths_table
 from podsim.training.pipeline import STAGE_KEY, stages_table
-from podsim.training.plan import BESIDE, Array, Placement, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import BESIDE, Array, Placement
 from podsim.training.software import Software, load_software
 from podsim.training.step import charge_seconds, part_seconds, path_seconds, step_times
 from podsim.workload.graph import Model

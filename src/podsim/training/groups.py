@@ -15,7 +15,8 @@ from podsim.network.nccl import send_seconds
 from podsim.training.layout import Groups, Sends, StepEnd
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline import stages_table
-from podsim.training.plan import Array, Grid, Ints, Placement, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Grid, Ints, Placement
 from podsim.training.shapes import element_bytes, group_seconds, tokens
 from podsim.training.software import Software
 from podsim.workload.graph import Model

@@ -16,7 +16,8 @@ from podsim.hardware.measured import between
 from podsim.network.bus import ring_share
 from podsim.training.layout import Passes, PassExchanges, Stages
 from podsim.training.pipeline import recomputed_share
-from podsim.training.plan import Array, Grid, Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Grid, Recompute
 from podsim.training.shapes import (
     Item,
     OpTimes,

@@ -28,7 +28,8 @@ from podsim.training.memory_torch import (
     working_bytes,
 )
 from podsim.training.pipeline import recomputed_share
-from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES, Array, Recompute
 from podsim.training.shapes import element_bytes, repeated_share, split_ranks, tokens
 from podsim.training.software import Software
 from podsim.workload.graph import Block, Model, Split, TensorOp

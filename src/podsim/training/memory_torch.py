@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.training.plan import Array, Plan, Recompute, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Recompute, Schedule
 from podsim.training.shapes import element_bytes, split_ranks, tokens
 from podsim.training.software import Software
 from podsim.workload.graph import Block, TensorOp

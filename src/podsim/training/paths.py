@@ -28,7 +28,8 @@ from podsim.training.pipeline import (
     path_counts,
     single_rank_counts,
 )
-from podsim.training.plan import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Plan, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Schedule
 from podsim.workload.graph import Model
 
 PATH_KEY = ("schedule", "pp", "virtual_stages", "dp", "micro_batch", "global_batch")

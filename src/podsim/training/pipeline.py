@@ -13,7 +13,8 @@ from podsim.schedules.actions import Work
 from podsim.schedules.chunks import chunk_sizes
 from podsim.schedules.joined import Joined, play_nodes
 from podsim.training.layout import Stages
-from podsim.training.plan import BESIDE, Array, Placement, Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import BESIDE, Array, Placement, Recompute
 from podsim.workload.graph import Model
 
 STAGE_KEY = ("pp", "virtual_stages", "placement")

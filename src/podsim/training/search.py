@@ -18,7 +18,8 @@ from podsim.hardware.cluster import Cluster
 from podsim.options.option import options_of
 from podsim.options.plan_options import LayoutFields
 from podsim.training.batch import cost_division, divide_plans, divided_chunks, sort_by_division
-from podsim.training.plan import Array, Plan, Recompute, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Recompute, Schedule
 from podsim.training.rules import RULES, Facts, facts, is_available
 from podsim.training.software import Software, load_software
 from podsim.workload.graph import Model

@@ -17,7 +17,8 @@ from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import Layout, gemm_seconds
 from podsim.network.nccl import Members, collective_seconds
-from podsim.training.plan import Array, Ints, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Ints
 from podsim.training.software import Software
 from podsim.workload.graph import Block, TensorOp
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.training.layout import Groups, Layout, Passes, PassExchanges, Paths
-from podsim.training.plan import Array, Plan, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Schedule
 from podsim.training.software import Software
 
 

@@ -21,7 +21,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.accuracy.columns import KINDS, RATES, Kind
+from podsim.accuracy.table_columns import KINDS, RATES, Kind
 from podsim.errors import TableError, unknown_name
 from podsim.results.comparison import QUANTITIES, Measurement
 
