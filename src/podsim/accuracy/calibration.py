@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from podsim.accuracy import Rows
 from podsim.accuracy.calibrate_software import fit_software, toml_entry
 from podsim.accuracy.registry import software_entry
-from podsim.accuracy.tables import training_rows
+from podsim.accuracy.tables import Rows, training_rows
 from podsim.errors import PodsimError, TableError
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.constants import (
