@@ -18,9 +18,8 @@ from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
-from podsim.network.fit_nccl import WIRES, fit_architecture, samples
+from podsim.network.fit_nccl import fit_architecture, predicted_seconds, samples
 from podsim.network.nccl import COLLECTIVES, Members, collective_seconds
-from podsim.network.nccl_fit_model import predicted
 
 CROSS_VALIDATED = "all-reduce-a100"
 """the table whose rows the packaged constants were fitted to, and that a bar is on"""
@@ -89,7 +88,7 @@ def _held_out(rows: Rows) -> dict[str, float]:
         part = [one for one in known if _machine_of(one.sweep) in left_out]
         others = [one for one in known if _machine_of(one.sweep) not in left_out and one.size >= _FITTED_FROM]
         fabric = fit_architecture("ampere", others)
-        values = predicted(fabric, part, WIRES).tolist()
+        values = predicted_seconds(fabric, part).tolist()
         found |= {f"{one.sweep}/{one.size:.0f}": value for one, value in zip(part, values, strict=True)}
     return {row.id: found[row.id] for row in rows if row.id in found}
 

@@ -23,8 +23,8 @@ from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.fit_attention import cross_validate_serving
-from podsim.kernels.fit_batches import cross_validate_batches
 from podsim.kernels.fit_kernels import cross_validate, host_seconds
+from podsim.kernels.fit_products import cross_validate_batches
 from podsim.kernels.gemm import gemm_seconds
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows
 

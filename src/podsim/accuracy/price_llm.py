@@ -25,7 +25,8 @@ from podsim.hardware.parts import PRECISIONS
 from podsim.training.batch import prepare, step_cost
 from podsim.training.layers import layer_table
 from podsim.training.memory import held_memory, memory_kind_bytes
-from podsim.training.plan import ARRAY_FIELDS, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import ARRAY_FIELDS
 from podsim.training.predict import flops_per_token
 from podsim.training.software import Software, load_software
 from podsim.training.step import SPLIT

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.accuracy import Row, Rows, load, measurement, named
 from podsim.accuracy.measured_runs import NetworkRun
 from podsim.accuracy.price_llm import Batch, make_batches, quantity_values, row_costs, training_runs
 from podsim.accuracy.price_networks import NetworkCosts, network_runs
@@ -26,7 +25,7 @@ from podsim.accuracy.registry_change import (
     changed_software,
     kernel_origin,
 )
-from podsim.accuracy.tables import TABLES
+from podsim.accuracy.tables import TABLES, Row, Rows, load, measurement, named
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.network.nccl import wires_of

@@ -16,7 +16,7 @@ import numpy as np
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.cluster import Cluster
-from podsim.training.plan import Array
+from podsim.training.plan_values import Array
 from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import Software
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from podsim.errors import CatalogError, PlanError
 from podsim.hardware.catalog import load_system
 from podsim.hardware.cluster import Cluster
-from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute, Schedule
 from podsim.workload.graph import Model
 
 IMAGE = "nvcr.io#nvidia/pytorch:25.04-py3"

@@ -39,7 +39,8 @@ from podsim.training.batch import PlanTables, prepare
 from podsim.training.groups import owned_parameters, send_bytes, stage_exchanges, tied_seconds
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline import part_blocks, recomputed_share
-from podsim.training.plan import SCHEDULE_CODES, Array, Grid, Placement, Plan, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES, Array, Grid, Placement, Schedule
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software
 from podsim.workload.graph import Model

@@ -30,7 +30,8 @@ from podsim.hardware.cluster import Cluster
 from podsim.simulation.drafts import Ints
 from podsim.simulation.events import NO_TRANSFERS, Transfers
 from podsim.simulation.pieces import Piece, Stream
-from podsim.training.plan import Grid, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Grid
 
 Kind = tuple[str, int]
 """a type of rank: (its GPU, "" for the cluster's own; micro-batches of its replica, 0 for the plan's own)"""

@@ -28,7 +28,8 @@ from podsim.training.layers import (
     tp_bytes,
     tp_sync_seconds,
 )
-from podsim.training.plan import Array, Grid, Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Grid, Recompute
 from podsim.training.step import SPLIT
 from podsim.workload.graph import Block, Model, TensorOp
 

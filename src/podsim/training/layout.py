@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from podsim.axes import Shaped
 from podsim.training.memory_torch import TorchLayout
-from podsim.training.plan import Array, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array
 
 
 @dataclass(frozen=True, kw_only=True)

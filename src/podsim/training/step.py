@@ -16,12 +16,13 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.training.layout import Layout, Passes, Paths, Sends, StepEnd
-from podsim.training.plan import Array, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array
 from podsim.training.software import Software
 from podsim.training.waits import ByOverlap, Waits, of_longest, pair_saving_seconds
 
 SPLIT = ("compute", "memory", "launch", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
-"""the parts of a step, in the order of part_seconds"""
+"""The parts of a step, in the order of part_seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,6 @@ from podsim.results.runs import LOSSES, Goodput, IntervalPoint, Quantiles
 from podsim.storage.checkpoints_stores import load_store
 from podsim.verbs.long_runs import (
     Asked,
-    best_job,
     check_ends,
     checkpoint_time,
     long_run,
@@ -40,6 +39,7 @@ from podsim.verbs.long_runs import (
     read_with,
     steps_of,
 )
+from podsim.verbs.plan import best_job
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

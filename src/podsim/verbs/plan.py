@@ -14,15 +14,19 @@ from numpy.typing import NDArray
 from podsim.accuracy.assumptions import changed
 from podsim.errors import NoFitError, PlanError
 from podsim.hardware.cluster import Cluster
+from podsim.options.fleet_options import SavedJobOptions
+from podsim.options.option import values_of
 from podsim.options.plan_options import ReplayOptions, SearchOptions
 from podsim.options.question import question
 from podsim.results.prediction import PARTS, ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refined
 from podsim.training.inputs import batch_of, precision_of, read_inputs, software_of
-from podsim.training.plan import Plan, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Schedule
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits, spelled
 from podsim.units import format_quantity
+from podsim.verbs.long_runs import Job, read_tokens
 from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
 from podsim.verbs.save import check_directory, read_experiment, save_plans
@@ -47,8 +51,6 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     those of `predict`.  Raises NoFitError when no plan fits, saying by how much, PlanError when none is legal, and
     PodsimError for anything unusable.
     """
-    from podsim.verbs.long_runs import read_tokens
-
     tokens = None if options.tokens is None else read_tokens(options.tokens)
     options = replace(options, price=str(options.price), tokens=tokens)
     _check(options)
@@ -249,3 +251,13 @@ def _reason(one: Prediction, best: Prediction, place: int) -> str:
     ]
     time_ = f"{slower:+.1%} time" if abs(slower) >= 5e-4 else "the same time"
     return f"{time_} and {memory} as the first" if not told else f"{time_} ({', '.join(told)}), {memory}"
+
+
+def best_job(options: SavedJobOptions) -> Job:
+    """The fastest plan that fits within the limits; raises what `podsim plan` raises."""
+    result = plan(**values_of(options, SavedJobOptions, SearchOptions), top=1)
+    network, cluster, _ = read_inputs(
+        options.model, options.on, result.gpus, options.sequence, options.overrides
+    )
+    prediction = result.ranked[0].prediction
+    return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]
