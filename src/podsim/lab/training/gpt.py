@@ -53,13 +53,13 @@ def gpt_problems(spec: Transformer) -> list[str]:
         "value heads of their own width": spec.value_dim not in (0, spec.head_dim),
         f"activation {spec.activation}": spec.activation not in ("relu", "silu", *_ACTIVATIONS),
     }  # fmt: skip
-    found = [name for name, there in lacking.items() if there]
-    said = [f"{spec.name} has {', '.join(found)}, which podsim train does not build"] if found else []
+    names = [name for name, there in lacking.items() if there]
+    problems = [f"{spec.name} has {', '.join(names)}, which podsim train does not build"] if names else []
     if spec.dropout:
-        said.append(
+        problems.append(
             f"{spec.name} has dropout, which no two layouts draw alike: add --set model.dropout=false"
         )
-    return said
+    return problems
 
 
 def gpt(spec: Transformer, piece: Piece, *, seed: int, recompute: bool = False) -> Any:
