@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from podsim.accuracy.measured_runs import read_cluster
-from podsim.accuracy.own_words import cluster_settings, network_of, node_of
-from podsim.accuracy.price_collectives import call_of
+from podsim.accuracy.own_words import cluster_settings, find_node, read_adapters
+from podsim.accuracy.price_collectives import read_call
 
 COLUMNS = ("cluster", "launch", "nccl", "in_switch", "reason")
 # system and GPU as sources write them -> why no system of the catalog is it
@@ -36,7 +36,7 @@ def canonical(row: Mapping[str, str]) -> dict[str, str]:
     told = f"{row['system']} {row['gpu']}"
     untold = next((why for pattern, why in _UNTOLD if re.search(pattern, told)), "")
     if not (cells["cluster"] or cells["reason"]):
-        call = call_of({**row, **cells})
+        call = read_call({**row, **cells})
         cells["reason"] = untold or (call if isinstance(call, str) else "")
     return cells
 
@@ -48,11 +48,11 @@ def _disturbed(notes: str) -> str:
 
 def _cluster(row: Mapping[str, str]) -> str:
     """The settings of a row's cluster; "" where the source does not say what it takes."""
-    nodes, system = int(row["nodes"]), node_of(row["gpu"], row["system"])
+    nodes, system = int(row["nodes"]), find_node(row["gpu"], row["system"])
     if system is None:
         return ""
     each = read_cluster(f"{system}:1").gpus_per_node
-    network = network_of(row["nics"] if nodes > 1 else "", each)
+    network = read_adapters(row["nics"] if nodes > 1 else "", each)
     return (
         ""
         if nodes > 1 and "network.bandwidth" not in network

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from podsim.accuracy.measured_runs import NotExpressible, read_cluster, whole, write_settings
-from podsim.accuracy.own_words import cluster_settings, node_of
+from podsim.accuracy.measured_runs import NotExpressible, read_cluster, read_count, write_settings
+from podsim.accuracy.own_words import cluster_settings, find_node
 from podsim.errors import PodsimError
 from reference.training_runs import Run, run_of
 
@@ -33,7 +33,7 @@ def _described(table: str, row: Mapping[str, str]) -> dict[str, str]:
         raise NotExpressible(f"no entry of reference/runs covers {row['framework']} training")
     if run.skip:
         raise NotExpressible(run.skip)
-    gpus = whole(row, "n_gpus" if table == "vision" else "n_accelerators")
+    gpus = read_count(row, "n_gpus" if table == "vision" else "n_accelerators")
     precision = _precision(row)
     batch, accumulate = _batch(run, row, precision)
     cluster = _cluster(row, gpus)
@@ -82,7 +82,7 @@ def _batch(run: Run, row: Mapping[str, str], precision: str) -> tuple[int, int]:
 
 def _cluster(row: Mapping[str, str], gpus: int) -> str:
     gpu = row.get("gpu", row.get("accelerator", ""))
-    node = node_of(gpu, row.get("node_type", row.get("system", "")))
+    node = find_node(gpu, row.get("node_type", row.get("system", "")))
     if node is None:
         raise NotExpressible(
             f"no node of the catalog has GPUs like {gpu!r}" if gpu else "the GPU is not given"

@@ -9,13 +9,13 @@ from dataclasses import replace
 from podsim.accuracy.measured_runs import (
     NotExpressible,
     TrainingRun,
+    cell_text,
     read_cluster,
-    stated,
-    whole,
+    read_count,
     write_settings,
 )
 from podsim.accuracy.own_rows import own_training_run
-from podsim.accuracy.own_words import cluster_settings, network_of, network_settings, node_of
+from podsim.accuracy.own_words import cluster_settings, find_node, model_settings, read_adapters
 from podsim.errors import PodsimError
 from podsim.training.plan import Plan
 from podsim.training.software import load_software, software_names
@@ -54,13 +54,13 @@ def canonical(row: Mapping[str, str]) -> dict[str, str]:
 
 
 def plan_settings(plan: Plan) -> str:
-    """The settings of a plan that are not the defaults, as text."""
+    """The settings of a plan that are not the defaults, as text in the order of their names."""
     default = Plan().describe()
     return write_settings(
         "",
         {
             name: str(value).lower() if isinstance(value, bool) else value
-            for name, value in plan.describe().items()
+            for name, value in sorted(plan.describe().items())
             if value != default[name]
         },
     )
@@ -68,24 +68,24 @@ def plan_settings(plan: Plan) -> str:
 
 def _in_podsims_words(row: Mapping[str, str], layer_only: bool) -> dict[str, str]:
     """The row with its words replaced by those of the documented columns."""
-    gpu = stated(row, "gpu")
-    node = node_of(gpu, stated(row, "node_type"), stated(row, "gpu_mem_gb"))
+    gpu = cell_text(row, "gpu")
+    node = find_node(gpu, cell_text(row, "node_type"), cell_text(row, "gpu_mem_gb"))
     if node is None:
         raise NotExpressible(f"gpu={gpu!r} has no node in the catalog")
-    wires = network_of(stated(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
-    told = {**row, "cluster": cluster_settings(node, whole(row, "n_gpus"), wires)}
+    wires = read_adapters(cell_text(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
+    told = {**row, "cluster": cluster_settings(node, read_count(row, "n_gpus"), wires)}
     if layer_only:
-        told |= {"params_b": "", "vocab": stated(row, "vocab") or "51200", "dp": "1"}
+        told |= {"params_b": "", "vocab": cell_text(row, "vocab") or "51200", "dp": "1"}
         told |= {"global_batch": row["micro_batch"]}
-    told["network"] = network_settings(told)
+    told["network"] = model_settings(told)
     told["framework"] = _software(row)
     software = load_software(told["framework"], read_cluster(told["cluster"]).gpu)
     strategy = row["zero_stage_or_fsdp"]
     if "Interleaved" in strategy:
-        told["virtual_pp"] = str(max(whole(row, "virtual_pp", 1), 2))
+        told["virtual_pp"] = str(max(read_count(row, "virtual_pp", 1), 2))
     if software.name.startswith("torchtitan"):
         told["seq_parallel"] = "yes"
-    if not stated(row, "micro_batch"):
+    if not cell_text(row, "micro_batch"):
         told["micro_batch"] = _micro_batch(told)
     return told
 
@@ -104,14 +104,14 @@ def _adjusted(found: TrainingRun, row: Mapping[str, str], layer_only: bool) -> T
 
 def _software(row: Mapping[str, str]) -> str:
     """Catalog name of the framework era that the row's framework and year columns name."""
-    framework = stated(row, "framework").lower()
+    framework = cell_text(row, "framework").lower()
     if framework in software_names():
         return framework
     year = (row.get("year") or "2022").strip()[:4]
     name = next((n for pattern, n in _FRAMEWORKS if re.search(pattern, framework)), None)
     if name is None:
         raise NotExpressible(
-            f"framework={stated(row, 'framework')!r} has no entry in the software catalog (podsim show software)"
+            f"framework={cell_text(row, 'framework')!r} has no entry in the software catalog (podsim show software)"
         )
     if name == "nemo-2022" and year >= "2024":
         name = "megatron-core"
@@ -127,12 +127,12 @@ def _software(row: Mapping[str, str]) -> str:
 
 def _micro_batch(row: Mapping[str, str]) -> str:
     """The micro-batch that a row's notes or its framework's defaults give; "" if nothing does."""
-    tp, pp, cp = (whole(row, name, 1) for name in ("tp", "pp", "cp"))
-    dp = whole(row, "dp", max(1, whole(row, "n_gpus") // (tp * pp * cp)))
+    tp, pp, cp = (read_count(row, name, 1) for name in ("tp", "pp", "cp"))
+    dp = read_count(row, "dp", max(1, read_count(row, "n_gpus") // (tp * pp * cp)))
     if match := re.search(r"grad_accum=(\d+)|micro_num=(\d+)", row["notes"]):
-        return str(max(1, whole(row, "global_batch") // (dp * int(match[1] or match[2]))))
+        return str(max(1, read_count(row, "global_batch") // (dp * int(match[1] or match[2]))))
     if "torchtitan" in row["framework"] and pp > 1:  # its default: as many micro-batches as stages
-        return str(max(1, whole(row, "global_batch") // (dp * pp)))
+        return str(max(1, read_count(row, "global_batch") // (dp * pp)))
     return "1" if "local batch" in row["notes"] else ""
 
 

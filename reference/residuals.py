@@ -7,13 +7,12 @@ import io
 import math
 from dataclasses import asdict, fields
 
-from podsim.accuracy import load, measurement
 from podsim.accuracy.bands import Residual, features_of
 from podsim.accuracy.bands_networks import NetworkFeatures, NetworkResidual, features_of_graph
 from podsim.accuracy.measured_runs import TrainingRun
-from podsim.accuracy.price_llm import batches_of, costs_of, express_all
-from podsim.accuracy.price_networks import NetworkCosts, express_networks
-from podsim.accuracy.tables import training_rows
+from podsim.accuracy.price_llm import make_batches, row_costs, training_runs
+from podsim.accuracy.price_networks import NetworkCosts, network_runs
+from podsim.accuracy.tables import load, measurement, training_rows
 from podsim.graphs.graph_cost import scaled_costs
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.predict import flops_per_token
@@ -28,9 +27,9 @@ def measure_residuals() -> tuple[Residual, ...]:
     """
     valid = {row.id for row in load("llm") if row.validates}
     rows = [row for row in training_rows() if row.get("step_time_s") and row["id"] in valid]
-    found, _ = express_all(rows)
+    found, _ = training_runs(rows)
     whole = [(position, one) for position, one in found if not (one.layer_only or one.chosen)]
-    costs = costs_of(batches_of([one for _, one in whole]))
+    costs = row_costs(make_batches([one for _, one in whole]))
     out = []
     for place, (position, one) in enumerate(whole):
         row = rows[position]
@@ -38,10 +37,10 @@ def measure_residuals() -> tuple[Residual, ...]:
             Residual(
                 id=row["id"],
                 role=row["role"],
-                features=features_of(one.model, one.cluster, one.plan, float(costs.host_R[place])),
+                features=features_of(one.model, one.cluster, one.plan, float(costs.host[place])),
                 gpus=int(one.plan.gpus),
                 sequence=one.plan.length(one.model),
-                log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds_R[place])),
+                log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds[place])),
                 utilisation=_utilisation(one, float(row["step_time_s"])),
             )
         )
@@ -75,7 +74,7 @@ def measure_network_residuals() -> tuple[NetworkResidual, ...]:
     for kind in ("vision", "mlperf"):
         rows = {row.id: row for row in load(kind) if row.validates}
         told = {id: one.value for id, row in rows.items() if (one := measurement(row, "samples/s"))}
-        found, _ = express_networks(kind, [(id, rows[id].fields) for id in told])
+        found, _ = network_runs(kind, [(id, rows[id].fields) for id in told])
         for id, run in found.items():
             era, graph, gpu = costs.era(run), costs.graph(run), run.cluster.gpu
             features = features_of_graph(

@@ -10,7 +10,7 @@ import pytest
 import podsim.accuracy
 import podsim.report
 
-JUDGES = ("columns", "score", "tables/__init__", "bars")
+JUDGES = ("table_columns", "score", "tables/__init__", "bars")
 ALLOWED = {
     "accuracy": ("errors", "units", "results", "accuracy"),
     "report": ("errors", "units", "results", "hardware", "report"),

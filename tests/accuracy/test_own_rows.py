@@ -4,7 +4,7 @@ import pytest
 
 from podsim.accuracy.calibrate_software import fit_software
 from podsim.accuracy.measured_runs import NotExpressible
-from podsim.accuracy.price_llm import express
+from podsim.accuracy.price_llm import training_run
 from podsim.accuracy.tables import training_rows
 from podsim.workload.catalog import load_model
 
@@ -15,7 +15,7 @@ CANONICAL = ("network", "cluster", "plan", "chosen", "implied", "reason")
 def own(id: str) -> dict[str, str]:
     """A packaged row as a user would write it: nothing worked out yet."""
     cells = {column: cell for column, cell in ROWS[id].items() if column not in CANONICAL}
-    return {**cells, "framework": express(ROWS[id]).plan.software} if ROWS[id]["plan"] else cells
+    return {**cells, "framework": training_run(ROWS[id]).plan.software} if ROWS[id]["plan"] else cells
 
 
 OPEN = own("MLMH100-0005")  # states tp, pp, dp and the batch
@@ -24,7 +24,7 @@ OPEN = own("MLMH100-0005")  # states tp, pp, dp and the batch
 def test_a_row_without_a_micro_batch_gets_the_fastest_plan_that_it_allows() -> None:
     from podsim.training.batch import step_cost
 
-    found = express(OPEN)
+    found = training_run(OPEN)
     assert (found.plan.tp, found.plan.pp, found.plan.dp, found.plan.global_batch) == (8, 2, 48, 384)
     assert found.chosen.startswith("chosen: micro_batch=")
     best = step_cost(found.model, found.cluster, found.plan)
@@ -47,14 +47,14 @@ def test_a_row_without_a_micro_batch_gets_the_fastest_plan_that_it_allows() -> N
 
 def test_what_an_open_row_states_stays() -> None:
     stated = {"recompute": "full", "virtual_pp": "3", "seq_parallel": "no", "zero_stage_or_fsdp": "ZeRO-1"}
-    plan = express({**OPEN, **stated}).plan.describe()
+    plan = training_run({**OPEN, **stated}).plan.describe()
     assert plan["recompute"] == "full"
     assert plan["recompute_layers"] == 0
     assert (plan["virtual_stages"], plan["sequence_parallel"], plan["zero"]) == (3, False, 1)
 
 
 def test_an_open_row_takes_nothing_that_its_framework_lacks() -> None:
-    plan = express({**own("MLM21JAN-0008"), "framework": "megatron-2020"}).plan.describe()
+    plan = training_run({**own("MLM21JAN-0008"), "framework": "megatron-2020"}).plan.describe()
     assert plan["recompute"] == "full"
     assert (plan["sequence_parallel"], plan["zero"], plan["flash"], plan["virtual_stages"]) == (
         False,
@@ -66,7 +66,7 @@ def test_an_open_row_takes_nothing_that_its_framework_lacks() -> None:
 
 def test_an_open_row_that_fits_nowhere_says_what_it_needs() -> None:
     with pytest.raises(NotExpressible, match=r"micro_batch is not given, and no plan .* fits: .* of 80 GB"):
-        express({**own("MLM21JAN-0008"), "framework": "megatron-2020", "layers": "1800", "params_b": ""})
+        training_run({**own("MLM21JAN-0008"), "framework": "megatron-2020", "layers": "1800", "params_b": ""})
 
 
 def test_a_line_of_ones_own_names_a_model_and_an_era() -> None:
@@ -74,7 +74,7 @@ def test_a_line_of_ones_own_names_a_model_and_an_era() -> None:
         "model": "llama-3-8b", "seq_len": "8192", "gpu": "h100-sxm5-80gb", "n_gpus": "64", "global_batch": "512",
         "precision": "bf16", "framework": "Torchtitan-2024-compile", "step_time_s": "6",
     }  # fmt: skip
-    found = express(line)
+    found = training_run(line)
     assert (found.plan.software, found.plan.gpus, found.model.layer_count) == (
         "torchtitan-2024-compile",
         64,
@@ -85,19 +85,19 @@ def test_a_line_of_ones_own_names_a_model_and_an_era() -> None:
 
 def test_a_rate_without_a_batch_is_of_the_default_batch() -> None:
     rate = {**OPEN, "global_batch": "", "dp": "48"}
-    found = express(rate)
+    found = training_run(rate)
     assert found.plan.global_batch == 1056  # 4 Mi tokens are 1024 sequences of 4096; 22 for each of 48
     assert found.chosen.startswith("chosen: global_batch=1056, micro_batch=")
-    given = express(
+    given = training_run(
         {**rate, "tp": "8", "pp": "4", "n_gpus": "1536", "seq_parallel": "yes", "micro_batch": "1"}
     )
     assert given.chosen == "chosen: global_batch=1056"
     with pytest.raises(NotExpressible, match="global_batch is not given"):
-        express({**rate, "step_time_s": "2.5"})
+        training_run({**rate, "step_time_s": "2.5"})
 
 
 def test_a_fit_takes_no_row_of_which_podsim_chose_a_setting() -> None:
-    assert all(express(ROWS[f"NEMO-000{i}"]).chosen for i in (1, 2, 3))
+    assert all(training_run(ROWS[f"NEMO-000{i}"]).chosen for i in (1, 2, 3))
     _, _, used = fit_software(list(ROWS.values()), "nemo-2022", ["gemm_speed"])
     assert used
     assert not {"NEMO-0001", "NEMO-0002", "NEMO-0003"} & set(used)
@@ -113,7 +113,7 @@ def test_a_fit_takes_no_row_of_which_podsim_chose_a_setting() -> None:
 )
 def test_a_model_without_dimensions_is_looked_up(text: str, name: str, layers: int) -> None:
     row = {**own("SIMU-0003"), "model": text, "n_gpus": "512", "dp": "", "global_batch": "1024"}
-    assert express(row).model == load_model(name, {"layers": layers, "sequence": 4096})
+    assert training_run(row).model == load_model(name, {"layers": layers, "sequence": 4096})
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_model_without_dimensions_is_looked_up(text: str, name: str, layers: i
 )
 def test_a_model_that_nothing_knows_is_said(text: str) -> None:
     with pytest.raises(NotExpressible, match="layers is not given, and model="):
-        express({**own("SIMU-0003"), "model": text})
+        training_run({**own("SIMU-0003"), "model": text})
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_a_model_that_nothing_knows_is_said(text: str) -> None:
 def test_a_node_is_found_by_what_sources_call_its_gpus(
     gpu: str, system: str, memory: str, node: str | None
 ) -> None:
-    from podsim.accuracy.own_words import node_of
+    from podsim.accuracy.own_words import find_node
 
-    assert node_of(gpu, system, memory) == node
+    assert find_node(gpu, system, memory) == node
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ def test_a_node_is_found_by_what_sources_call_its_gpus(
 def test_a_network_is_read_as_sources_describe_it(
     text: str, nics: str | None, rate: str | None, fabric: str
 ) -> None:
-    from podsim.accuracy.own_words import network_of
+    from podsim.accuracy.own_words import read_adapters
 
-    found = network_of(text, 8)
+    found = read_adapters(text, 8)
     assert (found.get("network.nics"), found.get("network.bandwidth"), found.get("fabric", "")) == (
         nics,
         rate,
@@ -190,42 +190,42 @@ MIXTRAL = {
 
 
 def test_experts_of_a_row_are_experts() -> None:
-    named = express(MIXTRAL).model
+    named = training_run(MIXTRAL).model
     assert named == load_model("mixtral-8x7b", {"sequence": 4096})
-    other = express({**MIXTRAL, "model": "a mixture"}).model
+    other = training_run({**MIXTRAL, "model": "a mixture"}).model
     assert other.parameters == pytest.approx(named.parameters, rel=0.01)
     assert other.active_parameters == pytest.approx(named.active_parameters, rel=0.01)
     with pytest.raises(NotExpressible, match="moe_topk is not given"):
-        express({**MIXTRAL, "moe_topk": ""})
-    dense = express({**MIXTRAL, "moe_experts": "0", "moe_topk": "0", "ep": "1", "params_b": "7.2"}).model
+        training_run({**MIXTRAL, "moe_topk": ""})
+    dense = training_run({**MIXTRAL, "moe_experts": "0", "moe_topk": "0", "ep": "1", "params_b": "7.2"}).model
     assert not any(block.experts for block in dense.layers)
 
 
 def test_the_published_size_tells_what_an_unknown_name_does_not() -> None:
     row = {**MIXTRAL, "model": "Anonymous", "moe_experts": "", "ep": "", "params_b": "7.2"}
-    assert express(row).model.parameters == pytest.approx(7.24e9, rel=0.01)  # gated, a head of its own
+    assert training_run(row).model.parameters == pytest.approx(7.24e9, rel=0.01)  # gated, a head of its own
     small = {**own("PYTHIA-0001"), "framework": "megatron-2022", "micro_batch": "1"}
-    assert express(small).model.parameters == pytest.approx(70e6, rel=0.05)  # a head of its own
+    assert training_run(small).model.parameters == pytest.approx(70e6, rel=0.05)  # a head of its own
     with pytest.raises(NotExpressible, match=r"params_b=46.7, but these dimensions make 7\.2"):
-        express({**row, "params_b": "46.7"})
+        training_run({**row, "params_b": "46.7"})
     with pytest.raises(NotExpressible, match="params_b='many' is not a number"):
-        express({**row, "params_b": "many"})
+        training_run({**row, "params_b": "many"})
 
 
 def test_a_row_without_framework_or_precision_gets_the_defaults_and_says_so() -> None:
-    found = express({**MIXTRAL, "framework": "", "precision": ""})
+    found = training_run({**MIXTRAL, "framework": "", "precision": ""})
     assert (found.plan.software, found.plan.precision) == ("megatron-core", "bf16")
     assert found.chosen == "chosen: framework=megatron-core, precision=bf16"
     with pytest.raises(NotExpressible, match=r"framework='Homemade' has no entry .*podsim show software"):
-        express({**MIXTRAL, "framework": "Homemade"})
+        training_run({**MIXTRAL, "framework": "Homemade"})
 
 
 def test_every_run_that_llm_foundry_measured_fits_its_gpu() -> None:
     """Its micro-batches are the largest that fitted 80 GiB; the law may not need more than there was."""
-    from podsim.accuracy.price_llm import batches_of, costs_of, express_all
+    from podsim.accuracy.price_llm import make_batches, row_costs, training_runs
 
-    found, _ = express_all([row for id, row in ROWS.items() if id.startswith("LF-")])
-    needed = costs_of(batches_of([one for _, one in found])).memory_R
+    found, _ = training_runs([row for id, row in ROWS.items() if id.startswith("LF-")])
+    needed = row_costs(make_batches([one for _, one in found])).memory
     assert needed.size > 90
     assert needed.max() <= 80 * 2**30
     assert needed.max() > 0.9 * 80 * 2**30
@@ -234,13 +234,15 @@ def test_every_run_that_llm_foundry_measured_fits_its_gpu() -> None:
 def test_a_run_that_would_not_fit_without_zero_had_it() -> None:
     bare = own("SIMU-0004")  # llama-3-70b's layers, 12 of them, on eight GPUs of 80 GB
     assert not bare["zero_stage_or_fsdp"]
-    found = express(bare)
+    found = training_run(bare)
     assert (found.plan.zero, found.implied) == (1, "implied: zero=1, without which it does not fit")
-    assert express({**bare, "zero_stage_or_fsdp": "ZeRO-3"}).plan.zero == 3
-    assert express({**bare, "framework": "megatron-2021", "precision": "fp16"}).plan.zero == 0  # had none
-    fits = express(own("SIMU-0010"))
+    assert training_run({**bare, "zero_stage_or_fsdp": "ZeRO-3"}).plan.zero == 3
+    assert (
+        training_run({**bare, "framework": "megatron-2021", "precision": "fp16"}).plan.zero == 0
+    )  # had none
+    fits = training_run(own("SIMU-0010"))
     assert (fits.plan.zero, fits.implied) == (0, "")
-    assert express(own("VTM-0001")).plan.zero == 0  # above the limit by less than the law's error
+    assert training_run(own("VTM-0001")).plan.zero == 0  # above the limit by less than the law's error
 
 
 @pytest.mark.parametrize(
@@ -257,4 +259,4 @@ def test_a_run_that_would_not_fit_without_zero_had_it() -> None:
 )
 def test_a_row_that_states_its_plan_keeps_the_rules(change: dict[str, str], said: str) -> None:
     with pytest.raises(NotExpressible, match=said):
-        express({**ROWS["KORT-0003"], **change})
+        training_run({**ROWS["KORT-0003"], **change})

@@ -15,7 +15,8 @@ from podsim.options.option import like, option, options_of, values_of
 from podsim.options.plan_options import LayoutFields, PlanOptions, PredictOptions
 from podsim.options.question import question
 from podsim.options.readers import factors, pairs, servers, throttles
-from podsim.training.plan import ARRAY_FIELDS, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import ARRAY_FIELDS
 from podsim.training.search import SEARCHED
 
 

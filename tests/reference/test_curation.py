@@ -9,7 +9,7 @@ import io
 import pytest
 from reference.training_runs import run_of, runs
 
-from podsim.accuracy.columns import KINDS, Kind
+from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.graphs.networks import networks
 from podsim.training.software import load_software
 from podsim.verbs.graph import FUSIONS

@@ -10,7 +10,8 @@ from podsim.hardware.cluster import Cluster
 from podsim.schedules import SCHEDULES, build, held
 from podsim.schedules import weight_copies as table_copies
 from podsim.training.memory import KINDS, micro_batches_in_flight, weight_copies
-from podsim.training.plan import SCHEDULE_CODES, Plan, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES, Schedule
 from podsim.training.predict import predict_plan
 from podsim.training.rules import RULES, facts
 from podsim.training.search import search

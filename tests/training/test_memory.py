@@ -10,7 +10,8 @@ import pytest
 from podsim.hardware.cluster import Cluster
 from podsim.training.memory import activation_table, micro_batches_in_flight, weight_table
 from podsim.training.pipeline import stages_table
-from podsim.training.plan import Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute
 from podsim.training.predict import predict_plan
 from podsim.training.software import load_software
 from podsim.workload.catalog import load_model

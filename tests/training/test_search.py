@@ -8,7 +8,8 @@ import pytest
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
-from podsim.training.plan import SCHEDULE_CODES, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES
 from podsim.training.predict import predict_plan
 from podsim.training.search import search
 from podsim.workload.catalog import load_model

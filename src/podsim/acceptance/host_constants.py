@@ -49,7 +49,7 @@ class _Run:
     pp: int = 1
     zero: int = 0
     wide: bool = False
-    """wide enough that arithmetic counts most"""
+    """Whether the network is so wide that arithmetic counts most."""
 
 
 def _runs(ranks: int) -> dict[str, _Run]:
@@ -141,9 +141,9 @@ class Runtime:
 
     constants: Mapping[str, float]
     syncs: tuple[Mapping[str, float], ...]
-    """ranks, latency and per_byte of tensor-parallel exchanges; of processors alone"""
+    """The ranks, latency and per_byte of tensor-parallel exchanges; for processors alone."""
     shards: tuple[Mapping[str, float], ...]
-    """the same of a layer's weights and gradients under ZeRO 3"""
+    """The same for a layer's weights and gradients under ZeRO 3."""
 
 
 def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str) -> Runtime:

@@ -38,12 +38,12 @@ class Machine:
 
     options: VerifyOptions
     cluster: Cluster
-    """as it should be"""
+    """The expected cluster."""
     size: int
-    """B. Size of fio's file."""
+    """B. The size of fio's file."""
     inventory: Inventory
     predict_images: Callable[[Cluster, str], tuple[float | None, str]]
-    """(cluster, client) to (images a second of a GPU, what says so)"""
+    """The function from (cluster, client) to (images a second of a GPU, its origin)."""
     note: Callable[[str], None]
 
     @property

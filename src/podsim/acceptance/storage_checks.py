@@ -45,19 +45,19 @@ class Disk:
     """What was found of a folder's storage."""
 
     fio: Mapping[str, FioMeasured]
-    """by the name of the access; empty without fio"""
+    """The results of fio by the name of the access; empty without fio."""
     names: Mapping[str, float]
-    """operations a second by mdtest's names"""
+    """1/s. The rates of operations, by mdtest's names."""
     tasks: int
-    """that worked on names at once"""
+    """The number of tasks that worked on names at once."""
     names_by: str
-    """mdtest, or fio's engines"""
+    """The tool: mdtest, or fio's engines."""
     direct: bool
-    """past the page cache"""
+    """Whether the accesses bypassed the page cache."""
     missing: str
-    """why fio was not run"""
+    """The reason why fio was not run."""
     capacity: float
-    """B of the file system"""
+    """B. The capacity of the file system."""
 
 
 def measure_disk(folder: Path, cores: int, *, size: int, seconds: float, note: Note) -> Disk:
@@ -116,13 +116,13 @@ class Expected:
     """What a node's storage should be."""
 
     system: str
-    """its name in the catalog, or a file"""
+    """The name in the catalog, or a file."""
     client: str
-    """the node"""
+    """The node."""
     same: bool
-    """figures were measured on this machine before"""
+    """Whether the figures were measured on this machine before."""
     names: Mapping[str, float]
-    """operations a second by mdtest's names, where they were measured before"""
+    """1/s. The rates of operations by mdtest's names, if they were measured before."""
 
 
 def storage_checks(disk: Disk, expected: Expected) -> Iterator[Check]:

@@ -20,7 +20,7 @@ class Images(NamedTuple):
     """What ResNet-50 did."""
 
     rates: dict[int, tuple[float, ...]]
-    """ranks to images a second by epoch"""
+    """1/s. The images by rank and epoch."""
     image: int
     batch: int
     device: str

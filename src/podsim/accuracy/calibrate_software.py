@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from podsim.accuracy.measured_runs import TrainingRun
-from podsim.accuracy.price_llm import batches_of, express_all, seconds_of
-from podsim.accuracy.price_networks import NetworkCosts, express_networks
+from podsim.accuracy.price_llm import make_batches, row_seconds, training_runs
+from podsim.accuracy.price_networks import NetworkCosts, network_runs
 from podsim.errors import TableError, unknown_name
 from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.hardware.parts import Gpu
@@ -63,11 +63,11 @@ class SoftwareFit(NamedTuple):
     """What a fit gives."""
 
     values: dict[str, float]
-    """constant -> value, four digits"""
+    """The value of each constant, with four digits."""
     residual: float
-    """mean of |log(predicted / measured)| over the rows used, with those values"""
+    """share. The mean of |log(predicted / measured)| over the rows used, with those values."""
     rows_used: tuple[str, ...]
-    """their ids"""
+    """The ids of the rows."""
 
 
 Logs: TypeAlias = "Callable[[Mapping[str, float]], NDArray[np.float64]]"
@@ -131,15 +131,15 @@ def _transformer_logs(
 ) -> tuple[Logs, tuple[str, ...]]:
     """The logarithms of rows of language models of an era, and their ids."""
     used = [r for r in rows if r.get("role") == "calibrate" and _time(r)]
-    found, _ = express_all(used)
+    found, _ = training_runs(used)
     mine = [(position, one) for position, one in found if _is_of(one, name, part)]
     base = load_software(name, mine[0][1].cluster.gpu) if mine else load_software(name)
-    batches = batches_of([one for _, one in mine])
+    batches = make_batches([one for _, one in mine])
     measured_R = np.array([_time(used[position]) for position, _ in mine])
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
         changed: dict[str, Any] = dict(values)
-        return np.asarray(np.log(seconds_of(batches, replace(base, **changed)) / measured_R))
+        return np.asarray(np.log(row_seconds(batches, replace(base, **changed)) / measured_R))
 
     return logs, tuple(used[position]["id"] for position, _ in mine)
 
@@ -150,7 +150,7 @@ def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tu
     mine, measured = [], []
     for kind, column in (("vision", "throughput"), ("mlperf", "throughput_samples_s")):
         used = {r["id"]: r for r in rows if r.get("role") == "calibrate" and r.get(column)}
-        found, _ = express_networks(kind, used.items())
+        found, _ = network_runs(kind, used.items())
         for id, run in found.items():
             if run.software == name and _covered(run.cluster.gpu, run.precision, name, part):
                 mine.append((id, run))

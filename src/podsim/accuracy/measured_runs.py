@@ -31,11 +31,11 @@ class TrainingRun:
     cluster: Cluster
     plan: Plan
     layer_only: bool = False
-    """the measurement is of one layer's forward and backward, not of a step"""
+    """Whether the measurement is of one layer's forward and backward pass, not of a step."""
     chosen: str = ""
-    """settings that the row leaves open and podsim chose, worded; "" where the row states its micro-batch"""
+    """The settings that the row leaves open and podsim chose, in words; "" if the row states its micro-batch."""
     implied: str = ""
-    """settings that the row does not state, but could not have run without, worded"""
+    """The settings that the row does not state but must have had, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +44,11 @@ class NetworkRun:
 
     network: str
     batch: int
-    """samples that a GPU computes at once"""
+    """The number of samples that a GPU computes at once."""
     accumulate: int
-    """micro-batches of a step"""
+    """The number of micro-batches of a step."""
     items: float
-    """what the row's unit counts in one sample"""
+    """count. The number of the row's units in one sample."""
     precision: str
     fuse: str
     channels_first: bool
@@ -62,14 +62,14 @@ class NotExpressible(Exception):
     """The row lacks something, or describes what podsim does not model; the text says what."""
 
 
-def stated(row: Mapping[str, str], column: str) -> str:
+def cell_text(row: Mapping[str, str], column: str) -> str:
     """What a row says in a column; "" where it says nothing or has no such column."""
     return (row.get(column) or "").strip()
 
 
-def whole(row: Mapping[str, str], column: str, default: int | None = None) -> int:
+def read_count(row: Mapping[str, str], column: str, default: int | None = None) -> int:
     """The whole number, from 1, in a column; `default` where it is blank, if there is one. Else NotExpressible."""
-    text = stated(row, column)
+    text = cell_text(row, column)
     if not text:
         if default is None:
             raise NotExpressible(f"{column} is not given")
@@ -85,9 +85,9 @@ def whole(row: Mapping[str, str], column: str, default: int | None = None) -> in
 
 def is_described(row: Mapping[str, str]) -> bool:
     """Whether a row states its network, cluster and plan; NotExpressible if it states a plan alone."""
-    if not stated(row, "plan"):
+    if not cell_text(row, "plan"):
         return False
-    if missing := [column for column in ("network", "cluster") if not stated(row, column)]:
+    if missing := [column for column in ("network", "cluster") if not cell_text(row, column)]:
         raise NotExpressible(
             f"plan is stated, and {' and '.join(missing)} is not: state all three, or no plan"
         )
@@ -107,7 +107,7 @@ def write_settings(name: str, settings: Mapping[str, object]) -> str:
 
 
 @lru_cache(maxsize=512)
-def read_network(settings: str) -> Model:
+def read_model(settings: str) -> Model:
     """The model that a text such as "gpt-22b layers=96 sequence=4096" describes: a catalog name and its overrides."""
     name, overrides = read_settings(settings)
     return load_model(name, overrides)
@@ -138,16 +138,16 @@ def _value(name: str, text: str) -> int | bool | str:
 
 def read_training_run(row: Mapping[str, str]) -> TrainingRun:
     """The run of a row that states its network, cluster and plan; NotExpressible if the plan breaks a rule."""
-    model, cluster, plan = read_network(row["network"]), read_cluster(row["cluster"]), read_plan(row["plan"])
+    model, cluster, plan = read_model(row["network"]), read_cluster(row["cluster"]), read_plan(row["plan"])
     if problems := plan.problems(model, cluster):
         raise NotExpressible("; ".join(problems))
     return TrainingRun(
         model=model,
         cluster=cluster,
         plan=plan,
-        layer_only=stated(row, "scope") == "layer",
-        chosen=stated(row, "chosen"),
-        implied=stated(row, "implied"),
+        layer_only=cell_text(row, "scope") == "layer",
+        chosen=cell_text(row, "chosen"),
+        implied=cell_text(row, "implied"),
     )
 
 

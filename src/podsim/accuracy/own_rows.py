@@ -16,13 +16,13 @@ from podsim.accuracy.measured_runs import (
     NetworkRun,
     NotExpressible,
     TrainingRun,
+    cell_text,
     read_cluster,
-    read_network,
+    read_count,
+    read_model,
     read_network_run,
-    stated,
-    whole,
 )
-from podsim.accuracy.own_words import cluster_settings, network_of, network_settings, node_of
+from podsim.accuracy.own_words import cluster_settings, find_node, model_settings, read_adapters
 from podsim.accuracy.tables import load
 from podsim.errors import NoFitError
 from podsim.graphs.networks import networks
@@ -68,40 +68,40 @@ def own_training_run(row: Mapping[str, str]) -> TrainingRun:
 
 def _cluster_of(row: Mapping[str, str]) -> Cluster:
     """The cluster of a row: that of its column `cluster`, else whole nodes with its GPUs and adapters."""
-    if stated(row, "cluster"):
+    if cell_text(row, "cluster"):
         return read_cluster(row["cluster"])
-    gpu = stated(row, "gpu")
-    node = node_of(gpu, stated(row, "node_type"), stated(row, "gpu_mem_gb"))
+    gpu = cell_text(row, "gpu")
+    node = find_node(gpu, cell_text(row, "node_type"), cell_text(row, "gpu_mem_gb"))
     if node is None:
         raise NotExpressible(f"gpu={gpu!r} has no node in the catalog")
-    network = network_of(stated(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
-    return read_cluster(cluster_settings(node, whole(row, "n_gpus"), network))
+    network = read_adapters(cell_text(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
+    return read_cluster(cluster_settings(node, read_count(row, "n_gpus"), network))
 
 
 def _model_of(row: Mapping[str, str]) -> Model:
     """The model of a row: that of its column `network`, else one of its name, dimensions and size."""
-    return read_network(stated(row, "network") or network_settings(row))
+    return read_model(cell_text(row, "network") or model_settings(row))
 
 
 def _plan_of(row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, str, str]:
     """(the plan, what podsim chose of it, what was implied)."""
-    gpus = whole(row, "n_gpus")
-    tp, pp, cp = (whole(row, name, 1) for name in ("tp", "pp", "cp"))
-    dp = whole(row, "dp", max(1, gpus // (tp * pp * cp)))
+    gpus = read_count(row, "n_gpus")
+    tp, pp, cp = (read_count(row, name, 1) for name in ("tp", "pp", "cp"))
+    dp = read_count(row, "dp", max(1, gpus // (tp * pp * cp)))
     software = load_software(_software(row), cluster.gpu)
     zero, shard = _zero(row.get("zero_stage_or_fsdp", ""))
-    virtual = whole(row, "virtual_pp", 1)
-    micro_batch = whole(row, "micro_batch") if stated(row, "micro_batch") else 0
+    virtual = read_count(row, "virtual_pp", 1)
+    micro_batch = read_count(row, "micro_batch") if cell_text(row, "micro_batch") else 0
     plan = Plan(
         tp=tp,
         pp=pp,
         virtual_stages=virtual,
         dp=dp,
         cp=cp,
-        ep=whole(row, "ep", 1),
+        ep=read_count(row, "ep", 1),
         micro_batch=micro_batch or 1,
-        global_batch=whole(row, "global_batch", _any_batch(row, dp)),
-        sequence_parallel=stated(row, "seq_parallel").lower() == "yes" and tp > 1,
+        global_batch=read_count(row, "global_batch", _any_batch(row, dp)),
+        sequence_parallel=cell_text(row, "seq_parallel").lower() == "yes" and tp > 1,
         zero=zero,
         shard=shard if zero else 0,
         recompute=_recompute(row.get("recompute", "")),
@@ -109,22 +109,22 @@ def _plan_of(row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Pl
         flash="flash" not in software.lacks,
         overlap_grad="overlap_grad" in software.can_overlap,
         overlap_param="overlap_param" in software.can_overlap,
-        precision=_precision(stated(row, "precision") or Plan.precision),
+        precision=_precision(cell_text(row, "precision") or Plan.precision),
         software=software.name,
-        sequence=whole(row, "seq_len"),
+        sequence=read_count(row, "seq_len"),
     )
     taken: list[str] = []
     defaults: dict[str, object] = {"framework": plan.software, "precision": plan.precision}
     if micro_batch:
         defaults = {"global_batch": plan.global_batch, **defaults}
     else:
-        plan, taken = _settled(plan, row, model, cluster)
-    taken += [f"{name}={value}" for name, value in defaults.items() if not stated(row, name)]
+        plan, taken = _fastest_plan(plan, row, model, cluster)
+    taken += [f"{name}={value}" for name, value in defaults.items() if not cell_text(row, name)]
     if taken:
         return plan, f"chosen: {', '.join(taken)}", ""
-    if stated(row, "zero_stage_or_fsdp"):
+    if cell_text(row, "zero_stage_or_fsdp"):
         return plan, "", ""
-    plan, implied = _implied(plan, model, cluster)
+    plan, implied = _with_zero_if_needed(plan, model, cluster)
     return plan, "", implied
 
 
@@ -148,17 +148,17 @@ def _recompute(text: str) -> str:
 
 def _software(row: Mapping[str, str]) -> str:
     """The entry of the software catalog that a row's framework names: itself, of its year, or the first of that name."""
-    framework = stated(row, "framework").lower()
+    framework = cell_text(row, "framework").lower()
     if not framework:
         return Plan.software
-    word, year = framework.split()[0], (stated(row, "year") or "2022")[:4]
+    word, year = framework.split()[0], (cell_text(row, "year") or "2022")[:4]
     known = software_names()
     exact = (framework, word, f"{word.removesuffix('-lm')}-{year}")
     alike = [*(name for name in exact if name in known), *(n for n in known if n.startswith(f"{word}-"))]
     name = next(iter(alike), None)
     if name is None:
         raise NotExpressible(
-            f"framework={stated(row, 'framework')!r} has no entry in the software catalog (podsim show software)"
+            f"framework={cell_text(row, 'framework')!r} has no entry in the software catalog (podsim show software)"
         )
     return name
 
@@ -175,7 +175,7 @@ def _zero(text: str) -> tuple[int, int]:
     return (1, shard) if "ZERO-1" in upper or "DISTRIBUTED" in upper else (0, 0)
 
 
-def _implied(plan: Plan, model: Model, cluster: Cluster) -> tuple[Plan, str]:
+def _with_zero_if_needed(plan: Plan, model: Model, cluster: Cluster) -> tuple[Plan, str]:
     """(the plan, what was implied): ZeRO 1 where a row says nothing of ZeRO, and would not have run without."""
     # what a driver reports, 80 GiB of an "80 GB" GPU, and what the law of memory may be wrong by
     room = 1.08 * cluster.gpu.memory / 1e9 * 2.0**30
@@ -191,20 +191,22 @@ def _implied(plan: Plan, model: Model, cluster: Cluster) -> tuple[Plan, str]:
 
 def _any_batch(row: Mapping[str, str], dp: int) -> int | None:
     """The batch that `podsim plan` takes by default, for a row that gives a rate alone; else None."""
-    if stated(row, "step_time_s") or stated(row, "tokens_per_s"):
+    if cell_text(row, "step_time_s") or cell_text(row, "tokens_per_s"):
         return None
-    sequences, _ = batch_of(None, whole(row, "seq_len"))
+    sequences, _ = batch_of(None, read_count(row, "seq_len"))
     return -(-sequences // dp) * dp
 
 
-def _settled(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, list[str]]:
+def _fastest_plan(
+    known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster
+) -> tuple[Plan, list[str]]:
     """(the plan, what was chosen, worded); NoFitError when none fits, PlanError when none is legal.
 
     `known` has what the row states, and anything in the fields that it does not.
     """
     given: dict[str, Any] = {}
     for field, column in _COLUMNS.items():
-        if stated(row, column):
+        if cell_text(row, column):
             given[field] = (int(getattr(known, field)),)
         elif field in _ALWAYS:
             given[field] = (_ALWAYS[field],)
@@ -218,12 +220,12 @@ def _settled(known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster
             [f"micro_batch is not given, and no plan that the row allows fits: {least} of {room}"]
         )
     plan = found.plan(int(found.order[0]))
-    if stated(row, "global_batch"):
+    if cell_text(row, "global_batch"):
         given["global_batch"] = (int(plan.global_batch),)
-    return plan, _worded(plan, given)
+    return plan, _chosen_settings(plan, given)
 
 
-def _worded(plan: Plan, given: Mapping[str, Any]) -> list[str]:
+def _chosen_settings(plan: Plan, given: Mapping[str, Any]) -> list[str]:
     """The settings of a plan that were not given."""
     told = plan.describe()
     fields = ("tp", "pp", "dp") if "tp" not in given else ()
@@ -243,12 +245,12 @@ def own_network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
     """The run of a network of a user's row; NotExpressible with the reason."""
     if row.get("task", "train") != "train":
         raise NotExpressible("inference is not modelled")
-    like, batch_of_cell = _like(table, row)
-    gpus = whole(row, "n_gpus" if table == "vision" else "n_accelerators")
+    like, batch_of_cell = _similar_run(table, row)
+    gpus = read_count(row, "n_gpus" if table == "vision" else "n_accelerators")
     precision = _network_precision(row)
-    accumulate = whole(row, "grad_accum", like.accumulate)
+    accumulate = read_count(row, "grad_accum", like.accumulate)
     column = "batch_per_gpu" if table == "vision" else "batch_per_accel"
-    cell = _number(column, stated(row, column))
+    cell = _number(column, cell_text(row, column))
     batch = cell * batch_of_cell / accumulate
     if batch < 0.5:
         raise NotExpressible(f"{column}={cell:g} is less than one sample on a GPU")
@@ -258,7 +260,7 @@ def own_network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
     )  # fmt: skip
 
 
-def _like(table: str, row: Mapping[str, str]) -> tuple[NetworkRun, float]:
+def _similar_run(table: str, row: Mapping[str, str]) -> tuple[NetworkRun, float]:
     """(a run of the same model, samples of a step on a GPU for each unit of the batch cell)."""
     model, batch = ("model", "batch_per_gpu") if table == "vision" else ("benchmark", "batch_per_accel")
     name, framework = row.get(model, ""), row.get("framework", "").lower().partition(" ")[0]
@@ -285,7 +287,7 @@ def _like(table: str, row: Mapping[str, str]) -> tuple[NetworkRun, float]:
 
 def _network_precision(row: Mapping[str, str]) -> str:
     """The precision of a row; MLPerf's table has no column for it, and its runs compute in fp16."""
-    said = stated(row, "precision") or "FP16"
+    said = cell_text(row, "precision") or "FP16"
     name = {"amp": "fp16", "fp16/mixed": "fp16"}.get(said.lower(), said.lower())
     if name not in _PRECISIONS:
         raise NotExpressible(f"precision={said!r} is not one of {', '.join(_PRECISIONS)}, amp")
@@ -303,7 +305,7 @@ def _number(column: str, cell: str) -> float:
 
 def _network_cluster(row: Mapping[str, str], gpus: int) -> Cluster:
     gpu = row.get("gpu", row.get("accelerator", ""))
-    node = node_of(gpu, row.get("node_type", row.get("system", "")))
+    node = find_node(gpu, row.get("node_type", row.get("system", "")))
     if node is None:
         raise NotExpressible(
             f"no node of the catalog has GPUs like {gpu!r}" if gpu else "the GPU is not given"

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from podsim.accuracy.measured_runs import (
     NotExpressible,
+    cell_text,
     read_cluster,
-    read_network,
-    stated,
-    whole,
+    read_count,
+    read_model,
     write_settings,
 )
 from podsim.errors import ModelError
@@ -69,7 +69,7 @@ _APART = 0.25
 """by which a model may miss the published size: tables round it, or leave embeddings out"""
 
 
-def node_of(gpu: str, system: str = "", memory: str = "") -> str | None:
+def find_node(gpu: str, system: str = "", memory: str = "") -> str | None:
     """The catalog's name of a node with such GPUs, or None; `memory` is GB a GPU where `gpu` does not say it."""
     text = gpu
     if memory and not re.search(r"\d ?GB", gpu):
@@ -84,7 +84,7 @@ def node_of(gpu: str, system: str = "", memory: str = "") -> str | None:
     )
 
 
-def network_of(text: str, gpus: int) -> dict[str, str]:
+def read_adapters(text: str, gpus: int) -> dict[str, str]:
     """Overrides that a description of a node's network stands for, such as "4x100Gb/s RoCE"; those that it states.
 
     `gpus` are those of a node: "400 Gb/s per GPU" is that many adapters, "1600 Gb/s per node" at most.
@@ -117,39 +117,39 @@ def cluster_settings(node: str, gpus: int, network: Mapping[str, str]) -> str:
     return write_settings(f"{node}:{-(-gpus // each)}", network)
 
 
-def network_settings(row: Mapping[str, str]) -> str:
-    """The text for `read_network`; NotExpressible where the dimensions do not make a model of the size stated."""
-    if not stated(row, "layers"):
-        return _named(row.get("model", ""), whole(row, "seq_len"))
+def model_settings(row: Mapping[str, str]) -> str:
+    """The text for `read_model`; NotExpressible where the dimensions do not make a model of the size stated."""
+    if not cell_text(row, "layers"):
+        return _catalog_model_settings(row.get("model", ""), read_count(row, "seq_len"))
     name = row.get("model", "model")
     widths = {
-        "layers": whole(row, "layers"),
-        "hidden": whole(row, "hidden"),
-        "heads": whole(row, "heads"),
-        "kv_heads": whole(row, "kv_heads", whole(row, "heads")),
-        "ffn": whole(row, "ffn_hidden", 4 * whole(row, "hidden")),
-        "vocab": whole(row, "vocab"),
-        "sequence": whole(row, "seq_len"),
+        "layers": read_count(row, "layers"),
+        "hidden": read_count(row, "hidden"),
+        "heads": read_count(row, "heads"),
+        "kv_heads": read_count(row, "kv_heads", read_count(row, "heads")),
+        "ffn": read_count(row, "ffn_hidden", 4 * read_count(row, "hidden")),
+        "vocab": read_count(row, "vocab"),
+        "sequence": read_count(row, "seq_len"),
     }
-    experts = 0 if stated(row, "moe_experts") == "0" else whole(row, "moe_experts", 1)
+    experts = 0 if cell_text(row, "moe_experts") == "0" else read_count(row, "moe_experts", 1)
     if experts > 1:
-        widths |= {"experts": experts, "top_k": whole(row, "moe_topk")}
-    return _sized(_candidates(name, widths), stated(row, "params_b"))
+        widths |= {"experts": experts, "top_k": read_count(row, "moe_topk")}
+    return _nearest_in_size(_candidate_settings(name, widths), cell_text(row, "params_b"))
 
 
-def _named(text: str, sequence: int) -> str:
+def _catalog_model_settings(text: str, sequence: int) -> str:
     """A model of the catalog, as "llama3-70b", "DeepSeek-V2 236B" or "llama3-70b (12 layers)"."""
     known = _NAMED.fullmatch(text.strip())
     layers = {"layers": known["layers"]} if known and known["layers"] else {}
     settings = write_settings(known["name"] if known else "", {"sequence": sequence, **layers})
     try:
-        read_network(settings)
+        read_model(settings)
     except ModelError:
         raise NotExpressible(f"layers is not given, and model={text!r} is none of the catalog") from None
     return settings
 
 
-def _sized(candidates: list[str], published: str) -> str:
+def _nearest_in_size(candidates: list[str], published: str) -> str:
     """The likeliest candidate of the published size (10^9 parameters); the first where no size is given."""
     try:
         size = float(published or "0") * 1e9
@@ -157,27 +157,27 @@ def _sized(candidates: list[str], published: str) -> str:
         raise NotExpressible(f"params_b={published!r} is not a number") from None
     if not size:
         return candidates[0]
-    distances = [abs(read_network(each).parameters / size - 1.0) for each in candidates]
+    distances = [abs(read_model(each).parameters / size - 1.0) for each in candidates]
     best = 0 if distances[0] <= _APART else distances.index(min(distances))
     if distances[best] > _APART:
         raise NotExpressible(
-            f"params_b={published}, but these dimensions make {read_network(candidates[best]).parameters / 1e9:.3g}: "
+            f"params_b={published}, but these dimensions make {read_model(candidates[best]).parameters / 1e9:.3g}: "
             "experts (moe_experts, moe_topk), ffn_hidden, kv_heads or vocab is not as it should be"
         )
     return candidates[best]
 
 
-def _candidates(name: str, widths: Mapping[str, int]) -> list[str]:
+def _candidate_settings(name: str, widths: Mapping[str, int]) -> list[str]:
     """Texts of the models that the dimensions may be, the likeliest first."""
     family = next((kind for pattern, kind in _FAMILIES if re.search(pattern, name, re.IGNORECASE)), "")
-    known = _of_catalog(name, widths)
+    known = _catalog_settings(name, widths)
     if known and ("experts" in widths or not family):
         return [known]
     kinds = [family, _OTHER[family]] if family else ["gpt", "gpt, own head", "llama", "llama, no head"]
     return [write_settings(_BASES[kind], widths) for kind in kinds]
 
 
-def _of_catalog(name: str, widths: Mapping[str, int]) -> str:
+def _catalog_settings(name: str, widths: Mapping[str, int]) -> str:
     """The catalog's model of that name with the row's sequence length; "" if it has other dimensions."""
     known = re.sub(r"[\s_]+", "-", name.strip().lower()).replace("/", "-")
     try:

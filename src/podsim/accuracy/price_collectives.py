@@ -12,15 +12,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from podsim.accuracy.measured_runs import NotExpressible, read_cluster, stated, whole
-from podsim.accuracy.own_words import cluster_settings, network_of, node_of
+from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
+from podsim.accuracy.own_words import cluster_settings, find_node, read_adapters
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
-from podsim.network.fit_nccl import WIRES, fit_architecture, samples
+from podsim.network.fit_nccl import fit_architecture, predicted_seconds, samples
 from podsim.network.nccl import COLLECTIVES, Members, collective_seconds
-from podsim.network.nccl_fit_model import predicted
 
 CROSS_VALIDATED = "all-reduce-a100"
 """the table whose rows the packaged constants were fitted to, and that a bar is on"""
@@ -42,7 +41,7 @@ class Call:
     launch: str
     version: str
     size: float
-    """B, as nccl-tests counts"""
+    """B. The size, as nccl-tests counts it."""
 
 
 def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
@@ -54,7 +53,7 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
     found: dict[str, Call] = {}
     reasons: dict[str, str] = {}
     for row in rows:
-        call = call_of(row.fields)
+        call = read_call(row.fields)
         if isinstance(call, str):
             reasons[row.id] = call
         else:
@@ -89,7 +88,7 @@ def _held_out(rows: Rows) -> dict[str, float]:
         part = [one for one in known if _machine_of(one.sweep) in left_out]
         others = [one for one in known if _machine_of(one.sweep) not in left_out and one.size >= _FITTED_FROM]
         fabric = fit_architecture("ampere", others)
-        values = predicted(fabric, part, WIRES).tolist()
+        values = predicted_seconds(fabric, part).tolist()
         found |= {f"{one.sweep}/{one.size:.0f}": value for one, value in zip(part, values, strict=True)}
     return {row.id: found[row.id] for row in rows if row.id in found}
 
@@ -113,32 +112,32 @@ def decade(size: float) -> str:
     return f"1e{power} to 1e{power + 1} B"
 
 
-def call_of(row: Mapping[str, str]) -> Call | str:
+def read_call(row: Mapping[str, str]) -> Call | str:
     """The row as a call, or the reason why it is none."""
-    if stated(row, "reason"):
+    if cell_text(row, "reason"):
         return row["reason"]
     try:
-        settings = stated(row, "cluster") or _own_cluster(row)
-        return call_on(_machine(settings, stated(row, "in_switch") != "no"), row)
+        settings = cell_text(row, "cluster") or _own_cluster_settings(row)
+        return make_call(_machine(settings, cell_text(row, "in_switch") != "no"), row)
     except (PodsimError, NotExpressible) as problem:
         return str(problem)
 
 
-def _own_cluster(row: Mapping[str, str]) -> str:
+def _own_cluster_settings(row: Mapping[str, str]) -> str:
     """The settings of the cluster that a user's row describes by its GPU, system and adapters."""
-    nodes = whole(row, "nodes")
-    system = node_of(row["gpu"], row.get("system", ""))
+    nodes = read_count(row, "nodes")
+    system = find_node(row["gpu"], row.get("system", ""))
     if system is None:
         raise NotExpressible(f"no system of the catalog has GPUs like {row['gpu']}")
     nics = row.get("nics", "") if nodes > 1 else ""
     each = read_cluster(f"{system}:1").gpus_per_node
-    network = network_of(nics, each)
+    network = read_adapters(nics, each)
     if nodes > 1 and "network.bandwidth" not in network:
         raise NotExpressible(f"the adapters of a node are not stated ({nics or 'blank'})")
     return cluster_settings(system, nodes * each, network)
 
 
-def call_on(cluster: Cluster, row: Mapping[str, str]) -> Call:
+def make_call(cluster: Cluster, row: Mapping[str, str]) -> Call:
     """The collective of a row as a call on a cluster; NotExpressible if there is no law for it."""
     collective = _NAMES.get(row["collective"], row["collective"])
     if collective not in COLLECTIVES:
@@ -146,10 +145,10 @@ def call_on(cluster: Cluster, row: Mapping[str, str]) -> Call:
     return Call(
         cluster=cluster,
         collective=collective,
-        nodes=whole(row, "nodes"),
-        gpus=whole(row, "gpus"),
-        launch=stated(row, "launch") or "single",
-        version=stated(row, "nccl") or "2.18",
+        nodes=read_count(row, "nodes"),
+        gpus=read_count(row, "gpus"),
+        launch=cell_text(row, "launch") or "single",
+        version=cell_text(row, "nccl") or "2.18",
         size=float(row["size_bytes"]),
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from podsim.accuracy.price_collectives import Call, call_of, call_seconds, decade, require_scipy
+from podsim.accuracy.price_collectives import Call, call_seconds, decade, read_call, require_scipy
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Row, Rows
 from podsim.errors import PodsimError
@@ -23,8 +23,8 @@ from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.fit_attention import cross_validate_serving
-from podsim.kernels.fit_batches import cross_validate_batches
 from podsim.kernels.fit_kernels import cross_validate, host_seconds
+from podsim.kernels.fit_products import cross_validate_batches
 from podsim.kernels.gemm import gemm_seconds
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows
 
@@ -155,7 +155,7 @@ def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
     reasons: dict[str, str] = {}
     for row in rows:
         if _is_collective(row):
-            call = call_of(_as_collective(row))
+            call = read_call(_as_collective(row))
             if isinstance(call, str):
                 reasons[row.id] = call
             else:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from podsim.accuracy.measured_runs import NetworkRun, NotExpressible, is_described, read_network_run, stated
+from podsim.accuracy.measured_runs import (
+    NetworkRun,
+    NotExpressible,
+    cell_text,
+    is_described,
+    read_network_run,
+)
 from podsim.accuracy.own_rows import own_network_run
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
@@ -21,7 +27,7 @@ from podsim.training.software import Software, load_software
 
 def price_networks(rows: Rows) -> Priced:
     """Samples (or tokens, …) a second of rows of the kinds "vision" and "mlperf"."""
-    found, reasons = express_networks(rows.kind, [(row.id, row.fields) for row in rows])
+    found, reasons = network_runs(rows.kind, [(row.id, row.fields) for row in rows])
     predictions: dict[str, float] = {}
     ideals: dict[str, float] = {}
     if rows.what != "samples/s":
@@ -36,9 +42,9 @@ def price_networks(rows: Rows) -> Priced:
     return Priced(predictions=predictions, reasons=reasons, ideals=ideals)
 
 
-def express_network(table: str, row: Mapping[str, str]) -> NetworkRun:
+def network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
     """The run of a row of a table ("vision" or "mlperf"); NotExpressible with the reason."""
-    if stated(row, "reason"):
+    if cell_text(row, "reason"):
         raise NotExpressible(row["reason"])
     try:
         return read_network_run(row) if is_described(row) else own_network_run(table, row)
@@ -46,7 +52,7 @@ def express_network(table: str, row: Mapping[str, str]) -> NetworkRun:
         raise NotExpressible(str(error)) from error
 
 
-def express_networks(
+def network_runs(
     table: str, rows: Iterable[tuple[str, Mapping[str, str]]]
 ) -> tuple[dict[str, NetworkRun], dict[str, str]]:
     """(id -> run, id -> why there is none) of rows of a table."""
@@ -54,7 +60,7 @@ def express_networks(
     reasons: dict[str, str] = {}
     for id, row in rows:
         try:
-            found[id] = express_network(table, row)
+            found[id] = network_run(table, row)
         except NotExpressible as problem:
             reasons[id] = str(problem)
     return found, reasons

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
-from podsim.accuracy.columns import KINDS, RATES, Kind
+from podsim.accuracy.table_columns import KINDS, RATES, Kind
 from podsim.accuracy.tables import Row, Rows, make_row
 from podsim.errors import TableError
 from podsim.results.comparison import ROLES
@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", r
 
 
 def read_rows(path: str | Path) -> tuple[str, Rows]:
-    """(kind, rows) of a CSV with the columns of a reference table; kinds are those of podsim.accuracy.columns.
+    """(kind, rows) of a CSV with the columns of a reference table; kinds are those of podsim.accuracy.table_columns.
 
     A blank or missing id becomes the line number, a missing source the name of the file, a missing role
     `test` (no constant was fitted on the row). Raises TableError, with line numbers, for a file that cannot

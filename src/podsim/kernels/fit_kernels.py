@@ -27,8 +27,16 @@ from podsim.kernels.constants import (
     load_constants,
 )
 from podsim.kernels.fit_attention import fit_flash
-from podsim.kernels.fit_batches import UNMEASURED, fit_batches
-from podsim.kernels.fit_check import LONG, Check, evidence_of, fit_products_law, host_timed, law_seconds
+from podsim.kernels.fit_products import (
+    LONG,
+    UNMEASURED,
+    Check,
+    evidence_of,
+    fit_batches,
+    fit_products_law,
+    host_timed,
+    law_seconds,
+)
 from podsim.kernels.gemm import correction_at, is_aligned, operand_bytes, peak_of
 from podsim.kernels.measured_kernels import KernelRows
 

@@ -35,9 +35,9 @@ class CheckpointJob:
 
     place: Place
     folder: str
-    """new, within the place; the parts of all ranks"""
+    """The new folder within the place; the parts of all ranks."""
     size: int
-    """B of all parts"""
+    """The bytes of all parts."""
     ranks: int
     block: int
     repeats: int

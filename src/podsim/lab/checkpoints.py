@@ -46,11 +46,11 @@ class Checkpoint:
     folder: Path
     step: int
     layout: Mapping[str, Any]
-    """how the state was divided, as whoever wrote it said"""
+    """The division of the state, as the writer described it."""
     bytes_: int
-    """B of all files"""
+    """The bytes of all files."""
     files: Mapping[str, tuple[int, str]]
-    """(B, SHA-256) by name within the folder"""
+    """The (B, SHA-256) of each file, by name within the folder."""
 
 
 def part_of(root: Path, step: int) -> Path:

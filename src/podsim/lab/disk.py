@@ -32,7 +32,7 @@ class Access:
     name: str
     rw: str
     block: str
-    """as fio writes it"""
+    """The block size, as fio writes it."""
     jobs: int
     depth: int
 

@@ -45,10 +45,10 @@ class Measuring:
     """How long, and of which types."""
 
     seconds: float
-    """of each kernel"""
+    """s. The time for each kernel."""
     precisions: tuple[str, ...]
     parts: bool = True
-    """parts of a training step, too"""
+    """Whether parts of a training step are measured, too."""
 
 
 def measure_ranks(job: Measuring, wires: Wires, note: Note) -> dict[str, Any] | None:

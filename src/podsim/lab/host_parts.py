@@ -22,7 +22,7 @@ class Part:
     kind: str
     shape: tuple[int, ...]
     make: Make
-    """(torch, device) to the call"""
+    """The function from (torch, device) to the call."""
 
 
 def _in_turn(calls: list[Callable[[], None]]) -> Callable[[], None]:

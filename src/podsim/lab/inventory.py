@@ -32,19 +32,19 @@ class Device:
 
     address: str
     kind: int
-    """class and subclass, as 0x0302"""
+    """The class and subclass, as 0x0302."""
     vendor: int
     device: int
     numa: int | None
-    """None where the system does not tell"""
+    """The memory domain; None if the system does not tell."""
     speed: str
-    """of its link now, as "16.0 GT/s PCIe"; empty where it has none"""
+    """The present speed of its link, as "16.0 GT/s PCIe"; empty if it has none."""
     width: int
-    """lanes of its link now; 0 where it has none"""
+    """The present number of lanes of its link; 0 if it has none."""
     above: tuple[str, ...]
-    """addresses of the bridges above it, the root port first"""
+    """The addresses of the bridges above it, the root port first."""
     root: str
-    """the root of its bus, as pci0000:00"""
+    """The root of its bus, as pci0000:00."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +53,9 @@ class Adapter:
 
     name: str
     rate: float
-    """B/s, one direction; 0 where it is not told"""
+    """B/s. The rate in one direction; 0 if unknown."""
     layer: str
-    """InfiniBand or Ethernet"""
+    """The link layer: InfiniBand or Ethernet."""
     active: bool
     device: Device | None
 
@@ -67,7 +67,7 @@ class Drive:
     name: str
     model: str
     capacity: float
-    """B"""
+    """B. The capacity."""
     numa: int | None
 
 
@@ -78,32 +78,32 @@ class Inventory:
     processor: str
     sockets: int
     cores: int
-    """physical, of all sockets"""
+    """The number of physical cores of all sockets."""
     memory: float
-    """B"""
+    """B. The main memory."""
     numa_nodes: int
     gpus: tuple[Device, ...]
     switches: tuple[Device, ...]
-    """NVSwitches"""
+    """The number of NVSwitches."""
     adapters: tuple[Adapter, ...]
     ethernet: Mapping[str, float] = field(default_factory=dict)
-    """other network ports with a device: name to B/s, 0 where it is not told"""
+    """B/s. The rates of other network ports with a device, by name; 0 if unknown."""
     drives: tuple[Drive, ...] = ()
     arrays: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    """md arrays: name to (level, members)"""
+    """The md arrays: (level, members) by name."""
     tpm: str | None = None
-    """major version; empty: there is none"""
+    """The major version of the TPM; empty without one."""
     secure_boot: bool | None = None
     efi: bool | None = None
-    """whether it was booted by UEFI"""
+    """Whether it was booted by UEFI."""
     vendor: str = "other"
-    """of the processor: intel, amd, other"""
+    """The vendor of the processor: intel, amd, other."""
     clock: float = 0.0
-    """Hz, of the first core now"""
+    """Hz. The present clock of the first core."""
     cache: float = 0.0
-    """B, the largest cache of the first core"""
+    """B. The largest cache of the first core."""
     virtual: bool = False
-    """a hypervisor hides what is below"""
+    """Whether a hypervisor hides the hardware."""
 
 
 def read_inventory(root: Path = Path("/")) -> Inventory:

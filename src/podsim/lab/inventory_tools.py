@@ -24,10 +24,10 @@ class Told:
     """What the tools said; empty with the reason where one said nothing."""
 
     gpus: tuple[tuple[str, float], ...]
-    """(name, B of memory) of each GPU, by nvidia-smi"""
+    """The (name, B of memory) of each GPU, by nvidia-smi."""
     no_gpus: str
     drives: tuple[tuple[str, bool], ...]
-    """(device, whether it encrypts itself), by sedutil-cli"""
+    """The (device, whether it encrypts itself) of each drive, by sedutil-cli."""
     no_drives: str
 
 

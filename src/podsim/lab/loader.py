@@ -48,16 +48,16 @@ class LoaderJob:
 
     place: Place
     cache: str
-    """file, block or none"""
+    """The kind of cache: file, block or none."""
     folder: str
-    """of the cache"""
+    """The folder of the cache."""
     epochs: int
     workers: int
     batch: int
     step: float
-    """s of an emulated accelerator's step; 0 without one"""
+    """s. The time of an emulated accelerator's step; 0 without one."""
     model: str
-    """what trains; empty for nothing"""
+    """The model that trains; empty for none."""
     keep_pages: bool
     seed: int
 

@@ -34,25 +34,26 @@ class Job:
     collective: str
     ranks: int
     local: int
-    """ranks of a server"""
+    """The number of ranks of a server."""
     tables: tuple[Table, ...]
     library: bool
-    """the library's own collective, too"""
+    """Whether the library's own collective is run, too."""
     sizes: tuple[int, ...]
     iterations: int
     warmup: int
     limit: float
-    """s that the timed calls of one line may take, if more than one is to be made"""
+    """s. The time limit for the timed calls of one line, if more than one is to be made."""
     in_place: bool
     apart: bool
-    """calls one at a time, all ranks starting each together; else one after the other, as nccl-tests makes them"""
+    """Whether calls are made one at a time, with a common start; otherwise one after the other, as in nccl-tests."""
     timeout: float
-    """s after which a call gives up"""
+    """s. The time after which a call gives up."""
     backend: str = "auto"
     emulated: Emulated | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     factors: Mapping[str, float] = field(default_factory=dict)
-    """bus: bus bandwidth over algorithm bandwidth; parts: parts that nccl-tests divides a size into"""
+    """factor. The factors of nccl-tests. bus: bus bandwidth over algorithm bandwidth; parts: the parts into which a
+    size is divided."""
 
     @property
     def nodes(self) -> int:

@@ -32,7 +32,7 @@ class Do(NamedTuple):
 
     what: str
     transfer: int
-    """place in Program.transfers; -1 for a barrier"""
+    """The position in Program.transfers; -1 for a barrier."""
 
 
 class Span(NamedTuple):
@@ -49,17 +49,17 @@ class Transfer:
 
     peer: int
     sends: bool
-    """to the peer; else from it"""
+    """Whether it goes to the peer; otherwise it comes from it."""
     first: int
     last: int
     reduce: bool
-    """what is received is added"""
+    """Whether the received data are added."""
     own: bool
-    """what is sent is the rank's own input"""
+    """Whether the sent data are the rank's own input."""
     direct: bool
-    """received straight into place; else beside it, until it may be put there"""
+    """Whether the data are received in place; otherwise in a buffer until they may be moved."""
     tag: int
-    """which message between these two nodes it is, from 0"""
+    """The number of the message between these two nodes, from 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +69,15 @@ class Program:
     node: int
     nodes: int
     elements: int
-    """length of the buffer"""
+    """The length of the buffer in elements."""
     transfers: tuple[Transfer, ...]
     order: tuple[Do, ...]
     input: tuple[Span, ...]
-    """what this rank has at the start"""
+    """The chunks that this rank has at the start."""
     output: tuple[Span, ...]
-    """what it must have at the end"""
+    """The chunks that it must have at the end."""
     keeps_input: bool
-    """whether it sends its own input after it may have been overwritten"""
+    """Whether it sends its own input after it may have been overwritten."""
 
 
 def programs(table: Table, elements: int, nodes: range | None = None) -> tuple[Program, ...]:

@@ -40,16 +40,16 @@ class Task:
     """What the processes of a job do together."""
 
     work: Callable[[Wires, Note], Any]
-    """what each process calls; what the one of rank 0 returns is the task's result, plain values that JSON can hold"""
+    """The function that each process calls; what rank 0 returns is the task's result, as plain JSON values."""
     nodes: int
-    """processes"""
+    """The number of processes."""
     names: Mapping[int, str] = field(default_factory=dict)
-    """of processes that are no ranks, as they are called where they fail: the switch that process 8 plays"""
+    """The names of processes that are no ranks, for errors: the switch that process 8 plays."""
     timeout: float = 60.0
-    """s after which a call gives up on processes that do not answer"""
+    """s. The time after which a call gives up on processes that do not answer."""
     backend: str = "auto"
     parts: tuple[str, ...] = ()
-    """modules of PyTorch that are loaded once, before processes are forked"""
+    """The modules of PyTorch that are loaded once, before processes fork."""
 
     def name(self, node: int) -> str:
         """A process, in words."""

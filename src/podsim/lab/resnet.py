@@ -30,11 +30,11 @@ class Training:
 
     records: Path
     image: int
-    """pixels of a side"""
+    """The side of an image in pixels."""
     batch: int
-    """images of one rank's step"""
+    """The number of images of one rank's step."""
     steps: int
-    """of an epoch"""
+    """The number of steps of an epoch."""
     epochs: int
     backend: str = "auto"
 

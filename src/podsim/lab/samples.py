@@ -41,21 +41,21 @@ class Loaded:
 
     samples: int
     size: float
-    """B"""
+    """B. The bytes of samples."""
     store: float
-    """B of the store"""
+    """B. The bytes from the store."""
     fetched: int
-    """samples of which some bytes came from the store"""
+    """The number of samples with some bytes from the store."""
     reading: float
-    """s"""
+    """s. The time spent reading."""
     decoding: float
-    """s"""
+    """s. The time spent decoding."""
     processor: float
-    """s of processor time"""
+    """s. The processor time."""
     drive: float | None
-    """B that drives gave; None where the kernel does not tell"""
+    """B. The bytes that drives supplied; None if the kernel does not tell."""
     pixels: NDArray[np.uint8] | None
-    """sample, colour, row, column; None where nothing is decoded"""
+    """The pixels by sample, colour, row and column; None if nothing is decoded."""
 
 
 def listed(place: Place) -> dict[str, int]:

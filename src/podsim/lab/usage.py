@@ -19,9 +19,9 @@ class Mark:
     wall: float
     own: float
     machine: float
-    """of all programs; idle time and the kernel's work on packets left out"""
+    """s. The processor time of all programs, without idle time and the kernel's work on packets."""
     packets: float
-    """of the kernel's work on packets, whoever sent them"""
+    """s. The processor time of the kernel's work on packets, whoever sent them."""
 
 
 def now_text() -> str:

@@ -23,9 +23,9 @@ class Work(NamedTuple):
 
     message: float = 0.0
     byte: float = 0.0
-    """for each B sent and received"""
+    """s. The processor time for each B sent and received."""
     add: float = 0.0
-    """for each B added to another"""
+    """s. The processor time for each B added to another."""
 
 
 def measure_work(wires: Wires, board: Board, pause: float, trips: int = 7) -> Work:

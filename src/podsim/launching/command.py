@@ -22,9 +22,9 @@ class Command:
     """A start command taken apart."""
 
     scheduler: tuple[str, ...]
-    """words before the launcher, such as srun and its options"""
+    """The words before the launcher, such as srun and its options."""
     launcher: tuple[str, ...] | None
-    """options of torchrun; None where a script is started without it"""
+    """The options of torchrun; None if a script is started without it."""
     script: str
     arguments: tuple[str, ...]
 

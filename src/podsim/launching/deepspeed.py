@@ -12,7 +12,8 @@ from typing import Any
 from podsim.errors import PodsimError
 from podsim.launching.deepspeed_other import read_others
 from podsim.launching.job import GIVE_GPUS, Context, Job, Reading, effective, era_problem
-from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute, Schedule
 from podsim.workload.specification import shown
 
 ERAS = ("megatron-core", "megatron-2021", "megatron-2022", "llm-foundry-2023")

@@ -11,11 +11,11 @@ class Flags:
     """Options of a command; readers take them one by one, and what is left was never asked for."""
 
     given: dict[str, list[str]]
-    """values by option, without dashes, with underscores turned to dashes"""
+    """The values by option, without dashes, with underscores turned to dashes."""
     problems: list[str]
     taken: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
-    """options with a value that are given more than once; a problem where a reader takes them"""
+    """The options with a value that are given more than once; a problem if a reader uses them."""
 
     def has(self, *names: str) -> bool:
         """Whether any of the options is given; a modelled switch takes no value."""

@@ -13,7 +13,8 @@ from podsim.launching.job import Job, effective, era_problem
 from podsim.launching.megatron_model import model_options
 from podsim.launching.megatron_other import read_others
 from podsim.schedules.chunks import chunk_sizes
-from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute, Schedule
 
 ERAS = ("megatron-core", "megatron-2020", "megatron-2021", "megatron-2022", "nemo-2022")
 _OLD = {"tp": ("model-parallel-size",)}

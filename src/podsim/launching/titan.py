@@ -13,7 +13,8 @@ from typing import Any
 from podsim.errors import PodsimError
 from podsim.launching.job import Context, Job, Reading, effective, era_problem
 from podsim.launching.titan_read import FLAVORS, read_tables
-from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute, Schedule
 
 ERAS = ("torchtitan-2024-compile", "torchtitan-2024", "torchtitan-2024-rowwise")
 _LONGEST = 4_000

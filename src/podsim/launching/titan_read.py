@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podsim.launching.job import ADAM_ALONE, GIVE_GPUS, NO_OFFLOAD, Context, Reading
-from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute, Schedule
 from podsim.workload.specification import shown
 
 FLAVORS = {

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from podsim.errors import TableError
 from podsim.fitting import Fit, Parameter, Values, solve
-from podsim.network.nccl import COLLECTIVES
-from podsim.network.nccl_constants import PCIE, UNITS, Fabric, load_fabric
-from podsim.network.nccl_fit_model import Sample, predicted
-from podsim.network.nccl_tuner import Wires
+from podsim.network.nccl import COLLECTIVES, candidate_fields, cost_CE
+from podsim.network.nccl_constants import PCIE, UNITS, Fabric, Network, load_fabric
+from podsim.network.nccl_paths import candidates
+from podsim.network.nccl_tuner import Group, Wires, generation, placed, placed_at
 
 SMALLEST = 512
 """B. The smallest collective that is fitted."""
@@ -99,14 +99,32 @@ _BLACKWELL_NVLS = 0.74 / 0.85
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One measured collective: what was run, and how long it took."""
+
+    sweep: str
+    architecture: str
+    collective: str
+    nodes: int
+    gpus: int
+    launch: str
+    version: str
+    in_switch: bool
+    """Whether NVLS could be picked: not for whole numbers of one byte, nor where an algorithm was forced."""
+    size: float
+    """B. The size."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class FittedFabrics:
     """Constants by architecture, the sweeps behind them, and the errors left."""
 
     fabrics: Mapping[str, Fabric]
     evidence: Mapping[str, Mapping[str, tuple[str, ...]]]
-    """architecture, stage -> ids of sweeps"""
+    """The ids of sweeps, by architecture and stage."""
     residuals: Mapping[str, Mapping[str, Mapping[int, float]]]
-    """architecture, collective -> decade of size -> mean absolute relative error"""
+    """share. The mean absolute relative error, by architecture, collective and decade of size."""
 
 
 def samples(rows: Iterable[Mapping[str, str]], *, role: str = "calibrate") -> list[Sample]:
@@ -207,15 +225,35 @@ def _fit_stage(part: Sequence[Sample], names: tuple[str, ...], start: Fabric) ->
     seconds = np.array([sample.seconds for sample in part])
 
     def errors(values: Values) -> NDArray[np.float64]:
-        return np.asarray(np.log(predicted(replace(start, **values), part, WIRES) / seconds))
+        return np.asarray(np.log(predicted_seconds(replace(start, **values), part) / seconds))
 
     values = solve(fit, errors).values
     return replace(start, **{name: float(f"{value:.4g}") for name, value in values.items()})
 
 
+def predicted_seconds(
+    fabric: Fabric, part: Sequence[Sample], network: Network | None = None
+) -> NDArray[np.float64]:
+    """Seconds of each sample by these constants; samples of one communicator are costed together."""
+    together: dict[tuple[str, str, int, int, str, str, bool], list[int]] = {}
+    for at, s in enumerate(part):
+        key = (s.architecture, s.collective, s.nodes, s.gpus, s.launch, generation(s.version), s.in_switch)
+        together.setdefault(key, []).append(at)
+    out = np.empty(len(part))
+    for (architecture, collective, nodes, gpus, launch, release, in_switch), where in together.items():
+        ends = WIRES[architecture]
+        if not in_switch and ends.topology == "nvswitch":
+            ends = replace(ends, topology="nvlink")
+        group = Group(gpus, gpus // nodes, 1.0, *placed_at(int(placed(ends, gpus // nodes, 1, None))))
+        options = candidates(ends, collective, group, launch, release, fabric, network)
+        sizes_E = np.array([part[at].size for at in where])
+        out[where] = cost_CE(candidate_fields(options), sizes_E).min(axis=0)
+    return out
+
+
 def residuals(fabric: Fabric, part: Sequence[Sample]) -> dict[str, dict[int, float]]:
     """Mean absolute relative error by collective and decade of size (9: from 1 GB)."""
-    error = np.abs(predicted(fabric, part, WIRES) / np.array([s.seconds for s in part]) - 1)
+    error = np.abs(predicted_seconds(fabric, part) / np.array([s.seconds for s in part]) - 1)
     cells: dict[str, dict[int, list[float]]] = {}
     for sample, one in zip(part, error, strict=True):
         decade = math.floor(math.log10(sample.size))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from podsim.report import acceptance as acceptance_tables
-from podsim.report import comparisons as comparison_tables
+import podsim.report.acceptance as acceptance_tables
+import podsim.report.comparisons as comparison_tables
 from podsim.report.acceptance import has_method, verdict_line
 from podsim.report.columns import Column, Table
 from podsim.report.comparisons import (
@@ -121,9 +121,9 @@ class PublishedError:
 
     tool: str
     on: str
-    """the rows it was compared with"""
+    """The rows of the comparison."""
     origin: str
-    """a key of ORIGINS"""
+    """A key of ORIGINS."""
     note: str
     error: float | None = None
     error_to: float | None = None

@@ -22,7 +22,8 @@ from podsim.simulation.pieces import Stream
 from podsim.training.batch import cost_slice
 from podsim.training.memory import KINDS
 from podsim.training.pipeline import held_blocks, part_blocks
-from podsim.training.plan import Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute
 from podsim.training.step import SPLIT
 from podsim.workload.graph import Model
 

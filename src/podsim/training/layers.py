@@ -16,7 +16,8 @@ from podsim.hardware.measured import between
 from podsim.network.bus import ring_share
 from podsim.training.layout import Passes, PassExchanges, Stages
 from podsim.training.pipeline import recomputed_share
-from podsim.training.plan import Array, Grid, Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Grid, Recompute
 from podsim.training.shapes import (
     Item,
     OpTimes,
@@ -32,11 +33,11 @@ from podsim.training.software import Software
 from podsim.workload.graph import Block, Model
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
-"""what the seconds of a pass are divided into"""
+"""The parts of the seconds of a pass."""
 MATRIX, MEMORY, LAUNCH, TP, CP, EP = range(len(PARTS))
 _EXCHANGES = slice(TP, None)
 LAYER_KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")
-"""the plan fields that the seconds of a layer depend on"""
+"""The plan fields that the seconds of a layer depend on."""
 
 
 class Pass(IntEnum):
@@ -47,7 +48,7 @@ class Pass(IntEnum):
     BACKWARD_SELECTIVE = 2
     BACKWARD_FULL = 3
     WEIGHT = 4
-    """the part of a backward pass that computes weight gradients: its kernels"""
+    """The part of a backward pass that computes weight gradients: its kernels."""
 
 
 def items_of(model: Model) -> tuple[list[Item], list[int]]:

@@ -6,6 +6,7 @@ flight of each schedule).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
@@ -27,13 +28,14 @@ from podsim.training.memory_torch import (
     working_bytes,
 )
 from podsim.training.pipeline import recomputed_share
-from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES, Array, Recompute
 from podsim.training.shapes import element_bytes, repeated_share, split_ranks, tokens
 from podsim.training.software import Software
 from podsim.workload.graph import Block, Model, Split, TensorOp
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor")
-"""kinds of memory"""
+"""The kinds of memory."""
 WEIGHT_KEY = ("tp", "ep")
 ACTIVATION_KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash")
 
@@ -43,9 +45,11 @@ class Weights:
     """Parameters of one copy of each block on one rank."""
 
     dense: Shaped[Array, "block plan"]
+    """The parameters, except experts."""
     expert: Shaped[Array, "block plan"]
+    """The parameters of experts."""
     tied: Shaped[Array, "plan"]
-    """of the head's own copy of a tied embedding table, on a stage that has no embedding"""
+    """The parameters of the head's own copy of a tied embedding table, on a stage without embedding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +57,13 @@ class Activations:
     """Bytes that one micro-batch leaves in one copy of each block until its backward pass, and transient bytes."""
 
     kept: Shaped[Array, "recompute block plan"]
+    """B. The activations, under each way to recompute."""
     logits: Shaped[Array, "plan"]
+    """B. The logits, and what the loss keeps of them."""
     gathered: Shaped[Array, "plan"]
-    """sequence parallelism: a gathered input and its gradient"""
+    """B. A gathered input and its gradient, under sequence parallelism."""
     working: Shaped[Array, "tensor plan"]
-    """a layer that runs backward in PyTorch's own runtime; zero in others"""
+    """B. A layer that runs backward in PyTorch's own runtime; zero in others."""
 
 
 def weight_table(model: Model, plan: Plan) -> Weights:
@@ -83,10 +89,11 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     sequence, element = plan.length(model), element_bytes(plan.precision)
     rank_tokens = tokens(plan, sequence)
     torch = software.runtime == "torch"
+    ranks = {split: split_ranks(plan, split) for split in get_args(Split)}
     working = np.zeros((2, plan.size))
     columns = []
     for position, block in enumerate(model.kinds):
-        kept = _block_bytes(block, plan, software, sequence)
+        kept = _block_bytes(block, plan, software, sequence, ranks)
         if 0 < position < len(model.kinds) - 1:
             if torch:
                 traffic = traffic_bytes(block, plan, sequence, model.hidden)
@@ -96,7 +103,7 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
                 if software.selective == "ops":
                     kept[Recompute.SELECTIVE] = op_checkpoint_bytes(block, plan, sequence, model.hidden)
             kept[: Recompute.FULL] *= software.activation_scale
-            kept[Recompute.FULL] = rank_tokens * model.hidden * element / split_ranks(plan, "sequence")
+            kept[Recompute.FULL] = rank_tokens * model.hidden * element / ranks["sequence"]
             if software.selective == "ops" and not torch:
                 # half of what lies between matrix products is computed again
                 kept[Recompute.SELECTIVE] = 0.5 * (kept[Recompute.NONE] + kept[Recompute.FULL])
@@ -117,15 +124,18 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
 
 
 def _block_bytes(
-    block: Block, plan: Plan, software: Software, sequence: int
+    block: Block, plan: Plan, software: Software, sequence: int, ranks: Mapping[str, Array]
 ) -> Shaped[Array, "recompute plan"]:
-    """Bytes that the ops of a block keep without recomputation and with selective; nothing yet with full."""
+    """Bytes that the ops of a block keep without recomputation and with selective; nothing yet with full.
+
+    `ranks`: those that each split divides over.
+    """
     kept = np.zeros((len(Recompute), plan.size))
-    ranks = {split: split_ranks(plan, split) for split in get_args(Split)}
+    rank_tokens = tokens(plan, sequence)
+    copies = rank_tokens, rank_tokens * max(block.top_k, 1)
     for op in block.ops:
         if software.runtime == "torch" and op.kind == "cross_entropy":
             continue  # part of the loss
-        copies = tokens(plan, sequence), tokens(plan, sequence) * max(block.top_k, 1)
         stored = _stored_bytes(op, plan, software, ranks, copies)
         kept[Recompute.SELECTIVE] += stored
         if op.kind == "attention":
@@ -135,11 +145,11 @@ def _block_bytes(
 
 
 def _stored_bytes(
-    op: TensorOp, plan: Plan, software: Software, ranks: dict[str, Array], copies: tuple[Array, Array]
+    op: TensorOp, plan: Plan, software: Software, ranks: Mapping[str, Array], copies: tuple[Array, Array]
 ) -> Shaped[Array, "plan"]:
     """Bytes an op keeps for the backward pass, its attention core's own apart.
 
-    `ranks`: what a split divides by; `copies`: tokens, and tokens of all experts that each is routed to.
+    `copies`: tokens, and tokens of all experts that each is routed to.
     """
     element = element_bytes(plan.precision)
     stored = np.zeros(copies[0].size)
@@ -195,7 +205,7 @@ def weight_copies(
 _ENTRIES = {int(SCHEDULE_CODES[name]): entry for name, entry in SCHEDULES.items()}
 _ENDLESS = tuple(code for code, entry in _ENTRIES.items() if not entry.flush)
 _COPIED = tuple(code for code, entry in _ENTRIES.items() if entry.copies is not ScheduleEntry.copies)
-"""schedules that keep more than one copy of weights"""
+"""The schedules that keep more than one copy of weights."""
 
 
 def _schedule_codes(plan: Plan) -> list[int]:

@@ -11,7 +11,8 @@ from podsim.hardware.parts import PRECISIONS
 from podsim.results.prediction import Prediction, StageMemory
 from podsim.training.batch import PlanTables, StepCost, cost_slice, prepare, step_cost
 from podsim.training.memory import KINDS
-from podsim.training.plan import Array, Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Recompute
 from podsim.training.step import SPLIT
 from podsim.workload.graph import Model
 

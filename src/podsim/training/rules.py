@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.schedules.entries import SCHEDULES
-from podsim.training.plan import ARRAY_FIELDS, SCHEDULE_CODES, Plan, Recompute
+from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute
 from podsim.training.software import Software, software_names
 from podsim.workload.graph import Model
 
@@ -78,29 +78,29 @@ def _mod(a: Any, b: Any) -> Any:
     return np.asarray(a) % np.maximum(b, 1)
 
 
-Rule = tuple[str, Callable[[Plan, Facts], Any], Callable[[Plan, Facts], str]]
+Rule = tuple[str, Callable[[PlanValues, Facts], Any], Callable[[PlanValues, Facts], str]]
 
 _DEGREES = ("tp", "pp", "virtual_stages", "dp", "cp", "ep", "micro_batch", "global_batch")
 
 
-def _not_positive(plan: Plan, f: Facts) -> Any:
+def _not_positive(plan: PlanValues, f: Facts) -> Any:
     return np.logical_or.reduce(np.broadcast_arrays(*(np.asarray(getattr(plan, n)) < 1 for n in _DEGREES)))
 
 
-def _say_not_positive(plan: Plan, f: Facts) -> str:
+def _say_not_positive(plan: PlanValues, f: Facts) -> str:
     wrong = [f"{name}={getattr(plan, name)}" for name in _DEGREES if getattr(plan, name) < 1]
     return f"{', '.join(wrong)}: degrees and batches are whole numbers from 1"
 
 
-def _kv_uneven(plan: Plan, f: Facts) -> Any:
+def _kv_uneven(plan: PlanValues, f: Facts) -> Any:
     return (_mod(f.kv_heads, plan.tp) != 0) & (_mod(plan.tp, f.kv_heads or 1) != 0)
 
 
-def _batch_uneven(plan: Plan, f: Facts) -> Any:
+def _batch_uneven(plan: PlanValues, f: Facts) -> Any:
     return _mod(plan.global_batch, plan.dp * np.asarray(plan.micro_batch)) != 0
 
 
-def _say_batch(plan: Plan, f: Facts) -> str:
+def _say_batch(plan: PlanValues, f: Facts) -> str:
     shown = _divisors(int(plan.global_batch))
     return (
         f"global_batch={plan.global_batch} is not a multiple of dp x micro_batch = {plan.dp} x {plan.micro_batch}; "
@@ -112,10 +112,10 @@ _ENTRIES = tuple((int(SCHEDULE_CODES[name]), entry) for name, entry in SCHEDULES
 _ENDLESS = tuple(code for code, entry in _ENTRIES if not entry.flush)
 
 
-def _size_broken(of: str) -> Callable[[Plan, Facts], Any]:
+def _size_broken(of: str) -> Callable[[PlanValues, Facts], Any]:
     """Where a schedule's own rules about one of its sizes are broken."""
 
-    def broken(plan: Plan, f: Facts) -> Any:
+    def broken(plan: PlanValues, f: Facts) -> Any:
         schedule, m = np.asarray(plan.schedule), _micro_batches(plan)
         found: Any = np.False_
         for code, entry in _ENTRIES:
@@ -129,8 +129,8 @@ def _size_broken(of: str) -> Callable[[Plan, Facts], Any]:
     return broken
 
 
-def _say_size(of: str) -> Callable[[Plan, Facts], str]:
-    def say(plan: Plan, f: Facts) -> str:
+def _say_size(of: str) -> Callable[[PlanValues, Facts], str]:
+    def say(plan: PlanValues, f: Facts) -> str:
         entry = SCHEDULES[str(plan.describe()["schedule"])]
         p, v, m = int(plan.pp), int(plan.virtual_stages), int(_micro_batches(plan))
         return "; ".join(entry.say(r, p, v, m) for r in entry.rules if r.of == of and bool(r.broken(p, v, m)))
@@ -138,11 +138,11 @@ def _say_size(of: str) -> Callable[[Plan, Facts], str]:
     return say
 
 
-def _micro_batches(plan: Plan) -> Any:
+def _micro_batches(plan: PlanValues) -> Any:
     return np.asarray(plan.global_batch) // np.maximum(plan.dp * np.asarray(plan.micro_batch), 1)
 
 
-def _cp_uneven(plan: Plan, f: Facts) -> Any:
+def _cp_uneven(plan: PlanValues, f: Facts) -> Any:
     parts = np.where(np.asarray(plan.cp) > 1, plan.cp * np.asarray(2 if f.causal else 1), 1)
     return _mod(f.length, parts) != 0
 
@@ -282,12 +282,12 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def violations(plan: Plan, f: Facts) -> dict[str, Bools]:
+def violations(plan: PlanValues, f: Facts) -> dict[str, Bools]:
     """For each rule, which plans break it (broadcast)."""
     return {name: np.asarray(violated(plan, f), dtype=bool) for name, violated, _ in RULES}
 
 
-def problems(plan: Plan, model: Model, cluster: Cluster) -> list[str]:
+def problems(plan: PlanValues, model: Model, cluster: Cluster) -> list[str]:
     """Every rule a scalar plan breaks, worded."""
     wrong = [n for n in ARRAY_FIELDS if np.ndim(getattr(plan, n)) == 0 and not _whole(getattr(plan, n))]
     if wrong:
@@ -304,7 +304,7 @@ def _whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer, np.bool_)) and abs(int(value)) < 1 << 40
 
 
-def _text_problems(plan: Plan, f: Facts) -> list[str]:
+def _text_problems(plan: PlanValues, f: Facts) -> list[str]:
     found = []
     if plan.precision not in f.precisions:
         found.append(f"precision={plan.precision!r}: this GPU trains in {', '.join(f.precisions)}")
@@ -364,7 +364,7 @@ def is_available(field: str, values: NDArray[Any], software: Software) -> Bools:
     return has
 
 
-def lacking_titles(plan: Plan, software: Software) -> tuple[str, ...]:
+def lacking_titles(plan: PlanValues, software: Software) -> tuple[str, ...]:
     """Titles of what one plan uses and its framework lacks."""
     lacking = (ABILITIES[name] for name in software.lacks)
     return tuple(ability.title for ability in lacking if bool(ability.uses(getattr(plan, ability.field))))

@@ -17,7 +17,8 @@ from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import Layout, gemm_seconds
 from podsim.network.nccl import Members, collective_seconds
-from podsim.training.plan import Array, Ints, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Ints
 from podsim.training.software import Software
 from podsim.workload.graph import Block, TensorOp
 
@@ -35,13 +36,15 @@ class OpTimes:
     """GPU seconds of ops, and the kernels that each launches."""
 
     forward: Shaped[Array, "op plan"]
+    """s. The forward pass."""
     backward: Shaped[Array, "op plan"]
+    """s. The backward pass."""
     weight: Shaped[Array, "op plan"]
-    """part of `backward` that computes weight gradients, which no earlier layer waits for"""
+    """s. The part of `backward` that computes weight gradients, which no earlier layer waits for."""
     kernels: Shaped[Array, "op plan"]
-    """kernels launched forward (a number; one column if the same for all plans)"""
+    """The number of kernels of the forward pass; one column if all plans have the same."""
     kernels_back: Shaped[Array, "op plan"]
-    """kernels launched backward"""
+    """The number of kernels of the backward pass."""
 
 
 def tokens(plan: Plan, sequence: int) -> Shaped[Array, "plan"]:
@@ -114,7 +117,7 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
 
 
 _ALIGNED = 16
-"""elements of a byte, the narrowest, that kernels read at once"""
+"""The number of elements of a byte, the narrowest, that kernels read at once."""
 
 
 def cast_elements(
@@ -135,7 +138,8 @@ def _distinct_gemm_seconds(
 
     `sizes`: (m, n, k, batch). A batch is the experts of a rank, whose products are one kernel, or plain ones.
     """
-    m, n, k, batch = np.broadcast_arrays(*sizes)
+    m, n, k, batch = sizes
+    batch = np.broadcast_to(batch, m.shape)
     if m.size < 256:
         return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, kernel="grouped")
     flat = [size.ravel() for size in (m, n, k, batch)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.nccl_tests import read_log_text
-from podsim.accuracy.price_collectives import Call, call_of, call_on, call_seconds, decade
+from podsim.accuracy.price_collectives import Call, call_seconds, decade, make_call, read_call
 from podsim.accuracy.score import Priced, compare_priced
 from podsim.accuracy.tables import Row, Rows
 from podsim.errors import ClusterError, TableError
@@ -79,7 +79,7 @@ def _rows(path: Path, collective: str) -> Rows:
 
 def _call(row: Row, whole: Cluster | None) -> Call:
     """The row as a call on the cluster that it ran on."""
-    found = call_of(row.fields)
+    found = read_call(row.fields)
     if whole is None:
         if isinstance(found, str):
             raise ClusterError(f"{row.id}: {found}; name the cluster with --on, such as --on dgx-a100-80gb:2")
@@ -92,7 +92,7 @@ def _call(row: Row, whole: Cluster | None) -> Call:
             f"{whole.gpus_per_node} GPUs"
         )
     try:
-        return call_on(cluster, row.fields)
+        return make_call(cluster, row.fields)
     except NotExpressible as problem:
         raise TableError(f"{row.id}: {problem}") from None
 

@@ -12,16 +12,11 @@ from podsim.fleet.reliability import LongRun, best_interval, blocked_share, expe
 from podsim.fleet.reliability_rates import node_rate, recovery
 from podsim.fleet.reliability_runs import HORIZON
 from podsim.hardware.cluster import Cluster
-from podsim.options.fleet_options import SavedJobOptions
-from podsim.options.option import values_of
-from podsim.options.plan_options import SearchOptions
 from podsim.report.columns import duration
 from podsim.results.prediction import Prediction, TrainingTime
 from podsim.results.runs import CheckpointTime
-from podsim.training.inputs import read_inputs
 from podsim.training.plan import Plan
 from podsim.units import format_quantity, parse_quantity
-from podsim.verbs.plan import plan as search
 from podsim.workload.graph import Model
 
 if TYPE_CHECKING:
@@ -43,18 +38,18 @@ class Asked:
     """What a user may say of failures; None or an empty text where the packaged figure counts."""
 
     failures: str = ""
-    """a study of the catalog, or "parts\""""
+    """A study of the catalog, or "parts"."""
     mtbf: float | None = None
-    """s between failures of the whole job"""
+    """s. The time between failures of the whole job."""
     restart: float | None = None
-    """s of a restart, loading included"""
+    """s. The time of a restart, with loading."""
     spares: int | None = None
     interval: float | None = None
-    """s between checkpoints"""
+    """s. The time between checkpoints."""
     slow: float = 0.0
-    """share of nodes that run slowly"""
+    """share. The share of nodes that run slowly."""
     found: float | None = None
-    """s until a slow node is found"""
+    """s. The time until a slow node is detected."""
     spread: float = 0.0
 
 
@@ -84,16 +79,6 @@ def read_tokens(tokens: str | float) -> float:
         raise PodsimError(f"{error}; such as 300G, with G for a billion and T for a trillion") from None
     assert found is not None
     return found
-
-
-def best_job(options: SavedJobOptions) -> Job:
-    """The fastest plan that fits within the limits; raises what `podsim plan` raises."""
-    found = search(**values_of(options, SavedJobOptions, SearchOptions), top=1)
-    network, cluster, _ = read_inputs(
-        options.model, options.on, found.gpus, options.sequence, options.overrides
-    )
-    prediction = found.ranked[0].prediction
-    return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]
 
 
 def mtbf_of(cluster: Cluster, asked: Asked) -> tuple[float, float, str]:

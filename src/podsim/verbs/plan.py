@@ -14,15 +14,19 @@ from numpy.typing import NDArray
 from podsim.accuracy.assumptions import changed
 from podsim.errors import NoFitError, PlanError
 from podsim.hardware.cluster import Cluster
+from podsim.options.fleet_options import SavedJobOptions
+from podsim.options.option import values_of
 from podsim.options.plan_options import ReplayOptions, SearchOptions
 from podsim.options.question import question
 from podsim.results.prediction import PARTS, ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refined
 from podsim.training.inputs import batch_of, precision_of, read_inputs, software_of
-from podsim.training.plan import Plan, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Schedule
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits, spelled
 from podsim.units import format_quantity
+from podsim.verbs.long_runs import Job, read_tokens
 from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
 from podsim.verbs.save import check_directory, read_experiment, save_plans
@@ -37,18 +41,12 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     """Search every legal plan of a model on a cluster; rank the best layouts, each with its reason.
 
     The ranking shows one plan for each layout (tp, pp, cp, ep, dp): the fastest, or with objective="memory" the one
-    that needs least memory.  With "cost" (of a step, at a `price`: a name that `podsim cost` lists, or USD for a GPU and
-    an hour) and "energy", `gpus` and its halves are searched, and fronts of time against cost and energy are told.
-    `limit` restricts fields to values, as {"tp": (4, 8), "recompute": "full,selective"};
-    everything else is searched.  `save` names a directory for the results and an experiment file that `replay` runs.
-    `tokens` ("300G") adds the days to train so many to each plan shown, with and without failures. `simulate` plays the
-    plans that are shown, ranks them by that, and says where simulation and closed form disagree.
-    `progress` is called with (evaluated, all) combinations; Ctrl-C gives the best so far.  The other arguments are
-    those of `predict`.  Raises NoFitError when no plan fits, saying by how much, PlanError when none is legal, and
-    PodsimError for anything unusable.
+    that needs least memory. By cost (of a step, at a price) and by energy, `gpus` and its halves are searched, and
+    the fronts of time against both are given. A limit may be a list of values: {"tp": (4, 8)}; all other fields are
+    searched. With `simulate`, the result also says where simulation and closed form disagree. `progress` is called
+    with (evaluated, all) combinations; Ctrl-C gives the best so far. Raises NoFitError when no plan fits, saying by
+    how much, PlanError when none is legal, and PodsimError for anything unusable.
     """
-    from podsim.verbs.long_runs import read_tokens
-
     tokens = None if options.tokens is None else read_tokens(options.tokens)
     options = replace(options, price=str(options.price), tokens=tokens)
     _check(options)
@@ -249,3 +247,13 @@ def _reason(one: Prediction, best: Prediction, place: int) -> str:
     ]
     time_ = f"{slower:+.1%} time" if abs(slower) >= 5e-4 else "the same time"
     return f"{time_} and {memory} as the first" if not told else f"{time_} ({', '.join(told)}), {memory}"
+
+
+def best_job(options: SavedJobOptions) -> Job:
+    """The fastest plan that fits within the limits; raises what `podsim plan` raises."""
+    result = plan(**values_of(options, SavedJobOptions, SearchOptions), top=1)
+    network, cluster, _ = read_inputs(
+        options.model, options.on, result.gpus, options.sequence, options.overrides
+    )
+    prediction = result.ranked[0].prediction
+    return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]

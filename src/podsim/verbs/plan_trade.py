@@ -22,7 +22,8 @@ from podsim.options.plan_options import SearchOptions
 from podsim.results.expense import Offer, Trade, TradePoint
 from podsim.results.prediction import Prediction, Ranked
 from podsim.training.batch import step_cost
-from podsim.training.plan import Array, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits
 from podsim.training.step import SPLIT
@@ -68,7 +69,7 @@ class _Lot:
     plans: Plan
     seconds_P: Array
     energy_P: Array
-    """J of a step at the meter"""
+    """J. The energy of a step at the meter."""
 
 
 def counts(cluster: Cluster, gpus: int) -> list[int]:

@@ -15,6 +15,7 @@ from podsim.training.op_reports import op_reports
 from podsim.training.plan import Plan
 from podsim.training.plan_inputs import read_plan
 from podsim.training.predict import gains, predict_plan
+from podsim.verbs.long_runs import Job, read_tokens, training_time
 from podsim.verbs.power import expense_of
 from podsim.workload.graph import Model
 
@@ -27,8 +28,6 @@ def predict(options: PredictOptions) -> Prediction:
     With a price, a PUE or carbon dioxide, the prediction has energy and money, too: of a step, or of the tokens' run.
     Raises PodsimError for anything unusable.
     """
-    from podsim.verbs.long_runs import read_tokens
-
     setting = read_plan(options)
     tokens = None if options.tokens is None else read_tokens(options.tokens)
     prediction = describe(
@@ -61,8 +60,6 @@ def describe(
 
     With a number of tokens, also the days to train them, where the plan fits.
     """
-    from podsim.verbs.long_runs import Job, training_time
-
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
     prediction = predict_plan(model, cluster, plan)

@@ -35,18 +35,18 @@ class Ddp:
 
     ranks: int
     local: int
-    """ranks of a server"""
+    """The number of ranks of a server."""
     layers: int
     size: int
-    """B of a layer's gradients"""
+    """The bytes of a layer's gradients."""
     forward: float
-    """s that a layer's forward pass pauses"""
+    """s. The pause of a layer's forward pass."""
     backward: float
-    """s that a layer's backward pass pauses"""
+    """s. The pause of a layer's backward pass."""
     overlap: bool
-    """gradients are added up beside the backward pass"""
+    """Whether gradients are added up during the backward pass."""
     table: Table | None
-    """what adds them up; None: as the library does it"""
+    """The table that adds them up; None: the library's own way."""
     steps: int
     timeout: float
     backend: str

@@ -23,9 +23,9 @@ class Piece:
     """What one pipeline stage holds of a network."""
 
     first: int
-    """its first layer"""
+    """The first layer."""
     last: int
-    """one after its last layer"""
+    """The layer after its last one."""
     embedding: bool
     head: bool
 

@@ -26,26 +26,26 @@ class Laid:
     """What one rank holds."""
 
     modules: dict[int, Any]
-    """the part of the network itself, by pipeline stage"""
+    """The part of the network itself, by pipeline stage."""
     runs: dict[int, Any]
-    """what is called: the same, or wrapped"""
+    """The callable form of it: the same, or wrapped."""
     optimizer: Any
     moments: Any
-    """the optimizer that holds the moments of this rank"""
+    """The optimizer that holds the moments of this rank."""
     own: dict[int, Any]
-    """what the optimizer moves, by the id of the parameter: of a DTensor what lies on this rank"""
+    """The tensors that the optimizer moves, by the id of the parameter; for a DTensor the local part."""
     sums: Sums | None
-    """adds up the gradients after the backward passes; None where something else does"""
+    """The function that adds up the gradients after the backward passes; None if something else does."""
     hooked: bool
-    """gradients are added up beside the backward pass"""
+    """Whether gradients are added up during the backward pass."""
     pipe: Any
-    """process group of its pipeline"""
+    """The process group of its pipeline."""
     replica: int
-    """which data-parallel replica it is"""
+    """The number of its data-parallel replica."""
     stage: int
-    """its place in the pipeline"""
+    """The position in the pipeline."""
     tensor: int
-    """its place in the tensor-parallel group"""
+    """The position in the tensor-parallel group."""
 
     def parameters(self) -> list[tuple[str, Any]]:
         """Names in the whole network, and values."""

@@ -11,9 +11,8 @@ import pytest
 from podsim.fitting import fold_of
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.constants import kernel_constants
-from podsim.kernels.fit_batches import cross_validate_batches, fit_batches
-from podsim.kernels.fit_check import law_seconds
 from podsim.kernels.fit_kernels import fit_gpu, host_seconds
+from podsim.kernels.fit_products import cross_validate_batches, fit_batches, law_seconds
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows, read_rows
 
 V100 = load_gpu("v100-sxm2-16gb")
