@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podsim.accuracy import load, named
 from podsim.accuracy.pricing import price
-from podsim.accuracy.tables import TABLES
+from podsim.accuracy.tables import TABLES, load, named
 from podsim.results.comparison import Comparison
 
 Predictions = dict[str, dict[str, float]]

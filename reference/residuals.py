@@ -7,13 +7,12 @@ import io
 import math
 from dataclasses import asdict, fields
 
-from podsim.accuracy import load, measurement
 from podsim.accuracy.bands import Residual, features_of
 from podsim.accuracy.bands_networks import NetworkFeatures, NetworkResidual, features_of_graph
 from podsim.accuracy.measured_runs import TrainingRun
 from podsim.accuracy.price_llm import make_batches, row_costs, training_runs
 from podsim.accuracy.price_networks import NetworkCosts, network_runs
-from podsim.accuracy.tables import training_rows
+from podsim.accuracy.tables import load, measurement, training_rows
 from podsim.graphs.graph_cost import scaled_costs
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.predict import flops_per_token
@@ -38,10 +37,10 @@ def measure_residuals() -> tuple[Residual, ...]:
             Residual(
                 id=row["id"],
                 role=row["role"],
-                features=features_of(one.model, one.cluster, one.plan, float(costs.host_R[place])),
+                features=features_of(one.model, one.cluster, one.plan, float(costs.host[place])),
                 gpus=int(one.plan.gpus),
                 sequence=one.plan.length(one.model),
-                log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds_R[place])),
+                log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds[place])),
                 utilisation=_utilisation(one, float(row["step_time_s"])),
             )
         )

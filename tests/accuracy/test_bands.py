@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from reference.residuals import measure_residuals
 
-from podsim.accuracy import load
 from podsim.accuracy.bands import ENOUGH, band_of, nearest, residuals
+from podsim.accuracy.tables import load
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.results.prediction import Prediction
 from podsim.training.plan import Plan

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from podsim.accuracy import load, measurement, quantities
 from podsim.accuracy.table_columns import KINDS
-from podsim.accuracy.tables import kind_named, make_row
+from podsim.accuracy.tables import kind_named, load, make_row, measurement, quantities
 from podsim.errors import TableError
 
 

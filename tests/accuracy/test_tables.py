@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import podsim.accuracy.tables as package
-from podsim.accuracy import NAMED, load, measurement, named, names
 from podsim.accuracy.table_columns import KINDS
-from podsim.accuracy.tables import UNRESOLVED, kind_named
+from podsim.accuracy.tables import NAMED, UNRESOLVED, kind_named, load, measurement, named, names
 from podsim.errors import TableError
 from podsim.results.comparison import QUANTITIES, ROLES
 

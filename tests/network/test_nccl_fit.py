@@ -8,7 +8,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from podsim.accuracy import load
+from podsim.accuracy.tables import load
 from podsim.errors import TableError
 from podsim.network.fit_nccl import (
     fabric_texts,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from podsim.accuracy import load
 from podsim.accuracy.price_llm import training_run
+from podsim.accuracy.tables import load
 from podsim.schedules import Work
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower

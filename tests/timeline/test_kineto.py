@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from made_profiles import ADAM, FLASH, GELU, GEMM, NORM, REDUCE, events, profile, write
 from made_timelines import pipeline, simulated
 
-from podsim.accuracy import compare_steps, read_kineto
 from podsim.errors import TimelineError
 from podsim.report.data import to_csv, to_json
 from podsim.report.steps import against_text, measured_text, print_against, print_measured
 from podsim.results.measured import MeasuredStep
 from podsim.results.simulated import SimulatedStep
 from podsim.results.timeline import Lane, Timeline
+from podsim.timeline.kineto import read_kineto
+from podsim.timeline.kineto_compare import compare_steps
 from podsim.timeline.kineto_kinds import kind_of, parallelism_of
 from podsim.timeline.spans import beyond, covered
 

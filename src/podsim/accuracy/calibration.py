@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from podsim.accuracy import Rows
 from podsim.accuracy.calibrate_software import fit_software, toml_entry
 from podsim.accuracy.registry import software_entry
-from podsim.accuracy.tables import training_rows
+from podsim.accuracy.tables import Rows, training_rows
 from podsim.errors import PodsimError, TableError
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.constants import (
@@ -61,13 +60,13 @@ class Calibration:
     """What was fitted."""
 
     texts: Mapping[str, str]
-    """file name -> TOML text, with residuals and the rows used"""
+    """The TOML text of each file, with residuals and the rows used."""
     skipped: Mapping[str, str]
-    """what was not fitted -> why"""
+    """The reasons for what was not fitted."""
     drifts: tuple[Drift, ...] = ()
     """constants and the packaged ones; of a check those that a fit moves by more than DRIFT"""
     compared: int = 0
-    """constants held against the packaged ones"""
+    """The number of constants compared with the packaged ones."""
     written: tuple[str, ...] = ()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podsim.accuracy import compare_steps, read_kineto
 from podsim.cli.command import print_answer
 from podsim.errors import PodsimError
 from podsim.options.output_options import ScheduleOutput, SimulateOutput, WorkersOutput
@@ -19,6 +18,8 @@ from podsim.report.workers import exchange_data, exchange_report, tradeoff_repor
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.results.scheduled import ScheduleComparison, ScheduleSheet
 from podsim.results.simulated import SimulatedStep
+from podsim.timeline.kineto import read_kineto
+from podsim.timeline.kineto_compare import compare_steps
 from podsim.timeline.link_plots import plot_links
 from podsim.timeline.timelines import write_timeline
 from podsim.verbs.schedule import torch_csv

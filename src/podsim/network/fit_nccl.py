@@ -67,7 +67,7 @@ class Sample:
     in_switch: bool
     """Whether NVLS could be picked: not for whole numbers of one byte, nor where an algorithm was forced."""
     size: float
-    """B"""
+    """B. The size."""
     seconds: float
 
 
@@ -77,9 +77,9 @@ class FittedFabrics:
 
     fabrics: Mapping[str, Fabric]
     evidence: Mapping[str, Mapping[str, tuple[str, ...]]]
-    """architecture, stage -> ids of sweeps"""
+    """The ids of sweeps, by architecture and stage."""
     residuals: Mapping[str, Mapping[str, Mapping[int, float]]]
-    """architecture, collective -> decade of size -> mean absolute relative error"""
+    """share. The mean absolute relative error, by architecture, collective and decade of size."""
 
 
 def samples(rows: Iterable[Mapping[str, str]], *, role: str = "calibrate") -> list[Sample]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from podsim.accuracy import load
 from podsim.accuracy.calibration import DRIFT, Calibration, calibrate_software, calibrate_tables
+from podsim.accuracy.tables import load
 from podsim.errors import PodsimError
 from podsim.options.accuracy_options import CalibrateOptions
 from podsim.options.question import question

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from podsim.accuracy import Rows
 from podsim.accuracy.nccl_tests import gpu_name, read_any, rows_of
+from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError, TableError
 from podsim.lab.record import read_run
 from podsim.results.lab import MeasuredCollectives
