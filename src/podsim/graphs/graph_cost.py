@@ -23,8 +23,7 @@ from podsim.graphs.op_graph import DIMS, KINDS, OpGraph
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.convolutions import TENSOR_CORES, ConvShape, conv_seconds
-from podsim.kernels.elementwise import memory_seconds, optimizer_seconds
-from podsim.kernels.gemm import peak_of
+from podsim.kernels.gemm import memory_seconds, optimizer_seconds, peak_of
 from podsim.kernels.narrow import product_seconds
 from podsim.kernels.recurrent import recurrent_seconds
 from podsim.training.plan_values import Array

@@ -44,10 +44,10 @@ import numpy.typing as npt
 from podsim.errors import PlanError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
-from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import (
     gemm_law,
     gemm_seconds,
+    memory_seconds,
     operand_bytes,
     peak_of,
     positive,

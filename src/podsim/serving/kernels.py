@@ -19,8 +19,7 @@ from podsim.errors import PlanError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.attention import Algorithm, AttentionShape, attention_seconds
 from podsim.kernels.constants import gemm_constants, kernel_constants
-from podsim.kernels.elementwise import memory_seconds
-from podsim.kernels.gemm import gemm_law, is_aligned, operand_bytes, peak_of
+from podsim.kernels.gemm import gemm_law, is_aligned, memory_seconds, operand_bytes, peak_of
 from podsim.workload.graph import TensorOp
 
 Floats = npt.NDArray[np.float64]

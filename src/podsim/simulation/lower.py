@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from podsim.errors import SimulationError
 from podsim.hardware.cluster import Cluster
-from podsim.kernels.elementwise import optimizer_seconds
+from podsim.kernels.gemm import optimizer_seconds
 from podsim.network.bus import ring_share
 from podsim.schedules import ScheduleTable, build
 from podsim.simulation.drafts import Catalog, Ints
