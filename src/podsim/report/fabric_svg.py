@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from podsim.hardware.fabrics.describe import Drawing, Layer, Net
-from podsim.report.fabric_server import server_size, server_svg
+from podsim.report.fabric_server import server_picture
 from podsim.units import format_quantity
 
 _STYLE = """\
@@ -30,19 +30,18 @@ _CHIP = 34
 def fabric_svg(drawing: Drawing) -> str:
     """One SVG document, the same for the same drawing; nothing in it is fetched."""
     width = 60.0 + _CHIP * max(*drawing.torus, 14) if drawing.torus else _LEFT + _ROOM + _RIGHT
-    width = max(width, server_size(drawing)[0] + 60 if drawing.boxes else 0)
+    server, server_width, server_height = server_picture(drawing) if drawing.boxes else ([], 0.0, 0.0)
+    width = max(width, server_width + 60)
     body = [_text(24, 34, drawing.title, "title")]
     y = 62.0
     if drawing.torus:
         y = _torus(body, drawing, y)
     if drawing.boxes:
-        head = f"Inside a server: {drawing.server}" + (
-            f", one of {drawing.servers:,}" if drawing.servers > 1 else ""
-        )
-        body.append(_text(24, y, head, "head"))
-        body.append(f'<g transform="translate({(width - server_size(drawing)[0]) / 2:.0f} {y + 14:.0f})">')
-        body += [*server_svg(drawing), "</g>"]
-        y += server_size(drawing)[1] + 50
+        more = f", one of {drawing.servers:,}" if drawing.servers > 1 else ""
+        body.append(_text(24, y, f"Inside a server: {drawing.server}{more}", "head"))
+        body.append(f'<g transform="translate({(width - server_width) / 2:.0f} {y + 14:.0f})">')
+        body += [*server, "</g>"]
+        y += server_height + 50
     for net in drawing.nets:
         y = _net(body, net, y)
     if drawing.faults:

@@ -22,7 +22,7 @@ from podsim.training.software import Software
 from podsim.training.waits import ByOverlap, Waits, of_longest, pair_saving_seconds
 
 SPLIT = ("compute", "memory", "launch", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
-"""the parts of a step, in the order of part_seconds"""
+"""The parts of a step, in the order of part_seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
