@@ -20,7 +20,8 @@ from podsim.graphs.op_graph_json import read_graph
 from podsim.graphs.trace_graph import KINDS, critical_seconds
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
-from podsim.kernels.gemm import gemm_seconds, memory_seconds
+from podsim.kernels.elementwise import memory_seconds
+from podsim.kernels.gemm import gemm_seconds
 from podsim.training.shapes import group_seconds
 from podsim.training.software import load_software
 

@@ -15,7 +15,8 @@ from podsim.kernels import attention
 from podsim.kernels import elementwise as kernels_memory
 from podsim.kernels.attention import AttentionShape, flash_law, score_passes
 from podsim.kernels.constants import FlashConstants, kernel_constants
-from podsim.kernels.gemm import gemm_seconds, memory_seconds, optimizer_seconds
+from podsim.kernels.elementwise import memory_seconds, optimizer_seconds
+from podsim.kernels.gemm import gemm_seconds
 from podsim.kernels.measured_kernels import KernelRows, read_rows
 
 A100, H100 = load_gpu("a100-sxm4-80gb"), load_gpu("h100-sxm5-80gb")

@@ -19,7 +19,8 @@ from podsim.kernels.convolutions import (
     PARTS,
     ConvShape,
 )
-from podsim.kernels.gemm import gemm_seconds, memory_seconds
+from podsim.kernels.elementwise import memory_seconds
+from podsim.kernels.gemm import gemm_seconds
 
 A100 = load_gpu("a100-sxm4-80gb")
 THREE = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from podsim.hardware.catalog import load_gpu
-from podsim.kernels.gemm import gemm_seconds, memory_seconds
+from podsim.kernels.elementwise import memory_seconds
+from podsim.kernels.gemm import gemm_seconds
 from podsim.kernels.narrow import product_seconds
 
 V100, A100 = load_gpu("v100-sxm2-16gb"), load_gpu("a100-sxm4-80gb")

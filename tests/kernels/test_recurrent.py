@@ -6,7 +6,8 @@ import pytest
 
 from podsim.errors import PlanError
 from podsim.hardware.catalog import load_gpu
-from podsim.kernels.gemm import gemm_seconds, memory_seconds
+from podsim.kernels.elementwise import memory_seconds
+from podsim.kernels.gemm import gemm_seconds
 from podsim.kernels.recurrent import recurrent_seconds
 
 A100 = load_gpu("a100-sxm4-80gb")

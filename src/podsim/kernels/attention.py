@@ -34,7 +34,8 @@ import numpy.typing as npt
 from podsim.errors import PlanError, unknown_name
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import FlashConstants, kernel_constants
-from podsim.kernels.gemm import gemm_seconds, memory_seconds, operand_bytes, peak_of, positive
+from podsim.kernels.elementwise import memory_seconds
+from podsim.kernels.gemm import gemm_seconds, operand_bytes, peak_of, positive
 
 Floats = npt.NDArray[np.float64]
 Algorithm = Literal["unfused", "triton", "flash1", "flash2", "flash3"]

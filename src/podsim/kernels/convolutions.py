@@ -44,10 +44,10 @@ import numpy.typing as npt
 from podsim.errors import PlanError
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
+from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import (
     gemm_law,
     gemm_seconds,
-    memory_seconds,
     operand_bytes,
     peak_of,
     positive,
@@ -86,11 +86,11 @@ class ConvShape:
     filters: npt.ArrayLike
     groups: npt.ArrayLike = 1
     window: npt.ArrayLike
-    """Weights of one filter and channel: 9 for 3 x 3."""
+    """count. The weights of one filter and channel: 9 for 3 x 3."""
     positions: npt.ArrayLike
-    """Positions of one sample after the convolution."""
+    """count. The positions of one sample after the convolution."""
     inputs: npt.ArrayLike
-    """Positions of one sample before it."""
+    """count. The positions of one sample before it."""
     transposed: bool = False
 
     def sizes(self) -> list[Floats]:

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from podsim.hardware.parts import Gpu
-from podsim.kernels.gemm import gemm_seconds, memory_seconds, operand_bytes, peak_of, positive, result_bytes
+from podsim.kernels.elementwise import memory_seconds
+from podsim.kernels.gemm import gemm_seconds, operand_bytes, peak_of, positive, result_bytes
 
 _TILE = 32
 """the smaller side of the smallest tile"""

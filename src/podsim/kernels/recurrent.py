@@ -21,7 +21,8 @@ import numpy.typing as npt
 
 from podsim.errors import PlanError, unknown_name
 from podsim.hardware.parts import Gpu
-from podsim.kernels.gemm import gemm_seconds, memory_seconds, operand_bytes, positive
+from podsim.kernels.elementwise import memory_seconds
+from podsim.kernels.gemm import gemm_seconds, operand_bytes, positive
 
 PARTS = ("forward", "state", "weight")
 

@@ -10,7 +10,7 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.measured import between
-from podsim.kernels.gemm import optimizer_seconds
+from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.nccl import send_seconds
 from podsim.training.layout import Groups, Sends, StepEnd
 from podsim.training.memory import Weights, weight_table

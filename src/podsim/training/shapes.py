@@ -14,7 +14,8 @@ from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
-from podsim.kernels.gemm import Layout, gemm_seconds, memory_seconds
+from podsim.kernels.elementwise import memory_seconds
+from podsim.kernels.gemm import Layout, gemm_seconds
 from podsim.network.nccl import Members, collective_seconds
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Ints
