@@ -40,11 +40,11 @@ class Paragraph:
     text: str
     style: str = ""
     indent: str = ""
-    """what opens every line"""
+    """The text that opens every line."""
     first: str | None = None
-    """what opens the first line instead"""
+    """The text that opens the first line instead."""
     is_wrapped: bool = True
-    """whether lines break at words; otherwise the text's own lines stay"""
+    """Whether lines break at words; otherwise the text's own lines stay."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Rows:
     table: Table
     rows: Sequence[Any]
     marked: int | None = None
-    """the row that stands out"""
+    """The row that stands out."""
     otherwise: Rows | None = None
-    """what a terminal shows that is too narrow for the table"""
+    """The text for a terminal that is too narrow for the table."""
 
 
 Drawing: TypeAlias = Callable[[int], Iterable[Line]]

@@ -24,13 +24,13 @@ class Failing:
 
     rank: int
     time: float
-    """s from the start of the step"""
+    """s. The time from the start of the step."""
     adapter: bool
-    """only its adapter"""
+    """Whether only its adapter fails."""
     watchdog: float
-    """s"""
+    """s. The time of the watchdog."""
     interval: float
-    """s between checkpoints, 0: not told"""
+    """s. The time between checkpoints; 0 if unknown."""
 
 
 def failing(

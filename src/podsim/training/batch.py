@@ -40,9 +40,9 @@ from podsim.workload.graph import Model
 
 T = TypeVar("T")
 _DENSE = 1 << 22
-"""largest range of codes for which a lookup table beats sorting"""
+"""The largest range of codes for which a lookup table beats sorting."""
 _DIVIDED = ("zero", "shard")
-"""the fields that say what data-parallel ranks divide"""
+"""The fields that say what data-parallel ranks divide."""
 
 
 class Codes:
@@ -174,13 +174,13 @@ class PlanTables:
     weights: Keyed[Weights]
     activations: Keyed[Activations]
     ends: Keyed[StepEnd] | None
-    """None for a search, which has them by what ranks divide"""
+    """The ends of steps; None for a search, which has them by division."""
     sends: Keyed[Sends]
     paths: Keyed[Paths]
     stretches: Keyed[Array] | None
-    """s of compute of a forward pass between two syncs, at most; None where no passes are paired"""
+    """s. The longest compute of a forward pass between two syncs; None where no schedule has pairs of passes."""
     core_share: float = 1.0
-    """cores that a rank of a measured machine has to itself (podsim.hardware.measured.Host)"""
+    """The cores of a rank of a measured machine (podsim.hardware.measured.Host); 1 for others."""
 
 
 def prepare(
@@ -266,14 +266,15 @@ class StepCost:
     """Seconds and bytes of plans."""
 
     seconds: Shaped[Array, "plan"]
+    """s. The step."""
     parts: Shaped[Array, "part plan"]
-    """s by part (SPLIT); their sum is `seconds`"""
+    """s. The parts of the step (SPLIT), which add up to it."""
     memory: Shaped[Array, "plan"]
-    """B on the fullest stage"""
+    """B. The memory of the fullest stage."""
     kinds: Shaped[Array, "kind plan"]
-    """B by kind (KINDS) on the fullest stage"""
+    """B. The kinds of memory (KINDS) of the fullest stage."""
     stages: Shaped[Array, "kind stage plan"]
-    """B by kind for each class of stages; kept for a single plan only"""
+    """B. The kinds of memory of each class of stages; only for a single plan."""
 
 
 def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software | None = None) -> StepCost:
@@ -318,9 +319,9 @@ class Division:
     zero: int
     shard: int
     start: int
-    """position of the first of them among all plans"""
+    """The position of the first of them among all plans."""
     layouts: Shaped[Array, "plan"]
-    """position of the layout of each"""
+    """The position of the layout of each."""
     ends: Keyed[StepEnd]
 
 

@@ -22,26 +22,26 @@ from podsim.training.software import Software
 from podsim.workload.graph import Model
 
 GROUP_KEY = ("tp", "pp", "virtual_stages", "placement", "loose_end", "dp", "cp", "ep", "zero", "shard")
-"""the plan fields that a step's end depends on"""
+"""The plan fields that a step's end depends on."""
 SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")
-"""the plan fields that sends depend on"""
+"""The plan fields that sends depend on."""
 
 
 class Exchanges(NamedTuple):
     """Seconds of what one pipeline stage exchanges with its data-parallel peers, if nothing hid it."""
 
     reduce: Shaped[Array, "plan"]
-    """gradients, once: all-reduce, or reduce-scatter (and all-reduce across shards)"""
+    """s. The gradients, once: all-reduce, or reduce-scatter (and all-reduce across shards)."""
     gather: Shaped[Array, "plan"]
-    """updated weights, once a step (ZeRO 1 and 2)"""
+    """s. The updated weights, once a step (ZeRO 1 and 2)."""
     layer_gather: Shaped[Array, "plan"]
-    """all-gather of one layer's weights (ZeRO 3)"""
+    """s. The all-gather of one layer's weights (ZeRO 3)."""
     layer_reduce: Shaped[Array, "plan"]
-    """reduce-scatter of one layer's gradients (ZeRO 3)"""
+    """s. The reduce-scatter of one layer's gradients (ZeRO 3)."""
     reduce_layer_share: Shaped[Array, "plan"]
-    """share of `reduce` that is of layers, not of the embedding"""
+    """The share of `reduce` that is of layers, not of the embedding."""
     gather_layer_share: Shaped[Array, "plan"]
-    """the same of `gather`"""
+    """The share of `gather` that is of layers."""
 
 
 def end_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> StepEnd:
@@ -122,13 +122,13 @@ class _Replicas(NamedTuple):
     """Parameters of which several ranks hold the same."""
 
     parameters: Shaped[Array, "block plan"]
-    """of one copy of each block"""
+    """The parameters of one copy of each block."""
     ranks: Shaped[Array, "plan"]
-    """that hold the same"""
+    """The number of ranks that hold the same."""
     shard: Shaped[Array, "plan"]
-    """of these, those over which ZeRO divides"""
+    """The number of these over which ZeRO divides."""
     stride: Shaped[Array, "plan"]
-    """GPUs from one of them to the next"""
+    """The GPUs from one of them to the next."""
 
 
 def _parameter_exchanges(

@@ -33,11 +33,11 @@ from podsim.training.software import Software
 from podsim.workload.graph import Block, Model
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
-"""what the seconds of a pass are divided into"""
+"""The parts of the seconds of a pass."""
 MATRIX, MEMORY, LAUNCH, TP, CP, EP = range(len(PARTS))
 _EXCHANGES = slice(TP, None)
 LAYER_KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")
-"""the plan fields that the seconds of a layer depend on"""
+"""The plan fields that the seconds of a layer depend on."""
 
 
 class Pass(IntEnum):
@@ -48,7 +48,7 @@ class Pass(IntEnum):
     BACKWARD_SELECTIVE = 2
     BACKWARD_FULL = 3
     WEIGHT = 4
-    """the part of a backward pass that computes weight gradients: its kernels"""
+    """The part of a backward pass that computes weight gradients: its kernels."""
 
 
 def items_of(model: Model) -> tuple[list[Item], list[int]]:

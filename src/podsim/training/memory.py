@@ -35,7 +35,7 @@ from podsim.training.software import Software
 from podsim.workload.graph import Block, Model, Split, TensorOp
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor")
-"""kinds of memory"""
+"""The kinds of memory."""
 WEIGHT_KEY = ("tp", "ep")
 ACTIVATION_KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash")
 
@@ -45,9 +45,11 @@ class Weights:
     """Parameters of one copy of each block on one rank."""
 
     dense: Shaped[Array, "block plan"]
+    """The parameters, except experts."""
     expert: Shaped[Array, "block plan"]
+    """The parameters of experts."""
     tied: Shaped[Array, "plan"]
-    """of the head's own copy of a tied embedding table, on a stage that has no embedding"""
+    """The parameters of the head's own copy of a tied embedding table, on a stage without embedding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +57,13 @@ class Activations:
     """Bytes that one micro-batch leaves in one copy of each block until its backward pass, and transient bytes."""
 
     kept: Shaped[Array, "recompute block plan"]
+    """B. The activations, under each way to recompute."""
     logits: Shaped[Array, "plan"]
+    """B. The logits, and what the loss keeps of them."""
     gathered: Shaped[Array, "plan"]
-    """sequence parallelism: a gathered input and its gradient"""
+    """B. A gathered input and its gradient, under sequence parallelism."""
     working: Shaped[Array, "tensor plan"]
-    """a layer that runs backward in PyTorch's own runtime; zero in others"""
+    """B. A layer that runs backward in PyTorch's own runtime; zero in others."""
 
 
 def weight_table(model: Model, plan: Plan) -> Weights:
@@ -201,7 +205,7 @@ def weight_copies(
 _ENTRIES = {int(SCHEDULE_CODES[name]): entry for name, entry in SCHEDULES.items()}
 _ENDLESS = tuple(code for code, entry in _ENTRIES.items() if not entry.flush)
 _COPIED = tuple(code for code, entry in _ENTRIES.items() if entry.copies is not ScheduleEntry.copies)
-"""schedules that keep more than one copy of weights"""
+"""The schedules that keep more than one copy of weights."""
 
 
 def _schedule_codes(plan: Plan) -> list[int]:

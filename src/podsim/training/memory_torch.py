@@ -80,17 +80,17 @@ class TrafficBytes(NamedTuple):
     """Bytes of what passes through a layer."""
 
     state: Shaped[Array, "plan"]
-    """of a rank's part of the hidden states"""
+    """B. The rank's part of the hidden states."""
     gathered: Shaped[Array, "plan"]
-    """of the hidden states gathered over the TP group; 0 where none are"""
+    """B. The hidden states gathered over the TP group; 0 where none are."""
     inner: Shaped[Array, "plan"]
-    """of the MLP's inner width"""
+    """B. The inner activations of the MLP."""
     heads: Shaped[Array, "plan"]
-    """of the queries"""
+    """B. The queries."""
     tokens: Shaped[Array, "plan"]
-    """of one element of every token"""
+    """B. One element of every token."""
     repeated: Shaped[Array, "plan"]
-    """that keys and values grow by when they are repeated for every head; a single head is only viewed"""
+    """B. The growth of keys and values that are repeated for every head; a single head is only viewed."""
 
 
 def traffic_bytes(block: Block, plan: Plan, sequence: int, hidden: int) -> TrafficBytes:
@@ -187,22 +187,23 @@ class TorchLayout:
     """What the highest moment of a step depends on, whatever ZeRO divides."""
 
     blocks: Shaped[Array, "stage block plan"]
-    """copies of each block in a stage"""
+    """The copies of each block in a stage."""
     chunks_in_flight: Shaped[Array, "stage plan"]
+    """The model chunks of micro-batches whose activations a stage holds at once."""
     dense: Shaped[Array, "block plan"]
-    """parameters of each block on a rank"""
+    """The parameters of each block on a rank, except experts."""
     expert: Shaped[Array, "block plan"]
-    """parameters of its experts"""
+    """The parameters of its experts."""
     block_bytes: Shaped[Array, "block plan"]
-    """B of a micro-batch in each block"""
+    """B. What a micro-batch keeps in each block."""
     layers_bytes: Shaped[Array, "stage plan"]
-    """B of a micro-batch in all layers of a stage"""
+    """B. What it keeps in all layers of a stage."""
     state_bytes: Shaped[Array, "plan"]
-    """B of a rank's part of the hidden states"""
+    """B. The rank's part of the hidden states."""
     logit_bytes: Shaped[Array, "plan"]
-    """B of the loss"""
+    """B. The loss."""
     working_bytes: Shaped[Array, "plan"]
-    """B of a layer that runs backward, beyond what its micro-batch keeps of it"""
+    """B. A layer that runs backward, beyond what its micro-batch keeps of it."""
 
 
 class Moment(NamedTuple):
@@ -220,27 +221,27 @@ class _Sizes:
     """Parameters and bytes that the moments of a step are made of."""
 
     stage: Shaped[Array, "stage plan"]
-    """parameters of the stage's share"""
+    """The parameters of a rank."""
     embedding: Shaped[Array, "stage plan"]
-    """parameters of the embedding"""
+    """The parameters of the embedding on a rank."""
     table: Shaped[Array, "stage plan"]
-    """parameters of the embedding, not divided over the TP group"""
+    """The parameters of the whole embedding, not divided over the TP group."""
     head: Shaped[Array, "stage plan"]
-    """parameters of the head"""
+    """The parameters of the head."""
     layer: Shaped[Array, "stage plan"]
-    """parameters of the largest layer"""
+    """The parameters of the largest layer."""
     chunk_bytes: Shaped[Array, "stage plan"]
-    """B that a micro-batch leaves in one chunk"""
+    """B. What a micro-batch keeps in one chunk."""
     head_bytes: Shaped[Array, "stage plan"]
-    """B that the head keeps of the micro-batch at hand"""
+    """B. What the head keeps of the current micro-batch."""
     waiting_bytes: Shaped[Array, "stage plan"]
-    """B that it keeps of all others whose loss waits"""
+    """B. What it keeps of all others whose loss waits."""
     output_bytes: Shaped[Array, "stage plan"]
-    """B of logits that outlive their loss"""
+    """B. The logits that outlive their loss."""
     loss_bytes: Shaped[Array, "stage plan"]
-    """B of the loss"""
+    """B. The loss."""
     working_bytes: Shaped[Array, "stage plan"]
-    """as TorchLayout has it"""
+    """B. As in TorchLayout."""
 
     def layer_moment(self, weights: Array, gradients: Array, chunks: Array, working: Array) -> Moment:
         """A layer that runs backward, with a number of chunks in flight."""

@@ -33,7 +33,7 @@ from podsim.training.plan_values import SCHEDULE_CODES, SPLIT_BACKWARD, Array, S
 from podsim.workload.graph import Model
 
 PATH_KEY = ("schedule", "pp", "virtual_stages", "dp", "micro_batch", "global_batch")
-"""the plan fields that paths depend on"""
+"""The plan fields that paths depend on."""
 _LOOSE = tuple(int(code) for code in SPLIT_BACKWARD)
 _NAMES = {code: name for name, code in SCHEDULE_CODES.items()}
 
@@ -42,16 +42,17 @@ class _Durations(NamedTuple):
     """Durations that paths are found with, relative to one layer's forward pass."""
 
     input: float
-    """of the gradient of a layer's input"""
+    """The gradient of a layer's input."""
     weight: float
-    """of the gradient of its weights"""
+    """The gradient of its weights."""
     head: float
-    """how much the head's share of the arithmetic weighs forward"""
+    """The weight of the head's share of the arithmetic, forward."""
     head_back: float
-    """and backward"""
+    """The same backward."""
     send: float
+    """A send from rank to rank."""
     charge: float
-    """what a send takes of the compute stream"""
+    """What a send takes of the compute stream."""
 
 
 _TYPICAL = (
@@ -64,8 +65,8 @@ _IN_TURN = (
     _Durations(1.0, 1.0, 1.0, 0.0, 0.1, 0.0),
     _Durations(1.0, 1.0, 0.0, 1.0, 0.1, 0.0),
 )
-"""for schedules with all forward passes before the backward ones: each half waits for its own slowest rank, as a head is
-not computed again"""
+"""Durations for schedules with all forward passes before the backward ones: each half waits for its own slowest rank, as
+no head is computed again."""
 _APART = (
     *_TYPICAL,
     _Durations(2.5, 1.0, 1.0, 1.0, 0.0, 0.01),
@@ -73,24 +74,24 @@ _APART = (
     _Durations(1.5, 1.0, 1.5, 1.5, 0.0, 0.01),
     _Durations(2.0, 1.0, 0.5, 0.5, 0.0, 0.01),
 )
-"""for schedules with weight gradients apart, whose longest path depends on durations more than others' does"""
+"""Durations for schedules with separate weight gradients, whose longest path depends more on them."""
 _AT_ONCE = 1_000_000
-"""actions of tables that are played together"""
+"""The number of actions of the tables that are played together."""
 _LONGEST = 2048
-"""micro-batches up to which a table that does not grow alike is played in full"""
+"""The number of micro-batches up to which a table with uneven growth is played in full."""
 _ROUNDS = 64
-"""rounds of micro-batches that the growth of longer ones is taken over"""
+"""The number of rounds of micro-batches over which the growth of longer tables is taken."""
 
 
 class _Blocks(NamedTuple):
     """What paths need to know of a model."""
 
     order: tuple[int, ...]
-    """kind of each layer"""
+    """The kind of each layer."""
     width: int
-    """kinds of blocks"""
+    """The number of kinds of blocks."""
     shares: tuple[float, ...]
-    """arithmetic of each block's forward pass over that of the first kind of layer, in steps of a tenth"""
+    """The arithmetic of each block's forward pass, relative to the first kind of layer, in tenths."""
 
 
 class _Size(NamedTuple):

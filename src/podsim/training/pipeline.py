@@ -18,7 +18,7 @@ from podsim.training.plan_values import BESIDE, Array, Placement, Recompute
 from podsim.workload.graph import Model
 
 STAGE_KEY = ("pp", "virtual_stages", "placement")
-"""the plan fields that the layers of a stage depend on"""
+"""The plan fields that the layers of a stage depend on."""
 
 
 def part_blocks(order: tuple[int, ...], width: int, parts: int) -> list[tuple[int, ...]]:
@@ -104,14 +104,15 @@ class TracedPaths:
     """Paths, each from its last action back to its first, one path after the other."""
 
     path: Shaped[Array, "action"]
-    """the path that an action lies on; grows"""
+    """The path of each action; grows."""
     action: Shaped[Array, "action"]
+    """The position of the action among those of all tables."""
     forward_sends: Shaped[Array, "path"]
-    """sends of activations that the path waits for"""
+    """The sends of activations that the path waits for."""
     backward_sends: Shaped[Array, "path"]
-    """sends of gradients that it waits for"""
+    """The sends of gradients that it waits for."""
     far_sends: Shaped[Array, "sharing path"]
-    """of both, those to another node if that number of ranks (BESIDE) shares one"""
+    """The sends to another node, for each number of ranks that may share a node (BESIDE)."""
 
 
 def longest_paths(

@@ -22,7 +22,7 @@ class Setting(NamedTuple):
     cluster: Cluster
     plan: Plan
     default_batch: bool
-    """the batch was not given"""
+    """Whether the batch was not given."""
 
 
 def read_plan(options: PlanOptions) -> Setting:

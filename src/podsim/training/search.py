@@ -25,10 +25,10 @@ from podsim.training.software import Software, load_software
 from podsim.workload.graph import Model
 
 Space: TypeAlias = Mapping[str, Sequence[Any]]
-"""values that each field may take; of a field that is left out, every legal one"""
+"""The values that each field may take; every legal one for a field that is left out."""
 
 SEARCHED = {name: known for name, known in options_of(LayoutFields).items() if name != "dp"}
-"""fields that a search chooses; dp takes the GPUs that are left"""
+"""The fields that a search chooses; dp takes the remaining GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,9 +175,9 @@ def _front(memory_bytes: Shaped[Array, "plan"], order: Array) -> Array:
 
 
 _LATER = {"zero", "shard", "recompute", "recompute_layers", "overlap_grad", "overlap_param"}
-"""fields that are tried on each layout"""
+"""The fields that are tried on each layout."""
 _LAYOUT = "layout"
-"""the column that numbers combinations of all fields but zero and shard"""
+"""The column that numbers combinations of all fields except zero and shard."""
 
 
 def _divisors(number: int) -> Array:

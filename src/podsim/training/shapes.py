@@ -36,13 +36,15 @@ class OpTimes:
     """GPU seconds of ops, and the kernels that each launches."""
 
     forward: Shaped[Array, "op plan"]
+    """s. The forward pass."""
     backward: Shaped[Array, "op plan"]
+    """s. The backward pass."""
     weight: Shaped[Array, "op plan"]
-    """part of `backward` that computes weight gradients, which no earlier layer waits for"""
+    """s. The part of `backward` that computes weight gradients, which no earlier layer waits for."""
     kernels: Shaped[Array, "op plan"]
-    """kernels launched forward (a number; one column if the same for all plans)"""
+    """The number of kernels of the forward pass; one column if all plans have the same."""
     kernels_back: Shaped[Array, "op plan"]
-    """kernels launched backward"""
+    """The number of kernels of the backward pass."""
 
 
 def tokens(plan: Plan, sequence: int) -> Shaped[Array, "plan"]:
@@ -115,7 +117,7 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
 
 
 _ALIGNED = 16
-"""elements of a byte, the narrowest, that kernels read at once"""
+"""The number of elements of a byte, the narrowest, that kernels read at once."""
 
 
 def cast_elements(
