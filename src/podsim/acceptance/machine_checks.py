@@ -100,8 +100,8 @@ def machine_text(inventory: Inventory) -> str:
 def _inventory(machine: Machine, findings: Findings) -> None:
     machine.note("inventory")
     root = machine.options.root
-    told = ask_machine() if root == Path("/") else nothing_told(f"{root} is not this machine")
-    findings.parts += inventory_parts(machine.inventory, told, machine.cluster.system)
+    tools = ask_machine() if root == Path("/") else nothing_told(f"{root} is not this machine")
+    findings.parts += inventory_parts(machine.inventory, tools, machine.cluster.system)
 
 
 def _storage(machine: Machine, findings: Findings) -> None:

@@ -67,12 +67,12 @@ def nothing_told(why: str) -> Told:
 
 def gpu_names(text: str) -> tuple[tuple[str, float], ...]:
     """(name, B) from `nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits`, which counts MiB."""
-    found = []
+    gpus = []
     for line in text.splitlines():
         name, comma, memory = line.rpartition(",")
         if comma and memory.strip().replace(".", "", 1).isdigit():
-            found.append((name.strip(), float(memory) * 2**20))
-    return tuple(found)
+            gpus.append((name.strip(), float(memory) * 2**20))
+    return tuple(gpus)
 
 
 def encrypting(text: str) -> tuple[tuple[str, bool], ...]:

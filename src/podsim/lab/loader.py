@@ -223,12 +223,12 @@ class _Epoch:
         """The epoch's line."""
 
         def summed(name: str) -> float:
-            return float(sum(one[name] for one in self.told))
+            return float(sum(batch[name] for batch in self.told))
 
         seconds, size = self.used["wall"], summed("size")
         used = dict(self.used, own=self.used["own"] + summed("processor"))
         cpu, others = usage.busiest([used], [usage.this_process()])
-        drives = [one["drive"] for one in self.told]
+        drives = [batch["drive"] for batch in self.told]
         computed = job.model or job.step
         return MeasuredEpoch(
             epoch=self.epoch, whole=whole, samples=round(summed("samples")), steps=self.steps, seconds=seconds,

@@ -203,13 +203,13 @@ class _Compiler:
 
     def _spans(self, ranks: Ints) -> tuple[Span, ...]:
         """Chunks whose end (home or goal) is this rank or everywhere, neighbours of one home joined."""
-        found: list[Span] = []
+        spans: list[Span] = []
         if self.node >= self.units.ranks:
             return ()
         for c in np.flatnonzero((ranks == EVERYWHERE) | (ranks == self.node)):
             span = Span(int(self.cuts[c]), int(self.cuts[c + 1]), int(self.units.home[c]))
-            if found and found[-1].last == span.first and found[-1].home == span.home:
-                span = Span(found.pop().first, span.last, span.home)
+            if spans and spans[-1].last == span.first and spans[-1].home == span.home:
+                span = Span(spans.pop().first, span.last, span.home)
             if span.last > span.first:
-                found.append(span)
-        return tuple(found)
+                spans.append(span)
+        return tuple(spans)

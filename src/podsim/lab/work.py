@@ -44,8 +44,10 @@ def measure_work(wires: Wires, board: Board, pause: float, trips: int = 7) -> Wo
 
 def _slowest(board: Board, seconds: list[float]) -> float:
     """Median over trips of the rank that took longest in each, told to all."""
-    told = board.gather(seconds)
-    return float(board.tell(None if told is None else statistics.median(map(max, zip(*told, strict=True)))))
+    reports = board.gather(seconds)
+    return float(
+        board.tell(None if reports is None else statistics.median(map(max, zip(*reports, strict=True))))
+    )
 
 
 def _exchange(wires: Wires, board: Board, size: int, pause: float, trips: int) -> float:

@@ -80,7 +80,7 @@ class Training:
     def same(self) -> dict[str, Any]:
         """What stays the same where a run goes on, as plain values: network, batch, seed and data, not the layout."""
         network = asdict(self.network) if self.network else {"image": self.image, "classes": self.classes}
-        told = {name: value for name, value in network.items() if name not in ("name", "source")}
-        told |= {"residual": self.residual, "batch": self.plan.global_batch, "seed": self.seed}
-        found: dict[str, Any] = json.loads(json.dumps(told | {"data": Path(self.data).name}, default=int))
-        return found
+        values = {name: value for name, value in network.items() if name not in ("name", "source")}
+        values |= {"residual": self.residual, "batch": self.plan.global_batch, "seed": self.seed}
+        plain: dict[str, Any] = json.loads(json.dumps(values | {"data": Path(self.data).name}, default=int))
+        return plain
