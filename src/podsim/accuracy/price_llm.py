@@ -170,9 +170,8 @@ def _work(batches: Sequence[Batch], count: int) -> tuple[Floats, ...]:
         once = sum(forward.values())
         if batch.layer_only:
             once = (once - forward["logits"]) / batch.model.layer_count
-        tokens = np.asarray(plan.global_batch, dtype=float) * length
-        flops[batch.index] = 3.0 * once * tokens
-        tokens[batch.index] = tokens
+        tokens[batch.index] = np.asarray(plan.global_batch, dtype=float) * length
+        flops[batch.index] = 3.0 * once * tokens[batch.index]
         gpus[batch.index] = np.asarray(plan.gpus)
         peak[batch.index] = batch.cluster.gpu.peaks[PRECISIONS[plan.precision].matmul]
     return flops, tokens, gpus, peak
