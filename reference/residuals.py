@@ -37,10 +37,10 @@ def measure_residuals() -> tuple[Residual, ...]:
             Residual(
                 id=row["id"],
                 role=row["role"],
-                features=features_of(one.model, one.cluster, one.plan, float(costs.host_R[place])),
+                features=features_of(one.model, one.cluster, one.plan, float(costs.host[place])),
                 gpus=int(one.plan.gpus),
                 sequence=one.plan.length(one.model),
-                log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds_R[place])),
+                log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds[place])),
                 utilisation=_utilisation(one, float(row["step_time_s"])),
             )
         )

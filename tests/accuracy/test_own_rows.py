@@ -225,7 +225,7 @@ def test_every_run_that_llm_foundry_measured_fits_its_gpu() -> None:
     from podsim.accuracy.price_llm import make_batches, row_costs, training_runs
 
     found, _ = training_runs([row for id, row in ROWS.items() if id.startswith("LF-")])
-    needed = row_costs(make_batches([one for _, one in found])).memory_R
+    needed = row_costs(make_batches([one for _, one in found])).memory
     assert needed.size > 90
     assert needed.max() <= 80 * 2**30
     assert needed.max() > 0.9 * 80 * 2**30

@@ -9,7 +9,7 @@ from podsim.acceptance.comparable import COMPARABLE, OTHERS_MOST
 from podsim.errors import LabError
 from podsim.options.plan_options import PlanOptions
 from podsim.results.trained import ComparedTraining, MeasuredTraining
-from podsim.training.plan_inputs import read_plan
+from podsim.training.plan import read_plan
 from podsim.training.predict import predict_plan
 
 _PLAN = (
@@ -39,11 +39,12 @@ def compare_training(
             model=run.model, on=on, gpus=run.ranks, batch=int(run.plan["global_batch"]), overrides=given or None, **plan
         )
     )  # fmt: skip
-    told = predict_plan(setting.model, setting.cluster, setting.plan)
+    prediction = predict_plan(setting.model, setting.cluster, setting.plan)
     measured = run.step_time
     busy = run.backend == "gloo" and run.others > OTHERS_MOST
     return ComparedTraining(
-        run=name, model=run.model, cluster=told.cluster, plan=run.plan, measured=measured, predicted=told.step_time,
-        difference=told.step_time / measured - 1.0, parts=told.parts, cpu=run.cpu, others=run.others,
+        run=name, model=run.model, cluster=prediction.cluster, plan=run.plan, measured=measured,
+        predicted=prediction.step_time,
+        difference=prediction.step_time / measured - 1.0, parts=prediction.parts, cpu=run.cpu, others=run.others,
         verdict="busy with other programs, not comparable" if busy else COMPARABLE,
     )  # fmt: skip

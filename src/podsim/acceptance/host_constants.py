@@ -18,7 +18,7 @@ from podsim.training.batch import step_cost
 from podsim.training.groups import send_table
 from podsim.training.layers import Pass, layer_table, syncs_of, tp_bytes
 from podsim.training.memory import weight_table
-from podsim.training.plan_inputs import Setting, read_plan
+from podsim.training.plan import Setting, read_plan
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
 
@@ -49,27 +49,27 @@ class _Run:
     pp: int = 1
     zero: int = 0
     wide: bool = False
-    """wide enough that arithmetic counts most"""
+    """Whether the network is so wide that arithmetic counts most."""
 
 
 def _runs(ranks: int) -> dict[str, _Run]:
     """By name: replicas, tensor-parallel groups, ZeRO 3 at two depths, small and wide; a pipeline."""
     group = _group(ranks)
-    found = {
+    runs = {
         f"{'wide ' * wide}tp {tp} {layers}": _Run(layers=layers, tp=tp, wide=wide)
         for wide in (False, True)
         for tp in sorted({1, group, 2 if ranks % 2 == 0 else group})
         for layers in _depths(wide)
     }
     if ranks > 1:
-        found |= {
+        runs |= {
             f"{'wide ' * wide}zero 3 {layers}": _Run(layers=layers, zero=3, wide=wide)
             for wide in (False, True)
             for layers in _depths(wide)
         }
     if group > 1:
-        found |= {f"pp {m}": _Run(layers=group, micro_batches=m, pp=group) for m in (group, 2 * group)}
-    return found
+        runs |= {f"pp {m}": _Run(layers=group, micro_batches=m, pp=group) for m in (group, 2 * group)}
+    return runs
 
 
 def _depths(wide: bool) -> tuple[int, int]:
@@ -100,35 +100,35 @@ def _options(run: _Run, ranks: int) -> dict[str, Any]:
 
 def small_runs(ranks: int, backend: str, timeout: float) -> list[dict[str, Training]]:
     """What every rank of a machine trains for a few steps, by name; what belongs together in one table."""
-    found: dict[str, dict[str, Training]] = {}
+    tables: dict[str, dict[str, Training]] = {}
     for name, run in _runs(ranks).items():
         job = small_run(MODEL, _options(run, ranks), backend=backend, timeout=timeout)
-        found.setdefault(name.rpartition(" ")[0], {})[name] = job
-    return list(found.values())
+        tables.setdefault(name.rpartition(" ")[0], {})[name] = job
+    return list(tables.values())
 
 
 def runtime_of(steps: Steps, ranks: int) -> dict[str, float]:
     """s of a layer, forward and backward, small and wide, over each number of ranks; of a stage, an update, a step."""
     if not steps:
         return {}
-    found: dict[str, float] = {}
+    runtime: dict[str, float] = {}
     for run in _runs(ranks).values():
         if run.pp == 1:
             shallow, deep = _depths(run.wide)
             start = "wide " * run.wide
             kind, name = ("zero 3", _ZERO) if run.zero else (f"tp {run.tp}", f"layer over {run.tp}")
             longer = _more(steps[f"{start}{kind} {deep}"], steps[f"{start}{kind} {shallow}"], "passes")
-            found[start + name] = longer / (deep - shallow)
+            runtime[start + name] = longer / (deep - shallow)
     shallow, deep = _DEPTHS
     alone = f"tp {_group(ranks)}"  # which has the fewest replicas, that add up their gradients in the update
-    found["update"] = _more(steps[f"{alone} {deep}"], steps[f"{alone} {shallow}"], "update") / (
+    runtime["update"] = _more(steps[f"{alone} {deep}"], steps[f"{alone} {shallow}"], "update") / (
         deep - shallow
     )
-    found["step"] = sum(steps[f"tp 1 {shallow}"].values())
+    runtime["step"] = sum(steps[f"tp 1 {shallow}"].values())
     group = _group(ranks)
     if group > 1:
-        found["stage"] = _more(steps[f"pp {2 * group}"], steps[f"pp {group}"], "passes") / group
-    return found
+        runtime["stage"] = _more(steps[f"pp {2 * group}"], steps[f"pp {group}"], "passes") / group
+    return runtime
 
 
 def _more(more: Mapping[str, float], fewer: Mapping[str, float], key: str) -> float:
@@ -141,9 +141,9 @@ class Runtime:
 
     constants: Mapping[str, float]
     syncs: tuple[Mapping[str, float], ...]
-    """ranks, latency and per_byte of tensor-parallel exchanges; of processors alone"""
+    """The ranks, latency and per_byte of tensor-parallel exchanges; for processors alone."""
     shards: tuple[Mapping[str, float], ...]
-    """the same of a layer's weights and gradients under ZeRO 3"""
+    """The same for a layer's weights and gradients under ZeRO 3."""
 
 
 def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str) -> Runtime:
@@ -153,20 +153,20 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str)
     what a send, an update and a step take.
     """
     small = _setting(_Run(layers=2), ranks, on, era)
-    found: dict[str, Any] = dict.fromkeys(
+    constants: dict[str, Any] = dict.fromkeys(
         ("host_kernel", "host_collective", "host_send", "host_update", "host_step"), 0.0
     )
     start = load_software(era, small.cluster.gpu)
 
     def software() -> Software:
-        return replace(start, **found)
+        return replace(start, **constants)
 
     def setting(tp: int, wide: bool, zero: int = 0) -> Setting:
         return _setting(_Run(layers=2, tp=tp, wide=wide, zero=zero), ranks, on, era)
 
     layers = {wide: _layers(runtime, wide) for wide in (False, True)}
-    found["host_kernel"] = _each(small, software(), "host_kernel", layers[False][1])
-    found["gemm_speed"] = _product_speed(setting(1, True), software(), layers[True][1])
+    constants["host_kernel"] = _each(small, software(), "host_kernel", layers[False][1])
+    constants["gemm_speed"] = _product_speed(setting(1, True), software(), layers[True][1])
     over = [tp for tp in layers[False] if tp > 1]
     syncs: list[Mapping[str, float]] = []
     shards: list[Mapping[str, float]] = []
@@ -181,17 +181,17 @@ def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str)
             shards.append(_line(ranks, rows))
     elif over:
         calls = [_each(setting(tp, False), software(), "host_collective", layers[False][tp]) for tp in over]
-        found["host_collective"] = sum(calls) / len(calls)
+        constants["host_collective"] = sum(calls) / len(calls)
     if "stage" in runtime:
         group = _group(ranks)
         piped = _setting(_Run(layers=group, micro_batches=group, pp=group), ranks, on, era)
         send = float(send_table(piped.model, piped.cluster, piped.plan.arrays(), start).mean_seconds[0])
         passes = (runtime["stage"] - _layer(piped, software())) / 2
-        found["host_send"] = max(passes - send * start.pipeline_exposed, 0.0)
-    found["host_update"] = runtime["update"]
-    told = step_cost(small.model, small.cluster, small.plan, software=software())
-    found["host_step"] = max(runtime["step"] - float(told.seconds[0]), 0.0)
-    return Runtime(constants=found, syncs=tuple(syncs), shards=tuple(shards))
+        constants["host_send"] = max(passes - send * start.pipeline_exposed, 0.0)
+    constants["host_update"] = runtime["update"]
+    step = step_cost(small.model, small.cluster, small.plan, software=software())
+    constants["host_step"] = max(runtime["step"] - float(step.seconds[0]), 0.0)
+    return Runtime(constants=constants, syncs=tuple(syncs), shards=tuple(shards))
 
 
 def _setting(run: _Run, ranks: int, on: Path, era: str) -> Setting:

@@ -40,9 +40,9 @@ class Entry:
 def entry_of(host: MeasuredHost, machine: Inventory, *, memory: float, capability: float, cache: float, folder: str,
              features: Mapping[str, str]) -> Entry:  # fmt: skip
     """The catalog entry of what was measured; `memory` and `cache` in B, of one rank."""
-    streams = [one for one in host.kernels if one.name == "stream"]
-    moved = np.array([3.0 * _WIDTH * one.shape[0] for one in streams])
-    constants, bandwidth = fit_streams(Streams(moved, np.array([one.seconds for one in streams])))
+    streams = [row for row in host.kernels if row.name == "stream"]
+    moved = np.array([3.0 * _WIDTH * row.shape[0] for row in streams])
+    constants, bandwidth = fit_streams(Streams(moved, np.array([row.seconds for row in streams])))
     if capability == 0:
         constants = replace(constants, **_beyond_caches(host, constants, bandwidth))
     table: dict[str, Any] = {
@@ -86,10 +86,10 @@ _HEAD = (
 
 
 def _exchanges(host: MeasuredHost) -> Iterator[dict[str, Any]]:
-    keys = dict.fromkeys((one.collective, one.ranks) for one in host.sends)
+    keys = dict.fromkeys((send.collective, send.ranks) for send in host.sends)
     for collective, ranks in keys:
-        rows = [one for one in host.sends if (one.collective, one.ranks) == (collective, ranks)]
-        latency, per_byte = fit_line([one.size for one in rows], [one.seconds for one in rows])
+        rows = [send for send in host.sends if (send.collective, send.ranks) == (collective, ranks)]
+        latency, per_byte = fit_line([send.size for send in rows], [send.seconds for send in rows])
         yield {"collective": collective, "ranks": ranks, "latency": latency, "per_byte": per_byte}
 
 
@@ -103,32 +103,34 @@ def _kernels(
     said: dict[int, float] = {}
     errors: list[float] = []
     for precision, peak in host.peaks.items():
-        rows = [one for one in host.kernels if one.name == "linear" and one.precision == precision]
-        shapes = np.array([one.shape for one in rows], float)
-        seconds = np.array([one.seconds for one in rows])
+        rows = [
+            kernel for kernel in host.kernels if kernel.name == "linear" and kernel.precision == precision
+        ]
+        shapes = np.array([kernel.shape for kernel in rows], float)
+        seconds = np.array([kernel.seconds for kernel in rows])
         products = Products(shapes[:, 0], shapes[:, 1], shapes[:, 2], seconds, precision)
         gemm[precision], error = fit_products(products, peak, bandwidth, host.launch)
-        told = products_seconds(gemm[precision], products, peak, bandwidth)
-        off = np.abs(told / products.seconds - 1)
-        said |= {id(row): float(law) for row, law in zip(rows, told, strict=True)}
+        law_seconds = products_seconds(gemm[precision], products, peak, bandwidth)
+        off = np.abs(law_seconds / products.seconds - 1)
+        said |= {id(row): float(law) for row, law in zip(rows, law_seconds, strict=True)}
         errors += off.tolist()
         evidence[f"gemm.{precision}"] = Evidence(
             rows=len(rows), median_error=float(np.median(off)), mean_error=error, sources=source
         )
-    streams = [one for one in host.kernels if one.name == "stream"]
-    moved = [3.0 * _WIDTH * one.shape[0] for one in streams]
+    streams = [kernel for kernel in host.kernels if kernel.name == "stream"]
+    moved = [3.0 * _WIDTH * kernel.shape[0] for kernel in streams]
     law = [memory.latency + each / (bandwidth * memory.share) for each in moved]
     said |= {id(row): seconds for row, seconds in zip(streams, law, strict=True)}
-    off = np.abs(np.array(law) / np.array([one.seconds for one in streams]) - 1)
+    off = np.abs(np.array(law) / np.array([kernel.seconds for kernel in streams]) - 1)
     evidence["memory"] = Evidence(
         rows=len(streams), median_error=float(np.median(off)), mean_error=float(off.mean()), sources=source
     )
-    found = KernelConstants(
+    constants = KernelConstants(
         name=host.name, sms=1, gemm=gemm, flash={}, memory=memory, corrections={}, evidence=evidence,
         made_by="podsim measure host",
     )  # fmt: skip
-    rows_ = tuple(replace(one, predicted=said.get(id(one), 0.0)) for one in host.kernels)
-    return tomllib.loads(constants_text(found)), rows_, float(np.mean(errors))
+    rows_ = tuple(replace(kernel, predicted=said.get(id(kernel), 0.0)) for kernel in host.kernels)
+    return tomllib.loads(constants_text(constants)), rows_, float(np.mean(errors))
 
 
 def _software(

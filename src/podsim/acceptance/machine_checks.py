@@ -38,12 +38,12 @@ class Machine:
 
     options: VerifyOptions
     cluster: Cluster
-    """as it should be"""
+    """The expected cluster."""
     size: int
-    """B. Size of fio's file."""
+    """B. The size of fio's file."""
     inventory: Inventory
     predict_images: Callable[[Cluster, str], tuple[float | None, str]]
-    """(cluster, client) to (images a second of a GPU, what says so)"""
+    """The function from (cluster, client) to (images a second of a GPU, its origin)."""
     note: Callable[[str], None]
 
     @property
@@ -100,8 +100,8 @@ def machine_text(inventory: Inventory) -> str:
 def _inventory(machine: Machine, findings: Findings) -> None:
     machine.note("inventory")
     root = machine.options.root
-    told = ask_machine() if root == Path("/") else nothing_told(f"{root} is not this machine")
-    findings.parts += inventory_parts(machine.inventory, told, machine.cluster.system)
+    tools = ask_machine() if root == Path("/") else nothing_told(f"{root} is not this machine")
+    findings.parts += inventory_parts(machine.inventory, tools, machine.cluster.system)
 
 
 def _storage(machine: Machine, findings: Findings) -> None:

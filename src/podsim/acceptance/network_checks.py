@@ -89,11 +89,11 @@ def network_checks(run: MeasuredCollectives, cluster: Cluster, *, same: bool) ->
             Figure(
                 group="network", name=f"all-reduce of {row.size / 2**20:g} MiB", unit="B/s", basis=basis, how=how
             ),
-            threshold_of("collective", same=same), measured=row.bus_bandwidth, expected=told,
+            threshold_of("collective", same=same), measured=row.bus_bandwidth, expected=target,
             limit=None if same else limit,
             wrong=_wrong(row) > 0, why=f"{_wrong(row):,} elements came out wrong" if _wrong(row) else "",
         )
-        for row, told in zip(rows, expected, strict=True)
+        for row, target in zip(rows, expected, strict=True)
         if row.size >= JUDGED or _wrong(row)
     ]  # fmt: skip
     if max(sizes) < JUDGED:
@@ -101,6 +101,6 @@ def network_checks(run: MeasuredCollectives, cluster: Cluster, *, same: bool) ->
     curve = Curve(
         name=f"all-reduce, bus bandwidth, {run.ranks} ranks", over="size", over_unit="B", unit="B/s",
         measured=tuple((row.size, row.bus_bandwidth) for row in rows),
-        expected=tuple((row.size, told) for row, told in zip(rows, expected, strict=True) if told is not None),
+        expected=tuple((row.size, target) for row, target in zip(rows, expected, strict=True) if target is not None),
     )  # fmt: skip
     return checks, curve

@@ -48,13 +48,13 @@ def on_shaped_links(run: MeasuredCollectives | MeasuredDdp, table: Table, size: 
     if isinstance(run, MeasuredCollectives):
         work = Processors(run.message_work, run.byte_work, run.add_work, min(run.cores, run.ranks))
     elements = int(size) // _FLOAT
-    inputs = (part for one in programs(table, elements, range(run.ranks)) for part in one.input)
-    found = shaped_rounds(
+    inputs = (part for program in programs(table, elements, range(run.ranks)) for part in program.input)
+    rounds = shaped_rounds(
         table, bare, size, buckets, calls, processors=work,
         copied=_FLOAT * float(sum(last - first for first, last, _ in inputs)),
     )  # fmt: skip
     messages = play(table, size, real).seconds - links
-    return Parts(links, messages, found.shaped - found.plain, found.worked - found.shaped)
+    return Parts(links, messages, rounds.shaped - rounds.plain, rounds.worked - rounds.shaped)
 
 
 def emulated_fabric(made: Emulated, latency: float = 0.0) -> Links:

@@ -45,66 +45,64 @@ class Disk:
     """What was found of a folder's storage."""
 
     fio: Mapping[str, FioMeasured]
-    """by the name of the access; empty without fio"""
+    """The results of fio by the name of the access; empty without fio."""
     names: Mapping[str, float]
-    """operations a second by mdtest's names"""
+    """1/s. The rates of operations, by mdtest's names."""
     tasks: int
-    """that worked on names at once"""
+    """The number of tasks that worked on names at once."""
     names_by: str
-    """mdtest, or fio's engines"""
+    """The tool: mdtest, or fio's engines."""
     direct: bool
-    """past the page cache"""
+    """Whether the accesses bypassed the page cache."""
     missing: str
-    """why fio was not run"""
+    """The reason why fio was not run."""
     capacity: float
-    """B of the file system"""
+    """B. The capacity of the file system."""
 
 
 def measure_disk(folder: Path, cores: int, *, size: int, seconds: float, note: Note) -> Disk:
     """What fio, and mdtest where it is installed, find on a folder. LabError where the folder cannot be used."""
-    with scratch(folder, size) as place:
-        direct, capacity = direct_works(place), float(shutil.disk_usage(place).total)
+    with scratch(folder, size) as own:
+        direct, capacity = direct_works(own), float(shutil.disk_usage(own).total)
         try:
             tool("fio", FIO)
         except LabError as problem:
             return Disk(
                 fio={}, names={}, tasks=0, names_by="", direct=direct, missing=str(problem), capacity=capacity
             )
-        found = _accesses(place, cores, size, seconds, direct, note)
-        names, tasks, by = names_of(place, cores, note)
-    return Disk(
-        fio=found, names=names, tasks=tasks, names_by=by, direct=direct, missing="", capacity=capacity
-    )
+        runs = _accesses(own, cores, size, seconds, direct, note)
+        names, tasks, by = names_of(own, cores, note)
+    return Disk(fio=runs, names=names, tasks=tasks, names_by=by, direct=direct, missing="", capacity=capacity)
 
 
 def _accesses(
-    place: Path, cores: int, size: int, seconds: float, direct: bool, note: Note
+    own: Path, cores: int, size: int, seconds: float, direct: bool, note: Note
 ) -> dict[str, FioMeasured]:
-    wanted, out = accesses(cores), place / "fio.json"
+    wanted, out = accesses(cores), own / "fio.json"
     first = Access(name="lay out", rw="write", block="1M", jobs=1, depth=8)
     note("fio: writing the file")
-    run_tool(fio_command(first, place, out, size=size, seconds=0.0, direct=direct), size / 20e6)
-    found = {}
+    run_tool(fio_command(first, own, out, size=size, seconds=0.0, direct=direct), size / 20e6)
+    runs = {}
     for access in wanted:
         note(f"fio: {access.name}")
-        run_tool(fio_command(access, place, out, size=size, seconds=seconds, direct=direct), seconds)
-        found[access.name] = read_fio(out)
-    (place / "data").unlink()
-    return found
+        run_tool(fio_command(access, own, out, size=size, seconds=seconds, direct=direct), seconds)
+        runs[access.name] = read_fio(out)
+    (own / "data").unlink()
+    return runs
 
 
-def names_of(place: Path, cores: int, note: Note) -> tuple[dict[str, float], int, str]:
+def names_of(own: Path, cores: int, note: Note) -> tuple[dict[str, float], int, str]:
     """(operations a second by mdtest's names, tasks, what measured them): mdtest where it is, else fio's engines."""
     try:
-        command = mdtest_command(place, files=1000)
+        command = mdtest_command(own, files=1000)
     except LabError:
         rates, jobs = dict.fromkeys(NAMES, 0.0), max(cores, 1)
         for turn in range(_TRIES):
-            new = place / f"names{turn}"  # names that are there already would only be opened
+            new = own / f"names{turn}"  # names that are there already would only be opened
             new.mkdir()
             for name, engine in NAMES.items():
                 note(f"fio: {engine}")
-                out = place / f"{engine}.json"
+                out = own / f"{engine}.json"
                 run_tool(names_command(engine, new, out, files=500, jobs=jobs), 60.0)
                 rates[name] = max(rates[name], jobs / max(read_fio(out).read_latency, 1e-9))
         return rates, jobs, f"fio's engines {', '.join(NAMES.values())}; mdtest is not installed"
@@ -118,13 +116,13 @@ class Expected:
     """What a node's storage should be."""
 
     system: str
-    """its name in the catalog, or a file"""
+    """The name in the catalog, or a file."""
     client: str
-    """the node"""
+    """The node."""
     same: bool
-    """figures were measured on this machine before"""
+    """Whether the figures were measured on this machine before."""
     names: Mapping[str, float]
-    """operations a second by mdtest's names, where they were measured before"""
+    """1/s. The rates of operations by mdtest's names, if they were measured before."""
 
 
 def storage_checks(disk: Disk, expected: Expected) -> Iterator[Check]:

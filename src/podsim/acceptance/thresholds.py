@@ -46,8 +46,8 @@ THRESHOLDS = {
 
 def thresholds_of(checks: Iterable[Check]) -> tuple[Threshold, ...]:
     """Those that some check was held to, in the order of the table."""
-    used = {one.threshold for one in checks}
-    return tuple(one for one in (SAME, *THRESHOLDS.values()) if one.name in used)
+    used = {each.threshold for each in checks}
+    return tuple(each for each in (SAME, *THRESHOLDS.values()) if each.name in used)
 
 
 @dataclass(frozen=True, kw_only=True)

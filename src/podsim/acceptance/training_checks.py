@@ -20,7 +20,7 @@ class Images(NamedTuple):
     """What ResNet-50 did."""
 
     rates: dict[int, tuple[float, ...]]
-    """ranks to images a second by epoch"""
+    """1/s. The images by rank and epoch."""
     image: int
     batch: int
     device: str
@@ -28,7 +28,7 @@ class Images(NamedTuple):
 
 def counts_of(ranks: int) -> tuple[int, ...]:
     """1, 2, 4, … and the last."""
-    powers = [1 << place for place in range(ranks.bit_length()) if 1 << place < ranks]
+    powers = [1 << power for power in range(ranks.bit_length()) if 1 << power < ranks]
     return (*powers, ranks)
 
 
@@ -38,21 +38,21 @@ def measure_images(folder: Path, ranks: int, *, gpu: bool, note: Note, alone: bo
     Without GPUs images and batch are small, so that a step ends in a second.
     """
     image, batch, steps = (224, 208, 12) if gpu else (32, 4, 6)
-    found: dict[int, tuple[float, ...]] = {}
-    with scratch(folder, RECORD * batch * steps * ranks) as place:
+    rates: dict[int, tuple[float, ...]] = {}
+    with scratch(folder, RECORD * batch * steps * ranks) as own:
         for count in (ranks,) if alone else counts_of(ranks):
             note(f"ResNet-50 on {count} rank{'s' * (count > 1)}")
-            path = place / f"records-{count}"
+            path = own / f"records-{count}"
             write_records(path, count * batch * steps)
             training = Training(records=path, image=image, batch=batch, steps=steps, epochs=3)
 
             def work(wires: Any, said: Any, training: Training = training) -> Any:
                 return train_resnet(training, wires, said)
 
-            told = run_here(Task(work=work, nodes=count, timeout=300.0, backend="auto" if gpu else "gloo"))
-            found[count] = tuple(float(rate) for rate in told["rates"])
+            result = run_here(Task(work=work, nodes=count, timeout=300.0, backend="auto" if gpu else "gloo"))
+            rates[count] = tuple(float(rate) for rate in result["rates"])
             path.unlink()
-    return Images(found, image, batch, "GPU" if gpu else "CPU")
+    return Images(rates, image, batch, "GPU" if gpu else "CPU")
 
 
 def training_checks(
@@ -65,7 +65,7 @@ def training_checks(
     """
     ranks = max(images.rates)
     rates = images.rates[ranks]
-    later = {count: statistics.fmean(told[1:]) for count, told in images.rates.items()}
+    later = {count: statistics.fmean(epochs[1:]) for count, epochs in images.rates.items()}
     how = f"PyTorch, {ranks} ranks, {images.batch} images of {images.image} x {images.image} each, on {images.device}"
     why = (
         ""

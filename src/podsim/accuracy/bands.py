@@ -52,16 +52,16 @@ class Features:
 
     architecture: str
     kind: str
-    """FSDP, pipeline, tensor or data parallel"""
+    """The kind: FSDP, pipeline, tensor or data parallel."""
     bits: str
-    """8, 16 or 32: the width of the operands"""
+    """The width of the operands: 8, 16 or 32."""
     framework: str
     nodes: str
-    """one or several"""
+    """The number of nodes: one or several."""
     size: str
-    """class of the number of parameters"""
+    """The class of the number of parameters."""
     host: str
-    """yes: the GPU waits for the host"""
+    """Whether the GPU waits for the host."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +74,9 @@ class Residual:
     gpus: int
     sequence: int
     log_ratio: float
-    """log(measured / predicted)"""
+    """factor. The logarithm of measured / predicted."""
     utilisation: float
-    """measured model FLOPs utilisation, attention counted"""
+    """share. The measured model FLOPs utilisation, with attention."""
 
 
 _STEPS = (

@@ -30,15 +30,15 @@ class NetworkFeatures:
 
     architecture: str
     precision: str
-    """16 bits, tf32 or fp32"""
+    """The precision: 16 bits, tf32 or fp32."""
     network: str
-    """of the catalog; empty for a module of one's own"""
+    """The network of the catalog; empty for a user's module."""
     work: str
-    """what most of the time of the kernels goes to: convolutions, products, recurrent layers or bytes"""
+    """The kind with most of the kernels' time: convolutions, products, recurrent layers or bytes."""
     software: str
-    """framework era"""
+    """The software entry."""
     gpus: str
-    """one GPU, one node or several nodes"""
+    """The size: one GPU, one node or several nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class NetworkResidual:
     role: str
     features: NetworkFeatures
     log_ratio: float
-    """log(measured / predicted) of the time"""
+    """factor. The logarithm of measured / predicted time."""
 
 
 _ALWAYS = ("architecture", "precision")

@@ -26,9 +26,9 @@ class Bar:
     limit: float
     role: str = "test"
     classes: str = ""
-    """regular expression of the classes of rows it looks at, in all their text; "" is every row"""
+    """A regular expression for the classes of rows, matched in full; "" is every row."""
     each: bool = False
-    """whether every class has to reach it, and not all rows together"""
+    """Whether every class has to reach it, instead of all rows together."""
     note: str = ""
 
 

@@ -63,11 +63,11 @@ class SoftwareFit(NamedTuple):
     """What a fit gives."""
 
     values: dict[str, float]
-    """constant -> value, four digits"""
+    """The value of each constant, with four digits."""
     residual: float
-    """mean of |log(predicted / measured)| over the rows used, with those values"""
+    """share. The mean of |log(predicted / measured)| over the rows used, with those values."""
     rows_used: tuple[str, ...]
-    """their ids"""
+    """The ids of the rows."""
 
 
 Logs: TypeAlias = "Callable[[Mapping[str, float]], NDArray[np.float64]]"

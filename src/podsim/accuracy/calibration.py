@@ -60,13 +60,13 @@ class Calibration:
     """What was fitted."""
 
     texts: Mapping[str, str]
-    """file name -> TOML text, with residuals and the rows used"""
+    """The TOML text of each file, with residuals and the rows used."""
     skipped: Mapping[str, str]
-    """what was not fitted -> why"""
+    """The reasons for what was not fitted."""
     drifts: tuple[Drift, ...] = ()
     """constants and the packaged ones; of a check those that a fit moves by more than DRIFT"""
     compared: int = 0
-    """constants held against the packaged ones"""
+    """The number of constants compared with the packaged ones."""
     written: tuple[str, ...] = ()
 
 

@@ -31,11 +31,11 @@ class TrainingRun:
     cluster: Cluster
     plan: Plan
     layer_only: bool = False
-    """the measurement is of one layer's forward and backward, not of a step"""
+    """Whether the measurement is of one layer's forward and backward pass, not of a step."""
     chosen: str = ""
-    """settings that the row leaves open and podsim chose, worded; "" where the row states its micro-batch"""
+    """The settings that the row leaves open and podsim chose, in words; "" if the row states its micro-batch."""
     implied: str = ""
-    """settings that the row does not state, but could not have run without, worded"""
+    """The settings that the row does not state but must have had, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +44,11 @@ class NetworkRun:
 
     network: str
     batch: int
-    """samples that a GPU computes at once"""
+    """The number of samples that a GPU computes at once."""
     accumulate: int
-    """micro-batches of a step"""
+    """The number of micro-batches of a step."""
     items: float
-    """what the row's unit counts in one sample"""
+    """count. The number of the row's units in one sample."""
     precision: str
     fuse: str
     channels_first: bool

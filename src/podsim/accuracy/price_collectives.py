@@ -41,7 +41,7 @@ class Call:
     launch: str
     version: str
     size: float
-    """B, as nccl-tests counts"""
+    """B. The size, as nccl-tests counts it."""
 
 
 def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:

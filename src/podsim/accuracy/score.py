@@ -33,15 +33,15 @@ class Priced:
     """What podsim says of the rows of a table; every row has a prediction or a reason."""
 
     predictions: Mapping[str, float]
-    """id -> value in SI, of the quantity asked for"""
+    """SI. The predictions of the requested quantity, by id."""
     reasons: Mapping[str, str]
-    """id -> why there is none"""
+    """The reasons for missing predictions, by id."""
     ideals: Mapping[str, float] = field(default_factory=dict)
-    """id -> the value at full peak, where that has a meaning"""
+    """SI. The values at full peak, by id, where that has a meaning."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """id -> what a reader should know of the prediction"""
+    """The remarks for readers, by id."""
     groups: Mapping[str, str] = field(default_factory=dict)
-    """id -> class in the breakdown; empty takes the columns of the table"""
+    """The class in the breakdown, by id; empty uses the columns of the table."""
 
 
 def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> Floats:

@@ -30,21 +30,21 @@ class Kind:
     name: str
     title: str
     columns: Mapping[str, str]
-    """column -> cell type, in file order"""
+    """The cell type of each column, in file order."""
     required: tuple[str, ...]
-    """columns a table of this kind cannot do without"""
+    """The columns that a table of this kind must have."""
     measured: tuple[str, ...]
-    """columns with what was measured: a table needs at least one of them"""
+    """The columns of measurements; a table needs at least one of them."""
     what: str
-    """the quantity compared unless another is asked for"""
+    """The quantity compared by default."""
     sweep: tuple[str, ...]
-    """rows equal in these columns do the same work and compete on it"""
+    """The columns that define a sweep: rows equal in them do the same work and compete."""
     classes: tuple[str, ...]
-    """columns of the breakdown"""
+    """The columns of the breakdown."""
     series: str = ""
-    """column that tells rows of one id apart; "" where ids are unique"""
+    """The column that separates rows of one id; "" if ids are unique."""
     source: str = "source"
-    """column that says where a number comes from"""
+    """The column of the sources."""
 
 
 def _columns(text: str) -> dict[str, str]:

@@ -31,32 +31,33 @@ class Row:
 
     help: str
     options: str = "machine_options:NoOptions"
-    """MODULE:CLASS of podsim.options"""
+    """The options, as MODULE:CLASS of podsim.options."""
     verb: str = ""
-    """a public name of podsim, or MODULE:FUNCTION"""
+    """The verb: a public name of podsim, or MODULE:FUNCTION."""
     ask: str = ""
-    """asks, given (options, output), where how to print decides what to ask"""
+    """The function that asks, given (options, output), where the output decides what to ask."""
     check: str = ""
-    """raises PodsimError, given (output, options), for options that contradict each other, before the work begins"""
+    """The check, given (output, options), that raises PodsimError for contradictory options before the work begins."""
     output: str = "output_options:Output"
     report: str = ""
-    """gives the report of an answer"""
+    """The function from an answer to its report."""
     rows: str = ""
-    """the attribute, or MODULE:FUNCTION, that gives the rows of CSV; else the answer itself"""
+    """The attribute, or MODULE:FUNCTION, of the rows of CSV; by default the answer itself."""
     data: str = ""
-    """the function that gives what JSON shows; else the answer itself"""
+    """The function from an answer to its JSON; by default the answer itself."""
     show: str = ""
-    """prints an answer in every form, given (answer, output, options), where `report` and `rows` do not do"""
+    """The function that prints an answer in every form, given (answer, output, options), if `report` and `rows` do not.
+    """
     picture: str = ""
-    """draws --plot, given (answer, kind)"""
+    """The function that draws --plot, given (answer, kind)."""
     plotted: str = ""
-    """a keyword of the question that is true where --plot is given"""
+    """The keyword of the question that is true if --plot is given."""
     progress: str = ""
-    """the title of a bar, or "doing" for a line, where the question reports its progress"""
+    """The title of a bar, or "doing" for a line, if the question reports its progress."""
     ranked: bool = False
-    """it runs in every rank of a job, and the first alone says what is wrong"""
+    """Whether it runs in every rank of a job, and only the first reports mistakes."""
     status: Status = lambda answer: 0
-    """exit status by the answer"""
+    """The exit status by the answer."""
 
 
 class Command(click.Command):

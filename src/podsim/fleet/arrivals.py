@@ -25,21 +25,21 @@ class Arrivals:
 
     jobs: int
     load: float = 0.8
-    """GPU seconds asked for, over those of the machine while jobs arrive"""
+    """factor. The requested GPU-seconds over those of the machine while jobs arrive."""
     median: float = 7700.0
-    """s"""
+    """s. The median length."""
     spread: float = 2.0
-    """standard deviation of the logarithm of the length"""
+    """factor. The standard deviation of the logarithm of the length."""
     longest: float = 30 * 86400.0
-    """s"""
+    """s. The longest length."""
     sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     weights: tuple[float, ...] = (0.43, 0.04, 0.18, 0.28, 0.05, 0.02)
-    """of each size"""
+    """factor. The weight of each size."""
     rhythm: float = 0.5
-    """0 the same rate at all hours, 1 none at the quietest"""
+    """share. The daily rhythm: 0 the same rate at all hours, 1 none at the quietest."""
     users: int = 50
     overrun: float = 2.0
-    """limits are lengths times 1 to this (uniform); 1: limits are lengths"""
+    """factor. The largest limit over length (uniform from 1); 1: limits are lengths."""
 
     def __post_init__(self) -> None:
         """Raise PodsimError with everything that no arrivals can have."""

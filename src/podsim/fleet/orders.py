@@ -21,33 +21,33 @@ class Seen(NamedTuple):
     """What the scheduler knows of a job when it looks at the queue."""
 
     waited: float
-    """s since it could first start"""
+    """s. The time since it could first start."""
     age: float
-    """s since it was submitted"""
+    """s. The time since it was submitted."""
     released: float
-    """s, when it could first start"""
+    """s. The time at which it could first start."""
     gpus: float
     length: float
-    """s at full speed, as believed"""
+    """s. The assumed length at full speed."""
     left: float
-    """s of it that are left, as believed"""
+    """s. The assumed remaining length."""
     held: float
-    """GPU seconds that it has had"""
+    """s. The GPU-seconds that it has had."""
     level: float
-    """level of attained service, 0 the first"""
+    """count. The level of attained service; 0 is the first."""
     entered: float
-    """s, when it came to that level"""
+    """s. The time at which it came to that level."""
     since: float
-    """s, when it last started or was stopped; 0 for one that never ran"""
+    """s. The time at which it last started or was stopped; 0 for one that never ran."""
     runs: bool
     now: float
-    """s"""
+    """s. The present time."""
     usage: float
-    """its user's share of what all users used of late"""
+    """share. The user's share of what all users used recently."""
     share: float
-    """share that its user was promised"""
+    """share. The share that was promised to its user."""
     rank: float
-    """0 to 1, what the site gives it"""
+    """share. The site's rank, 0 to 1."""
 
 
 @kernel

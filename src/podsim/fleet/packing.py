@@ -35,13 +35,13 @@ class Nodes:
     """Nodes that requests are packed onto."""
 
     cpu: Floats
-    """thousandths of a core, [N]"""
+    """count. The processor in thousandths of a core, [N]."""
     memory: Floats
-    """MiB, [N]"""
+    """count. The memory in MiB, [N]."""
     gpus: Ints
-    """GPUs, [N]"""
+    """The number of GPUs, [N]."""
     model: Ints
-    """kind of GPU, [N]"""
+    """The kind of GPU, [N]."""
     models: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -55,17 +55,17 @@ class Requests:
     """Kinds of request, and how often each appears in a trace."""
 
     cpu: Floats
-    """thousandths of a core, [R]"""
+    """count. The processor in thousandths of a core, [R]."""
     memory: Floats
-    """MiB, [R]"""
+    """count. The memory in MiB, [R]."""
     gpus: Ints
-    """GPUs that it runs on, [R]"""
+    """The number of GPUs that it runs on, [R]."""
     share: Ints
-    """thousandths of each of them, [R]"""
+    """The thousandths of each of them, [R]."""
     allowed_RM: np.ndarray[tuple[int, int], np.dtype[np.bool_]]
-    """models of GPU that it may run on"""
+    """The models of GPU that it may run on."""
     count: Ints
-    """[R]"""
+    """The number of equal requests, [R]."""
 
     @property
     def demand(self) -> Ints:
@@ -79,13 +79,13 @@ class Packed:
 
     packer: str
     arrived: Floats
-    """share of all GPUs asked for up to each request"""
+    """share. The requested share of all GPUs up to each request."""
     allocated: Floats
-    """share of all GPUs given out after each request"""
+    """share. The allocated share of all GPUs after each request."""
     fragmented: float
-    """share of all GPUs that are free and of no use to a request of the trace, in the mean over them, at the end"""
+    """share. The mean share of all GPUs, at the end, that is free and of no use to a request of the trace."""
     turned_away: int
-    """requests"""
+    """The number of requests that found no room."""
 
     def at(self, arrived: float) -> float:
         """Share of all GPUs given out when this share has been asked for."""

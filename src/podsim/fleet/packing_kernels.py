@@ -34,17 +34,17 @@ class NodesNow(NamedTuple):
     cpu: Floats
     memory: Floats
     free_NG: Ints
-    """-1 where a node has no such GPU"""
+    """The free part of each GPU; -1 where a node has no such GPU."""
     model: Ints
     most: Floats
-    """cores, memory and GPU of the largest node"""
+    """count. The cores, memory and GPU of the largest node."""
     version: Ints
     seen_RN: Ints
     score_RN: Floats
     held_RN: Ints
-    """requests of a kind on a node"""
+    """The number of requests of each kind on each node."""
     spare: Ints
-    """[G]"""
+    """The spare array, [G]."""
 
 
 @kernel

@@ -30,13 +30,13 @@ class Node:
 
     gpus: int
     idle: float
-    """W of one GPU that does nothing"""
+    """W. The power of one idle GPU."""
     limit: float
-    """W of one GPU at work"""
+    """W. The power of one GPU at work."""
     rest: float
-    """W that the maximum of the server leaves beside its GPUs"""
+    """W. The power that the server's maximum leaves after its GPUs."""
     maximum: float
-    """W that it is built for"""
+    """W. The power for which it is built."""
 
 
 def node_of(cluster: Cluster, cap: float | None = None) -> Node:

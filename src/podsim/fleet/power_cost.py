@@ -20,9 +20,9 @@ class Site:
 
     pue: float
     carbon: float
-    """kg for a J"""
+    """kg. The carbon dioxide of a J."""
     electricity: float
-    """USD for a J"""
+    """USD. The price of a J."""
     assumptions: tuple[str, ...]
 
 

@@ -46,9 +46,9 @@ class Machine:
     nodes: int = 1
     gpus_per_node: int
     nodes_per_leaf: int = 0
-    """0: all under one"""
+    """The number of nodes under one leaf; 0: all."""
     placement: str = "best-fit"
-    """key of PLACEMENTS"""
+    """A key of PLACEMENTS."""
 
     def __post_init__(self) -> None:
         """Raise ClusterError for a machine that cannot be."""
@@ -90,36 +90,36 @@ class Schedule:
     machine: Machine
     policy: Policy
     start: Floats
-    """s, first start, [J]"""
+    """s. The first start, [J]."""
     end: Floats
-    """s, [J]"""
+    """s. The end, [J]."""
     runs: Ints
-    """times it was started, [J]"""
+    """The number of starts, [J]."""
     span_job: Ints
-    """[S], as what follows"""
+    """The job of each span, [S]."""
     span_start: Floats
     span_end: Floats
     span_node: Ints
-    """first node"""
+    """The first node of each span, [S]."""
     span_reach: Ints
-    """0 on one node, 1 on more, 2 under more than one leaf"""
+    """The reach of each span: 0 on one node, 1 on several, 2 under several leaves, [S]."""
     scattered: float
-    """GPU seconds that were free and enough for the first in the queue, but too scattered for it"""
+    """s. The GPU-seconds that were free and enough for the first job in the queue, but too scattered."""
     decisions: int
     late: int
-    """times a reservation could not be kept because GPUs were too scattered"""
+    """The number of reservations that slipped because GPUs were too scattered."""
     size: Floats
-    """GPUs of each job, parts of one where it has a MIG instance, [J]"""
+    """count. The GPUs of each job; parts of one for a MIG instance, [J]."""
     span_gpu: Ints | None = None
-    """GPU of the instance, [S], as the next: only where some jobs have instances"""
+    """The GPU of each span's instance, [S]; only if some jobs have instances."""
     span_slice: Ints | None = None
-    """first memory slice of the instance"""
+    """The first memory slice of each span's instance, [S]."""
     relaid: int = 0
-    """times a GPU was divided anew for a job"""
+    """The number of times that a GPU was divided again for a job."""
     spent: float = 0.0
-    """GPU seconds that jobs waited for that"""
+    """s. The GPU-seconds that jobs waited for that."""
     lost: float = 0.0
-    """GPU seconds that were free and of no use to a job of the trace, in the mean over them"""
+    """s. The mean GPU-seconds that were free and of no use to a job of the trace."""
 
 
 def too_large(jobs: Jobs, machine: Machine) -> Ints:

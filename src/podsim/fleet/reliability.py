@@ -29,37 +29,39 @@ class LongRun:
     """A run of days or months that failures interrupt: the times that decide when it ends."""
 
     work: float
-    """s of training without checkpoints, failures and slow nodes"""
+    """s. The training time without checkpoints, failures and slow nodes."""
     mtbf: float
-    """s between failures of the whole job, mean"""
+    """s. The mean time between failures of the whole job."""
     interval: float
-    """s of training between checkpoints"""
+    """s. The training time between checkpoints."""
     stall: float
-    """s that training stands still for a checkpoint"""
+    """s. The time that training stands still for a checkpoint."""
     persist: float = 0.0
-    """s after the stall until the checkpoint is complete; a failure before that falls back to the one before"""
+    """s. The time from the end of the stall until the checkpoint is complete. A failure before that falls back to the
+    one before."""
     restart: float = 0.0
-    """s from a failure that is seen at once to the first step"""
+    """s. The time from a failure that is seen at once to the first step."""
     hang: float = 0.0
-    """share of failures that nobody sees until a time-out ends the run"""
+    """share. The share of failures that only a time-out shows."""
     timeout: float = 0.0
-    """s of that time-out"""
+    """s. The length of that time-out."""
     drain: float = 0.0
-    """share of failures after which a node has to be replaced"""
+    """share. The share of failures after which a node must be replaced."""
     repair: float = 0.0
-    """s until a replaced node is back among the spares, mean"""
+    """s. The mean time until a replaced node is back among the spares."""
     spares: int | None = None
-    """nodes that stand by; None: there is always one"""
+    """The number of spare nodes; None: there is always one."""
     spread: float = 0.0
-    """standard deviation of the logarithm of the failure rate from run to run; `mtbf` is then the median"""
+    """factor. The standard deviation of the logarithm of the failure rate from run to run; `mtbf` is then the median.
+    """
     slow: float = 0.0
-    """share of nodes that run slowly without an error"""
+    """share. The share of nodes that run slowly without an error."""
     nodes: int = 1
-    """nodes of the job, any of which may be slow: the slowest sets the pace"""
+    """The number of nodes of the job; the slowest sets the pace."""
     slowdown: float = 0.0
-    """share by which a step is longer beside a slow node"""
+    """share. The share by which a step is longer with a slow node."""
     found: float = math.inf
-    """s of training until a slow node is found and swapped; infinite: never"""
+    """s. The training time until a slow node is detected and replaced; infinite: never."""
 
     def __post_init__(self) -> None:
         """Raise PodsimError for numbers that describe no run, all of them."""

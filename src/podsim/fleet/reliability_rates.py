@@ -29,15 +29,15 @@ class Study:
     name: str
     title: str
     rate: float
-    """1/s of a node of eight GPUs"""
+    """1/s. The failure rate of a node of eight GPUs."""
     nodes: float
-    """it is about"""
+    """count. The number of nodes of the study."""
     gpu: str
-    """architecture"""
+    """The architecture of the GPU."""
     default_for: tuple[str, ...]
-    """architectures whose clusters take this rate where none is chosen"""
+    """The architectures whose clusters use this rate by default."""
     site: str
-    """study of the same machines that counts in its stead among sites; its own name if none"""
+    """The study of the same machines that counts instead among sites; its own name if there is none."""
     source: str
     confirmed: bool
 
@@ -48,11 +48,11 @@ class Part:
 
     name: str
     of: str
-    """gpu, nic, cpu, node"""
+    """The kind of part: gpu, nic, cpu, node."""
     rate: float
-    """1/s of one of them"""
+    """1/s. The failure rate of one part."""
     count: float
-    """failures it comes from"""
+    """count. The number of failures behind it."""
     source: str
 
 

@@ -35,15 +35,15 @@ class RunSamples:
     """What became of each run, [R]."""
 
     seconds: Floats
-    """s from the first step to the last checkpoint; infinite for a run given up"""
+    """s. The time from the first step to the last checkpoint; infinite for a run that was given up."""
     failures: NDArray[np.int64]
-    """until the end, or until it was given up"""
+    """count. The number of failures until the end, or until it was given up."""
     restarting: Floats
-    """s from failures to the next step, or to the next failure"""
+    """s. The time from failures to the next step, or to the next failure."""
     waiting: Floats
-    """s without enough nodes"""
+    """s. The time without enough nodes."""
     slowed: Floats
-    """s that a slow node added to steps"""
+    """s. The time that slow nodes added to steps."""
 
     @property
     def unfinished(self) -> float:

@@ -48,19 +48,19 @@ class _Run:
     relay: float
     floor: Floor
     size: Floats
-    """GPUs of each job"""
+    """count. The GPUs of each job."""
     key: Floats
     waiting: list[int] = field(default_factory=list)
     running: dict[int, tuple[float, Places]] = field(default_factory=dict)
-    """due, and places, of each that runs"""
+    """The end and the places of each running job."""
     ends: list[tuple[float, int]] = field(default_factory=list)
     spans: list[tuple[int, float, float, int, int, int, int]] = field(default_factory=list)
-    """job, start, end, node, reach, GPU, first memory slice"""
+    """The spans: job, start, end, node, reach, GPU, first memory slice."""
     blocked: float = 0.0
-    """GPUs that are free and enough for the first of the queue, which has no place"""
+    """count. The GPUs that are free and enough for the first job of the queue, which fits nowhere."""
     relaid: int = 0
     spent: float = 0.0
-    """GPU seconds of dividing GPUs anew"""
+    """s. The GPU-seconds of dividing GPUs again."""
 
 
 def run_sliced(

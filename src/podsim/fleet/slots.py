@@ -31,7 +31,7 @@ class Gpu(NamedTuple):
 
     busy: tuple[Instance, ...] = ()
     kept: tuple[Instance, ...] | None = None
-    """idle instances; None where MIG is off"""
+    """The idle instances; None if MIG is off."""
 
 
 @lru_cache(maxsize=100_000)
@@ -97,11 +97,11 @@ class Floor:
 
     slicing: Slicing
     gpus: list[Gpu]
-    """by number; node by node"""
+    """The GPUs by number, node by node."""
     alike: dict[Gpu, set[int]]
     per_node: int
     per_leaf: int
-    """nodes under a leaf switch"""
+    """The number of nodes under a leaf switch."""
 
     def copy(self) -> Floor:
         """The same GPUs, to try something on."""

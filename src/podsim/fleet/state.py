@@ -69,66 +69,66 @@ class Work(NamedTuple):
     """The jobs."""
 
     job: Records
-    """[J] of JOB"""
+    """The jobs, [J] of JOB."""
     shares: Floats
-    """share of the machine promised to each user, [U]"""
+    """share. The share of the machine promised to each user, [U]."""
     child_ptr: Ints
-    """children of j are child[child_ptr[j] : child_ptr[j + 1]]"""
+    """The start of each job's children: child[child_ptr[j] : child_ptr[j + 1]]."""
     child: Ints
     slow_JS: Floats
-    """speed of a job within one node, on more nodes, on more leaves: 1, and less"""
+    """share. The speed of a job within one node (1), on several nodes, and under several leaves."""
 
 
 class Plant(NamedTuple):
     """The machine: equal nodes on leaf switches."""
 
     size: int
-    """GPUs of a node"""
+    """The number of GPUs of a node."""
     leaf: Ints
-    """leaf switch of each node, [N]"""
+    """The leaf switch of each node, [N]."""
     rule: int
-    """FIRST_FIT, BEST_FIT or SPREAD"""
+    """The rule: FIRST_FIT, BEST_FIT or SPREAD."""
 
 
 class Rules(NamedTuple):
     """A policy, in numbers."""
 
     total: float
-    """GPUs of the machine"""
+    """count. The number of GPUs of the machine."""
     order: int
-    """position in podsim.fleet.orders.ORDERS"""
+    """The position in podsim.fleet.orders.ORDERS."""
     still: bool
-    """whether a job that waits keeps its key"""
+    """Whether a waiting job keeps its key."""
     preempt: bool
     backfill: int
     interval: float
-    """s between decisions; 0: at every arrival and end"""
+    """s. The time between decisions; 0: a decision at every arrival and end."""
     refresh: float
-    """s after which the order is looked at again while jobs wait; 0 never"""
+    """s. The time after which waiting jobs are sorted again; 0: never."""
     depth: int
-    """jobs behind the first that backfill looks at; 0 all"""
+    """The number of jobs behind the first that backfill considers; 0: all."""
     checkpoint: float
-    """s on its GPUs that a preempted job needs to save, charged when it goes on"""
+    """s. The time that a preempted job needs on its GPUs to save, charged when it continues."""
     restart: float
-    """s on its GPUs that a job needs to start again"""
+    """s. The time that a job needs on its GPUs to start again."""
     start: float
-    """s on its GPUs before a job first does anything"""
+    """s. The time on its GPUs before a job does anything."""
     moves: bool
-    """running jobs may be placed anew, free of charge, at every decision"""
+    """Whether running jobs may move at every decision, at no cost."""
     levels: Floats
-    """GPU seconds of attained service at which a job falls a level"""
+    """s. The GPU-seconds of attained service at which a job falls by a level."""
     age: float
-    """weight of age, multifactor, as those that follow"""
+    """factor. The weight of age in the multifactor priority."""
     max_age: float
-    """s of waiting from which on age counts no more"""
+    """s. The waiting time beyond which age no longer counts."""
     fair: float
-    """weight of fair share"""
+    """factor. The weight of fair share."""
     half_life: float
-    """s in which past usage halves"""
+    """s. The time in which past usage halves."""
     big: float
-    """weight of the size of a job"""
+    """factor. The weight of the size of a job."""
     site: float
-    """weight of Work.rank"""
+    """factor. The weight of Work.rank."""
 
 
 class State(NamedTuple):
@@ -137,41 +137,41 @@ class State(NamedTuple):
     number: Ints
     time: Floats
     job: Records
-    """[J] of STANDING"""
+    """The standing of each job, [J] of STANDING."""
     queue: Ints
-    """jobs by order; those running too where the policy preempts"""
+    """The jobs by order, with the running ones if the policy preempts."""
     spare: Ints
-    """[J], for sorting"""
+    """The spare array for sorting, [J]."""
     busy: Ints
-    """running jobs by due, [GPUs]"""
+    """The running jobs by their end, [GPUs]."""
     free: Ints
-    """free GPUs of each node, [N]"""
+    """The free GPUs of each node, [N]."""
     trial: Ints
-    """the same as it would be, [N]"""
+    """The free GPUs of each node in a trial, [N]."""
     picked: Ints
-    """nodes chosen for a job, [N + 1]"""
+    """The nodes chosen for a job, [N + 1]."""
     taken: Ints
-    """GPUs on each of them, [N + 1]"""
+    """The GPUs on each chosen node, [N + 1]."""
     leaf_idle: Ints
-    """[leaves], for placement"""
+    """The idle GPUs of each leaf, for placement, [leaves]."""
     piece_node: Ints
-    """pieces: chains of (node, GPUs, next), [2 GPUs + 1]"""
+    """The pieces: chains of (node, GPUs, next), [2 GPUs + 1]."""
     piece_gpus: Ints
     piece_next: Ints
     usage: Floats
-    """GPU seconds of each user, decayed, [U]"""
+    """s. The decayed GPU-seconds of each user, [U]."""
     rate: Floats
-    """GPUs each user holds, [U]"""
+    """count. The GPUs that each user holds, [U]."""
     step_time: Floats
-    """profile of free GPUs ahead (conservative backfill): from each time on, so many"""
+    """The profile of free GPUs ahead (conservative backfill): the number from each time on."""
     step_free: Ints
     span_job: Ints
     span_start: Floats
     span_end: Floats
     span_node: Ints
-    """first node"""
+    """The first node of each span."""
     span_reach: Ints
-    """0 within a node, 1 on more nodes, 2 on more leaves"""
+    """The reach of each span: 0 within a node, 1 on several nodes, 2 under several leaves."""
 
 
 def _floats(n: int) -> Floats:

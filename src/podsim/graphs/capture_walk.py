@@ -21,9 +21,9 @@ class _Seen:
 
     operand: Operand
     op: int = -1
-    """the op that made it; -1 for weights and inputs"""
+    """The op that made it; -1 for weights and inputs."""
     weights: frozenset[int] = frozenset()
-    """parameters that it is a view of"""
+    """The parameters that it is a view of."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Walk:
 
     torch: Any
     identity: dict[str, int]
-    """name of a parameter -> which it is; tied weights have several names"""
+    """The identity of each parameter by name; tied weights have several names."""
     sizes: dict[int, int]
     seen: dict[Any, Any] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
@@ -43,11 +43,11 @@ class Walk:
     outputs: list[float] = field(default_factory=list)
     trained: list[bool] = field(default_factory=list)
     before: list[dict[int, float]] = field(default_factory=list)
-    """of each op: its predecessors, and the B it reads of each"""
+    """The predecessors of each op, with the B that it reads of each."""
     counted: set[int] = field(default_factory=set)
     kept: set[int] = field(default_factory=set)
     sparse: int = 0
-    """weights of tables whose gradients are sparse"""
+    """The weights of tables whose gradients are sparse."""
 
     def visit(self, node: Any, signature: Any) -> None:
         """One node: a weight or input, a view, or an op."""

@@ -57,13 +57,13 @@ class Node:
     id: int
     name: str = ""
     kind: str = ""
-    """"" for a type the schema does not know"""
+    """The kind; "" for a type that the schema does not have."""
     before: tuple[int, ...] = ()
-    """ids it depends on, control and data"""
+    """The ids that it depends on, control and data."""
     start: int = 0
-    """microseconds"""
+    """The start in microseconds."""
     duration: int = 0
-    """microseconds"""
+    """The duration in microseconds."""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
 
@@ -75,7 +75,7 @@ class RawTrace:
     attributes: Mapping[str, Attribute]
     nodes: tuple[Node, ...]
     truncated: bool = False
-    """it ends inside a message"""
+    """Whether it ends inside a message."""
 
 
 def read_raw(path: Path) -> RawTrace:

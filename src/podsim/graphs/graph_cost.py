@@ -45,21 +45,21 @@ class OpCosts:
     """Seconds and bytes of every op, [ops]."""
 
     forward: Array
-    """s on the GPU"""
+    """s. The time of the forward pass on the GPU."""
     backward: Array
-    """s on the GPU"""
+    """s. The time of the backward pass on the GPU."""
     moved: Array
-    """B, forward"""
+    """B. The bytes moved in the forward pass."""
     moved_back: Array
-    """B, backward"""
+    """B. The bytes moved in the backward pass."""
     light: Array
-    """s at the data sheet's peaks, forward and backward"""
+    """s. The time of both passes at the data sheet's peaks."""
     bound: tuple[str, ...]
-    """arithmetic or memory"""
+    """The bound: arithmetic or memory."""
     host: float
-    """s of the host to launch the forward pass"""
+    """s. The host time to launch the forward pass."""
     host_back: float
-    """s, the backward pass"""
+    """s. The host time to launch the backward pass."""
 
     @property
     def passes(self) -> tuple[float, float]:
@@ -72,21 +72,21 @@ class PlainCosts:
     """Seconds of every op by the kernel laws, before what a framework's era makes of them, [ops]."""
 
     product: Array
-    """s of a product's, convolution's or attention's forward pass"""
+    """s. The time of a product's, convolution's or attention's forward pass."""
     product_back: Array
-    """s of its backward pass"""
+    """s. The time of its backward pass."""
     memory: Array
-    """s of what is bound by bytes, forward"""
+    """s. The time of memory-bound work in the forward pass."""
     memory_back: Array
-    """s, backward: beside a product, what goes beyond its operands"""
+    """s. The time of memory-bound work in the backward pass; for a product, beyond its operands."""
     moved: Array
-    """B, forward"""
+    """B. The bytes moved in the forward pass."""
     moved_back: Array
-    """B, backward"""
+    """B. The bytes moved in the backward pass."""
     light: Array
-    """s at the data sheet's peaks, forward and backward"""
+    """s. The time of both passes at the data sheet's peaks."""
     bound: tuple[str, ...]
-    """arithmetic or memory"""
+    """The bound: arithmetic or memory."""
 
 
 def graph_costs(

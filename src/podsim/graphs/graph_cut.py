@@ -39,15 +39,15 @@ class Division:
     """Which device holds which op."""
 
     part: Ints
-    """device of each op, [ops]"""
+    """The device of each op, [ops]."""
     load: Floats
-    """work of each device, [devices]"""
+    """s. The work of each device, [devices]."""
     sent: Floats
-    """B that each device sends, [devices]"""
+    """B. The bytes that each device sends, [devices]."""
     tensors: int
-    """tensors that are sent, once for each device that they go to"""
+    """The number of tensors that are sent, once for each device that they go to."""
     limit: float
-    """work that no device exceeds"""
+    """s. The work that no device exceeds."""
 
 
 def divide(
@@ -207,7 +207,7 @@ class Nets(NamedTuple):
     first: Ints
     members: Ints
     size: Floats
-    """B of each net, [nets]."""
+    """B. The size of each net, [nets]."""
     begin: Ints
     at: Ints
 
@@ -216,13 +216,13 @@ class Cut(NamedTuple):
     """A division that moves change in place."""
 
     part: Ints
-    """Device of each op, [ops]."""
+    """The device of each op, [ops]."""
     work: Floats
-    """Work of each op, [ops]."""
+    """s. The work of each op, [ops]."""
     load: Floats
-    """Work of each device, [devices]."""
+    """s. The work of each device, [devices]."""
     counts: Ints
-    """Ops of each net on each device, [nets, devices]."""
+    """The number of ops of each net on each device, [nets, devices]."""
 
 
 @njit

@@ -31,13 +31,13 @@ class Reduction:
 
     buckets: int
     bytes: float
-    """B of all gradients"""
+    """B. The bytes of all gradients."""
     seconds: float
-    """s that the network is busy"""
+    """s. The time that the network is busy."""
     exposed: float
-    """s by which it lengthens the backward pass, the slowing of compute included"""
+    """s. The time by which it lengthens the backward pass, with the slower compute."""
     took: Array
-    """s of each bucket, [buckets]"""
+    """s. The time of each bucket, [buckets]."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,15 +45,15 @@ class ReplicasStep:
     """A step of replicas of a graph."""
 
     seconds: float
-    """s of the step"""
+    """s. The time of the step."""
     alone: float
-    """s that it would take on one GPU"""
+    """s. The time of the step on one GPU."""
     update: float
-    """s of the optimizer"""
+    """s. The time of the optimizer."""
     reduction: Reduction | None
-    """of the gradients; None on one GPU"""
+    """The reduction of the gradients; None on one GPU."""
     tables: float
-    """s of dividing tables with sparse gradients over the GPUs"""
+    """s. The time of dividing tables with sparse gradients over the GPUs."""
 
 
 def replicas_step(

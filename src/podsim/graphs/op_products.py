@@ -15,7 +15,7 @@ class Operand:
 
     shape: tuple[int, ...]
     width: float = 4.0
-    """B of an element"""
+    """B. The size of an element."""
     trained: bool = False
     floating: bool = True
 
@@ -43,10 +43,10 @@ class Facts:
     saves_inputs: bool = False
     saves_output: bool = False
     extra: float = 0.0
-    """B kept beside inputs and output: masks, positions of maxima"""
+    """B. The bytes kept in addition to inputs and output: masks, positions of maxima."""
     unknown: bool = False
     sparse: bool = False
-    """whether the gradient of its weights is of few rows, which alone are updated: no optimizer passes over the rest"""
+    """Whether the gradient of its weights covers few rows, which alone are updated."""
 
 
 def _product(

@@ -31,7 +31,7 @@ class RecurrentPart:
     facts: Facts
     output: Operand
     weights: tuple[int, ...] = ()
-    """places of its weights among those of the call"""
+    """The positions of its weights among those of the call."""
 
 
 def recurrent_parts(target: str, arguments: Sequence[Any], out: Operand) -> list[RecurrentPart]:

@@ -20,7 +20,7 @@ class Call:
     """One op as captured: tensors as Operands, all else as written."""
 
     target: str
-    """name without overload: "conv2d" """
+    """The name without overload: "conv2d"."""
     arguments: tuple[Any, ...]
     named: Mapping[str, Any] = field(default_factory=dict)
     output: Operand

@@ -24,19 +24,19 @@ class FatTree:
     """Switches and cables of one fabric, by layer."""
 
     units: int
-    """scalable units, the last one perhaps in part"""
+    """The number of scalable units; the last may be partial."""
     rails: int
     leaves: int
     spines: int
     groups: int
-    """of spines: one, or with cores one for each rail and pod of units"""
+    """The number of groups of spines: one, or with cores one for each rail and pod of units."""
     cores: int
     node_cables: int
-    """node to leaf"""
+    """The number of cables from node to leaf."""
     leaf_cables: int
-    """leaf to spine"""
+    """The number of cables from leaf to spine."""
     spine_cables: int
-    """spine to core"""
+    """The number of cables from spine to core."""
 
     @property
     def switches(self) -> int:

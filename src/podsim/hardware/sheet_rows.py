@@ -15,15 +15,15 @@ class Row:
 
     label: str
     value: float | None
-    """in SI; None for words"""
+    """SI. The value; None for words."""
     unit: str
-    """SI unit of the value: B, B/s, FLOP/s, OP/s, FLOP/J, W, Hz, s, 1/s, or empty for a pure number"""
+    """The SI unit of the value: B, B/s, FLOP/s, OP/s, FLOP/J, W, Hz, s, 1/s, or empty for a pure number."""
     text: str
-    """the value for a reader, with a decimal prefix"""
+    """The value as text, with a decimal prefix."""
     how: str
-    """the arithmetic of a derived figure, or a remark on a given one"""
+    """The arithmetic of a derived figure, or a remark on a given one."""
     source: str
-    """origins of a given figure, "derived" for others"""
+    """The origins of a given figure; "derived" for others."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Sheet:
 
     name: str
     kind: str
-    """gpu, nvswitch, nic, switch, pcie, cpu, ssd, system, cluster"""
+    """The kind: gpu, nvswitch, nic, switch, pcie, cpu, ssd, system, cluster."""
     title: str
     sections: tuple[Section, ...]
 

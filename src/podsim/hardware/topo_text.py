@@ -37,7 +37,7 @@ MOST_TEXT = 1 << 20
 class _Matrix:
     name: str
     devices: list[str]
-    """GPUs first"""
+    """The devices, GPUs first."""
     gpus: int
     cells: list[list[str]]
     numa: list[int | None]

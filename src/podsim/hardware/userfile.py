@@ -33,7 +33,7 @@ class UserFile:
     inherits: str
     source: str
     overrides: Mapping[str, object]
-    """values by dotted key, not yet checked"""
+    """The values by dotted key, not yet checked."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -86,11 +86,11 @@ class ConvShape:
     filters: npt.ArrayLike
     groups: npt.ArrayLike = 1
     window: npt.ArrayLike
-    """Weights of one filter and channel: 9 for 3 x 3."""
+    """count. The weights of one filter and channel: 9 for 3 x 3."""
     positions: npt.ArrayLike
-    """Positions of one sample after the convolution."""
+    """count. The positions of one sample after the convolution."""
     inputs: npt.ArrayLike
-    """Positions of one sample before it."""
+    """count. The positions of one sample before it."""
     transposed: bool = False
 
     def sizes(self) -> list[Floats]:

@@ -33,7 +33,7 @@ class Check:
 
     predicted: Floats
     law: Floats
-    """predicted without the correction"""
+    """s. The prediction without the correction."""
     measured: Floats
 
     def errors(self, *, law: bool = False) -> Floats:

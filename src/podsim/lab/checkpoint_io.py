@@ -35,9 +35,9 @@ class CheckpointJob:
 
     place: Place
     folder: str
-    """new, within the place; the parts of all ranks"""
+    """The new folder within the place; the parts of all ranks."""
     size: int
-    """B of all parts"""
+    """The bytes of all parts."""
     ranks: int
     block: int
     repeats: int
@@ -86,20 +86,22 @@ def measure_checkpoints(
             took[step].append(_timed(call, reads=operation == "read"))
             wires.barrier()
     wrong = int(job.read and not part.right())
-    told = board.gather({"wrong": wrong, "took": plain([[vars(one) for one in each] for each in took])})
+    reports = board.gather(
+        {"wrong": wrong, "took": plain([[vars(entry) for entry in each] for each in took])}
+    )
     wires.barrier()
     left = job.place.clear(job.folder) if job.place.local or wires.rank == 0 else ""
-    if told is None or ranks is None:
+    if reports is None or ranks is None:
         return None
     rows = tuple(
-        _row(job, operation, state, [one["took"][step] for one in told], ranks,
-             sum(one["wrong"] for one in told) if operation == "read" else 0)
+        _row(job, operation, state, [entry["took"][step] for entry in reports], ranks,
+             sum(entry["wrong"] for entry in reports) if operation == "read" else 0)
         for step, (operation, state, _, _) in enumerate(steps)
     )  # fmt: skip
     return MeasuredCheckpoints(
         place=job.place.text, filesystem=job.place.filesystem, size=float(job.size), count=job.ranks,
-        writer=job.writer, block=float(job.block), hosts=tuple(one["host"] for one in ranks),
-        cores=min(one["cores"] for one in ranks), started=started, rows=rows,
+        writer=job.writer, block=float(job.block), hosts=tuple(entry["host"] for entry in ranks),
+        cores=min(entry["cores"] for entry in ranks), started=started, rows=rows,
         software=f"{job.place.software}{wires.software}",
         left_out=_left_out(job, left),
     )  # fmt: skip
@@ -107,8 +109,10 @@ def measure_checkpoints(
 
 def _left_out(job: CheckpointJob, left: str) -> dict[str, str]:
     """What was not done, and why; left: why the files are still there."""
-    found = {} if job.place.local else {"page cache": "an object store has none that a client could pass by"}
-    return found | ({"taking it away": left} if left else {})
+    reasons = (
+        {} if job.place.local else {"page cache": "an object store has none that a client could pass by"}
+    )
+    return reasons | ({"taking it away": left} if left else {})
 
 
 def _steps(job: CheckpointJob, part: _Part) -> list[tuple[str, str, Callable[[], None], Callable[[], None]]]:
@@ -120,13 +124,13 @@ def _steps(job: CheckpointJob, part: _Part) -> list[tuple[str, str, Callable[[],
     if not job.place.local:
         both = [("write", "store", nothing, lambda: part.write(flushed=False))]
         return both + ([("read", "store", nothing, part.read)] if job.read else [])
-    found = [
+    operations = [
         ("write", "page cache", part.clear, lambda: part.write(flushed=False)),
         ("write", "flushed", part.clear, lambda: part.write(flushed=True)),
     ]
     if job.read:
-        found += [("read", "drive", part.drop, part.read), ("read", "page cache", nothing, part.read)]
-    return found
+        operations += [("read", "drive", part.drop, part.read), ("read", "page cache", nothing, part.read)]
+    return operations
 
 
 def _timed(call: Callable[[], None], *, reads: bool) -> _Took:
@@ -140,22 +144,23 @@ def _timed(call: Callable[[], None], *, reads: bool) -> _Took:
 
 
 def _row(
-    job: CheckpointJob, operation: str, state: str, told: Sequence[Sequence[Mapping[str, Any]]],
+    job: CheckpointJob, operation: str, state: str, reports: Sequence[Sequence[Mapping[str, Any]]],
     ranks: Sequence[Mapping[str, Any]], wrong: int,
 ) -> MeasuredCheckpoint:  # fmt: skip
     """One line, from what every rank says of every repeat."""
-    repeats = list(zip(*told, strict=True))
-    whole = [max(one["seconds"] for one in each) for each in repeats]
-    seconds = statistics.median(whole)
-    drives = [one["drive"] for each in repeats for one in each]
-    shares = [usage.busiest([one["usage"] for one in each], ranks) for each in repeats]
+    repeats = list(zip(*reports, strict=True))
+    longest = [max(entry["seconds"] for entry in each) for each in repeats]
+    seconds = statistics.median(longest)
+    drives = [entry["drive"] for each in repeats for entry in each]
+    shares = [usage.busiest([entry["usage"] for entry in each], ranks) for each in repeats]
     return MeasuredCheckpoint(
-        operation=operation, state=state, repeats=len(whole), seconds=seconds, fastest=min(whole), slowest=max(whole),
+        operation=operation, state=state, repeats=len(longest), seconds=seconds, fastest=min(longest),
+        slowest=max(longest),
         bandwidth=job.size / max(seconds, 1e-9),
-        ranks=tuple(statistics.median(one["seconds"] for one in each) for each in told),
-        processor=statistics.median(sum(one["processor"] for one in each) for each in repeats),
-        from_drive=None if None in drives else min(sum(drives) / (job.size * len(whole)), 1.0), wrong=wrong,
-        cpu=statistics.median(one[0] for one in shares), others=statistics.median(one[1] for one in shares),
+        ranks=tuple(statistics.median(entry["seconds"] for entry in each) for each in reports),
+        processor=statistics.median(sum(entry["processor"] for entry in each) for each in repeats),
+        from_drive=None if None in drives else min(sum(drives) / (job.size * len(longest)), 1.0), wrong=wrong,
+        cpu=statistics.median(own for own, _ in shares), others=statistics.median(others for _, others in shares),
     )  # fmt: skip
 
 
@@ -174,10 +179,10 @@ class _Part:
         wires.barrier()
 
     def _tensors(self) -> dict[str, Any]:
-        whole = b"".join(self._blocks())
+        content = b"".join(self._blocks())
         return {
             f"rank-{self.wires.rank}": self.wires.torch.frombuffer(
-                bytearray(whole), dtype=self.wires.torch.uint8
+                bytearray(content), dtype=self.wires.torch.uint8
             )
         }
 
@@ -218,19 +223,19 @@ class _Part:
 
     def right(self) -> bool:
         """Whether the part that is there is the one that was written."""
-        said = hashlib.sha256()
+        written = hashlib.sha256()
         for block in self._blocks():
-            said.update(block)
+            written.update(block)
         if self.job.writer == "dcp":
             held = self.state[f"rank-{self.wires.rank}"]
             held.zero_()
             self.read()
-            return hashlib.sha256(held.numpy().data).hexdigest() == said.hexdigest()
+            return hashlib.sha256(held.numpy().data).hexdigest() == written.hexdigest()
         with self.job.place.reading(self.name) as file:
-            found = hashlib.sha256()
+            read = hashlib.sha256()
             while block := file.read(self.job.block):
-                found.update(block)
-        return found.hexdigest() == said.hexdigest()
+                read.update(block)
+        return read.hexdigest() == written.hexdigest()
 
     def drop(self) -> None:
         """Take the part's files out of the page cache."""

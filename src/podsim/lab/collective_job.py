@@ -39,7 +39,7 @@ def collective_job(options: MeasureCollectiveOptions, place: Place | None) -> Jo
     if library and name not in LIBRARY:
         library, left_out["library"] = False, f"PyTorch's {name} is not run; {', '.join(LIBRARY)} are"
     if not tables and not library:
-        raise PodsimError("; ".join(f"{one}: {why}" for one, why in left_out.items()))
+        raise PodsimError("; ".join(f"{left}: {why}" for left, why in left_out.items()))
     return Job(
         collective=name, ranks=world, local=each, tables=tables, library=library,
         sizes=_sizes(options.sizes, name, world), iterations=options.iters, warmup=options.warmup,
@@ -93,22 +93,22 @@ def _with_room(
 
 def _chosen(algo: str, name: str, ranks: int, local: int) -> tuple[tuple[Table, ...], bool, dict[str, str]]:
     """(tables, whether the library's own is run, what is left out and why)."""
-    wanted = [one.strip() for one in algo.split(",") if one.strip()]
+    wanted = [word.strip() for word in algo.split(",") if word.strip()]
     if not wanted:
         raise PodsimError("--algo is empty; give all, library, or names such as ring,tree")
     tables: dict[str, Table] = {}
     left_out: dict[str, str] = {}
-    for one in wanted:
-        if one == "all":
-            found, out = all_tables(name, ranks // local, local)
-            tables |= {table.name: table for table in found}
+    for word in wanted:
+        if word == "all":
+            available, out = all_tables(name, ranks // local, local)
+            tables |= {table.name: table for table in available}
             left_out |= out
-        elif one == "nccl":
+        elif word == "nccl":
             raise PodsimError(
                 "--algo nccl: what the library itself does, NCCL on GPUs, is called library here"
             )
-        elif one != "library":
-            table = table_of(one, name, ranks // local, local)
+        elif word != "library":
+            table = table_of(word, name, ranks // local, local)
             tables[table.name] = table
     return tuple(tables.values()), bool({"all", "library"} & set(wanted)), left_out
 

@@ -32,7 +32,7 @@ class Access:
     name: str
     rw: str
     block: str
-    """as fio writes it"""
+    """The block size, as fio writes it."""
     jobs: int
     depth: int
 
@@ -91,13 +91,13 @@ def scratch(folder: Path, size: float) -> Iterator[Path]:
                 f"{folder}: {free / 1e9:.3g} GB are free; the file alone has {size / 1e9:.3g} GB: give a smaller --size, "
                 "or another --folder"
             )
-        made = Path(tempfile.mkdtemp(prefix="podsim-", dir=folder))
+        own = Path(tempfile.mkdtemp(prefix="podsim-", dir=folder))
     except OSError as problem:
         raise LabError(f"{folder}: no folder can be made in it: {problem.strerror or problem}") from None
     try:
-        yield made
+        yield own
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def fio_command(

@@ -38,21 +38,21 @@ def emulated_cluster(
     share = _share(scale)
     if per not in ("gpu", "server"):
         raise PodsimError(f"--per {per[:40]!r}; it is gpu or server")
-    whole = load_cluster(cluster, overrides)
-    local = whole.gpus_per_node if per == "gpu" else 1
-    nics = min(whole.nics, local)
-    inside = whole.nvlink.bandwidth * share
-    between = whole.node_bandwidth / nics * share if nics and whole.nodes > 1 else 0.0
+    full = load_cluster(cluster, overrides)
+    local = full.gpus_per_node if per == "gpu" else 1
+    nics = min(full.nics, local)
+    inside = full.nvlink.bandwidth * share
+    between = full.node_bandwidth / nics * share if nics and full.nodes > 1 else 0.0
     if per == "server":
         inside = max(inside, between)
-    if whole.nodes * local < 2:
-        raise ClusterError(f"{whole.name}: {whole.nodes} x {local} processes; emulating needs two or more")
+    if full.nodes * local < 2:
+        raise ClusterError(f"{full.name}: {full.nodes} x {local} processes; emulating needs two or more")
     if slow := [rate for rate in (inside, between) if 0 < rate < _LEAST]:
         raise ClusterError(
             f"--scale {scale}: a link of {slow[0] * 8:.3g} b/s; 100 kb/s is the slowest worth shaping: take a larger one"
         )
     return Emulated(
-        cluster=whole.name, scale=share, servers=whole.nodes, local=local, inside=inside, between=between, nics=nics,
+        cluster=full.name, scale=share, servers=full.nodes, local=local, inside=inside, between=between, nics=nics,
         inside_burst=burst_of(inside), between_burst=burst_of(between),
     )  # fmt: skip
 

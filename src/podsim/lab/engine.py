@@ -59,11 +59,11 @@ class Engine:
         if transfer.direct:
             return
         received = self.beside.pop(k)
-        place = held[transfer.first : transfer.last]
+        target = held[transfer.first : transfer.last]
         if transfer.reduce:
-            place.add_(received)
+            target.add_(received)
         else:
-            place.copy_(received)
+            target.copy_(received)
         self.free[transfer.last - transfer.first].append(received)
 
     def _post(self, k: int, data: Any) -> None:
@@ -89,6 +89,6 @@ class Engine:
             distributed.P2POp(distributed.isend if t.sends else distributed.irecv, data, self.wires.peer(t.peer))
             for _, t, data in self.posted
         ])  # fmt: skip
-        for place, (k, _, _) in enumerate(self.posted):
-            self.works[k] = works[place] if len(works) == len(self.posted) else works[-1]
+        for number, (k, _, _) in enumerate(self.posted):
+            self.works[k] = works[number] if len(works) == len(self.posted) else works[-1]
         self.posted.clear()

@@ -24,10 +24,10 @@ class Told:
     """What the tools said; empty with the reason where one said nothing."""
 
     gpus: tuple[tuple[str, float], ...]
-    """(name, B of memory) of each GPU, by nvidia-smi"""
+    """The (name, B of memory) of each GPU, by nvidia-smi."""
     no_gpus: str
     drives: tuple[tuple[str, bool], ...]
-    """(device, whether it encrypts itself), by sedutil-cli"""
+    """The (device, whether it encrypts itself) of each drive, by sedutil-cli."""
     no_drives: str
 
 
@@ -67,12 +67,12 @@ def nothing_told(why: str) -> Told:
 
 def gpu_names(text: str) -> tuple[tuple[str, float], ...]:
     """(name, B) from `nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits`, which counts MiB."""
-    found = []
+    gpus = []
     for line in text.splitlines():
         name, comma, memory = line.rpartition(",")
         if comma and memory.strip().replace(".", "", 1).isdigit():
-            found.append((name.strip(), float(memory) * 2**20))
-    return tuple(found)
+            gpus.append((name.strip(), float(memory) * 2**20))
+    return tuple(gpus)
 
 
 def encrypting(text: str) -> tuple[tuple[str, bool], ...]:

@@ -48,8 +48,8 @@ def window(rate: float) -> int:
 
 def address(made: Emulated, rank: int) -> str:
     """The address of a rank."""
-    server, place = divmod(rank, made.local)
-    return f"{NETWORK}.{server}.{place + 1}"
+    server, number = divmod(rank, made.local)
+    return f"{NETWORK}.{server}.{number + 1}"
 
 
 def _hardware_address(rank: int, device: str) -> str:

@@ -48,16 +48,16 @@ class LoaderJob:
 
     place: Place
     cache: str
-    """file, block or none"""
+    """The kind of cache: file, block or none."""
     folder: str
-    """of the cache"""
+    """The folder of the cache."""
     epochs: int
     workers: int
     batch: int
     step: float
-    """s of an emulated accelerator's step; 0 without one"""
+    """s. The time of an emulated accelerator's step; 0 without one."""
     model: str
-    """what trains; empty for nothing"""
+    """The model that trains; empty for none."""
     keep_pages: bool
     seed: int
 
@@ -223,12 +223,12 @@ class _Epoch:
         """The epoch's line."""
 
         def summed(name: str) -> float:
-            return float(sum(one[name] for one in self.told))
+            return float(sum(batch[name] for batch in self.told))
 
         seconds, size = self.used["wall"], summed("size")
         used = dict(self.used, own=self.used["own"] + summed("processor"))
         cpu, others = usage.busiest([used], [usage.this_process()])
-        drives = [one["drive"] for one in self.told]
+        drives = [batch["drive"] for batch in self.told]
         computed = job.model or job.step
         return MeasuredEpoch(
             epoch=self.epoch, whole=whole, samples=round(summed("samples")), steps=self.steps, seconds=seconds,

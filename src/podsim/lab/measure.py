@@ -34,25 +34,26 @@ class Job:
     collective: str
     ranks: int
     local: int
-    """ranks of a server"""
+    """The number of ranks of a server."""
     tables: tuple[Table, ...]
     library: bool
-    """the library's own collective, too"""
+    """Whether the library's own collective is run, too."""
     sizes: tuple[int, ...]
     iterations: int
     warmup: int
     limit: float
-    """s that the timed calls of one line may take, if more than one is to be made"""
+    """s. The time limit for the timed calls of one line, if more than one is to be made."""
     in_place: bool
     apart: bool
-    """calls one at a time, all ranks starting each together; else one after the other, as nccl-tests makes them"""
+    """Whether calls are made one at a time, with a common start; otherwise one after the other, as in nccl-tests."""
     timeout: float
-    """s after which a call gives up"""
+    """s. The time after which a call gives up."""
     backend: str = "auto"
     emulated: Emulated | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     factors: Mapping[str, float] = field(default_factory=dict)
-    """bus: bus bandwidth over algorithm bandwidth; parts: parts that nccl-tests divides a size into"""
+    """factor. The factors of nccl-tests. bus: bus bandwidth over algorithm bandwidth; parts: the parts into which a
+    size is divided."""
 
     @property
     def nodes(self) -> int:
@@ -88,8 +89,8 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
     return MeasuredCollectives(
         collective=job.collective, ranks=job.ranks, local=job.local, backend=wires.backend,
         device=device_name(wires), software=wires.software,
-        hosts=tuple(one["host"] for one in ranks[: job.ranks]),
-        processes=tuple(one["pid"] for one in ranks[: job.ranks]), cores=min(one["cores"] for one in ranks),
+        hosts=tuple(each["host"] for each in ranks[: job.ranks]),
+        processes=tuple(each["pid"] for each in ranks[: job.ranks]), cores=min(each["cores"] for each in ranks),
         emulated=job.emulated, apart=job.apart, warmup=job.warmup, message=message, started=started,
         rows=tuple(row for row in rows if row is not None), left_out=job.left_out,
         message_work=work.message, byte_work=work.byte, add_work=work.add,
@@ -107,7 +108,7 @@ def message_time(wires: Wires, board: Board, trips: int = 15) -> float:
     """Half the median round trip of 4 B between ranks 0 and 1, s; 0 with one rank."""
     if wires.world < 2:
         return 0.0
-    data, distributed, found = wires.empty(1).fill_(1.0), wires.torch.distributed, []
+    data, distributed, round_trips = wires.empty(1).fill_(1.0), wires.torch.distributed, []
     for _ in range(trips):
         start = time.perf_counter()
         if wires.rank == 0:
@@ -117,8 +118,8 @@ def message_time(wires: Wires, board: Board, trips: int = 15) -> float:
             distributed.recv(data, 0, group=wires.up)
             distributed.send(data, 0, group=wires.down)
         wires.settle()
-        found.append(time.perf_counter() - start)
-    return float(board.tell(statistics.median(found) / 2))
+        round_trips.append(time.perf_counter() - start)
+    return float(board.tell(statistics.median(round_trips) / 2))
 
 
 def _one(
@@ -234,14 +235,14 @@ def _place(
     calls = _calls(side, wires, iterations, job)
     used = usage.since(before)
     wires.barrier()
-    told = board.gather({"wrong": bad, "usage": used, "calls": calls})
-    if told is None:
+    reports = board.gather({"wrong": bad, "usage": used, "calls": calls})
+    if reports is None:
         return None
-    each = [one["calls"] for one in told[: job.ranks]]
+    each = [report["calls"] for report in reports[: job.ranks]]
     return {
         "iterations": iterations, "seconds": statistics.fmean(map(statistics.fmean, each)),
         "slowest": statistics.median(map(max, zip(*each, strict=True))),
-        "wrong": sum(one["wrong"] for one in told), "usage": [one["usage"] for one in told],
+        "wrong": sum(report["wrong"] for report in reports), "usage": [report["usage"] for report in reports],
     }  # fmt: skip
 
 
@@ -253,7 +254,7 @@ def _calls(side: _Side, wires: Wires, iterations: int, job: Job) -> list[float]:
             side.once()
         wires.settle()
         return [(time.perf_counter() - start) / iterations]
-    found = []
+    times = []
     for _ in range(iterations):
         wires.barrier()
         time.sleep(job.emulated.pause if job.emulated else 0.0)
@@ -261,5 +262,5 @@ def _calls(side: _Side, wires: Wires, iterations: int, job: Job) -> list[float]:
         start = time.perf_counter()
         side.once()
         wires.settle()
-        found.append(time.perf_counter() - start)
-    return found
+        times.append(time.perf_counter() - start)
+    return times

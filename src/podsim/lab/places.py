@@ -27,14 +27,14 @@ class Place:
     """A folder or a URL."""
 
     text: str
-    """a URL as given, or a folder's path"""
+    """A URL as given, or a folder's path."""
     path: str
-    """of a folder: absolute; else the URL, without a slash at its end"""
+    """The absolute path of a folder, or the URL without a slash at its end."""
     local: bool
     filesystem: str
-    """kind of the folder's file system, or the URL's protocol"""
+    """The kind of the folder's file system, or the URL's protocol."""
     software: str = ""
-    """versions of what opens it, ending in a comma"""
+    """The versions of what opens it, ending in a comma."""
 
     def make(self, folder: str) -> None:
         """Make a folder within the place; object stores need none."""

@@ -30,11 +30,11 @@ class Training:
 
     records: Path
     image: int
-    """pixels of a side"""
+    """The side of an image in pixels."""
     batch: int
-    """images of one rank's step"""
+    """The number of images of one rank's step."""
     steps: int
-    """of an epoch"""
+    """The number of steps of an epoch."""
     epochs: int
     backend: str = "auto"
 
@@ -75,8 +75,8 @@ def _model(nn: Any) -> Any:
     layers.append(nn.MaxPool2d(3, stride=2, padding=1))
     channels = 64
     for width, count, stride in _STAGES:
-        for place in range(count):
-            layers.append(Block(channels, width, stride if place == 0 else 1))
+        for number in range(count):
+            layers.append(Block(channels, width, stride if number == 0 else 1))
             channels = 4 * width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000))
 
@@ -86,7 +86,7 @@ def train_resnet(training: Training, wires: Wires, note: Note) -> dict[str, Any]
     torch = wires.torch
     torch.manual_seed(1)
     model = _model(torch.nn).to(wires.device)
-    parameters = sum(one.numel() for one in model.parameters())
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     several = wires.world > 1
     if several:
         ids = [wires.device.index] if wires.backend == "nccl" else None

@@ -19,9 +19,9 @@ class Mark:
     wall: float
     own: float
     machine: float
-    """of all programs; idle time and the kernel's work on packets left out"""
+    """s. The processor time of all programs, without idle time and the kernel's work on packets."""
     packets: float
-    """of the kernel's work on packets, whoever sent them"""
+    """s. The processor time of the kernel's work on packets, whoever sent them."""
 
 
 def now_text() -> str:
@@ -80,10 +80,10 @@ def busiest(
     room_of = {process["host"]: process["cores"] for process in processes}
     shares = []
     for host in sorted(room_of):
-        here = [one for one, process in zip(used, processes, strict=True) if process["host"] == host]
-        most = {name: max(0.0, *(one[name] for one in here)) for name in names}
+        here = [each for each, process in zip(used, processes, strict=True) if process["host"] == host]
+        most = {name: max(0.0, *(each[name] for each in here)) for name in names}
         room = max(most["wall"], 1e-9) * room_of[host]
-        own = sum(one["own"] for one in here)
+        own = sum(each["own"] for each in here)
         others = most["machine"] - own
         shares.append((min((own + most["packets"]) / room, 1.0), min(max(others / room, 0.0), 1.0)))
     return max(shares, key=sum)

@@ -22,9 +22,9 @@ class Command:
     """A start command taken apart."""
 
     scheduler: tuple[str, ...]
-    """words before the launcher, such as srun and its options"""
+    """The words before the launcher, such as srun and its options."""
     launcher: tuple[str, ...] | None
-    """options of torchrun; None where a script is started without it"""
+    """The options of torchrun; None if a script is started without it."""
     script: str
     arguments: tuple[str, ...]
 
@@ -73,16 +73,16 @@ def line(job: Job) -> str:
 
 def read_script(text: str, known: Mapping[str, str] | None = None) -> Command | None:
     """The start command of a shell script or of bare options; None if there is none."""
-    found = commands(text, known)
-    bare = [word for words in found if words[0].startswith("--") for word in words]
-    for words in found:
+    all_commands = commands(text, known)
+    bare = [word for words in all_commands if words[0].startswith("--") for word in words]
+    for words in all_commands:
         command = find_command(words)
         if command is not None:
             return command
-        for place, word in enumerate(words[:-1]):
-            if word in ("-c", "-lc") and (deep := read_script(words[place + 1], known)):
+        for position, word in enumerate(words[:-1]):
+            if word in ("-c", "-lc") and (deep := read_script(words[position + 1], known)):
                 return Command(
-                    scheduler=tuple(words[:place]),
+                    scheduler=tuple(words[:position]),
                     launcher=deep.launcher,
                     script=deep.script,
                     arguments=deep.arguments,

@@ -53,7 +53,7 @@ def config(job: Job) -> dict[str, Any]:
     sharding: dict[str, Any] = {"stage": zero, "overlap_comm": bool(plan.overlap_grad)}
     if zero == 3:
         sharding["stage3_prefetch_bucket_size"] = 50_000_000 if plan.overlap_param else 0
-    found: dict[str, Any] = {
+    configuration: dict[str, Any] = {
         "train_batch_size": int(plan.global_batch),
         "train_micro_batch_size_per_gpu": int(plan.micro_batch),
         "gradient_accumulation_steps": int(plan.micro_batches),
@@ -62,15 +62,15 @@ def config(job: Job) -> dict[str, Any]:
         "fp16": {"enabled": plan.precision == "fp16"},
     }
     if int(plan.tp) > 1:
-        found["tensor_parallel"] = {"autotp_size": int(plan.tp)}
+        configuration["tensor_parallel"] = {"autotp_size": int(plan.tp)}
     if int(plan.pp) > 1:
-        found["pipeline"] = {"stages": int(plan.pp)}
+        configuration["pipeline"] = {"stages": int(plan.pp)}
     if plan.recompute == Recompute.FULL:
-        found["activation_checkpointing"] = {
+        configuration["activation_checkpointing"] = {
             "partition_activations": False,
             "number_checkpoints": job.model.layer_count,
         }
-    return found
+    return configuration
 
 
 def notes(job: Job) -> list[str]:

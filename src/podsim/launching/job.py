@@ -34,17 +34,17 @@ class Job:
 
     model: Model
     cluster: Cluster
-    """as large as the plan"""
+    """The cluster, as large as the plan."""
     plan: Plan
-    """scalar and legal"""
+    """The plan, scalar and legal."""
     image: str = IMAGE
-    """container image, empty for none"""
+    """The container image; empty for none."""
     mounts: tuple[str, ...] = ()
-    """directories for the container, as SOURCE:TARGET"""
+    """The directories for the container, as SOURCE:TARGET."""
     partition: str = ""
-    """queue of the scheduler; empty for its default"""
+    """The queue of the scheduler; empty for its default."""
     limit: float = 86400.0
-    """s that a scheduler allows"""
+    """s. The time limit of the scheduler."""
 
     @property
     def nodes(self) -> int:
@@ -85,15 +85,15 @@ class Reading:
     tool: str
     plan: Plan
     gpus: int
-    """ranks that it starts"""
+    """The number of ranks that it starts."""
     model: Mapping[str, object] = field(default_factory=dict)
-    """fields of podsim.workload.specification.Transformer that it gives; empty if it names no shapes"""
+    """The fields of podsim.workload.specification.Transformer that it gives; empty if it names no shapes."""
     named: str = ""
-    """the catalog's name of the model, where the text names one that the catalog has"""
+    """The catalog's name of the model, if the text names one of the catalog."""
     ignored: tuple[str, ...] = ()
-    """options that no law here depends on"""
+    """The options that no law depends on."""
     assumptions: tuple[str, ...] = ()
-    """what was taken to be so because it does not say"""
+    """The assumptions where the text is silent."""
 
 
 @dataclass(frozen=True, kw_only=True)

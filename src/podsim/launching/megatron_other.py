@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from podsim.launching.flags import Flags
 from podsim.launching.job import ADAM_ALONE, NO_OFFLOAD
-from podsim.schedules.chunks import chunk_sizes
+from podsim.schedules.actions import chunk_sizes
 
 _ONE_STACK = "a plan has one stack of layers"
 REFUSED = {
@@ -41,23 +41,23 @@ UNCOUNTED = {
 
 def read_others(flags: Flags, *, pp: int, chunks: int, layers: int) -> list[str]:
     """What was left out of a plan; options with which a command is no plan are added to `flags.problems`."""
-    told = []
+    uncounted = []
     for name, reason in REFUSED.items():
         if name in flags.given and flags.given[name] not in (["0"], ["none"]):
             flags.problems.append(f"{_spelt(flags, name)}: {reason}")
         flags.taken.update({name} & set(flags.given))
     for name, instead in UNCOUNTED.items():
         if name in flags.given and flags.given[name] not in (["0"], ["core_attn"]):
-            told.append(f"{_spelt(flags, name)} is not counted: {instead}")
+            uncounted.append(f"{_spelt(flags, name)} is not counted: {instead}")
             flags.taken.add(name)
-    told += _optimizer(flags) + _rings(flags) + _experts(flags)
+    uncounted += _optimizer(flags) + _rings(flags) + _experts(flags)
     _uneven(flags, pp, chunks, layers)
     ulysses = flags.number("ds-sequence-parallel-size") or 1
     if ulysses > 1:
         flags.problems.append(
             f"--ds-sequence-parallel-size {ulysses}: it divides sequences by all-to-all, a plan by a ring"
         )
-    return told
+    return uncounted
 
 
 def _spelt(flags: Flags, name: str) -> str:

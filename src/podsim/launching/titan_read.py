@@ -170,11 +170,11 @@ def _renamed(given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
 
 def _others(keys: _Keys, degrees: Mapping[str, int]) -> list[str]:
     """What was left out of a plan; keys with which the file is no plan are added to the problems."""
-    told = []
+    uncounted = []
     if keys.flag("training.enable_cpu_offload"):
         keys.problems.append(f"training.enable_cpu_offload: {NO_OFFLOAD}")
     if degrees["ep"] > 1 and degrees["within"] != degrees["tp"]:
-        told.append(
+        uncounted.append(
             f"expert_tensor_parallel_degree = {degrees['within']} is not counted: experts are divided over"
             f" tp={degrees['tp']}, as the rest is"
         )
@@ -184,17 +184,17 @@ def _others(keys: _Keys, degrees: Mapping[str, int]) -> list[str]:
         )
     for key, (plain, instead) in _UNCOUNTED.items():
         if keys.given.get(key, plain) != plain:
-            told.append(f"{key} = {shown(keys.given[key])} is not counted: {instead}")
+            uncounted.append(f"{key} = {shown(keys.given[key])} is not counted: {instead}")
             keys.taken.add(key)
     kind = keys.given.get("optimizer.name", "AdamW")
     if kind not in ("Adam", "AdamW"):
-        told.append(f"optimizer.name = {shown(kind)} {ADAM_ALONE}")
+        uncounted.append(f"optimizer.name = {shown(kind)} {ADAM_ALONE}")
     keys.problems += [
         f"{key} = {shown(value)}: no degree that is known here"
         for key, value in keys.given.items()
         if key.endswith("_degree") and key not in keys.taken
     ]
-    return told
+    return uncounted
 
 
 def _named(given: Mapping[str, Any]) -> str:
@@ -211,8 +211,10 @@ def _assumed(keys: _Keys, given: Mapping[str, Any], wanted: int, batch: int) -> 
     keys.taken.update(("model.name", "model.flavor"))
     ours = _named(given)
     model = f"{ours} of the catalog" if ours else "whose shape the file does not give"
-    told = [f"the model is torchtitan's {shown(name)} {shown(flavor)}, {model}"]
-    return told + ([] if wanted > 0 else [f"no global_batch_size: one step of every rank, {batch} sequences"])
+    assumed = [f"the model is torchtitan's {shown(name)} {shown(flavor)}, {model}"]
+    return assumed + (
+        [] if wanted > 0 else [f"no global_batch_size: one step of every rank, {batch} sequences"]
+    )
 
 
 def _degrees(keys: _Keys, gpus: int | None) -> dict[str, int]:

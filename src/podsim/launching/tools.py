@@ -23,7 +23,7 @@ class Tool:
     name: str
     file: str
     eras: tuple[str, ...]
-    """framework eras that it starts, its own first"""
+    """The software entries that it starts, its own first."""
     write: Callable[[Job], str]
     notes: Callable[[Job], Sequence[str]]
     read: Callable[[str, Context], Reading | None]

@@ -32,23 +32,23 @@ class Flows(NamedTuple):
     ends: Ints
     links: Ints
     use: Floats
-    """How much of a link a unit of a flow's rate takes, [entries]."""
+    """B. The bytes of a link that a unit of a flow's rate takes, [entries]."""
     weights: Floats
     capacity: Floats
-    """B/s of each link."""
+    """B/s. The capacity of each link."""
 
 
 class Scratch(NamedTuple):
     """Cells of each link for `fill` to write in."""
 
     left: Floats
-    """B/s. What no flow has taken yet."""
+    """B/s. The rate that no flow has taken yet."""
     load: Floats
-    """What the rising flows ask of the link for each unit of rate; below 0 once it is full."""
+    """factor. The load that the rising flows put on the link per unit of rate; below 0 once it is full."""
     users: Ints
-    """Rising flows; 0 on entry and exit."""
+    """The number of rising flows; 0 on entry and exit."""
     busy: Ints
-    """Links that have rising flows, in a list."""
+    """The links that have rising flows, in a list."""
 
 
 @kernel
@@ -196,12 +196,12 @@ class Classes:
     """Flows with the same links and weight as one row each."""
 
     routes: tuple[Ints, Ints]
-    """(indptr, links) of the classes"""
+    """The routes of the classes, as (indptr, links)."""
     weights: Floats
     copies: Ints
-    """flows in each class"""
+    """The number of flows in each class."""
     member: Ints
-    """class of each flow: values of classes unfold as values[member]"""
+    """The class of each flow; values of classes unfold as values[member]."""
 
 
 def fold_flows(routes: tuple[ArrayLike, ArrayLike], weights: ArrayLike | None = None) -> Classes:

@@ -41,19 +41,19 @@ class Choice:
     """What NCCL runs for one call, and what it costs."""
 
     algorithm: str
-    """ring, tree, nvls, pairs; none for a single rank"""
+    """The algorithm: ring, tree, nvls, pairs; none for a single rank."""
     protocol: str
     channels: int
-    """channels in use at this size"""
+    """The number of channels in use at this size."""
     seconds: float
     bus_bandwidth: float
-    """B/s reached at this size, counted as nccl-tests does"""
+    """B/s. The bus bandwidth reached at this size, as nccl-tests counts it."""
     ceiling: float
-    """B/s of bus bandwidth that this choice tends to"""
+    """B/s. The bus bandwidth that this choice approaches."""
     latency: float
-    """s on the GPU whatever the size"""
+    """s. The time on the GPU whatever the size."""
     floor: float
-    """s of the same call with no bytes, by whatever NCCL picks then, launch included"""
+    """s. The time of the same call with no bytes, by whatever NCCL picks then, with the launch."""
 
 
 def bus_bandwidth(collective: str, size: ArrayLike, seconds: ArrayLike, ranks: ArrayLike) -> Array:
@@ -67,18 +67,18 @@ class Members:
     """Which GPUs a group has; all broadcast."""
 
     ranks: ArrayLike
-    """GPUs of the group; one rank takes no time."""
+    """count. The GPUs of the group; one rank takes no time."""
     ranks_per_node: ArrayLike
-    """GPUs of the group on one node; it spans ceil(ranks / ranks_per_node) nodes."""
+    """count. The GPUs of the group on one node; it spans ceil(ranks / ranks_per_node) nodes."""
     sharing: ArrayLike | None = None
-    """Groups of this kind that run at once on a node and share its adapters. By default as many as tile the node,
-    gpus_per_node // ranks_per_node, as those of a training job do."""
+    """count. The groups of this kind that run at once on a node and share its adapters. By default as many as tile the
+    node, gpus_per_node // ranks_per_node, as in a training job."""
     stride: ArrayLike = 1
-    """GPUs of a node from one member to the next; those between are of groups of the same kind that run at once. It
-    matters on meshes of NVLinks, whose wiring it picks, and on servers without NVLink, where it gives how far apart
-    members are and how many groups pass between the sockets."""
+    """count. The GPUs of a node from one member to the next; those between are of groups of the same kind that run at
+    once. It selects the wiring on meshes of NVLinks. On servers without NVLink it gives the distance of members and
+    the number of groups between the sockets."""
     extent: ArrayLike | None = None
-    """GPUs of a node from the first member to the last, where stride and members do not give it."""
+    """count. The GPUs of a node from the first member to the last, if stride and members do not give it."""
 
 
 def collective_seconds(

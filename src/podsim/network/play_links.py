@@ -41,7 +41,7 @@ class Links:
     capacity: Floats
     latency: Floats
     route: Callable[[Ints, Ints], Ints]
-    """links of each pair, [pairs, hops], -1 where a route is shorter"""
+    """The route of each pair, [pairs, hops]; -1 where it is shorter."""
 
     def routes(self, sources: Ints, destinations: Ints) -> Routes:
         """Routes in compressed rows."""

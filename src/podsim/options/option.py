@@ -23,26 +23,26 @@ class Option:
 
     help: str
     name: str = ""
-    """of the field, and of the keyword"""
+    """The name of the field and of the keyword."""
     default: Any = MISSING
     annotation: str = ""
     kind: type | None = None
-    """of one value: bool, float, int, str or Path"""
+    """The kind of one value: bool, float, int, str or Path."""
     flag: str = ""
-    """in a terminal, where it is not --NAME"""
+    """The flag in a terminal, if it is not --NAME."""
     argument: bool = False
-    """it is given by its place, not by its name"""
+    """Whether it is given by its position, not by its name."""
     metavar: str = ""
     many: bool = False
-    """it may be repeated"""
+    """Whether it may be repeated."""
     read: Reader | None = None
     choices: tuple[str, ...] = ()
-    """names of the values; where a search needs a number, it is the position"""
+    """The names of the values; where a search needs a number, it is the position."""
     least: int = 1
     most: int | None = None
-    """bounds of what a search may try; None: the number of GPUs"""
+    """The upper bound of a search; None: the number of GPUs."""
     suffixes: tuple[str, ...] = ()
-    """ends of the name of the file that it names"""
+    """The possible suffixes of the file's name."""
 
     @property
     def is_required(self) -> bool:

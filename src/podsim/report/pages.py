@@ -121,9 +121,9 @@ class PublishedError:
 
     tool: str
     on: str
-    """the rows it was compared with"""
+    """The rows of the comparison."""
     origin: str
-    """a key of ORIGINS"""
+    """A key of ORIGINS."""
     note: str
     error: float | None = None
     error_to: float | None = None

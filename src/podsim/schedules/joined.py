@@ -128,7 +128,7 @@ class Play(NamedTuple):
     """When nodes end, [nodes, durations]."""
 
     end: Floats
-    """s from the start of the step."""
+    """s. The end, from the start of the step."""
     before: NDArray[np.int32]
     """The node before it on its longest path; the number of nodes for none."""
     is_done: Bools

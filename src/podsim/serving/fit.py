@@ -39,10 +39,10 @@ class LatencyRows:
     precision: str
     sparse: bool
     tokens: int
-    """of a sequence"""
+    """The number of tokens of a sequence."""
     batch_B: Floats
     seconds_B: Floats
-    """s, measured"""
+    """s. The measured times."""
 
     def run(self) -> Pass:
         """The same pass by the kernel laws."""
@@ -59,13 +59,13 @@ class EngineScore:
     name: str
     rows: int
     mean: float
-    """share, mean of |predicted / measured - 1|"""
+    """share. The mean of |predicted / measured - 1|."""
     bias: float
-    """share, mean of predicted / measured - 1"""
+    """share. The mean of predicted / measured - 1."""
     worst: float
-    """share, greatest of |predicted / measured - 1|"""
+    """share. The largest |predicted / measured - 1|."""
     fitted: bool
-    """whether constants were fitted to these rows"""
+    """Whether constants were fitted to these rows."""
 
 
 def latency_rows(revision: str) -> tuple[LatencyRows, ...]:

@@ -53,11 +53,11 @@ class Moved(NamedTuple):
     """What a product reads and writes."""
 
     read: npt.ArrayLike | None = None
-    """Elements of the input that are read; m k if None."""
+    """count. The elements of the input that are read; m k if None."""
     result: float | None = None
-    """B of an element of the result; the operands' own width, at least 2, if None."""
+    """B. The size of an element of the result; the operands' own width, at least 2, if None."""
     more: npt.ArrayLike = 0.0
-    """B that are read besides, such as a residual."""
+    """B. The further bytes that are read, such as a residual."""
 
 
 OPERANDS = Moved()

@@ -26,11 +26,11 @@ class Seventh:
     model: str
     gpu: str
     predicted: float
-    """share of a seventh"""
+    """share. The predicted speed relative to a seventh of the GPU."""
     measured: float
-    """share of a seventh"""
+    """share. The measured speed relative to a seventh of the GPU."""
     how: str
-    """laws of its kernels, or of SMs alone where the network is not known here"""
+    """The method: the laws of its kernels, or of SMs alone for an unknown network."""
 
 
 def sevenths() -> tuple[Seventh, ...]:

@@ -35,15 +35,15 @@ class Pass:
     """Seconds of one pass at each batch."""
 
     products_B: Floats
-    """s of matrix products and convolutions"""
+    """s. The time of matrix products and convolutions."""
     attention_B: Floats
-    """s of attention cores"""
+    """s. The time of attention cores."""
     memory_B: Floats
-    """s of kernels that only move bytes: norms, embeddings, pooling"""
+    """s. The time of memory-bound kernels: norms, embeddings, pooling."""
     kernels: int
-    """launched"""
+    """The number of launched kernels."""
     whole: bool = False
-    """whether attention ran in the engine's kernel for whole sequences, of which a speed is fitted"""
+    """Whether attention ran in the engine's kernel for whole sequences, which has a fitted speed."""
 
     def seconds(self, engine: Engine, precision: str, sparse: bool) -> dict[str, Floats]:
         """s of each part under an engine, [B]: products, attention, memory, kernels."""

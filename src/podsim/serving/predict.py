@@ -32,9 +32,9 @@ class Task:
     precision: str
     sparse: bool
     tokens: int
-    """of a sequence or prompt"""
+    """The number of tokens of a sequence or prompt."""
     output: int
-    """tokens to produce, 0 for encoders and images"""
+    """The number of tokens to produce; 0 for encoders and images."""
     engine: Engine
 
     @property

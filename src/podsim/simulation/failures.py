@@ -30,13 +30,13 @@ class Stopped:
     """A play that stops short."""
 
     lowered: Lowered
-    """its ops with the work that is done of them"""
+    """The ops with the work that is done of them."""
     played: Played
-    """ops that never run begin and end when all stands still"""
+    """The play, in which ops that never run begin and end when all stands still."""
     under_way: tuple[str, ...]
     standing: tuple[Standing, ...]
     hung: float
-    """s: when the first exchange began that hangs, which is when its first rank came to it"""
+    """s. The time at which the first hanging exchange began, when its first rank came to it."""
 
 
 def _class(lowered: Lowered, rank: int) -> int:

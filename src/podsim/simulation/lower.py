@@ -157,19 +157,20 @@ class Lowered:
 
     ops: Ops
     what: Ints
-    """[N] number of the piece of each op"""
+    """The number of the piece of each op, [N]."""
     micro: Ints
-    """[N] micro-batch, -1 for none"""
+    """The micro-batch of each op, -1 for none, [N]."""
     pieces: list[Piece]
     classes: Classes
     base: Ints
-    """[C + 1] ops of class c are base[c] : base[c + 1]"""
+    """The start of the ops of each class: base[c] : base[c + 1], [C + 1]."""
     rows: list[Row]
-    """of the pipeline ranks, for each type of GPU"""
+    """The rows of the pipeline ranks, for each type of GPU."""
     row_of: Ints
-    """[C] the row of each class"""
+    """The row of each class, [C]."""
     tables: list[ScheduleTable]
-    """of each type of rank: as many micro-batches as its replica has; rows r : r + ranks are of type r / ranks"""
+    """The table of each type of rank, with as many micro-batches as its replica has; rows r : r + ranks are of type r /
+    ranks."""
     table: ScheduleTable
     ready: PlanTables
     link_names: tuple[str, ...]

@@ -49,13 +49,13 @@ class _Cut:
     """A draft with its kernels cut into slices, its chain apart from what runs beside it."""
 
     piece: list[int]
-    """of each slice: the piece that it is of"""
+    """The piece of each slice."""
     share: list[float]
-    """of each slice: its share of the piece"""
+    """share. The share of the piece in each slice."""
     chain: list[int]
-    """slices that follow one another"""
+    """The slices that follow one another."""
     seconds: Floats
-    """of the chain"""
+    """s. The time of the chain."""
     stream: Ints
 
     @classmethod

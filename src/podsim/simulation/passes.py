@@ -28,27 +28,27 @@ class Stage:
     """What a pipeline rank holds, and what its exchanges take if nothing hides them."""
 
     parts: dict[int, tuple[int, ...]]
-    """model part -> positions of the blocks in it, in order"""
+    """The positions of the blocks in each model part, in order."""
     edges: tuple[int, int]
-    """positions of embedding and head among the blocks"""
+    """The positions of embedding and head among the blocks."""
     again: float
-    """share of each layer's recomputation that is done"""
+    """share. The share of each layer's recomputation that is done."""
     reduce: Piece
-    """gradients of all of it"""
+    """The reduction of all its gradients."""
     gather: Piece
-    """weights of all of it"""
+    """The gathering of all its weights."""
     layer_gather: Piece
     layer_reduce: Piece
     ends: tuple[Piece, ...]
-    """what ends its step, one after the other"""
+    """The pieces that end its step, one after the other."""
     near: Piece
-    """activations of a micro-batch to the next stage, or gradients back, on the same node"""
+    """The activations of a micro-batch to the next stage, or gradients back, on the same node."""
     far: Piece
-    """the same to another node"""
+    """The same to another node."""
     beside: int
-    """stages that share a node"""
+    """The number of stages that share a node."""
     charge: Piece
-    """what a send or receive takes of the compute stream"""
+    """The compute-stream time of a send or receive."""
 
     @property
     def layers(self) -> int:
@@ -71,7 +71,7 @@ class Writer:
     stage: Stage
     blocks: list[BlockPieces]
     kernels: bool
-    """kernels one by one, rather than what lies between two collectives as one op"""
+    """Whether kernels are separate ops; otherwise one op holds all between two collectives."""
 
     @property
     def zero(self) -> int:
@@ -237,18 +237,18 @@ class Row:
     """All ops of one pipeline rank."""
 
     what: Ints
-    """[n] number of its piece in the catalog"""
+    """The number of each op's piece in the catalog, [n]."""
     stream: Ints
-    """[n] a Stream"""
+    """The Stream of each op, [n]."""
     micro: Ints
-    """[n] micro-batch, -1 for none"""
+    """The micro-batch of each op, -1 for none, [n]."""
     before: Ints
-    """[e] edges among these ops"""
+    """The edges among these ops, [e]."""
     after: Ints
     first: Ints
-    """[actions] first op of each action of the rank"""
+    """The first op of each action of the rank, [actions]."""
     sent: Ints
-    """[actions] op that sends its output on, -1 if none"""
+    """The op that sends each action's output on, -1 if none, [actions]."""
 
 
 def _passes(table: ScheduleTable, rank: int) -> Iterator[list[tuple[int, bool, bool]]]:

@@ -59,17 +59,17 @@ class Piece:
 
     name: str
     kind: str
-    """a part of the step (SPLIT), or what is hidden behind others: "tp beside" """
+    """A part of the step (SPLIT), or what hides behind others: "tp beside"."""
     seconds: float
     stream: Stream = Stream.COMPUTE
     beside: bool = False
-    """runs beside the pieces after it, which do not wait for it"""
+    """Whether it overlaps with the pieces after it, which do not wait for it."""
     bytes: float = 0.0
-    """B that leave the rank's node, if it is an exchange or a send"""
+    """B. The bytes that leave the rank's node, for an exchange or a send."""
     message: float = 0.0
-    """B that a collective is asked to reduce, gather or exchange, or that a send carries"""
+    """B. The bytes that a collective reduces, gathers or exchanges, or that a send carries."""
     mix: Array | None = None
-    """s by part, if it is several pieces in one (SPLIT)"""
+    """s. The time by part, if it is several pieces in one (SPLIT)."""
 
     def times(self, factor: float) -> Piece:
         """The same work, so many times as long."""
@@ -96,15 +96,15 @@ class BlockPieces:
 
     forward: tuple[Piece, ...]
     input: tuple[Piece, ...]
-    """gradient of the input"""
+    """The gradient of the input."""
     weight: tuple[Piece, ...]
-    """gradient of the weights"""
+    """The gradient of the weights."""
     backward: tuple[Piece, ...]
-    """both, in the order in which autograd runs them"""
+    """The gradients of both, in the order in which autograd runs them."""
     again: tuple[Piece, ...]
-    """what recomputation computes again before its backward pass"""
+    """The recomputation before its backward pass."""
     gaps: tuple[float, float]
-    """s that the GPU waits for the host in a backward pass: with no, and with all of the recomputation"""
+    """s. The time that the GPU waits for the host in a backward pass: without, and with all of the recomputation."""
 
     def of(self, work: int, again: float) -> Iterable[Piece]:
         """The pieces of an action; `again` is the share of its recomputation that is done."""

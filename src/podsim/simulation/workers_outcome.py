@@ -32,11 +32,11 @@ class Moments(NamedTuple):
     begun: Floats
     computed: Floats
     written: Floats
-    """its gradients are with the servers (all-reduce: all workers' are added up)"""
+    """s. The time at which its gradients are with the servers (all-reduce: all workers' are added up)."""
     read: Floats
-    """it begins to pull the weights"""
+    """s. The time at which it begins to pull the weights."""
     done: Floats
-    """it has them"""
+    """s. The time at which it has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +48,11 @@ class Told:
     members: int
     every: int
     samples: float | None
-    """of a worker's step, all members together"""
+    """count. The samples of a worker's step, over all members."""
     gradients: float
     weights: float
     overlap: float = 0.0
-    """share of a step's compute beside which its gradients already leave"""
+    """share. The share of a step's compute during which its gradients may already leave."""
 
 
 def play_all_reduce(compute_RW: Floats, seconds: float, told: Told) -> ExchangeRun:

@@ -38,13 +38,13 @@ class Step:
 
     accelerator: str
     batch: int
-    """samples of one accelerator"""
+    """The number of samples of one accelerator."""
     seconds: float
-    """s of the step"""
+    """s. The time of the step."""
     compute: float
-    """s of it that count as the accelerator's work"""
+    """s. The part of it that counts as the accelerator's work."""
     origin: str
-    """where it comes from, in words"""
+    """The origin, in words."""
     run: Run | None = None
 
     @property

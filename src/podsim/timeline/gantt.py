@@ -42,7 +42,7 @@ class _Layout:
 
     rows: int
     merged: int
-    """lanes that a row stands for"""
+    """The lanes that a row stands for."""
     pitch: float
 
 

@@ -27,7 +27,7 @@ class Panel:
     name: str
     unit: str
     shown: tuple[Counter, ...]
-    """those with the highest values"""
+    """The series with the highest values."""
     all: int
 
 

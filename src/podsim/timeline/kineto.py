@@ -35,7 +35,7 @@ _UNKNOWN = 0.05
 class _Steps:
     names: tuple[str, ...]
     of: Ints
-    """position of the step of each op, -1 if it belongs to none"""
+    """The position of the step of each op; -1 if it belongs to none."""
     start: Floats
     end: Floats
 

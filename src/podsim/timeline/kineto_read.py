@@ -48,18 +48,18 @@ class Found:
     """What a file holds; lists grow as it is read. Ranges are (start, end, …) in s."""
 
     work: list[Work] = field(default_factory=list)
-    """of the GPU"""
+    """The work of the GPU."""
     ops: list[Work] = field(default_factory=list)
-    """of the CPU; their stream is the thread"""
+    """The ops of the CPU; their stream is the thread."""
     launches: dict[int, tuple[float, int]] = field(default_factory=dict)
-    """time and thread of the runtime call of each correlation"""
+    """The time and thread of the runtime call of each correlation."""
     steps: dict[str, tuple[float, float]] = field(default_factory=dict)
     gpu_steps: dict[str, tuple[float, float]] = field(default_factory=dict)
     optimizer: list[tuple[float, float]] = field(default_factory=list)
     backward: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
-    """ranges of autograd's functions by thread"""
+    """The ranges of autograd's functions, by thread."""
     main: set[int] = field(default_factory=set)
-    """threads of the ranges of steps and optimizers: forward is launched there"""
+    """The threads of the ranges of steps and optimizers; forward passes are launched there."""
     events: int = 0
     header: dict[str, Any] = field(default_factory=dict)
 

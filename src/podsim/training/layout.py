@@ -80,7 +80,7 @@ class PassExchanges:
     sync: Shaped[Array, "block plan"]
     """s. One tensor-parallel sync of a backward pass."""
     syncs: Shaped[Array, "block plan"]
-    """s. All of them."""
+    """s. The time of all syncs."""
     stretch: Shaped[Array, "plan"]
     """s. The longest compute of a forward pass between two syncs."""
 
@@ -90,7 +90,7 @@ class Passes:
     """Seconds of one micro-batch through blocks and stages."""
 
     stage_parts: Shaped[Array, "part stage plan"]
-    """s. Forward and backward through a stage, without what pairs of passes may hide."""
+    """s. The time of the forward and backward pass through a stage, without what pairs of passes may hide."""
     layers: Shaped[Array, "stage plan"]
     """The number of layers of a stage."""
     forward: Shaped[Array, "block plan"]
@@ -104,9 +104,9 @@ class Passes:
     layer_backward: Shaped[Array, "plan"]
     """s. The backward pass through the mean layer."""
     layer_closing: Shaped[Array, "plan"]
-    """s. Its last pass in a step: the gradients of weights alone where a schedule separates them."""
+    """s. The time of its last pass in a step: the gradients of weights alone if a schedule separates them."""
     exchanges: PassExchanges | None
-    """What one pass of a pair may hide of the other; None where no schedule has pairs."""
+    """The exchanges that one pass of a pair may hide of the other; None if no schedule has pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class Sends:
     near_seconds: Shaped[Array, "plan"]
     """s. A send to a stage on the same node; to any stage where all are on nodes of their own."""
     further_seconds: Shaped[Array, "plan"]
-    """s. What a send to another node takes beyond that, where some stages share a node."""
+    """s. The further time of a send to another node, if some stages share a node."""
     stages_per_node: Shaped[Array, "plan"]
     """The stages that share a node, where only some do; 1 otherwise."""
     mean_seconds: Shaped[Array, "plan"]
@@ -154,7 +154,7 @@ class StepEnd:
     last: Groups
     """The exchanges of the stage whose backward pass ends last."""
     first: Groups | None
-    """Those of the first stage, where another may end last; None where none may."""
+    """The end of the first stage, if another may end last; None if none may."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ class Held:
     logits: Shaped[Array, "stage plan"]
     """B. The logits."""
     gathered: Shaped[Array, "plan"]
-    """B. What is gathered along the sequence."""
+    """B. The tensors gathered along the sequence."""
     largest: Shaped[Array, "plan"]
     """The parameters of the largest block."""
     torch: TorchLayout | None
@@ -196,9 +196,9 @@ class Layout:
     parts: Shaped[Array, "plan"]
     """The model parts of a rank."""
     charge_seconds: Shaped[Array, "plan"]
-    """s. What a send or receive takes of the compute stream."""
+    """s. The compute-stream time of a send or receive."""
     far_seconds: Shaped[Array, "path plan"] | None
-    """s. What each path's sends to other nodes take beyond those within; None where no node has some stages, not all."""
+    """s. The further time of each path's sends to other nodes; None if no node holds some of the stages."""
     path_seconds: Shaped[Array, "path plan"]
     """s. Each path without exchanges."""
     stage_seconds: Shaped[Array, "stage plan"]

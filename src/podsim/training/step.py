@@ -32,11 +32,11 @@ class StepTimes:
     step: Shaped[Array, "plan"]
     """s. The whole step."""
     through: Shaped[Array, "plan"]
-    """s. From the first pass to the last."""
+    """s. The time from the first pass to the last."""
     work: Shaped[Array, "plan"]
     """s. The work of the busiest rank, without its sends; where ranks share cores, the mean of all."""
     sends: Shaped[Array, "plan"]
-    """s. What sends take of a rank's compute stream."""
+    """s. The compute-stream time of sends on a rank."""
     ends: Shaped[Array, "plan"]
     """s. The waits of the step's start and end."""
     optimizer: Shaped[Array, "plan"]

@@ -31,9 +31,9 @@ class ByOverlap:
     overlaps: Shaped[Array, "plan"]
     """Whether the exchanges of a plan overlap compute."""
     overlapped: Array | None
-    """s. With overlap; None where no plan has it."""
+    """s. The time with overlap; None if no plan has it."""
     alone: Array | None
-    """s. Without overlap; None where all plans have it."""
+    """s. The time without overlap; None if all plans have it."""
 
     @classmethod
     def of(cls, overlaps: Array, seconds: Callable[[bool], Array]) -> ByOverlap:

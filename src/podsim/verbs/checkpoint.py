@@ -14,12 +14,8 @@ from podsim.verbs.plan import best_job
 def checkpoint(options: CheckpointOptions) -> CheckpointTime:
     """Size and times of a checkpoint of the best plan of a model on a cluster.
 
-    The plan is the fastest that fits; `limit` restricts it, as in `plan`: {"tp": 8, "pp": 64}. `to` is the shared store,
-    a neighbour's memory, or the server's own drives (local); `store` a packaged one or a bandwidth ("273 GB/s").
-    `mode` is sync, or async: copies to memory first, the rest beside training. `writers` says who writes what
-    data-parallel ranks hold in common: all divide it, or one replica. `interval` (text with a unit, or s) is held
-    against; default the best one for the failures of a study (`failures`, or "parts"). Raises NoFitError where a
-    plan or a checkpoint does not fit, PodsimError for anything unusable.
+    The plan is the fastest that fits, within `limit`. The default interval is the best one for the failures of a
+    study. Raises NoFitError where a plan or a checkpoint does not fit, PodsimError for anything unusable.
     """
     from podsim.storage.checkpoints_time import Saving, checkpoint_times
 

@@ -59,18 +59,10 @@ class _Place:
 def collective(options: CollectiveOptions) -> Sweep | Comparison:
     """Seconds and bandwidths of a collective over sizes; or, with `against`, predictions against a log of nccl-tests.
 
-    collective  all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter
-    on          a cluster, by name or as a value: load_cluster("dgx-a100:4").without("node0/nic2")
-    topology    instead, a file that describes one server (NCCL's XML, nvidia-smi topo -m)
-    sizes       "8:16G:2": first, last, factor (or +step), as nccl-tests counts; or B, one or several; default from the
-                smallest to 16G
-    algo        nccl: what NCCL would run and what it costs (podsim.network.nccl); else the name of an algorithm, a
-                file (MSCCL's FILE.xml, FILE.py:FUNCTION) or a Table, costed step by step on the cluster's links
-    simulate    play the table on the links, with contention, instead; of nccl, the table it chose at each size
-    compare     all algorithms of the collective side by side
-    ranks       GPUs; default all of the cluster
-    launch      process (the default), thread or single; nccl: NCCL's release, default 2.18; with `against`, the default
-                is what the log tells
+    `on` may also be a value: load_cluster("dgx-a100:4").without("node0/nic2"). `sizes` may also be B, one or several.
+    `algo` may also be a Table; tables are costed step by step on the cluster's links. With `simulate`, the table is
+    played on the links with contention; of nccl, it is the table that NCCL chose at each size. With `against`, the log
+    says how ranks were launched and which NCCL ran.
 
     A table's times are of the links alone: no kernel launch, no protocol. Raises PodsimError for what makes no sense.
     """

@@ -53,16 +53,13 @@ _TIMES = ("step", "interval", "mtbf", "restart", "found")
 
 @question(GoodputOptions)
 def goodput(options: GoodputOptions) -> Goodput:
-    """Days to train so many tokens with failures: closed forms, and `runs` simulated runs.
+    """Days to train some tokens with failures: closed forms, and simulated runs.
 
-    The plan is the fastest that fits, within `limit`, and its step the predicted one unless `step` gives a measured one.
-    Checkpoints are those of `checkpoint`, at the best interval unless `interval` is given. Failures come at the rate
-    of a study (`failures`: a name, "parts" for the sum over the node's parts, default by the GPU's architecture), or
-    as a `mtbf` of the whole job; `spread` lets the rate differ from run to run. A failure costs a `restart` (default:
-    five minutes and the reading of the checkpoint), some of them a time-out before; some take a node away, and a run
-    whose `spares` (default 5 %) are used up waits for a repair. `slow` is the share of nodes that are silently slow,
-    `found` how long until one is found (default never). Times are text with a unit or s. The same seed gives the same
-    result. Raises NoFitError where nothing fits or the run would never end, PodsimError for anything unusable.
+    The plan is the fastest that fits, within `limit`, and checkpoints are those of `checkpoint`. Failures come at the
+    rate of a study, by default the one of the GPU's architecture, or as a mean time between failures of the whole job.
+    A failure costs a restart, and some cost a time-out before it. Some take a node away; a run whose spares are used up
+    waits for a repair. Times are text with a unit, or s. Raises NoFitError where nothing fits or the run would never
+    end, PodsimError for anything unusable.
     """
     from podsim.storage.checkpoints_time import Saving, checkpoint_times
 

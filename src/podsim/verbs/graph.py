@@ -27,7 +27,7 @@ from podsim.options.graph_options import GraphOptions
 from podsim.options.question import question
 from podsim.results.graphs import Cut, CutPart, DataParallel, GraphCost, GraphOp
 from podsim.timeline.timelines import write_timeline
-from podsim.training.inputs import default_precision, software_of
+from podsim.training.plan import default_precision, software_of
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
 from podsim.verbs.capture import any_batch, at_samples, captured
@@ -45,14 +45,9 @@ LAYOUTS = ("channels-last", "channels-first")
 def graph(options: GraphOptions) -> GraphCost:
     """Cost one training step of a captured graph, op by op.
 
-    `file` is a network of the catalog (`podsim show networks`), what `podsim capture --out` wrote, or FILE.py:FUNCTION,
-    which is captured first; `batch` is the samples of a step on a GPU, for a graph of any batch. `on` is a GPU of the
-    catalog, or a cluster. `gpus` are replicas whose gradients are reduced (default: the whole cluster), `devices` divides
-    the graph over so many with little communication, none more than `tolerance` above the mean work. `fuse` is none (as
-    written, eager), attention, chains or all. `layout` is channels-last or channels-first: how images lie in memory.
-    `chakra` writes an execution trace of each replica, CHAKRA.RANK.et. `timeline` plays the step, of a replica or of all
-    devices of a divided graph, one batch at a time, and writes it (.pftrace, .json, .html, .png, .svg).
-    `detail="ops"` prints every op. Raises PodsimError for anything unusable.
+    A module FILE.py:FUNCTION is captured first. Devices divide the graph with little communication. The timeline is
+    that of a replica, or of all devices of a divided graph, one batch at a time. `layout` says how images lie in
+    memory. Raises PodsimError for anything unusable.
     """
     if options.fuse not in FUSIONS:
         raise PodsimError(unknown_name("fusion", options.fuse, FUSIONS))

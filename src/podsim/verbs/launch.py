@@ -14,9 +14,7 @@ from podsim.options.option import options_of
 from podsim.options.plan_options import LaunchOptions
 from podsim.options.question import question
 from podsim.results.launched import PlanRead, Recipe
-from podsim.training.inputs import split_overrides
-from podsim.training.plan import Plan
-from podsim.training.plan_inputs import read_plan
+from podsim.training.plan import Plan, read_plan, split_overrides
 from podsim.units import parse_quantity
 from podsim.verbs.predict import describe
 from podsim.workload.catalog import load_model
@@ -29,12 +27,9 @@ from podsim.workload.transformer import build
 def launch(options: LaunchOptions) -> Recipe | PlanRead:
     """What starts a plan of a model on a cluster with a tool; or, with `read`, the plan of a file that others run.
 
-    `tool` is megatron (default), torchtitan, deepspeed, torchrun, slurm or kubernetes. The plan's arguments are those of
-    `predict`; `software` is by default the tool's own era, and `torchrun`, `slurm` and `kubernetes` start torchtitan if
-    it is one of torchtitan's, else Megatron-LM. `image` (empty for none), `mount`, `partition` and `time_limit` are for
-    schedulers. `read` names a file, or "-" for standard input; what is read may need `gpus`, `model` or `sequence`, and
-    is predicted if `on` names a cluster. Raises PlanError with everything that the tool cannot run, or that a file
-    contradicts itself in, and PodsimError for anything unusable.
+    torchrun, slurm and kubernetes start torchtitan if the software is one of torchtitan's, else Megatron-LM. What is
+    read may need `gpus`, `model` or `sequence`, and is predicted if `on` names a cluster. Raises PlanError with
+    everything that the tool cannot run, or that a file contradicts itself in, and PodsimError for anything unusable.
     """
     if options.read:
         wrong = [

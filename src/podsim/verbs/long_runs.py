@@ -38,18 +38,18 @@ class Asked:
     """What a user may say of failures; None or an empty text where the packaged figure counts."""
 
     failures: str = ""
-    """a study of the catalog, or "parts\""""
+    """A study of the catalog, or "parts"."""
     mtbf: float | None = None
-    """s between failures of the whole job"""
+    """s. The time between failures of the whole job."""
     restart: float | None = None
-    """s of a restart, loading included"""
+    """s. The time of a restart, with loading."""
     spares: int | None = None
     interval: float | None = None
-    """s between checkpoints"""
+    """s. The time between checkpoints."""
     slow: float = 0.0
-    """share of nodes that run slowly"""
+    """share. The share of nodes that run slowly."""
     found: float | None = None
-    """s until a slow node is found"""
+    """s. The time until a slow node is detected."""
     spread: float = 0.0
 
 

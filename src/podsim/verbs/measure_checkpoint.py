@@ -36,7 +36,7 @@ def measure_checkpoint(
     """
     joined = here(os.environ)
     count = options.ranks if options.ranks is not None else joined.world if joined else 4
-    whole, each = (
+    size, each = (
         round(parse_quantity(value, "B", what=name))
         for name, value in (("size", options.size), ("block", options.block))
     )
@@ -45,7 +45,7 @@ def measure_checkpoint(
         wrong.append(f"--writer {options.writer[:40]!r}; known: {', '.join(WRITERS)}")
     wrong += wrong_ranks(count, joined.world if joined else None)
     wrong += outside((
-        ("size", whole, max(count, 1), _LARGEST), ("block", each, 4096, 1 << 30),
+        ("size", size, max(count, 1), _LARGEST), ("block", each, 4096, 1 << 30),
         ("repeats", options.repeats, 1, 1000), ("timeout", options.timeout, 1, 1e6),
     ))  # fmt: skip
     if wrong:
@@ -55,10 +55,10 @@ def measure_checkpoint(
     place = place_of(options.to)
     if options.writer == "dcp" and not place.local:
         raise LabError(f"--writer dcp writes to folders; {options.to} is a URL: take --writer files")
-    _room(place, whole)
+    _room(place, size)
     token = os.environ.get("TORCHELASTIC_RUN_ID", "job") if joined else uuid.uuid4().hex[:12]
     job = CheckpointJob(
-        place=place, folder=f"{place.path}/podsim-checkpoint-{token}", size=whole, ranks=count, block=each,
+        place=place, folder=f"{place.path}/podsim-checkpoint-{token}", size=size, ranks=count, block=each,
         repeats=options.repeats, read=options.read, writer=options.writer, timeout=options.timeout,
     )  # fmt: skip
 
@@ -67,13 +67,13 @@ def measure_checkpoint(
             progress(heard["done"], heard["whole"])
 
     try:
-        told = run_task(task_of(job), joined, watch=watch)
+        result = run_task(task_of(job), joined, watch=watch)
     except BaseException as broken:  # the ranks took their files away, or are dead
         left = place.clear(job.folder)
         if left and isinstance(broken, LabError):
             raise LabError(f"{broken}; what was written of it may still be there: {left}") from None
         raise
-    return keep_run(told, MeasuredCheckpoints, options.save)
+    return keep_run(result, MeasuredCheckpoints, options.save)
 
 
 def _room(place: Place, size: int) -> None:

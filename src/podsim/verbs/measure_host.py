@@ -56,14 +56,14 @@ def measure_host(options: MeasureHostOptions, *, progress: Note = lambda _: None
         task = Task(work=work, nodes=count, timeout=options.timeout, backend=options.backend, parts=parts)
         return run_here(task, watch=watch)
 
-    told = on_ranks(lambda wires, note: measure_ranks(measuring, wires, note))
-    told["steps"] = {}
+    result = on_ranks(lambda wires, note: measure_ranks(measuring, wires, note))
+    result["steps"] = {}
     # each in processes of its own, as a training run is
     for runs in small_runs(count, options.backend, options.timeout):
-        told["steps"] |= on_ranks(partial(small_steps, runs), PARTS)
+        result["steps"] |= on_ranks(partial(small_steps, runs), PARTS)
     machine = read_inventory()
-    device = told["device"]
-    host = host_result(told, count, options.name or _own_name(), rate, found_disk, notes)
+    device = result["device"]
+    host = host_result(result, count, options.name or _own_name(), rate, found_disk, notes)
     host = replace(
         host, started=started, seconds=time.monotonic() - begun,
         software=f"torch {torch.__version__}, Python {platform.python_version()}",
@@ -108,13 +108,13 @@ def _disk(folder: Path, size: str, wanted: bool, cores: int, note: Note) -> tupl
     if not wanted:
         return None, ["the disk was not measured (--no-disk)"]
     try:
-        found = measure_disk(folder, cores, size=int(read_block(size, "--size")), seconds=3.0, note=note)
+        disk = measure_disk(folder, cores, size=int(read_block(size, "--size")), seconds=3.0, note=note)
     except LabError as problem:
         return None, [f"the disk was not measured: {problem}"]
-    if found.missing:
-        return None, [f"the disk was not measured: {found.missing}"]
-    told = [] if found.direct else ["the folder has no direct access: the page cache was measured, too"]
-    return found, told
+    if disk.missing:
+        return None, [f"the disk was not measured: {disk.missing}"]
+    notes = [] if disk.direct else ["the folder has no direct access: the page cache was measured, too"]
+    return disk, notes
 
 
 def _images(folder: Path, ranks: int, wanted: bool, note: Note) -> float | None:

@@ -71,7 +71,7 @@ def measure_loader(
         raise LabError(
             f"{source}: there is no such folder; --make 1000x150KB makes one with so many samples of so many bytes"
         )
-    found = run(
+    measured = run(
         LoaderJob(
             place=place, cache=cache_kind if options.cache else "none",
             folder=str(options.cache.absolute()) if options.cache else "", epochs=options.epochs,
@@ -81,8 +81,8 @@ def measure_loader(
         progress,
     )  # fmt: skip
     if options.save is not None:
-        write_run(options.save, found)
-    return found
+        write_run(options.save, measured)
+    return measured
 
 
 def _made(text: str) -> tuple[int, int]:

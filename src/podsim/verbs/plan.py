@@ -20,8 +20,7 @@ from podsim.options.plan_options import ReplayOptions, SearchOptions
 from podsim.options.question import question
 from podsim.results.prediction import PARTS, ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refined
-from podsim.training.inputs import batch_of, precision_of, read_inputs, software_of
-from podsim.training.plan import Plan
+from podsim.training.plan import Plan, batch_of, precision_of, read_inputs, software_of
 from podsim.training.plan_values import Schedule
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits, spelled
@@ -41,15 +40,11 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
     """Search every legal plan of a model on a cluster; rank the best layouts, each with its reason.
 
     The ranking shows one plan for each layout (tp, pp, cp, ep, dp): the fastest, or with objective="memory" the one
-    that needs least memory.  With "cost" (of a step, at a `price`: a name that `podsim cost` lists, or USD for a GPU and
-    an hour) and "energy", `gpus` and its halves are searched, and fronts of time against cost and energy are told.
-    `limit` restricts fields to values, as {"tp": (4, 8), "recompute": "full,selective"};
-    everything else is searched.  `save` names a directory for the results and an experiment file that `replay` runs.
-    `tokens` ("300G") adds the days to train so many to each plan shown, with and without failures. `simulate` plays the
-    plans that are shown, ranks them by that, and says where simulation and closed form disagree.
-    `progress` is called with (evaluated, all) combinations; Ctrl-C gives the best so far.  The other arguments are
-    those of `predict`.  Raises NoFitError when no plan fits, saying by how much, PlanError when none is legal, and
-    PodsimError for anything unusable.
+    that needs least memory. By cost (of a step, at a price) and by energy, `gpus` and its halves are searched, and
+    the fronts of time against both are given. A limit may be a list of values: {"tp": (4, 8)}; all other fields are
+    searched. With `simulate`, the result also says where simulation and closed form disagree. `progress` is called
+    with (evaluated, all) combinations; Ctrl-C gives the best so far. Raises NoFitError when no plan fits, saying by
+    how much, PlanError when none is legal, and PodsimError for anything unusable.
     """
     tokens = None if options.tokens is None else read_tokens(options.tokens)
     options = replace(options, price=str(options.price), tokens=tokens)

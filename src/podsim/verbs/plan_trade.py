@@ -69,7 +69,7 @@ class _Lot:
     plans: Plan
     seconds_P: Array
     energy_P: Array
-    """J of a step at the meter"""
+    """J. The energy of a step at the meter."""
 
 
 def counts(cluster: Cluster, gpus: int) -> list[int]:

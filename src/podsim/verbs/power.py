@@ -24,8 +24,7 @@ LOADS = ("idle", "training", "peak")
 def power(options: PowerOptions) -> PowerReport:
     """What a cluster draws idle, in training, at its highest and in High-Performance Linpack, by component.
 
-    `cap` holds every GPU to a power, as "300 W"; `pue` is the site's power over the machine's. Raises PodsimError for an
-    unknown cluster, and for a cap or a PUE that there cannot be.
+    Raises PodsimError for an unknown cluster, and for an impossible cap or PUE.
     """
     part = _part(options.cluster, options.gpus, options.overrides)
     watts = _watts(options.cap)
@@ -50,11 +49,10 @@ def power(options: PowerOptions) -> PowerReport:
 
 @question(CostOptions)
 def cost(options: CostOptions) -> Bill:
-    """Energy, carbon dioxide and money of GPU hours on a cluster, at each price named or at all that are known.
+    """Energy, carbon dioxide and money of GPU-hours on a cluster, at each price.
 
-    Energy is told twice: as model cards count it (hours times the GPU's limit), and as the whole machine draws it under a
-    load (idle, training, peak) at the meter. `price` holds names of the catalog or USD for a GPU and an hour; `carbon`
-    (kg) and `electricity` (USD) are for a kWh. Raises PodsimError with everything that cannot be.
+    There are two energies: as model cards count it (hours times the GPU's limit), and as the whole machine draws it
+    under a load, at the meter. Raises PodsimError with everything that cannot be.
     """
     from math import isfinite
 

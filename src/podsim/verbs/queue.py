@@ -35,18 +35,14 @@ _MODEL = "arrivals:"
 def queue(options: QueueOptions, *, timeline: bool = True, progress: Progress | None = None) -> QueueResult:
     """Run the jobs of a trace through the queue of a machine, under one policy or several.
 
-    `trace` is a packaged name (philly-1 to philly-4, kalos), a file (CSV, Philly's JSON, sacct -P), or a model of
-    arrivals: `arrivals:10000`, `arrivals:jobs=10000,load=0.9,median=2h`.  `on` is a number of GPUs that know no place,
-    nodes as `8x8`, or a cluster.  `policy` names some of podsim.fleet.policies.POLICIES (default easy), `compare` takes
-    all; `where` chooses rows by column; `together` submits all at time 0.  `interval` between decisions and the costs
-    `start`, `checkpoint`, `restart` are times as text ("6 min"); `depth` bounds backfill; `seed` is for arrivals.
+    A model of arrivals is `arrivals:10000` or `arrivals:jobs=10000,load=0.9,median=2h`. A number of GPUs has no
+    topology. Policies are those of podsim.fleet.policies.POLICIES.
 
-    Where jobs ask for MIG instances (column `mig`: 1g.10gb, 3g, …), `on` is a cluster whose GPUs can be divided,
-    `placement` one of podsim.fleet.slots.PACKERS, and `repartition` the time for which a job waits where a GPU is
-    divided anew for it.  Where jobs tell `model`, `plan` and `steps`, their GPUs, length and speed across nodes and
-    leaves are predicted for that cluster; `taper` is the share of a leaf's bandwidth that its uplinks have.
-    `progress` is called with (jobs that have ended, all), counted over the policies.
-    Jobs larger than the machine are reported, and the others run.  Raises PodsimError for anything unusable.
+    Where jobs ask for MIG instances (column `mig`: 1g.10gb, 3g, …), `on` is a cluster whose GPUs can be divided, and
+    `placement` one of podsim.fleet.slots.PACKERS. Where jobs have a `model`, a `plan` and `steps`, their GPUs, length
+    and speed across nodes and leaves are predicted for that cluster. `progress` is called with (jobs that have ended,
+    all), counted over the policies. Jobs larger than the machine are reported, and the others run. Raises PodsimError
+    for anything unusable.
     """
     machine, name = machine_of(options.on, options.placement)
     jobs = _jobs(options, machine)

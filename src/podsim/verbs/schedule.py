@@ -41,11 +41,8 @@ _WORDS = ("forward", "backward", "input", "weight")
 def schedule(options: ScheduleOptions) -> ScheduleSheet | ScheduleComparison:
     """Play a pipeline schedule; without a name, all of them, side by side.
 
-    `name` is a schedule or a CSV file in the form that torch's pipelining reads, which gives its own sizes; otherwise
-    `pp` ranks (default 4), `micro_batches` (default 8) and `virtual_stages` (default the fewest that the schedule can
-    have). `forward`, `input` and `weight` are the seconds (or any unit) of one micro-batch's forward, input gradient
-    and weight gradient through a rank's whole share of the model, `send` the latency between ranks, and `overlap` the
-    share of the shorter of two passes beside each other that the longer hides. Raises ScheduleError with all problems.
+    A CSV file gives its own sizes. `forward`, `input` and `weight` are of one micro-batch through a rank's whole share
+    of the model. Raises ScheduleError with all problems.
     """
     durations = {
         "forward": options.forward,

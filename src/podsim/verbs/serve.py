@@ -48,12 +48,9 @@ _LONGEST = 2**22
 def serve(options: ServeOptions) -> Served | Figure:
     """Predict a model's latency, throughput and memory by batch on a GPU or on MIG instances.
 
-    `model` is a catalog name, a config.json or its folder, or "resnet-50".  `on` is a GPU ("a100-40gb"), an instance of
-    one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb", "8xa100-40gb"), or a system or cluster for all
-    its GPUs ("dgx-a100-40gb/7x1g.5gb").  `batch` is one size, or several with commas; `tokens` those of a sequence or
-    prompt (of ResNet-50 the side of the image), `output` those to produce; `latency` the time in which a request must
-    be answered ("10 ms"); `triton` a directory for a config.pbtxt.  `figure` makes figure 7 or 12 of the DGX A100 white
-    paper instead.
+    `on` is a GPU ("a100-40gb"), an instance of one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb",
+    "8xa100-40gb"), or a system or cluster for all its GPUs ("dgx-a100-40gb/7x1g.5gb"). A figure of the white paper is
+    made instead of a prediction, and takes no model and no GPU.
 
     Raises PodsimError for anything unusable, and NoFitError where no batch fits the memory and the limit.
     """

@@ -14,7 +14,7 @@ from podsim.results.simulated import SimulatedStep
 from podsim.simulation.failed_steps import Failing, failing, failing_step
 from podsim.simulation.lower_links import Trouble
 from podsim.simulation.shares import shares
-from podsim.training.plan_inputs import Setting, read_plan
+from podsim.training.plan import Setting, read_plan
 from podsim.training.predict import predict_plan
 
 RANKS = ("folded", "all")
@@ -24,20 +24,13 @@ RANKS = ("folded", "all")
 def simulate(options: SimulateOptions) -> SimulatedStep:
     """Play one step of a plan: ops on every rank's streams and adapters, a timeline, the critical path.
 
-    The plan's options are those of `podsim.predict`. `ranks="folded"` plays one rank of each class of equal ones,
-    "all" each by itself. `kernels` lists them one by one, or what lies between two collectives as one op (which
-    changes no time); default: yes if folded. `slow` maps ranks to the times their kernels take longer (5 to 1.2: rank
-    5 is 20 % slower), `throttle` to (times that they take longer when the GPU is hot, s of computing until 63 % of that;
-    the step begins cool), `slow_link` to the share of their adapters' bandwidth that is left, `node` servers to the type
-    of GPUs that they have instead (1 to "a100-sxm4-40gb"); `uneven` gives slower replicas
-    fewer micro-batches. `jitter` is the standard
-    deviation of the logarithm of each op's duration, drawn with `seed`; it makes every rank its own. `fail` maps one rank
-    to the seconds of the step after which it does nothing more, `fail_link` one whose adapter is gone: its traffic goes
-    on over a neighbour's, half as fast, or stops if the node has no other. `watchdog`: seconds that a collective may
-    take before the run is ended (default: 10 minutes, PyTorch's); `checkpoint_every`: seconds between checkpoints, half
-    of which are lost too. `force` plays a plan that does not fit the memory. `chakra`: a directory for Chakra execution
-    traces, one file a rank.
-    Raises NoFitError for such a plan without it, PodsimError for anything unusable.
+    Folded ranks are played once for each class of equal ones. One op for all kernels between two collectives changes
+    no time; by default kernels are listed one by one if ranks are folded. `throttle` maps a rank to (factor when hot,
+    s of computing until 63 % of that); the step begins cool. `jitter` is the standard deviation of the logarithm of
+    each op's duration, and makes every rank its own. Traffic of a failed adapter goes over a neighbour's, half as
+    fast, or stops if the node has no other. A failure also costs half of the time between checkpoints.
+
+    Raises NoFitError for a plan that does not fit, without `force`, and PodsimError for anything unusable.
     """
     from dataclasses import replace
 

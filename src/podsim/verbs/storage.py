@@ -36,13 +36,10 @@ def storage_show(options: StorageShowOptions) -> StorageSheet | list[StorageShee
 
 @question(StorageFioOptions)
 def storage_fio(options: StorageFioOptions) -> FioRun:
-    """What fio would find on a storage system with one to so many clients at once.
+    """What fio would find on a storage system, with each number of clients up to those of `on`.
 
-    on        a storage system and clients: weka-ra:4
-    rw, bs    read (default), write, randread, randwrite, rw, randrw; 4k, 128k, 1M as fio counts them (default 1M, and 4k
-              for random accesses)
-    numjobs, iodepth   of one client; default 32 x 1 from 64k on, 64 x 8 below, as wekatester runs fio
-    against   a JSON file of fio: its pattern, block, jobs and depth are taken, and what it measured laid beside
+    The default is 1M, and 4k for random accesses; 32 jobs x 1 from 64k on, 64 x 8 below, as wekatester runs fio. With
+    `against`, the pattern, block, jobs and depth are those of the file.
 
     Raises StorageError, CatalogError or TableError for what makes no sense.
     """

@@ -31,15 +31,8 @@ _UNPUBLISHED = ("overrides", "client", "lost", "samples", "cold", "cache", "cach
 def storage_input(options: StorageInputOptions) -> InputRun:
     """Stages, epochs and time to target of a workload on the nodes that mount a storage system.
 
-    workload   resnet50, mlperf-unet3d, mlperf-resnet50, mlperf-cosmoflow, video-1080p
-    on         a storage system and nodes: weka-ra:4, local-nvme:2
-    batch      samples of one accelerator's step; accelerator: of MLPerf Storage, a100 or h100; accelerators: of one node,
-               emulated ones as many as wanted; era: of the software that was measured
-    cache      page (half the memory), nvme (the data drives) or none; cache_size: of one node, as 500GB
-    shuffle    global (each node draws from all the data) or shard; decode: gpu or cpu
-    readers    reading threads of one accelerator; samples: of the training data
-    cold       share of the data that is on the object store only when training starts
-    lost       servers of the storage that have failed, with nothing rebuilt
+    The page cache is half of a node's memory, and nvme its data drives. Under a global shuffle each node draws from
+    all the data. Cold data is on the object store only when training starts. Nothing of a lost server was rebuilt.
 
     A published time is shown for the storage, data and caches that it was published for only.
     Raises StorageError or CatalogError with what is wrong.

@@ -36,13 +36,8 @@ from podsim.workload.catalog import load_model
 def storage_size(options: StorageSizeOptions) -> SizeRun:
     """What a job asks of storage on a cluster, and which systems would do.
 
-    model    a workload (resnet50, mlperf-unet3d, video-1080p, …), or a language model as podsim predict takes it
-    on       a cluster: dgx-a100:32, superpod-a100:2su, selene
-    tokens   of a language model's training data, as 300G; default twenty for each parameter
-    slower   share by which waiting for storage may make a run longer
-    shuffle  of samples: shard (each node reads its own part each epoch, and keeps it in memory) or global (every node
-             draws from all the data, so that its cache fills over many epochs)
-    Raises PodsimError with what is wrong.
+    The default of `tokens` is twenty for each parameter. Under shard, each node keeps its samples in memory; under
+    global, its cache fills over many epochs. Raises PodsimError with what is wrong.
     """
     if not 0.0 <= options.slower <= 10.0:
         raise StorageError(f"slower={options.slower:g}: a share of the run, 0 to 10")

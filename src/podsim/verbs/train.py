@@ -49,10 +49,10 @@ def train(
 
 def read_trained(path: Path) -> MeasuredTraining:
     """A training run from its file. Raises LabError for a file that holds none."""
-    found = read_run(path)
-    if not isinstance(found, MeasuredTraining):
+    run = read_run(path)
+    if not isinstance(run, MeasuredTraining):
         raise LabError(f"{path.name}: a run of another kind; podsim train --save writes training runs")
-    return found
+    return run
 
 
 def _check(options: TrainOptions) -> None:

@@ -87,10 +87,10 @@ def _check(options: VerifyOptions, size: int) -> None:
 def _images(cluster: Cluster, client: str) -> tuple[float | None, str]:
     """(images a second of each GPU of a node, what says so); None and why, where no run on such nodes is known."""
     try:
-        told = storage_input("resnet50", on="local-nvme", client=client)
+        prediction = storage_input("resnet50", on="local-nvme", client=client)
     except PodsimError as problem:
         return None, str(problem)[:160]
     command = (
         f"podsim storage input resnet50 --on local-nvme --client {cluster.system.name}, each of its GPUs"
     )
-    return told.epochs[-1].rate / told.accelerators, command
+    return prediction.epochs[-1].rate / prediction.accelerators, command

@@ -13,7 +13,7 @@ from podsim.options.step_options import WorkersOptions
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.simulation.workers_inputs import Given, Workforce, of_numbers, of_plan
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
-from podsim.training.plan_inputs import read_plan
+from podsim.training.plan import read_plan
 
 EXCHANGES = ("bsp", "ps", "ssp", "async")
 BOUNDS = (0, 1, 2, 4, 8, None)
@@ -36,23 +36,14 @@ MOST_STEPS, MOST_SERVERS, MOST_FACTOR = 100_000, 100_000, 1e6
 def workers(options: WorkersOptions) -> ExchangeRun | Tradeoff:
     """Play many steps of data-parallel workers: steps per second, idle time, staleness of the gradients, a timeline.
 
-    The workers are the replicas of a model's plan on a cluster (gpus, batch, tp, …, as in `podsim.predict`), or given by
-    numbers: compute (s of a step), gradients (B a worker sends), weights (B it gets, default as many), workers, bandwidth
-    and latency of a worker's adapter, samples of its step; with `on` and no model, each is a GPU of that cluster.
+    The workers are the replicas of a model's plan on a cluster, or are given by numbers. With `on` and no model, each
+    is a GPU of that cluster. `ps` is `bsp` over parameter servers; under `ssp` the fastest worker is at most
+    `staleness` rounds ahead of the slowest; under `async` nobody waits. Servers hold equal shares of the weights.
+    `jitter` is the standard deviation of the logarithm of a step's seconds. A throttled worker is slower by
+    (factor when hot, s of computing until 63 % of that). Under `hierarchical`, slow and throttle name replicas.
+    A comparison plays every exchange with the same durations.
 
-    exchange  bsp: all-reduce after every step; ps: the same over parameter servers; ssp: over servers, the fastest worker
-              at most `staleness` rounds ahead of the slowest; async: over servers, nobody waits
-    servers   parameter servers, each holding an equal share, default 1, with `server_bandwidth` each (default a node's);
-              `beside`: on the workers' own machines, sharing their adapters
-    every     steps between exchanges (local SGD); hierarchical: the replicas of a node add up first, and are one worker
-    overlap   share of a step's compute, at its end, beside which its gradients already leave
-    jitter    standard deviation of the logarithm of a step's seconds, drawn with `seed`
-    slow      worker -> times that it takes longer; slow_link: -> share of its bandwidth that is left; throttle: -> (times
-              that it takes longer when hot, s of computing until 63 % of that). Under `hierarchical` slow and throttle
-              name replicas
-    compare   all-reduce, and servers with bounds of 0, 1, 2, 4, 8 and none, the same durations for each
-
-    Raises PodsimError with all that is wrong with the arguments, NoFitError for a plan that does not fit.
+    Raises PodsimError with all that is wrong with the options, NoFitError for a plan that does not fit.
     """
     problems = [*_exchange_problems(options), *_number_problems(options), *_factor_problems(options)]
     if problems:

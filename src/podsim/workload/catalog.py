@@ -28,7 +28,7 @@ class Entry:
 
     specification: Transformer
     published: int | str
-    """parameters as published: a number is exact, text is rounded to its last digit"""
+    """The published number of parameters: a number is exact, text is rounded to its last digit."""
     aliases: tuple[str, ...] = ()
 
 

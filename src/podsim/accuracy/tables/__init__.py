@@ -53,14 +53,14 @@ class Row:
     """One measured case."""
 
     id: str
-    """unique in its table"""
+    """The id, unique in its table."""
     role: str
     source: str
     confirmed: str
-    """what the reference tables say of the number: yes, approx, partial, no, …, or "not stated" """
+    """The state of the number in the reference tables: yes, approx, partial, no, …, or "not stated"."""
     kind: str
     fields: Mapping[str, str] = field(hash=False)
-    """every column of the raw table -> the cell as text, "" where blank"""
+    """The cells of the raw table as text, by column; "" where blank."""
 
     @property
     def validates(self) -> bool:
@@ -110,11 +110,11 @@ class Rows:
     kind: str
     rows: tuple[Row, ...]
     what: str
-    """the quantity compared unless another is asked for (a key of podsim.results.comparison.QUANTITIES)"""
+    """The quantity compared by default (a key of podsim.results.comparison.QUANTITIES)."""
     sweep: tuple[str, ...] = ()
-    """rows equal in these columns do the same work and compete on it; () for none"""
+    """The columns that define a sweep; () for none."""
     classes: tuple[str, ...] = ()
-    """columns of the breakdown"""
+    """The columns of the breakdown."""
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -153,17 +153,17 @@ class NamedTable:
     slug: str
     title: str
     years: str
-    """years of the measured software, or "not stated"; one model gained 24 % in eight months on one node"""
+    """The years of the measured software, or "not stated"."""
     sweep: bool = False
-    """whether it holds several plans for the same work, so that ranking them means something"""
+    """Whether it holds several plans for the same work, so that ranking them has a meaning."""
     of: str = "llm"
-    """the packaged table it is a part of"""
+    """The packaged table that it is a part of."""
     what: str = ""
-    """quantity compared unless another is asked for; "" takes that of the packaged table"""
+    """The quantity compared by default; "" uses that of the packaged table."""
     classes: tuple[str, ...] = ()
-    """columns of the breakdown; () takes those of the packaged table"""
+    """The columns of the breakdown; () uses those of the packaged table."""
     overlaps: bool = False
-    """whether its rows are in other named tables, too"""
+    """Whether its rows are also in other named tables."""
 
 
 def _read_named() -> tuple[NamedTable, ...]:

@@ -28,17 +28,17 @@ class Network:
     name: str
     title: str
     module: str
-    """FILE.py:FUNCTION under examples/modules"""
+    """The FILE.py:FUNCTION under examples/modules."""
     inputs: tuple[str, ...]
-    """shapes of the inputs, B for the samples of a step"""
+    """The shapes of the inputs, with B for the samples of a step."""
     sample: str
-    """what one sample is"""
+    """The meaning of one sample."""
     parameters: int
-    """count of weights as published"""
+    """The published number of weights."""
     parameters_within: float = 0.0
-    """share by which the captured count may differ from it"""
+    """share. The share by which the captured number may differ from it."""
     source: str
-    """where the network was published, and what its checked figures are from"""
+    """The publication of the network, and the source of its checked figures."""
 
 
 @cache

@@ -34,9 +34,9 @@ class StorageServers:
 
     servers: int
     ports: int
-    """of each server"""
+    """The number of ports of each server."""
     bandwidth: float
-    """B/s of a port, one way"""
+    """B/s. The bandwidth of a port, in one direction."""
     name: str = "storage-server"
 
 

@@ -19,10 +19,10 @@ class Box:
 
     name: str
     kind: str
-    """gpu, nic, storage, drive, cpu, pcie, nvswitch"""
+    """The kind: gpu, nic, storage, drive, cpu, pcie, nvswitch."""
     note: str
     slow: bool = False
-    """whether a cable of it is broken or slow in the first server"""
+    """Whether one of its cables is broken or slow in the first server."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,9 @@ class Wire:
     one: str
     other: str
     kind: str
-    """nvlink, pcie, socket, drive"""
+    """The kind: nvlink, pcie, socket, drive."""
     bandwidth: float
-    """B/s one way, as new"""
+    """B/s. The original bandwidth in one direction."""
     lanes: int
 
 
@@ -43,19 +43,19 @@ class Layer:
     """One layer of a network, seen from below."""
 
     kind: str
-    """node, leaf, spine, core"""
+    """The kind: node, leaf, spine, core."""
     groups: tuple[int, ...]
-    """how many there are in each group that is wired alike"""
+    """The number of them in each group with equal wiring."""
     group: str
-    """what a group is: "unit", "group"; empty for a single one"""
+    """The meaning of a group: "unit", "group"; empty for a single one."""
     switch: str
-    """name of the switch in the catalog, empty where it is not known"""
+    """The name of the switch in the catalog; empty if unknown."""
     cables: int
-    """to the layer above"""
+    """The number of cables to the layer above."""
     bandwidth: float
-    """B/s of one of those one way"""
+    """B/s. The bandwidth of one of those cables, in one direction."""
     first: tuple[int, ...]
-    """places, in the layer above, of what the first one of this layer is wired to"""
+    """The positions in the layer above that the first of this layer is wired to."""
 
     @property
     def count(self) -> int:
@@ -69,11 +69,11 @@ class Net:
 
     title: str
     layers: tuple[Layer, ...]
-    """from the nodes up"""
+    """The layers from the nodes up."""
     taper: float
-    """bandwidth down over bandwidth up of a full leaf, 0 where leaves stand alone"""
+    """factor. The bandwidth down over bandwidth up of a full leaf; 0 if leaves stand alone."""
     bisection: float
-    """B/s one way between halves of the ends, as far as cables above the leaves go"""
+    """B/s. The bisection bandwidth in one direction, as far as cables above the leaves go."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,13 +87,13 @@ class Drawing:
     wires: tuple[Wire, ...]
     nets: tuple[Net, ...]
     faults: tuple[str, ...]
-    """links that are broken or slow, by name, the first of them"""
+    """The names of the first broken or slow links."""
     faulty: int
-    """how many there are"""
+    """The number of broken or slow links."""
     torus: tuple[int, ...] = ()
-    """chips in each dimension"""
+    """The number of chips in each dimension."""
     torus_bandwidth: float = 0.0
-    """B/s of a link of the torus one way"""
+    """B/s. The bandwidth of a link of the torus, in one direction."""
 
 
 MOST_FAULTS = 12

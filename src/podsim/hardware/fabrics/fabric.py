@@ -40,12 +40,12 @@ class Routing:
     """How a route is chosen where there are several."""
 
     choice: Literal["ecmp", "adaptive", "destination"] = "ecmp"
-    """ecmp: by a hash of the two ends. destination: by the destination alone, as static tables of switches do.
-    adaptive: each flow where the flows asked for together have left most room"""
+    """The choice of ways. ecmp: by a hash of the two ends; destination: by the destination alone, as in static tables;
+    adaptive: each flow where the flows so far leave most room."""
     seed: int = 0
-    """of the hash"""
+    """The seed of the hash."""
     pxn: bool = True
-    """traffic to another rail goes over NVLink to the GPU on that rail, and leaves by that GPU's adapter"""
+    """Whether traffic to another rail goes over NVLink to the GPU on that rail, and leaves by its adapter."""
 
     def __post_init__(self) -> None:
         """Raise ClusterError for another choice."""
@@ -58,11 +58,11 @@ class Ends:
     """Ends of one kind, with neighbouring numbers."""
 
     kind: str
-    """gpu, nic, storage, drive, cpu, pcie, nvswitch, server, chip"""
+    """The kind: gpu, nic, storage, drive, cpu, pcie, nvswitch, server, chip."""
     first: int
     count: int
     name: Callable[[int], str]
-    """of the end of that place among its kind"""
+    """The name of each end among its kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +70,11 @@ class Block:
     """Links with neighbouring numbers."""
 
     kinds: tuple[str, ...]
-    """kinds of the links, over and over: nvlink, pcie, socket, drive, adapter, leaf, spine, torus"""
+    """The kinds of the links, in turn: nvlink, pcie, socket, drive, adapter, leaf, spine, torus."""
     first: int
     count: int
     ends: Callable[[int], tuple[str, str]]
-    """names of tail and head of the link of that place in the block"""
+    """The names of tail and head of each link in the block."""
 
 
 class Router(Protocol):
@@ -99,9 +99,9 @@ class Fabric:
     ends: tuple[Ends, ...]
     blocks: tuple[Block, ...]
     capacity: Floats
-    """B/s of each link, [L]; 0 if it is broken"""
+    """B/s. The capacity of each link, [L]; 0 if it is broken."""
     latency: Floats
-    """s that each link adds, [L]"""
+    """s. The latency that each link adds, [L]."""
     wiring: Wiring
     routing: Routing = field(default_factory=Routing)
 

@@ -34,13 +34,13 @@ class Part:
 
     name: str
     kind: str
-    """one of KINDS"""
+    """One of KINDS."""
     numa: int = 0
-    """memory domain it is closest to"""
+    """The memory domain that it is closest to."""
     note: str = ""
-    """what it is called elsewhere: a bus address, a model"""
+    """The other name: a bus address, a model."""
     rate: float = 0.0
-    """B/s of the network port of an adapter, one way; 0 where the file it was read from does not say"""
+    """B/s. The rate of an adapter's network port, in one direction; 0 if the file does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +50,15 @@ class Cable:
     one: str
     other: str
     kind: str
-    """nvlink, pcie, socket, drive"""
+    """The kind: nvlink, pcie, socket, drive."""
     bandwidth: float
-    """B/s from one to the other"""
+    """B/s. The bandwidth from one to the other."""
     back: float
-    """B/s the other way"""
+    """B/s. The bandwidth in the other direction."""
     latency: float = 0.0
-    """s, either way"""
+    """s. The latency in either direction."""
     lanes: int = 1
-    """NVLinks or PCIe lanes that it is made of"""
+    """The number of NVLinks or PCIe lanes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Node:
 
     name: str
     parts: tuple[Part, ...]
-    """in the order of KINDS"""
+    """The parts in the order of KINDS."""
     cables: tuple[Cable, ...]
     source: str = ""
 
@@ -141,13 +141,13 @@ class Ways:
     """The best ways between all parts of a node, as links of the node."""
 
     links_CSDH: Ints
-    """-1 for no hop"""
+    """The links of each hop; -1 for no hop."""
     choices_SD: Ints
-    """how many equal ways there are; 0 for none, 1 (without hops) from a part to itself"""
+    """The number of equal ways; 0 for none, 1 (without hops) from a part to itself."""
     cost_SD: Floats
-    """infinite for none"""
+    """factor. The cost; infinite for no way."""
     nvlink_SD: Bools
-    """whether the way is NVLink all along"""
+    """Whether the way is NVLink throughout."""
 
 
 def ways(node: Node, alive: Bools) -> Ways:

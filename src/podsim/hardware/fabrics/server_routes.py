@@ -34,7 +34,7 @@ class _Pairs:
     node: Ints
     part: Ints
     port: Ints
-    """port of the tree, where the end is outside the servers"""
+    """The port of the tree, if the end is outside the servers."""
     to_node: Ints
     to_part: Ints
     to_port: Ints

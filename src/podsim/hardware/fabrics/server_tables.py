@@ -27,15 +27,15 @@ class Ports:
 
     works_TR: Bools
     own_TSK: Ints
-    """ports that a part uses"""
+    """The ports that a part uses."""
     owns_TS: Ints
-    """how many"""
+    """The number of these ports."""
     is_own_TSR: Bools
     carrier_TR: Ints
-    """a GPU that uses the port, for PXN; -1 if there is none"""
+    """A GPU that uses the port, for PXN; -1 if there is none."""
     rail_R: Ints
     on_rail_TQ: Ints
-    """a working port on each rail, -1 if there is none"""
+    """A working port on each rail; -1 if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,17 +43,17 @@ class Tables:
     """Of all servers."""
 
     table_N: Ints
-    """table of each server"""
+    """The table of each server."""
     links_WH: Ints
-    """ways in order of table, choice, source and destination"""
+    """The ways in order of table, choice, source and destination."""
     length_W: Ints
-    """hops of each way"""
+    """The hops of each way."""
     most_choices: int
     choices_TSD: Ints
     nvlink_TSD: Bools
     gpu_S: Bools
     ports: tuple[Ports, ...]
-    """on each network"""
+    """The ports on each network."""
 
 
 def make_tables(wiring: ServerWiring, capacity: Floats) -> Tables:

@@ -41,33 +41,33 @@ class Tree:
     """A network of up to three layers. Build it with rail_tree, clos_tree or planes."""
 
     prefix: str
-    """of the names of its switches: "storage-" in "storage-leaf3", empty for the compute fabric"""
+    """The prefix of its switches' names: "storage-" in "storage-leaf3", empty for the compute fabric."""
     leaf_Q: Ints
-    """leaf of each port"""
+    """The leaf of each port."""
     rail_Q: Ints
-    """rail of each port"""
+    """The rail of each port."""
     port_rate_Q: Floats
-    """B/s of each port's cable"""
+    """B/s. The rate of each port's cable."""
     port_latency_Q: Floats
-    """s of each port's cable; two of them make a way over one leaf"""
+    """s. The latency of each port's cable; two of them make a way over one leaf."""
     trunk: float
-    """B/s of a cable between switches"""
+    """B/s. The bandwidth of a cable between switches."""
     hop: float
-    """s that a further switch adds"""
+    """s. The latency of a further switch."""
     leaves: int
     uplinks: int
-    """cables up from a leaf"""
+    """The number of cables up from a leaf."""
     spines: int
-    """in each group; 0 where leaves stand alone"""
+    """The number of spines in each group; 0 if leaves stand alone."""
     cores: int
     group_F: Ints
-    """group of each leaf"""
+    """The group of each leaf."""
     down: int
-    """ports down of a full leaf"""
+    """The number of ports down of a full leaf."""
     switch_ports: int
-    """of one switch, 0 where it has as many as it takes"""
+    """The number of ports of one switch; 0 if unlimited."""
     switch: str = ""
-    """name of the switch in the catalog"""
+    """The name of the switch in the catalog."""
 
     def __post_init__(self) -> None:
         """Raise ClusterError where cores have too few ports for a cable from every group."""
@@ -197,11 +197,11 @@ class Switches:
 
     ports: int
     trunk: float
-    """B/s. Bandwidth of a cable between switches."""
+    """B/s. The bandwidth of a cable between switches."""
     hop: float = 0.0
-    """s. Latency of a further switch."""
+    """s. The latency of a further switch."""
     taper: float = 1.0
-    """Cables down over cables up of a full leaf, 1 or more."""
+    """factor. The cables down over cables up of a full leaf, 1 or more."""
     name: str = ""
 
 

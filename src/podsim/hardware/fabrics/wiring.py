@@ -24,11 +24,11 @@ class Network:
 
     tree: Tree
     ports_R: Ints
-    """parts of a server that are ports, in order: port r of node n is port n * R + r of the tree"""
+    """The parts of a server that are ports, in order: port r of node n is port n * R + r of the tree."""
     pxn: bool = False
-    """whether rails matter: traffic may go to the GPU on another rail first"""
+    """Whether rails matter: traffic may go to the GPU on another rail first."""
     outside: tuple[str, ...] = ()
-    """names of the ends behind the ports after those of the servers"""
+    """The names of the ends behind the ports after those of the servers."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,7 +39,7 @@ class ServerWiring:
     nodes: int
     networks: tuple[Network, ...]
     routes: Callable[[ServerWiring, Floats], Router]
-    """Makes the router over the links that work."""
+    """The function that makes the router over the working links."""
 
     @cached_property
     def first_link(self) -> tuple[int, ...]:

@@ -23,13 +23,13 @@ class Devices:
     """One entry of a mig-parted configuration: some GPUs and what they are divided into."""
 
     devices: tuple[int, ...] | None
-    """numbers of the GPUs, None for all"""
+    """The numbers of the GPUs; None for all."""
     enabled: bool
-    """whether MIG mode is on"""
+    """Whether MIG mode is on."""
     instances: Mapping[str, int] = field(default_factory=dict)
-    """count of each profile"""
+    """The number of instances of each profile."""
     device_filter: tuple[str, ...] = ()
-    """PCI device numbers that it is for, () for any"""
+    """The PCI device numbers that it is for; () for any."""
 
 
 def _numbers(slicing: Slicing, layout: Layout) -> str:

@@ -32,13 +32,13 @@ class Seen:
 
     profile: str
     profile_id: int | None = None
-    """number of the profile; None where only -L was given"""
+    """The number of the profile; None if only -L was given."""
     instance_id: int | None = None
-    """number of the GPU instance"""
+    """The number of the GPU instance."""
     start: int | None = None
-    """first memory slice"""
+    """The first memory slice."""
     size: int | None = None
-    """memory slices"""
+    """The number of memory slices."""
     uuid: str = ""
 
 
@@ -48,11 +48,11 @@ class SeenGpu:
 
     index: int
     name: str = ""
-    """as nvidia-smi -L has it"""
+    """The name that nvidia-smi -L prints."""
     uuid: str = ""
     instances: tuple[Seen, ...] = ()
     places: tuple[tuple[int, tuple[int, ...], int], ...] = ()
-    """(profile number, first memory slices, memory slices) of each profile that -lgipp lists"""
+    """The (profile number, first memory slices, memory slices) of each profile that -lgipp lists."""
 
 
 def read_smi(text: str) -> tuple[SeenGpu, ...]:

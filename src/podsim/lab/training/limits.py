@@ -67,8 +67,8 @@ def _gradient_problems(plan: Plan, options: TrainOptions) -> list[str]:
             f"--all-reduce {all_reduce[:40]}: gradients meet in an all-reduce with dp of 2 or more, zero 0 or 1 and "
             "exchange bsp only"
         )
-    problems += [f"--slow {one}={factor:g}: replicas are 0 to {dp - 1}, factors 1 to 1000"
-              for one, factor in slow.items() if not (0 <= one < dp and 1 <= factor <= 1000)]  # fmt: skip
+    problems += [f"--slow {replica}={factor:g}: replicas are 0 to {dp - 1}, factors 1 to 1000"
+              for replica, factor in slow.items() if not (0 <= replica < dp and 1 <= factor <= 1000)]  # fmt: skip
     if slow and int(plan.pp) > 1:
         problems.append("--slow with a pipeline: its stages wait for each other; take pp=1")
     return problems

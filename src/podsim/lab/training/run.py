@@ -41,7 +41,7 @@ def task_of(job: Training) -> Task:
 def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
     """Train; what was measured at rank 0, None at the others. `note` hears each step, with its loss where it is known."""
     board, started = Board(wires), usage.now_text()
-    told = board.gather(usage.this_process())
+    processes = board.gather(usage.this_process())
     note("the network")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch, about its own ways
@@ -57,10 +57,10 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
         wires.settle()
         run.used = usage.since(before)
     gathered, ended = run.gather(), run.end()
-    if told is None or gathered is None or ended is None:
+    if processes is None or gathered is None or ended is None:
         return None
-    hosts = [one["host"] for one in told]
-    cpu, others = usage.busiest(ended[0], told)
+    hosts = [each["host"] for each in processes]
+    cpu, others = usage.busiest(ended[0], processes)
     network = job.network
     return MeasuredTraining(
         model=network.name if network is not None else job.residual,
@@ -71,7 +71,8 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
         staleness=job.staleness, late=ended[1], data=job.data, seed=job.seed, rate=job.rate, ranks=job.ranks,
         backend=wires.backend, device=device_name(wires),
         software=wires.software,
-        hosts=tuple(hosts[: job.ranks]), cores=min(one["cores"] for one in told), emulated=job.emulated, started=started,
+        hosts=tuple(hosts[: job.ranks]), cores=min(each["cores"] for each in processes), emulated=job.emulated,
+        started=started,
         resumed=tuple(run.resumed), cpu=cpu, others=others,
         rows=tuple(
             TrainedStep(step=step, loss=loss, seconds=seconds)
@@ -140,22 +141,24 @@ class _Run:
         """Write a checkpoint after so many steps."""
         assert self.keeper is not None
         self.note(f"the checkpoint of step {count}")
-        found = self.gather()
-        history = None if found is None else {**found, "resumed": self.resumed, "same": self.job.same}
+        steps = self.gather()
+        history = None if steps is None else {**steps, "resumed": self.resumed, "same": self.job.same}
         self.keeper.save(count, self.job.plan.describe(), history)
 
     def gather(self) -> dict[str, Any] | None:
         """Losses and seconds of all steps so far, at rank 0; None at the others."""
-        told = self.board.gather({"losses": self.losses, "seconds": self.seconds})
-        if told is None:
+        reports = self.board.gather({"losses": self.losses, "seconds": self.seconds})
+        if reports is None:
             return None
-        told = told[: self.job.ranks]
-        heard = [one["losses"] for one in told if one["losses"] and one["losses"][0] is not None]
+        reports = reports[: self.job.ranks]
+        heard = [
+            report["losses"] for report in reports if report["losses"] and report["losses"][0] is not None
+        ]
         means = [sum(each) / len(each) for each in zip(*heard, strict=True)]
-        slowest = [max(each) for each in zip(*(one["seconds"] for one in told), strict=True)]
+        slowest = [max(each) for each in zip(*(report["seconds"] for report in reports), strict=True)]
         return {"losses": [*self.past["losses"], *means], "seconds": [*self.past["seconds"], *slowest]}
 
     def end(self) -> tuple[list[Mapping[str, float]], Mapping[str, int]] | None:
         """(processor time of each rank, how late gradients were), at rank 0; None at the others."""
-        told = self.board.gather({"used": self.used, "late": self.late})
-        return None if told is None else ([one["used"] for one in told], told[-1]["late"])
+        reports = self.board.gather({"used": self.used, "late": self.late})
+        return None if reports is None else ([report["used"] for report in reports], reports[-1]["late"])

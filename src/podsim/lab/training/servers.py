@@ -19,7 +19,7 @@ from podsim.lab.wires import Wires
 
 
 def _flat(torch: Any, laid: Laid) -> Any:
-    return torch.cat([one.detach().reshape(-1) for _, one in laid.parameters()])
+    return torch.cat([parameter.detach().reshape(-1) for _, parameter in laid.parameters()])
 
 
 class Replica:
@@ -31,15 +31,15 @@ class Replica:
 
     def exchange(self) -> None:
         """Send the gradients, and take the weights that come back."""
-        torch, parameters = self.wires.torch, [one for _, one in self.laid.parameters()]
-        flat = torch.cat([one.grad.reshape(-1) for one in parameters])
+        torch, parameters = self.wires.torch, [parameter for _, parameter in self.laid.parameters()]
+        flat = torch.cat([parameter.grad.reshape(-1) for parameter in parameters])
         torch.distributed.send(flat, self.server, group=self.wires.up)
         torch.distributed.recv(flat, self.server, group=self.wires.down)
         done = 0
         with torch.no_grad():
-            for one in parameters:
-                one.copy_(flat[done : done + one.numel()].view_as(one))
-                done += one.numel()
+            for parameter in parameters:
+                parameter.copy_(flat[done : done + parameter.numel()].view_as(parameter))
+                done += parameter.numel()
 
 
 class _Server:
@@ -97,9 +97,11 @@ class _Server:
             self.clock[replica] += 1
             waiting.append(replica)
             slowest = min(self.clock)
-            for one in [one for one in waiting if bound is None or self.clock[one] - slowest <= bound]:
-                waiting.remove(one)
-                self.reply(one)
+            for replica_ in [
+                replica_ for replica_ in waiting if bound is None or self.clock[replica_] - slowest <= bound
+            ]:
+                waiting.remove(replica_)
+                self.reply(replica_)
         for replica in waiting:  # those that were ahead to the end
             self.reply(replica)
 

@@ -31,11 +31,11 @@ class Shard:
     """The block of a tensor that a rank holds, axis by axis."""
 
     shape: tuple[int, ...]
-    """elements. Size of the whole tensor."""
+    """The size of the whole tensor in elements."""
     offset: tuple[int, ...]
-    """elements. First element of the block."""
+    """The first element of the block."""
     size: tuple[int, ...]
-    """elements. Size of the block."""
+    """The size of the block in elements."""
 
 
 def load_safetensors(part: str = "safetensors") -> Any:

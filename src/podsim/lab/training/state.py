@@ -29,18 +29,18 @@ def state_of(laid: Laid, wires: Wires) -> dict[str, Any]:
 
     To be called before the first step; it makes the moments, laid out as their parameters.
     """
-    torch, found = wires.torch, {}
-    held = {id(one) for group in laid.moments.param_groups for one in group["params"]}
+    torch, state = wires.torch, {}
+    held = {id(tensor) for group in laid.moments.param_groups for tensor in group["params"]}
     for name, parameter in laid.parameters():
-        found[f"weights.{name}"] = parameter.detach()
+        state[f"weights.{name}"] = parameter.detach()
         own = laid.own[id(parameter)]
         if id(own) not in held:
             continue
         moments = {kind: torch.zeros_like(parameter).detach() for kind in _MOMENTS}
-        found |= {f"{kind}.{name}": moment for kind, moment in moments.items()}
-        here = {kind: one if own is parameter else one.to_local() for kind, one in moments.items()}
+        state |= {f"{kind}.{name}": moment for kind, moment in moments.items()}
+        here = {kind: tensor if own is parameter else tensor.to_local() for kind, tensor in moments.items()}
         laid.moments.state[own] = here | {"step": torch.tensor(0.0)}
-    return found
+    return state
 
 
 class Keeper:
@@ -150,17 +150,17 @@ class Keeper:
 
     def _agree(self, work: Callable[[], Any]) -> Any:
         """What rank 0's work gives, at every rank; what it raises, everywhere."""
-        told: dict[str, Any] = {}
+        answer: dict[str, Any] = {}
         try:
-            told["value"] = work()
+            answer["value"] = work()
         except (CheckpointError, OSError) as problem:
-            told["problem"] = str(problem)
-        if isinstance(told.get("value"), Path):
-            told["value"] = None
-        told = self.board.tell(told)
-        if "problem" in told:
-            raise CheckpointError(told["problem"])
-        return told["value"]
+            answer["problem"] = str(problem)
+        if isinstance(answer.get("value"), Path):
+            answer["value"] = None
+        answer = self.board.tell(answer)
+        if "problem" in answer:
+            raise CheckpointError(answer["problem"])
+        return answer["value"]
 
 
 def _local(tensor: Any) -> Any:

@@ -25,8 +25,8 @@ class Stepper:
 
     def gradients(self, step: int) -> float | None:
         """Leave the step's gradients in the parameters; the mean loss of this replica, None where it is not known."""
-        for _, one in self.laid.parameters():
-            one.grad = None
+        for _, parameter in self.laid.parameters():
+            parameter.grad = None
         inputs, targets = self._share(step)
         if self.pipeline is None:
             return self._passes(inputs, targets)
@@ -42,24 +42,24 @@ class Stepper:
 
     def update(self) -> None:
         """Add the gradients up over the replicas, where that is not done yet, and move the weights."""
-        parameters = [one for _, one in self.laid.parameters()]
-        for one in parameters:
-            _settled(one)
+        parameters = [parameter for _, parameter in self.laid.parameters()]
+        for parameter in parameters:
+            _settled(parameter)
         if self.laid.sums is not None:
             self.laid.sums.gradients(parameters)
-        for one in parameters:
-            mine = self.laid.own[id(one)]
-            if mine is not one:
-                mine.grad = one.grad.to_local()
+        for parameter in parameters:
+            mine = self.laid.own[id(parameter)]
+            if mine is not parameter:
+                mine.grad = parameter.grad.to_local()
         self.laid.optimizer.step()
 
     def _share(self, step: int) -> tuple[Any, Any]:
         """The samples of this replica, on its device."""
         torch, plan = self.wires.torch, self.job.plan
-        whole, dp = int(plan.global_batch), int(plan.dp)
-        each = whole // dp
+        batch, dp = int(plan.global_batch), int(plan.dp)
+        each = batch // dp
         mine = slice(self.laid.replica * each, (self.laid.replica + 1) * each)
-        inputs, targets = (torch.from_numpy(part[mine].copy()) for part in self.batches.batch(step, whole))
+        inputs, targets = (torch.from_numpy(part[mine].copy()) for part in self.batches.batch(step, batch))
         return inputs.to(self.wires.device), targets.to(self.wires.device)
 
     def _passes(self, inputs: Any, targets: Any) -> float:

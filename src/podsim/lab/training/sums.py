@@ -42,7 +42,7 @@ class Sums:
     def gradients(self, parameters: list[Any]) -> None:
         """Replace the gradients by their means, all in one buffer."""
         torch = self.wires.torch
-        grads = [_local(one.grad) for one in parameters if one.grad is not None]
+        grads = [_local(parameter.grad) for parameter in parameters if parameter.grad is not None]
         flat = torch.cat([grad.reshape(-1) for grad in grads])
         self.mean(flat)
         done = 0
@@ -62,18 +62,18 @@ def hook_of(sums: Sums) -> Callable[[Any, Any], Any]:
     pool = ThreadPoolExecutor(1)
 
     def hook(state: Any, bucket: Any) -> Any:
-        told = torch.futures.Future()
+        result = torch.futures.Future()
         data = bucket.buffer()
 
         def run() -> None:
             try:
                 sums.mean(data)
-                told.set_result(data)
+                result.set_result(data)
             except Exception as problem:
-                told.set_exception(problem)
+                result.set_exception(problem)
 
         pool.submit(run)
-        return told
+        return result
 
     hook.__annotations__ = {  # torch reads them, and this module names no type of torch's
         "bucket": torch.distributed.GradBucket, "return": torch.futures.Future[torch.Tensor],

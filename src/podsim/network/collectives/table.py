@@ -50,32 +50,34 @@ class Table:
     ranks: int
     chunks: int
     switches: int
-    """nodes beyond the ranks (numbers ranks, ranks + 1, ...): they add up and pass on, with a port for each neighbour"""
+    """The number of switches, nodes with numbers ranks, ranks + 1, ...: they add up and pass on, with a port for each
+    neighbour."""
     lockstep: bool
-    """a step starts when all of the step before has arrived; else a transfer starts when its own data are there"""
+    """Whether a step starts when all of the step before has arrived; otherwise a transfer starts when its own data are
+    there."""
     step: Ints
     source: Ints
     destination: Ints
     chunk: Ints
-    """first chunk of the transfer (of the first one of a train)"""
+    """The first chunk of the transfer (of the first one of a train)."""
     count: Ints
-    """neighbouring chunks in one transfer"""
+    """The number of neighbouring chunks in one transfer."""
     reduce: Bools
-    """the destination adds (else it keeps a copy)"""
+    """Whether the destination adds; otherwise it keeps a copy."""
     own: Bools
-    """the source sends its own input, as it was before the collective, rather than what it holds by now"""
+    """Whether the source sends its own input, as it was before the collective, rather than its present content."""
     channel: Ints
-    """transfers between the same ends on one channel go one after the other"""
+    """The channel; transfers between the same ends on one channel run one after the other."""
     repeat: Ints
     turn: Ints
-    """+1, 0 or -1"""
+    """The direction: +1, 0 or -1."""
     wheel: Ints
     home: Ints
-    """where a chunk starts, [chunks]"""
+    """The start of each chunk, [chunks]."""
     goal: Ints
-    """where it must end, [chunks]"""
+    """The end of each chunk, [chunks]."""
     sizes: Floats
-    """chunk sizes as shares of `size`, [chunks]"""
+    """share. The chunk sizes relative to `size`, [chunks]."""
 
     @property
     def nodes(self) -> int:
@@ -107,11 +109,11 @@ class ChunkColumns(TypedDict, total=False):
     """What may be said of each chunk, one value for all or [chunks]; None for what is usual."""
 
     home: ArrayLike | None
-    """Rank that has the chunk first."""
+    """The rank that has the chunk first."""
     goal: ArrayLike | None
-    """Rank that has it in the end."""
+    """The rank that has it in the end."""
     sizes: ArrayLike | None
-    """Share of `size` that it is."""
+    """share. The share of `size`."""
 
 
 def make_table(
