@@ -28,8 +28,7 @@ from podsim.errors import NoFitError
 from podsim.graphs.networks import networks
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
-from podsim.training.inputs import batch_of
-from podsim.training.plan import Plan
+from podsim.training.plan import Plan, batch_of
 from podsim.training.search import search
 from podsim.training.software import load_software, software_names
 from podsim.units import format_quantity
