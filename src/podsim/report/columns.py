@@ -73,7 +73,7 @@ class Column:
 
 
 def field_value(row: Any, path: str | Callable[[Any], Any]) -> Any:
-    """What a function or a path gives of a row: fields of objects, keys of mappings, places of tuples.
+    """What a function or a path gives of a row: fields of objects, keys of mappings, items of tuples by number.
 
     None where a step of the path is None, or where a mapping lacks its key.
     """

@@ -91,7 +91,7 @@ def _matrix(drawing: Drawing) -> Iterator[str]:
 
 
 def _branch(children: dict[str, list[tuple[str, float]]], top: str, indent: str) -> Iterator[str]:
-    """What hangs on a part: switches one by one, then devices of one rate together."""
+    """The parts below a part: each switch, then devices of one rate together."""
     hung = children.get(top, [])
     switches = [(name, rate) for name, rate in hung if name in children]
     devices: dict[float, list[str]] = {}

@@ -120,7 +120,7 @@ def _bundle(
     top: float,
     above: tuple[list[tuple[float, float]], float] | None,
 ) -> tuple[list[str], list[str]]:
-    """All cables to the layer above as a band, and those of the first one as lines."""
+    """All cables to the layer above as a band, and those of the first part as lines."""
     if above is None or not layer.cables:
         return [], []
     high, roof = above
@@ -149,7 +149,7 @@ def _boxes(layer: Layer, places: list[tuple[float, float]], top: float) -> list[
 
 
 def _labels(layer: Layer, places: list[tuple[float, float]], top: float, aside: bool) -> list[str]:
-    """Count and switch on the left, cables up above them; below the boxes for what stands beside the nodes."""
+    """Count and switch on the left, cables up above them. A second layer of ends has its labels below its boxes."""
     plural = {"leaf": "leaves"}.get(layer.kind, layer.kind + "s") if layer.count > 1 else layer.kind
     name = f"{layer.count:,} {plural}"
     about = group_text(layer.groups, layer.group) if layer.group else ""

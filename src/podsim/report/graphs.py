@@ -74,7 +74,7 @@ def graph_report(cost: GraphCost, *, detail: str = "") -> Iterator[Block]:
         yield from _cut(cost.cut)
     if cost.data_parallel is not None:
         yield from _replicas(cost.data_parallel)
-    yield from _played(cost)
+    yield from _simulation(cost)
     yield from ("", _band(cost), *_notes(cost.notes))
 
 
@@ -99,7 +99,7 @@ def _step_time(cost: GraphCost) -> float:
     return cost.step_time if cost.data_parallel is None else cost.data_parallel.step_time
 
 
-def _played(cost: GraphCost) -> Iterator[Block]:
+def _simulation(cost: GraphCost) -> Iterator[Block]:
     """The played step against the closed form."""
     if cost.simulated is None:
         return

@@ -136,7 +136,7 @@ def collectives_report(compared: ComparedCollectives) -> Iterator[Block]:
             "Calls were made one after the other, so that one may have begun before the last had ended everywhere; a "
             "prediction is of one call: measure with --apart."
         )
-    yield from _left_out("Not predicted", compared.not_predicted)
+    yield from _omissions("Not predicted", compared.not_predicted)
 
 
 def _compared_table(first: tuple[Column, ...], kinds: Sequence[str], *more: Column) -> Table:
@@ -156,7 +156,7 @@ def _compared_table(first: tuple[Column, ...], kinds: Sequence[str], *more: Colu
     )
 
 
-def _left_out(what: str, reasons: Mapping[str, str]) -> Iterator[Block]:
+def _omissions(what: str, reasons: Mapping[str, str]) -> Iterator[Block]:
     return (Paragraph(f"{what}: {name}: {why}", indent="  ", first="") for name, why in reasons.items())
 
 
@@ -196,7 +196,7 @@ def checkpoints_report(run: MeasuredCheckpoints) -> Iterator[Block]:
     if any(row.operation == "read" for row in run.rows):
         wrong = sum(row.wrong for row in run.rows)
         yield f"{wrong} ranks READ BACK OTHER BYTES" if wrong else "what was read back is what was written"
-    yield from _left_out("Not done", run.left_out)
+    yield from _omissions("Not done", run.left_out)
 
 
 def _is_cached(row: MeasuredCheckpoint) -> bool:
@@ -271,7 +271,7 @@ def _exchange_text(run: MeasuredTraining) -> str:
 def training_report(
     run: MeasuredTraining, others: Mapping[str, MeasuredTraining] | None = None
 ) -> Iterator[Block]:
-    """A run: its layout, some of its steps, its speed; and how far its losses are from those of others, by file name."""
+    """A run: its layout, some steps and its speed; then how its losses differ from those of other runs, by file name."""
     yield f"{run.model} on {run.ranks} rank{'s' * (run.ranks > 1)}: {layout_text(run.plan)}"
     texts = [
         f"{run.plan['global_batch']} samples a step",

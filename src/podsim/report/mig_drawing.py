@@ -32,8 +32,8 @@ def mig_image(
 ) -> bytes:
     """Bytes of a figure, "svg" or "png", of (label, layout or None for a whole GPU, jobs of its instances).
 
-    Above the memory slices that each instance takes, below the compute slices: given from the left, as no place of them
-    is published; what no instance has is grey.
+    Memory slices stand above compute slices. Compute slices fill from the left, as their places are not published.
+    What no instance has is grey.
     """
     matplotlib = load_matplotlib()
     shown = list(gpus)[:_MOST]

@@ -105,7 +105,7 @@ def _use(axes: Axes, result: QueueResult) -> None:
 
 
 def _gantt(axes: Axes, timeline: Timeline, gpus: int, makespan: float) -> None:
-    """Each run as a bar as high as its GPUs, or its part of one, in the lowest rows that are free all the while."""
+    """Each run as a bar as high as its GPUs or its part of a GPU, in the lowest rows that stay free until it ends."""
     from matplotlib.collections import PolyCollection
 
     size, _ = _time_axis(axes, makespan)

@@ -80,7 +80,7 @@ def _colour(action: ScheduledAction, chunks: int) -> tuple[tuple[float, float, f
 
 
 def _boxes(axes: Axes, sheet: ScheduleSheet, inches: float, row: float) -> None:
-    """Every pass; those beside each other share the height. Numbers where there is room for them."""
+    """Every pass; passes that run at the same time share the height. Numbers stand where there is room."""
     from matplotlib.collections import PolyCollection
 
     chunks = max((a.chunk for a in sheet.actions), default=0) + 1

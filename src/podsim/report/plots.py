@@ -24,7 +24,7 @@ MUTED = "#8c959f"
 BLUE = "#0072b2"
 """the first class; likewise, as it is dark on a dark page"""
 _COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
-"""Okabe and Ito's palette, told apart by colour-blind readers, without its yellow and black, and a violet"""
+"""Okabe and Ito's palette for colour-blind readers, without its yellow and black, and a violet"""
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _OTHER = "others"
 STYLE = {
