@@ -20,8 +20,7 @@ from podsim.options.plan_options import ReplayOptions, SearchOptions
 from podsim.options.question import question
 from podsim.results.prediction import PARTS, ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refined
-from podsim.training.inputs import batch_of, precision_of, read_inputs, software_of
-from podsim.training.plan import Plan
+from podsim.training.plan import Plan, batch_of, precision_of, read_inputs, software_of
 from podsim.training.plan_values import Schedule
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits, spelled

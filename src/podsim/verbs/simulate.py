@@ -15,7 +15,7 @@ from podsim.results.simulated import SimulatedStep
 from podsim.simulation.failed_steps import Failing, failing, failing_step
 from podsim.simulation.lower_links import Trouble
 from podsim.simulation.shares import shares
-from podsim.training.plan_inputs import Setting, read_plan
+from podsim.training.plan import Setting, read_plan
 from podsim.training.predict import predict_plan
 
 

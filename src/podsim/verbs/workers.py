@@ -13,7 +13,7 @@ from podsim.options.step_options import WorkersOptions
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.simulation.workers_inputs import Given, Workforce, of_numbers, of_plan
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
-from podsim.training.plan_inputs import read_plan
+from podsim.training.plan import read_plan
 
 BOUNDS = (0, 1, 2, 4, 8, None)
 """that a comparison plays; None: no bound"""
