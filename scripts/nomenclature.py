@@ -74,17 +74,24 @@ def modules() -> list[str]:
     return sorted([*OTHERS, *(f"results/{path.stem}" for path in results)])
 
 
-def dataclasses_of(module: str) -> Iterator[Documented]:
-    """Each public dataclass of a module, in the order of the source."""
+def dataclasses_of(module: str, *, private: bool = False) -> Iterator[Documented]:
+    """Each public dataclass of a module, or with `private` each dataclass, in the order of the source."""
     for node in ast.parse((SOURCE / f"{module}.py").read_text("utf-8")).body:
-        if isinstance(node, ast.ClassDef) and _is_public_dataclass(node):
+        if (
+            isinstance(node, ast.ClassDef)
+            and _is_dataclass(node)
+            and (private or not node.name.startswith("_"))
+        ):
             about = (ast.get_docstring(node) or "").split("\n")[0]
             yield Documented(module=module, name=node.name, about=about, attributes=tuple(_attributes(node)))
 
 
-def _is_public_dataclass(node: ast.ClassDef) -> bool:
-    decorated = any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
-    return decorated and not node.name.startswith("_") and not node.name.endswith("Options")
+def _is_dataclass(node: ast.ClassDef) -> bool:
+    return any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def _is_public(node: ast.ClassDef) -> bool:
+    return not node.name.startswith("_") and not node.name.endswith("Options")
 
 
 def _attributes(node: ast.ClassDef) -> Iterator[Attribute]:

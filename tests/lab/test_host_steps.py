@@ -15,7 +15,7 @@ from podsim.options.plan_options import PlanOptions
 from podsim.training.groups import send_table
 from podsim.training.layers import Pass, layer_table, syncs_of, tp_bytes
 from podsim.training.memory import weight_table
-from podsim.training.plan_inputs import Setting, read_plan
+from podsim.training.plan import Setting, read_plan
 from podsim.training.software import Software, load_software
 
 FILE = Path(__file__).parents[1] / "hardware" / "data" / "host.toml"

@@ -9,7 +9,7 @@ from podsim.acceptance.comparable import COMPARABLE, OTHERS_MOST
 from podsim.errors import LabError
 from podsim.options.plan_options import PlanOptions
 from podsim.results.trained import ComparedTraining, MeasuredTraining
-from podsim.training.plan_inputs import read_plan
+from podsim.training.plan import read_plan
 from podsim.training.predict import predict_plan
 
 _PLAN = (

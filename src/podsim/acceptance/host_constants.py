@@ -18,7 +18,7 @@ from podsim.training.batch import step_cost
 from podsim.training.groups import send_table
 from podsim.training.layers import Pass, layer_table, syncs_of, tp_bytes
 from podsim.training.memory import weight_table
-from podsim.training.plan_inputs import Setting, read_plan
+from podsim.training.plan import Setting, read_plan
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
 

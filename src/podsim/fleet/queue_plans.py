@@ -19,7 +19,7 @@ from podsim.fleet.rows import Row
 from podsim.hardware.cluster import load_cluster
 from podsim.options.option import options_of
 from podsim.options.plan_options import PlanOptions
-from podsim.training.plan_inputs import read_plan
+from podsim.training.plan import read_plan
 
 _KINDS = {name: known.kind for name, known in options_of(PlanOptions).items()}
 _WHOLE = tuple(name for name, kind in _KINDS.items() if kind is int)

@@ -12,7 +12,7 @@ from podsim.launching.flags import Flags
 from podsim.launching.job import Job, effective, era_problem
 from podsim.launching.megatron_model import model_options
 from podsim.launching.megatron_other import read_others
-from podsim.schedules.chunks import chunk_sizes
+from podsim.schedules.actions import chunk_sizes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute, Schedule
 

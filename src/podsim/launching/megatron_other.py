@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from podsim.launching.flags import Flags
 from podsim.launching.job import ADAM_ALONE, NO_OFFLOAD
-from podsim.schedules.chunks import chunk_sizes
+from podsim.schedules.actions import chunk_sizes
 
 _ONE_STACK = "a plan has one stack of layers"
 REFUSED = {

@@ -13,6 +13,8 @@ How the order of a rank is written down: phases of a repeated pattern, from whic
 A pattern is words such as "F0 B1+": forward of the rank's first chunk, then backward of its second, overlapped with it.
 Micro-batches run through every chunk in the order 0, 1, 2, …, so that the n-th forward of a chunk is of its n-th
 micro-batch, and a pattern need not name any. "W" without a chunk is the weight gradient that has waited longest.
+
+How layers are divided over the chunks of a pipeline.
 """
 
 from __future__ import annotations
@@ -284,3 +286,14 @@ def assemble(
         beside=np.concatenate([one.beside for one in programs]),
         flush=flush,
     )
+
+
+def chunk_sizes(layers: int, chunks: int) -> list[int]:
+    """Layers of each model chunk: equal, or the extra ones in the middle.
+
+    The first chunk also holds the embedding and the last the head, so these two are the last to get an extra layer.
+    """
+    base, extra = divmod(layers, chunks)
+    order = [*range(1, chunks - 1), 0, chunks - 1]
+    larger = set(order[:extra])
+    return [base + (chunk in larger) for chunk in range(chunks)]

@@ -10,7 +10,7 @@ from podsim.fleet.reliability_rates import recovery
 from podsim.results.failed import FailedStep
 from podsim.results.simulated import SimulatedStep
 from podsim.simulation.lower_links import Trouble
-from podsim.training.plan_inputs import Setting
+from podsim.training.plan import Setting
 
 if TYPE_CHECKING:
     from podsim.simulation.events import Played

@@ -10,7 +10,7 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.network.bus import ring_all_reduce_seconds
 from podsim.network.nccl import Members, collective_seconds
 from podsim.training.groups import group_table
-from podsim.training.plan_inputs import Setting
+from podsim.training.plan import Setting
 from podsim.training.predict import predict_plan
 from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import load_software

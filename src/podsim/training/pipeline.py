@@ -9,8 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.schedules.actions import Work
-from podsim.schedules.chunks import chunk_sizes
+from podsim.schedules.actions import Work, chunk_sizes
 from podsim.schedules.joined import Joined, play_nodes
 from podsim.training.layout import Stages
 from podsim.training.plan import Plan

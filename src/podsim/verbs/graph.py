@@ -27,7 +27,7 @@ from podsim.options.graph_options import GraphOptions
 from podsim.options.question import question
 from podsim.results.graphs import Cut, CutPart, DataParallel, GraphCost, GraphOp
 from podsim.timeline.timelines import write_timeline
-from podsim.training.inputs import default_precision, software_of
+from podsim.training.plan import default_precision, software_of
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
 from podsim.verbs.capture import any_batch, at_samples, captured

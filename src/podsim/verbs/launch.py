@@ -14,9 +14,7 @@ from podsim.options.option import options_of
 from podsim.options.plan_options import LaunchOptions
 from podsim.options.question import question
 from podsim.results.launched import PlanRead, Recipe
-from podsim.training.inputs import split_overrides
-from podsim.training.plan import Plan
-from podsim.training.plan_inputs import read_plan
+from podsim.training.plan import Plan, read_plan, split_overrides
 from podsim.units import parse_quantity
 from podsim.verbs.predict import describe
 from podsim.workload.catalog import load_model

@@ -12,8 +12,7 @@ from podsim.options.plan_options import PredictOptions
 from podsim.options.question import question
 from podsim.results.prediction import Prediction
 from podsim.training.op_reports import op_reports
-from podsim.training.plan import Plan
-from podsim.training.plan_inputs import read_plan
+from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import gains, predict_plan
 from podsim.verbs.long_runs import Job, read_tokens, training_time
 from podsim.verbs.power import expense_of

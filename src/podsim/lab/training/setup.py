@@ -21,7 +21,7 @@ from podsim.options.measure_options import TrainOptions
 from podsim.options.option import values_of
 from podsim.options.plan_options import PlanOptions
 from podsim.schedules import ScheduleTable, build
-from podsim.schedules.chunks import chunk_sizes
+from podsim.schedules.actions import chunk_sizes
 from podsim.training.plan import Plan
 from podsim.workload.specification import Transformer
 
