@@ -96,7 +96,9 @@ class PredictOptions(PlanOptions):
     """A plan, and what a prediction says of it."""
 
     tokens: str | float | None = option(None, "Tokens to train, as 300G: days with and without failures.")
-    detail: str = option("", "`ops` lists each op, its share of the speed of light, and its source.")
+    detail: str = option(
+        "", "`ops` lists each op, its share of the speed of light, and its source.", choices=("", "ops")
+    )
     price: str | float = option("", "Price of a GPU-hour: a name that `podsim cost` lists, or USD, as 2.10.")
     pue: float | None = option(None, "Power of the site over that of the machine.")
     carbon: float | None = option(None, "Carbon dioxide of electricity, kg per kWh.")
@@ -106,7 +108,9 @@ class PredictOptions(PlanOptions):
 class SearchOptions(TrainedFields, JobOptions):
     """A search among every legal plan; what an experiment file keeps."""
 
-    objective: str = option("time", "time, memory, cost or energy.")
+    objective: str = option(
+        "time", "time, memory, cost or energy.", choices=("time", "memory", "cost", "energy")
+    )
     top: int = option(5, "Layouts to show.")
     limit: Mapping[str, str | Sequence[object]] | None = option(
         None, "Restrict a field, as tp=4,8 or zero=1. Repeatable.", read=pairs("tp=4,8")

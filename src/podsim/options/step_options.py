@@ -11,6 +11,8 @@ from podsim.options.option import like, option
 from podsim.options.plan_options import JobOptions, LayoutFields, PlanOptions, TrainedFields, overrides_option
 from podsim.options.readers import factors, servers, throttles
 
+EXCHANGES = ("bsp", "ps", "ssp", "async")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleOptions:
@@ -33,7 +35,7 @@ class ScheduleOptions:
 class SimulateOptions(PlanOptions):
     """A plan, and what goes wrong in its step."""
 
-    ranks: str = option("folded", "folded (one of equal ranks), or all.")
+    ranks: str = option("folded", "folded (one of equal ranks), or all.", choices=("folded", "all"))
     kernels: bool | None = option(None, "Kernels one by one, or all between two collectives as one op.")
     slow: Mapping[int, float] | None = option(
         None, "A slow GPU, as RANK=1.2: its kernels take 1.2 times as long. Repeatable.",
@@ -92,7 +94,9 @@ class WorkersOptions:
     samples: float | None = option(None, "Samples of a worker's step.")
     bandwidth: str | float = option("", "Of a worker's adapter, 25GB/s.")
     latency: str | float = option("", "Of a push or a pull, 5us.")
-    exchange: str = option("bsp", "bsp (all-reduce), ps (servers, in step), ssp (bounded), async.")
+    exchange: str = option(
+        "bsp", "bsp (all-reduce), ps (servers, in step), ssp (bounded), async.", choices=EXCHANGES
+    )
     staleness: int | None = option(None, "Of ssp: rounds that the fastest may be ahead of the slowest.")
     servers: int | None = option(None, "Parameter servers; default 1.")
     server_bandwidth: str | float = option("", "Of one server; default a node's adapters.")
