@@ -18,12 +18,11 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "podsim"
 OTHERS = (
-    "fleet/jobs", "fleet/policies", "graphs/op_graph", "graphs/trace_graph", "hardware/cluster", "hardware/measured",
-    "hardware/mig/best", "hardware/mig/change", "hardware/mig/layouts", "hardware/mig/measured",
-    "hardware/mig/profiles", "hardware/mig/results", "hardware/parts", "options/plan_options", "serving/engine",
-    "storage/parts",
-    "storage/workloads", "training/plan", "training/plan_values", "training/software", "training/search", "workload/convolution",
-    "workload/graph",
+    "fleet/jobs", "fleet/policies", "graphs/op_graph", "graphs/trace_graph", "hardware/cluster",
+    "hardware/measured", "hardware/mig/best", "hardware/mig/change", "hardware/mig/layouts",
+    "hardware/mig/measured", "hardware/mig/profiles", "hardware/mig/results", "hardware/parts",
+    "options/plan_options", "serving/engine", "storage/parts", "storage/workloads", "training/plan",
+    "training/plan_values", "training/search", "training/software", "workload/convolution", "workload/graph",
 )  # fmt: skip
 """The modules with public dataclasses outside `results/`."""
 UNITS = (
