@@ -77,11 +77,7 @@ def modules() -> list[str]:
 def dataclasses_of(module: str, *, private: bool = False) -> Iterator[Documented]:
     """Each public dataclass of a module, or with `private` each dataclass, in the order of the source."""
     for node in ast.parse((SOURCE / f"{module}.py").read_text("utf-8")).body:
-        if (
-            isinstance(node, ast.ClassDef)
-            and _is_dataclass(node)
-            and (private or not node.name.startswith("_"))
-        ):
+        if isinstance(node, ast.ClassDef) and _is_dataclass(node) and (private or _is_public(node)):
             about = (ast.get_docstring(node) or "").split("\n")[0]
             yield Documented(module=module, name=node.name, about=about, attributes=tuple(_attributes(node)))
 
@@ -91,6 +87,7 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
 
 
 def _is_public(node: ast.ClassDef) -> bool:
+    """Whether it is public; groups of options describe their fields themselves."""
     return not node.name.startswith("_") and not node.name.endswith("Options")
 
 
