@@ -1,4 +1,4 @@
-"""A measured step of DistributedDataParallel beside two predictions: buckets beside the backward pass, and after it."""
+"""A measured step of DistributedDataParallel against two predictions: buckets during the backward pass, or after it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def step_times(layers: int, forward: float, backward: float, bucket: float) -> t
 
 
 def compare_ddp(run: MeasuredDdp, name: str, on: str, overrides: Mapping[str, str] | None) -> ComparedDdp:
-    """The median step of a run beside what it would take with overlap and without.
+    """The median step of a run against its predictions with and without overlap.
 
     A bucket's seconds are those of its table on the links that the run was given: processors rest while layers pause, and
     what they add up is left out. Raises LabError for a run on links that nobody described.

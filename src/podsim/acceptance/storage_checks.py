@@ -1,4 +1,4 @@
-"""fio and mdtest run on a folder, or read from files, beside what `podsim storage` predicts for the expected node."""
+"""fio and mdtest run on a folder, or read from files, against what `podsim storage` predicts for the expected node."""
 
 from __future__ import annotations
 

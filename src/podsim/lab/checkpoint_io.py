@@ -244,7 +244,7 @@ class _Part:
             drop(path)
 
     def clear(self) -> None:
-        """Take the part's file away, so that the next write begins anew."""
+        """Delete the part's file, so that the next write starts from nothing."""
         self.wires.barrier()
         if self.job.writer == "dcp":
             if self.wires.rank == 0:

@@ -1,4 +1,4 @@
-"""The links of an emulated cluster: its bandwidths scaled down, and how its ranks are told of them."""
+"""The links of an emulated cluster: its bandwidths scaled down, and how its ranks learn them."""
 
 from __future__ import annotations
 

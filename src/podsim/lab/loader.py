@@ -139,7 +139,7 @@ def _pool(job: LoaderJob) -> Iterator[tuple[ProcessPoolExecutor, list[BaseProces
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore"
-            )  # fsspec's thread and numpy's idle here; fsspec makes its own anew in a child
+            )  # fsspec's thread and numpy's idle here; fsspec starts its own in a child
             pool.submit(os.getpid).result()
         yield pool, [child for child in active_children() if child not in before]
     finally:

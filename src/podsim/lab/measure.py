@@ -1,4 +1,4 @@
-"""Times collectives as nccl-tests does: checked calls first, then so many one after the other; out of place and in place.
+"""Times collectives as nccl-tests does: checked calls first, then timed calls in a row; out of place and in place.
 
 Every rank runs `measure`; rank 0 gets the result, the others None. What ranks tell each other about the measurement goes
 through the job's key-value store, never over what is being measured.
@@ -199,7 +199,7 @@ class _Side:
             return
         own = self.source
         if self.wires.rank >= self.ranks:
-            self.held.zero_()  # a switch starts every sum anew
+            self.held.zero_()  # a switch starts every sum from zero
         elif self.inside:
             own = self.held.clone() if self.program.keeps_input else self.held
         else:

@@ -1,7 +1,7 @@
 """Samples in a folder or an object store: made, listed, and read through fsspec's own caches.
 
 Every file is a sample. A cache keeps whole files ("filecache") or the blocks that were asked for ("blockcache") in a
-folder, with a list of what it holds. fsspec writes that list anew whenever something is added, merged with what lies
+folder, with a list of what it holds. fsspec rewrites that list whenever something is added, merged with what lies
 there, but without a lock: of two processes that do so at once, one loses its entry, and the sample comes from the store
 again. Here it is written once a batch, under a lock.
 

@@ -1,6 +1,6 @@
 """Steps of DistributedDataParallel with real communication and emulated compute: every layer pauses inside autograd.
 
-So many processes can share few cores, and what is timed is whether the buckets' all-reduces run beside the backward pass.
+Many processes can then share few cores. What is timed is whether the buckets' all-reduces overlap with the backward pass.
 """
 
 from __future__ import annotations

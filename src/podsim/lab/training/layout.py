@@ -127,7 +127,7 @@ def _modules(job: Training, stage: int) -> dict[int, Any]:
 
 
 def _own(torch: Any, parameter: Any) -> Any:
-    """A parameter, or of one that is divided the part that lies here: the same numbers in memory."""
+    """A parameter, or this rank's part of a divided one: the same numbers in memory."""
     if not hasattr(parameter, "to_local"):
         return parameter
     return torch.nn.Parameter(parameter.detach().to_local())

@@ -138,7 +138,7 @@ class _Run:
                 self.keep(step + 1)
 
     def keep(self, count: int) -> None:
-        """Write a checkpoint after so many steps."""
+        """Write a checkpoint after `count` steps."""
         assert self.keeper is not None
         self.note(f"the checkpoint of step {count}")
         steps = self.gather()

@@ -1,7 +1,7 @@
 """A parameter server: one process that holds the weights, gets gradients from replicas, and sends weights back.
 
     ps     a round at a time: it waits for every replica, and updates once with the mean, as an all-reduce would
-    ssp    each gradient is an update as it comes; a replica that is more than so many steps ahead of the slowest waits
+    ssp    each gradient is an update as it comes; a replica that is too many steps ahead of the slowest waits
     async  each gradient is an update as it comes; nobody waits
 
 Where each gradient is an update of its own there are as many updates to a round as replicas, so the learning rate is

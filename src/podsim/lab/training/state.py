@@ -55,7 +55,7 @@ class Keeper:
         self.shards = {name: shard for name, shard in shards.items() if all(shard.size)}
 
     def ready(self, step: int) -> None:
-        """Make sure that a checkpoint of so many steps can be written. Raises CheckpointError where it cannot be."""
+        """Make sure that a checkpoint of this step can be written. Raises CheckpointError where it cannot be."""
 
         def tried() -> None:
             begin(self.root, step)
@@ -64,7 +64,7 @@ class Keeper:
         self._agree(lambda: tried() if self.wires.rank == 0 else None)
 
     def save(self, step: int, layout: Mapping[str, Any], history: Mapping[str, Any] | None) -> None:
-        """Write a checkpoint after so many steps, whole or not at all; `history` is what rank 0 keeps beside it.
+        """Write a checkpoint of this step, completely or not at all; `history` is what rank 0 keeps with it.
 
         Raises CheckpointError where it cannot be written.
         """
@@ -164,12 +164,12 @@ class Keeper:
 
 
 def _local(tensor: Any) -> Any:
-    """The part of a tensor that lies on this rank: the same numbers in memory."""
+    """This rank's part of a tensor: the same numbers in memory."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def _shard_of(tensor: Any) -> Shard:
-    """Where this rank's part lies in a tensor; of size 0 for a rank that holds none of it."""
+    """The position of this rank's part in a tensor; of size 0 for a rank that holds none of it."""
     shape = tuple(tensor.shape)
     if not hasattr(tensor, "to_local"):
         return Shard(shape=shape, offset=(0,) * len(shape), size=shape)
