@@ -12,7 +12,7 @@ from podsim.report.collectives import links_text
 from podsim.results.trained import ComparedDdp, MeasuredDdp
 
 
-def step_times(layers: int, forward: float, backward: float, bucket: float) -> tuple[float, float]:
+def step_seconds(layers: int, forward: float, backward: float, bucket: float) -> tuple[float, float]:
     """(s of a step with overlap, s without), for s of a layer's passes and of a bucket's all-reduce.
 
     A bucket leaves when its layer's backward pass is done, last layer first, and when the one before it has arrived.
@@ -41,7 +41,7 @@ def compare_ddp(run: MeasuredDdp, name: str, on: str, overrides: Mapping[str, st
         run.local,
     )
     bucket = sum(on_shaped_links(run, table, run.size, run.layers))
-    overlapped, apart = step_times(run.layers, run.forward, run.backward, bucket)
+    overlapped, apart = step_seconds(run.layers, run.forward, run.backward, bucket)
     right, other = (overlapped, apart) if run.overlap else (apart, overlapped)
     measured = run.step_time
     return ComparedDdp(

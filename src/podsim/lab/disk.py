@@ -66,7 +66,7 @@ def tool(name: str, missing: str = "") -> str:
     return path
 
 
-def direct_works(folder: Path) -> bool:
+def has_direct_access(folder: Path) -> bool:
     """Whether files in a folder can be opened past the page cache."""
     if not hasattr(os, "O_DIRECT"):
         return False

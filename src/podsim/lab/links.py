@@ -36,7 +36,7 @@ LARGEST = 254
 NETWORK = "10.77"
 
 
-def burst_of(rate: float) -> float:
+def burst_bytes(rate: float) -> float:
     """B that a link of this rate (B/s) lets pass at once after a pause."""
     return float(max(LEAST_BURST, ceil(rate * _BURST_TIME)))
 

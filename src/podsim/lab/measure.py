@@ -75,7 +75,7 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
     board = Board(wires)
     started = usage.now_text()
     ranks = board.gather(usage.this_process())
-    message = message_time(wires, board)
+    message = message_seconds(wires, board)
     work = measure_work(wires, board, job.emulated.pause) if job.emulated else Work()
     rows = []
     for table in (*job.tables, None) if job.library else job.tables:
@@ -104,7 +104,7 @@ def device_name(wires: Wires) -> str:
     return "CPU"
 
 
-def message_time(wires: Wires, board: Board, trips: int = 15) -> float:
+def message_seconds(wires: Wires, board: Board, trips: int = 15) -> float:
     """Half the median round trip of 4 B between ranks 0 and 1, s; 0 with one rank."""
     if wires.world < 2:
         return 0.0

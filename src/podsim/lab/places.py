@@ -161,7 +161,7 @@ def drop(path: Path) -> None:
             os.close(descriptor)
 
 
-def given_by_drives() -> float | None:
+def drive_bytes() -> float | None:
     """B that drives have given this process, as the kernel counts; None where it does not tell."""
     try:
         lines = Path("/proc/self/io").read_text("ascii").splitlines()

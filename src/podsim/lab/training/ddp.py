@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from podsim.lab import usage
-from podsim.lab.measure import message_time
+from podsim.lab.measure import message_seconds
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.training.sums import Sums, hook_of
@@ -64,7 +64,7 @@ def task_of(job: Ddp) -> Task:
 def _measure(job: Ddp, wires: Wires, note: Note) -> MeasuredDdp | None:
     board, started = Board(wires), usage.now_text()
     ranks = board.gather(usage.this_process())
-    message = message_time(wires, board)
+    message = message_seconds(wires, board)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch, about its own ways
         once = _step(job, wires)

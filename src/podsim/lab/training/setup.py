@@ -32,7 +32,7 @@ _AS_GIVEN = (
 """options that the ranks get as they are"""
 
 
-def started_run(options: TrainOptions, place: Place | None) -> Training:
+def training_run_of(options: TrainOptions, place: Place | None) -> Training:
     """The run of ranks that are forked here, or that others started (`place`: which of them this process is).
 
     Raises PlanError with all that is wrong with the plan, PodsimError for a number of ranks that cannot be.

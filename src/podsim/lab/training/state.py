@@ -13,7 +13,7 @@ from typing import Any
 
 from podsim.errors import CheckpointError
 from podsim.lab.checkpoints import begin, commit, discard, opened, part_of, steps, unwritten
-from podsim.lab.training.layout import Laid
+from podsim.lab.training.layout import Layout
 from podsim.lab.training.shards import Shard, load_safetensors, read_shards, shapes_of, write_shards
 from podsim.lab.wires import Board, Wires
 
@@ -24,33 +24,33 @@ _PICKLED = ".metadata"
 """the index of torch.distributed.checkpoint, which earlier releases wrote: a pickle"""
 
 
-def state_of(laid: Laid, wires: Wires) -> dict[str, Any]:
+def state_of(layout: Layout, wires: Wires) -> dict[str, Any]:
     """Weights and moments of this rank by name: the tensors that training changes, so that loading fills them.
 
-    To be called before the first step; it makes the moments, laid out as their parameters.
+    To be called before the first step; it makes the moments, divided as their parameters are.
     """
     torch, state = wires.torch, {}
-    held = {id(tensor) for group in laid.moments.param_groups for tensor in group["params"]}
-    for name, parameter in laid.parameters():
+    held = {id(tensor) for group in layout.moments.param_groups for tensor in group["params"]}
+    for name, parameter in layout.parameters():
         state[f"weights.{name}"] = parameter.detach()
-        own = laid.own[id(parameter)]
+        own = layout.own[id(parameter)]
         if id(own) not in held:
             continue
         moments = {kind: torch.zeros_like(parameter).detach() for kind in _MOMENTS}
         state |= {f"{kind}.{name}": moment for kind, moment in moments.items()}
         here = {kind: tensor if own is parameter else tensor.to_local() for kind, tensor in moments.items()}
-        laid.moments.state[own] = here | {"step": torch.tensor(0.0)}
+        layout.moments.state[own] = here | {"step": torch.tensor(0.0)}
     return state
 
 
 class Keeper:
     """Checkpoints of a run: every rank calls the same methods in the same order."""
 
-    def __init__(self, root: Path, keep: int, laid: Laid, wires: Wires, board: Board) -> None:
+    def __init__(self, root: Path, keep: int, layout: Layout, wires: Wires, board: Board) -> None:
         """root: the folder that holds them; keep: how many, 0 for all."""
-        self.root, self.keep, self.laid, self.wires, self.board = root, keep, laid, wires, board
+        self.root, self.keep, self.layout, self.wires, self.board = root, keep, layout, wires, board
         load_safetensors()
-        self.state = state_of(laid, wires)
+        self.state = state_of(layout, wires)
         shards = {name: _shard_of(tensor) for name, tensor in self.state.items()}
         self.shards = {name: shard for name, shard in shards.items() if all(shard.size)}
 
@@ -115,8 +115,8 @@ class Keeper:
             raise _unfit(folder, str(problem)) from None
         for name, array in arrays.items():
             _local(self.state[name]).copy_(self.wires.torch.from_numpy(array))
-        for parameter in self.laid.moments.state:
-            self.laid.moments.state[parameter]["step"] = self.wires.torch.tensor(float(step))
+        for parameter in self.layout.moments.state:
+            self.layout.moments.state[parameter]["step"] = self.wires.torch.tensor(float(step))
         return step, history
 
     def _own(self) -> list[str]:
