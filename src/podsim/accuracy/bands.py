@@ -165,13 +165,13 @@ def band_of(
     outside = _outside(model, cluster, plan, wanted, rows)
     if outside:
         return None, outside
-    found, agreeing = nearest(wanted, rows)
-    if not found:
+    similar, agreeing = nearest(wanted, rows)
+    if not similar:
         return None, (
             f"fewer than {ENOUGH} measured runs are {wanted.kind} on {wanted.architecture} in {wanted.bits} bits"
         )
-    low, high = limits(found)
-    return Band(low=low, high=high, rows=len(found), basis=_basis(found, wanted, agreeing)), ""
+    low, high = limits(similar)
+    return Band(low=low, high=high, rows=len(similar), basis=_basis(similar, wanted, agreeing)), ""
 
 
 def _outside(model: Model, cluster: Cluster, plan: Plan, wanted: Features, rows: Sequence[Residual]) -> str:
@@ -240,19 +240,19 @@ def limits(rows: Sequence[_Row]) -> tuple[float, float]:
 def _quantile(ratios: NDArray[np.float64], level: float) -> float:
     """The level's quantile of a new row, from n known ones: rank level x (n + 1), within the range seen."""
     count = ratios.size
-    place = (level * (count + 1) - 1) / (count - 1)
-    return float(np.quantile(ratios, min(max(place, 0.0), 1.0)))
+    rank = (level * (count + 1) - 1) / (count - 1)
+    return float(np.quantile(ratios, min(max(rank, 0.0), 1.0)))
 
 
 def _basis(rows: Sequence[Residual], wanted: Features, agreeing: Sequence[str]) -> str:
     """Which measurements they are, in words."""
     sources = Counter(row.id.rsplit("-", maxsplit=1)[0] for row in rows)
-    told = ", ".join(f"{count} {name}" for name, count in sources.most_common())
+    counts = ", ".join(f"{count} {name}" for name, count in sources.most_common())
     fitted = sum(row.role == "calibrate" for row in rows)
     words = [f"{wanted.architecture} GPUs", wanted.kind, f"{wanted.bits} bits"]
     words += [_word(name, getattr(wanted, name)) for name in agreeing if name not in _ALWAYS]
     seen = f"; constants were fitted to {fitted} of them" if fitted else "; none was fitted to"
-    return f"{len(rows)} measured runs ({told}): {', '.join(words)}{seen}"
+    return f"{len(rows)} measured runs ({counts}): {', '.join(words)}{seen}"
 
 
 def _word(name: str, value: str) -> str:

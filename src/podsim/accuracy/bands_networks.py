@@ -100,25 +100,25 @@ def network_residuals() -> tuple[NetworkResidual, ...]:
 
 def band_of_graph(wanted: NetworkFeatures, rows: Sequence[NetworkResidual] = ()) -> tuple[Band | None, str]:
     """(band, "") of a step like this, or (None, why there is none); `rows` replace the packaged residuals."""
-    found, agreeing = closest(
+    similar, agreeing = closest(
         wanted, tuple(rows) or network_residuals(), [_ALWAYS + names for names in _STEPS]
     )
-    if not found:
+    if not similar:
         return None, (
             f"fewer than {ENOUGH} published runs of captured networks are in {wanted.precision} on GPUs of the "
             f"family {wanted.architecture}"
         )
-    low, high = limits(found)
-    networks = Counter(row.features.network for row in found).most_common()
-    told = ", ".join(f"{count} {name}" for name, count in networks[:4])
+    low, high = limits(similar)
+    networks = Counter(row.features.network for row in similar).most_common()
+    counts = ", ".join(f"{count} {name}" for name, count in networks[:4])
     more = f", {sum(count for _, count in networks[4:])} others" if len(networks) > 4 else ""
     words = [
         f"{wanted.architecture} GPUs",
         *(getattr(wanted, name) for name in agreeing if name != "architecture"),
     ]
-    fitted = sum(row.role == "calibrate" for row in found)
+    fitted = sum(row.role == "calibrate" for row in similar)
     seen = f"constants were fitted to {fitted} of them" if fitted else "none was fitted to"
     return Band(
-        low=low, high=high, rows=len(found),
-        basis=f"{len(found)} published runs ({told}{more}): {', '.join(dict.fromkeys(words))}; {seen}",
+        low=low, high=high, rows=len(similar),
+        basis=f"{len(similar)} published runs ({counts}{more}): {', '.join(dict.fromkeys(words))}; {seen}",
     ), ""  # fmt: skip

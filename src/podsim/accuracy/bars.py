@@ -62,11 +62,11 @@ BARS = (
 def verdicts(comparisons: Sequence[Comparison], bars: Sequence[Bar] = BARS) -> tuple[Verdict, ...]:
     """One verdict for each bar on one of these tables, and for each class of rows where each has to reach it."""
     known = {comparison.table: comparison for comparison in comparisons}
-    found: list[Verdict] = []
+    judged: list[Verdict] = []
     for bar in bars:
         if bar.table in known:
-            found += _judge(bar, known[bar.table])
-    return tuple(found)
+            judged += _judge(bar, known[bar.table])
+    return tuple(judged)
 
 
 def _judge(bar: Bar, comparison: Comparison) -> list[Verdict]:

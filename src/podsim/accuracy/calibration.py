@@ -64,7 +64,7 @@ class Calibration:
     skipped: Mapping[str, str]
     """The reasons for what was not fitted."""
     drifts: tuple[Drift, ...] = ()
-    """constants and the packaged ones; of a check those that a fit moves by more than DRIFT"""
+    """The constants next to the packaged ones; for a check, those that a fit moves by more than DRIFT."""
     compared: int = 0
     """The number of constants compared with the packaged ones."""
     written: tuple[str, ...] = ()

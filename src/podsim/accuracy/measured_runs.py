@@ -122,9 +122,9 @@ def read_cluster(settings: str) -> Cluster:
 
 def read_plan(settings: str) -> Plan:
     """The plan of a text such as "tp=8 pp=2 recompute=full"; what it does not name has the defaults of Plan."""
-    _, told = read_settings(settings)
+    _, words = read_settings(settings)
     try:
-        values: dict[str, Any] = {name: _value(name, text) for name, text in told.items()}
+        values: dict[str, Any] = {name: _value(name, text) for name, text in words.items()}
     except (KeyError, ValueError):
         raise NotExpressible(f"plan={settings[:80]!r} is not a list of a plan's settings") from None
     return Plan(**values)

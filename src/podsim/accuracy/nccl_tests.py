@@ -1,8 +1,8 @@
 """Reads what nccl-tests prints, as rows of a collectives table.
 
 Tolerant of its versions: with or without prefixes of a launcher, a root column, a reduction, an error column or the
-in-place half. Times are the out-of-place ones. What was launched how follows from the header and the lines of the
-ranks. Format: github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md).
+in-place half. Times are the out-of-place ones. The header and the lines of the ranks show how it was launched.
+Format: github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def is_log(text: str) -> bool:
 
 
 def read_log(path: str | Path) -> Rows:
-    """Rows of a log file; TableError if it holds no measurement, or the collective cannot be told."""
+    """Rows of a log file; TableError if it holds no measurement, or its collective is unknown."""
     path = Path(path)
     try:
         text = path.read_text("utf-8", errors="replace")
@@ -65,8 +65,8 @@ def read_log_text(text: str, name: str) -> Rows:
     header = next((match for line in lines if (match := _HEADER.search(line))), None)
     threads, each = (int(header[1]), int(header[2])) if header else (1, 1)
     gpus = len(ranks) or threads * each
-    found = _PERF.search(text) or _FILE.search(name)
-    if found is None:
+    collective = _PERF.search(text) or _FILE.search(name)
+    if collective is None:
         raise TableError(
             f"{name}: the log does not name its collective; name the file after it, as in all_reduce.log"
         )
@@ -76,21 +76,21 @@ def read_log_text(text: str, name: str) -> Rows:
         "gpu": gpu_name(ranks[0][2]) if ranks else "",
         "nodes": str(len({host for _, host, _ in ranks}) or 1),
         "gpus": str(gpus),
-        "collective": found[1],
+        "collective": collective[1],
         "algo": "auto",
         "proto": "auto",
         "launch": _launch(len({(host, pid) for pid, host, _ in ranks}), threads, gpus),
         "nccl": _release(text),
     }
-    measured = [row for line in _of_library(lines) if (row := _measured(line))]
+    measured = [row for line in _library_lines(lines) if (row := _measured(line))]
     if not measured:
         raise TableError(f"{name}: no line of the log holds a size and a time")
     return rows_of("collectives", name, [{**shared, **cells} for cells in measured])
 
 
-def _of_library(lines: list[str]) -> list[str]:
+def _library_lines(lines: list[str]) -> list[str]:
     """The lines of the library's own collective, in a log of `podsim measure collective` that has its tables, too."""
-    heads = [place for place, line in enumerate(lines) if line.startswith(_ALGORITHM)]
+    heads = [index for index, line in enumerate(lines) if line.startswith(_ALGORITHM)]
     for first, last in pairwise([*heads, len(lines)]):
         if lines[first] == f"{_ALGORITHM}library":
             return lines[first:last]

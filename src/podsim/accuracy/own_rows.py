@@ -83,7 +83,7 @@ def _model_of(row: Mapping[str, str]) -> Model:
 
 
 def _plan_of(row: Mapping[str, str], model: Model, cluster: Cluster) -> tuple[Plan, str, str]:
-    """(the plan, what podsim chose of it, what was implied)."""
+    """(the plan, the settings that podsim chose, those that the row implies)."""
     gpus = read_count(row, "n_gpus")
     tp, pp, cp = (read_count(row, name, 1) for name in ("tp", "pp", "cp"))
     dp = read_count(row, "dp", max(1, gpus // (tp * pp * cp)))
@@ -175,8 +175,8 @@ def _zero(text: str) -> tuple[int, int]:
 
 
 def _with_zero_if_needed(plan: Plan, model: Model, cluster: Cluster) -> tuple[Plan, str]:
-    """(the plan, what was implied): ZeRO 1 where a row says nothing of ZeRO, and would not have run without."""
-    # what a driver reports, 80 GiB of an "80 GB" GPU, and what the law of memory may be wrong by
+    """(the plan, the settings implied): ZeRO 1 if a row does not mention ZeRO and does not fit without it."""
+    # drivers report 80 GiB of an "80 GB" GPU, and the law of memory is up to 8 % off
     room = 1.08 * cluster.gpu.memory / 1e9 * 2.0**30
     least = _ADAM * model.parameters / (int(plan.tp) * int(plan.pp) * int(plan.ep))
     if int(plan.dp) * int(plan.cp) < 2 or least < 0.25 * room:
@@ -199,7 +199,7 @@ def _any_batch(row: Mapping[str, str], dp: int) -> int | None:
 def _fastest_plan(
     known: Plan, row: Mapping[str, str], model: Model, cluster: Cluster
 ) -> tuple[Plan, list[str]]:
-    """(the plan, what was chosen, worded); NoFitError when none fits, PlanError when none is legal.
+    """(the fastest plan that a row allows, the settings chosen); NoFitError if none fits, PlanError if none is legal.
 
     `known` has what the row states, and anything in the fields that it does not.
     """
@@ -212,13 +212,13 @@ def _fastest_plan(
     if "recompute" in given:
         given["recompute_layers"] = (0,)
     wanted = {"flash": (bool(known.flash),), **given}
-    found = search(model, cluster, known, gpus=int(known.gpus), wanted=wanted)
-    if found.order.size == 0:
-        least, room = (format_quantity(float(b), "B") for b in (found.memory_bytes.min(), cluster.gpu.memory))
+    plans = search(model, cluster, known, gpus=int(known.gpus), wanted=wanted)
+    if plans.order.size == 0:
+        least, room = (format_quantity(float(b), "B") for b in (plans.memory_bytes.min(), cluster.gpu.memory))
         raise NoFitError(
             [f"micro_batch is not given, and no plan that the row allows fits: {least} of {room}"]
         )
-    plan = found.plan(int(found.order[0]))
+    plan = plans.plan(int(plans.order[0]))
     if cell_text(row, "global_batch"):
         given["global_batch"] = (int(plan.global_batch),)
     return plan, _chosen_settings(plan, given)
@@ -226,7 +226,7 @@ def _fastest_plan(
 
 def _chosen_settings(plan: Plan, given: Mapping[str, Any]) -> list[str]:
     """The settings of a plan that were not given."""
-    told = plan.describe()
+    settings = plan.describe()
     fields = ("tp", "pp", "dp") if "tp" not in given else ()
     names = [
         *fields,
@@ -237,7 +237,7 @@ def _chosen_settings(plan: Plan, given: Mapping[str, Any]) -> list[str]:
         "zero",
         "recompute",
     ]
-    return [f"{name}={told[name]}" for name in names if name not in given]
+    return [f"{name}={settings[name]}" for name in names if name not in given]
 
 
 def own_network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
@@ -260,7 +260,7 @@ def own_network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
 
 
 def _similar_run(table: str, row: Mapping[str, str]) -> tuple[NetworkRun, float]:
-    """(a run of the same model, samples of a step on a GPU for each unit of the batch cell)."""
+    """(a run of the same model, samples that a GPU takes in a step per unit of the batch cell)."""
     model, batch = ("model", "batch_per_gpu") if table == "vision" else ("benchmark", "batch_per_accel")
     name, framework = row.get(model, ""), row.get("framework", "").lower().partition(" ")[0]
     if name in networks():
@@ -286,10 +286,10 @@ def _similar_run(table: str, row: Mapping[str, str]) -> tuple[NetworkRun, float]
 
 def _network_precision(row: Mapping[str, str]) -> str:
     """The precision of a row; MLPerf's table has no column for it, and its runs compute in fp16."""
-    said = cell_text(row, "precision") or "FP16"
-    name = {"amp": "fp16", "fp16/mixed": "fp16"}.get(said.lower(), said.lower())
+    text = cell_text(row, "precision") or "FP16"
+    name = {"amp": "fp16", "fp16/mixed": "fp16"}.get(text.lower(), text.lower())
     if name not in _PRECISIONS:
-        raise NotExpressible(f"precision={said!r} is not one of {', '.join(_PRECISIONS)}, amp")
+        raise NotExpressible(f"precision={text!r} is not one of {', '.join(_PRECISIONS)}, amp")
     return name
 
 

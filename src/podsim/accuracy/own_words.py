@@ -98,8 +98,10 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
     elif match := re.search(_GIGABITS + r"\s*per GPU", text):
         out = {"network.nics": str(gpus), "network.bandwidth": f"{match[1]} Gb/s"}
     else:
-        told = re.search(_GIGABITS, text)
-        rate = next((value for name, value in _RATES.items() if name in text), int(told[1]) if told else 0)
+        rate_match = re.search(_GIGABITS, text)
+        rate = next(
+            (value for name, value in _RATES.items() if name in text), int(rate_match[1]) if rate_match else 0
+        )
         count = re.search(r"\b(\d+)\s*x", text)
         if count and rate:
             out["network.nics"] = count[1]
@@ -112,9 +114,9 @@ def read_adapters(text: str, gpus: int) -> dict[str, str]:
 
 
 def cluster_settings(node: str, gpus: int, network: Mapping[str, str]) -> str:
-    """The text for `read_cluster`: nodes for so many GPUs, the last one whole, and overrides of the network."""
-    each = read_cluster(f"{node}:1").gpus_per_node
-    return write_settings(f"{node}:{-(-gpus // each)}", network)
+    """Settings for `read_cluster`: enough whole nodes for the GPUs, and overrides of the network."""
+    gpus_per_node = read_cluster(f"{node}:1").gpus_per_node
+    return write_settings(f"{node}:{-(-gpus // gpus_per_node)}", network)
 
 
 def model_settings(row: Mapping[str, str]) -> str:

@@ -50,15 +50,15 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
     `cross_validate` predicts the all-reduces in a node of A100, which the packaged constants were fitted to, by fits to
     the sweeps of other folds.
     """
-    found: dict[str, Call] = {}
+    calls: dict[str, Call] = {}
     reasons: dict[str, str] = {}
     for row in rows:
         call = read_call(row.fields)
         if isinstance(call, str):
             reasons[row.id] = call
         else:
-            found[row.id] = call
-    seconds, failed = call_seconds(found)
+            calls[row.id] = call
+    seconds, failed = call_seconds(calls)
     notes: dict[str, str] = {}
     if cross_validate and rows.name == CROSS_VALIDATED:
         try:
@@ -78,19 +78,25 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
 
 
 def _held_out(rows: Rows) -> dict[str, float]:
-    """id -> s, each sweep predicted by a fit to the sweeps of other folds; runs of one machine stay together."""
-    found: dict[str, float] = {}
+    """id -> s, each sweep predicted by a fit to the sweeps of other folds; runs of a machine stay together."""
+    held: dict[str, float] = {}
     known = samples([row.fields for row in rows])
-    machines = sorted({_machine_of(one.sweep) for one in known})
+    machines = sorted({_machine_of(sample.sweep) for sample in known})
     require_scipy()
     for fold in range(_FOLDS):
         left_out = set(machines[fold::_FOLDS])
-        part = [one for one in known if _machine_of(one.sweep) in left_out]
-        others = [one for one in known if _machine_of(one.sweep) not in left_out and one.size >= _FITTED_FROM]
+        part = [sample for sample in known if _machine_of(sample.sweep) in left_out]
+        others = [
+            sample
+            for sample in known
+            if _machine_of(sample.sweep) not in left_out and sample.size >= _FITTED_FROM
+        ]
         fabric = fit_architecture("ampere", others)
         values = predicted_seconds(fabric, part).tolist()
-        found |= {f"{one.sweep}/{one.size:.0f}": value for one, value in zip(part, values, strict=True)}
-    return {row.id: found[row.id] for row in rows if row.id in found}
+        held |= {
+            f"{sample.sweep}/{sample.size:.0f}": value for sample, value in zip(part, values, strict=True)
+        }
+    return {row.id: held[row.id] for row in rows if row.id in held}
 
 
 def require_scipy() -> None:
@@ -170,12 +176,12 @@ def call_seconds(calls: Mapping[str, Call]) -> tuple[dict[str, float], dict[str,
     seconds: dict[str, float] = {}
     failed: dict[str, str] = {}
     for ids in groups.values():
-        one = calls[ids[0]]
+        first = calls[ids[0]]
         try:
-            members = Members(ranks=one.gpus, ranks_per_node=-(-one.gpus // one.nodes), sharing=1)
+            members = Members(ranks=first.gpus, ranks_per_node=-(-first.gpus // first.nodes), sharing=1)
             values = collective_seconds(
-                one.collective, np.array([calls[id].size for id in ids]), one.cluster, members, launch=one.launch,
-                version=one.version,
+                first.collective, np.array([calls[id].size for id in ids]), first.cluster, members, launch=first.launch,
+                version=first.version,
             )  # fmt: skip
         except PodsimError as problem:
             failed |= dict.fromkeys(ids, str(problem))

@@ -50,11 +50,11 @@ def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
         part = known.take(where)
         ids = part.id.tolist()
         try:
-            found, note = _seconds(part, cross_validate)
+            part_seconds, note = _seconds(part, cross_validate)
         except PodsimError as problem:
             reasons |= dict.fromkeys(ids, str(problem))
             continue
-        seconds |= dict(zip(ids, found.tolist(), strict=True))
+        seconds |= dict(zip(ids, part_seconds.tolist(), strict=True))
         notes |= dict.fromkeys(ids, note) if note else {}
     measured = dict(zip(known.id.tolist(), known.seconds.tolist(), strict=True))
     values: dict[str, float] = {}

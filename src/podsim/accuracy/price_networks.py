@@ -27,14 +27,14 @@ from podsim.training.software import Software, load_software
 
 def price_networks(rows: Rows) -> Priced:
     """Samples (or tokens, …) a second of rows of the kinds "vision" and "mlperf"."""
-    found, reasons = network_runs(rows.kind, [(row.id, row.fields) for row in rows])
+    runs, reasons = network_runs(rows.kind, [(row.id, row.fields) for row in rows])
     predictions: dict[str, float] = {}
     ideals: dict[str, float] = {}
     if rows.what != "samples/s":
         why = f"{rows.what} need the number of steps to the end, which is no figure of a step"
-        return Priced(predictions={}, reasons={**dict.fromkeys(found, why), **reasons})
+        return Priced(predictions={}, reasons={**dict.fromkeys(runs, why), **reasons})
     costs = NetworkCosts()
-    for id, run in found.items():
+    for id, run in runs.items():
         try:
             predictions[id], ideals[id] = costs.rate(run), costs.peak(run)
         except PodsimError as error:
@@ -56,21 +56,21 @@ def network_runs(
     table: str, rows: Iterable[tuple[str, Mapping[str, str]]]
 ) -> tuple[dict[str, NetworkRun], dict[str, str]]:
     """(id -> run, id -> why there is none) of rows of a table."""
-    found: dict[str, NetworkRun] = {}
+    runs: dict[str, NetworkRun] = {}
     reasons: dict[str, str] = {}
     for id, row in rows:
         try:
-            found[id] = network_run(table, row)
+            runs[id] = network_run(table, row)
         except NotExpressible as problem:
             reasons[id] = str(problem)
-    return found, reasons
+    return runs, reasons
 
 
 class NetworkCosts:
-    """Graphs and their costs by the kernel laws, each worked out once; constants must not change while one lives."""
+    """Caches of graphs and of their costs by the kernel laws; constants must not change while an object is in use."""
 
     def __init__(self) -> None:
-        """Nothing is worked out yet."""
+        """Start with empty caches."""
         self._graphs: dict[tuple[str, int, str], OpGraph] = {}
         self._plain: dict[tuple[object, ...], PlainCosts] = {}
 
@@ -86,7 +86,7 @@ class NetworkCosts:
         return run.gpus * run.batch * run.accumulate * run.items / step.seconds
 
     def again(self) -> NetworkCosts:
-        """The same graphs, and no cost of them: for constants that have changed."""
+        """A copy with the graphs and without their costs, for changed constants."""
         fresh = NetworkCosts()
         fresh._graphs = self._graphs
         return fresh

@@ -87,11 +87,11 @@ def _signs(x: Floats) -> NDArray[np.int8]:
 
 def _sweeps(labels: Sequence[str]) -> dict[str, NDArray[np.intp]]:
     """Sweep -> its rows, for sweeps of two rows or more; "" is no sweep."""
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for index, name in enumerate(labels):
         if name:
-            found.setdefault(name, []).append(index)
-    return {name: np.array(rows) for name, rows in found.items() if len(rows) > 1}
+            groups.setdefault(name, []).append(index)
+    return {name: np.array(rows) for name, rows in groups.items() if len(rows) > 1}
 
 
 def sweep_tau(predicted: ArrayLike, measured: ArrayLike, sweeps: Sequence[str]) -> float | None:
@@ -117,11 +117,11 @@ def regrets(
     p, m = np.asarray(predicted, dtype=np.float64), np.asarray(measured, dtype=np.float64)
     if more_is_better:
         p, m = 1.0 / p, 1.0 / m
-    found = {}
+    worst = {}
     for name, rows in _sweeps(sweeps).items():
         picked = rows[p[rows] == p[rows].min()]
-        found[name] = float(m[picked].max() / m[rows].min())
-    return found
+        worst[name] = float(m[picked].max() / m[rows].min())
+    return worst
 
 
 def best_constant(ideal: ArrayLike, measured: ArrayLike) -> float:
@@ -234,13 +234,13 @@ def assess(comparison: Comparison) -> Comparison:
 
 def compare_priced(rows: Rows, priced: Priced) -> Comparison:
     """Comparison of what was priced, in the classes that the pricing names."""
-    found = compare(
+    comparison = compare(
         rows, priced.predictions, not_expressed=priced.reasons, ideals=priced.ideals, notes=priced.notes
     )
     if not priced.groups:
-        return found
-    named = tuple(replace(row, group=priced.groups.get(row.id, row.group)) for row in found.rows)
-    return assess(replace(found, rows=named))
+        return comparison
+    grouped = tuple(replace(row, group=priced.groups.get(row.id, row.group)) for row in comparison.rows)
+    return assess(replace(comparison, rows=grouped))
 
 
 def compare(
@@ -263,15 +263,15 @@ def compare(
     with every row that is unaccounted for.
     """
     what, given = what or rows.what, dict(not_expressed or {})
-    found = {row.id: measurement(row, what) for row in rows}
-    unfit = {row.id: why for row in rows if (why := _unfit(row, found[row.id], what))}
+    measurements = {row.id: measurement(row, what) for row in rows}
+    unfit = {row.id: why for row in rows if (why := _unfit(row, measurements[row.id], what))}
     _check_ids(rows, predictions, given, unfit)
     reasons = unfit | given
     classes = rows.classes if classes is None else classes
     sweep = rows.sweep if sweep is None else sweep
     compared: list[ComparedRow] = []
     for row in rows:
-        measured = found[row.id]
+        measured = measurements[row.id]
         if row.id in reasons or measured is None:
             continue
         compared.append(

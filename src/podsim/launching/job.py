@@ -102,11 +102,11 @@ class Context:
 
     tool: str
     gpus: int | None = None
-    """GPUs of the job; None where nothing says so."""
+    """The number of GPUs of the job; None if nothing says so."""
     layers: int = 0
-    """layers. Depth of the model; 0 if unknown."""
+    """The number of layers of the model; 0 if unknown."""
     sequence: int = 0
-    """tokens. Length of a sequence; 0 if unknown."""
+    """The number of tokens of a sequence; 0 if unknown."""
     problems: list[str] = field(default_factory=list)
 
     def on(self, gpus: int | None, what: str = "") -> Context:

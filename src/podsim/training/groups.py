@@ -106,7 +106,7 @@ def stage_exchanges(
         fewer, part = np.maximum(ranks // plan.ep, 1), np.maximum(shard // plan.ep, 1)
         expert = _Replicas(weights.expert, fewer, part, np.asarray(plan.tp * plan.ep))
         more = _parameter_exchanges(collectives, expert, blocks)
-        total = Exchanges(*(one + other for one, other in zip(total, more, strict=True)))
+        total = Exchanges(*(np.add(*pair) for pair in zip(total, more, strict=True)))
     return total._replace(
         reduce_layer_share=_ratio(total.reduce_layer_share, total.reduce),
         gather_layer_share=_ratio(total.gather_layer_share, total.gather),

@@ -244,9 +244,9 @@ def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Softwa
         return group_seconds(collective, size * scale, cluster, software, ranks=ranks, members=near)
 
     gathered = 0.5 if plan.precision == "fp8" and software.fp8_gather else 1.0
-    whole, split = np.where(sequence, 1, plan.tp), np.where(sequence, plan.tp, 1)
-    divided = seconds("all_gather", split, gathered) + seconds("reduce_scatter", split)
-    return np.asarray(seconds("all_reduce", whole) + divided)
+    reducing, splitting = np.where(sequence, 1, plan.tp), np.where(sequence, plan.tp, 1)
+    divided = seconds("all_gather", splitting, gathered) + seconds("reduce_scatter", splitting)
+    return np.asarray(seconds("all_reduce", reducing) + divided)
 
 
 def _cp_seconds(

@@ -265,19 +265,19 @@ def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Act
 
 
 def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shaped[Array, "stage plan"], ...]:
-    """Bytes of each kind, in the order of KINDS, for each class of stages of plans (they broadcast)."""
+    """Bytes of each kind, in the order of KINDS, for each class of stages of plans (the arrays broadcast)."""
     zero, floor = np.asarray(plan.zero), np.asarray(software.memory_floor)
-    # a framework that gathers weights once a step keeps them, and whole gradients, until its pipeline has run
-    whole = (np.asarray(plan.pp) > 1) & (zero >= 3) & (not software.regather)
+    # a framework that gathers weights once a step keeps them, and all gradients, until its pipeline has run
+    is_whole = (np.asarray(plan.pp) > 1) & (zero >= 3) & (not software.regather)
     if held.torch is None:
-        trained = _trained_bytes(plan, software, held, whole)
+        trained = _trained_bytes(plan, software, held, is_whole)
         largest = held.largest * (2 * element_bytes(plan.precision) + software.gradient_memory)
-        buffers = np.where((zero >= 3) & ~whole, largest, 0.0) + held.gathered
+        buffers = np.where((zero >= 3) & ~is_whole, largest, 0.0) + held.gathered
         others = (held.activations, held.logits, buffers, floor)
     else:
         moment = highest_moment(plan, software, held.torch)
-        # what is whole is part of the moment
-        trained = _trained_bytes(plan, software, held, np.zeros_like(whole))
+        # the moment includes what is not divided
+        trained = _trained_bytes(plan, software, held, np.zeros_like(is_whole))
         trained[0] = np.where(zero >= 3, moment.weights, trained[0])
         trained[1] = trained[1] + np.where(zero >= 3, moment.gradients, 0.0)
         others = (moment.activations, moment.logits, moment.buffers, floor + software.reserved)
@@ -288,8 +288,8 @@ def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shape
     return (*trained, *others)
 
 
-def _trained_bytes(plan: Plan, software: Software, held: Held, whole: Array) -> list[Array]:
-    """[weights, gradients, optimizer] of one copy; where `whole`, ZeRO 3 divides neither weights nor gradients."""
+def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) -> list[Array]:
+    """[weights, gradients, optimizer] of one copy; where `is_whole`, ZeRO 3 divides neither weights nor gradients."""
     zero = np.asarray(plan.zero)
     parameters = held.dense if held.expert is None else held.dense + held.expert
     divided = parameters
@@ -310,8 +310,8 @@ def _trained_bytes(plan: Plan, software: Software, held: Held, whole: Array) -> 
     master = 4.0 if stored < 4 else 0.0
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
     return [
-        from_level(3, whole) * stored,
-        from_level(2, whole) * software.gradient_memory,
+        from_level(3, is_whole) * stored,
+        from_level(2, is_whole) * software.gradient_memory,
         from_level(1) * (master + moments),
     ]
 

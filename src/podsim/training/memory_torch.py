@@ -195,9 +195,9 @@ class TorchLayout:
     expert: Shaped[Array, "block plan"]
     """The parameters of its experts."""
     block_bytes: Shaped[Array, "block plan"]
-    """B. What a micro-batch keeps in each block."""
+    """B. The bytes that a micro-batch keeps in each block."""
     layers_bytes: Shaped[Array, "stage plan"]
-    """B. What it keeps in all layers of a stage."""
+    """B. The bytes that it keeps in all layers of a stage."""
     state_bytes: Shaped[Array, "plan"]
     """B. The rank's part of the hidden states."""
     logit_bytes: Shaped[Array, "plan"]
@@ -231,17 +231,17 @@ class _Sizes:
     layer: Shaped[Array, "stage plan"]
     """The parameters of the largest layer."""
     chunk_bytes: Shaped[Array, "stage plan"]
-    """B. What a micro-batch keeps in one chunk."""
+    """B. The bytes that a micro-batch keeps in one chunk."""
     head_bytes: Shaped[Array, "stage plan"]
-    """B. What the head keeps of the current micro-batch."""
+    """B. The bytes that the head keeps of the current micro-batch."""
     waiting_bytes: Shaped[Array, "stage plan"]
-    """B. What it keeps of all others whose loss waits."""
+    """B. The bytes that it keeps of all others whose loss waits."""
     output_bytes: Shaped[Array, "stage plan"]
     """B. The logits that outlive their loss."""
     loss_bytes: Shaped[Array, "stage plan"]
     """B. The loss."""
     working_bytes: Shaped[Array, "stage plan"]
-    """B. As in TorchLayout."""
+    """B. The working bytes, as in TorchLayout."""
 
     def layer_moment(self, weights: Array, gradients: Array, chunks: Array, working: Array) -> Moment:
         """A layer that runs backward, with a number of chunks in flight."""
@@ -306,7 +306,7 @@ def highest_moment(plan: Plan, software: Software, layout: TorchLayout) -> Momen
     else:
         whole = _whole_moment(plan, software, layout, sizes)
         divided = _divided_moment(plan, software, layout, sizes)
-        moment = Moment(*(np.where(is_whole, one, other) for one, other in zip(whole, divided, strict=True)))
+        moment = Moment(*(np.where(is_whole, *pair) for pair in zip(whole, divided, strict=True)))
     states = 2 * _chunks(plan) - (layout.blocks[:, 0] > 0) - (layout.blocks[:, -1] > 0)
     received = np.asarray(plan.micro_batches, dtype=float) * layout.state_bytes * states
     shard = np.asarray(plan.shard_ranks, dtype=float)

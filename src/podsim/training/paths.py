@@ -52,7 +52,7 @@ class _Durations(NamedTuple):
     send: float
     """A send from rank to rank."""
     charge: float
-    """What a send takes of the compute stream."""
+    """The compute-stream time of a send."""
 
 
 _TYPICAL = (

@@ -116,11 +116,11 @@ def search(
     memory_bytes = np.full(total, np.inf)
     done = evaluated = 0
     try:
-        ready, divisions = divide_plans(model, cluster, plans, layouts, software)
-        for part, division, layout, end in divided_chunks(ready, divisions):
+        tables, divisions = divide_plans(model, cluster, plans, layouts, software)
+        for part, division, layout, end in divided_chunks(tables, divisions):
             skip = _is_redundant(layout.plan, division.zero, flags)
             tried = np.flatnonzero(~skip.all(axis=1))
-            seconds, memory_bytes[part] = cost_division(ready, layout, end, division, flags[tried])
+            seconds, memory_bytes[part] = cost_division(tables, layout, end, division, flags[tried])
             step_seconds[tried, part] = np.where(skip[tried], np.inf, seconds)
             done, evaluated = done + skip.shape[1], evaluated + int(skip.size - np.count_nonzero(skip))
             if progress:

@@ -72,14 +72,14 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
         raise PodsimError("--table and --rows: choose one")
     if options.rows is not None:
         read = read_measured(options.rows)
-        found = [compare_rows(one, cross_validate=False) for one in _in_own_quantities(read)]
+        comparisons = [compare_rows(table, cross_validate=False) for table in _in_own_quantities(read)]
     else:
-        found = [compare_rows(load(name), cross_validate=cross_validate) for name in tables or TABLES]
-    judged = verdicts(found)
+        comparisons = [compare_rows(load(name), cross_validate=cross_validate) for name in tables or TABLES]
+    judged = verdicts(comparisons)
     if options.role:
-        found = [comparison.only(options.role) for comparison in found]
+        comparisons = [comparison.only(options.role) for comparison in comparisons]
         judged = tuple(verdict for verdict in judged if verdict.role == options.role)
-    return Validation(comparisons=tuple(found), verdicts=() if options.rows is not None else judged)
+    return Validation(comparisons=tuple(comparisons), verdicts=() if options.rows is not None else judged)
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:
@@ -103,7 +103,7 @@ def _in_own_quantities(rows: Rows) -> list[Rows]:
     }
     parts = [replace(rows.where(lambda row: compared[row.id] == main), what=main)]
     for what in order[1:]:
-        parts.append(_part(rows, what, {id for id, one in compared.items() if one == what}))
+        parts.append(_part(rows, what, {id for id, quantity in compared.items() if quantity == what}))
     return [part for part in (*parts, _part(rows, "bytes", heavy)) if len(part)]
 
 
