@@ -127,6 +127,8 @@ def test_styles_are_for_terminals_only(
         ("=1+1", "'=1+1"),
         ("@SUM(A1)", "'@SUM(A1)"),
         ("-cmd", "'-cmd"),
+        ("-2+3+cmd|' /C x'!A0", "'-2+3+cmd|' /C x'!A0"),
+        ("+2 % time", "+2 % time"),
         ("-1.5", "-1.5"),
         ("-", "-"),
         ("a=b", "a=b"),

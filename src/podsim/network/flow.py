@@ -9,7 +9,6 @@ Routes are in compressed rows: flow f uses links[indptr[f] : indptr[f + 1]]. A f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -189,45 +188,3 @@ def max_min_rates(
     routed = Flows(indptr[:-1], indptr[1:], links, taken, weight, capacity)
     fill(np.arange(flows), flows, routed, rates, scratch)
     return rates
-
-
-@dataclass(frozen=True, kw_only=True)
-class Classes:
-    """Flows with the same links and weight as one row each."""
-
-    routes: tuple[Ints, Ints]
-    """The routes of the classes, as (indptr, links)."""
-    weights: Floats
-    copies: Ints
-    """The number of flows in each class."""
-    member: Ints
-    """The class of each flow; values of classes unfold as values[member]."""
-
-
-def fold_flows(routes: tuple[ArrayLike, ArrayLike], weights: ArrayLike | None = None) -> Classes:
-    """Equal flows (same set of links, same weight) as classes; max_min_rates of the classes, unfolded, are the same.
-
-    Raises ClusterError when indptr does not fit.
-    """
-    indptr, links = (np.ascontiguousarray(part, np.int64) for part in routes)
-    flows = max(len(indptr) - 1, 0)
-    weight = np.ones(flows) if weights is None else np.ascontiguousarray(weights, np.float64)
-    if problems := _problems(indptr, links, np.ones(flows), weight, np.ones(links.max(initial=0) + 1)):
-        raise ClusterError("; ".join(problems))
-    first: dict[tuple[bytes, float], int] = {}
-    member = np.empty(flows, np.int64)
-    rows: list[Ints] = []
-    for f in range(flows):
-        row = np.sort(links[indptr[f] : indptr[f + 1]])
-        key = (row.tobytes(), float(weight[f]))
-        if key not in first:
-            first[key] = len(rows)
-            rows.append(row)
-        member[f] = first[key]
-    ends = np.cumsum([0] + [len(row) for row in rows])
-    return Classes(
-        routes=(ends.astype(np.int64), np.concatenate([*rows, np.empty(0, np.int64)]).astype(np.int64)),
-        weights=np.array([key[1] for key in first], np.float64),
-        copies=np.bincount(member, minlength=len(rows)).astype(np.int64),
-        member=member,
-    )

@@ -72,6 +72,16 @@ def _options_of(group: Any) -> dict[str, Option]:
     return {each.name: _declared(each) for each in dataclasses.fields(group) if "option" in each.metadata}
 
 
+def wrong_choices(options: object, *names: str) -> list[str]:
+    """A line for each named option whose value is none of its choices."""
+    known = options_of(type(options))
+    return [
+        f"{name}={str(value)[:40]!r} may be {', '.join(filter(None, known[name].choices))}"
+        for name in names
+        if (value := getattr(options, name)) not in known[name].choices
+    ]
+
+
 def values_of(options: object, *groups: type) -> dict[str, Any]:
     """The values of those options that all the groups have, too."""
     names = [name for name in options_of(type(options)) if all(name in options_of(group) for group in groups)]

@@ -6,12 +6,13 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""what opens a cell that a spreadsheet runs"""
+_FORMULA = re.compile(r"[=@\t\r]|[+-]+[A-Za-z(@=]|[+-].*[|!]", re.DOTALL)
+"""text that a spreadsheet would run; a sign before a number, as in "+2 % time", is harmless"""
 
 
 def plain(value: Any) -> Any:
@@ -91,11 +92,5 @@ def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _formula_free(text: str) -> str:
-    """Text that a spreadsheet would run as a formula, with an apostrophe before it; numbers stay as they are."""
-    if not text.startswith(_FORMULA) or len(text) < 2:
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text
+    """Text with an apostrophe before it where a spreadsheet would run it as a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text

@@ -11,7 +11,7 @@ from typing import Any
 from podsim.errors import CatalogError, unknown_name
 
 FITTED = ("half_speed", "int8_speed", "attention_speed", "kernel", "sparse_speed")
-"""constants that `podsim.serving.fit` fits"""
+"""constants that `reference.engines` fits"""
 
 
 @dataclass(frozen=True, kw_only=True)

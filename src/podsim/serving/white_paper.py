@@ -13,7 +13,7 @@ from podsim.hardware.catalog import load_gpu, load_system
 from podsim.hardware.mig.measured import interference
 from podsim.results.served import Figure, FigureRow
 from podsim.serving.engine import load_engine
-from podsim.serving.fit import REVISIONS, latency_rows
+from podsim.serving.latencies import REVISIONS, latency_rows
 from podsim.serving.predict import Task, rows_of
 from podsim.units import format_quantity, parse_quantity
 from podsim.workload.catalog import load_model

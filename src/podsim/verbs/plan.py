@@ -15,7 +15,7 @@ from podsim.accuracy.assumptions import changed
 from podsim.errors import NoFitError, PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.options.fleet_options import SavedJobOptions
-from podsim.options.option import values_of
+from podsim.options.option import values_of, wrong_choices
 from podsim.options.plan_options import ReplayOptions, SearchOptions
 from podsim.options.question import question
 from podsim.results.prediction import PARTS, ParetoPoint, PlanResult, Prediction, Ranked
@@ -30,7 +30,6 @@ from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
 from podsim.verbs.save import check_directory, read_experiment, save_plans
 
-OBJECTIVES = ("time", "memory", "cost", "energy")
 _TRADES = ("cost", "energy")
 _LAYOUT = ("tp", "pp", "cp", "ep", "dp")
 
@@ -144,15 +143,11 @@ def _weighed(case: Case, progress: Progress | None) -> PlanResult:
 
 def _check(options: SearchOptions) -> None:
     """Raise PlanError with all that is wrong of the options that name no model and no cluster."""
-    objective, top, detail, price = options.objective, options.top, options.detail, options.price
+    objective, top, price = options.objective, options.top, options.price
     given_site = price or options.pue is not None
-    problems = []
-    if objective not in OBJECTIVES:
-        problems.append(f"objective={objective!r} may be {', '.join(OBJECTIVES)}")
+    problems = wrong_choices(options, "objective", "detail")
     if not isinstance(top, int) or not 1 <= top <= 1000:
         problems.append(f"top={top}: between 1 and 1000 plans can be shown")
-    if detail not in ("", "ops"):
-        problems.append(f"detail={detail!r} may be ops")
     if objective == "cost" and not price:
         problems.append(
             "objective=cost needs a price: a name that `podsim cost` lists, or USD for a GPU and an hour"

@@ -8,6 +8,7 @@ from podsim.errors import NoFitError, PodsimError
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.networks import networks
 from podsim.graphs.trace_graph import TraceGraph
+from podsim.options.option import wrong_choices
 from podsim.options.question import question
 from podsim.options.step_options import SimulateOptions
 from podsim.results.simulated import SimulatedStep
@@ -16,8 +17,6 @@ from podsim.simulation.lower_links import Trouble
 from podsim.simulation.shares import shares
 from podsim.training.plan import Setting, read_plan
 from podsim.training.predict import predict_plan
-
-RANKS = ("folded", "all")
 
 
 @question(SimulateOptions)
@@ -47,7 +46,7 @@ def simulate(options: SimulateOptions) -> SimulatedStep:
     )
     if problems := [
         *_problems(trouble),
-        *([] if options.ranks in RANKS else [f"ranks={options.ranks!r} may be folded or all"]),
+        *wrong_choices(options, "ranks"),
     ]:
         raise PodsimError("; ".join(problems))
     _no_graph(options.model, options.on)

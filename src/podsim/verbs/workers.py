@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from podsim.errors import PodsimError
-from podsim.options.option import options_of, values_of
+from podsim.options.option import options_of, values_of, wrong_choices
 from podsim.options.plan_options import PlanOptions
 from podsim.options.question import question
 from podsim.options.step_options import WorkersOptions
@@ -15,7 +15,6 @@ from podsim.simulation.workers_inputs import Given, Workforce, of_numbers, of_pl
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
 from podsim.training.plan import read_plan
 
-EXCHANGES = ("bsp", "ps", "ssp", "async")
 BOUNDS = (0, 1, 2, 4, 8, None)
 """that a comparison plays; None: no bound"""
 _OF_A_PLAN = (
@@ -77,8 +76,7 @@ def _workforce(options: WorkersOptions) -> Workforce:
 def _exchange_problems(options: WorkersOptions) -> Iterator[str]:
     exchange, staleness, compare = options.exchange, options.staleness, options.compare
     servers, server_bandwidth, beside = options.servers, options.server_bandwidth, options.beside
-    if exchange not in EXCHANGES:
-        yield f"exchange={exchange[:40]!r} may be {', '.join(EXCHANGES)}"
+    yield from wrong_choices(options, "exchange")
     if compare and (exchange != "bsp" or staleness is not None):
         yield "compare plays every exchange and bound; exchange and staleness cannot be given with it"
     elif exchange == "ssp" and staleness is None:
