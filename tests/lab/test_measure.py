@@ -25,7 +25,7 @@ from podsim.lab.engine import Engine
 from podsim.lab.measure import Job, task_of
 from podsim.lab.processes import fork, wait_all
 from podsim.lab.program import programs
-from podsim.lab.ranks import Note, Task, here, run_here
+from podsim.lab.ranks import Note, Task, run_here, started_rank
 from podsim.lab.record import read_run, run_of
 from podsim.lab.wires import Wires, connect, gpus_here
 from podsim.network.collectives import ALGORITHMS, Algorithm, Table, make_table
@@ -401,14 +401,14 @@ def _wait_for_children(pid: int, count: int) -> list[int]:
 
 def test_environments_that_say_half() -> None:
     whole = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
-    assert here({}) is None
-    assert here(whole).rank == 1  # type: ignore[union-attr]
+    assert started_rank({}) is None
+    assert started_rank(whole).rank == 1  # type: ignore[union-attr]
     with pytest.raises(LabError, match="MASTER_PORT not"):
-        here({key: value for key, value in whole.items() if key != "MASTER_PORT"})
+        started_rank({key: value for key, value in whole.items() if key != "MASTER_PORT"})
     with pytest.raises(LabError, match="do not go together"):
-        here(whole | {"RANK": "2"})
+        started_rank(whole | {"RANK": "2"})
     with pytest.raises(LabError, match="is no number"):
-        here(whole | {"WORLD_SIZE": "two"})
+        started_rank(whole | {"WORLD_SIZE": "two"})
 
 
 def test_more_ranks_than_the_job_has(monkeypatch: pytest.MonkeyPatch) -> None:

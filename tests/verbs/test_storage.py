@@ -15,7 +15,7 @@ import podsim as package
 from podsim.storage.fio_results import read_fio
 
 Run = Callable[..., Result]
-DATA = Path(__file__).parents[1] / "accuracy" / "data"
+DATA = Path(__file__).parents[1] / "storage" / "data"
 ON = ("--on", "weka-ra:4")
 ONLY_CLI = {"json", "csv", "plot", "fio_json"}
 

@@ -21,7 +21,7 @@ from podsim.results.lab import MeasuredCollective, MeasuredCollectives
 from podsim.verbs.verify import verify_machine
 
 Run = Callable[..., Result]
-DATA = Path(__file__).parents[1] / "accuracy" / "data"
+DATA = Path(__file__).parents[1] / "storage" / "data"
 HOST = Path(__file__).parents[1] / "hardware" / "data" / "host.toml"
 FIO = f"""#!{sys.executable}
 import json, pathlib, sys, time

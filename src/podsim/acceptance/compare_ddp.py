@@ -1,4 +1,4 @@
-"""A measured step of DistributedDataParallel beside two predictions: buckets beside the backward pass, and after it."""
+"""A measured step of DistributedDataParallel against two predictions: buckets during the backward pass, or after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from podsim.report.collectives import links_text
 from podsim.results.trained import ComparedDdp, MeasuredDdp
 
 
-def step_times(layers: int, forward: float, backward: float, bucket: float) -> tuple[float, float]:
+def step_seconds(layers: int, forward: float, backward: float, bucket: float) -> tuple[float, float]:
     """(s of a step with overlap, s without), for s of a layer's passes and of a bucket's all-reduce.
 
     A bucket leaves when its layer's backward pass is done, last layer first, and when the one before it has arrived.
@@ -24,7 +24,7 @@ def step_times(layers: int, forward: float, backward: float, bucket: float) -> t
 
 
 def compare_ddp(run: MeasuredDdp, name: str, on: str, overrides: Mapping[str, str] | None) -> ComparedDdp:
-    """The median step of a run beside what it would take with overlap and without.
+    """The median step of a run against its predictions with and without overlap.
 
     A bucket's seconds are those of its table on the links that the run was given: processors rest while layers pause, and
     what they add up is left out. Raises LabError for a run on links that nobody described.
@@ -41,7 +41,7 @@ def compare_ddp(run: MeasuredDdp, name: str, on: str, overrides: Mapping[str, st
         run.local,
     )
     bucket = sum(on_shaped_links(run, table, run.size, run.layers))
-    overlapped, apart = step_times(run.layers, run.forward, run.backward, bucket)
+    overlapped, apart = step_seconds(run.layers, run.forward, run.backward, bucket)
     right, other = (overlapped, apart) if run.overlap else (apart, overlapped)
     measured = run.step_time
     return ComparedDdp(

@@ -1,4 +1,4 @@
-"""`podsim compare` for runs of storage: epochs of a loader, and checkpoints, beside what a storage system would take."""
+"""`podsim compare` for runs of storage: epochs of a loader, and checkpoints, against predictions of a storage system."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def compare_storage(
     cache_on: str = "",
     overrides: Mapping[str, str] | None = None,
 ) -> ComparedStorage:
-    """A run of storage beside its predictions.
+    """A run of storage against its predictions.
 
     name: of its file. on: the storage system that was read or written, from the catalog or a TOML file; cache_on: the
     one that a loader's cache is on, by default the drives of `on`'s nodes (local-nvme). What processors did is taken

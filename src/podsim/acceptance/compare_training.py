@@ -1,4 +1,4 @@
-"""A training run beside its prediction: the same plan of the same network, on the cluster that it ran on."""
+"""A training run against its prediction: the same plan of the same network, on the cluster that it ran on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAN = (
 def compare_training(
     run: MeasuredTraining, name: str, on: str, overrides: Mapping[str, str] | None
 ) -> ComparedTraining:
-    """The median step of a run beside the prediction of its plan on a cluster.
+    """The median step of a run against the prediction of its plan on a cluster.
 
     Raises LabError for a run that no prediction is of: without a cluster, of a residual network, or with a parameter
     server.

@@ -10,7 +10,7 @@ from podsim.acceptance.inventory_checks import inventory_parts
 from podsim.acceptance.network_checks import all_reduce, network_checks, read_network
 from podsim.acceptance.storage_checks import (
     Expected,
-    checked_storage,
+    check_storage,
     measure_disk,
     not_run,
     storage_checks,
@@ -21,7 +21,7 @@ from podsim.acceptance.training_checks import measure_images, training_checks
 from podsim.errors import LabError
 from podsim.hardware.cluster import Cluster
 from podsim.lab.inventory import Inventory
-from podsim.lab.inventory_tools import ask_machine, nothing_told
+from podsim.lab.inventory_tools import ask_machine, no_answers
 from podsim.lab.usage import cores
 from podsim.lab.wires import gpus_here
 from podsim.options.measure_options import VerifyOptions
@@ -100,7 +100,7 @@ def machine_text(inventory: Inventory) -> str:
 def _inventory(machine: Machine, findings: Findings) -> None:
     machine.note("inventory")
     root = machine.options.root
-    tools = ask_machine() if root == Path("/") else nothing_told(f"{root} is not this machine")
+    tools = ask_machine() if root == Path("/") else no_answers(f"{root} is not this machine")
     findings.parts += inventory_parts(machine.inventory, tools, machine.cluster.system)
 
 
@@ -112,7 +112,7 @@ def _storage(machine: Machine, findings: Findings) -> None:
         same=machine.is_measured,
         names=host.names if host else {},
     )
-    checked_storage(options.storage, machine.client)
+    check_storage(options.storage, machine.client)
     if options.fio or options.mdtest is not None:
         findings.checks += stored_checks(options.fio, options.mdtest, expected)
         return

@@ -1,4 +1,4 @@
-"""All-reduce over sizes, as nccl-tests measures it, beside what the network's law gives for the expected machine."""
+"""All-reduce over sizes, as nccl-tests measures it, against the network's law for the expected machine."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Parts(NamedTuple):
 
 
 def on_shaped_links(run: MeasuredCollectives | MeasuredDdp, table: Table, size: float, calls: int) -> Parts:
-    """One of so many calls without a pause: links as they were shaped, messages as measured, buckets as they were set.
+    """Seconds of one of several calls in a row: links as shaped, messages as measured, buckets as set.
 
     Processors are counted where the run measured what they cost.
     """
@@ -61,7 +61,7 @@ def emulated_fabric(made: Emulated, latency: float = 0.0) -> Links:
     """The links of an emulated cluster as the simulation takes them; latency: s of a message between any two ranks.
 
     Links: of each rank in its server, up and down; of each adapter of each server, up and down. A link carries what
-    its packets hold beside their headers.
+    its packets hold besides their headers.
     """
     ranks, local, adapters = made.ranks, made.local, made.servers * max(made.nics, 1)
     payload = (MTU - _HEADERS[0]) / (MTU + _HEADERS[1])

@@ -1,4 +1,4 @@
-"""fio and mdtest run on a folder, or read from files, beside what `podsim storage` predicts for the expected node."""
+"""fio and mdtest run on a folder, or read from files, against what `podsim storage` predicts for the expected node."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from podsim.lab.disk import (
     NAMES,
     Access,
     accesses,
-    direct_works,
     fio_command,
+    has_direct_access,
     mdtest_command,
     names_command,
     run_tool,
@@ -63,7 +63,7 @@ class Disk:
 def measure_disk(folder: Path, cores: int, *, size: int, seconds: float, note: Note) -> Disk:
     """What fio, and mdtest where it is installed, find on a folder. LabError where the folder cannot be used."""
     with scratch(folder, size) as own:
-        direct, capacity = direct_works(own), float(shutil.disk_usage(own).total)
+        direct, capacity = has_direct_access(own), float(shutil.disk_usage(own).total)
         try:
             tool("fio", FIO)
         except LabError as problem:
@@ -71,7 +71,7 @@ def measure_disk(folder: Path, cores: int, *, size: int, seconds: float, note: N
                 fio={}, names={}, tasks=0, names_by="", direct=direct, missing=str(problem), capacity=capacity
             )
         runs = _accesses(own, cores, size, seconds, direct, note)
-        names, tasks, by = names_of(own, cores, note)
+        names, tasks, by = measure_names(own, cores, note)
     return Disk(fio=runs, names=names, tasks=tasks, names_by=by, direct=direct, missing="", capacity=capacity)
 
 
@@ -91,7 +91,7 @@ def _accesses(
     return runs
 
 
-def names_of(own: Path, cores: int, note: Note) -> tuple[dict[str, float], int, str]:
+def measure_names(own: Path, cores: int, note: Note) -> tuple[dict[str, float], int, str]:
     """(operations a second by mdtest's names, tasks, what measured them): mdtest where it is, else fio's engines."""
     try:
         command = mdtest_command(own, files=1000)
@@ -209,7 +209,7 @@ def _names(rates: Mapping[str, float], tasks: int, by: str, expects: Expected) -
         )  # fmt: skip
 
 
-def checked_storage(system: str, client: str) -> None:
+def check_storage(system: str, client: str) -> None:
     """Raise PodsimError where a storage system, or its drives in these nodes, cannot be predicted."""
     try:
         load_storage(system, client=client)

@@ -1,4 +1,4 @@
-"""ResNet-50 on 1 to N ranks, the first epoch against later ones, beside what is predicted for the expected machine."""
+"""ResNet-50 on 1 to N ranks, first and later epochs, against what is predicted for the expected machine."""
 
 from __future__ import annotations
 

@@ -131,10 +131,10 @@ def _transformer_logs(
 ) -> tuple[Logs, tuple[str, ...]]:
     """The logarithms of rows of language models of an era, and their ids."""
     used = [r for r in rows if r.get("role") == "calibrate" and _time(r)]
-    found, _ = training_runs(used)
-    mine = [(position, one) for position, one in found if _is_of(one, name, part)]
+    runs, _ = training_runs(used)
+    mine = [(position, run) for position, run in runs if _is_of(run, name, part)]
     base = load_software(name, mine[0][1].cluster.gpu) if mine else load_software(name)
-    batches = make_batches([one for _, one in mine])
+    batches = make_batches([run for _, run in mine])
     measured_R = np.array([_time(used[position]) for position, _ in mine])
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
@@ -150,8 +150,8 @@ def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tu
     mine, measured = [], []
     for kind, column in (("vision", "throughput"), ("mlperf", "throughput_samples_s")):
         used = {r["id"]: r for r in rows if r.get("role") == "calibrate" and r.get(column)}
-        found, _ = network_runs(kind, used.items())
-        for id, run in found.items():
+        runs, _ = network_runs(kind, used.items())
+        for id, run in runs.items():
             if run.software == name and _covered(run.cluster.gpu, run.precision, name, part):
                 mine.append((id, run))
                 measured.append(float(used[id][column]))
@@ -165,10 +165,10 @@ def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tu
     return logs, tuple(id for id, _ in mine)
 
 
-def _is_of(one: TrainingRun, name: str, part: str) -> bool:
+def _is_of(run: TrainingRun, name: str, part: str) -> bool:
     """Whether a row ran with an entry of the catalog: with its table for a GPU, or with what holds for the others."""
-    mine = one.plan.software == name and not one.chosen  # what podsim chose is no evidence
-    return mine and _covered(one.cluster.gpu, one.plan.precision, name, part)
+    mine = run.plan.software == name and not run.chosen  # what podsim chose is no evidence
+    return mine and _covered(run.cluster.gpu, run.plan.precision, name, part)
 
 
 def _covered(gpu: Gpu, precision: str, name: str, part: str) -> bool:
@@ -190,7 +190,7 @@ def toml_entry(software: str, fit: SoftwareFit) -> str:
     for row in fit.rows_used:
         group = row.split("-")[0].rstrip("0123456789")
         groups[group] = groups.get(group, 0) + 1
-    told = ", ".join(f"{count} {name}" for name, count in groups.items())
-    lines = [f"[{software}]", f'evidence = "fitted to {len(fit.rows_used)} rows with role calibrate ({told}); '
+    counts = ", ".join(f"{count} {name}" for name, count in groups.items())
+    lines = [f"[{software}]", f'evidence = "fitted to {len(fit.rows_used)} rows with role calibrate ({counts}); '
              f'mean absolute log error {fit.residual:.3f}"']  # fmt: skip
     return "\n".join(lines + [f"{name} = {value:g}" for name, value in fit.values.items()]) + "\n"

@@ -260,7 +260,7 @@ COMMANDS: Mapping[str, Row] = MappingProxyType({
         rows="stages",
     ),
     "storage size": Row(
-        help="Say how much storage a cluster needs for a job. Exit status 1: beyond the guidance.",
+        help="Size the storage that a cluster needs for a job. Exit status 1: beyond the guidance.",
         options="storage_options:StorageSizeOptions",
         verb="storage_size",
         report="report.storage:size_report",

@@ -212,20 +212,20 @@ def kernel_constants(gpu: Gpu) -> KernelConstants:
     Raises CatalogError for a `gpu.kernels` that has no file, and for an architecture nothing of which was
     measured.
     """
-    whole = gpu.name.lower().partition("/")[0]
-    return _sliced(gpu.kernels, whole, gpu.architecture.lower(), gpu.fraction)
+    gpu_name = gpu.name.lower().partition("/")[0]
+    return _sliced(gpu.kernels, gpu_name, gpu.architecture.lower(), gpu.fraction)
 
 
 @lru_cache(maxsize=256)
 def _sliced(kernels: str, name: str, architecture: str, fraction: float) -> KernelConstants:
     """The constants of a whole GPU, or of an instance with a fraction of its memory system."""
-    found = _resolve(kernels, name, architecture)
+    constants = _resolve(kernels, name, architecture)
     if fraction == 1:
-        return found
+        return constants
     return replace(
-        found,
-        gemm={key: replace(one, startup=one.startup * fraction) for key, one in found.gemm.items()},
-        memory=replace(found.memory, startup=found.memory.startup * fraction),
+        constants,
+        gemm={key: replace(table, startup=table.startup * fraction) for key, table in constants.gemm.items()},
+        memory=replace(constants.memory, startup=constants.memory.startup * fraction),
     )
 
 
@@ -351,13 +351,13 @@ def _read(kind: type[_T], part: Mapping[str, Any], where: str, base: _T | None) 
 
 
 def _evidence(part: Mapping[str, Any], where: str) -> Evidence:
-    told = part.get("evidence", {})
-    if not told.get("sources"):
+    cells = part.get("evidence", {})
+    if not cells.get("sources"):
         raise CatalogError(f"kernel constants {where}: [evidence] must name its sources")
     return Evidence(
-        rows=int(told.get("rows", 0)), median_error=float(told.get("median_error", 0.0)),
-        mean_error=float(told.get("mean_error", 0.0)), sources=tuple(told["sources"]),
-        note=told.get("note", ""),
+        rows=int(cells.get("rows", 0)), median_error=float(cells.get("median_error", 0.0)),
+        mean_error=float(cells.get("mean_error", 0.0)), sources=tuple(cells["sources"]),
+        note=cells.get("note", ""),
     )  # fmt: skip
 
 

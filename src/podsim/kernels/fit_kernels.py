@@ -116,21 +116,21 @@ def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") ->
     for precision in (str(name) for name in names[np.argsort(-counts)]):
         part = measured.take(measured.precision == precision)
         fitted, correction, _ = _fit_precision(part, gpu, _near(gemm, precision), bool(gemm))
-        gemm[precision], told = _fit_unaligned(rows, gpu, fitted)
+        gemm[precision], note = _fit_unaligned(rows, gpu, fitted)
         if precision in ("fp16", "bf16"):
-            gemm[precision], more = fit_batches(rows, gpu, gemm[precision])
-            told += more
+            gemm[precision], batches = fit_batches(rows, gpu, gemm[precision])
+            note += batches
         if correction is not None:
             corrections[precision] = correction
         evidence[f"gemm.{precision}"] = _evidence_of(
-            part, cross_validate(rows, gpu, precision=precision), told
+            part, cross_validate(rows, gpu, precision=precision), note
         )
     _add_published(gpu, gemm, evidence)
     memory = _fit_memory(measured, gpu, start, evidence)
     for algorithm in ("triton", "flash1", "flash2", "flash3"):
-        found = fit_flash(own, gpu, algorithm, memory, flash)
-        if found is not None:
-            flash[algorithm], evidence[f"flash.{algorithm}"] = found
+        fitted_flash = fit_flash(own, gpu, algorithm, memory, flash)
+        if fitted_flash is not None:
+            flash[algorithm], evidence[f"flash.{algorithm}"] = fitted_flash
     return KernelConstants(
         name=gpu.name.lower(), sms=gpu.sms, gemm=gemm, flash=flash, memory=memory, corrections=corrections,
         evidence=evidence, base=base, made_by=made_by, extrapolated=not len(measured),

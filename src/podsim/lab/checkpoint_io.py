@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from podsim.lab import usage
-from podsim.lab.places import Place, drop, flush, given_by_drives
+from podsim.lab.places import Place, drive_bytes, drop, flush
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.wires import Board, Wires, load_part
@@ -51,7 +51,7 @@ class CheckpointJob:
 
 
 @dataclass(kw_only=True)
-class _Took:
+class _Times:
     """What one operation of one repeat took this rank."""
 
     seconds: float
@@ -76,7 +76,7 @@ def measure_checkpoints(
     ranks = board.gather(usage.this_process())
     part = _Part(job, wires)
     steps = _steps(job, part)
-    took: list[list[_Took]] = [[] for _ in steps]
+    took: list[list[_Times]] = [[] for _ in steps]
     for repeat in range(job.repeats):
         for step, (operation, state, before, call) in enumerate(steps):
             name = f"{operation} ({state}), repeat {repeat + 1} of {job.repeats}"
@@ -133,14 +133,14 @@ def _steps(job: CheckpointJob, part: _Part) -> list[tuple[str, str, Callable[[],
     return operations
 
 
-def _timed(call: Callable[[], None], *, reads: bool) -> _Took:
+def _timed(call: Callable[[], None], *, reads: bool) -> _Times:
     """What a call took; the kernel's count of what drives gave, for reads."""
-    before, drives = usage.mark(), given_by_drives() if reads else None
+    before, drives = usage.mark(), drive_bytes() if reads else None
     call()
     used = usage.since(before)
-    after = given_by_drives() if reads else None
+    after = drive_bytes() if reads else None
     given = None if drives is None or after is None else after - drives
-    return _Took(seconds=used["wall"], processor=used["own"], drive=given, usage=used)
+    return _Times(seconds=used["wall"], processor=used["own"], drive=given, usage=used)
 
 
 def _row(
@@ -244,7 +244,7 @@ class _Part:
             drop(path)
 
     def clear(self) -> None:
-        """Take the part's file away, so that the next write begins anew."""
+        """Delete the part's file, so that the next write starts from nothing."""
         self.wires.barrier()
         if self.job.writer == "dcp":
             if self.wires.rank == 0:

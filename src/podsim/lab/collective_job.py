@@ -63,7 +63,7 @@ def ranks_of(place: Place | None, ranks: int | None, local: int | None) -> tuple
 
 
 def _sizes(text: str, name: str, ranks: int) -> tuple[int, ...]:
-    """The sizes in B; those that are taken where none are given, less what ranks cannot have equal parts of."""
+    """The sizes in B. Default sizes are rounded down to what the ranks can divide equally."""
     if text != _SIZES or name not in DIVIDED:
         return read_sizes(text, name, ranks)
     part = ELEMENT * ranks

@@ -1,6 +1,6 @@
 """fio and mdtest run for real on a folder: what is run, and the files that they write.
 
-A file of `size` bytes is written first, so that reads find data and not holes. Everything lies in a folder of its own
+A file of `size` bytes is written first, so that reads find data and not holes. Everything is in a folder of its own
 below the one that is asked for, and is taken away again, also after Ctrl-C. What the tools wrote is read elsewhere
 (podsim.accuracy), by the readers of anybody's runs.
 """
@@ -66,7 +66,7 @@ def tool(name: str, missing: str = "") -> str:
     return path
 
 
-def direct_works(folder: Path) -> bool:
+def has_direct_access(folder: Path) -> bool:
     """Whether files in a folder can be opened past the page cache."""
     if not hasattr(os, "O_DIRECT"):
         return False

@@ -1,4 +1,4 @@
-"""The links of an emulated cluster: its bandwidths scaled down, and how its ranks are told of them."""
+"""The links of an emulated cluster: its bandwidths scaled down, and how its ranks learn them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from podsim.errors import ClusterError, LabError, PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.lab import usage
-from podsim.lab.links import burst_of
+from podsim.lab.links import burst_bytes
 from podsim.lab.record import emulated_of
 from podsim.results.lab import Emulated
 
@@ -53,7 +53,7 @@ def emulated_cluster(
         )
     return Emulated(
         cluster=full.name, scale=share, servers=full.nodes, local=local, inside=inside, between=between, nics=nics,
-        inside_burst=burst_of(inside), between_burst=burst_of(between),
+        inside_burst=burst_bytes(inside), between_burst=burst_bytes(between),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from podsim.lab.wires import Wires
 
 
 class Engine:
-    """One rank's program on its wires; buffers beside the data are kept from call to call."""
+    """One rank's program on its wires; its extra buffers are kept from call to call."""
 
     def __init__(self, program: Program, wires: Wires) -> None:
         """Nothing is sent yet."""
@@ -54,7 +54,7 @@ class Engine:
         return self.beside[k]
 
     def _put(self, k: int, held: Any) -> None:
-        """What was received beside its place is added or copied there."""
+        """Add or copy what was received into an extra buffer to where it belongs."""
         transfer = self.program.transfers[k]
         if transfer.direct:
             return

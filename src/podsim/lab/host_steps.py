@@ -16,7 +16,7 @@ from podsim.lab import usage
 from podsim.lab.ranks import Note
 from podsim.lab.training.batches import batches_of
 from podsim.lab.training.job import Training
-from podsim.lab.training.layout import lay
+from podsim.lab.training.layout import make_layout
 from podsim.lab.training.steps import Stepper
 from podsim.lab.wires import Board, Wires
 
@@ -61,7 +61,7 @@ def _seconds(job: Training, wires: Wires, clock: Callable[[], float]) -> list[di
     batches = batches_of(
         job.data, vocabulary=network.vocab, length=network.sequence, side=0, classes=0, seed=job.seed, images=False
     )  # fmt: skip
-    stepper = Stepper(job, wires, lay(job, wires), batches)
+    stepper = Stepper(job, wires, make_layout(job, wires), batches)
     rows = []
     for step in range(_FIRST + _STEPS):
         wires.barrier()

@@ -107,7 +107,7 @@ class Inventory:
 
 
 def read_inventory(root: Path = Path("/")) -> Inventory:
-    """What is in the machine whose file systems lie under `root`."""
+    """What is in the machine whose file systems are under `root`."""
     devices = list(_devices(root))
     info = _cpuinfo(_text(root / "proc/cpuinfo"))
     sockets = {entry.get("physical id", "0") for entry in info} or {"0"}

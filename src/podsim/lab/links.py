@@ -1,10 +1,10 @@
-"""The links of an emulated cluster: who has which address, and the commands of ip and tc that lay and shape them.
+"""The links of an emulated cluster: who has which address, and the commands of ip and tc that make and shape them.
 
     rank ── eth0 ── bridge of its server               inside a server: the rank's own rate, both ways
     rank ── eth1 ── bridge of all servers              between servers: the rate of its adapter, both ways
     rank ── eth1 ── bridge of an adapter ── bridge of all servers      where several ranks share one
 
-All bridges lie in one namespace, each rank in its own. A rank has one address; the way to another server leads through
+All bridges are in one namespace, each rank in its own. A rank has one address; the way to another server leads through
 eth1. Both ends of a link are shaped with htb: a leaf for each rank at the other end with an equal guaranteed rate, all of
 it to whoever is alone, which makes the link a max-min fair server; and a small class before them for
 acknowledgements, which would otherwise wait behind the data of the other direction. One bucket for all (tbf) holds
@@ -36,7 +36,7 @@ LARGEST = 254
 NETWORK = "10.77"
 
 
-def burst_of(rate: float) -> float:
+def burst_bytes(rate: float) -> float:
     """B that a link of this rate (B/s) lets pass at once after a pause."""
     return float(max(LEAST_BURST, ceil(rate * _BURST_TIME)))
 
@@ -53,7 +53,7 @@ def address(made: Emulated, rank: int) -> str:
 
 
 def _hardware_address(rank: int, device: str) -> str:
-    """The MAC address of a rank's device, of those that anybody may give."""
+    """The MAC address of a rank's device, from the locally administered range."""
     return f"02:00:00:{device[-1]:0>2}:{rank >> 8:02x}:{rank & 255:02x}"
 
 

@@ -32,8 +32,8 @@ from podsim.errors import LabError
 from podsim.lab import usage
 from podsim.lab.places import Place, drop, filesystem_of
 from podsim.lab.processes import die_with_parent, stopped_by_signals
-from podsim.lab.samples import Loaded, Reader, listed
-from podsim.lab.small_model import MODELS, trainer
+from podsim.lab.samples import Loaded, Reader, list_samples
+from podsim.lab.small_model import MODELS, make_trainer
 from podsim.results.lab_storage import MeasuredEpoch, MeasuredLoader
 
 AHEAD = 2
@@ -84,7 +84,7 @@ def measure_loader(
     job: LoaderJob, progress: Callable[[int, int], None] = lambda _done, _whole: None
 ) -> MeasuredLoader:
     """The epochs as they were measured; after Ctrl-C those until then. LabError where samples cannot be read."""
-    samples = listed(job.place)
+    samples = list_samples(job.place)
     names, rows, stopped = list(samples), [], False
     generator = np.random.default_rng(job.seed)
     started = usage.now_text()
@@ -139,7 +139,7 @@ def _pool(job: LoaderJob) -> Iterator[tuple[ProcessPoolExecutor, list[BaseProces
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore"
-            )  # fsspec's thread and numpy's idle here; fsspec makes its own anew in a child
+            )  # fsspec's thread and numpy's idle here; fsspec starts its own in a child
             pool.submit(os.getpid).result()
         yield pool, [child for child in active_children() if child not in before]
     finally:
@@ -154,7 +154,7 @@ def _kill(readers: Sequence[BaseProcess]) -> None:
 def _consumer(job: LoaderJob) -> tuple[Step, str]:
     """(what is done with a batch, what that is in words)."""
     if job.model:
-        train = trainer(job.model, max(usage.cores() - job.workers, 1))  # the readers need theirs
+        train = make_trainer(job.model, max(usage.cores() - job.workers, 1))  # the readers need theirs
 
         def trained(batch: Loaded) -> float:
             start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Times collectives as nccl-tests does: checked calls first, then so many one after the other; out of place and in place.
+"""Times collectives as nccl-tests does: checked calls first, then timed calls in a row; out of place and in place.
 
 Every rank runs `measure`; rank 0 gets the result, the others None. What ranks tell each other about the measurement goes
 through the job's key-value store, never over what is being measured.
@@ -75,7 +75,7 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
     board = Board(wires)
     started = usage.now_text()
     ranks = board.gather(usage.this_process())
-    message = message_time(wires, board)
+    message = message_seconds(wires, board)
     work = measure_work(wires, board, job.emulated.pause) if job.emulated else Work()
     rows = []
     for table in (*job.tables, None) if job.library else job.tables:
@@ -104,7 +104,7 @@ def device_name(wires: Wires) -> str:
     return "CPU"
 
 
-def message_time(wires: Wires, board: Board, trips: int = 15) -> float:
+def message_seconds(wires: Wires, board: Board, trips: int = 15) -> float:
     """Half the median round trip of 4 B between ranks 0 and 1, s; 0 with one rank."""
     if wires.world < 2:
         return 0.0
@@ -199,7 +199,7 @@ class _Side:
             return
         own = self.source
         if self.wires.rank >= self.ranks:
-            self.held.zero_()  # a switch starts every sum anew
+            self.held.zero_()  # a switch starts every sum from zero
         elif self.inside:
             own = self.held.clone() if self.program.keeps_input else self.held
         else:

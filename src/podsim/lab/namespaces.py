@@ -67,7 +67,7 @@ def _privileged() -> bool:
 
 
 def own_user() -> None:
-    """Without privileges: become root of a user namespace of one's own, for good. Raises OSError if refused."""
+    """Without privileges: become root of a new user namespace, for good. Raises OSError if refused."""
     if _privileged():
         return
     user, group = os.getuid(), os.getgid()

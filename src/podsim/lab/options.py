@@ -19,7 +19,7 @@ def outside(values: Iterable[tuple[str, float, float, float]]) -> list[str]:
 
 
 def wrong_ranks(ranks: int, started: int | None) -> list[str]:
-    """A line if so many ranks cannot be had; `started`: those that torchrun or others started, None for none."""
+    """A line if there cannot be this many ranks; `started`: ranks that torchrun or others started, None if nobody did."""
     if started is not None:
         differs = ranks != started
         return [f"--ranks {ranks}: this job was started with {started}; leave --ranks out"] if differs else []

@@ -70,7 +70,7 @@ class Place:
     local: int
 
 
-def here(environment: Mapping[str, str]) -> Place | None:
+def started_rank(environment: Mapping[str, str]) -> Place | None:
     """The rank that this process is, from what torchrun sets; None if it was started by nobody of the kind.
 
     Raises LabError for an environment that says half of it, or what cannot be.

@@ -40,7 +40,7 @@ class Training:
 
 
 def write_records(path: Path, count: int) -> None:
-    """A file of so many records, on the disk and not in the page cache."""
+    """Write a file of `count` records to the disk, and drop it from the page cache."""
     block = os.urandom(RECORD)
     with path.open("wb") as file:
         for _ in range(count):
@@ -52,7 +52,7 @@ def _model(nn: Any) -> Any:
     """ResNet-50."""
 
     class Block(nn.Module):  # type: ignore[misc]
-        """1 x 1 down, 3 x 3, 1 x 1 up, beside a shortcut."""
+        """1 x 1 down, 3 x 3, 1 x 1 up, with a shortcut."""
 
         def __init__(self, channels: int, width: int, stride: int) -> None:
             super().__init__()

@@ -1,7 +1,7 @@
 """Samples in a folder or an object store: made, listed, and read through fsspec's own caches.
 
 Every file is a sample. A cache keeps whole files ("filecache") or the blocks that were asked for ("blockcache") in a
-folder, with a list of what it holds. fsspec writes that list anew whenever something is added, merged with what lies
+folder, with a list of what it holds. fsspec rewrites that list whenever something is added, merged with what lies
 there, but without a lock: of two processes that do so at once, one loses its entry, and the sample comes from the store
 again. Here it is written once a batch, under a lock.
 
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import LabError
-from podsim.lab.places import Place, first_line, fsspec_of, given_by_drives
+from podsim.lab.places import Place, drive_bytes, first_line, fsspec_of
 
 CACHES = {"file": "WholeFileCacheFileSystem", "block": "CachingFileSystem"}
 """kind of cache -> fsspec's class"""
@@ -58,7 +58,7 @@ class Loaded:
     """The pixels by sample, colour, row and column; None if nothing is decoded."""
 
 
-def listed(place: Place) -> dict[str, int]:
+def list_samples(place: Place) -> dict[str, int]:
     """{path: B} of the samples of a place, in the order of their names. LabError where there are none."""
     system, path = fsspec_of(f"file://{place.path}" if place.local else place.path)
     try:
@@ -131,7 +131,7 @@ class Reader:
             self.epoch = epoch
             if self.kept:
                 self.system.load_cache()  # with what other processes put there in the epoch before
-        before, drives, clock = self.fetched, given_by_drives(), time.process_time()
+        before, drives, clock = self.fetched, drive_bytes(), time.process_time()
         pixels, size, fetched, reading, decoding = [], 0, 0, 0.0, 0.0
         for path in paths:
             start, had = time.perf_counter(), self.fetched
@@ -150,7 +150,7 @@ class Reader:
             with (self.folder / ".lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 self.save()
-        after = given_by_drives()
+        after = drive_bytes()
         return Loaded(
             samples=len(paths), size=float(size), store=self.fetched - before, fetched=fetched, reading=reading,
             decoding=decoding, processor=time.process_time() - clock,

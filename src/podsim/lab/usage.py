@@ -74,7 +74,7 @@ def busiest(
     """(share of the ranks, share of others) on the machine whose processors were busiest.
 
     used: what `since` gave each rank; processes: what `this_process` gave it.
-    What the kernel did for packets cannot be told apart, and counts as the ranks'.
+    The kernel's work on packets is not split by process, and counts as the ranks'.
     """
     names = ("wall", "own", "machine", "packets")
     room_of = {process["host"]: process["cores"] for process in processes}

@@ -43,7 +43,7 @@ def measure_work(wires: Wires, board: Board, pause: float, trips: int = 7) -> Wo
 
 
 def _slowest(board: Board, seconds: list[float]) -> float:
-    """Median over trips of the rank that took longest in each, told to all."""
+    """The median over trips of the slowest rank's seconds, at every rank."""
     reports = board.gather(seconds)
     return float(
         board.tell(None if reports is None else statistics.median(map(max, zip(*reports, strict=True))))

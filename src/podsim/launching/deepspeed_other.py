@@ -1,4 +1,4 @@
-"""What a DeepSpeed configuration may say besides a plan that changes a step: refused, or told as not counted."""
+"""Settings of DeepSpeed that change a step and that no plan has: refused, or reported as not counted."""
 
 from __future__ import annotations
 

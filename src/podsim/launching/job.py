@@ -63,7 +63,7 @@ class Job:
             return False
         try:
             return self.per_node >= load_system(self.cluster.system.name).gpus
-        except CatalogError:  # a server of one's own
+        except CatalogError:  # a user's own server
             return True
 
     @property

@@ -153,7 +153,7 @@ def _precision(plan: Plan) -> list[str]:
 
 
 def read_plan(flags: Flags, gpus: int, layers: int) -> tuple[Plan, list[str]]:
-    """(the plan of a command on so many GPUs, what was assumed); problems are added to `flags.problems`.
+    """(the plan of a command on `gpus` GPUs, what was assumed); problems are added to `flags.problems`.
 
     `layers` are the model's, 0 where they are not known.
     """
@@ -281,7 +281,7 @@ def _read_zero(flags: Flags) -> int:
     if stage is not None:
         if stage > 3 or distributed or full:
             flags.problems.append(
-                f"--zero-stage {stage} may be 0, 1, 2, 3, without another sharded optimizer beside it"
+                f"--zero-stage {stage} may be 0, 1, 2, 3, without another sharded optimizer"
             )
         return min(stage, 3)
     if flags.has("use-torch-fsdp2"):

@@ -1,4 +1,4 @@
-"""Options of Megatron-LM that change a step and that no plan has: refused, or told as not counted.
+"""Options of Megatron-LM that change a step and that no plan has: refused, or reported as not counted.
 
 What is in neither table and is read by nobody changes no step (paths, logging, learning rates), as far as is known.
 """
@@ -33,7 +33,7 @@ UNCOUNTED = {
     "use-tp-pp-dp-mapping": "ranks are taken to be numbered tensor-parallel first, pipeline-parallel last",
     "recompute-modules": "selective recomputation is taken to be that of attention",
     "delay-wgrad-compute": "weight gradients are taken to be computed with the others",
-    "overlap-moe-expert-parallel-comm": "experts' all-to-all is taken to be beside nothing",
+    "overlap-moe-expert-parallel-comm": "experts' all-to-all is taken not to overlap",
     "fp8-param-gather": "weights are gathered as in a run without it",
 }
 """options that a prediction leaves out, and what it takes to be so instead"""

@@ -157,7 +157,7 @@ def _renamed(given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
     stages = given.get("experimental.pipeline_parallel_degree", 1)
     if (
         isinstance(stages, int) and stages > 1
-    ):  # then so many micro-batches as stages, and not of so many sequences
+    ):  # the micro-batches were counted then, by default one a stage, and not their sequences
         count, local = now.pop(_MICRO_BATCHES, stages), now.get("training.local_batch_size", 8)
         if not isinstance(count, int) or count < 1 or not isinstance(local, int) or local % count:
             problems.append(

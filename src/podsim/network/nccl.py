@@ -188,7 +188,7 @@ def choice(
 
 
 def wires_of(cluster: Cluster) -> Wires:
-    """What of a cluster a collective sees."""
+    """The links of a cluster that a collective uses."""
     system, architecture = cluster.system, cluster.gpu.architecture
     cpu, switched = system.cpu, system.topology == "pcie" and system.cpus > 1
     return Wires(

@@ -257,7 +257,7 @@ def _per_byte(
     else:
         each = float(bus_factor(collective, group.ranks)) / min(inside, outside)
     if p == 0 and group.nodes > 1:
-        return max(each, 1.0 / belief.bandwidth)  # NCCL's measured ceiling, which hangs on the processor
+        return max(each, 1.0 / belief.bandwidth)  # NCCL's measured ceiling, which depends on the processor
     return each
 
 

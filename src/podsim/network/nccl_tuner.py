@@ -87,7 +87,7 @@ _GRID = 2.0 ** np.arange(5.0, 37.01, 0.5)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wires:
-    """What of a cluster a collective sees. B/s of one direction, s."""
+    """The links of a cluster that a collective uses. B/s of one direction, s."""
 
     architecture: str
     topology: str

@@ -40,12 +40,14 @@ class GoodputOptions(SavedJobOptions):
     step: str | float | None = option(None, "A measured step, as 5.2s; default the predicted.")
     mtbf: str | float | None = option(None, "Mean time between failures of the whole job, as 7.9h.")
     restart: str | float | None = option(None, "A restart, as 10min; default 5 min and reading back.")
-    spares: int | None = option(None, "Nodes that stand by; default 5 %.")
+    spares: int | None = option(None, "Spare nodes; default 5 %.")
     slow: float = option(0.0, "Share of nodes that are silently slow, as 0.005.")
-    found: str | float | None = option(None, "Time until a slow node is found, as 12h; default never.")
-    spread: float = option(0.0, "Deviation of the rate's logarithm from run to run, as 0.7.")
+    found: str | float | None = option(None, "Time until a slow node is noticed, as 12h; default never.")
+    spread: float = option(
+        0.0, "Standard deviation of the logarithm of the failure rate between runs, as 0.7."
+    )
     runs: int = option(10_000, "Runs to simulate.")
-    seed: int = option(0, "Of the random numbers: the same seed, the same result.")
+    seed: int = option(0, "Seed of the random numbers: the same seed gives the same result.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +78,7 @@ class QueueOptions:
     depth: int | None = option(None, "Jobs that backfill looks at; 0 all.")
     repartition: str = option("", "Time a job waits while a GPU is repartitioned for it (MIG), as 10s.")
     taper: float = option(1.0, "Share of a leaf's bandwidth that its uplinks have, for jobs with plans.")
-    seed: int = option(0, "Of a model of arrivals.")
+    seed: int = option(0, "Seed of a model of arrivals.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,7 @@ class PackOptions:
     packer: Sequence[str] = option(
         (), "random, dot-product, clustering, packing, best-fit, fgd. Repeatable; default all."
     )
-    load: float = option(1.3, "GPUs asked for over GPUs there are.")
+    load: float = option(1.3, "Requested GPUs over existing GPUs.")
     seeds: int = option(3, "Random orders of arrival.")
 
 
@@ -100,7 +102,7 @@ class PowerOptions:
 
     cluster: str = option(MISSING, "Cluster: dgx-a100-80gb:64, selene, or a TOML file.", argument=True)
     gpus: int | None = option(None, "GPUs of it; default all.")
-    cap: str = option("", "Power each GPU is held to, as 300W.")
+    cap: str = option("", "Power cap of each GPU, as 300W.")
     pue: float | None = like(PredictOptions, "pue")
     overrides: Mapping[str, str] | None = overrides_option("gpu.power=300W")
 

@@ -87,7 +87,9 @@ class MigPlanOptions:
         "NAME:4xgpu, NAME:14x1g.5gb, NAME:5x8GB, NAME:5x8GB@0.4 (share no slice shrinks). Repeatable.",
         flag="--job",
     )
-    objective: str = option("throughput", "throughput or slowest: what is made large.")
+    objective: str = option(
+        "throughput", "What to maximise: throughput, or slowest (the speed of the slowest job)."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +100,7 @@ class MigStateOptions:
         MISSING, "Output of nvidia-smi -L, mig -lgi, mig -lgipp, or several in one.", argument=True
     )
     gpu: str = option("", "The GPU, where the text does not name it.")
-    want: str = option("", "A layout that each GPU shall have, as 3g,2g,2g.")
+    want: str = option("", "The layout that each GPU should have, as 3g,2g,2g.")
     add: str = option("", "Instances to create in addition to those that are there.")
     busy: Sequence[str] = option((), "Instance that may not be destroyed (its number), or all. Repeatable.")
 
@@ -122,7 +124,7 @@ class ServeOptions:
     batch: str = option("", "Batch sizes, as 8 or 1,8,94.")
     precision: str | None = option(None, "fp16, bf16, tf32, fp32, fp8, int8; default fp16.")
     sparse: bool = option(False, "Weights pruned 2:4.", flag="--sparse")
-    tokens: int | None = option(None, "Of a sequence or prompt; of an image its side.")
+    tokens: int | None = option(None, "Tokens of a sequence or a prompt; for an image, pixels of its side.")
     output: int | None = option(None, "Tokens that a language model produces.")
     latency: str = option("", "Answer each request within this, as 10ms.")
     engine: str = option("", "tensorrt-2026 or tensorrt-2021.")

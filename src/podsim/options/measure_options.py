@@ -17,7 +17,7 @@ class RanksOptions:
 
     ranks: int | None = option(None, "Processes; default 4, under torchrun its own.")
     backend: str = option("auto", "auto, gloo or nccl.")
-    timeout: float = option(60.0, "Seconds after which a silent rank is given up.")
+    timeout: float = option(60.0, "Seconds after which podsim gives up on a silent rank.")
     save: Path | None = option(None, "File that keeps the run, for podsim compare.")
 
 
@@ -36,7 +36,7 @@ class MeasureCollectiveOptions(RanksOptions):
     iters: int = option(20, "Calls that are timed, one after the other.")
     warmup: int = option(1, "Calls before; the first is checked.")
     limit: float = option(10.0, "Seconds that timed calls may take; fewer are made then.")
-    in_place: bool = option(True, "Within one buffer, too.")
+    in_place: bool = option(True, "Run it within one buffer, too.")
     apart: bool = option(
         False, "One call at a time, ranks starting together; for podsim compare.", flag="--apart"
     )
@@ -51,7 +51,9 @@ class MeasureDdpOptions(RanksOptions):
     forward: str | float = option("10ms", "Pause that stands for a layer's forward pass.")
     backward: str | float = option("20ms", "Pause that stands for its backward pass.")
     overlap: bool = option(True, "Add gradients up during the backward pass.")
-    all_reduce: str = option("library", "What adds them up: library, ring, FILE.xml, FILE.py:FUNCTION.")
+    all_reduce: str = option(
+        "library", "Collective that adds them up: library, ring, FILE.xml, FILE.py:FUNCTION."
+    )
     steps: int = option(5, "Steps that are timed.")
 
 
@@ -62,10 +64,10 @@ class MeasureHostOptions(RanksOptions):
     ranks: int | None = like(RanksOptions, "ranks", "Processes busy at once; default one a GPU, else 8.")
     timeout: float = like(RanksOptions, "timeout", default=300.0)
     save: Path | None = like(RanksOptions, "save", "Write the catalog entry to this .toml file.")
-    name: str = option("", "Of the entry; default the machine's own.")
+    name: str = option("", "Name of the entry; default the machine's own.")
     folder: Path = option(Path(), "Folder on the disk that is measured.")
-    size: str = option("1G", "Of fio's file, as fio writes it.")
-    seconds: float = option(0.3, "Of each kernel.")
+    size: str = option("1G", "Size of fio's file, as fio writes it.")
+    seconds: float = option(0.3, "Seconds for each kernel.")
     disk: bool = option(True, "Measure the disk with fio.")
     images: bool = option(True, "Train ResNet-50, too, for podsim verify.")
 
@@ -80,7 +82,7 @@ class MeasureCheckpointOptions:
     size: str | float = option("256MB", "Bytes of the whole checkpoint: 2GB.")
     ranks: int | None = like(RanksOptions, "ranks")
     read: bool = option(True, "Read it back, too.")
-    repeats: int = option(3, "How often; the median counts.")
+    repeats: int = option(3, "Number of repeats; the median counts.")
     block: str | float = option("1MiB", "Bytes that a rank writes or reads at once.")
     writer: str = option("files", "files (one a rank) or dcp (torch.distributed.checkpoint).")
     timeout: float = like(RanksOptions, "timeout", default=600.0)
@@ -100,8 +102,10 @@ class MeasureLoaderOptions:
     step_time: str | float = option("0", "Time of an emulated accelerator's step: 50ms. 0: read only.")
     model: str = option("", "resnet: train a small network on the samples.")
     make: str = option("", "First make samples: 1000x150KB.")
-    keep_page_cache: bool = option(False, "Else dropped before each epoch.", flag="--keep-page-cache")
-    seed: int = option(0, "Of the order of the samples.")
+    keep_page_cache: bool = option(
+        False, "Keep the page cache; by default it is dropped before each epoch.", flag="--keep-page-cache"
+    )
+    seed: int = option(0, "Seed of the order of the samples.")
     save: Path | None = like(RanksOptions, "save")
 
 
@@ -137,10 +141,12 @@ class TrainOptions(RanksOptions):
     sequence: int | None = like(TrainedFields, "sequence")
     overrides: Mapping[str, str] | None = overrides_option("model.layers=4")
     all_reduce: str = option(
-        "library", "What adds gradients up: library, ring, tree, FILE.xml, FILE.py:FUNCTION."
+        "library", "Collective that adds gradients up: library, ring, tree, FILE.xml, FILE.py:FUNCTION."
     )
     exchange: str = option("bsp", "bsp (all-reduce), ps (server, in step), ssp (bounded), async.")
-    staleness: int | None = option(None, "Of ssp: steps that the fastest may be ahead of the slowest.")
+    staleness: int | None = option(
+        None, "For ssp: steps that the fastest replica may be ahead of the slowest."
+    )
     slow: Mapping[int, float] | None = option(
         None,
         "A slow replica, as 3=1.5: it takes 1.5 times as long. Repeatable.",
@@ -148,7 +154,7 @@ class TrainOptions(RanksOptions):
     )
     steps: int = option(20, "Steps in all, with those before a resumption.")
     rate: float = option(3e-3, "Learning rate of AdamW.")
-    seed: int = option(0, "Of the first weights and of the data.")
+    seed: int = option(0, "Seed of the first weights and of the data.")
     data: str = option(
         "synthetic", "synthetic; a text file; a folder of images with a folder for each class."
     )
@@ -181,7 +187,9 @@ class CompareOptions:
     """A run that was measured, and where."""
 
     run: Path = option(MISSING, "A file that --save of podsim measure or train wrote.", argument=True)
-    on: str = option("", "Cluster it ran on (an emulated run knows its own), or storage; a TOML file, too.")
+    on: str = option(
+        "", "Cluster or storage that it ran on, or a TOML file; an emulated run knows its cluster."
+    )
     cache_on: str = option("", "Storage that a loader's cache is on; default local-nvme.")
     overrides: Mapping[str, str] | None = like(EmulateOptions, "overrides")
 
@@ -190,15 +198,17 @@ class CompareOptions:
 class VerifyOptions:
     """A machine, and what it should be."""
 
-    expect: str = option(MISSING, "What it should be: dgx-a100-80gb, a TOML file, what `measure host` wrote.")
+    expect: str = option(
+        MISSING, "The expected machine: dgx-a100-80gb, a TOML file, or what `measure host` wrote."
+    )
     only: str = option("", "inventory, storage, network, training, with commas; default all.")
     folder: Path = option(Path(), "Folder on the storage that is judged.")
-    storage: str = option("local-nvme", "What is expected there: local-nvme, or a storage system, weka-ra:1.")
+    storage: str = option("local-nvme", "Expected storage: local-nvme, or a storage system, weka-ra:1.")
     ranks: int | None = option(None, "Processes; default one a GPU, else the expected node's, up to 8.")
-    sizes: str = option("256K:64M:4", "Of the all-reduce, FIRST:LAST:FACTOR.")
-    size: str = option("1G", "Of fio's file, as fio writes it.")
-    seconds: float = option(5.0, "Of each run of fio.")
+    sizes: str = option("256K:64M:4", "Sizes of the all-reduce, FIRST:LAST:FACTOR.")
+    size: str = option("1G", "Size of fio's file, as fio writes it.")
+    seconds: float = option(5.0, "Seconds of each run of fio.")
     fio: Sequence[Path] = option((), "JSON of fio to judge instead of running it. Repeatable.")
     mdtest: Path | None = option(None, "What mdtest printed.")
     run: Path | None = option(None, "What `measure collective --algo library --save` kept.")
-    root: Path = option(Path("/"), "Where the machine's file systems lie.")
+    root: Path = option(Path("/"), "Root of the machine's file systems.")

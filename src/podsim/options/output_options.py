@@ -110,7 +110,7 @@ class ScheduleOutput(Output):
 class SimulateOutput(Output):
     """The timeline and the links of a step, or a measured step next to it."""
 
-    csv: bool = like(Output, "csv", "Print CSV: the critical path, or who stands still.")
+    csv: bool = like(Output, "csv", "Print CSV: the critical path, or the ranks that a failure stops.")
     timeline: Sequence[Path] = option(
         (), "Write the timeline: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable."
     )

@@ -43,11 +43,17 @@ class LayoutFields:
     """Whether the TP group divides norms, dropouts and residuals (Korthikanti et al. 2022)."""
     zero: Ints = option(0, "ZeRO stage: 1 optimizer, 2 gradients, 3 weights (FSDP).", least=0, most=3)
     """The ZeRO level. The data-parallel group divides: 1 the optimizer, 2 also gradients, 3 also weights (FSDP)."""
-    shard: Ints = option(0, "Ranks ZeRO divides over; 0 all (fewer: HSDP).", least=0)
-    recompute: Any = option("none", "none, selective or full.", choices=RECOMPUTATIONS)
+    shard: Ints = option(0, "Ranks that ZeRO divides over; 0 is all of them, fewer is HSDP.", least=0)
+    recompute: Any = option(
+        "none", "Recomputation of activations: none, selective or full.", choices=RECOMPUTATIONS
+    )
     """The recomputation of activations: none, the attention core (selective; Korthikanti et al. 2022), whole layers."""
-    recompute_layers: Ints = option(0, "Layers of a stage under full; 0 all.", least=0, most=_MOST)
-    schedule: Any = option(None, "gpipe, 1f1b, interleaved, …: `podsim schedule`.", choices=SCHEDULES)
+    recompute_layers: Ints = option(
+        0, "Layers of a stage that full recomputation covers; 0 is all.", least=0, most=_MOST
+    )
+    schedule: Any = option(
+        None, "gpipe, 1f1b, interleaved and others; `podsim schedule` lists them.", choices=SCHEDULES
+    )
     flash: Any = option(None, "Fused attention.", kind=bool)
     """Whether fused attention never stores the scores (FlashAttention)."""
     overlap_grad: Any = option(None, "Reduce gradients during the backward pass.", kind=bool)
@@ -100,7 +106,7 @@ class PredictOptions(PlanOptions):
         "", "`ops` lists each op, its share of the speed of light, and its source.", choices=("", "ops")
     )
     price: str | float = option("", "Price of a GPU-hour: a name that `podsim cost` lists, or USD, as 2.10.")
-    pue: float | None = option(None, "Power of the site over that of the machine.")
+    pue: float | None = option(None, "Power of the site over that of the machine (PUE).")
     carbon: float | None = option(None, "Carbon dioxide of electricity, kg per kWh.")
 
 

@@ -25,9 +25,9 @@ class ScheduleOptions:
     micro_batches: int | None = option(None, "Micro-batches of a step; default 8.")
     virtual_stages: int | None = option(None, "Model chunks per rank; default the fewest it can have.")
     forward: float = option(1.0, "Seconds of a rank's forward pass (or any unit).")
-    input: float = option(1.0, "Of its input gradient.")
-    weight: float = option(1.0, "Of its weight gradient.")
-    send: float = option(0.0, "Of a send between ranks.")
+    input: float = option(1.0, "Seconds of its input gradient.")
+    weight: float = option(1.0, "Seconds of its weight gradient.")
+    send: float = option(0.0, "Seconds of a send between ranks.")
     overlap: float = option(0.0, "Share of the shorter of two overlapped passes that the longer hides.")
 
 
@@ -35,7 +35,9 @@ class ScheduleOptions:
 class SimulateOptions(PlanOptions):
     """A plan, and what goes wrong in its step."""
 
-    ranks: str = option("folded", "folded (one of equal ranks), or all.", choices=("folded", "all"))
+    ranks: str = option(
+        "folded", "folded (one rank for each class of equal ones), or all.", choices=("folded", "all")
+    )
     kernels: bool | None = option(None, "Kernels one by one, or all between two collectives as one op.")
     slow: Mapping[int, float] | None = option(
         None, "A slow GPU, as RANK=1.2: its kernels take 1.2 times as long. Repeatable.",
@@ -56,7 +58,7 @@ class SimulateOptions(PlanOptions):
     )  # fmt: skip
     uneven: bool = option(False, "Slower replicas get fewer micro-batches.")
     jitter: float = option(0.0, "Noise of kernels: 0.05 is about 5 %. Every rank by itself.")
-    seed: int = option(0, "Of the noise.")
+    seed: int = option(0, "Seed of the noise.")
     fail: Mapping[int, float] | None = option(
         None, "A GPU that fails, as RANK=0.8: after 0.8 s of the step it does nothing more.",
         read=factors("rank", "5=0.8"),
@@ -82,7 +84,7 @@ class WorkersOptions:
     gpus: int | None = like(JobOptions, "gpus")
     batch: int | None = like(JobOptions, "batch", "Sequences of a step of all workers.")
     tp: int = like(LayoutFields, "tp", "Tensor-parallel degree of a replica.")
-    pp: int = like(LayoutFields, "pp", "Its pipeline stages.")
+    pp: int = like(LayoutFields, "pp", "Pipeline stages of a replica.")
     micro_batch: int = like(LayoutFields, "micro_batch")
     recompute: str = like(LayoutFields, "recompute")
     precision: Any = like(TrainedFields, "precision", "fp32, tf32, fp16, bf16, fp8.")
@@ -90,16 +92,18 @@ class WorkersOptions:
     compute: str | float = option("", "Instead of a model: seconds of a worker's step, 0.2.")
     gradients: str | float = option("", "Gradients that a worker sends, 500MB.")
     weights: str | float = option("", "Weights that it gets back; default as many bytes.")
-    workers: int | None = option(None, "How many workers; default the GPUs of --on.")
+    workers: int | None = option(None, "Number of workers; default the GPUs of --on.")
     samples: float | None = option(None, "Samples of a worker's step.")
-    bandwidth: str | float = option("", "Of a worker's adapter, 25GB/s.")
-    latency: str | float = option("", "Of a push or a pull, 5us.")
+    bandwidth: str | float = option("", "Bandwidth of a worker's adapter, as 25GB/s.")
+    latency: str | float = option("", "Latency of a push or a pull, as 5us.")
     exchange: str = option(
         "bsp", "bsp (all-reduce), ps (servers, in step), ssp (bounded), async.", choices=EXCHANGES
     )
-    staleness: int | None = option(None, "Of ssp: rounds that the fastest may be ahead of the slowest.")
+    staleness: int | None = option(
+        None, "For ssp: rounds that the fastest worker may be ahead of the slowest."
+    )
     servers: int | None = option(None, "Parameter servers; default 1.")
-    server_bandwidth: str | float = option("", "Of one server; default a node's adapters.")
+    server_bandwidth: str | float = option("", "Bandwidth of one server; default that of a node's adapters.")
     beside: bool = option(False, "Servers on the workers' machines share adapters.")
     hierarchical: bool = option(False, "Replicas of a node add up first: one worker.")
     every: int = option(1, "Steps between exchanges (local SGD).")
@@ -118,6 +122,6 @@ class WorkersOptions:
         read=throttles("worker", "3=1.3@60s"),
     )  # fmt: skip
     steps: int = option(200, "Steps of each worker.")
-    seed: int = option(0, "Of the noise.")
+    seed: int = option(0, "Seed of the noise.")
     compare: bool = option(False, "All-reduce, and bounds of 0, 1, 2, 4, 8 and none.", flag="--compare")
     overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")

@@ -73,7 +73,7 @@ class StorageInputOptions(MountedOptions):
     accelerators: int | None = option(None, "Accelerators of a node; default its GPUs.")
     era: str = option("", "Software that was measured, as mlperf-v1.1.")
     cache: str = option("", "page, nvme or none; default page, none for MLPerf Storage.")
-    cache_size: str = option("", "Of one node, as 500GB.")
+    cache_size: str = option("", "Size of the cache of one node, as 500GB.")
     shuffle: str = option("global", "global or shard.")
     decode: str = option("gpu", "gpu or cpu.")
     readers: int = option(4, "Reading threads of an accelerator.")

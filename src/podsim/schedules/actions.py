@@ -268,8 +268,8 @@ def assemble(
     """The table of a schedule from the program of each rank."""
     parts, stage_rank, stage_part, before, after, chunks_RC = placement
     programs = [of_rank(rank) for rank in range(len(chunks_RC))]
-    sizes = [len(one.work) for one in programs]
-    stages = [chunks_RC[rank][one.chunk] for rank, one in enumerate(programs)]
+    sizes = [len(order.work) for order in programs]
+    stages = [chunks_RC[rank][order.chunk] for rank, order in enumerate(programs)]
     return ScheduleTable(
         name=name,
         ranks=len(programs),
@@ -280,10 +280,10 @@ def assemble(
         stage_before=before,
         stage_after=after,
         pointer=np.concatenate([[0], np.cumsum(sizes)]),
-        work=np.concatenate([one.work for one in programs]),
+        work=np.concatenate([order.work for order in programs]),
         stage=np.concatenate(stages),
-        micro=np.concatenate([one.micro for one in programs]),
-        beside=np.concatenate([one.beside for one in programs]),
+        micro=np.concatenate([order.micro for order in programs]),
+        beside=np.concatenate([order.beside for order in programs]),
         flush=flush,
     )
 

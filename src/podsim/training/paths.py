@@ -116,7 +116,7 @@ def _stacked_paths(model: _Blocks, sizes: tuple[_Size, ...]) -> Paths:
     tables = _pipeline_counts(model, sizes)
     depth = np.arange(max(len(table) for table in tables))
     stacked = np.stack([table[np.where(depth < len(table), depth, 0)] for table in tables])
-    counts = PathCounts(np.moveaxis(stacked, 0, 1), model.width)
+    counts = PathCounts.from_table(np.moveaxis(stacked, 0, 1), model.width)
 
     def plans_last(column: Shaped[Array, "path plan ..."]) -> Shaped[Array, "path ... plan"]:
         return np.ascontiguousarray(np.moveaxis(column, 1, -1))
@@ -145,7 +145,7 @@ def _stacked_paths(model: _Blocks, sizes: tuple[_Size, ...]) -> Paths:
         paired_forward=paired[:, Work.FORWARD],
         paired_backward=paired[:, Work.BACKWARD] + paired[:, Work.INPUT],
         pairs=plans_last(counts.pairs),
-        ends_first=plans_last(counts.first) > 0,
+        ends_first=plans_last(counts.ends_first) > 0,
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 
@@ -84,18 +85,6 @@ def recomputed_share(
 
 
 _WORKS = len(Work)
-_FAR = tuple(f"far{stages}" for stages in BESIDE)
-_NUMBERS = (
-    "forward_sends",
-    "backward_sends",
-    "charges",
-    "closing",
-    "staying",
-    "passes_after",
-    "pairs",
-    "first",
-    *_FAR,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,10 +110,10 @@ def longest_paths(
     *,
     first: bool,
 ) -> TracedPaths:
-    """The longest path of each table for each duration; of tables in order, of each its durations, of each its ends.
+    """The longest path of each table for each duration and end, in this order.
 
-    `seconds`: durations of each kind of work on each stage of all tables; `send`: latency from rank to rank. With
-    `first`, the path that ends on a rank with the first part is another end.
+    `seconds`: the duration of each kind of work on each stage of all tables; `send`: the latency from rank to rank. With
+    `first`, each table has two ends: its last node, and the last on a rank with the model's first part.
     """
     play = play_nodes(joined, joined.node_seconds(seconds), send)
     assert play.is_done.all(), "ranks wait for each other"
@@ -145,7 +134,7 @@ def _trace(
     last: Shaped[Array, "path"],
     duration: Shaped[Array, "path"],
 ) -> TracedPaths:
-    """Paths from their last nodes back, all of them a node at a time."""
+    """Paths from their last nodes back, one node of every path at a time."""
     forward_sends, backward_sends = np.zeros((2, last.size))
     live, node = np.arange(last.size), last
     live_paths, live_nodes = [], []
@@ -177,7 +166,7 @@ def _trace(
 
 
 def _far_sends(joined: Joined, path: Array, node: Array, paths: int) -> Shaped[Array, "sharing path"]:
-    """Moves to another server along each path, if some numbers of ranks share one."""
+    """Sends to another server along each path, for each number of ranks that may share one."""
     same_path = path[1:] == path[:-1]
     counts = []
     for ranks in BESIDE:
@@ -187,47 +176,66 @@ def _far_sends(joined: Joined, path: Array, node: Array, paths: int) -> Shaped[A
     return np.stack(counts)
 
 
+@dataclass(frozen=True, kw_only=True)
 class PathCounts:
-    """What lies on paths, by its name: a view of a table with one column a count."""
+    """What lies on paths. Rounds of micro-batches add the same to all counts, so they also form one table."""
 
-    def __init__(self, table: Shaped[Array, "... count"], width: int) -> None:
-        """Divide the columns of a table; `width`: blocks of the model."""
-        shape, cuts = table.shape[:-1], np.cumsum([_WORKS * width, _WORKS * width, _WORKS])
-        works, paired, actions, numbers = np.split(table, cuts, axis=-1)
-        self.works: Shaped[Array, "... work block"] = works.reshape(*shape, _WORKS, width)
-        """passes of each kind through each block"""
-        self.paired: Shaped[Array, "... work block"] = paired.reshape(*shape, _WORKS, width)
-        """of these, those beside another"""
-        self.actions: Shaped[Array, "... work"] = actions
-        self.far_sends: Shaped[Array, "... sharing"] = numbers[..., -len(BESIDE) :]
-        self._numbers = numbers
+    works: Shaped[Array, "... work block"]
+    """The passes of each kind through each block."""
+    paired: Shaped[Array, "... work block"]
+    """Those of them that run beside another."""
+    actions: Shaped[Array, "... work"]
+    """The actions of each kind."""
+    far_sends: Shaped[Array, "... sharing"]
+    """As TracedPaths has them, and the two counts that follow."""
+    forward_sends: Shaped[Array, "..."]
+    backward_sends: Shaped[Array, "..."]
+    charges: Shaped[Array, "..."]
+    """This and what follows are as in layout.Paths."""
+    closing: Shaped[Array, "..."]
+    staying: Shaped[Array, "..."]
+    passes_after: Shaped[Array, "..."]
+    pairs: Shaped[Array, "..."]
+    ends_first: Shaped[Array, "..."]
 
-    def __getattr__(self, name: str) -> Array:
-        """One of the plain numbers."""
-        if name not in _NUMBERS:
-            raise AttributeError(name)
-        return self._numbers[..., _NUMBERS.index(name)]
+    def table(self) -> Shaped[Array, "path count"]:
+        """All counts of each path as one row."""
+        paths = len(self.charges)
+        return np.hstack([getattr(self, field.name).reshape(paths, -1) for field in fields(self)])
 
-
-def _count_table(
-    works: Shaped[Array, "path work block"],
-    paired: Shaped[Array, "path work block"],
-    actions: Shaped[Array, "path work"],
-    numbers: dict[str, Shaped[Array, "path"]],
-) -> Shaped[Array, "path count"]:
-    """The table that PathCounts reads."""
-    columns = np.stack([numbers[name] for name in _NUMBERS], axis=1)
-    paths = len(columns)
-    return np.hstack([works.reshape(paths, -1), paired.reshape(paths, -1), actions, columns])
+    @classmethod
+    def from_table(cls, table: Shaped[Array, "... count"], width: int) -> PathCounts:
+        """The counts in the rows of a table; `width`: the distinct blocks of the model."""
+        shapes = {"works": (_WORKS, width), "paired": (_WORKS, width), "actions": (_WORKS,)}
+        shapes["far_sends"] = (len(BESIDE),)
+        columns, start = {}, 0
+        for field in fields(cls):
+            shape = shapes.get(field.name, ())
+            stop = start + prod(shape)
+            columns[field.name] = table[..., start:stop].reshape(*table.shape[:-1], *shape)
+            start = stop
+        return cls(**columns)
 
 
 def single_rank_counts(blocks: Shaped[Array, "block"], micro_batches: int) -> Shaped[Array, "path count"]:
     """Counts of the one path of a pipeline of a single rank, which holds these copies of each block."""
-    works, actions = np.zeros((1, _WORKS, len(blocks))), np.zeros((1, _WORKS))
+    works, actions, none = np.zeros((1, _WORKS, len(blocks))), np.zeros((1, _WORKS)), np.zeros(1)
     works[0, : Work.BACKWARD + 1] = micro_batches * blocks
     actions[0, : Work.BACKWARD + 1] = micro_batches
-    numbers = dict.fromkeys(_NUMBERS, np.zeros(1)) | {"first": np.ones(1)}
-    return _count_table(works, np.zeros_like(works), actions, numbers)
+    return PathCounts(
+        works=works,
+        paired=np.zeros_like(works),
+        actions=actions,
+        far_sends=np.zeros((1, len(BESIDE))),
+        forward_sends=none,
+        backward_sends=none,
+        charges=none,
+        closing=none,
+        staying=none,
+        passes_after=none,
+        pairs=none,
+        ends_first=np.ones(1),
+    ).table()
 
 
 def path_counts(
@@ -250,19 +258,21 @@ def path_counts(
     begins = np.append(True, path[1:] != path[:-1])
     staying, passes_after = _stay_counts(is_closing, rank, begins, traced)
     sends = traced.forward_sends + traced.backward_sends
-    numbers = {
-        "forward_sends": traced.forward_sends,
-        "backward_sends": traced.backward_sends,
-        "charges": by_path(joined.is_sending[stage] & (work != Work.WEIGHT)) - sends,
-        "closing": np.maximum(by_path(is_closing) - 1, 0),
-        "staying": staying,
-        "passes_after": passes_after,
-        "pairs": by_path(is_paired) / 2.0,
-        "first": joined.holds_first[rank[begins]].astype(float),
-        **dict(zip(_FAR, traced.far_sends, strict=True)),
-    }
-    actions = np.bincount(_WORKS * path + work, minlength=_WORKS * paths).reshape(paths, _WORKS).astype(float)
-    return _count_table(by_work(np.full(path.size, True)), by_work(is_paired), actions, numbers)
+    actions = np.bincount(_WORKS * path + work, minlength=_WORKS * paths).reshape(paths, _WORKS)
+    return PathCounts(
+        works=by_work(np.full(path.size, True)),
+        paired=by_work(is_paired),
+        actions=actions.astype(float),
+        far_sends=traced.far_sends.T,
+        forward_sends=traced.forward_sends,
+        backward_sends=traced.backward_sends,
+        charges=by_path(joined.is_sending[stage] & (work != Work.WEIGHT)) - sends,
+        closing=np.maximum(by_path(is_closing) - 1, 0),
+        staying=staying,
+        passes_after=passes_after,
+        pairs=by_path(is_paired) / 2.0,
+        ends_first=joined.holds_first[rank[begins]].astype(float),
+    ).table()
 
 
 def _stay_counts(
@@ -271,13 +281,13 @@ def _stay_counts(
     begins: Shaped[Array, "action"],
     traced: TracedPaths,
 ) -> tuple[Shaped[Array, "path"], Shaped[Array, "path"]]:
-    """(closing passes after which a path stays on their rank, passes that follow there at least before another).
+    """(closing passes after which a path stays on their rank, the fewest passes that follow there before another).
 
-    Paths go from their last action back, and begin where `begins`.
+    The actions of a path lie in reverse order, from where it `begins`.
     """
     path, paths = traced.path, traced.forward_sends.size
     position = np.arange(path.size)
-    # passes that follow are those back to where the rank changed, another closing pass was, or the path begins
+    # the passes that follow end where the rank changes, another closing pass comes, or the path ends
     is_broken = begins | is_closing | np.append(rank[1:] != rank[:-1], True)
     following = position[1:] - np.maximum.accumulate(np.where(is_broken, position, 0))[:-1]
     stays = np.flatnonzero(is_closing[1:] & ~begins[1:] & (rank[1:] == rank[:-1]))

@@ -8,7 +8,7 @@ from podsim.errors import LabError
 from podsim.lab.collective_job import collective_job
 from podsim.lab.measure import task_of
 from podsim.lab.options import no_folder
-from podsim.lab.ranks import here, run_task
+from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.record import keep_run
 from podsim.options.measure_options import MeasureCollectiveOptions
 from podsim.options.question import question
@@ -24,7 +24,7 @@ def measure_collective(options: MeasureCollectiveOptions) -> MeasuredCollectives
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
-    place = here(os.environ)
+    place = started_rank(os.environ)
     job = collective_job(options, place)
     if problem := no_folder(options.save):
         raise LabError(*problem)

@@ -13,7 +13,7 @@ from podsim.errors import LabError, PodsimError
 from podsim.lab.checkpoint_io import WRITERS, CheckpointJob, task_of
 from podsim.lab.options import no_folder, outside, wrong_ranks
 from podsim.lab.places import Place, place_of
-from podsim.lab.ranks import here, run_task
+from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.record import keep_run
 from podsim.options.measure_options import MeasureCheckpointOptions
 from podsim.options.question import question
@@ -34,7 +34,7 @@ def measure_checkpoint(
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
-    joined = here(os.environ)
+    joined = started_rank(os.environ)
     count = options.ranks if options.ranks is not None else joined.world if joined else 4
     size, each = (
         round(parse_quantity(value, "B", what=name))

@@ -8,7 +8,7 @@ from podsim.errors import PodsimError
 from podsim.lab.collective_job import ranks_of, sum_table
 from podsim.lab.emulated_links import emulated_links
 from podsim.lab.options import no_folder, outside, unknown_backend
-from podsim.lab.ranks import here, run_task
+from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.record import keep_run
 from podsim.lab.training.ddp import SMALLEST, Ddp, task_of
 from podsim.options.measure_options import MeasureDdpOptions
@@ -29,7 +29,7 @@ def measure_ddp(options: MeasureDdpOptions) -> MeasuredDdp | None:
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
-    place = here(os.environ)
+    place = started_rank(os.environ)
     world, local = ranks_of(place, options.ranks, None)
     bytes_ = parse_quantity(options.size, "B", what="--size")
     pauses = [

@@ -9,10 +9,10 @@ from typing import Any
 
 from podsim.errors import LabError, PodsimError
 from podsim.lab.options import no_folder, outside, unknown_backend
-from podsim.lab.ranks import here, run_task
+from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.record import keep_run, read_run
 from podsim.lab.training.run import task_of
-from podsim.lab.training.setup import started_run
+from podsim.lab.training.setup import training_run_of
 from podsim.options.measure_options import TrainOptions
 from podsim.options.question import question
 from podsim.results.trained import MeasuredTraining
@@ -36,9 +36,9 @@ def train(
     Raises PlanError with all that is wrong with the plan, PodsimError for what makes no sense, LabError, naming the rank,
     for a run that broke off, and CheckpointError.
     """
-    place = here(os.environ)
+    place = started_rank(os.environ)
     _check(options)
-    run = started_run(options, place)
+    run = training_run_of(options, place)
 
     def watch(rank: int, heard: dict[str, Any]) -> None:
         if "done" in heard:

@@ -24,7 +24,7 @@ class Batches(Protocol):
     """Where the batches of a run come from."""
 
     classes: int
-    """of what is to be told apart; 0 for tokens"""
+    """classes of images; 0 for tokens"""
 
     def batch(self, step: int, count: int) -> Pair:
         """(inputs, targets) of a step, all `count` samples of it."""

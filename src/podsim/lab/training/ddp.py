@@ -1,6 +1,6 @@
 """Steps of DistributedDataParallel with real communication and emulated compute: every layer pauses inside autograd.
 
-So many processes can share few cores, and what is timed is whether the buckets' all-reduces run beside the backward pass.
+Many processes can then share few cores. What is timed is whether the buckets' all-reduces overlap with the backward pass.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from podsim.lab import usage
-from podsim.lab.measure import message_time
+from podsim.lab.measure import message_seconds
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.training.sums import Sums, hook_of
@@ -64,7 +64,7 @@ def task_of(job: Ddp) -> Task:
 def _measure(job: Ddp, wires: Wires, note: Note) -> MeasuredDdp | None:
     board, started = Board(wires), usage.now_text()
     ranks = board.gather(usage.this_process())
-    message = message_time(wires, board)
+    message = message_seconds(wires, board)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch, about its own ways
         once = _step(job, wires)

@@ -31,7 +31,7 @@ class Piece:
 
 
 def pieces(cut: tuple[int, ...]) -> tuple[Piece, ...]:
-    """The pieces of a network that is cut into so many layers each."""
+    """The pieces of a network, by their numbers of layers."""
     ends = [sum(cut[: k + 1]) for k in range(len(cut))]
     return tuple(
         Piece(first=end - size, last=end, embedding=k == 0, head=k == len(cut) - 1)
@@ -121,7 +121,7 @@ def _layer_class() -> Any:
             return self.out(mixed.transpose(1, 2).flatten(2))
 
     class Mlp(base):  # type: ignore[misc]
-        """Up, activation (with a gate beside it), down."""
+        """Up, activation (with an optional gate), down."""
 
         def __init__(self, spec: Transformer) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""A network laid out over the ranks as a plan says: torch's own DDP, FSDP2, DTensor and pipeline stages.
+"""A network divided over the ranks as a plan says: torch's own DDP, FSDP2, DTensor and pipeline stages.
 
 degree                       is
 dp, zero 0                   DistributedDataParallel; with tensor parallelism or a pipeline, where its hooks do not
@@ -22,7 +22,7 @@ from podsim.lab.wires import Wires, load_part
 
 
 @dataclass(frozen=True, kw_only=True)
-class Laid:
+class Layout:
     """What one rank holds."""
 
     modules: dict[int, Any]
@@ -52,7 +52,7 @@ class Laid:
         return [pair for module in self.modules.values() for pair in module.named_parameters()]
 
 
-def lay(job: Training, wires: Wires) -> Laid:
+def make_layout(job: Training, wires: Wires) -> Layout:
     """This rank's share of the network, on its device, with its optimizer. Every rank of the job calls it."""
     torch, plan = wires.torch, job.plan
     if job.served:
@@ -90,16 +90,16 @@ def lay(job: Training, wires: Wires) -> Laid:
             shard(module, mesh=over, reshard_after_forward=zero == 3)
     own = {id(member): _own(torch, member) for module in modules.values() for member in module.parameters()}
     optimizer, moments = _optimizer(job, wires, list(own.values()), group if zero == 1 and dp > 1 else None)
-    return Laid(
+    return Layout(
         modules=modules, runs=runs, optimizer=optimizer, moments=moments, own=own, sums=sums,
         hooked=alone and dp > 1 and zero < 2, pipe=mesh["pp"].get_group(), replica=replica, stage=stage, tensor=tensor,
     )  # fmt: skip
 
 
-def _apart(job: Training, wires: Wires) -> Laid:
+def _apart(job: Training, wires: Wires) -> Layout:
     """A whole network on each replica and on the server, which alone updates it."""
     modules = {k: module.to(wires.device) for k, module in _modules(job, 0).items()}
-    return Laid(
+    return Layout(
         modules=modules, runs=modules, optimizer=None, moments=None, own={}, sums=None, hooked=False, pipe=None,
         replica=wires.rank, stage=0, tensor=0,
     )  # fmt: skip
@@ -127,7 +127,7 @@ def _modules(job: Training, stage: int) -> dict[int, Any]:
 
 
 def _own(torch: Any, parameter: Any) -> Any:
-    """A parameter, or of one that is divided the part that lies here: the same numbers in memory."""
+    """A parameter, or this rank's part of a divided one: the same numbers in memory."""
     if not hasattr(parameter, "to_local"):
         return parameter
     return torch.nn.Parameter(parameter.detach().to_local())

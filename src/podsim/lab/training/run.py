@@ -15,7 +15,7 @@ from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.training.batches import batches_of
 from podsim.lab.training.job import Training
-from podsim.lab.training.layout import Laid, lay
+from podsim.lab.training.layout import Layout, make_layout
 from podsim.lab.training.servers import Replica, serve
 from podsim.lab.training.state import Keeper
 from podsim.lab.training.steps import Stepper
@@ -45,13 +45,13 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
     note("the network")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch, about its own ways
-        laid = lay(job, wires)
-        run = _Run(job, wires, board, laid, note)
+        layout = make_layout(job, wires)
+        run = _Run(job, wires, board, layout, note)
         first = run.resume()
         wires.barrier()
         before = usage.mark()
         if wires.rank >= job.ranks:
-            run.late = serve(job, wires, laid)
+            run.late = serve(job, wires, layout)
         else:
             run.steps(first)
         wires.settle()
@@ -84,15 +84,17 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
 class _Run:
     """The state of a run on one rank: losses and seconds so far, and where its checkpoints are."""
 
-    def __init__(self, job: Training, wires: Wires, board: Board, laid: Laid, note: Note) -> None:
-        self.job, self.wires, self.board, self.laid, self.note = job, wires, board, laid, note
+    def __init__(self, job: Training, wires: Wires, board: Board, layout: Layout, note: Note) -> None:
+        self.job, self.wires, self.board, self.layout, self.note = job, wires, board, layout, note
         self.losses: list[float | None] = []
         self.seconds: list[float] = []
         self.past: dict[str, list[float]] = {"losses": [], "seconds": []}
         self.resumed: list[int] = []
         self.late: Mapping[str, int] = {}
         self.used: Mapping[str, float] = {}
-        self.keeper = None if job.checkpoint is None else Keeper(job.checkpoint, job.keep, laid, wires, board)
+        self.keeper = (
+            None if job.checkpoint is None else Keeper(job.checkpoint, job.keep, layout, wires, board)
+        )
 
     def resume(self) -> int:
         """The first step to do; what a checkpoint holds is in place then, and the next one can be written."""
@@ -117,9 +119,9 @@ class _Run:
             job.data, vocabulary=network.vocab if network else 0, length=network.sequence if network else 0,
             side=job.image, classes=job.classes, seed=job.seed, images=network is None,
         )  # fmt: skip
-        stepper = Stepper(job, wires, self.laid, batches)
-        server = Replica(wires, self.laid, job.ranks) if job.served else None
-        factor = job.slow.get(self.laid.replica, 1.0)
+        stepper = Stepper(job, wires, self.layout, batches)
+        server = Replica(wires, self.layout, job.ranks) if job.served else None
+        factor = job.slow.get(self.layout.replica, 1.0)
         for step in range(first, job.steps):
             start = time.perf_counter()
             loss = stepper.gradients(step)
@@ -138,7 +140,7 @@ class _Run:
                 self.keep(step + 1)
 
     def keep(self, count: int) -> None:
-        """Write a checkpoint after so many steps."""
+        """Write a checkpoint after `count` steps."""
         assert self.keeper is not None
         self.note(f"the checkpoint of step {count}")
         steps = self.gather()

@@ -32,7 +32,7 @@ _AS_GIVEN = (
 """options that the ranks get as they are"""
 
 
-def started_run(options: TrainOptions, place: Place | None) -> Training:
+def training_run_of(options: TrainOptions, place: Place | None) -> Training:
     """The run of ranks that are forked here, or that others started (`place`: which of them this process is).
 
     Raises PlanError with all that is wrong with the plan, PodsimError for a number of ranks that cannot be.
@@ -63,7 +63,7 @@ def small_run(model: str, given: Mapping[str, Any], *, backend: str, timeout: fl
 
 
 def training_run(options: TrainOptions, ranks: int | None, *, ranks_here: bool = False) -> Training:
-    """What is trained by so many ranks, None: as many as the plan needs. Raises PlanError with all that is wrong."""
+    """The run of `ranks` ranks; None: as many as the plan needs. Raises PlanError with all that is wrong."""
     plan, network = _plan(options, ranks)
     schedule = _schedule(plan)
     if network is not None and ranks_here:
@@ -105,6 +105,6 @@ def _try_data(options: TrainOptions, network: Transformer | None) -> None:
 
 
 def _as_run(plan: Plan, exchange: str) -> Plan:
-    """The plan as it is run: gradients leave beside the backward pass where torch's hooks reach only."""
+    """The plan as it is run: gradients overlap with the backward pass only where torch's hooks reach."""
     hooked = int(plan.tp) == 1 and int(plan.pp) == 1 and bool(plan.overlap_grad) and exchange == "bsp"
     return plan.having({"overlap_grad": hooked or int(plan.zero) >= 2, "overlap_param": int(plan.zero) >= 2})

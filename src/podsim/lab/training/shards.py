@@ -130,6 +130,6 @@ def _overlap(first: Shard, second: Shard) -> Shard | None:
 
 
 def _slices(block: Shard, shard: Shard) -> tuple[slice, ...]:
-    """Where a block lies within a shard that holds it."""
+    """The position of a block within a shard that holds it."""
     starts = (first - origin for first, origin in zip(block.offset, shard.offset, strict=True))
     return tuple(slice(start, start + count) for start, count in zip(starts, block.size, strict=True))

@@ -1,4 +1,4 @@
-"""Gradients added up over data-parallel replicas: by a table of transfers or by the library, beside the backward pass
+"""Gradients added up over data-parallel replicas: by a table of transfers or by the library, during the backward pass
 (a communication hook of DistributedDataParallel) or after it."""
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Sums:
 
 
 def _local(grad: Any) -> Any:
-    """What of a gradient lies on this rank."""
+    """This rank's part of a gradient."""
     return grad.to_local() if hasattr(grad, "to_local") else grad
 
 
 def hook_of(sums: Sums) -> Callable[[Any, Any], Any]:
-    """A hook for DistributedDataParallel; buckets are added up one after the other, beside the backward pass."""
+    """A hook for DistributedDataParallel; buckets are added up one after the other, during the backward pass."""
     torch = sums.wires.torch
     pool = ThreadPoolExecutor(1)
 
