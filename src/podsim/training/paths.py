@@ -4,7 +4,7 @@ A schedule takes as long as the longest path through order and dependencies. The
 are typical of the model, and the path that turns out longest is kept as counts: passes of each kind through each block,
 and sends. A path is as long as the sum of its counts times the durations of a plan, so the longest of a few paths bounds
 every play from below, and equals it where one of them is the critical one. The bubble is what a path has beyond the work
-of one rank: nothing about a bubble is put in.
+of one rank; no formula for it goes in.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def _grown_counts(
 
 
 def _average_counts(size: _Size, played: Mapping[_Size, Array]) -> Shaped[Array, "path count"]:
-    """Counts of such a pipeline's paths: its own, or what many rounds add on average (a path's, but for their mean)."""
+    """Counts of the paths of such a pipeline: its own, or extrapolated by the mean growth over many rounds."""
     few, *others = (played[long] for long in _long_sizes(size))
     if not others:
         return _distinct_rows(few)
@@ -308,7 +308,7 @@ def _stage_seconds(
         back = blocks @ np.append(layer[:-1], durations.head_back * layer[-1])
         both = durations.input + durations.weight
         seconds = np.stack([forward, both * back, durations.input * back, durations.weight * back])
-        # a send leaves when the pass is done, beside what it takes of the compute stream
+        # a send leaves after the pass, and takes some of the compute stream
         seconds[: Work.WEIGHT] += durations.charge * is_abroad
         columns.append(seconds)
     return np.stack(columns, axis=2)
