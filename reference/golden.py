@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podsim.accuracy.pricing import price
-from podsim.accuracy.tables import TABLES, load, named
+from podsim.accuracy.tables import TABLES, load, named_table
 from podsim.results.comparison import Comparison
 
 Predictions = dict[str, dict[str, float]]
@@ -26,7 +26,7 @@ def recorded_predictions() -> Predictions:
     found: Predictions = {}
     for slug in TABLES:
         rows = load(slug)
-        if named(slug).overlaps and rows.what == load(named(slug).of).what:
+        if named_table(slug).overlaps and rows.what == load(named_table(slug).of).what:
             continue  # its rows are another table's too
         priced = price(rows, cross_validate=False)
         if priced.predictions:

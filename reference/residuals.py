@@ -7,7 +7,7 @@ import io
 import math
 from dataclasses import asdict, fields
 
-from podsim.accuracy.bands import Residual, features_of
+from podsim.accuracy.bands import Residual, run_features
 from podsim.accuracy.bands_networks import NetworkFeatures, NetworkResidual, features_of_graph
 from podsim.accuracy.measured_runs import TrainingRun
 from podsim.accuracy.price_llm import make_batches, row_costs, training_runs
@@ -37,7 +37,7 @@ def measure_residuals() -> tuple[Residual, ...]:
             Residual(
                 id=row["id"],
                 role=row["role"],
-                features=features_of(one.model, one.cluster, one.plan, float(costs.host[place])),
+                features=run_features(one.model, one.cluster, one.plan, float(costs.host[place])),
                 gpus=int(one.plan.gpus),
                 sequence=one.plan.length(one.model),
                 log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds[place])),

@@ -89,6 +89,7 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
 
 
 def _is_public(node: ast.ClassDef) -> bool:
+    """Whether it is public; groups of options describe their fields themselves."""
     return not node.name.startswith("_") and not node.name.endswith("Options")
 
 

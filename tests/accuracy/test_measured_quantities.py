@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podsim.accuracy.table_columns import KINDS
-from podsim.accuracy.tables import kind_named, load, make_row, measurement, quantities
+from podsim.accuracy.tables import find_kind, load, make_row, measurement, quantities
 from podsim.errors import TableError
 
 
@@ -23,7 +23,7 @@ def test_language_models() -> None:
 
 
 def test_a_rate_of_tokens_and_a_batch_are_a_time() -> None:
-    kind = kind_named("llm")
+    kind = find_kind("llm")
     step = {"global_batch": "256", "seq_len": "4096", "n_gpus": "64"}
     cells = dict.fromkeys(kind.columns, "") | step
 
@@ -43,8 +43,8 @@ def test_a_rate_of_tokens_and_a_batch_are_a_time() -> None:
 def test_memory_is_binary_where_the_source_says_so() -> None:
     assert value("llm", "KORT-0002", "bytes") == 55.125 * 2**30
     assert value("llm", "TT-0001", "bytes") == 82.4 * 2**30
-    plain = make_row(kind_named("llm"), dict.fromkeys(kind_named("llm").columns, "") | {"memory_gb": "2"})
-    plain = make_row(kind_named("llm"), dict(plain.fields), id="a", role="test", source="me")
+    plain = make_row(find_kind("llm"), dict.fromkeys(find_kind("llm").columns, "") | {"memory_gb": "2"})
+    plain = make_row(find_kind("llm"), dict(plain.fields), id="a", role="test", source="me")
     assert getattr(measurement(plain, "bytes"), "value", None) == 2e9
 
 

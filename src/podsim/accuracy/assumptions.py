@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from podsim.accuracy.bands import bits_of, residuals
+from podsim.accuracy.bands import operand_bits, residuals
 from podsim.hardware.cluster import Cluster
 from podsim.results.prediction import Prediction
 from podsim.schedules import SCHEDULES
@@ -80,7 +80,7 @@ def _of_schedule(plan: Plan) -> list[str]:
 
 def best_measured(architecture: str, precision: str) -> tuple[float, str] | None:
     """(utilisation, row id) of the best measured run of a class; fp16 and bf16 count as one. None without rows."""
-    wanted = (architecture, bits_of(precision))
+    wanted = (architecture, operand_bits(precision))
     rows = [row for row in residuals() if (row.features.architecture, row.features.bits) == wanted]
     return max(((row.utilisation, row.id) for row in rows), default=None)
 

@@ -1,4 +1,4 @@
-"""What was run for a row of a table: a model, a cluster and a plan, from the columns that state them.
+"""The run of a row of a table: a model, a cluster and a plan, from the columns that state them.
 
 The packaged tables state the three in `network`, `cluster` and `plan` (reference/ wrote them), each a name and settings
 such as "gpt-22b layers=96"; or the `reason` why nothing can be predicted. podsim.accuracy.own_rows fills in what a user's
@@ -25,7 +25,7 @@ _WORDS = ("recompute", "schedule")
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRun:
-    """A row of a table of language models as podsim's nouns."""
+    """The run of a row of a table of language models."""
 
     model: Model
     cluster: Cluster
@@ -40,7 +40,7 @@ class TrainingRun:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkRun:
-    """A row of a table of networks as podsim's nouns: replicas of a captured network."""
+    """The run of a row of a table of networks: replicas of a captured network."""
 
     network: str
     batch: int
@@ -63,12 +63,12 @@ class NotExpressible(Exception):
 
 
 def cell_text(row: Mapping[str, str], column: str) -> str:
-    """What a row says in a column; "" where it says nothing or has no such column."""
+    """The cell of a column without blanks around it; "" if the row has no such column."""
     return (row.get(column) or "").strip()
 
 
 def read_count(row: Mapping[str, str], column: str, default: int | None = None) -> int:
-    """The whole number, from 1, in a column; `default` where it is blank, if there is one. Else NotExpressible."""
+    """The whole number, from 1, in a column; `default` if the cell is blank. NotExpressible if there is none."""
     text = cell_text(row, column)
     if not text:
         if default is None:
@@ -115,13 +115,13 @@ def read_model(settings: str) -> Model:
 
 @lru_cache(maxsize=512)
 def read_cluster(settings: str) -> Cluster:
-    """The cluster that a text such as "dgx-a100-80gb:2 network.nics=4" describes; ClusterError where that cannot be."""
+    """The cluster that a text such as "dgx-a100-80gb:2 network.nics=4" describes; ClusterError if there is none."""
     name, overrides = read_settings(settings)
     return load_cluster(name, overrides)
 
 
 def read_plan(settings: str) -> Plan:
-    """The plan of a text such as "tp=8 pp=2 recompute=full"; what it does not name has the defaults of Plan."""
+    """The plan of a text such as "tp=8 pp=2 recompute=full"; other fields have the defaults of Plan."""
     _, words = read_settings(settings)
     try:
         values: dict[str, Any] = {name: _value(name, text) for name, text in words.items()}

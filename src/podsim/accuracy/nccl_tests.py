@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from podsim.accuracy.reading import read_rows
-from podsim.accuracy.tables import Row, Rows, kind_named, make_row
+from podsim.accuracy.tables import Row, Rows, find_kind, make_row
 from podsim.errors import TableError
 
 _PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<stdout>)?:?|\d+:)\s*")
@@ -26,7 +26,7 @@ _FILE = re.compile(rf"(?<![a-z]){_NAMES}(?![a-z])")
 _VERSION = re.compile(r"NCCL version:?\s*(2\.\d+)")
 _LIBRARY = re.compile(r"nccl-library=2(\d\d)\d\d")
 _DEVICES = {"H100 80GB HBM3": "H100-SXM5-80GB", "H200": "H200-SXM5-141GB"}
-"""as drivers call GPUs -> as tables do, where their words differ"""
+"""Name of a GPU in its driver -> its name in tables, if they differ."""
 _ALGORITHM = "# Algorithm: "
 _COUNTED = re.compile(r"^\d+$")
 _WORD = re.compile(r"^[a-z]\w*$", re.IGNORECASE)
@@ -59,7 +59,7 @@ def read_log(path: str | Path) -> Rows:
 
 
 def read_log_text(text: str, name: str) -> Rows:
-    """Rows of the text of a log; `name` becomes the sweep's id, and tells the collective if the text does not."""
+    """Rows of the text of a log. `name` is the sweep's id, and names the collective if the text does not."""
     lines = [_PREFIX.sub("", line).strip() for line in text.splitlines()]
     ranks = [match.groups() for line in lines if (match := _RANK.match(line))]
     header = next((match for line in lines if (match := _HEADER.search(line))), None)
@@ -82,14 +82,14 @@ def read_log_text(text: str, name: str) -> Rows:
         "launch": _launch(len({(host, pid) for pid, host, _ in ranks}), threads, gpus),
         "nccl": _release(text),
     }
-    measured = [row for line in _library_lines(lines) if (row := _measured(line))]
+    measured = [row for line in _library_lines(lines) if (row := _read_line(line))]
     if not measured:
         raise TableError(f"{name}: no line of the log holds a size and a time")
-    return rows_of("collectives", name, [{**shared, **cells} for cells in measured])
+    return make_rows("collectives", name, [{**shared, **cells} for cells in measured])
 
 
 def _library_lines(lines: list[str]) -> list[str]:
-    """The lines of the library's own collective, in a log of `podsim measure collective` that has its tables, too."""
+    """The lines of NCCL's own collective in a log of `podsim measure collective`, which also has podsim's tables."""
     heads = [index for index, line in enumerate(lines) if line.startswith(_ALGORITHM)]
     for first, last in pairwise([*heads, len(lines)]):
         if lines[first] == f"{_ALGORITHM}library":
@@ -98,7 +98,7 @@ def _library_lines(lines: list[str]) -> list[str]:
 
 
 def gpu_name(device: str) -> str:
-    """A GPU as tables write it, from what its driver calls it: NVIDIA H100 80GB HBM3 is H100-SXM5-80GB."""
+    """The name of a GPU in tables, from its name in the driver: NVIDIA H100 80GB HBM3 is H100-SXM5-80GB."""
     name = device.strip().removeprefix("NVIDIA ").removeprefix("Tesla ").strip()
     return _DEVICES.get(name, name)
 
@@ -116,7 +116,7 @@ def _release(text: str) -> str:
     return version[1] if version else f"2.{int(library[1])}" if library else ""
 
 
-def _measured(line: str) -> dict[str, str] | None:
+def _read_line(line: str) -> dict[str, str] | None:
     """Size, time and rates of one line of the table; None for any other line.
 
     size count type [redop] [root] | time algbw busbw [wrong] | time algbw busbw [wrong]
@@ -141,9 +141,9 @@ def _measured(line: str) -> dict[str, str] | None:
     return {"size_bytes": cells[0], "time_us": rest[0], **rates}
 
 
-def rows_of(kind_name: str, name: str, measured: list[dict[str, str]]) -> Rows:
-    """Rows of a table of a kind from the cells that are known of each; no constant was fitted on them."""
-    kind = kind_named(kind_name)
+def make_rows(kind_name: str, name: str, measured: list[dict[str, str]]) -> Rows:
+    """Rows of a table of a kind from their known cells; their role is `test`."""
+    kind = find_kind(kind_name)
     blank = dict.fromkeys(kind.columns, "")
     rows: dict[str, Row] = {}
     for cells in measured:

@@ -46,9 +46,9 @@ _NODES = (
     (r"\bL40S\b", "", "l40s-server"),
 )
 _RATES = {"HDR200": 200, "NDR400": 400, "HDR100": 100, "EDR": 100, "NDR": 400, "HDR": 200}
-"""Gb/s of an InfiniBand adapter, in the order in which they are looked for"""
+"""Gb/s of an InfiniBand adapter by name; the first name in the text counts."""
 _GIGABITS = r"(\d+)\s*G(?:b|bit|bE|bps)?(?:/s)?\b"
-"""a rate as rows of Ethernet and EFA adapters give it: 100GbE, 200 Gb/s, 400G"""
+"""The rate of an Ethernet or EFA adapter: 100GbE, 200 Gb/s, 400G."""
 _FAMILIES = (
     (r"llama|internlm|mi[sx]tral|qwen|deepseek|baichuan|\byi\b|vicuna|gemma|olmo|grok|dbrx|phi-?3", "llama"),
     (r"mpt", "mpt"),
@@ -62,15 +62,15 @@ _BASES = {
     "mpt": "mpt-7b position=learned tied=true",
     "mpt, own head": "mpt-7b position=learned tied=false",
 }
-"""kind of transformer -> a model of the catalog that differs from it in widths only"""
+"""Kind of transformer -> a model of the catalog that differs from it in widths only."""
 _OTHER = {"gpt": "gpt, own head", "llama": "llama, no head", "mpt": "mpt, own head"}
 _NAMED = re.compile(r"(?P<name>[\w.-]+)(?:\s+[\d.]+[BT])?(?:\s*\((?P<layers>\d+) layers\))?", re.IGNORECASE)
 _APART = 0.25
-"""by which a model may miss the published size: tables round it, or leave embeddings out"""
+"""The relative error allowed against a published size: tables round it, or leave embeddings out."""
 
 
 def find_node(gpu: str, system: str = "", memory: str = "") -> str | None:
-    """The catalog's name of a node with such GPUs, or None; `memory` is GB a GPU where `gpu` does not say it."""
+    """The catalog name of a node with such GPUs, or None; `memory` is GB per GPU if `gpu` does not state it."""
     text = gpu
     if memory and not re.search(r"\d ?GB", gpu):
         text += f"-{memory.split('.', maxsplit=1)[0]}GB"
@@ -85,7 +85,7 @@ def find_node(gpu: str, system: str = "", memory: str = "") -> str | None:
 
 
 def read_adapters(text: str, gpus: int) -> dict[str, str]:
-    """Overrides that a description of a node's network stands for, such as "4x100Gb/s RoCE"; those that it states.
+    """Overrides for the network that a text states, such as "4x100Gb/s RoCE".
 
     `gpus` are those of a node: "400 Gb/s per GPU" is that many adapters, "1600 Gb/s per node" at most.
     """
@@ -120,7 +120,7 @@ def cluster_settings(node: str, gpus: int, network: Mapping[str, str]) -> str:
 
 
 def model_settings(row: Mapping[str, str]) -> str:
-    """The text for `read_model`; NotExpressible where the dimensions do not make a model of the size stated."""
+    """Settings for `read_model`; NotExpressible if the dimensions contradict the stated size."""
     if not cell_text(row, "layers"):
         return _catalog_model_settings(row.get("model", ""), read_count(row, "seq_len"))
     name = row.get("model", "model")
@@ -140,7 +140,7 @@ def model_settings(row: Mapping[str, str]) -> str:
 
 
 def _catalog_model_settings(text: str, sequence: int) -> str:
-    """A model of the catalog, as "llama3-70b", "DeepSeek-V2 236B" or "llama3-70b (12 layers)"."""
+    """Settings of a named model, such as "llama3-70b", "DeepSeek-V2 236B" or "llama3-70b (12 layers)"."""
     known = _NAMED.fullmatch(text.strip())
     layers = {"layers": known["layers"]} if known and known["layers"] else {}
     settings = write_settings(known["name"] if known else "", {"sequence": sequence, **layers})
@@ -152,7 +152,7 @@ def _catalog_model_settings(text: str, sequence: int) -> str:
 
 
 def _nearest_in_size(candidates: list[str], published: str) -> str:
-    """The likeliest candidate of the published size (10^9 parameters); the first where no size is given."""
+    """The likeliest candidate of the published size (10^9 parameters); the first if no size is given."""
     try:
         size = float(published or "0") * 1e9
     except ValueError:
@@ -170,7 +170,7 @@ def _nearest_in_size(candidates: list[str], published: str) -> str:
 
 
 def _candidate_settings(name: str, widths: Mapping[str, int]) -> list[str]:
-    """Texts of the models that the dimensions may be, the likeliest first."""
+    """Settings of the models that fit the dimensions, the likeliest first."""
     family = next((kind for pattern, kind in _FAMILIES if re.search(pattern, name, re.IGNORECASE)), "")
     known = _catalog_settings(name, widths)
     if known and ("experts" in widths or not family):

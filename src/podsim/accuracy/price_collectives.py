@@ -1,6 +1,7 @@
-"""Rows of a collectives table predicted as NCCL would run them on the machine that the row describes.
+"""Predictions for rows of a collectives table: what NCCL would take on the machine that the row describes.
 
-The packaged rows state their machine in the column `cluster`; a user's is found by its GPU, system and adapters.
+The packaged rows state their machine in the column `cluster`. The machine of a user's row follows from its GPU, system
+and adapters.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from podsim.network.fit_nccl import fit_architecture, predicted_seconds, samples
 from podsim.network.nccl import COLLECTIVES, Members, collective_seconds
 
 CROSS_VALIDATED = "all-reduce-a100"
-"""the table whose rows the packaged constants were fitted to, and that a bar is on"""
+"""The table with a bar whose rows the packaged constants were fitted to."""
 _FOLDS = 5
 _FITTED_FROM = 512.0
-"""B from which on a row counts in a fit"""
+"""B. The least size of a row in a fit."""
 _NAMES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
-"""as nccl-tests calls a collective -> as podsim does"""
+"""Name of a collective in nccl-tests -> its name in podsim."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +48,8 @@ class Call:
 def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
     """Predictions of seconds for the rows of a collectives table.
 
-    `cross_validate` predicts the all-reduces in a node of A100, which the packaged constants were fitted to, by fits to
-    the sweeps of other folds.
+    The packaged constants were fitted to the all-reduces in a node of A100; `cross_validate` predicts these rows by fits
+    to the sweeps of other folds.
     """
     calls: dict[str, Call] = {}
     reasons: dict[str, str] = {}
@@ -62,7 +63,7 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
     notes: dict[str, str] = {}
     if cross_validate and rows.name == CROSS_VALIDATED:
         try:
-            held = _held_out(rows)
+            held = _cross_validated_seconds(rows)
         except PodsimError as problem:
             return Priced(predictions={}, reasons=dict.fromkeys([row.id for row in rows], str(problem)))
         seconds |= held
@@ -77,19 +78,19 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
     )
 
 
-def _held_out(rows: Rows) -> dict[str, float]:
-    """id -> s, each sweep predicted by a fit to the sweeps of other folds; runs of a machine stay together."""
+def _cross_validated_seconds(rows: Rows) -> dict[str, float]:
+    """Id -> seconds, each sweep predicted by a fit to the sweeps of other folds; runs of a machine share a fold."""
     held: dict[str, float] = {}
     known = samples([row.fields for row in rows])
-    machines = sorted({_machine_of(sample.sweep) for sample in known})
+    machines = sorted({_machine_name(sample.sweep) for sample in known})
     require_scipy()
     for fold in range(_FOLDS):
         left_out = set(machines[fold::_FOLDS])
-        part = [sample for sample in known if _machine_of(sample.sweep) in left_out]
+        part = [sample for sample in known if _machine_name(sample.sweep) in left_out]
         others = [
             sample
             for sample in known
-            if _machine_of(sample.sweep) not in left_out and sample.size >= _FITTED_FROM
+            if _machine_name(sample.sweep) not in left_out and sample.size >= _FITTED_FROM
         ]
         fabric = fit_architecture("ampere", others)
         values = predicted_seconds(fabric, part).tolist()
@@ -100,15 +101,15 @@ def _held_out(rows: Rows) -> dict[str, float]:
 
 
 def require_scipy() -> None:
-    """PodsimError where there is no scipy, which fits to folds need."""
+    """Raise PodsimError without scipy, which cross-validation needs."""
     try:
         import scipy.optimize  # noqa: F401
     except ImportError:
         raise PodsimError("cross-validation needs scipy: pip install 'podsim[calibrate]'") from None
 
 
-def _machine_of(sweep: str) -> str:
-    """A sweep's id without its type of elements: both types were run one after the other."""
+def _machine_name(sweep: str) -> str:
+    """A sweep's id without its element type; a machine ran both types in turn."""
     return sweep.removesuffix("_half").removesuffix("_int8")
 
 
@@ -119,7 +120,7 @@ def decade(size: float) -> str:
 
 
 def read_call(row: Mapping[str, str]) -> Call | str:
-    """The row as a call, or the reason why it is none."""
+    """The call that a row describes, or the reason why there is none."""
     if cell_text(row, "reason"):
         return row["reason"]
     try:
@@ -168,7 +169,7 @@ def _machine(settings: str, in_switch: bool) -> Cluster:
 
 
 def call_seconds(calls: Mapping[str, Call]) -> tuple[dict[str, float], dict[str, str]]:
-    """(id -> seconds, id -> why there are none): calls of one communicator are priced together."""
+    """(id -> seconds, id -> reason for none); calls of one communicator are priced together."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for id, call in calls.items():
         key = (id_of(call.cluster), call.collective, call.nodes, call.gpus, call.launch, call.version)

@@ -26,7 +26,7 @@ from podsim.training.software import Software, load_software
 
 
 def price_networks(rows: Rows) -> Priced:
-    """Samples (or tokens, …) a second of rows of the kinds "vision" and "mlperf"."""
+    """Predicted rates, in each row's own unit, for rows of the kinds "vision" and "mlperf"."""
     runs, reasons = network_runs(rows.kind, [(row.id, row.fields) for row in rows])
     predictions: dict[str, float] = {}
     ideals: dict[str, float] = {}
@@ -55,7 +55,7 @@ def network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
 def network_runs(
     table: str, rows: Iterable[tuple[str, Mapping[str, str]]]
 ) -> tuple[dict[str, NetworkRun], dict[str, str]]:
-    """(id -> run, id -> why there is none) of rows of a table."""
+    """(id -> run, id -> reason for none) of the rows of a table."""
     runs: dict[str, NetworkRun] = {}
     reasons: dict[str, str] = {}
     for id, row in rows:
@@ -75,7 +75,7 @@ class NetworkCosts:
         self._plain: dict[tuple[object, ...], PlainCosts] = {}
 
     def rate(self, run: NetworkRun, software: Software | None = None) -> float:
-        """What the row's unit counts, a second; `software` instead of the run's own era."""
+        """Items of the row's unit per second; `software` replaces that of the run."""
         era = software or self.era(run)
         graph = self.graph(run)
         step = replicas_step(
@@ -92,17 +92,17 @@ class NetworkCosts:
         return fresh
 
     def peak(self, run: NetworkRun) -> float:
-        """The same if every GPU computed at the data sheet's peak all the time."""
+        """Items of the row's unit per second at the peak of every GPU's data sheet."""
         graph = self.graph(run)
         flops = float(graph.flops.sum() + graph.flops_back.sum()) / run.batch
         return run.gpus * run.items * peak_of(run.cluster.gpu, PRECISIONS[run.precision].matmul) / flops
 
     def era(self, run: NetworkRun) -> Software:
-        """The run's framework, as the catalog has it."""
+        """The run's entry of the software catalog."""
         return load_software(run.software, run.cluster.gpu, run.precision)
 
     def graph(self, run: NetworkRun) -> OpGraph:
-        """The graph of a run's network, as it is fused."""
+        """The graph of a run's network, with its fusion."""
         key = (run.network, run.batch, run.fuse)
         if key not in self._graphs:
             self._graphs[key] = fuse(load_network(run.network, run.batch), FUSIONS[run.fuse])

@@ -1,8 +1,8 @@
-"""What podsim predicts of the rows of a table, whatever its kind.
+"""Predictions for the rows of a table of any kind.
 
 priced = price(load("korthikanti"))
 priced.predictions["KORT-0003"]        # s
-priced.reasons                         # rows that podsim cannot express, and why
+priced.reasons                         # why podsim cannot predict the other rows
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from podsim.results.comparison import Comparison
 
 
 def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
-    """Predictions of a table's own quantity (`rows.what`) for its rows, whatever its kind.
+    """Predictions of a table's own quantity (`rows.what`) for its rows.
 
-    `cross_validate`: products on a GPU whose grid was measured, and all-reduces in a node of A100, are predicted by a
-    fit to the other folds (needs scipy); false takes the packaged constants, which were fitted to some of these rows.
+    `cross_validate`: fits to the other folds (needs scipy) predict products on GPUs with many measured sizes, and
+    all-reduces in a node of A100. If false, the packaged constants predict them, which were fitted to some of them.
     """
     if rows.kind == "llm":
         return price_llm(rows)

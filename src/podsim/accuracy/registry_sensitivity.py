@@ -25,7 +25,7 @@ from podsim.accuracy.registry_change import (
     changed_software,
     kernel_origin,
 )
-from podsim.accuracy.tables import TABLES, Row, Rows, load, measurement, named
+from podsim.accuracy.tables import TABLES, Row, Rows, load, measurement, named_table
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.network.nccl import wires_of
@@ -138,7 +138,7 @@ def sensitivity(tables: Sequence[str] = (), *, constants: Sequence[Constant] = (
 
 
 def _tables() -> list[str]:
-    return [slug for slug in TABLES if not named(slug).overlaps or load(slug).what == "bytes"]
+    return [slug for slug in TABLES if not named_table(slug).overlaps or load(slug).what == "bytes"]
 
 
 def _parts(slug: str) -> Iterator[_Part]:

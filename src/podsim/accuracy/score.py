@@ -1,4 +1,4 @@
-"""How right predictions were: comparisons with measured rows, errors, ranks within sweeps, regret, skill.
+"""The accuracy of predictions: comparisons with measured rows, errors, ranks within sweeps, regret, skill.
 
 A comparison accounts for every row of its table. Errors are relative, predicted / measured - 1, so a change of units
 changes nothing. Rows of different roles are never in one figure: `score` refuses them.
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Priced:
-    """What podsim says of the rows of a table; every row has a prediction or a reason."""
+    """Predictions for the rows of a table; every row has a prediction or a reason."""
 
     predictions: Mapping[str, float]
     """SI. The predictions of the requested quantity, by id."""
@@ -45,7 +45,7 @@ class Priced:
 
 
 def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> Floats:
-    """predicted / measured - 1 of each row; TableError unless all are finite and positive, and as many."""
+    """predicted / measured - 1 of each row; TableError unless all are finite and positive, and their numbers agree."""
     p, m = np.asarray(predicted, dtype=np.float64), np.asarray(measured, dtype=np.float64)
     if p.shape != m.shape or p.ndim != 1:
         raise TableError(f"{p.shape} predictions do not pair with {m.shape} measurements")
@@ -109,7 +109,7 @@ def sweep_tau(predicted: ArrayLike, measured: ArrayLike, sweeps: Sequence[str]) 
 def regrets(
     predicted: ArrayLike, measured: ArrayLike, sweeps: Sequence[str], *, more_is_better: bool = False
 ) -> dict[str, float]:
-    """Sweep -> how much worse than the best measured row is the row that the prediction picks; 1 is perfect.
+    """Sweep -> how much worse the row that the prediction picks is than the best measured row; 1 is perfect.
 
     For times it is measured(picked) / best measured, for rates the inverse. Where several rows are predicted
     equally good, the worst of them counts, so the figure does not depend on the order of rows.
@@ -233,7 +233,7 @@ def assess(comparison: Comparison) -> Comparison:
 
 
 def compare_priced(rows: Rows, priced: Priced) -> Comparison:
-    """Comparison of what was priced, in the classes that the pricing names."""
+    """Comparison of priced rows, in the classes that the pricing names."""
     comparison = compare(
         rows, priced.predictions, not_expressed=priced.reasons, ideals=priced.ideals, notes=priced.notes
     )
@@ -256,15 +256,15 @@ def compare(
 ) -> Comparison:
     """Comparison, with scores, of predictions (id -> value in SI) against the rows of a table.
 
-    Each row must have a prediction or a reason in `not_expressed` (id -> text): nothing is left out in
-    silence. Rows that do not hold the quantity, or that may not be validated against (not measured, source
-    unknown), need neither: they are listed with that reason, predicted or not. `ideals` (id -> value at full
-    peak) gives the skill; `classes` and `sweep` are columns, by default those of the table. Raises TableError
-    with every row that is unaccounted for.
+    Each row must have a prediction or a reason in `not_expressed` (id -> text): no row is left out silently. Rows
+    that do not hold the quantity, or that may not be validated against (not measured, source unknown), need
+    neither: they are listed with that reason, predicted or not. `ideals` (id -> value at full peak) gives the
+    skill; `classes` and `sweep` are columns, by default those of the table. Raises TableError with every row that
+    is unaccounted for.
     """
     what, given = what or rows.what, dict(not_expressed or {})
     measurements = {row.id: measurement(row, what) for row in rows}
-    unfit = {row.id: why for row in rows if (why := _unfit(row, measurements[row.id], what))}
+    unfit = {row.id: why for row in rows if (why := _unfit_reason(row, measurements[row.id], what))}
     _check_ids(rows, predictions, given, unfit)
     reasons = unfit | given
     classes = rows.classes if classes is None else classes
@@ -298,8 +298,8 @@ def compare(
     return assess(result)
 
 
-def _unfit(row: Row, measured: Measurement | None, what: str) -> str:
-    """Why a row cannot be held against a prediction of this quantity; "" if it can."""
+def _unfit_reason(row: Row, measured: Measurement | None, what: str) -> str:
+    """The reason why a row cannot be compared in this quantity; "" if it can."""
     if measured is None:
         return f"the source gives no {what}"
     if not row.validates:

@@ -1,11 +1,11 @@
-"""The columns of each kind of reference table: what a cell may hold, and which a table cannot do without.
+"""The columns of each kind of reference table: the type of their cells, and which columns a table must have.
 
-What a source calls its model, machine and software stands in columns for readers. What podsim runs for a row stands in
-`network`, `cluster` and `plan`, each a name and settings as "gpt-22b layers=96", or the `reason` why there is nothing to
-run; `tables` names the parts of podsim.accuracy.tables that the row is in. A user's file may leave all of these out.
+Columns for readers hold a source's own names of its model, machine and software. `network`, `cluster` and `plan` hold
+what podsim runs for a row, each a name and settings such as "gpt-22b layers=96"; `reason` says why there is nothing to
+run. `tables` names the parts of podsim.accuracy.tables that hold the row. A user's file may leave these columns out.
 
-Cell types: text; role (calibrate or test); unit (of the throughput column); count (a whole number, 1 or
-more); positive (a number above 0); amount (a number, 0 or more). A cell may be blank: the source did not say.
+Types of cells: text; role (calibrate or test); unit (of the throughput column); count (a whole number, 1 or more);
+positive (a number above 0); amount (a number, 0 or more). A cell may be blank: the source did not say.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RATES = {
     "tok/s": 1.0, "tokens/s": 1.0, "frames/s": 1.0, "frames/sec": 1.0, "items/s": 1.0, "item/s": 1.0,
     "utterances/s": 1.0, "mol/ms": 1e3,
 }  # fmt: skip
-"""unit of a throughput as written -> items per second in it"""
+"""Unit of a throughput as written -> its value in items per second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Kind:
 
 
 def _columns(text: str) -> dict[str, str]:
-    """Column types of "type: name name …" lines, types in the order the columns stand."""
+    """Column types of "type: name name …" lines, in the order of the columns."""
     columns = {}
     for line in text.strip().splitlines():
         cell, names = line.split(":")

@@ -1,8 +1,8 @@
 """`podsim validate`: the packaged tables of measurements, or a user's own, against predictions.
 
-The truth is seconds (or bytes, or a rate that the source itself measured); a published MFU stands beside its row with
-the source's own convention. Rows that constants may be fitted on (`calibrate`) and rows that are only looked at (`test`)
-share no figure. What podsim cannot express is listed with the reason.
+The measured values are seconds, bytes, or a rate that the source measured itself. A published MFU is shown with its
+row in the source's own convention. Rows for fitting (`calibrate`) and rows for testing (`test`) share no figure. Rows
+that podsim cannot express are listed with the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PARTS = {
     "tokens/s per GPU": ("tokens", "rates of tokens"),
     "FLOP/s per GPU": ("flops", "rates of arithmetic"),
 }
-"""quantity -> what is added to the name and the title of a user's table for the rows that measured it"""
+"""Quantity -> the additions to the name and title of a user's table for the rows that measured it."""
 
 UNKNOWN = """\
 ## What the model does not know
@@ -83,9 +83,9 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:
-    """The rows in their table's quantity, or in what most of them measured instead.
+    """The rows in their table's quantity, or in the quantity that most of them measured.
 
-    Of language models, those that measured something else follow in that quantity, and all with bytes in bytes.
+    For language models, rows of other quantities follow in theirs, and all rows with bytes in bytes.
     """
     counts = {
         what: sum(measurement(row, what) is not None for row in rows)
@@ -108,7 +108,7 @@ def _in_own_quantities(rows: Rows) -> list[Rows]:
 
 
 def _part(rows: Rows, what: str, ids: set[str]) -> Rows:
-    """The rows of these ids, in a quantity that is not their table's; sweeps are of the table's own."""
+    """The rows of these ids, in a quantity other than their table's; only the table's own quantity has sweeps."""
     name, title = _PARTS[what]
     part = rows.where(lambda row: row.id in ids)
     return replace(part, name=f"{rows.name}-{name}", title=f"{rows.title}: {title}", what=what, sweep=())

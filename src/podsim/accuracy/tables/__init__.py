@@ -1,8 +1,8 @@
 """Packaged tables of published measurements: `names()` lists them, `load(name)` reads one.
 
-The files in this folder are made by reference/; every row keeps its source, role, id and what was confirmed.
-`load("llm")` is a whole file, `load("korthikanti")` the part of it that one publication gave. `measurement(row, what)` is
-what a row measured, in SI: only units are converted here, no law of the model is used.
+reference/ writes the files in this folder; every row keeps its source, role, id and state of confirmation.
+`load("llm")` is a whole file, `load("korthikanti")` the part of it from one publication. `measurement(row, what)` is a
+measured value of a row in SI; only units are converted here, by no law of the model.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ __all__ = [
     "NamedTable",
     "Row",
     "Rows",
-    "kind_named",
+    "find_kind",
     "load",
     "make_row",
     "measurement",
-    "named",
+    "named_table",
     "names",
     "quantities",
     "training_rows",
 ]
 
 UNRESOLVED = "unresolved: "
-"""start of a source that could not be traced to its publisher"""
+"""The start of a source that could not be traced to its publisher."""
 
 _NO_TARGET = ("no", "threshold")
 
@@ -64,7 +64,7 @@ class Row:
 
     @property
     def validates(self) -> bool:
-        """Whether the number may be held against a prediction: it was measured, and its source is known."""
+        """Whether the number may be compared with a prediction: it was measured, and its source is known."""
         return self.confirmed not in _NO_TARGET and not self.source.startswith(UNRESOLVED)
 
     def text(self, column: str) -> str:
@@ -176,12 +176,12 @@ def _read_named() -> tuple[NamedTable, ...]:
 
 
 NAMED = _read_named()
-"""every named part of the packaged tables, in the order they are shown"""
+"""Every named part of the packaged tables, in the order of their display."""
 TABLES = tuple(table.slug for table in NAMED)
-"""their slugs"""
+"""The slugs of the named parts."""
 
 
-def kind_named(name: str) -> Kind:
+def find_kind(name: str) -> Kind:
     """The kind of that name; raises TableError on another."""
     for kind in KINDS:
         if kind.name == name:
@@ -194,8 +194,8 @@ def names() -> tuple[str, ...]:
     return tuple(kind.name for kind in KINDS) + tuple(table.slug for table in NAMED)
 
 
-def named(slug: str) -> NamedTable:
-    """What is known of a part: title, years, classes; raises TableError on another name."""
+def named_table(slug: str) -> NamedTable:
+    """The named part of a slug: title, years, classes; raises TableError on another name."""
     for table in NAMED:
         if table.slug == slug:
             return table
@@ -208,8 +208,8 @@ def load(name: str) -> Rows:
         return _load_file(name)
     if name not in names():
         raise TableError(unknown_name("table", name, names()))
-    table = named(name)
-    packaged, kind = _load_file(table.of), kind_named(table.of)
+    table = named_table(name)
+    packaged, kind = _load_file(table.of), find_kind(table.of)
     return Rows(
         name=table.slug,
         title=table.title,
@@ -222,7 +222,7 @@ def load(name: str) -> Rows:
 
 
 def make_row(kind: Kind, fields: dict[str, str], *, id: str = "", role: str = "", source: str = "") -> Row:
-    """Row of the cells of one line; where its id, role or source is blank or missing, the given one."""
+    """Row of the cells of one line; a given id, role or source replaces a blank one."""
     given = fields.get("id") or id
     cell = fields.get(kind.series, "") if kind.series and fields.get("id") else ""
     return Row(
@@ -238,7 +238,7 @@ def make_row(kind: Kind, fields: dict[str, str], *, id: str = "", role: str = ""
 @cache
 def _load_file(name: str) -> Rows:
     """Rows of one packaged file; an assert fails if a row has no source, or two have one id."""
-    kind = kind_named(name)
+    kind = find_kind(name)
     packed = files(__package__).joinpath(f"{name}.csv.gz").read_bytes()
     lines = csv.reader(io.StringIO(gzip.decompress(packed).decode("utf-8"), newline=""))
     header = next(lines)
@@ -334,7 +334,7 @@ def quantities(kind: str) -> tuple[str, ...]:
 
 
 def measurement(row: Row, what: str) -> Measurement | None:
-    """What the row measured of a quantity, in SI; None where its source did not give it.
+    """The measured value of a quantity in SI; None if the source does not state it.
 
     Raises TableError on a quantity that rows of this kind never hold.
     """
