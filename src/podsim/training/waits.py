@@ -135,8 +135,8 @@ class Waits:
             waits = passes x waits of one - hidden x (its last reduction + its first gather)
                     - embeddings x (last reduction - exposed(last reduction, backward of the embedding))
 
-        `embeddings` of the passes go through the embedding. Nothing waits for the last reduction of `hidden` passes, nor for
-        the first gather that runs with it.
+        `embeddings` of the passes go through the embedding. Nothing waits for the last reduction of `hidden` passes, nor
+        for the first gather that runs with it.
         """
         is_full = self._zero == 3
         pass_layers = np.maximum(layers / np.maximum(passes, 1e-9), 1.0)
