@@ -215,7 +215,7 @@ def _grown_counts(
 
 
 def _average_counts(size: _Size, played: Mapping[_Size, Array]) -> Shaped[Array, "path count"]:
-    """Counts of the paths of a pipeline with uneven growth: its own, or extrapolated by the mean growth of many rounds."""
+    """Counts of the paths of a pipeline with uneven growth: its own, or with the mean growth of many rounds."""
     few, *others = (played[long] for long in _long_sizes(size))
     if not others:
         return _distinct_rows(few)
