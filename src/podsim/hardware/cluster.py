@@ -214,7 +214,9 @@ def load_cluster(spec: str | Path, overrides: Mapping[str, object] | None = None
         changed = _changed(base, late, dict.fromkeys(late, "the user"))
         if changed.nodes == base.nodes:
             return changed
-        return replace(changed, name=f"{base.name.partition(':')[0]}:{changed.nodes}")  # no longer so many
+        return replace(
+            changed, name=f"{base.name.partition(':')[0]}:{changed.nodes}"
+        )  # the number of nodes changed
     path = Path(spec.strip())
     table = read_toml(path)
     if table.get("format") == FORMAT:
@@ -265,7 +267,7 @@ def _hint(name: str) -> str:
     """What a name that is no cluster may have meant: another part, or a file."""
     part = find(name)
     if part:
-        return f"{part[1]} is a {part[0]}; a cluster is so many nodes of a system, such as dgx-a100-80gb:64; "
+        return f"{part[1]} is a {part[0]}; a cluster is a number of nodes of a system, such as dgx-a100-80gb:64; "
     return "a cluster file must end in .toml; " if "/" in name or "\\" in name else ""
 
 

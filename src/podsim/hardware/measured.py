@@ -10,7 +10,7 @@ in SI, and say where they come from; podsim.hardware.catalog.measured_schema say
     ranks = 8
     [rank]                # what one rank reaches: peaks, memory, memory_bandwidth
     [link]                # between two ranks
-    [[exchange]]          # a collective of so many ranks: seconds = latency + per_byte x size
+    [[exchange]]          # a collective of a number of ranks: seconds = latency + per_byte x size
     [[sync]]              # the same of a tensor-parallel exchange within a layer
     [[shard]]             # the same of a layer's weights or gradients under ZeRO 3
     [disk]                # what fio found
@@ -37,7 +37,7 @@ _ARCHITECTURES = {7: "volta", 8: "ampere", 9: "hopper", 10: "blackwell", 12: "bl
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """What a collective of so many ranks took, while all ranks were busy: latency + per_byte x size."""
+    """The time of a collective of a number of ranks, while all were busy: latency + per_byte x size."""
 
     collective: str
     ranks: int
@@ -48,7 +48,7 @@ class Exchange:
 
 
 def between(rows: Sequence[Exchange], ranks: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """(s, s of a byte) of an exchange of so many ranks, between the numbers that were measured by their logarithm."""
+    """(s, s of a byte) of an exchange of a number of ranks, interpolated over the logarithm of the measured numbers."""
     ordered = sorted(rows, key=lambda one: one.ranks)
     known, at = np.log2([one.ranks for one in ordered]), np.log2(np.asarray(ranks, float))
     return (
@@ -59,7 +59,7 @@ def between(rows: Sequence[Exchange], ranks: npt.ArrayLike) -> tuple[Floats, Flo
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What is known of a measured machine beside its parts."""
+    """What is known of a measured machine in addition to its parts."""
 
     file: str
     exchanges: tuple[Exchange, ...]

@@ -1,6 +1,6 @@
 """The links between the GPUs of one server, and how many rings over NVLink they allow.
 
-A ring passes each GPU once, by one link in and one link out. NCCL lays as many rings as there are links for them, so a
+A ring passes each GPU once, by one link in and one link out. NCCL builds as many rings as there are links for them, so a
 group reaches the bandwidth of its rings; links that lead elsewhere add nothing.
 """
 

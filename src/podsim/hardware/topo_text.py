@@ -5,11 +5,11 @@
     GPU1    NV12    X     PIX    0-63           0               N/A
     NIC0    PIX    PIX     X
 
-X the device itself, NV# so many NVLinks, PIX one PCIe switch between, PXB several, PHB the host bridge of a
+X the device itself, NV# a number of NVLinks, PIX one PCIe switch between, PXB several, PHB the host bridge of a
 processor, NODE host bridges of one memory domain, SYS between processors (SOC and PSB in old drivers).
 Text tells no speeds: they are arguments. Where every pair of GPUs has the same NVLinks, and they would be more than
 a GPU has (18), they lead to NVSwitches. PHB and NODE both become one processor.
-GPUs of which only NVLinks are told hang on the processor of their NUMA number.
+GPUs of which only NVLinks are known are attached to the processor of their NUMA number.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class _Found:
     addresses: dict[str, int] = field(default_factory=dict)
 
     def cpu(self, number: int, element: Element) -> None:
-        """A processor, and all that hangs on it."""
+        """A processor, and everything attached to it."""
         numa = self._int(element, "numaid", 0, low=-1, high=100_000)
         name = f"cpu{number}"
         self.cpus.append(
@@ -129,7 +129,7 @@ class _Found:
                 self._pci(child, address, numa)
 
     def _nets(self, nic: Element, above: str, numa: int, address: str, rate: float = 31.5e9) -> None:
-        """The ports of an adapter; several hang on the card."""
+        """The ports of an adapter; a card may have several."""
         nets = [net for net in nic.every("net") if net.attributes.get("dev", "").strip()]
         if len(nets) > 1 and address:
             self.bridges.append(Part(name=address, kind="pcie", numa=numa, note=address))

@@ -129,7 +129,7 @@ def _ops(cost: GraphCost, detail: str) -> Iterator[Block]:
         title = f"The {len(ops)} longest of {len(cost.ops)} ops (--detail ops shows all)"
     columns = (
         Column("name", lambda op: op.name[-28:] or "-"),
-        Column("op", lambda op: op.op[-28:], drop=2),
+        Column("op", lambda op: op.op[-28:]),
         Column("result", lambda op: op.shape.replace(" ", ""), drop=1),
         Column("FLOP", "flops", lambda flops: format_quantity(flops, "", digits=3)),
         Column("bytes", "", "B", digits=3),

@@ -100,7 +100,7 @@ class Cut:
 
 @dataclass(frozen=True, kw_only=True)
 class DataParallel:
-    """A step of several replicas, gradients reduced in buckets beside the backward pass."""
+    """A step of several replicas, whose gradients are reduced in buckets during the backward pass."""
 
     gpus: int
     buckets: int

@@ -84,7 +84,7 @@ class MeasuredTraining:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedTraining:
-    """A measured step time beside its prediction."""
+    """A measured step time with its prediction."""
 
     run: str
     """The name of its file."""
@@ -125,7 +125,7 @@ class MeasuredDdp:
 
     layers: int
     size: float
-    """B. The gradients of a layer; each is a bucket of its own."""
+    """B. The gradients of a layer; each layer is one bucket."""
     forward: float
     """s. The pause of a layer's forward pass."""
     backward: float
@@ -165,7 +165,7 @@ class MeasuredDdp:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedDdp:
-    """A measured step of DistributedDataParallel beside two predictions: with and without overlap."""
+    """A measured step of DistributedDataParallel with two predictions: with and without overlap."""
 
     run: str
     """The name of its file."""

@@ -183,7 +183,7 @@ class _DataCollectives:
         return np.where((np.asarray(self.plan.zero) == 3) & (ranks > 1), latency + per_byte * size, seconds)
 
     def gather_seconds(self, size: Array, ranks: Array, stride: Array) -> Shaped[Array, "plan"]:
-        """All-gather of `size` bytes in all over data ranks, `stride` GPUs apart."""
+        """All-gather of `size` bytes, the sum over data ranks, `stride` GPUs apart."""
         return self._seconds("all_gather", size, ranks, stride)
 
     def reduce_seconds(self, size: Array, ranks: Array, shard: Array, stride: Array) -> Shaped[Array, "plan"]:

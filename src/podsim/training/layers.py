@@ -179,13 +179,13 @@ def _add_exchanges(
     once = tp_sync_seconds(model, cluster, plan, software)
     hidden = np.where(np.asarray(plan.overlap_tp).astype(bool), software.async_tp, 0.0)
     sequence = np.asarray(plan.sequence_parallel).astype(bool)
-    # without sequence parallelism the input gradient's all-reduce runs beside the weight-gradient GEMM; with it, the
+    # without sequence parallelism the input gradient's all-reduce runs during the weight-gradient GEMM; with it, the
     # reduce-scatter does too, but the inputs have to be gathered again: what is hidden and what is added cancel
     back_hidden = np.maximum(hidden, np.where(sequence, 0.0, software.tp_overlap))
     calls = np.where(sequence, 2.0, 1.0) * (tp > 1)
     for position, block in enumerate(model.kinds):
         forward, backward = syncs_of(model, block)
-        # what is hidden runs beside the pass's GEMMs: at most as long as they take (backward: the weights' half)
+        # what is hidden runs during the pass's GEMMs: at most as long as they take (backward: the weights' half)
         gemms = busy[Pass.FORWARD, MATRIX, position] - cores[MATRIX, position]
         for direction, syncs, share in (
             (Pass.FORWARD, forward, hidden),
@@ -252,7 +252,7 @@ def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Softwa
 def _cp_seconds(
     model: Model, block: Block, cluster: Cluster, plan: Plan, software: Software, core: Array
 ) -> tuple[Shaped[Array, "plan"], Shaped[Array, "plan"]]:
-    """Exposed seconds of gathering keys and values over the context group, beside the attention of its own part."""
+    """Exposed seconds of gathering keys and values over the context group, during the attention of its own part."""
     cp = np.asarray(plan.cp, dtype=float)
     if not any(op.kind == "attention" for op in block.ops) or not (cp > 1).any():
         return np.zeros(1), np.zeros(1)

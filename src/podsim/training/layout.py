@@ -159,7 +159,7 @@ class StepEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """What stages hold, whatever ZeRO divides; values of classes that a pipeline lacks mean nothing."""
+    """What stages hold before ZeRO divides it; values of classes that a pipeline lacks mean nothing."""
 
     dense: Shaped[Array, "stage plan"]
     """The parameters, except experts."""
@@ -181,7 +181,7 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Plans, whatever their data-parallel ranks divide."""
+    """Plans, without what their data-parallel ranks divide (zero, shard)."""
 
     plan: Plan
     stages: Stages

@@ -248,7 +248,7 @@ def held_memory(
 
 
 def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Activations) -> TorchLayout:
-    """What the memory of PyTorch's own runtime depends on, whatever ZeRO divides."""
+    """What the memory of PyTorch's own runtime depends on, before ZeRO divides it."""
     blocks, layers = _kept_bytes(plan, stages.blocks, activations.kept)
     working = np.where(plan.overlap_tp, activations.working[1], activations.working[0])
     return TorchLayout(

@@ -117,7 +117,7 @@ def traffic_bytes(block: Block, plan: Plan, sequence: int, hidden: int) -> Traff
 
 
 def _mlp_ends(block: Block) -> list[TensorOp]:
-    """The products that close an MLP: those whose result is summed over the TP group, but for attention's."""
+    """The products that close an MLP: those whose result is summed over the TP group, except attention's."""
     return [op for op in block.ops if op.kind == "gemm" and op.split == "row"][1:]
 
 
@@ -126,7 +126,7 @@ def plain_layer_bytes(
 ) -> Shaped[Array, "plan"]:
     """Bytes a layer keeps without recomputation: `saved` by the ops' count, and what nothing fuses away.
 
-    That is, run op by op: fp32 copies in norms, the MLP's activation beside its product, keys and values repeated for
+    That is, run op by op: fp32 copies in norms, the MLP's activation and its product, keys and values repeated for
     every head.
     """
     if software.fuses:
@@ -141,11 +141,11 @@ def working_bytes(
     """Bytes alive while a layer runs backward, at most: what it keeps and what passes through it.
 
     Three moments: the last product of the MLP, the gated product before it, and attention. DTensor gathers along the
-    sequence, so that a collective's own buffer stands beside the reordered copy
+    sequence, so that a collective's own buffer and the reordered copy exist at once
     (distributed/_functional_collectives.py, all_gather_tensor: cat of chunks). AsyncTP writes each part where it belongs;
     but with several sequences they lie in turns, and what reads them flat copies them
     (distributed/_symmetric_memory, `_fused_all_gather_matmul_impl`: unflatten).
-    A gradient gathered in fp8 has half the bytes, and a transposed copy beside it (torchao, preprocess_addmm).
+    A gradient gathered in fp8 has half the bytes, and a transposed copy (torchao, preprocess_addmm).
     """
     element = element_bytes(plan.precision)
     mlp = (
@@ -184,7 +184,7 @@ def beyond_kept_bytes(
 
 @dataclass(frozen=True, kw_only=True)
 class TorchLayout:
-    """What the highest moment of a step depends on, whatever ZeRO divides."""
+    """What the highest moment of a step depends on, before ZeRO divides it."""
 
     blocks: Shaped[Array, "stage block plan"]
     """The copies of each block in a stage."""
@@ -359,7 +359,7 @@ def _whole_moment(plan: Plan, software: Software, layout: TorchLayout, sizes: _S
     passes = np.where(apart, micro_batches, micro_batches * chunks)
     none = np.zeros_like(weights)
     before, after = np.minimum(in_flight, micro_batches * chunks - 1), np.minimum(in_flight, passes - 1)
-    # what a chunk's head keeps is gone when an earlier chunk runs backward, but for the logits
+    # what a chunk's head keeps is gone when an earlier chunk runs backward, except the logits
     later = replace(sizes, waiting_bytes=np.where(apart, 0.0, sizes.waiting_bytes))
     return _highest_of(
         [

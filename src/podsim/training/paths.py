@@ -4,7 +4,7 @@ A schedule takes as long as the longest path through order and dependencies. The
 are typical of the model, and the path that turns out longest is kept as counts: passes of each kind through each block,
 and sends. A path is as long as the sum of its counts times the durations of a plan, so the longest of a few paths bounds
 every play from below, and equals it where one of them is the critical one. The bubble is what a path has beyond the work
-of one rank: nothing about a bubble is put in.
+of one rank; no formula for it goes in.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _block_shares(model: Model) -> tuple[float, ...]:
 
 
 def _pipeline_counts(model: _Blocks, sizes: Sequence[_Size]) -> list[Shaped[Array, "path count"]]:
-    """Counts of the distinct paths of each pipeline; beyond a few rounds each grows by the same counts a round."""
+    """Counts of the distinct paths of each pipeline; after a few rounds, every further round adds the same counts."""
     played = _played_counts(model, [short for size in sizes for short in _short_sizes(model, size)])
     grown = [_grown_counts(model, size, played) for size in sizes]
     uneven = [size for size, counts in zip(sizes, grown, strict=True) if counts is None]
@@ -184,13 +184,13 @@ def _short_sizes(model: _Blocks, size: _Size) -> list[_Size]:
         return []
     if size.micro_batches <= short + ranks:
         return [size]
-    # where it may not grow alike, a third says whether it does
+    # where growth may be uneven, a third shows whether it is
     is_unsure = len(model.order) % (ranks * size.chunks) or size.schedule in _LOOSE
     return [size._replace(micro_batches=short + rounds * ranks) for rounds in range(3 if is_unsure else 2)]
 
 
 def _long_sizes(size: _Size) -> list[_Size]:
-    """Sizes of the tables to play for a pipeline that does not grow alike: its own, or two with many rounds."""
+    """Sizes of the tables to play for a pipeline with uneven growth: its own, or two with many rounds."""
     if size.micro_batches <= _LONGEST:
         return [size]
     rest = size.micro_batches % size.ranks
@@ -200,7 +200,7 @@ def _long_sizes(size: _Size) -> list[_Size]:
 def _grown_counts(
     model: _Blocks, size: _Size, played: Mapping[_Size, Array]
 ) -> Shaped[Array, "path count"] | None:
-    """Counts of a pipeline's paths from those of shorter ones; None where these do not grow alike."""
+    """Counts of a pipeline's paths from those of shorter ones; None where their growth is uneven."""
     ranks, micro_batches = size.ranks, size.micro_batches
     if ranks == 1:
         blocks = np.bincount(np.array([0, *model.order, model.width - 1]), minlength=model.width)
@@ -215,7 +215,7 @@ def _grown_counts(
 
 
 def _average_counts(size: _Size, played: Mapping[_Size, Array]) -> Shaped[Array, "path count"]:
-    """Counts of such a pipeline's paths: its own, or what many rounds add on average (a path's, but for their mean)."""
+    """Counts of the paths of a pipeline with uneven growth: its own, or with the mean growth of many rounds."""
     few, *others = (played[long] for long in _long_sizes(size))
     if not others:
         return _distinct_rows(few)
@@ -224,7 +224,7 @@ def _average_counts(size: _Size, played: Mapping[_Size, Array]) -> Shaped[Array,
 
 
 def _distinct_rows(counts: Shaped[Array, "path count"]) -> Shaped[Array, "path count"]:
-    """The distinct paths, in the order in which each is first met."""
+    """The distinct paths, in order of first occurrence."""
     known: dict[bytes, int] = {}
     for number, path in enumerate(counts):
         known.setdefault(path.tobytes(), number)
@@ -233,14 +233,14 @@ def _distinct_rows(counts: Shaped[Array, "path count"]) -> Shaped[Array, "path c
 
 @lru_cache(maxsize=16384)
 def _cell(model: _Blocks, size: _Size) -> list[Array]:
-    """Where the paths of a table are kept once it was played; many are played at once, so each is filled in later."""
+    """A cell for the counts of a table, which is empty until the table is played with others."""
     return []
 
 
 def _played_counts(model: _Blocks, sizes: Sequence[_Size]) -> dict[_Size, Shaped[Array, "path count"]]:
     """Counts of the longest path of each table for each of the typical durations.
 
-    Where any rank may end last, those of the longest that ends on the first rank too.
+    Where any rank may end last, the longest path that ends on the first rank counts too.
     """
     cells = {size: _cell(model, size) for size in sizes}
     new: dict[tuple[_Durations, ...], list[_Size]] = {_TYPICAL: [], _IN_TURN: [], _APART: []}
@@ -308,7 +308,7 @@ def _stage_seconds(
         back = blocks @ np.append(layer[:-1], durations.head_back * layer[-1])
         both = durations.input + durations.weight
         seconds = np.stack([forward, both * back, durations.input * back, durations.weight * back])
-        # a send leaves when the pass is done, beside what it takes of the compute stream
+        # a send leaves after the pass, and takes some of the compute stream
         seconds[: Work.WEIGHT] += durations.charge * is_abroad
         columns.append(seconds)
     return np.stack(columns, axis=2)

@@ -183,7 +183,7 @@ class PathCounts:
     works: Shaped[Array, "... work block"]
     """The passes of each kind through each block."""
     paired: Shaped[Array, "... work block"]
-    """Those of them that run beside another."""
+    """The passes of these that run at the same time as another."""
     actions: Shaped[Array, "... work"]
     """The actions of each kind."""
     far_sends: Shaped[Array, "... sharing"]

@@ -156,7 +156,7 @@ def _rank(step_seconds: Shaped[Array, "flags plan"], fits: Shaped[Array, "plan"]
     """Positions of the plans that fit, fastest first; of equal ones the first."""
     order = np.flatnonzero(np.isfinite(step_seconds) & fits)
     seconds = step_seconds.ravel()[order]
-    # several times as quick as a stable sort; equal ones are put in order afterwards
+    # several times as quick as a stable sort; equal ones are sorted afterwards
     rank = np.argsort(seconds)
     seconds = seconds[rank]
     same = np.concatenate([[False], seconds[1:] == seconds[:-1]])
@@ -219,7 +219,7 @@ class _Growth:
         return self.fixed.having({name: c for name, c in self.columns.items() if name != _LAYOUT})
 
     def add(self, name: str, values: Array, rules: Sequence[str] = ()) -> None:
-        """Every combination with the values of one more field, less what breaks the named rules."""
+        """Every combination with the values of one more field, except those that break the named rules."""
         count = self.size
         if values.size == 1:
             self.columns[name] = np.full(count, values[0])

@@ -5,7 +5,7 @@
     path    = passes of each kind through each block + sends + exchanges - what pairs of passes hide
 
 Every function broadcasts over its last axis, plan: one plan, or all of a search. `podsim.training.batch` works out
-what several plans share once, and spreads it over them. What exchanges cost beside compute is `podsim.training.waits`.
+what several plans share once and gathers it for each. `podsim.training.waits` has the exchanges during compute.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def shared_through_seconds(
         bubble  = longest path - work of the busiest - sends
 
     Every rank's seconds were measured while all ranks were busy, so they are those of a `core_share` of a core. Cores
-    are idle only while fewer stages work than fill them, pp x share: a pipeline of as many stages has that bubble, and
-    its passes then run on whole cores. With one core for each rank, share 1, that is the pipeline's own bubble.
+    are idle only while fewer stages work than fill them, pp x share. A pipeline of that many stages has that bubble,
+    and its passes then run on whole cores. With one core for each rank, share 1, that is the pipeline's own bubble.
     """
     bubble = np.maximum(longest - busiest - sends, 0.0)
     stages = np.asarray(pp, dtype=float)

@@ -1,4 +1,4 @@
-"""Exchanges beside compute: what a step waits for, and what pairs of passes hide.
+"""Exchanges during compute: what a step waits for, and what pairs of passes hide.
 
     exposed(x, b) = max(c x, x - b)
 
@@ -95,7 +95,7 @@ class Waits:
         return np.where(once, 1 / np.maximum(np.asarray(self.plan.micro_batches), 1), 1.0)
 
     def _exposed_seconds(self, exchange: Array, compute: Array) -> Array:
-        """exposed(x, b) = max(c x, x - b): an exchange of x seconds beside b seconds of compute."""
+        """exposed(x, b) = max(c x, x - b): an exchange of x seconds during b seconds of compute."""
         return np.asarray(np.maximum(self.software.contention * exchange, exchange - compute))
 
     def _slowdown_seconds(self, exchange: Array) -> Array:
@@ -135,8 +135,8 @@ class Waits:
             waits = passes x waits of one - hidden x (its last reduction + its first gather)
                     - embeddings x (last reduction - exposed(last reduction, backward of the embedding))
 
-        `embeddings` of the passes go through the embedding. None waits for the last reduction of `hidden` passes, nor for
-        the first gather beside it.
+        `embeddings` of the passes go through the embedding. Nothing waits for the last reduction of `hidden` passes, nor
+        for the first gather that runs with it.
         """
         is_full = self._zero == 3
         pass_layers = np.maximum(layers / np.maximum(passes, 1e-9), 1.0)
@@ -198,8 +198,8 @@ class Waits:
     def exchange_seconds(self, passes: Array, forward_layers: Array, backward_layers: Array) -> Array:
         """exchanges = (forward layers + early share x (backward layers - passes)) gather + backward layers x reduce.
 
-        All gathers and reductions of as many forward as backward passes (ZeRO 3). Backward passes find the weights of the
-        last layer still there.
+        The gathers and reductions of equal numbers of forward and backward passes (ZeRO 3). The weights of the last layer
+        stay for the backward pass.
         """
         early = 1 - self.software.late_gather
         gathers = forward_layers + early * np.maximum(backward_layers - passes, 0.0)
@@ -274,7 +274,7 @@ class Waits:
             end   = max(end, reduce - passes before x backward of a chunk - (layers - 1) backward - slowdown)
 
         The first pass of the last chunk needs all weights before it, and follows a turn of each other chunk. The last
-        gradients of the first chunk leave after those of all others, which were ready as many backward passes before.
+        gradients of the first chunk leave after those of all others, which had those passes to leave in.
         """
         plan, groups, passes = self.plan, self.groups, self.passes
         schedule, chunks = np.asarray(plan.schedule), np.asarray(plan.virtual_stages, dtype=float)

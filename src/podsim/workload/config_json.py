@@ -62,7 +62,7 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Typed access to a JSON object; what is wrong collects in `problems`, so that all of it is told at once.
+    """Typed access to a JSON object; what is wrong collects in `problems`, so that all mistakes are reported at once.
 
     A key may have synonyms (the first one present counts); null means absent.
     """

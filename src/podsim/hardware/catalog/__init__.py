@@ -1,4 +1,4 @@
-"""The parts that are sold, each figure with its source, in one TOML file per kind beside this module.
+"""The parts on the market, each figure with its source, in one TOML file per kind next to this module.
 
     names("gpu")                the names of a kind
     load_gpu("a100-sxm4-80gb")  a part, under its name or an alias, in any case

@@ -62,7 +62,7 @@ class RankLink(_Table):
 
 
 class Sync(_Table):
-    """An exchange of so many ranks within a layer."""
+    """An exchange of a number of ranks within a layer."""
 
     ranks: Annotated[int, Field(ge=2, le=100_000)]
     latency: Number
@@ -70,7 +70,7 @@ class Sync(_Table):
 
 
 class ExchangeEntry(Sync):
-    """A collective of so many ranks."""
+    """A collective of a number of ranks."""
 
     collective: Literal[
         "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv"
@@ -91,7 +91,7 @@ class Disk(_Table):
 
 
 class Images(_Table):
-    """What ResNet-50 did on so many ranks."""
+    """The speed of ResNet-50 on a number of ranks."""
 
     ranks: Count
     rate: Number

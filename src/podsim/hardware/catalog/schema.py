@@ -186,7 +186,7 @@ class Published(BaseModel):
 
 
 class ClusterEntry(Entry):
-    """A cluster: so many nodes of a system, or up to so many scalable units."""
+    """A cluster: a number of nodes of a system, or of scalable units at most."""
 
     system: str
     nodes: Positive | None = None
@@ -286,7 +286,7 @@ def _entry_problems(entry: Entry, sources: Mapping[str, str]) -> Iterator[str]:
     if entry.confirmed == "partial" and not doubts:
         yield 'confirmed = "partial" needs a note on each field that is unconfirmed'
     if entry.confirmed == "yes" and doubts:
-        yield 'confirmed = "yes" stands beside notes that say unconfirmed'
+        yield 'confirmed = "yes" contradicts notes that say unconfirmed'
 
 
 def _alias_problems(entries: Mapping[str, Entry]) -> Iterator[str]:

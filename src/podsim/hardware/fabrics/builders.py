@@ -92,7 +92,7 @@ def _faulty(fabric: Fabric, cluster: Cluster) -> Fabric:
 
 
 def _cable_latency(node: Node, kind: str, whole: float) -> Floats:
-    """s of the cable of each port: half a way to another server less what the inside of this one takes."""
+    """s of the cable of each port: half a way to another server, minus the way inside this one."""
     way = ways(node, np.ones(node.links, np.bool_))
     ports, gpus = node.places(kind), node.places("gpu")
     left = []

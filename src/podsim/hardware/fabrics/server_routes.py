@@ -242,7 +242,7 @@ class ServerRouter:
 
 
 def _widened(hops_PH: Ints, wide: int) -> Ints:
-    """The same hops in at least so many columns."""
+    """The same hops in at least a given number of columns."""
     return np.pad(hops_PH, ((0, 0), (0, max(wide - hops_PH.shape[1], 0))), constant_values=NONE)
 
 

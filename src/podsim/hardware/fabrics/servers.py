@@ -4,9 +4,9 @@
     cables from GPU to GPU           DGX-1, DGX Station, pairs of cards with a bridge
     PCI Express only                 servers of cards
 
-Layout of PCI Express: so many switches, spread over the processors, with GPUs and adapters spread over the switches;
+Layout of PCI Express: a number of switches, spread over the processors, with GPUs and adapters spread over the switches;
 in a DGX A100 four switches with two GPUs and two adapters each (topology/ndv4-topo.xml of Azure/azhpc-images).
-Storage adapters and drives hang on the processors in turn, two of four servers on cards share a switch: unconfirmed.
+Storage adapters and drives are attached to the processors in turn. Two of four on cards share a switch (unconfirmed).
 Rates are line rates; what software reaches of them is for the cost laws to say. A message between GPUs over a PCIe
 switch takes the latency of `Pcie`, one over NVLink that of the NVLink; a message to another server takes the
 latency of the network with the way to the nearest adapter included, so that its cable has what is left.
@@ -105,7 +105,7 @@ TOPOLOGIES: dict[str, Callable[[System, Link, bool], Iterator[Cable]]] = {
 
 
 class _Layout:
-    """PCI Express of a server: which switch and which processor each device hangs on."""
+    """PCI Express of a server: the switch and the processor of each device."""
 
     def __init__(self, system: System, nics: int, network: Link) -> None:
         self.system, self.nics, self.network = system, nics, network

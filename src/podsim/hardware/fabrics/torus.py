@@ -57,7 +57,7 @@ def torus(
     name: str = "torus",
     routing: Routing | None = None,
 ) -> Fabric:
-    """A torus of so many chips in each dimension; bandwidth: B/s of a link one way; latency: s of one.
+    """A torus with a number of chips in each dimension; bandwidth: B/s of a link one way; latency: s of one.
 
     A dimension of two chips has one cable between them. Raises ClusterError for a shape without chips.
     """

@@ -89,7 +89,7 @@ class Tree:
 
     @cached_property
     def up_G(self) -> Ints:
-        """Cables from each group to the cores: as many as from its leaves, but one to each core at least."""
+        """Cables from each group to the cores: as many as from its leaves, and at least one to each core."""
         down = np.bincount(self.group_F, minlength=self.groups).astype(np.int64) * self.uplinks
         return np.maximum(down, self.cores) if self.cores else down
 
@@ -257,7 +257,7 @@ def rail_tree(
 
 
 def _layers(units: int, rails: int, uplinks: int, ports: int) -> tuple[int, int, int]:
-    """(spines in a group, cores, pods) for so many units with a leaf on each rail.
+    """(spines in a group, cores, pods) for a number of units with a leaf on each rail.
 
     A tapered tree is a full one above its leaves: that of units with as many nodes as a leaf has cables up.
     """
@@ -305,7 +305,7 @@ def planes(
 ) -> Tree:
     """Switches that nothing joins, one plane each: leaf[q] is the switch of port q.
 
-    switch_ports: of a switch, 0 for as many as it takes. Raises ClusterError for more ends than a switch has ports.
+    switch_ports: of a switch, 0 for any number. Raises ClusterError for more ends than a switch has ports.
     """
     leaf_Q = np.asarray(leaf, np.int64)
     most = int(np.bincount(leaf_Q).max(initial=0))

@@ -33,7 +33,7 @@ class Network:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ServerWiring:
-    """So many servers and the networks between them. The first network is the one that GPUs use."""
+    """A number of servers and the networks between them. The first network is the one that GPUs use."""
 
     node: Node
     nodes: int
@@ -52,7 +52,7 @@ class ServerWiring:
         return self.routes(self, capacity)
 
     def ends(self) -> tuple[Ends, ...]:
-        """The parts of all servers by kind, then what hangs on the networks by itself."""
+        """The parts of all servers by kind, then what is attached to the networks directly."""
         found, first = [], 0
         for kind in KINDS:
             names = [part.name for part in self.node.parts if part.kind == kind]

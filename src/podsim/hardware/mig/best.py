@@ -81,7 +81,7 @@ def patterns(slicing: Slicing, media: bool) -> tuple[tuple[Profile, ...], ...]:
 def _solve(
     slicing: Slicing, kinds: tuple[Wish, ...], counts: tuple[int, ...], objective: str
 ) -> tuple[float, tuple[tuple[str, int], ...]] | None:
-    """(value, ((profile, kind), …)) of the best way to run so many jobs of each kind on one GPU; None for none."""
+    """(value, ((profile, kind), …)) of the best way to run a number of jobs of each kind on one GPU; None for none."""
     media = any(one.profile.endswith("+me") for one in kinds)
     best: tuple[float, int, tuple[tuple[str, int], ...]] | None = None
     for pattern in patterns(slicing, media):
@@ -177,7 +177,7 @@ def _assignment(
 
 
 def fewest(slicing: Slicing, counts: dict[str, int]) -> int:
-    """GPUs that hold so many instances of each profile: the least number, where all ways can be tried, else a bound.
+    """The number of GPUs that hold the instances of each profile: the least one if all ways can be tried, else a bound.
 
     The bound is that of compute slices, of memory slices and of each profile's own number per GPU.
     """
@@ -225,7 +225,7 @@ def packing(slicing: Slicing, counts: dict[str, int]) -> tuple[tuple[int, ...], 
 def best_fleet(
     slicing: Slicing, gpus: int, wishes: Sequence[Wish], *, objective: str = "throughput"
 ) -> tuple[Assignment | None, ...]:
-    """An assignment for each of so many equal GPUs; None for one that is left whole.
+    """An assignment for each of a number of equal GPUs; None for one that is left whole.
 
     Jobs that asked for a profile are packed first, largest first, each on the fullest GPU that takes it (where that
     fails, by trying all ways); others go where the objective gains most; then single jobs are moved and pairs swapped

@@ -1,7 +1,7 @@
 """From the instances that are there to those that are wanted: what stays, what goes, and what stands in the way.
 
 Instances cannot be moved or resized: one that is in the way must be destroyed, and its job stopped.  How long the
-driver takes for it is in no published measurement, so the cost is told in instances and jobs, never in seconds.
+driver takes for it is in no published measurement, so the cost is given in instances and jobs, never in seconds.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def change_to(
 
 
 def additions(slicing: Slicing, layout: Layout) -> dict[str, int]:
-    """How many more instances of each profile alone could be created beside a layout's."""
+    """The number of further instances of each profile, alone, that could be added to a layout."""
     found: dict[str, int] = {}
     for profile in slicing.profiles:
         number = 0

@@ -185,7 +185,7 @@ def extensions(slicing: Slicing, layout: Layout) -> int:
 
 
 def place(slicing: Slicing, wanted: Iterable[Profile], *, fixed: Iterable[Instance] = ()) -> Layout:
-    """The layout that holds `wanted` beside the instances of `fixed`, and leaves the most other layouts open.
+    """The layout that holds `wanted` in addition to the instances of `fixed`, and leaves the most other layouts open.
 
     Exact: every way to place them is tried.  Raises MigError if there is none, with what is in the way.
     """
@@ -234,7 +234,7 @@ def _sum(needs: Iterable[tuple[int, str]]) -> str:
 
 
 def _no_room(slicing: Slicing, rest: list[Profile], stays: tuple[Instance, ...]) -> str:
-    """Why what is left has no room beside what stays: for the first that is blocked everywhere, by what."""
+    """Why the rest does not fit next to what stays: the first instance that is blocked everywhere, and by what."""
     for profile in dict.fromkeys(rest):
         blocked = [
             f"at {start} by {' '.join(str(other) for other in stays if set(one.slices) & set(other.slices))}"
@@ -246,7 +246,7 @@ def _no_room(slicing: Slicing, rest: list[Profile], stays: tuple[Instance, ...])
             size = f"{profile.size} memory slice{'s' if profile.size > 1 else ''}"
             return f"{slicing.name}: no room for {profile.name}, which needs {size}: blocked {', '.join(blocked)}"
     needs = ", ".join(f"{one.name} (start {'/'.join(map(str, one.starts))})" for one in rest)
-    kept = f" beside {' '.join(map(str, stays))}" if stays else ""
+    kept = f" next to {' '.join(map(str, stays))}" if stays else ""
     return f"{slicing.name}: no placement of {needs}{kept} without two instances on one memory slice"
 
 
