@@ -111,7 +111,7 @@ def _named(options: dict[str, Any]) -> int:
 
 
 def _fewer(options: dict[str, Any], gpus: int) -> dict[str, Any]:
-    """The options with as many replicas as so many GPUs hold, and the same batch."""
+    """The options with as many replicas as a number of GPUs holds, and the same batch."""
     block = int(prod(options.get(name, 1) for name in ("tp", "pp", "cp")))
     if gpus % block:
         raise PodsimError(f"{gpus} GPUs: one replica takes {block}; a multiple of it would work")
