@@ -159,7 +159,7 @@ def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tu
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
         changed: dict[str, Any] = dict(values)
-        rates = [costs.rate(run, replace(costs.era(run), **changed)) for _, run in mine]
+        rates = [costs.rate(run, replace(costs.software(run), **changed)) for _, run in mine]
         return np.asarray(np.log(measured_R / np.array(rates)))
 
     return logs, tuple(id for id, _ in mine)

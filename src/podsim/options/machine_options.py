@@ -7,8 +7,8 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from podsim.options.option import like, option
 from podsim.options.plan_options import overrides_option
+from podsim.options.question import like, option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from podsim.options.option import like, option
-from podsim.options.readers import pairs
+from podsim.options.question import like, option, pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray  # a command's help shall not load numpy

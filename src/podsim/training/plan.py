@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 from podsim.errors import ClusterError, PlanError, PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import Gpu
-from podsim.options.option import options_of
 from podsim.options.plan_options import PlanOptions
+from podsim.options.question import options_of
 from podsim.training.plan_values import PlanValues
 from podsim.training.rules import problems
 from podsim.training.software import load_software

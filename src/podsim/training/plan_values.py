@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PlanError
-from podsim.options.option import like, options_of
 from podsim.options.plan_options import RECOMPUTATIONS, SCHEDULES, LayoutFields, TrainedFields
+from podsim.options.question import like, options_of
 from podsim.workload.graph import Model
 
 BESIDE = (2, 4, 8, 16)

@@ -10,9 +10,8 @@ from typing import Any
 from podsim.errors import PlanError, PodsimError, unknown_name
 from podsim.hardware.cluster import load_cluster
 from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading
-from podsim.options.option import options_of
 from podsim.options.plan_options import LaunchOptions
-from podsim.options.question import question
+from podsim.options.question import options_of, question
 from podsim.results.launched import PlanRead, Recipe
 from podsim.training.plan import Plan, read_plan, split_overrides
 from podsim.units import parse_quantity

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from podsim.errors import PodsimError, StorageError
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.options.option import options_of
-from podsim.options.question import question
+from podsim.options.question import options_of, question
 from podsim.options.storage_options import StorageInputOptions
 from podsim.results.storage import EpochRow, InputRun, StageRow
 from podsim.storage.cache import SHUFFLES, cache_of
