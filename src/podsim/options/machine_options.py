@@ -94,7 +94,7 @@ class MigPlanOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MigStateOptions:
-    """What nvidia-smi printed, and what shall become of it."""
+    """The output of nvidia-smi, and the requested change."""
 
     file: Path | str = option(
         MISSING, "Output of nvidia-smi -L, mig -lgi, mig -lgipp, or several in one.", argument=True

@@ -1,4 +1,4 @@
-"""An option, and the Python function that is made of a group of options.
+"""An option, and the Python function that a group of options becomes.
 
 An option is a field of a dataclass that knows its description, its kind and its values. `question` makes a function of
 keywords from a function that takes such a group. Repeated options (NAME=VALUE, RANK=FACTOR) have readers here.
@@ -91,7 +91,7 @@ def wrong_choices(options: object, *names: str) -> list[str]:
 
 
 def values_of(options: object, *groups: type) -> dict[str, Any]:
-    """The values of those options that all the groups have, too."""
+    """The values of the options that all the groups share."""
     names = [name for name in options_of(type(options)) if all(name in options_of(group) for group in groups)]
     return {name: getattr(options, name) for name in names}
 

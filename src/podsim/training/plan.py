@@ -110,7 +110,7 @@ _OF_GPUS = ("megatron-core", "dle-pytorch")
 
 
 def software_of(software: str, gpu: Gpu) -> str:
-    """The framework era asked for; in place of what verbs take by default, which is of GPUs, eager PyTorch on processors.
+    """The requested software; by default that of the verbs on GPUs, and eager PyTorch on processors.
 
     What is printed names what was taken.
     """

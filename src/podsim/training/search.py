@@ -187,7 +187,7 @@ def _divisors(number: int) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class _Choices:
-    """Values that each field may take: what is wanted, or those of the default that the framework has."""
+    """The values that each field may take: the requested ones, or the default ones that the software has."""
 
     wanted: Space
     software: Software

@@ -1,4 +1,4 @@
-"""`podsim launch`: what one runs to start a plan, and the plan of what others run."""
+"""`podsim launch`: the files that start a plan, written, and read back."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _reading(text: str, options: LaunchOptions, gpus: int | None, network: Model
 
 
 def _agree(reading: Reading, network: Model | None) -> None:
-    """Raise PlanError where a command gives another shape than the model that is named."""
+    """Raise PlanError if a command gives another shape than that of the named model."""
     if network is None:
         return
     ours = {"layers": network.layer_count, "hidden": network.hidden}

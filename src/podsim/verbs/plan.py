@@ -73,7 +73,7 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
 
 
 def _arguments(case: Case) -> dict[str, Any]:
-    """What an experiment file keeps: the options, and what followed from them."""
+    """The content of an experiment file: the options, and the values that followed from them."""
     options, fixed = case.options, case.fixed
     asked = {
         name: value

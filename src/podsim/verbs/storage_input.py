@@ -121,7 +121,7 @@ def _size(text: str) -> float | None:
 
 
 def _cluster(system: StorageSystem, nodes: int) -> Cluster:
-    """The clients as a cluster: so many nodes of their kind."""
+    """The clients as a cluster: a number of nodes of their kind."""
     return load_cluster(f"{system.client.system.name}:{nodes}")
 
 
