@@ -12,7 +12,7 @@ import pytest
 import podsim
 from podsim.cli.command import Row, load
 from podsim.cli.table import COMMANDS, GROUPS
-from podsim.options.option import options_of
+from podsim.options.question import options_of
 
 
 def _loaded() -> Iterator[str]:

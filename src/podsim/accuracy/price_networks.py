@@ -76,16 +76,16 @@ class NetworkCosts:
 
     def rate(self, run: NetworkRun, software: Software | None = None) -> float:
         """Items of the row's unit per second; `software` replaces that of the run."""
-        era = software or self.era(run)
+        software = software or self.software(run)
         graph = self.graph(run)
         step = replicas_step(
-            graph, scaled_costs(graph, self.plain(run, era.flash), era), run.cluster, run.precision, era,
-            update=update_seconds(graph, run.cluster.gpu, run.precision, run.optimizer, era), gpus=run.gpus,
+            graph, scaled_costs(graph, self.plain(run, software.flash), software), run.cluster, run.precision, software,
+            update=update_seconds(graph, run.cluster.gpu, run.precision, run.optimizer, software), gpus=run.gpus,
             accumulate=run.accumulate,
         )  # fmt: skip
         return run.gpus * run.batch * run.accumulate * run.items / step.seconds
 
-    def again(self) -> NetworkCosts:
+    def without_costs(self) -> NetworkCosts:
         """A copy with the graphs and without their costs, for changed constants."""
         fresh = NetworkCosts()
         fresh._graphs = self._graphs
@@ -97,7 +97,7 @@ class NetworkCosts:
         flops = float(graph.flops.sum() + graph.flops_back.sum()) / run.batch
         return run.gpus * run.items * peak_of(run.cluster.gpu, PRECISIONS[run.precision].matmul) / flops
 
-    def era(self, run: NetworkRun) -> Software:
+    def software(self, run: NetworkRun) -> Software:
         """The run's entry of the software catalog."""
         return load_software(run.software, run.cluster.gpu, run.precision)
 

@@ -102,7 +102,7 @@ class _Part:
         self, costs: NetworkCosts, catalog: SoftwareCatalog | None, is_on: Callable[[Gpu], bool] | None
     ) -> Floats:
         """Rates of the networks with a constant changed."""
-        costs = costs if catalog is not None else costs.again()
+        costs = costs if catalog is not None else costs.without_costs()
         rates = self.predicted.copy()
         for position, run in enumerate(self.runs):
             if is_on is None or is_on(run.cluster.gpu):

@@ -62,7 +62,7 @@ class Arrivals:
 
 
 def draw_jobs(arrivals: Arrivals, gpus: int, rng: np.random.Generator) -> Jobs:
-    """Jobs drawn at random for a machine of so many GPUs; sizes that it does not have are not drawn."""
+    """Jobs drawn at random for a machine of a number of GPUs; larger sizes are not drawn."""
     n = arrivals.jobs
     fits = np.array(
         [

@@ -39,7 +39,7 @@ MULTIFACTOR = 9
 
 @njit
 def advance(work: Work, plant: Plant, rules: Rules, state: State, rounds: int) -> int:
-    """Go on until all jobs have ended, there is no room for more spans, nothing can ever happen, or after `rounds`."""
+    """Continue until all jobs have ended, spans are full, nothing more can happen, or after `rounds`."""
     most = 2 * len(state.free) * plant.size
     while state.number[ENDED] < len(work.job):
         if rounds == 0:

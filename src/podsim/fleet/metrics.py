@@ -54,7 +54,7 @@ def _at(values: Floats, percent: float) -> float:
 
 
 def _wasted(schedule: Schedule, held: float) -> float:
-    """GPU seconds held in which no job did anything useful: what was held less what was done, at the speed it had."""
+    """GPU-seconds held without useful work: the held ones minus those of the work done, at its speed."""
     if schedule.span_gpu is not None:
         first = float((schedule.policy.start * schedule.size).sum())
         return min(first + schedule.spent, held)
@@ -137,7 +137,7 @@ def counters(schedule: Schedule) -> tuple[Counter, ...]:
 
 
 def _steps(*changes: tuple[Floats, NDArray[Any]]) -> tuple[Floats, Floats]:
-    """(times, value from each time on) of changes, those of one time added."""
+    """(times, value from each time on) of changes; changes at one time are added up."""
     when = np.concatenate([time for time, _ in changes])
     by = np.concatenate([amount for _, amount in changes]).astype(np.float64)
     times, place = np.unique(when, return_inverse=True)

@@ -88,8 +88,8 @@ def least_attained(job: Seen, rules: Rules) -> float:
 
 @kernel
 def by_level(job: Seen, rules: Rules) -> float:
-    """Levels of attained service (Tiresias). Within one, those that run go on: first those that run, then those that
-    were stopped, the last one first, then by arrival at the level; a job that falls comes last there.
+    """Levels of attained service (Tiresias). Within a level, running jobs come first, then stopped ones (the last
+    first), then others by arrival at the level. A job that falls to a level comes last there.
     """
     base = job.level * _LEVEL
     if job.runs and job.entered < job.now:
@@ -220,7 +220,7 @@ def comes_before(state: State, a: int, b: int) -> bool:
 
 @part
 def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
-    """Give every job of the queue its key, and sort.
+    """Compute the key of every job in the queue, and sort.
 
     A job that waits keeps its key where time alone does not change it (`still`); NaN is none yet.  Those that wait are
     in order already, or nearly; the few others are sorted behind them, and merged in.

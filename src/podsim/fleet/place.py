@@ -45,7 +45,7 @@ def fits(plant: Plant, free: Ints, gpus: int) -> bool:
 
 @part
 def _one_node(plant: Plant, free: Ints, gpus: int, best: bool, leaf: int) -> int:
-    """First node with so many GPUs, or the one with fewest (best; on `leaf` if there is one); -1 for none."""
+    """The first node with enough GPUs, or the one with fewest (best; on `leaf` if there is one); -1 for none."""
     found = -1
     for node in range(len(free)):
         if free[node] >= gpus:
@@ -135,7 +135,7 @@ def reach(plant: Plant, state: State, count: int) -> int:
 
 @kernel
 def take(state: State, j: int, count: int) -> None:
-    """Give a job the GPUs that were chosen for it."""
+    """Assign the chosen GPUs to a job."""
     for place in range(count):
         piece = state.number[PIECE]
         state.number[PIECE] = state.piece_next[piece]

@@ -28,7 +28,7 @@ def planned_job(
     user: str = "",
     taper: float = 1.0,
 ) -> Job:
-    """A job of so many steps: its seconds where it runs best, and its speed on more nodes and under more leaves.
+    """A job of a number of steps: its seconds at its best place, and its speed on more nodes and under more leaves.
 
     A job on a MIG instance (cluster "a100-80gb/3g.40gb") asks for that.  `taper` is the share of a leaf's bandwidth that
     its uplinks have.  Raises PlanError for a plan that is not legal or does not fit, PodsimError for steps below 1 or a

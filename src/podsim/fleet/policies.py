@@ -103,7 +103,7 @@ class Policy:
             raise PodsimError(f"policy {self.name}: " + "; ".join(problems))
 
     def rules(self, gpus: int) -> Rules:
-        """The policy in numbers, for a machine of so many GPUs."""
+        """The policy in numbers, for a machine of a number of GPUs."""
         from podsim.fleet.orders import MOVING, ORDERS
 
         same = {name: getattr(self, name) for name in Rules._fields if name in _SAME}

@@ -1,4 +1,4 @@
-"""What a cluster draws, by component and load; and what a power cap costs in speed.
+"""The power of a cluster, by component and load; and the effect of a power cap on speed.
 
     watts of a server = GPUs x (idle + (limit - idle) x busy) + the rest, which is either idle or in use
 

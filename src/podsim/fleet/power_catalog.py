@@ -57,7 +57,7 @@ class _Hpl(_Table):
 
 
 class Figures(BaseModel):
-    """What parts draw, as shares of what their data sheets allow."""
+    """The power of parts, as shares of their data sheets' limits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

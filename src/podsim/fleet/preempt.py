@@ -1,4 +1,4 @@
-"""Decisions that may stop running jobs: the machine is given anew, in the order of the queue."""
+"""Decisions that may stop running jobs: the whole machine is assigned again, in the order of the queue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _NONE = 1 << 60
 
 @part
 def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
-    """Give the machine to the first of the queue that fit; a job that runs keeps its place if nobody before took it.
+    """Assign the machine to the first jobs of the queue that fit; a running job keeps its nodes if no job before took
+    them.
 
     `trial` is what would be free if all running jobs that have not had their turn gave way.  Who comes before whom is
     the order's affair: where nobody of a level may stop another, those that run come first in it (`by level`).
@@ -90,7 +91,7 @@ def _stays(rules: Rules, state: State, j: int) -> bool:
 
 @kernel
 def _somewhere(plant: Plant, rules: Rules, state: State, j: int, gpus: int) -> int:
-    """Nodes for a job: free ones if there are, else those of jobs that come after it."""
+    """Nodes for a job: free ones if there are any, else nodes of jobs that come after it."""
     if rules.moves:
         give_back(state, j)
         return spot(plant, state, state.trial, gpus)

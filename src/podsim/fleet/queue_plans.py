@@ -17,8 +17,8 @@ from podsim.errors import PodsimError, TableError, unknown_name
 from podsim.fleet.planned import on_fewer, step_times
 from podsim.fleet.rows import Row
 from podsim.hardware.cluster import load_cluster
-from podsim.options.option import options_of
 from podsim.options.plan_options import PlanOptions
+from podsim.options.question import options_of
 from podsim.training.plan import read_plan
 
 _KINDS = {name: known.kind for name, known in options_of(PlanOptions).items()}
@@ -111,7 +111,7 @@ def _named(options: dict[str, Any]) -> int:
 
 
 def _fewer(options: dict[str, Any], gpus: int) -> dict[str, Any]:
-    """The options with as many replicas as so many GPUs hold, and the same batch."""
+    """The options with as many replicas as a number of GPUs holds, and the same batch."""
     block = int(prod(options.get(name, 1) for name in ("tp", "pp", "cp")))
     if gpus % block:
         raise PodsimError(f"{gpus} GPUs: one replica takes {block}; a multiple of it would work")

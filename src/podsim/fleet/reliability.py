@@ -225,7 +225,8 @@ def _expected(run: LongRun, pace: float) -> float:
 
 
 def blocked_share(spares: int, replaced: float) -> float:
-    """Share of the time that a run waits for a repair, with so many spares and `replaced` nodes in repair on average.
+    """Share of the time that a run waits for a repair, with a number of spares and `replaced` nodes in repair on
+    average.
 
     `replaced` is repair time over the time between replacements while the run works. Nothing fails while it waits, so
     this is Erlang's loss formula with spares + 1 servers, whatever the repair times' distribution (A. K. Erlang,

@@ -44,7 +44,7 @@ class Study:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """How often one cause ended a job, for each thing that it hangs on."""
+    """How often one cause ended a job, per part that it depends on."""
 
     name: str
     of: str
@@ -86,7 +86,7 @@ def studies() -> Mapping[str, Study]:
 
 
 def parts() -> tuple[Part, ...]:
-    """Every cause, by what it hangs on."""
+    """Every cause, by the part that it depends on."""
     return _catalog().parts
 
 

@@ -95,7 +95,7 @@ def places(run: LongRun) -> int:
 
 
 def simulate_runs(run: LongRun, runs: int, rng: np.random.Generator) -> RunSamples:
-    """Draw the run so many times; the same seed gives the same samples.
+    """Draw the run a number of times; the same seed gives the same samples.
 
     One pass of the loop takes every run to its next failure: the exponential time to it, less the restart and the
     completion of a checkpoint, gives the whole intervals that are kept. Exact for the process of `reliability`;
@@ -125,7 +125,7 @@ def simulate_runs(run: LongRun, runs: int, rng: np.random.Generator) -> RunSampl
 
 
 def _drop_hopeless(run: LongRun, state: _State, out: RunSamples, horizon: float) -> None:
-    """Give up the runs whose expected seconds are beyond the horizon: they would fail a million times before it."""
+    """Give up the runs whose expected seconds exceed the horizon: they would fail a million times before it."""
     restart = steady_restart(run, state.mtbf)
     pays = overhead(run.interval, stall=run.stall, mtbf=state.mtbf, restart=restart, persist=run.persist)
     hopeless = pays * run.work > horizon

@@ -29,7 +29,7 @@ from podsim.jit import kernel, part
 
 @part
 def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: bool, now: float) -> None:
-    """Reserve for those without a reservation (for all, if `anew`), and start those whose time has come."""
+    """Reserve for jobs without a reservation (for all, if `anew`), and start jobs whose time has come."""
     _forget(state, now)
     for place in range(state.number[QUEUE]):
         j = state.queue[place]
@@ -50,7 +50,7 @@ def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: b
 
 @part
 def _start(work: Work, plant: Plant, rules: Rules, state: State, j: int, now: float) -> None:
-    """Start a job whose time has come, or reserve anew if its GPUs are too scattered."""
+    """Start a job whose time has come, or reserve again if its GPUs are too scattered."""
     count = spot(plant, state, state.free, work.job[j].gpus) if work.job[j].gpus <= state.number[FREE] else 0
     change(state, state.job[j].plan, state.job[j].plan + state.job[j].held_for, work.job[j].gpus)
     if count:
@@ -106,7 +106,7 @@ def _forget(state: State, now: float) -> None:
 
 @part
 def change(state: State, start: float, stop: float, gpus: int) -> None:
-    """Add so many free GPUs to the profile from start to stop."""
+    """Add a number of free GPUs to the profile from start to stop."""
     first = _step_at(state, start)
     last = _step_at(state, stop)
     for place in range(first, last):

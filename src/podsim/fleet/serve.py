@@ -98,7 +98,7 @@ def _expected(work: Work, plant: Plant, rules: Rules, state: State, j: int, coun
 
 @kernel
 def _leaves_room(plant: Plant, state: State, count: int, gpus: int) -> bool:
-    """Whether the nodes chosen leave the blocked job, of so many GPUs, its start; `trial` then knows of them."""
+    """Whether the chosen nodes leave the blocked job, of a number of GPUs, its start; `trial` is updated if so."""
     for place in range(count):
         state.trial[state.picked[place]] -= state.taken[place]
     if fits(plant, state.trial, gpus):

@@ -1,4 +1,4 @@
-"""A queue of jobs that ask for MIG instances, beside others that ask for whole GPUs: each at a legal place of a GPU.
+"""A queue of jobs that need MIG instances, and others that need whole GPUs: each instance at a legal start of a GPU.
 
 The same rules as podsim.fleet.engine where a policy stops nobody: first come or shortest first; those behind a job that
 does not fit wait, start, or start if it is not delayed.  Instances stay when a job leaves; dividing a GPU anew may take

@@ -1,4 +1,4 @@
-"""Where an instance goes: the GPUs of a machine as they stand, legal places on them, and which of those to take.
+"""Where an instance goes: the present GPUs of a machine, their legal starts, and the choice among these.
 
 A GPU is in MIG mode or not.  In MIG mode it has instances that jobs hold (busy) and instances that are idle (kept): a job
 may take over an idle one as it is; to create another, idle ones in its way are destroyed.  Busy ones are never moved.
@@ -36,7 +36,7 @@ class Gpu(NamedTuple):
 
 @lru_cache(maxsize=100_000)
 def legal_starts(name: str, busy: tuple[Instance, ...], profile: str) -> tuple[int, ...]:
-    """Memory slices at which an instance can stand beside those that jobs hold; (0,) for a whole idle GPU.
+    """Memory slices at which an instance can start next to those that jobs hold; (0,) for a whole idle GPU.
 
     `name` is that of the slicing, here and below: a table of profiles takes long to hash.
     """
@@ -175,7 +175,7 @@ class Floor:
         return 0 if len(nodes) == 1 else (1 if len({self._leaf(node) for node in nodes}) == 1 else 2)
 
     def take(self, number: int, one: Instance) -> bool:
-        """Give an instance, or a whole GPU, to a job; whether the GPU had to be divided anew for it."""
+        """Assign an instance, or a whole GPU, to a job; True if the GPU had to be divided again for it."""
         gpu = self.gpus[number]
         assert not any(set(one.slices) & set(other.slices) for other in gpu.busy), (gpu, one)
         busy = tuple(sorted((*gpu.busy, one)))
@@ -203,7 +203,7 @@ def _all_of(slicing: Slicing) -> Instance:
 
 
 def _on_few_leaves(nodes: list[int], count: int, per_leaf: int) -> list[int]:
-    """So many of these nodes: of the leaf with fewest that has enough of them, else of the one with most, and so on."""
+    """A number of these nodes: from the leaf with the fewest that suffices, else from the one with most, and so on."""
     chosen: list[int] = []
     while len(chosen) < count:
         left: dict[int, list[int]] = {}

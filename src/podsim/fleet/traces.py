@@ -1,4 +1,6 @@
-"""Jobs from a trace: Philly, Helios, Acme, Alibaba columns, sacct's output, a CSV of one's own; found by its columns."""
+"""Jobs from a trace: Philly, Helios, Acme, Alibaba columns, sacct's output, or a user's CSV; recognised by its
+columns.
+"""
 
 from __future__ import annotations
 

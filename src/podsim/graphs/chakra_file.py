@@ -69,7 +69,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class RawTrace:
-    """A file as it is."""
+    """The content of a file, unchecked."""
 
     version: str
     attributes: Mapping[str, Attribute]

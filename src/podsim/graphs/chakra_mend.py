@@ -1,4 +1,4 @@
-"""A Chakra file as a TraceGraph: what breaks the format's rules is mended, and counted.
+"""A Chakra file as a TraceGraph: what breaks the format's rules is repaired and counted.
 
     doubled    a node whose id another has is dropped, the first stays
     ignored    communication nodes of the CPU: the GPU's kernel beside them moves the bytes; what waited for one waits
@@ -32,7 +32,7 @@ _COMMUNICATION = ("collective", "send", "recv")
 
 @dataclass(frozen=True, kw_only=True)
 class Mended:
-    """A trace, and what had to be mended to have it."""
+    """A trace, and the repairs that it needed."""
 
     graph: TraceGraph
     version: str
@@ -52,7 +52,7 @@ def read_chakra(path: Path) -> Mended:
 
 
 def mend(raw: RawTrace, *, rank: int = -1) -> Mended:
-    """A file's nodes as ops in topological order, mended as the module says."""
+    """A file's nodes as ops in topological order, repaired as the module says."""
     chosen: dict[int, Node] = {}
     for node in raw.nodes:
         chosen.setdefault(node.id, node)

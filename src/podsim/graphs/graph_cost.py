@@ -69,7 +69,7 @@ class OpCosts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlainCosts:
-    """Seconds of every op by the kernel laws, before what a framework's era makes of them, [ops]."""
+    """Seconds of every op by the kernel laws, before the speeds of the software, [ops]."""
 
     product: Array
     """s. The time of a product's, convolution's or attention's forward pass."""
@@ -137,7 +137,7 @@ def plain_costs(
 
 
 def scaled_costs(graph: OpGraph, plain: PlainCosts, software: Software) -> OpCosts:
-    """The costs as a framework's era runs the kernels."""
+    """The costs at the kernel speeds of the software."""
     speed = np.ones(len(graph))
     for kind, value in (
         (_GEMM, software.gemm_speed),

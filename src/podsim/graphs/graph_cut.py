@@ -133,7 +133,7 @@ def _crossing(first: Ints, members: Ints, size: Floats, ops: int) -> Floats:
 
 
 def _least_bottleneck(work: Floats, devices: int) -> float:
-    """The least work of the fullest of so many consecutive runs."""
+    """The least work of the fullest of a number of consecutive runs."""
     low, high = max(work.max(initial=0.0), work.sum() / devices), float(work.sum())
     total = np.concatenate([[0.0], np.cumsum(work)])
     for _ in range(60):

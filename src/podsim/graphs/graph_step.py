@@ -1,4 +1,4 @@
-"""A step of several replicas of a graph: gradients are reduced in buckets beside the backward pass.
+"""A step of several replicas of a graph: gradients are reduced in buckets during the backward pass.
 
 Buckets fill in the order in which the backward pass makes gradients; each is reduced, one after the other, as soon as
 it is full. What ends after the backward pass is exposed. Compute slows by the era's `contention` while it shares the GPU.
@@ -74,7 +74,7 @@ def replicas_step(
 
 
 def reduced(graph: OpGraph, costs: OpCosts, cluster: Cluster, software: Software, *, gpus: int) -> Reduction:
-    """What reducing the gradients of a graph over replicas takes, beside a backward pass that may wait for the host."""
+    """The time to reduce the gradients of a graph over replicas, during a backward pass that may wait for the host."""
     slowed = costs.passes[1] / max(float(costs.backward.sum()), 1e-30)
     return reduce_gradients(graph.parameters, costs.backward * slowed, cluster, software, gpus=gpus)
 

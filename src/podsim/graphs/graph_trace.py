@@ -48,7 +48,7 @@ def step_trace(
 
 
 def _dependencies(graph: OpGraph, last: Array) -> list[set[int]]:
-    """What each op waits for: what it reads, the backward passes of its readers, and the op before it on its stream."""
+    """The dependencies of each op: its inputs, the backward passes of its readers, and the op before it on its stream."""
     n = len(graph)
     before: list[set[int]] = [set() for _ in range(2 * n)]
     for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):

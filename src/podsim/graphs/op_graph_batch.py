@@ -68,7 +68,7 @@ def _plain(value: float) -> float | int:
 
 
 def between(one: OpGraph, two: OpGraph, batch: int) -> OpGraph:
-    """The graph for a batch from those of one and of two samples; the same as `at_batch`, without reading it again."""
+    """The graph for a batch from the graphs of one and two samples; equal to `at_batch`, without another read."""
 
     def line(first: Any, second: Any) -> Any:
         return first + (second - first) * (batch - 1)
@@ -96,7 +96,7 @@ def grows(value: Any) -> bool:
 
 
 def at_batch(value: Any, batch: int) -> Any:
-    """The JSON value for so many samples; numbers that are whole at whole batches stay whole."""
+    """The JSON value for a number of samples; numbers that are whole at whole batches stay whole."""
     if isinstance(value, dict):
         if value.keys() == _KEYS:
             return _plain(value["fixed"] + value["per_sample"] * batch)

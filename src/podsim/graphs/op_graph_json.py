@@ -24,7 +24,7 @@ _NUMBERS = (
 
 
 def to_value(graph: OpGraph) -> dict[str, Any]:
-    """What is written of a graph: numbers in SI, `before` and `carries` give each op's predecessors and their bytes."""
+    """The JSON of a graph: numbers in SI; `before` and `carries` hold each op's predecessors and their bytes."""
     return {
         "podsim_graph": _VERSION, "name": graph.name, "source": graph.source, "batch": graph.batch,
         "element": graph.element, "notes": list(graph.notes), "ops": [_op(graph, i) for i in range(len(graph))],
@@ -69,7 +69,7 @@ def write_value(value: dict[str, Any], path: Path) -> None:
 
 
 def read_value(path: Path) -> dict[str, Any]:
-    """A file's JSON value, as it is; ModelError for one that is no graph."""
+    """A file's JSON value, unchecked; ModelError for one that is no graph."""
     try:
         if path.stat().st_size > _LARGEST:
             raise ModelError(f"{path}: larger than {_LARGEST >> 20} MiB")

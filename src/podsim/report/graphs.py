@@ -173,7 +173,7 @@ def _replicas(replicas: DataParallel) -> Iterator[Block]:
 
 
 def traces_report(traces: Traces) -> Iterator[Block]:
-    """What Chakra files hold, what had to be mended, and what was written."""
+    """The content of Chakra files, their repairs, and the written files."""
     for index, file in enumerate(traces.files):
         if index:
             yield ""

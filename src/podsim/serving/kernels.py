@@ -44,7 +44,7 @@ def runs_on(gpu: Gpu, precision: str, sparse: bool) -> Gpu:
 
 
 def weight_bytes(precision: str, sparse: bool) -> float:
-    """B of one weight of a product as it is stored; of 2:4 sparse ones half, and two bits for the place of each."""
+    """B of one stored weight of a product; half for 2:4 sparse ones, with two bits for each position."""
     width = operand_bytes(precision)
     return width / 2 + 0.125 if sparse else width
 
@@ -122,5 +122,5 @@ def core_seconds(gpu: Gpu, op: TensorOp, batch: Floats, tokens: float, precision
 
 
 def moved_seconds(gpu: Gpu, moved: npt.ArrayLike) -> Floats:
-    """Seconds of a kernel that only moves so many B."""
+    """Seconds of a kernel that only moves a number of bytes."""
     return memory_seconds(gpu, np.atleast_1d(np.asarray(moved, float)))

@@ -122,7 +122,7 @@ def token_pass(
 
 
 def image_pass(net: ConvNet, gpu: Gpu, batch_B: Floats, *, precision: str, sparse: bool) -> Pass:
-    """A batch of images through a convolutional network; what a layer writes is as wide as what the next reads."""
+    """A batch of images through a convolutional network; a layer writes in the width that the next one reads."""
     width = weight_bytes(precision, False)
     products = memory = np.zeros_like(batch_B)
     for layer in net.convolutions:
@@ -158,7 +158,7 @@ def _head(model: Model, gpu: Gpu, batch_B: Floats, precision: str) -> tuple[Floa
 
 
 def _product(gpu: Gpu, op: TensorOp, block: Block, tokens_B: Floats, precision: str, sparse: bool) -> Floats:
-    """Seconds of one product; an expert's is over the tokens of those experts that are met on average."""
+    """Seconds of one product; an expert's covers the tokens of the mean number of active experts."""
     if not op.expert:
         return product_seconds(gpu, tokens_B, op.n, op.k, precision=precision, sparse=sparse)
     met_B = block.experts * (1 - (1 - block.top_k / block.experts) ** tokens_B)
@@ -203,7 +203,7 @@ def cache_bytes(model: Model, tokens: float) -> float:
 
 
 def weights_of(model: Model, precision: str, sparse: bool) -> float:
-    """B of weights: those of the layers' products in the precision, all others in 16 bits (32 in fp32 and tf32)."""
+    """B of weights: the layers' products in the precision, all others in 16 bits (32 in fp32 and tf32)."""
     plain = max(min(weight_bytes(precision, False), 4.0), 2.0)
     total = 0.0
     for block in model.blocks:

@@ -102,7 +102,7 @@ def _figure_7() -> Figure:
 
 
 def _by_length(seven: Bar, base: Bar, printed: Mapping[str, Any], busy: float) -> tuple[float, float]:
-    """(least, most) of what seven slices make of a V100, over lengths of a sequence and batches up to the V100's own."""
+    """(least, most) speed of seven slices relative to a V100, over sequence lengths and batches up to the V100's own."""
 
     def rate(bar: Bar, batch: int, tokens: int) -> float:
         _, _, gpu, precision, sparse, count, engine = bar
@@ -118,7 +118,7 @@ def _by_length(seven: Bar, base: Bar, printed: Mapping[str, Any], busy: float) -
 
 
 def _measured() -> float:
-    """Sequences/s of a whole A100 (int8, 2:4 sparse, 2026) over those of a V100 (fp16, 2021), BERT-Large, batch 128."""
+    """Sequences/s of a whole A100 (int8, 2:4 sparse, 2026) over a V100's (fp16, 2021), for BERT-Large at batch 128."""
     rates = [
         float((rows.batch_B / rows.seconds_B)[rows.batch_B == 128][0])
         for name, gpu, sparse in (("tensorrt-2026", "a100", True), ("tensorrt-2021", "v100", False))

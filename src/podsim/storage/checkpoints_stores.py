@@ -37,7 +37,8 @@ class Store:
     notes: tuple[str, ...] = ()
 
     def sized(self, nodes: int) -> Store:
-        """The store for a cluster of so many nodes: beyond its own number in proportion, below it straight to one node's.
+        """The store for a cluster of a number of nodes: proportional beyond its own number, and linear from one node's
+        below it.
 
         As podsim.storage.sizing reads the same guidance between its columns.
         """

@@ -63,7 +63,7 @@ class Timed:
 
 
 def epoch_time(load: Load, system: StorageSystem, cache: StorageSystem | None) -> Timed:
-    """Seconds of an epoch: compute, what reading adds to it, what waiting for answers adds, what the processor adds."""
+    """Seconds of an epoch: compute, and the additions of reading, of waiting for answers, and of the processor."""
     links: dict[str, Link] = dict(storage_links(system, 1))
     if cache is not None:
         links |= {f"cache {name}": link for name, link in storage_links(cache, 1).items()}
@@ -94,7 +94,7 @@ def _seconds(links: Mapping[str, Link], uses: Mapping[str, float], samples: int)
 
 
 def _bytes(load: Load, system: StorageSystem, cache: StorageSystem | None) -> tuple[dict[str, float], float]:
-    """(what a sample's bytes take of each link, s that a worker waits for them beside the links' own time)."""
+    """(a sample's use of each link, s that a worker waits for it in addition to the links' own time)."""
     stored, kept = load.stored * load.record, (1.0 - load.stored) * load.record
     own = access(system, storage_links(system, 1), load.record)
     found = {name: use * stored for name, use in own.items()}

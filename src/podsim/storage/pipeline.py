@@ -85,7 +85,7 @@ def data_bytes(setting: Setting) -> float:
 
 
 def cores_of(setting: Setting) -> int:
-    """Processor cores of a node; 0 where they are not told."""
+    """Processor cores of a node; 0 if unknown."""
     system = setting.cluster.system
     return system.cpu.cores * system.cpus if system.cpu else 0
 
@@ -181,7 +181,7 @@ def most_accelerators(setting: Setting, utilisation: float) -> int:
 
 
 def epoch_rows(setting: Setting) -> tuple[EpochRow, ...]:
-    """The epochs, those that run alike together: the last row goes on for as long as training does."""
+    """The epochs, with equal ones together; the last row continues for as long as training does."""
     rows: list[EpochRow] = []
     samples, record = samples_of(setting), setting.workload.record
     for epoch in range(_EPOCHS):

@@ -124,7 +124,8 @@ def _exposed(workload: Workload, cluster: Cluster) -> float:
 
 
 def epochs_to_target(workload: Workload, run: Run, batch: int) -> float:
-    """Epochs to the target at a global batch: linear in its logarithm through the runs of the era; else the run's own.
+    """Epochs to the target at a global batch: linear in its logarithm through the runs of that software; else the
+    run's own.
 
     A smaller batch than theirs needs the epochs of the smallest: large batches cost epochs, small ones do not save any.
     """
@@ -136,7 +137,7 @@ def epochs_to_target(workload: Workload, run: Run, batch: int) -> float:
 
 
 def known_batches(workload: Workload, run: Run) -> tuple[int, int]:
-    """Least and greatest global batch whose epochs are known in the era of a run."""
+    """Least and greatest global batch whose epochs are known for the software of a run."""
     alike = [r.batch * r.accelerators for r in workload.runs if r.era == run.era]
     return min(alike), max(alike)
 
@@ -146,7 +147,7 @@ def _mean(values: list[float]) -> float:
 
 
 def start_epochs(workload: Workload) -> float:
-    """Epochs that a run takes beside its epochs and evaluations: start-up, a slower first epoch. Mean of the runs."""
+    """The further time of a run in epochs (start-up, a slower first epoch), as the mean of the runs."""
     return _mean(
         [(run.seconds - run.epochs * run.epoch_seconds - run.evaluation_seconds) / run.epoch_seconds
          for run in workload.runs]

@@ -1,4 +1,4 @@
-"""Stripes of data and parity over servers: space, the work of writing, what is left when servers fail.
+"""Stripes of data and parity over servers: space, the work of writing, and the effect of lost servers.
 
 A stripe of D data and P parity blocks lies on D+P servers chosen anew each time, so that all servers share every load.
 

@@ -176,7 +176,7 @@ def _draw_shapes(axes: Axes, timeline: Timeline, layout: _Layout, colour: Sequen
 
 
 def _name_rows(axes: Axes, timeline: Timeline, layout: _Layout) -> None:
-    """Lanes beside their rows where there is room, processes at the far left, and a rule between processes."""
+    """Lanes next to their rows where there is room, processes at the far left, and a rule between processes."""
     lanes = timeline.lanes
     axes.set_yticks([])
     edges = [0, *(k for k in range(1, len(lanes)) if lanes[k].process != lanes[k - 1].process), len(lanes)]

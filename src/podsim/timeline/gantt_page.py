@@ -1,4 +1,4 @@
-"""A timeline as one HTML page to zoom into: no file beside it, nothing fetched; spans travel as packed arrays."""
+"""A timeline as one self-contained HTML page to zoom into; spans travel as packed arrays."""
 
 from __future__ import annotations
 

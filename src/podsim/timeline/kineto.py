@@ -1,4 +1,4 @@
-"""Steps of a real run, from the profile that torch.profiler wrote: seconds by kind of op, what is hidden, what is idle.
+"""Steps of a real run, from a profile of torch.profiler: seconds by kind of op, hidden time and idle time.
 
 Work is told apart by name (`kineto_kinds`), and laid to a step and a phase by the call that launched it: backward is what
 autograd launched (one of its functions, or a thread of its own), optimizer what was launched in Optimizer.step.

@@ -1,4 +1,4 @@
-"""A measured step beside a simulated one, kind by kind: what both name alike, and groups of the rest."""
+"""A measured step compared with a simulated one, kind by kind: kinds that both name, and groups of the rest."""
 
 from __future__ import annotations
 

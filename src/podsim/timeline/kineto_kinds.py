@@ -1,4 +1,4 @@
-"""What a kernel does, told by its name: rules in order, the first that matches decides.
+"""The kind of a kernel by its name: rules in order, and the first that matches decides.
 
 Names are those of cuBLAS and CUTLASS, cuDNN, FlashAttention, PyTorch's own kernels, Triton as torch.compile writes it,
 Apex and Transformer Engine, NCCL, and the driver's copies, as profiles of PyTorch 1.9 to 2.9 show them; the ops of

@@ -45,7 +45,7 @@ class Work:
 
 @dataclass(slots=True)
 class Found:
-    """What a file holds; lists grow as it is read. Ranges are (start, end, …) in s."""
+    """The content of a file; lists grow as it is read. Ranges are (start, end, …) in s."""
 
     work: list[Work] = field(default_factory=list)
     """The work of the GPU."""

@@ -102,7 +102,7 @@ def bytes_field(number: int, value: bytes | str | Iterable[int]) -> bytes:
 
 
 def message_field(number: int, *parts: bytes) -> bytes:
-    """A field that is a message of its own, made of fields."""
+    """A field that is itself a message with fields."""
     return bytes_field(number, b"".join(parts))
 
 

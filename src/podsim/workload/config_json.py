@@ -1,4 +1,4 @@
-"""A config.json read with suspicion: any bytes give a Config or a ModelError, never another exception."""
+"""A config.json from an untrusted file: any bytes give a Config or a ModelError, never another exception."""
 
 from __future__ import annotations
 
