@@ -86,7 +86,7 @@ def test_every_system_and_cluster_of_the_catalog_loads(name):
     ("spec", "error", "message"),
     [
         ("dgx-a110", CatalogError, "did you mean dgx-a100"),
-        ("a100", CatalogError, "a100-sxm4-80gb is a gpu; a cluster is so many nodes of a system"),
+        ("a100", CatalogError, "a100-sxm4-80gb is a gpu; a cluster is a number of nodes of a system"),
         ("some/where", CatalogError, r"must end in \.toml"),
         ("", CatalogError, "cannot read ''"),
         (":3", CatalogError, "cannot read ':3'"),
@@ -299,10 +299,10 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(CatalogError, match="no such file"):
         load_cluster(str(tmp_path / "missing.toml"))
     (tmp_path / "folder.toml").mkdir()
-    with pytest.raises(CatalogError, match="is no regular file"):
+    with pytest.raises(CatalogError, match="is not a regular file"):
         load_cluster(str(tmp_path / "folder.toml"))
     os.mkfifo(tmp_path / "pipe.toml")
-    with pytest.raises(CatalogError, match="is no regular file"):
+    with pytest.raises(CatalogError, match="is not a regular file"):
         load_cluster(str(tmp_path / "pipe.toml"))
     with pytest.raises(CatalogError, match=r"no such file|cannot be read"):
         load_cluster("a\0b.toml")

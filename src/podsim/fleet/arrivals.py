@@ -43,14 +43,14 @@ class Arrivals:
 
     def __post_init__(self) -> None:
         """Raise PodsimError with everything that no arrivals can have."""
-        whole = {"jobs": (self.jobs, 1, 20_000_000), "users": (self.users, 1, 1_000_000)}
+        counts = {"jobs": (self.jobs, 1, 20_000_000), "users": (self.users, 1, 1_000_000)}
         real = {
             "load": (self.load, 1e-6, 1e6), "median": (self.median, 1e-3, 1e9), "spread": (self.spread, 0.0, 10.0),
             "longest": (self.longest, 1e-3, 1e10), "rhythm": (self.rhythm, 0.0, 1.0), "overrun": (self.overrun, 1.0, 1e6),
         }  # fmt: skip
         problems = [
             f"{name}={value}; it must be {low:g} to {high:g}"
-            for name, (value, low, high) in {**whole, **real}.items()
+            for name, (value, low, high) in {**counts, **real}.items()
             if not low <= value <= high
         ]
         if len(self.sizes) != len(self.weights) or not self.sizes or min(self.sizes) < 1:

@@ -84,23 +84,23 @@ def _next_time(work: Work, rules: Rules, state: State) -> float:
     when = _decision_time(rules, state)
     if state.number[NEXT] < len(work.job):
         when = min(when, work.job[state.number[NEXT]].submit)
-    for place in range(state.number[BUSY]):
-        when = min(when, state.job[state.busy[place]].end)
+    for position in range(state.number[BUSY]):
+        when = min(when, state.job[state.busy[position]].end)
     return when
 
 
 @part
 def _happen(work: Work, rules: Rules, state: State, now: float) -> bool:
     """Jobs end, then jobs arrive; whether one ended before it was due."""
-    early, place = False, 0
-    while place < state.number[BUSY]:
-        j = state.busy[place]
+    early, position = False, 0
+    while position < state.number[BUSY]:
+        j = state.busy[position]
         if state.job[j].end <= now:
             if rules.backfill == CONSERVATIVE and give_up_rest(work, state, j, now):
                 early = True
             end(work, rules, state, j, now)
         else:
-            place += 1
+            position += 1
     if rules.preempt and state.number[DIRTY]:
         tidy(state, True)
     while state.number[NEXT] < len(work.job) and work.job[state.number[NEXT]].submit <= now:
@@ -139,8 +139,8 @@ def _decide(work: Work, plant: Plant, rules: Rules, state: State, early: bool, n
 def _next_fall(work: Work, rules: Rules, state: State, now: float) -> float:
     """When the next running job falls a level."""
     when = inf
-    for place in range(state.number[BUSY]):
-        j = state.busy[place]
+    for position in range(state.number[BUSY]):
+        j = state.busy[position]
         if state.job[j].level < len(rules.levels):
             service = rules.levels[state.job[j].level] - state.job[j].attained
             when = min(when, state.job[j].begun + service / work.job[j].gpus)

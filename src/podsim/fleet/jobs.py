@@ -85,9 +85,9 @@ class Jobs:
 
     def only(self, kept: NDArray[np.bool_], reason: str) -> Jobs:
         """The jobs to keep; the others are counted as left out, and jobs that waited for them wait no more for those."""
-        place = np.cumsum(kept) - 1
+        position = np.cumsum(kept) - 1
         after = {
-            int(place[j]): tuple(int(place[p]) for p in parents if kept[p])
+            int(position[j]): tuple(int(position[p]) for p in parents if kept[p])
             for j, parents in self.after.items()
             if kept[j]
         }
@@ -97,7 +97,7 @@ class Jobs:
         }
         return replace(
             self, ids=[str(self.ids[j]) for j in np.flatnonzero(kept).tolist()], submit=self.submit[kept],
-            after=after, mig=[one for one, keep in zip(self.mig, kept, strict=True) if keep] if self.mig else (), **parts,
+            after=after, mig=[profile for profile, keep in zip(self.mig, kept, strict=True) if keep] if self.mig else (), **parts,
             left_out={**self.left_out, reason: int(np.count_nonzero(~kept))},
         )  # fmt: skip
 
@@ -174,14 +174,12 @@ def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int
     problems = _problems(ids, times, sizes, length, bound, believed, ranks, speeds)
     order = np.argsort(times, kind="stable")
     names: Sequence[str] | range = (
-        ids
-        if isinstance(ids, range) and (order[1:] > order[:-1]).all()
-        else [str(ids[place]) for place in order]
+        ids if isinstance(ids, range) and (order[1:] > order[:-1]).all() else [str(ids[at]) for at in order]
     )
     waits = (
         {}
         if after is None
-        else _dependencies([str(name) for name in names], [after[place] for place in order], problems)
+        else _dependencies([str(name) for name in names], [after[at] for at in order], problems)
     )
     if problems:
         raise TableError(f"{source or 'jobs'}: " + "; ".join(problems))
@@ -193,7 +191,7 @@ def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int
         limit=np.where(np.isnan(bound), length, bound)[order],
         guess=np.where(np.isnan(believed), cut, believed)[order],
         user=position[order], users=owners, after=waits, rank=ranks[order],
-        slow_JS=np.ascontiguousarray(speeds[order]), mig=[mig[place] for place in order] if mig and any(mig) else (),
+        slow_JS=np.ascontiguousarray(speeds[order]), mig=[mig[at] for at in order] if mig and any(mig) else (),
         source=source, left_out=dict(left_out or {}),
         cut=int(np.count_nonzero(length > bound)),
     )  # fmt: skip
@@ -203,10 +201,10 @@ def _owners(user: Sequence[str] | None, user_of: ArrayLike | None, n: int) -> tu
     """(users, position of each job's)."""
     if user_of is not None and user is not None:
         return tuple(user), np.asarray(user_of, np.int64)
-    place: dict[str, int] = {}
+    number: dict[str, int] = {}
     for name in sorted(set(user or ("",))):
-        place[name] = len(place)
-    return tuple(place), np.array([place[name] for name in user] if user is not None else [0] * n, np.int64)
+        number[name] = len(number)
+    return tuple(number), np.array([number[name] for name in user] if user is not None else [0] * n, np.int64)
 
 
 def _finite(values: Floats) -> NDArray[np.bool_]:
@@ -229,35 +227,39 @@ def _problems(
             slow_JS.min(axis=1, initial=1.0), ~((slow_JS > 0) & (slow_JS <= 1)).all(axis=1),
         ),
     }  # fmt: skip
-    found = []
+    problems = []
     for rule, (values, bad) in wrong.items():
         places = np.flatnonzero(bad)
         if len(places):
-            told = ", ".join(f"job {str(ids[place])[:40]}: {values[place]:g}" for place in places[:_SHOWN])
+            examples = ", ".join(f"job {str(ids[j])[:40]}: {values[j]:g}" for j in places[:_SHOWN])
             more = f" and {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else ""
-            found.append(f"{rule} ({told}{more})")
+            problems.append(f"{rule} ({examples}{more})")
     if not isinstance(ids, range) and len(set(ids)) < len(ids):
         seen: set[str] = set()
         twice = list(dict.fromkeys(name for name in ids if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
-        found.append(
+        problems.append(
             f"ids must be unique ({', '.join(str(name)[:40] for name in twice[:_SHOWN])}); where several traces are in"
             " one table, choose one by its column (where)"
         )
-    return found
+    return problems
 
 
 def _dependencies(
     names: Sequence[str], after: Sequence[Sequence[str]], problems: list[str]
 ) -> dict[int, tuple[int, ...]]:
     """Positions of the jobs that each job waits for; unknown ones and cycles are added to the problems."""
-    place = {name: number for number, name in enumerate(names)}
-    unknown = [(names[j], name) for j, parents in enumerate(after) for name in parents if name not in place]
+    position = {name: number for number, name in enumerate(names)}
+    unknown = [
+        (names[j], name) for j, parents in enumerate(after) for name in parents if name not in position
+    ]
     if unknown:
-        told = ", ".join(f"job {job[:40]} waits for {name[:40]}" for job, name in unknown[:_SHOWN])
-        problems.append(f"dependencies must be jobs of the trace ({told})")
+        examples = ", ".join(f"job {job[:40]} waits for {name[:40]}" for job, name in unknown[:_SHOWN])
+        problems.append(f"dependencies must be jobs of the trace ({examples})")
         return {}
     waits = {
-        j: tuple(dict.fromkeys(place[name] for name in parents)) for j, parents in enumerate(after) if parents
+        j: tuple(dict.fromkeys(position[name] for name in parents))
+        for j, parents in enumerate(after)
+        if parents
     }
     circle = _cycle(waits)
     if circle:

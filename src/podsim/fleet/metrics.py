@@ -41,8 +41,8 @@ def run_of(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
     )  # fmt: skip
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole > 0 else 0.0
+def _share(part: float, total: float) -> float:
+    return part / total if total > 0 else 0.0
 
 
 def _mean(values: Floats) -> float:
@@ -140,5 +140,5 @@ def _steps(*changes: tuple[Floats, NDArray[Any]]) -> tuple[Floats, Floats]:
     """(times, value from each time on) of changes, those of one time added."""
     when = np.concatenate([time for time, _ in changes])
     by = np.concatenate([amount for _, amount in changes]).astype(np.float64)
-    times, place = np.unique(when, return_inverse=True)
-    return times, np.cumsum(np.bincount(place, by, len(times)))
+    times, position = np.unique(when, return_inverse=True)
+    return times, np.cumsum(np.bincount(position, by, len(times)))

@@ -35,9 +35,9 @@ def read_requests(path: Path, models: tuple[str, ...]) -> Requests:
     gpus, share = table[:, 2], table[:, 3]
     bad = (gpus > 0) & ((share < 1) | (share > WHOLE) | ((gpus > 1) & (share != WHOLE)))
     if bad.any():
-        place = int(np.flatnonzero(bad)[0])
+        first = int(np.flatnonzero(bad)[0])
         raise TableError(
-            f"{path.name}: row {place + 1} asks for {share[place]:g} thousandths of {gpus[place]:g} GPUs; a part is 1 to"
+            f"{path.name}: row {first + 1} asks for {share[first]:g} thousandths of {gpus[first]:g} GPUs; a part is 1 to"
             f" {WHOLE}, of one GPU, and {WHOLE} of each of several"
         )
     seen = Counter(

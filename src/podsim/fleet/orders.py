@@ -226,8 +226,8 @@ def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
     in order already, or nearly; the few others are sorted behind them, and merged in.
     """
     n, kept, moved = state.number[QUEUE], 0, 0
-    for place in range(n):
-        j = state.queue[place]
+    for position in range(n):
+        j = state.queue[position]
         if state.job[j].status == RUNNING or state.job[j].key != state.job[j].key:
             state.job[j].key = key_of(work, state, rules, j, now)
             state.spare[moved] = j
@@ -237,8 +237,8 @@ def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
                 state.job[j].key = key_of(work, state, rules, j, now)
             state.queue[kept] = j
             kept += 1
-    for place in range(moved):
-        state.queue[kept + place] = state.spare[place]
+    for position in range(moved):
+        state.queue[kept + position] = state.spare[position]
     if not rules.still:
         _sort(state, 0, kept)
     _sort(state, kept, n)
@@ -248,11 +248,11 @@ def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
 @part
 def _merge_few(state: State, middle: int, stop: int) -> None:
     """Merge the sorted queue from middle to stop, few jobs, into the sorted one before it."""
-    for place in range(middle, stop):
-        state.spare[place - middle] = state.queue[place]
+    for position in range(middle, stop):
+        state.spare[position - middle] = state.queue[position]
     last, out = middle, stop
-    for place in range(stop - middle - 1, -1, -1):
-        j, low, high = state.spare[place], 0, last
+    for position in range(stop - middle - 1, -1, -1):
+        j, low, high = state.spare[position], 0, last
         while low < high:
             half = (low + high) // 2
             if comes_before(state, j, state.queue[half]):
@@ -271,13 +271,13 @@ def _merge_few(state: State, middle: int, stop: int) -> None:
 def _sort(state: State, first: int, n: int) -> None:
     """Sort a stretch of the queue: by insertion while it is nearly in order, else runs are merged, pair by pair."""
     runs, effort = 2, 4 * (n - first)
-    for place in range(first + 1, n):
-        j, to = state.queue[place], place
+    for position in range(first + 1, n):
+        j, to = state.queue[position], position
         while to > first and comes_before(state, j, state.queue[to - 1]):
             state.queue[to] = state.queue[to - 1]
             to -= 1
         state.queue[to] = j
-        effort -= place - to
+        effort -= position - to
         if effort < 0:
             break
     if effort >= 0:
@@ -303,8 +303,8 @@ def _merge(state: State, start: int, middle: int, stop: int) -> None:
     """Merge two sorted stretches of the queue."""
     while start < middle and not comes_before(state, state.queue[middle], state.queue[start]):
         start += 1
-    for place in range(start, middle):
-        state.spare[place] = state.queue[place]
+    for position in range(start, middle):
+        state.spare[position] = state.queue[position]
     left_, right, out = start, middle, start
     while left_ < middle and right < stop:
         if comes_before(state, state.queue[right], state.spare[left_]):

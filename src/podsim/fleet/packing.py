@@ -89,8 +89,8 @@ class Packed:
 
     def at(self, arrived: float) -> float:
         """Share of all GPUs given out when this share has been asked for."""
-        place = int(np.searchsorted(self.arrived, arrived, side="right")) - 1
-        return float(self.allocated[place]) if place >= 0 else 0.0
+        position = int(np.searchsorted(self.arrived, arrived, side="right")) - 1
+        return float(self.allocated[position]) if position >= 0 else 0.0
 
 
 def draw(requests: Requests, capacity: float, load: float, rng: np.random.Generator) -> Ints:
@@ -99,14 +99,14 @@ def draw(requests: Requests, capacity: float, load: float, rng: np.random.Genera
     The trace itself in random order as far as it reaches; what is missing to the load is drawn from it with
     replacement, as the published experiments inflate it.
     """
-    whole = np.repeat(np.arange(len(requests.count)), requests.count)
+    trace = np.repeat(np.arange(len(requests.count)), requests.count)
     goal, demand = load * capacity * WHOLE, requests.demand
-    if demand[whole].sum() <= 0:
+    if demand[trace].sum() <= 0:
         raise PodsimError("no request of the trace asks for a GPU")
-    order = [rng.permutation(whole)]
-    asked = float(demand[whole].sum())
+    order = [rng.permutation(trace)]
+    asked = float(demand[trace].sum())
     while asked < goal:
-        more = rng.choice(whole, size=max(len(whole) // 4, 1))
+        more = rng.choice(trace, size=max(len(trace) // 4, 1))
         order.append(more)
         asked += float(demand[more].sum())
     arrivals = np.concatenate(order)

@@ -70,14 +70,14 @@ def fragmentation(wanted: Wanted, now: NodesNow, n: int) -> float:
     those GPUs with less left than it takes of one.
     """
     total = 0.0
-    for place in range(len(wanted.kinds)):
-        r = wanted.kinds[place]
+    for position in range(len(wanted.kinds)):
+        r = wanted.kinds[position]
         fits, lost = _has_room(wanted, now, r, n), 0
         for g in range(now.free_NG.shape[1]):
             free = now.free_NG[n, g]
             if free > 0 and (not fits or free < wanted.share[r]):
                 lost += free
-        total += wanted.weight[place] * lost
+        total += wanted.weight[position] * lost
     return total
 
 
@@ -249,13 +249,13 @@ def pack_all(
 ) -> tuple[NDArray[np.bool_], float]:
     """Whether each request found room, and what is of no use in the end, in thousandths of GPUs."""
     given = np.zeros(len(arrivals), np.bool_)
-    for place in range(len(arrivals)):
-        r = arrivals[place]
-        n = _choose(wanted, now, r, packer, chance[2 * place])
+    for position in range(len(arrivals)):
+        r = arrivals[position]
+        n = _choose(wanted, now, r, packer, chance[2 * position])
         if n < 0:
             continue
-        _put(wanted, now, r, n, _gpu_for(wanted, now, r, n, packer, chance[2 * place + 1]))
-        given[place] = True
+        _put(wanted, now, r, n, _gpu_for(wanted, now, r, n, packer, chance[2 * position + 1]))
+        given[position] = True
         now.version[n] += 1
         now.held_RN[r, n] += 1
     broken = 0.0

@@ -32,35 +32,35 @@ def fits(plant: Plant, free: Ints, gpus: int) -> bool:
         for node in range(len(free)):
             total += max(free[node], 0)
         return total >= gpus
-    whole, rest, parts = gpus // plant.size, gpus % plant.size, 0
+    full, rest, parts = gpus // plant.size, gpus % plant.size, 0
     for node in range(len(free)):
         if free[node] == plant.size:
-            whole -= 1
+            full -= 1
         elif free[node] >= rest:
             parts += 1
     if rest == 0:
-        return whole <= 0
-    return whole <= 0 and (parts > 0 or whole < 0)
+        return full <= 0
+    return full <= 0 and (parts > 0 or full < 0)
 
 
 @part
 def _one_node(plant: Plant, free: Ints, gpus: int, best: bool, leaf: int) -> int:
     """First node with so many GPUs, or the one with fewest (best; on `leaf` if there is one); -1 for none."""
-    found = -1
+    chosen = -1
     for node in range(len(free)):
         if free[node] >= gpus:
             if not best:
                 return node
-            near = plant.leaf[node] == leaf and found >= 0 and plant.leaf[found] != leaf
-            if found < 0 or free[node] < free[found] or (free[node] == free[found] and near):
-                found = node
-    return found
+            near = plant.leaf[node] == leaf and chosen >= 0 and plant.leaf[chosen] != leaf
+            if chosen < 0 or free[node] < free[chosen] or (free[node] == free[chosen] and near):
+                chosen = node
+    return chosen
 
 
 @part
 def _whole_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int:
     """Idle nodes, and a part of one: under one leaf if there is one with enough of them, else on few leaves."""
-    whole, rest = gpus // plant.size, gpus % plant.size
+    full, rest = gpus // plant.size, gpus % plant.size
     for leaf in range(len(state.leaf_idle)):
         state.leaf_idle[leaf] = 0
     idle = 0
@@ -68,13 +68,13 @@ def _whole_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int:
         if free[node] == plant.size:
             state.leaf_idle[plant.leaf[node]] += 1
             idle += 1
-    if idle < whole:
+    if idle < full:
         return 0
     count = 0
-    while count < whole:
-        leaf = _next_leaf(state, whole - count) if plant.rule == BEST_FIT else -1
+    while count < full:
+        leaf = _next_leaf(state, full - count) if plant.rule == BEST_FIT else -1
         for node in range(len(free)):
-            if count < whole and free[node] == plant.size and (leaf < 0 or plant.leaf[node] == leaf):
+            if count < full and free[node] == plant.size and (leaf < 0 or plant.leaf[node] == leaf):
                 state.picked[count], state.taken[count] = node, plant.size
                 free[node] = 0
                 count += 1
@@ -84,8 +84,8 @@ def _whole_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int:
     if rest:
         last = plant.leaf[state.picked[count - 1]]
         node = _one_node(plant, free, rest, plant.rule == BEST_FIT, last)
-    for place in range(count):
-        free[state.picked[place]] = plant.size
+    for position in range(count):
+        free[state.picked[position]] = plant.size
     if node == -1:
         return 0
     if node >= 0:
@@ -127,8 +127,8 @@ def _spread(plant: Plant, state: State, free: Ints, gpus: int) -> int:
 @kernel
 def reach(plant: Plant, state: State, count: int) -> int:
     """0 if the chosen nodes are one, 1 if they are under one leaf, 2 if under more."""
-    for place in range(1, count):
-        if plant.leaf[state.picked[place]] != plant.leaf[state.picked[0]]:
+    for position in range(1, count):
+        if plant.leaf[state.picked[position]] != plant.leaf[state.picked[0]]:
             return 2
     return 1 if count > 1 else 0
 
@@ -136,14 +136,14 @@ def reach(plant: Plant, state: State, count: int) -> int:
 @kernel
 def take(state: State, j: int, count: int) -> None:
     """Give a job the GPUs that were chosen for it."""
-    for place in range(count):
+    for position in range(count):
         piece = state.number[PIECE]
         state.number[PIECE] = state.piece_next[piece]
-        state.piece_node[piece], state.piece_gpus[piece] = state.picked[place], state.taken[place]
+        state.piece_node[piece], state.piece_gpus[piece] = state.picked[position], state.taken[position]
         state.piece_next[piece] = state.job[j].piece
         state.job[j].piece = piece
-        state.free[state.picked[place]] -= state.taken[place]
-        state.number[FREE] -= state.taken[place]
+        state.free[state.picked[position]] -= state.taken[position]
+        state.number[FREE] -= state.taken[position]
 
 
 @part

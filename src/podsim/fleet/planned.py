@@ -38,10 +38,10 @@ def planned_job(
         raise PodsimError(
             f"steps={steps}, taper={taper:g}: steps are at least 1, the taper is above 0 and at most 1"
         )
-    one, more, far = step_times(model, cluster, plan, taper=taper)
+    best, more, far = step_times(model, cluster, plan, taper=taper)
     return Job(
-        id=id, submit=submit, gpus=int(plan.gpus), seconds=one * steps, user=user, mig=profile_of(cluster),
-        slow=(min(one / more, 1.0), min(one / far, 1.0)),
+        id=id, submit=submit, gpus=int(plan.gpus), seconds=best * steps, user=user, mig=profile_of(cluster),
+        slow=(min(best / more, 1.0), min(best / far, 1.0)),
     )  # fmt: skip
 
 
@@ -92,8 +92,8 @@ def on_fewer(plan: Plan, gpus: int) -> Plan:
 
 
 def _seconds(model: Model, cluster: Cluster, plan: Plan) -> float:
-    found = predict_plan(model, cluster, plan)
-    if not found.fits:
-        need, room = found.memory / 1e9, found.memory_limit / 1e9
+    prediction = predict_plan(model, cluster, plan)
+    if not prediction.fits:
+        need, room = prediction.memory / 1e9, prediction.memory_limit / 1e9
         raise PlanError([f"the plan needs {need:.1f} GB on {cluster.name}, which has {room:.1f} GB"])
-    return found.step_time
+    return prediction.step_time

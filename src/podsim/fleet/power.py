@@ -51,18 +51,18 @@ def node_of(cluster: Cluster, cap: float | None = None) -> Node:
     host = host_of(gpu) if instance else system
     limit = host.gpu.power if instance else gpu.power
     try:
-        whole = max(load_system(host.name).gpus, host.gpus)
+        gpus = max(load_system(host.name).gpus, host.gpus)
     except CatalogError:
-        whole = host.gpus
-    rest = max(host.power - whole * limit, 0.2 * host.power)
-    built = min(gpu.power, (host.power - rest) / whole * gpu.power / limit)
+        gpus = host.gpus
+    rest = max(host.power - gpus * limit, 0.2 * host.power)
+    built = min(gpu.power, (host.power - rest) / gpus * gpu.power / limit)
     idle = figures().gpu.idle * built
     if cap is not None and not 2 * idle <= cap <= built:
         raise PodsimError(
             f"cap {cap:g} W: {gpu.name} can be held to {2 * idle:g} W (twice its idle draw) up to its own {built:g} W"
         )
-    part = system.gpus / whole * (gpu.fraction if instance else 1.0)
-    maximum = (host.power - rest) * system.gpus / whole * gpu.power / limit + rest * part
+    part = system.gpus / gpus * (gpu.fraction if instance else 1.0)
+    maximum = (host.power - rest) * system.gpus / gpus * gpu.power / limit + rest * part
     return Node(gpus=system.gpus, idle=idle, limit=cap or built, rest=rest * part, maximum=maximum)
 
 
@@ -106,9 +106,9 @@ def _parts(
 ) -> tuple[float, float, float, float]:
     """(W of GPUs, of the rest of servers, of switches, of all)."""
     node, shares = node_of(cluster, cap), figures()
-    one = node.limit * shares.gpu.peak if peak else node.idle + (node.limit - node.idle) * busy
+    watts = node.limit * shares.gpu.peak if peak else node.idle + (node.limit - node.idle) * busy
     rest = shares.server.idle if idle else shares.server.peak if peak else shares.server.busy
-    gpus, servers = cluster.nodes * node.gpus * one, cluster.nodes * node.rest * rest
+    gpus, servers = cluster.nodes * node.gpus * watts, cluster.nodes * node.rest * rest
     switches = switches_of(cluster) * shares.switch.watts
     return gpus, servers, switches, gpus + servers + switches
 

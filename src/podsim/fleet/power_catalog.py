@@ -105,11 +105,11 @@ def figures() -> Figures:
 
 def parse_prices(raw: Mapping[str, Any], file: str) -> dict[str, PriceEntry]:
     """Prices by name; CatalogError with everything that is wrong of the file."""
-    found: dict[str, PriceEntry] = {}
+    entries: dict[str, PriceEntry] = {}
     problems: list[str] = []
     for name, entry in raw.items():
         try:
-            found[name] = PriceEntry.model_validate(entry)
+            entries[name] = PriceEntry.model_validate(entry)
         except ValidationError as error:
             problems += [
                 f"[{name}] {'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')} "
@@ -118,7 +118,7 @@ def parse_prices(raw: Mapping[str, Any], file: str) -> dict[str, PriceEntry]:
             ]
     if problems:
         raise CatalogError(f"{file}: {'; '.join(problems)}")
-    return found
+    return entries
 
 
 @cache

@@ -41,7 +41,7 @@ def read_site(pue: float | None, carbon: float | None, electricity: float | None
     ]
     if wrong:
         raise PlanError(wrong)
-    told = [
+    assumptions = [
         f"{name} {default[name].value:g}{bounds[name][2]}: {default[name].source} ({default[name].date})"
         for name, value in given.items()
         if value is None
@@ -50,7 +50,7 @@ def read_site(pue: float | None, carbon: float | None, electricity: float | None
         pue=default["pue"].value if pue is None else pue,
         carbon=(default["carbon"].value if carbon is None else carbon) / KWH,
         electricity=(default["electricity"].value if electricity is None else electricity) / KWH,
-        assumptions=tuple(told),
+        assumptions=tuple(assumptions),
     )
 
 

@@ -32,10 +32,10 @@ def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float)
     for node in range(len(state.free)):
         state.trial[node] = plant.size
     room, small, large, short, blocked = len(state.free) * plant.size, _NONE, _NONE, 0, False
-    for place in range(state.number[QUEUE]):
+    for position in range(state.number[QUEUE]):
         if room == 0 or (blocked and rules.backfill == STRICT):
             break
-        j = state.queue[place]
+        j = state.queue[position]
         gpus, runs = work.job[j].gpus, state.job[j].status == RUNNING
         if gpus <= room and runs and _stays(rules, state, j):
             state.job[j].turn = state.number[DECISIONS]
@@ -62,13 +62,13 @@ def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float)
 @kernel
 def _stop_others(work: Work, state: State, now: float) -> None:
     """Stop those that run and have not been given their GPUs by this decision."""
-    place = 0
-    while place < state.number[BUSY]:
-        j = state.busy[place]
+    position = 0
+    while position < state.number[BUSY]:
+        j = state.busy[position]
         if state.job[j].turn != state.number[DECISIONS]:
             stop(work, state, j, now)
         else:
-            place += 1
+            position += 1
 
 
 @kernel
@@ -102,8 +102,8 @@ def _somewhere(plant: Plant, rules: Rules, state: State, j: int, gpus: int) -> i
 def _put(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int, now: float) -> None:
     """Start a job on the chosen nodes, or move it there."""
     state.job[j].turn = state.number[DECISIONS]
-    for place in range(count):
-        state.trial[state.picked[place]] -= state.taken[place]
+    for position in range(count):
+        state.trial[state.picked[position]] -= state.taken[position]
     if state.job[j].status == RUNNING:
         take(state, j, count)
     else:

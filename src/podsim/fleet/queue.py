@@ -143,9 +143,9 @@ def run_queue(
     """
     large = too_large(jobs, machine)
     if len(large):
-        told = ", ".join(f"job {str(jobs.ids[j])[:40]}: {jobs.gpus[j]:,}" for j in large[:5])
+        examples = ", ".join(f"job {str(jobs.ids[j])[:40]}: {jobs.gpus[j]:,}" for j in large[:5])
         raise PodsimError(
-            f"{len(large):,} jobs need more than the {machine.gpus:,} GPUs of the machine ({told}); leave them out, or"
+            f"{len(large):,} jobs need more than the {machine.gpus:,} GPUs of the machine ({examples}); leave them out, or"
             f" give it {jobs.gpus.max():,} GPUs"
         )
     if jobs.mig:

@@ -62,14 +62,14 @@ def with_plans(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
             )
         known: dict[tuple[str, ...], tuple[int, tuple[float, float, float]]] = {}
         made, wrong = [], []
-        for place, row in enumerate(rows):
+        for number, row in enumerate(rows):
             if not row["model"]:
                 made.append(row)
                 continue
             try:
                 made.append(_filled(row, on, taper, known))
             except PodsimError as error:
-                wrong.append(f"row {place + 1}: {error}")
+                wrong.append(f"row {number + 1}: {error}")
         if wrong:
             more = f"; and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
             raise TableError("; ".join(wrong[:_SHOWN]) + more)
@@ -90,10 +90,10 @@ def _filled(
         raise PodsimError(f"steps={steps[:20]!r} must be a whole number of at least 1")
     if key not in known:
         known[key] = _step(model, plan, count, mig, on, taper)
-    gpus, (one, more, far) = known[key]
+    gpus, (best, more, far) = known[key]
     return {
-        **row, "gpus": str(gpus), "seconds": repr(one * int(steps)), "across_nodes": repr(_ratio(one, more)),
-        "across_leaves": repr(_ratio(one, far)),
+        **row, "gpus": str(gpus), "seconds": repr(best * int(steps)), "across_nodes": repr(_ratio(best, more)),
+        "across_leaves": repr(_ratio(best, far)),
     }  # fmt: skip
 
 
@@ -137,5 +137,5 @@ def _step(
     chosen = setting.plan
     if gpus and int(gpus) != int(chosen.gpus):
         chosen = on_fewer(chosen, int(gpus))
-    whole = load_cluster(where)
-    return int(chosen.gpus), step_times(setting.model, whole, chosen, taper=taper)
+    cluster = load_cluster(where)
+    return int(chosen.gpus), step_times(setting.model, cluster, chosen, taper=taper)

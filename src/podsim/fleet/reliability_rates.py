@@ -105,12 +105,12 @@ def load_study(name: str) -> Study:
 
 def default_study(architecture: str) -> Study:
     """The study that a GPU's architecture takes where none is chosen."""
-    found = [study for study in studies().values() if architecture in study.default_for]
-    if not found:
+    matches = [study for study in studies().values() if architecture in study.default_for]
+    if not matches:
         raise CatalogError(
             f"no study of failures is packaged for {architecture} GPUs; choose one of {', '.join(studies())}, or a mtbf"
         )
-    return found[0]
+    return matches[0]
 
 
 def node_rate(name: str, cluster: Cluster) -> tuple[float, str]:
@@ -187,13 +187,15 @@ def _positive(value: object) -> bool:
 
 def _study_problems(entry: Mapping[str, Any]) -> list[str]:
     """What is wrong of a study: unknown keys, no rate, or numbers that are none."""
-    found = [unknown_name("key", key, _STUDY) for key in entry if key not in _STUDY]
-    found += [f"{key} is missing" for key in ("title", "nodes", "gpu") if key not in entry]
+    problems = [unknown_name("key", key, _STUDY) for key in entry if key not in _STUDY]
+    problems += [f"{key} is missing" for key in ("title", "nodes", "gpu") if key not in entry]
     if ("rate" in entry) == ("failures" in entry and "days" in entry):
-        found.append("give either rate, per node-day, or failures and days")
+        problems.append("give either rate, per node-day, or failures and days")
     numbers = {key: entry[key] for key in ("rate", "failures", "nodes", "days") if key in entry}
-    found += [f"{key}={value!r} must be positive" for key, value in numbers.items() if not _positive(value)]
-    return found
+    problems += [
+        f"{key}={value!r} must be positive" for key, value in numbers.items() if not _positive(value)
+    ]
+    return problems
 
 
 def _study(name: str, entry: Mapping[str, Any], sources: Mapping[str, str]) -> Study:

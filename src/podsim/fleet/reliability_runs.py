@@ -158,8 +158,8 @@ def _to_next_failure(
     state.restarting += np.minimum(failure, restart)
     state.clock += failure
     state.failures += ~ended
-    whole = run.interval + run.stall
-    state.left -= np.where(ended, 0.0, np.floor(kept / whole) * whole)
+    span = run.interval + run.stall
+    state.left -= np.where(ended, 0.0, np.floor(kept / span) * span)
     if run.slow and run.slowdown:
         went = np.minimum(np.maximum(trained, 0.0), state.slow)
         state.slowed += np.where(ended, behind, went * (1.0 - 1.0 / factor))
@@ -179,8 +179,8 @@ def _replace(run: LongRun, state: _State, rng: np.random.Generator) -> None:
         state.slow[hit] = run.found
     if watched:
         ready = state.ready_RS[gone]
-        place = ready.argmin(axis=1)
-        state.ready_RS[gone, place] = state.clock[gone] + run.repair * rng.standard_exponential(gone.size)
+        slot = ready.argmin(axis=1)
+        state.ready_RS[gone, slot] = state.clock[gone] + run.repair * rng.standard_exponential(gone.size)
         wait = np.maximum(state.ready_RS[gone].min(axis=1) - state.clock[gone], 0.0)
         state.waiting[gone] += wait
         state.clock[gone] += wait

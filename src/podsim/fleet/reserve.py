@@ -31,8 +31,8 @@ from podsim.jit import kernel, part
 def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: bool, now: float) -> None:
     """Reserve for those without a reservation (for all, if `anew`), and start those whose time has come."""
     _forget(state, now)
-    for place in range(state.number[QUEUE]):
-        j = state.queue[place]
+    for position in range(state.number[QUEUE]):
+        j = state.queue[position]
         if state.job[j].plan < inf:
             if not anew:
                 continue
@@ -40,8 +40,8 @@ def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: b
         state.job[j].held_for = expected(work, rules, state, j, work.slow_JS[j, 0])
         _reserve(work, state, j, now)
     state.time[PLANNED], state.time[SCATTERED] = inf, 0.0
-    for place in range(state.number[QUEUE]):
-        j = state.queue[place]
+    for position in range(state.number[QUEUE]):
+        j = state.queue[position]
         if state.job[j].plan <= now:
             _start(work, plant, rules, state, j, now)
         if state.job[j].status == WAITING and state.job[j].plan < state.time[PLANNED]:
@@ -68,14 +68,14 @@ def _start(work: Work, plant: Plant, rules: Rules, state: State, j: int, now: fl
 @part
 def _reserve(work: Work, state: State, j: int, earliest: float) -> None:
     """Find the first stretch of the profile with room for a job, and take it."""
-    gpus, length, begin_, place = work.job[j].gpus, state.job[j].held_for, earliest, 0
-    while place < state.number[STEPS]:
-        if state.step_free[place] < gpus:
-            begin_ = state.step_time[place + 1]  # the last step has the whole machine free
-        last = place + 1 == state.number[STEPS]
-        if state.step_free[place] >= gpus and (last or state.step_time[place + 1] >= begin_ + length):
+    gpus, length, begin_, position = work.job[j].gpus, state.job[j].held_for, earliest, 0
+    while position < state.number[STEPS]:
+        if state.step_free[position] < gpus:
+            begin_ = state.step_time[position + 1]  # the last step has the whole machine free
+        last = position + 1 == state.number[STEPS]
+        if state.step_free[position] >= gpus and (last or state.step_time[position + 1] >= begin_ + length):
             break
-        place += 1
+        position += 1
     state.job[j].plan = begin_
     change(state, begin_, begin_ + length, -gpus)
 
@@ -97,9 +97,12 @@ def _forget(state: State, now: float) -> None:
         past += 1
     kept = 1
     state.step_time[0], state.step_free[0] = now, state.step_free[past]
-    for place in range(past + 1, state.number[STEPS]):
-        if state.step_free[place] != state.step_free[kept - 1]:
-            state.step_time[kept], state.step_free[kept] = state.step_time[place], state.step_free[place]
+    for position in range(past + 1, state.number[STEPS]):
+        if state.step_free[position] != state.step_free[kept - 1]:
+            state.step_time[kept], state.step_free[kept] = (
+                state.step_time[position],
+                state.step_free[position],
+            )
             kept += 1
     state.number[STEPS] = kept
 
@@ -109,8 +112,8 @@ def change(state: State, start: float, stop: float, gpus: int) -> None:
     """Add so many free GPUs to the profile from start to stop."""
     first = _step_at(state, start)
     last = _step_at(state, stop)
-    for place in range(first, last):
-        state.step_free[place] += gpus
+    for position in range(first, last):
+        state.step_free[position] += gpus
 
 
 @kernel
@@ -127,9 +130,9 @@ def _step_at(state: State, time: float) -> int:
         return low
     if low == 0:  # before the first step: the past is not kept
         return 0
-    for place in range(state.number[STEPS], low, -1):
-        state.step_time[place] = state.step_time[place - 1]
-        state.step_free[place] = state.step_free[place - 1]
+    for position in range(state.number[STEPS], low, -1):
+        state.step_time[position] = state.step_time[position - 1]
+        state.step_free[position] = state.step_free[position - 1]
     state.step_time[low] = time
     state.step_free[low] = state.step_free[low - 1]
     state.number[STEPS] += 1

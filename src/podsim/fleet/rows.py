@@ -77,12 +77,12 @@ def read_rows(path: Path, needed: Sequence[str] = ()) -> list[Row]:
 def numbers(rows: Sequence[Row], column: str, path: Path | str, *, empty: float | None = None) -> Floats:
     """A column as numbers; an empty cell is `empty`, or wrong. Raises TableError with the first wrong cells."""
     values, wrong = np.zeros(len(rows)), []
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         cell = row.get(column, "")
         try:
-            values[place] = empty if empty is not None and not cell else float(cell)
+            values[number] = empty if empty is not None and not cell else float(cell)
         except ValueError:
-            wrong.append(f"row {place + 1}: {cell[:30]!r}")
+            wrong.append(f"row {number + 1}: {cell[:30]!r}")
     if wrong:
         more = f" and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
         raise TableError(f"{Path(path).name}: {column} must be a number ({', '.join(wrong[:_SHOWN])}{more})")

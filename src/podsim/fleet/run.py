@@ -43,11 +43,11 @@ def begin(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: i
     state.span_node[span] = state.picked[0]
     state.number[SPANS] += 1
     state.job[j].span = span
-    place = state.number[BUSY]
-    while place > 0 and state.job[state.busy[place - 1]].due > state.job[j].due:
-        state.busy[place] = state.busy[place - 1]
-        place -= 1
-    state.busy[place] = j
+    position = state.number[BUSY]
+    while position > 0 and state.job[state.busy[position - 1]].due > state.job[j].due:
+        state.busy[position] = state.busy[position - 1]
+        position -= 1
+    state.busy[position] = j
     state.number[BUSY] += 1
 
 
@@ -72,11 +72,11 @@ def _leave(work: Work, state: State, j: int, now: float) -> None:
     state.job[j].attained += (now - state.job[j].begun) * work.job[j].gpus
     state.rate[work.job[j].user] -= work.job[j].gpus
     give_back(state, j)
-    place = 0
-    while state.busy[place] != j:
-        place += 1
+    position = 0
+    while state.busy[position] != j:
+        position += 1
     state.number[BUSY] -= 1
-    for later in range(place, state.number[BUSY]):
+    for later in range(position, state.number[BUSY]):
         state.busy[later] = state.busy[later + 1]
     state.number[DIRTY] = 1
 
@@ -98,8 +98,8 @@ def end(work: Work, rules: Rules, state: State, j: int, now: float) -> None:
     state.job[j].status = DONE
     state.job[j].remaining = 0.0
     state.number[ENDED] += 1
-    for place in range(work.child_ptr[j], work.child_ptr[j + 1]):
-        child = work.child[place]
+    for position in range(work.child_ptr[j], work.child_ptr[j + 1]):
+        child = work.child[position]
         state.job[child].waits_for -= 1
         if state.job[child].waits_for == 0 and work.job[child].submit <= now:
             release(state, child, now)
@@ -122,8 +122,8 @@ def release(state: State, j: int, now: float) -> None:
 def tidy(state: State, running_too: bool) -> None:
     """Close the gaps in the queue: it holds those that wait, and those that run where they can be preempted."""
     kept = 0
-    for place in range(state.number[QUEUE]):
-        j = state.queue[place]
+    for position in range(state.number[QUEUE]):
+        j = state.queue[position]
         if state.job[j].status == WAITING or (running_too and state.job[j].status == RUNNING):
             state.queue[kept] = j
             kept += 1

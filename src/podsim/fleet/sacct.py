@@ -30,15 +30,15 @@ def elapsed(text: str) -> float:
 
 def gpus_of(tres: str) -> int:
     """GPUs of a list of trackable resources, such as cpu=128,gres/gpu:a100=8,gres/gpu=8,node=1."""
-    found = _TYPED.findall(tres)
-    plain = [int(count) for kind, count in found if not kind]
-    return max(plain) if plain else sum(int(count) for _, count in found)
+    matches = _TYPED.findall(tres)
+    plain = [int(count) for kind, count in matches if not kind]
+    return max(plain) if plain else sum(int(count) for _, count in matches)
 
 
 def mig_of(tres: str) -> str:
     """The MIG instance of a list of trackable resources, such as gres/gpu:a100_3g.20gb=1; "" for none."""
-    found = _SLICE.search(tres)
-    return found[1] if found else ""
+    match = _SLICE.search(tres)
+    return match[1] if match else ""
 
 
 def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
@@ -57,7 +57,7 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
     }
     made: list[tuple[str, float, int, float, str, float, str]] = []
     wrong = []
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         if "." in row["JobID"]:
             continue  # a step of the job above
         try:
@@ -68,7 +68,7 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
             submit = datetime.fromisoformat(row["Submit"])
         except ValueError:
             wrong.append(
-                f"row {place + 1}, job {row['JobID'][:30]}: {row['Submit'][:20]} {row['Elapsed'][:20]}"
+                f"row {number + 1}, job {row['JobID'][:30]}: {row['Submit'][:20]} {row['Elapsed'][:20]}"
             )
             continue
         if row.get("Start", "") in ("Unknown", "None") or seconds == 0:

@@ -26,8 +26,8 @@ _NONE = 1 << 60
 def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
     """Start what may start, in the order of the queue."""
     head, shadow, looked, small, large = -1, now, 0, _NONE, _NONE
-    for place in range(state.number[QUEUE]):
-        j = state.queue[place]
+    for position in range(state.number[QUEUE]):
+        j = state.queue[position]
         gpus = work.job[j].gpus
         if state.number[FREE] == 0 or (rules.depth and looked >= rules.depth):
             break
@@ -61,15 +61,15 @@ def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> N
 @part
 def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
     """When the blocked job can start at the latest; `trial` becomes what is free then, before it takes its part."""
-    whole, idle, total = gpus // plant.size, 0, 0
+    full, idle, total = gpus // plant.size, 0, 0
     for node in range(len(state.free)):
         state.trial[node] = state.free[node]
         idle += state.free[node] == plant.size
         total += state.free[node]
-    found, when = False, now
-    for place in range(state.number[BUSY]):
-        j = state.busy[place]
-        if found and state.job[j].due > when:
+    is_found, when = False, now
+    for position in range(state.number[BUSY]):
+        j = state.busy[position]
+        if is_found and state.job[j].due > when:
             break
         piece, enough = state.job[j].piece, False
         while piece >= 0:
@@ -79,14 +79,14 @@ def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
             idle += state.trial[node] == plant.size
             enough = enough or state.trial[node] >= gpus
             piece = state.piece_next[piece]
-        if found:
+        if is_found:
             continue
         if plant.rule == SPREAD:
             enough = total >= gpus
         elif gpus > plant.size:
-            enough = idle >= whole and fits(plant, state.trial, gpus)
+            enough = idle >= full and fits(plant, state.trial, gpus)
         if enough:
-            found, when = True, max(state.job[j].due, now)
+            is_found, when = True, max(state.job[j].due, now)
     return when
 
 
@@ -99,10 +99,10 @@ def _expected(work: Work, plant: Plant, rules: Rules, state: State, j: int, coun
 @kernel
 def _leaves_room(plant: Plant, state: State, count: int, gpus: int) -> bool:
     """Whether the nodes chosen leave the blocked job, of so many GPUs, its start; `trial` then knows of them."""
-    for place in range(count):
-        state.trial[state.picked[place]] -= state.taken[place]
+    for position in range(count):
+        state.trial[state.picked[position]] -= state.taken[position]
     if fits(plant, state.trial, gpus):
         return True
-    for place in range(count):
-        state.trial[state.picked[place]] += state.taken[place]
+    for position in range(count):
+        state.trial[state.picked[position]] += state.taken[position]
     return False

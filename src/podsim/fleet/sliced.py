@@ -89,7 +89,7 @@ def run_sliced(
     if problems:
         raise PodsimError("; ".join(problems))
     profile = names_of(jobs, slicing)
-    size = np.array([share_of_job(slicing, one, int(n)) for one, n in zip(profile, jobs.gpus, strict=True)])
+    size = np.array([share_of_job(slicing, name, int(n)) for name, n in zip(profile, jobs.gpus, strict=True)])
     by = {"first come": np.zeros(len(jobs)), "shortest": jobs.guess, "smallest": jobs.guess * size}
     run = _Run(
         jobs=jobs, policy=policy, profile=profile, packer=packer, kinds=kinds_of(profile), relay=relay, size=size,
@@ -104,18 +104,18 @@ def names_of(jobs: Jobs, slicing: Slicing) -> list[str]:
     """Full name of the profile of each job, "" for whole GPUs. Raises MigError for unknown ones and several at once."""
     names: dict[str, str] = {WHOLE: WHOLE}
     problems: list[str] = []
-    for one in sorted(set(jobs.mig) - {WHOLE}):
+    for name in sorted(set(jobs.mig) - {WHOLE}):
         try:
-            names[one] = find_profile(slicing, one).name
+            names[name] = find_profile(slicing, name).name
         except MigError as error:
             problems += error.problems
-    several = [j for j, one in enumerate(jobs.mig) if one and jobs.gpus[j] != 1]
+    several = [j for j, name in enumerate(jobs.mig) if name and jobs.gpus[j] != 1]
     if several:
-        told = ", ".join(f"{jobs.ids[j]}: {jobs.gpus[j]} x {jobs.mig[j]}" for j in several[:5])
-        problems.append(f"a job has one instance, as instances cannot talk to each other ({told})")
+        examples = ", ".join(f"{jobs.ids[j]}: {jobs.gpus[j]} x {jobs.mig[j]}" for j in several[:5])
+        problems.append(f"a job has one instance, as instances cannot talk to each other ({examples})")
     if problems:
         raise MigError(problems)
-    return [names[one] for one in jobs.mig] or [WHOLE] * len(jobs)
+    return [names[name] for name in jobs.mig] or [WHOLE] * len(jobs)
 
 
 def _play(run: _Run) -> tuple[float, float, int]:
@@ -134,8 +134,8 @@ def _play(run: _Run) -> tuple[float, float, int]:
         now, ready = when, []
         while run.ends and run.ends[0][0] <= now:
             j = heapq.heappop(run.ends)[1]
-            for number, one in run.running.pop(j)[1]:
-                run.floor.give_back(number, one)
+            for number, instance in run.running.pop(j)[1]:
+                run.floor.give_back(number, instance)
             for child in children.get(j, ()):
                 parents[child].discard(j)
                 if not parents[child] and submit[child] <= now and child < came:
@@ -192,15 +192,15 @@ def _times(run: _Run, j: int, places: Places, anew: bool) -> tuple[float, float]
 
 
 def _begin(run: _Run, j: int, places: Places, now: float) -> None:
-    anew = [run.floor.take(number, one) for number, one in places]
+    anew = [run.floor.take(number, instance) for number, instance in places]
     runs, expected = _times(run, j, places, any(anew))
     run.relaid += sum(anew)
     run.spent += run.relay * run.size[j] if any(anew) else 0.0
     run.running[j] = (now + expected, places)
     heapq.heappush(run.ends, (now + runs, j))
-    number, one = places[0]
+    number, instance = places[0]
     run.spans.append(
-        (j, now, now + runs, number // run.floor.per_node, run.floor.reach(places), number, one.start)
+        (j, now, now + runs, number // run.floor.per_node, run.floor.reach(places), number, instance.start)
     )
 
 
@@ -208,11 +208,11 @@ def _when_free(run: _Run, head: int, now: float) -> tuple[float, Floor]:
     """(when the first of the queue has its place at the latest, by time limits; the machine as it then is)."""
     floor, when = run.floor.copy(), now
     going = sorted((max(due, now), j) for j, (due, _) in run.running.items())
-    for place, (due, j) in enumerate(going):
-        for number, one in run.running[j][1]:
-            floor.give_back(number, one)
+    for position, (due, j) in enumerate(going):
+        for number, instance in run.running[j][1]:
+            floor.give_back(number, instance)
         when = due
-        last = place + 1 == len(going) or going[place + 1][0] > due
+        last = position + 1 == len(going) or going[position + 1][0] > due
         if last and _room(run, floor, head) is not None:
             break
     return when, floor
@@ -224,8 +224,8 @@ def _harmless(run: _Run, j: int, places: Places, head: int, ahead: tuple[float, 
     if now + _times(run, j, places, run.relay > 0)[1] <= when:
         return True
     before = [(number, floor.gpus[number]) for number, _ in places]
-    for number, one in places:
-        floor.take(number, one)
+    for number, instance in places:
+        floor.take(number, instance)
     if _room(run, floor, head) is not None:
         return True
     for number, gpu in before:
@@ -236,12 +236,12 @@ def _harmless(run: _Run, j: int, places: Places, head: int, ahead: tuple[float, 
 def _schedule(run: _Run, machine: Machine, lost: float, scattered: float, decisions: int) -> Schedule:
     assert len(run.spans) == len(run.jobs), (len(run.spans), len(run.jobs))
     table = np.array(run.spans, np.float64).reshape(-1, 7)
-    whole = table[:, [0, 3, 4, 5, 6]].astype(np.int64)
+    integers = table[:, [0, 3, 4, 5, 6]].astype(np.int64)
     start, end = np.zeros(len(run.jobs)), np.zeros(len(run.jobs))
-    start[whole[:, 0]], end[whole[:, 0]] = table[:, 1], table[:, 2]
+    start[integers[:, 0]], end[integers[:, 0]] = table[:, 1], table[:, 2]
     return Schedule(
         jobs=run.jobs, machine=machine, policy=run.policy, start=start, end=end, runs=np.ones(len(run.jobs), np.int64),
-        span_job=whole[:, 0], span_start=table[:, 1].copy(), span_end=table[:, 2].copy(), span_node=whole[:, 1],
-        span_reach=whole[:, 2], scattered=scattered, decisions=decisions, late=0, size=run.size,
-        span_gpu=whole[:, 3], span_slice=whole[:, 4], relaid=run.relaid, spent=run.spent, lost=lost,
+        span_job=integers[:, 0], span_start=table[:, 1].copy(), span_end=table[:, 2].copy(), span_node=integers[:, 1],
+        span_reach=integers[:, 2], scattered=scattered, decisions=decisions, late=0, size=run.size,
+        span_gpu=integers[:, 3], span_slice=integers[:, 4], relaid=run.relaid, spent=run.spent, lost=lost,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from podsim.hardware.mig.layouts import Instance, Layout, counts_hold, extensions, instance
+from podsim.hardware.mig.layouts import Instance, Layout, counts_hold, extensions, make_instance
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile, slicings
 
 PACKERS = {
@@ -43,19 +43,19 @@ def legal_starts(name: str, busy: tuple[Instance, ...], profile: str) -> tuple[i
     slicing = slicings()[name]
     if profile == WHOLE:
         return () if busy else (0,)
-    taken = {at for one in busy for at in one.slices}
+    taken = {at for instance in busy for at in instance.slices}
     wanted = find_profile(slicing, profile)
     return tuple(
         start
         for start in wanted.starts
         if taken.isdisjoint(range(start, start + wanted.size))
-        and counts_hold(slicing, (*busy, instance(wanted, start)))
+        and counts_hold(slicing, (*busy, make_instance(wanted, start)))
     )
 
 
 def free_share(slicing: Slicing, busy: Iterable[Instance]) -> float:
     """Share of a GPU's compute slices that no job holds."""
-    return 1.0 - sum(one.compute for one in busy) / slicing.compute_slices
+    return 1.0 - sum(instance.compute for instance in busy) / slicing.compute_slices
 
 
 @lru_cache(maxsize=100_000)
@@ -75,11 +75,11 @@ def _best_start(
     """(score, smaller first; start) of the best place for an instance on one GPU; None if it has none."""
     slicing = slicings()[name]
     wanted = find_profile(slicing, profile)
-    found: list[tuple[tuple[float, ...], int]] = []
+    options: list[tuple[tuple[float, ...], int]] = []
     for start in legal_starts(name, gpu.busy, profile):
-        one = instance(wanted, start)
-        after = tuple(sorted((*gpu.busy, one)))
-        fresh = gpu.kept is None or one not in gpu.kept
+        instance = make_instance(wanted, start)
+        after = tuple(sorted((*gpu.busy, instance)))
+        fresh = gpu.kept is None or instance not in gpu.kept
         score: tuple[float, ...] = ()
         if packer != "first-fit":
             closed = -extensions(slicing, Layout(slicing=slicing.name, instances=after))
@@ -87,8 +87,8 @@ def _best_start(
         if packer == "fgd":
             grown = lost_on(name, after, kinds) - lost_on(name, gpu.busy, kinds)
             score = (round(grown, 9), *score)
-        found.append((score, start))
-    return min(found, default=None)
+        options.append((score, start))
+    return min(options, default=None)
 
 
 @dataclass(kw_only=True)
@@ -134,13 +134,13 @@ class Floor:
             return None if numbers is None else [(number, _all_of(self.slicing)) for number in numbers]
         best: tuple[tuple[float, ...], int, int] | None = None
         for gpu, ids in self.alike.items():
-            found = _best_start(self.slicing.name, gpu, profile, packer, kinds)
-            if found is not None and (best is None or found[0] <= best[0]):
-                mine = (found[0], min(ids), found[1])
+            option = _best_start(self.slicing.name, gpu, profile, packer, kinds)
+            if option is not None and (best is None or option[0] <= best[0]):
+                mine = (option[0], min(ids), option[1])
                 best = mine if best is None else min(best, mine)
         if best is None:
             return None
-        return [(best[1], instance(find_profile(self.slicing, profile), best[2]))]
+        return [(best[1], make_instance(find_profile(self.slicing, profile), best[2]))]
 
     def _whole(self, count: int) -> list[int] | None:
         """Idle GPUs: of the fullest node that has enough; of more than a node idle nodes under few leaves, and a rest."""
@@ -149,21 +149,21 @@ class Floor:
             if not gpu.busy:
                 for number in ids:
                     idle.setdefault(number // self.per_node, []).append(number)
-        whole, rest = divmod(count, self.per_node)
+        full, rest = divmod(count, self.per_node)
         if count == self.per_node:
-            whole, rest = 0, count
+            full, rest = 0, count
         empty = [node for node in sorted(idle) if len(idle[node]) == self.per_node]
-        if whole > len(empty):
+        if full > len(empty):
             return None
-        chosen = _on_few_leaves(empty, whole, self.per_leaf)
+        chosen = _on_few_leaves(empty, full, self.per_leaf)
         left = [node for node in sorted(idle) if node not in chosen and len(idle[node]) >= rest]
         if rest and not left:
             return None
         numbers = [number for node in chosen for number in sorted(idle[node])]
         if rest:
             last = self._leaf(chosen[-1]) if chosen else -1
-            node = min(left, key=lambda one: (len(idle[one]), self._leaf(one) != last, one))
-            numbers += sorted(idle[node], key=lambda one: (self.gpus[one].kept is not None, one))[:rest]
+            node = min(left, key=lambda n: (len(idle[n]), self._leaf(n) != last, n))
+            numbers += sorted(idle[node], key=lambda n: (self.gpus[n].kept is not None, n))[:rest]
         return numbers
 
     def _leaf(self, node: int) -> int:
@@ -174,27 +174,27 @@ class Floor:
         nodes = {number // self.per_node for number, _ in places}
         return 0 if len(nodes) == 1 else (1 if len({self._leaf(node) for node in nodes}) == 1 else 2)
 
-    def take(self, number: int, one: Instance) -> bool:
+    def take(self, number: int, instance: Instance) -> bool:
         """Give an instance, or a whole GPU, to a job; whether the GPU had to be divided anew for it."""
         gpu = self.gpus[number]
-        assert not any(set(one.slices) & set(other.slices) for other in gpu.busy), (gpu, one)
-        busy = tuple(sorted((*gpu.busy, one)))
-        if one.profile == WHOLE:
+        assert not any(set(instance.slices) & set(other.slices) for other in gpu.busy), (gpu, instance)
+        busy = tuple(sorted((*gpu.busy, instance)))
+        if instance.profile == WHOLE:
             self.change(number, Gpu(busy, None))
             return gpu.kept is not None
         kept = gpu.kept or ()
-        fresh = one not in kept
-        stays = tuple(other for other in kept if not set(one.slices) & set(other.slices))
+        fresh = instance not in kept
+        stays = tuple(other for other in kept if not set(instance.slices) & set(other.slices))
         if not counts_hold(self.slicing, (*busy, *stays)):
             stays = ()
         self.change(number, Gpu(busy, stays))
         return fresh
 
-    def give_back(self, number: int, one: Instance) -> None:
+    def give_back(self, number: int, instance: Instance) -> None:
         """A job leaves; its instance stays, idle."""
         gpu = self.gpus[number]
-        busy = tuple(other for other in gpu.busy if other != one)
-        kept = None if one.profile == WHOLE else tuple(sorted((*(gpu.kept or ()), one)))
+        busy = tuple(other for other in gpu.busy if other != instance)
+        kept = None if instance.profile == WHOLE else tuple(sorted((*(gpu.kept or ()), instance)))
         self.change(number, Gpu(busy, kept))
 
 
@@ -212,8 +212,8 @@ def _on_few_leaves(nodes: list[int], count: int, per_leaf: int) -> list[int]:
                 left.setdefault(node // per_leaf if per_leaf else 0, []).append(node)
         need = count - len(chosen)
         enough = [leaf for leaf in left if len(left[leaf]) >= need]
-        leaf = min(enough, key=lambda one: (len(left[one]), one)) if enough else min(
-            left, key=lambda one: (-len(left[one]), one)
+        leaf = min(enough, key=lambda key: (len(left[key]), key)) if enough else min(
+            left, key=lambda key: (-len(left[key]), key)
         )  # fmt: skip
         chosen += left[leaf][:need]
     return chosen
@@ -240,5 +240,5 @@ def kinds_of(profiles: Iterable[str]) -> Kinds:
 
 def share_of_job(slicing: Slicing, profile: str, gpus: int) -> float:
     """GPUs that a job holds: a share of one by compute slices, or whole ones."""
-    one: Profile | None = find_profile(slicing, profile) if profile != WHOLE else None
-    return float(gpus) if one is None else one.compute / slicing.compute_slices
+    found_profile: Profile | None = find_profile(slicing, profile) if profile != WHOLE else None
+    return float(gpus) if found_profile is None else found_profile.compute / slicing.compute_slices

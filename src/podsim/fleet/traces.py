@@ -110,14 +110,14 @@ def _kept(rows: list[Row], where: Mapping[str, str], name: str) -> list[Row]:
 def _read_table(rows: Sequence[Row], source: str) -> Jobs:
     """Jobs of a table with a header, by its columns' names."""
     lower = {column.lower(): column for column in rows[0]}
-    found = {
+    columns = {
         meaning: lower[name]
         for meaning, names in SYNONYMS.items()
         for name in reversed(names)
         if name in lower
     }
-    lacking = [meaning for meaning in ("submit", "gpus") if meaning not in found]
-    if "seconds" not in found and not {"start", "end"} <= set(found):
+    lacking = [meaning for meaning in ("submit", "gpus") if meaning not in columns]
+    if "seconds" not in columns and not {"start", "end"} <= set(columns):
         lacking.append("seconds")
     if lacking:
         wanted = "; ".join(f"{meaning}: one of {', '.join(SYNONYMS[meaning])}" for meaning in lacking)
@@ -125,48 +125,48 @@ def _read_table(rows: Sequence[Row], source: str) -> Jobs:
             f"{source}: no column for {wanted} (or sacct -P with {', '.join(sorted(SACCT))}); its columns are"
             f" {', '.join(rows[0])[:300]}"
         )
-    gpus = numbers(rows, found["gpus"], source)
+    gpus = numbers(rows, columns["gpus"], source)
     part = lower.get("gpu_milli", "")
     left_out = {"asked for no GPU": int(np.count_nonzero(gpus == 0))}
     rows = [row for row, count in zip(rows, gpus, strict=True) if count != 0]
-    if "seconds" not in found:
-        ran = [bool(row[found["start"]]) and bool(row[found["end"]]) for row in rows]
+    if "seconds" not in columns:
+        ran = [bool(row[columns["start"]]) and bool(row[columns["end"]]) for row in rows]
         left_out["never started, or still runs"] = ran.count(False)
         rows = [row for row, was in zip(rows, ran, strict=True) if was]
-    jobs = _columns(rows, found, source, {reason: count for reason, count in left_out.items() if count})
+    jobs = _columns(rows, columns, source, {reason: count for reason, count in left_out.items() if count})
     asked = numbers(rows, part, source, empty=_WHOLE) if part else np.full(len(rows), _WHOLE)
     return replace(jobs, rounded=int(np.count_nonzero(asked < _WHOLE)))
 
 
-def _columns(rows: Sequence[Row], found: Mapping[str, str], source: str, left_out: Mapping[str, int]) -> Jobs:
-    submit = _times(rows, found["submit"], source)
-    if "seconds" in found:
-        seconds = numbers(rows, found["seconds"], source)
+def _columns(rows: Sequence[Row], names: Mapping[str, str], source: str, left_out: Mapping[str, int]) -> Jobs:
+    submit = _times(rows, names["submit"], source)
+    if "seconds" in names:
+        seconds = numbers(rows, names["seconds"], source)
     else:
-        seconds = _times(rows, found["end"], source) - _times(rows, found["start"], source)
-    after, rank = _texts(rows, found, "after"), _optional(rows, found, "rank", source)
+        seconds = _times(rows, names["end"], source) - _times(rows, names["start"], source)
+    after, rank = _texts(rows, names, "after"), _optional(rows, names, "rank", source)
     speeds = [np.ones(len(rows))]
     for name in ("slow", "slower"):
-        given = _optional(rows, found, name, source)
+        given = _optional(rows, names, name, source)
         speeds.append(speeds[0] if given is None else np.where(np.isnan(given), 1.0, given))
     columns = JobColumns(
-        ids=_texts(rows, found, "id") or [str(place) for place in range(len(rows))], submit=submit,
-        gpus=numbers(rows, found["gpus"], source), seconds=seconds, user=_texts(rows, found, "user"),
-        limit=_optional(rows, found, "limit", source), guess=_optional(rows, found, "guess", source),
-        after=None if after is None else [[one for one in re.split(r"[;:\s]+", cell) if one] for cell in after],
+        ids=_texts(rows, names, "id") or [str(number) for number in range(len(rows))], submit=submit,
+        gpus=numbers(rows, names["gpus"], source), seconds=seconds, user=_texts(rows, names, "user"),
+        limit=_optional(rows, names, "limit", source), guess=_optional(rows, names, "guess", source),
+        after=None if after is None else [[id for id in re.split(r"[;:\s]+", cell) if id] for cell in after],
         rank=None if rank is None else np.nan_to_num(rank), slow=np.stack(speeds, axis=1),
-        mig=_texts(rows, found, "mig"),
+        mig=_texts(rows, names, "mig"),
     )  # fmt: skip
     return make_jobs(columns, source=source, left_out=left_out)
 
 
-def _optional(rows: Sequence[Row], found: Mapping[str, str], name: str, source: str) -> Floats | None:
+def _optional(rows: Sequence[Row], columns: Mapping[str, str], name: str, source: str) -> Floats | None:
     """A column that may be missing or empty, NaN where it is."""
-    return numbers(rows, found[name], source, empty=np.nan) if name in found else None
+    return numbers(rows, columns[name], source, empty=np.nan) if name in columns else None
 
 
-def _texts(rows: Sequence[Row], found: Mapping[str, str], name: str) -> list[str] | None:
-    return [row[found[name]] for row in rows] if name in found else None
+def _texts(rows: Sequence[Row], columns: Mapping[str, str], name: str) -> list[str] | None:
+    return [row[columns[name]] for row in rows] if name in columns else None
 
 
 def _times(rows: Sequence[Row], column: str, source: str) -> Floats:
@@ -175,12 +175,12 @@ def _times(rows: Sequence[Row], column: str, source: str) -> Floats:
     if not re.match(r"\d{4}-\d\d-\d\d", first):
         return numbers(rows, column, source)
     values, wrong = np.zeros(len(rows)), []
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         try:
             when = datetime.fromisoformat(row[column])
-            values[place] = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+            values[number] = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
         except ValueError:
-            wrong.append(f"row {place + 1}: {row[column][:30]!r}")
+            wrong.append(f"row {number + 1}: {row[column][:30]!r}")
     if wrong:
         raise TableError(
             f"{source}: {column} must be a date such as 2020-04-01 08:30:00 ({', '.join(wrong[:5])})"
@@ -195,14 +195,14 @@ def _philly_json(text: str, name: str) -> list[Row]:
     except ValueError as error:
         raise TableError(f"{name} is not JSON: {str(error)[:200]}") from None
     rows = []
-    for place, job in enumerate(log if isinstance(log, list) else [log]):
+    for number, job in enumerate(log if isinstance(log, list) else [log]):
         try:
-            runs = [one for one in job["attempts"] if one["start_time"] and one["end_time"]]
+            runs = [attempt for attempt in job["attempts"] if attempt["start_time"] and attempt["end_time"]]
             spans = [
-                datetime.fromisoformat(one["end_time"]) - datetime.fromisoformat(one["start_time"])
-                for one in runs
+                datetime.fromisoformat(attempt["end_time"]) - datetime.fromisoformat(attempt["start_time"])
+                for attempt in runs
             ]
-            gpus = max((sum(len(part["gpus"]) for part in one["detail"]) for one in runs), default=0)
+            gpus = max((sum(len(part["gpus"]) for part in attempt["detail"]) for attempt in runs), default=0)
             rows.append({
                 "id": str(job["jobid"]), "submit": str(job["submitted_time"]), "gpus": str(gpus),
                 "seconds": str(sum(span.total_seconds() for span in spans)), "user": str(job.get("user", "")),
@@ -210,7 +210,7 @@ def _philly_json(text: str, name: str) -> list[Row]:
             })  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise TableError(
-                f"{name}: job {place + 1} is not as in Philly's log (jobid, submitted_time, attempts with start_time, "
+                f"{name}: job {number + 1} is not as in Philly's log (jobid, submitted_time, attempts with start_time, "
                 f"end_time, detail with gpus): {type(error).__name__} {str(error)[:80]}"
             ) from None
     if not rows:
