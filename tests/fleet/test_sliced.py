@@ -18,8 +18,8 @@ from podsim.errors import MigError, PodsimError
 from podsim.fleet.jobs import Job, JobColumns, jobs_of, make_jobs
 from podsim.fleet.policies import POLICIES, find_policy
 from podsim.fleet.queue import Machine, run_queue
-from podsim.fleet.sliced import problem_of, run_sliced
-from podsim.fleet.slots import PACKERS, kinds_of, legal_starts, lost_on
+from podsim.fleet.sliced import policy_problem, run_sliced
+from podsim.fleet.slots import PACKERS, job_kinds, legal_starts, lost_share
 from podsim.hardware.mig.layouts import Instance, check, layouts, make_instance
 from podsim.hardware.mig.profiles import find_profile, slicings
 
@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from small import random_jobs
 
 A100 = slicings()["a100-40gb"]
-ABLE = [policy for policy in POLICIES if not problem_of(policy)]
+ABLE = [policy for policy in POLICIES if not policy_problem(policy)]
 PROFILES = ("", "1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
 
 
@@ -170,12 +170,12 @@ def test_a_place_matters():
 
 
 def test_what_is_of_no_use():
-    kinds = kinds_of(["1g.5gb", "", "3g.20gb", "3g.20gb"])
-    assert lost_on(A100.name, (), kinds) == 0.0
+    kinds = job_kinds(["1g.5gb", "", "3g.20gb", "3g.20gb"])
+    assert lost_share(A100.name, (), kinds) == 0.0
     one = (make_instance(find_profile(A100, "1g"), 0),)
-    assert lost_on(A100.name, one, kinds) == pytest.approx(0.25 * 6 / 7)  # no whole GPU any more
+    assert lost_share(A100.name, one, kinds) == pytest.approx(0.25 * 6 / 7)  # no whole GPU any more
     both = (one[0], make_instance(find_profile(A100, "1g"), 4))
-    assert lost_on(A100.name, both, kinds) == pytest.approx(0.75 * 5 / 7)  # and no start for 3g
+    assert lost_share(A100.name, both, kinds) == pytest.approx(0.75 * 5 / 7)  # and no start for 3g
     # fgd puts the second 1g where 3g still has a start, though it is on a GPU less full than none
     jobs = [job("a", 0, 100, "1g"), job("b", 1, 100, "1g"), job("c", 2, 50, "3g"), job("d", 3, 50, "3g")]
     found = run(jobs, gpus=2, packer="fgd")

@@ -12,7 +12,7 @@ import podsim
 from podsim.errors import PodsimError, TableError
 from podsim.fleet.arrivals import Arrivals, draw_jobs
 from podsim.fleet.jobs import Job, jobs_of
-from podsim.fleet.sacct import elapsed, gpus_of
+from podsim.fleet.sacct import count_gpus, elapsed_seconds
 from podsim.fleet.traces import PACKAGED, read_jobs
 from podsim.report.queue import queue_report
 from podsim.report.screen import show
@@ -128,8 +128,12 @@ def test_sacct(tmp_path):
     assert jobs.seconds.tolist() == [86_410, 600]
     assert jobs.limit.tolist() == [172_800, 600]
     assert jobs.left_out == {"never started": 1, "asked for no GPU": 1}
-    assert (elapsed("03:04"), elapsed("1:02:03"), elapsed("2-00:00:01")) == (184, 3723, 172_801)
-    assert gpus_of("cpu=4") == 0
+    assert (elapsed_seconds("03:04"), elapsed_seconds("1:02:03"), elapsed_seconds("2-00:00:01")) == (
+        184,
+        3723,
+        172_801,
+    )
+    assert count_gpus("cpu=4") == 0
     several = SACCT.replace("cpu=4\n", "gres/gpu:a100_1g.5gb=2\n")
     told = read_jobs(write(tmp_path, several, "several.txt")).left_out
     assert told == {"never started": 1, "asked for several MIG instances, which cannot talk": 1}

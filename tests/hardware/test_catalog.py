@@ -192,7 +192,11 @@ def test_a_good_file():
         ("generation = 1", "generation = 1.5", "expected a whole number from 1"),
         ('"yes"', '"maybe"', r"confirmed: .*'yes'"),
         ('"yes"', '"partial"', "needs a note on each field that is unconfirmed"),
-        ("latency =", 'notes = { latency = "unconfirmed" }\nlatency =', "beside notes that say unconfirmed"),
+        (
+            "latency =",
+            'notes = { latency = "unconfirmed" }\nlatency =',
+            "contradicts notes that begin with unconfirmed",
+        ),
         ("latency =", 'notes = { latenc = "a remark" }\nlatency =', "notes: unknown key 'latenc'"),
         ("latency =", 'inherits = "fast"\nlatency =', "unknown entry to inherit from 'fast'"),
         ("latency =", 'inherits = "slow"\nlatency =', "inherits from itself: slow from slow"),

@@ -78,13 +78,13 @@ def draw_jobs(arrivals: Arrivals, gpus: int, rng: np.random.Generator) -> Jobs:
     span = float((length * size).sum()) / (gpus * arrivals.load)
     user = np.minimum(rng.zipf(1.5, n), arrivals.users)
     made = JobColumns(
-        ids=range(n), submit=_times(arrivals, span, rng), gpus=size, seconds=length, limit=limit,
+        ids=range(n), submit=_arrival_times(arrivals, span, rng), gpus=size, seconds=length, limit=limit,
         user=[f"user {u}" for u in range(1, arrivals.users + 1)], user_of=user - 1,
     )  # fmt: skip
     return make_jobs(made, source=f"model of arrivals: {n:,} jobs, load {arrivals.load:g} of {gpus:,} GPUs")
 
 
-def _times(arrivals: Arrivals, span: float, rng: np.random.Generator) -> Floats:
+def _arrival_times(arrivals: Arrivals, span: float, rng: np.random.Generator) -> Floats:
     """Arrivals of a Poisson process over `span`, its rate 1 + rhythm sin(time of day), in order."""
     flat = np.cumsum(rng.exponential(1.0, arrivals.jobs))
     goal = flat / flat[-1] * span  # expected arrivals until then, counted in seconds of mean rate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, inf
 
 from podsim.fleet.orders import charge, sort_queue
-from podsim.fleet.preempt import serve_anew
+from podsim.fleet.preempt import serve_preempting
 from podsim.fleet.reserve import give_up_rest, serve_reserved
 from podsim.fleet.run import end, release, tidy
 from podsim.fleet.serve import serve
@@ -54,14 +54,14 @@ def advance(work: Work, plant: Plant, rules: Rules, state: State, rounds: int) -
         state.time[CLOCK] = now
         if rules.order == MULTIFACTOR:
             charge(work, state, rules, now)
-        early = _happen(work, rules, state, now)
+        early = _process_events(work, rules, state, now)
         if _decision_time(rules, state) <= now:
-            _decide(work, plant, rules, state, early, now)
+            _make_decision(work, plant, rules, state, early, now)
     return ALL_ENDED
 
 
 @kernel
-def _waiting(rules: Rules, state: State) -> int:
+def _waiting_count(rules: Rules, state: State) -> int:
     return int(state.number[QUEUE] - (state.number[BUSY] if rules.preempt else 0))
 
 
@@ -71,7 +71,11 @@ def _decision_time(rules: Rules, state: State) -> float:
     when = state.time[CLOCK]
     if not state.number[DIRTY]:
         when = state.time[PLANNED]
-        if rules.refresh > 0.0 and _waiting(rules, state) > 0 and (rules.preempt or state.number[FREE] > 0):
+        if (
+            rules.refresh > 0.0
+            and _waiting_count(rules, state) > 0
+            and (rules.preempt or state.number[FREE] > 0)
+        ):
             when = min(when, state.time[LOOKED] + rules.refresh)
     if rules.interval > 0.0 and when < inf:
         when = ceil(when / rules.interval - 1e-9) * rules.interval
@@ -90,7 +94,7 @@ def _next_time(work: Work, rules: Rules, state: State) -> float:
 
 
 @part
-def _happen(work: Work, rules: Rules, state: State, now: float) -> bool:
+def _process_events(work: Work, rules: Rules, state: State, now: float) -> bool:
     """Jobs end, then jobs arrive; whether one ended before it was due."""
     early, position = False, 0
     while position < state.number[BUSY]:
@@ -112,7 +116,7 @@ def _happen(work: Work, rules: Rules, state: State, now: float) -> bool:
 
 
 @part
-def _decide(work: Work, plant: Plant, rules: Rules, state: State, early: bool, now: float) -> None:
+def _make_decision(work: Work, plant: Plant, rules: Rules, state: State, early: bool, now: float) -> None:
     state.number[DECISIONS] += 1
     state.number[STARTED] = 0
     state.time[PLANNED] = inf
@@ -123,20 +127,20 @@ def _decide(work: Work, plant: Plant, rules: Rules, state: State, early: bool, n
     if rules.order != 0:
         sort_queue(work, state, rules, now)
     if rules.preempt:
-        serve_anew(work, plant, rules, state, now)
+        serve_preempting(work, plant, rules, state, now)
     elif rules.backfill == CONSERVATIVE:
         serve_reserved(work, plant, rules, state, early, now)
     else:
         serve(work, plant, rules, state, now)
     if state.number[STARTED] and not rules.preempt:
         tidy(state, False)
-    if rules.order == BY_LEVEL and _waiting(rules, state) > 0:
-        state.time[PLANNED] = _next_fall(work, rules, state, now)
+    if rules.order == BY_LEVEL and _waiting_count(rules, state) > 0:
+        state.time[PLANNED] = _next_fall_time(work, rules, state, now)
     state.number[DIRTY] = 0
 
 
 @kernel
-def _next_fall(work: Work, rules: Rules, state: State, now: float) -> float:
+def _next_fall_time(work: Work, rules: Rules, state: State, now: float) -> float:
     """When the next running job falls a level."""
     when = inf
     for position in range(state.number[BUSY]):

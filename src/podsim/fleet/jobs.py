@@ -97,7 +97,8 @@ class Jobs:
         }
         return replace(
             self, ids=[str(self.ids[j]) for j in np.flatnonzero(kept).tolist()], submit=self.submit[kept],
-            after=after, mig=[profile for profile, keep in zip(self.mig, kept, strict=True) if keep] if self.mig else (), **parts,
+            after=after, **parts,
+            mig=[profile for profile, keep in zip(self.mig, kept, strict=True) if keep] if self.mig else (),
             left_out={**self.left_out, reason: int(np.count_nonzero(~kept))},
         )  # fmt: skip
 
@@ -184,7 +185,7 @@ def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int
     if problems:
         raise TableError(f"{source or 'jobs'}: " + "; ".join(problems))
     cut = np.where(np.isnan(bound), length, np.minimum(length, bound))
-    owners, position = _owners(given.user, given.user_of, n)
+    owners, position = _user_positions(given.user, given.user_of, n)
     return Jobs(
         ids=names, submit=(times - times.min())[order] if n else times,
         gpus=sizes.astype(np.int64)[order], seconds=cut[order],
@@ -197,7 +198,9 @@ def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int
     )  # fmt: skip
 
 
-def _owners(user: Sequence[str] | None, user_of: ArrayLike | None, n: int) -> tuple[tuple[str, ...], Ints]:
+def _user_positions(
+    user: Sequence[str] | None, user_of: ArrayLike | None, n: int
+) -> tuple[tuple[str, ...], Ints]:
     """(users, position of each job's)."""
     if user_of is not None and user is not None:
         return tuple(user), np.asarray(user_of, np.int64)
@@ -207,7 +210,7 @@ def _owners(user: Sequence[str] | None, user_of: ArrayLike | None, n: int) -> tu
     return tuple(number), np.array([number[name] for name in user] if user is not None else [0] * n, np.int64)
 
 
-def _finite(values: Floats) -> NDArray[np.bool_]:
+def _is_valid(values: Floats) -> NDArray[np.bool_]:
     return np.isfinite(values) & (values >= 0)
 
 
@@ -217,11 +220,11 @@ def _problems(
 ) -> list[str]:  # fmt: skip
     """What is wrong with the columns, in words."""
     wrong = {
-        "submit times must be finite and not negative": (submit, ~_finite(submit)),
-        "lengths must be finite and not negative": (seconds, ~_finite(seconds)),
+        "submit times must be finite and not negative": (submit, ~_is_valid(submit)),
+        "lengths must be finite and not negative": (seconds, ~_is_valid(seconds)),
         "GPUs must be whole numbers of at least 1": (gpus, ~(np.isfinite(gpus) & (gpus >= 1) & (gpus % 1 == 0))),
         "limits must be positive": (limit, ~(np.isnan(limit) | (np.isfinite(limit) & (limit > 0)))),
-        "guesses must be finite and not negative": (guess, ~(np.isnan(guess) | _finite(guess))),
+        "guesses must be finite and not negative": (guess, ~(np.isnan(guess) | _is_valid(guess))),
         "ranks must be 0 to 1": (rank, ~((rank >= 0) & (rank <= 1))),
         "speeds must be above 0 and at most 1": (
             slow_JS.min(axis=1, initial=1.0), ~((slow_JS > 0) & (slow_JS <= 1)).all(axis=1),

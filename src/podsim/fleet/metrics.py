@@ -16,7 +16,7 @@ _SHORT = 10.0
 """s; shorter jobs count as this long in slowdowns, as is usual (Feitelson and Rudolph 1998)"""
 
 
-def run_of(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
+def make_run(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
     """Figures of a schedule; with `timeline` the spans of its jobs, too."""
     jobs, gpus = schedule.jobs, schedule.machine.gpus
     length = schedule.span_end - schedule.span_start
@@ -31,9 +31,11 @@ def run_of(schedule: Schedule, *, timeline: bool = True) -> QueueRun:
         schedule, jct, wait, np.bincount(schedule.span_job, held, len(jobs)).astype(np.float64)
     )
     return QueueRun(
-        policy=schedule.policy.name, says=schedule.policy.says, jct_mean=_mean(jct), jct_p50=_at(jct, 50),
-        jct_p99=_at(jct, 99), wait_mean=_mean(wait), wait_p50=_at(wait, 50), wait_p99=_at(wait, 99), makespan=makespan,
-        utilisation=_share(total, room), wasted=_share(_wasted(schedule, total), total),
+        policy=schedule.policy.name, says=schedule.policy.says, jct_mean=_mean(jct), jct_p50=_percentile(jct, 50),
+        jct_p99=_percentile(jct, 99), wait_mean=_mean(wait), wait_p50=_percentile(wait, 50), 
+        wait_p99=_percentile(wait, 99),
+        makespan=makespan,
+        utilisation=_share(total, room), wasted=_share(_wasted_gpu_seconds(schedule, total), total),
         scattered=_share(schedule.scattered, room), preemptions=int(len(length) - len(jobs)),
         across=_share(float(held[far].sum()), total), fairness=fairness, late=schedule.late, users=users, jct=jct,
         relaid=schedule.relaid, fragmented=_share(schedule.lost, room),
@@ -49,11 +51,11 @@ def _mean(values: Floats) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 
-def _at(values: Floats, percent: float) -> float:
+def _percentile(values: Floats, percent: float) -> float:
     return float(np.percentile(values, percent)) if len(values) else 0.0
 
 
-def _wasted(schedule: Schedule, held: float) -> float:
+def _wasted_gpu_seconds(schedule: Schedule, held: float) -> float:
     """GPU seconds held in which no job did anything useful: what was held less what was done, at the speed it had."""
     if schedule.span_gpu is not None:
         first = float((schedule.policy.start * schedule.size).sum())
@@ -68,7 +70,7 @@ def _wasted(schedule: Schedule, held: float) -> float:
     return min(float(spent.sum()), held)
 
 
-def _whole(size: Floats) -> NDArray[Any]:
+def _integers(size: Floats) -> NDArray[Any]:
     """Sizes as whole numbers, where they are."""
     return size.astype(np.int64) if (size % 1 == 0).all() else size
 
@@ -111,7 +113,7 @@ def timeline_of(schedule: Schedule) -> Timeline:
         lane=node.astype(np.int64), name=jobs.user[schedule.span_job], kind=np.where(last, 0, 1),
         start=schedule.span_start, end=schedule.span_end,
         arguments={
-            "job": schedule.span_job, "gpus": _whole(schedule.size)[schedule.span_job], "reach": schedule.span_reach,
+            "job": schedule.span_job, "gpus": _integers(schedule.size)[schedule.span_job], "reach": schedule.span_reach,
         },
         counters=counters(schedule),
     )  # fmt: skip
@@ -119,7 +121,7 @@ def timeline_of(schedule: Schedule) -> Timeline:
 
 def counters(schedule: Schedule) -> tuple[Counter, ...]:
     """GPUs in use, jobs waiting, and GPUs that those ask for, over time."""
-    jobs, size = schedule.jobs, _whole(schedule.size)
+    jobs, size = schedule.jobs, _integers(schedule.size)
     held = size[schedule.span_job]
     ones = np.ones(len(jobs), np.int64)
     runs = np.ones(len(held), np.int64)

@@ -93,7 +93,7 @@ class Packed:
         return float(self.allocated[position]) if position >= 0 else 0.0
 
 
-def draw(requests: Requests, capacity: float, load: float, rng: np.random.Generator) -> Ints:
+def draw_requests(requests: Requests, capacity: float, load: float, rng: np.random.Generator) -> Ints:
     """Kinds of requests in the order of arrival until they ask for `load` times the capacity: [arrivals].
 
     The trace itself in random order as far as it reaches; what is missing to the load is drawn from it with

@@ -82,7 +82,7 @@ def fragmentation(wanted: Wanted, now: NodesNow, n: int) -> float:
 
 
 @kernel
-def _fullest(wanted: Wanted, now: NodesNow, r: int, n: int) -> int:
+def _fullest_gpu(wanted: Wanted, now: NodesNow, r: int, n: int) -> int:
     """The GPU with least left that has room for a part of one."""
     best = -1
     for g in range(now.free_NG.shape[1]):
@@ -92,7 +92,7 @@ def _fullest(wanted: Wanted, now: NodesNow, r: int, n: int) -> int:
 
 
 @kernel
-def _put(wanted: Wanted, now: NodesNow, r: int, n: int, gpu: int) -> None:
+def _take_resources(wanted: Wanted, now: NodesNow, r: int, n: int, gpu: int) -> None:
     """Take what a request needs from a node: a part of `gpu`, or whole GPUs, the first ones."""
     now.cpu[n] -= wanted.cpu[r]
     now.memory[n] -= wanted.memory[r]
@@ -113,7 +113,7 @@ def _growth(wanted: Wanted, now: NodesNow, r: int, n: int, gpu: int) -> float:
     cpu, memory = now.cpu[n], now.memory[n]
     for g in range(len(now.spare)):
         now.spare[g] = now.free_NG[n, g]
-    _put(wanted, now, r, n, gpu)
+    _take_resources(wanted, now, r, n, gpu)
     after = fragmentation(wanted, now, n)
     now.cpu[n], now.memory[n] = cpu, memory
     for g in range(len(now.spare)):
@@ -138,7 +138,7 @@ def _gpu_for(wanted: Wanted, now: NodesNow, r: int, n: int, packer: int, chance:
                     break
         return last
     if packer != FGD:
-        return _fullest(wanted, now, r, n)
+        return _fullest_gpu(wanted, now, r, n)
     best, least = -1, inf
     for g in range(now.free_NG.shape[1]):
         if now.free_NG[n, g] >= wanted.share[r]:
@@ -149,7 +149,7 @@ def _gpu_for(wanted: Wanted, now: NodesNow, r: int, n: int, packer: int, chance:
 
 
 @kernel
-def _free(now: NodesNow, n: int) -> float:
+def _free_thousandths(now: NodesNow, n: int) -> float:
     """Thousandths of GPUs that are free on a node."""
     total = 0.0
     for g in range(now.free_NG.shape[1]):
@@ -164,33 +164,33 @@ def _dot_product(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
     return float(
         now.cpu[n] * wanted.cpu[r] / now.most[0] ** 2
         + now.memory[n] * wanted.memory[r] / now.most[1] ** 2
-        + _free(now, n) * asked / now.most[2] ** 2
+        + _free_thousandths(now, n) * asked / now.most[2] ** 2
     )
 
 
 @kernel
-def _left_over(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
+def _left_score(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
     """What would be left on the node, all resources added as shares of the largest node's."""
     asked = wanted.gpus[r] * wanted.share[r]
     return float(
         (now.cpu[n] - wanted.cpu[r]) / now.most[0]
         + (now.memory[n] - wanted.memory[r]) / now.most[1]
-        + (_free(now, n) - asked) / now.most[2]
+        + (_free_thousandths(now, n) - asked) / now.most[2]
     )
 
 
 @kernel
-def _unlike(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
+def _unlike_score(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
     """Less the more requests of the same GPU share the node holds; among equals the best fit."""
     alike = 0
     for other in range(len(wanted.gpus)):
         if wanted.gpus[other] == wanted.gpus[r] and wanted.share[other] == wanted.share[r]:
             alike += now.held_RN[other, n]
-    return _left_over(wanted, now, r, n) - 4.0 * alike  # what is left over is less than 3
+    return _left_score(wanted, now, r, n) - 4.0 * alike  # what is left over is less than 3
 
 
 @kernel
-def _unused(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
+def _unused_score(wanted: Wanted, now: NodesNow, r: int, n: int) -> float:
     """0 if a GPU in use has room, 1 if the node is in use, 2 if it is idle; then by GPUs that are idle."""
     idle, gpus, shared = 0, 0, False
     for g in range(now.free_NG.shape[1]):
@@ -209,11 +209,11 @@ def _score(wanted: Wanted, now: NodesNow, r: int, n: int, packer: int) -> float:
     if packer == DOT:
         return _dot_product(wanted, now, r, n)
     if packer == CLUSTERING:
-        return _unlike(wanted, now, r, n)
+        return _unlike_score(wanted, now, r, n)
     if packer == PACKING:
-        return _unused(wanted, now, r, n)
+        return _unused_score(wanted, now, r, n)
     if packer == BEST:
-        return _left_over(wanted, now, r, n)
+        return _left_score(wanted, now, r, n)
     if packer == FGD:
         return _growth(wanted, now, r, n, _gpu_for(wanted, now, r, n, FGD, 0.0))
     return 0.0
@@ -254,7 +254,7 @@ def pack_all(
         n = _choose(wanted, now, r, packer, chance[2 * position])
         if n < 0:
             continue
-        _put(wanted, now, r, n, _gpu_for(wanted, now, r, n, packer, chance[2 * position + 1]))
+        _take_resources(wanted, now, r, n, _gpu_for(wanted, now, r, n, packer, chance[2 * position + 1]))
         given[position] = True
         now.version[n] += 1
         now.held_RN[r, n] += 1

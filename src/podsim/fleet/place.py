@@ -7,25 +7,25 @@ from podsim.jit import kernel, part
 
 
 @part
-def spot(plant: Plant, state: State, free: Ints, gpus: int) -> int:
+def choose_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int:
     """Choose nodes for a job among those with `free` GPUs: how many, 0 if it does not fit; into picked and taken.
 
     SPREAD takes GPUs anywhere, on as few nodes as may be. The others keep a job that fits a node on one node, and give
     a larger one whole nodes (and one part of a node for what is left over): the first ones, or the best by leaf.
     """
     if plant.rule == SPREAD:
-        return _spread(plant, state, free, gpus)
+        return _spread_gpus(plant, state, free, gpus)
     if gpus <= plant.size:
-        node = _one_node(plant, free, gpus, plant.rule == BEST_FIT, -1)
+        node = _choose_node(plant, free, gpus, plant.rule == BEST_FIT, -1)
         if node < 0:
             return 0
         state.picked[0], state.taken[0] = node, gpus
         return 1
-    return _whole_nodes(plant, state, free, gpus)
+    return _choose_full_nodes(plant, state, free, gpus)
 
 
 @part
-def fits(plant: Plant, free: Ints, gpus: int) -> bool:
+def has_room(plant: Plant, free: Ints, gpus: int) -> bool:
     """Whether a job would find its GPUs among those that are `free`."""
     if plant.rule == SPREAD:
         total = 0
@@ -44,7 +44,7 @@ def fits(plant: Plant, free: Ints, gpus: int) -> bool:
 
 
 @part
-def _one_node(plant: Plant, free: Ints, gpus: int, best: bool, leaf: int) -> int:
+def _choose_node(plant: Plant, free: Ints, gpus: int, best: bool, leaf: int) -> int:
     """First node with so many GPUs, or the one with fewest (best; on `leaf` if there is one); -1 for none."""
     chosen = -1
     for node in range(len(free)):
@@ -58,7 +58,7 @@ def _one_node(plant: Plant, free: Ints, gpus: int, best: bool, leaf: int) -> int
 
 
 @part
-def _whole_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int:
+def _choose_full_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int:
     """Idle nodes, and a part of one: under one leaf if there is one with enough of them, else on few leaves."""
     full, rest = gpus // plant.size, gpus % plant.size
     for leaf in range(len(state.leaf_idle)):
@@ -83,7 +83,7 @@ def _whole_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int:
     node = -2
     if rest:
         last = plant.leaf[state.picked[count - 1]]
-        node = _one_node(plant, free, rest, plant.rule == BEST_FIT, last)
+        node = _choose_node(plant, free, rest, plant.rule == BEST_FIT, last)
     for position in range(count):
         free[state.picked[position]] = plant.size
     if node == -1:
@@ -108,9 +108,9 @@ def _next_leaf(state: State, nodes: int) -> int:
 
 
 @kernel
-def _spread(plant: Plant, state: State, free: Ints, gpus: int) -> int:
+def _spread_gpus(plant: Plant, state: State, free: Ints, gpus: int) -> int:
     """GPUs anywhere: the fullest node that holds them all, else node by node, those with most GPUs first."""
-    node = _one_node(plant, free, gpus, True, -1)
+    node = _choose_node(plant, free, gpus, True, -1)
     if node >= 0:
         state.picked[0], state.taken[0] = node, gpus
         return 1

@@ -38,19 +38,19 @@ def planned_job(
         raise PodsimError(
             f"steps={steps}, taper={taper:g}: steps are at least 1, the taper is above 0 and at most 1"
         )
-    best, more, far = step_times(model, cluster, plan, taper=taper)
+    best, more, far = placed_step_seconds(model, cluster, plan, taper=taper)
     return Job(
-        id=id, submit=submit, gpus=int(plan.gpus), seconds=best * steps, user=user, mig=profile_of(cluster),
+        id=id, submit=submit, gpus=int(plan.gpus), seconds=best * steps, user=user, mig=mig_profile(cluster),
         slow=(min(best / more, 1.0), min(best / far, 1.0)),
     )  # fmt: skip
 
 
-def profile_of(cluster: Cluster) -> str:
+def mig_profile(cluster: Cluster) -> str:
     """The MIG profile that the "GPUs" of a cluster are (a100-80gb/3g.40gb), "" for whole GPUs."""
     return cluster.gpu.name.partition("/")[2] if cluster.gpu.fraction < 1 else ""
 
 
-def step_times(
+def placed_step_seconds(
     model: Model, cluster: Cluster, plan: Plan, *, taper: float = 1.0
 ) -> tuple[float, float, float]:
     """Seconds of a step on as few nodes as may be, on twice as many (a part of a node each), and under several leaves.
@@ -62,7 +62,7 @@ def step_times(
     problems = plan.problems(model, part)
     if problems:
         raise PlanError(problems)
-    best = _seconds(model, part, plan)
+    best = _step_seconds(model, part, plan)
     if gpus == 1 or (part.nodes == 1 and (gpus % 2 or not cluster.nics)):
         return best, best, best
     apart = part
@@ -76,10 +76,10 @@ def step_times(
         apart, network=replace(link, bandwidth=link.bandwidth * taper, latency=link.latency + hop),
         name=f"{apart.name}, under several leaves",
     )  # fmt: skip
-    return best, _seconds(model, apart, plan), _seconds(model, far, plan)
+    return best, _step_seconds(model, apart, plan), _step_seconds(model, far, plan)
 
 
-def on_fewer(plan: Plan, gpus: int) -> Plan:
+def reduce_replicas(plan: Plan, gpus: int) -> Plan:
     """The same plan with fewer data-parallel replicas and the same batch; raises PlanError if they do not divide."""
     block = int(plan.gpus) // int(plan.dp)
     replicas, left = divmod(gpus, block)
@@ -91,7 +91,7 @@ def on_fewer(plan: Plan, gpus: int) -> Plan:
     return replace(plan, dp=replicas)
 
 
-def _seconds(model: Model, cluster: Cluster, plan: Plan) -> float:
+def _step_seconds(model: Model, cluster: Cluster, plan: Plan) -> float:
     prediction = predict_plan(model, cluster, plan)
     if not prediction.fits:
         need, room = prediction.memory / 1e9, prediction.memory_limit / 1e9

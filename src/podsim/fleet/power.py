@@ -39,7 +39,7 @@ class Node:
     """W that it is built for"""
 
 
-def node_of(cluster: Cluster, cap: float | None = None) -> Node:
+def make_node(cluster: Cluster, cap: float | None = None) -> Node:
     """One server of a cluster, its GPUs held to `cap` W.
 
     A MIG instance has its share of the server around its GPU, as it has of the GPU's memory.
@@ -66,14 +66,14 @@ def node_of(cluster: Cluster, cap: float | None = None) -> Node:
     return Node(gpus=system.gpus, idle=idle, limit=cap or built, rest=rest * part, maximum=maximum)
 
 
-def speed_under(cluster: Cluster, cap: float | None) -> float:
+def capped_speed(cluster: Cluster, cap: float | None) -> float:
     """Speed of arithmetic under a cap, relative to none."""
-    capped, free = node_of(cluster, cap), node_of(cluster)
+    capped, free = make_node(cluster, cap), make_node(cluster)
     left = (capped.limit - capped.idle) / (free.limit - free.idle)
     return float(left ** figures().cap.exponent)
 
 
-def switches_of(cluster: Cluster) -> int:
+def count_switches(cluster: Cluster) -> int:
     """Switches of a cluster: as published of all its networks, else of its compute fabric; 0 where none is laid down."""
     if "switches" in cluster.published:
         return int(cluster.published["switches"])
@@ -95,21 +95,21 @@ def cluster_power(
 
     `within` is a larger one that it is a part of: then it takes its share of that one's switches.
     """
-    gpus, servers, switches, _ = _parts(cluster, busy, cap, idle=False, peak=False)
+    gpus, servers, switches, _ = _load_watts(cluster, busy, cap, idle=False, peak=False)
     if within is not None:
-        switches = switches_of(within) * figures().switch.watts * cluster.gpus / within.gpus
+        switches = count_switches(within) * figures().switch.watts * cluster.gpus / within.gpus
     return gpus + servers + switches
 
 
-def _parts(
+def _load_watts(
     cluster: Cluster, busy: float, cap: float | None, *, idle: bool, peak: bool
 ) -> tuple[float, float, float, float]:
     """(W of GPUs, of the rest of servers, of switches, of all)."""
-    node, shares = node_of(cluster, cap), figures()
+    node, shares = make_node(cluster, cap), figures()
     watts = node.limit * shares.gpu.peak if peak else node.idle + (node.limit - node.idle) * busy
     rest = shares.server.idle if idle else shares.server.peak if peak else shares.server.busy
     gpus, servers = cluster.nodes * node.gpus * watts, cluster.nodes * node.rest * rest
-    switches = switches_of(cluster) * shares.switch.watts
+    switches = count_switches(cluster) * shares.switch.watts
     return gpus, servers, switches, gpus + servers + switches
 
 
@@ -119,7 +119,9 @@ def load_power(
     """A cluster under a load: idle, training, peak, or any with the share `busy` that its GPUs work."""
     training = (figures().gpu.training - figures().gpu.idle) / (1 - figures().gpu.idle)
     working = {"idle": 0.0, "training": training, "peak": 1.0}.get(load, 0.0) if busy is None else busy
-    gpus, servers, switches, total = _parts(cluster, working, cap, idle=load == "idle", peak=load == "peak")
+    gpus, servers, switches, total = _load_watts(
+        cluster, working, cap, idle=load == "idle", peak=load == "peak"
+    )
     return LoadPower(
         load=load, gpus=gpus, servers=servers, switches=switches, total=total,
         node=(gpus + servers) / cluster.nodes, site=total * pue,

@@ -88,7 +88,7 @@ class PriceEntry(_Sourced):
     years: Positive = 4.0
 
     @model_validator(mode="after")
-    def _one_way(self) -> PriceEntry:
+    def _check_price(self) -> PriceEntry:
         if (self.low is None) == (self.purchase is None):
             raise ValueError("give low (and high), or purchase")
         if self.high is not None and (self.low is None or self.high < self.low):

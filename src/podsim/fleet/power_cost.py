@@ -54,16 +54,16 @@ def read_site(pue: float | None, carbon: float | None, electricity: float | None
     )
 
 
-def offers_for(cluster: Cluster, site: Site) -> tuple[Offer, ...]:
+def list_offers(cluster: Cluster, site: Site) -> tuple[Offer, ...]:
     """Every packaged price of the cluster's GPU, in the catalog's order; electricity is counted where it is owned."""
     return tuple(
-        _offer(name, entry, cluster, site)
+        _make_offer(name, entry, cluster, site)
         for name, entry in prices().items()
         if cluster.gpu.name in entry.gpus
     )
 
 
-def _offer(name: str, entry: PriceEntry, cluster: Cluster, site: Site) -> Offer:
+def _make_offer(name: str, entry: PriceEntry, cluster: Cluster, site: Site) -> Offer:
     if entry.purchase is not None:
         watts = load_power(cluster, "training", pue=site.pue).site / cluster.gpus
         low = high = entry.purchase / entry.per / (entry.years * YEAR) + watts * site.electricity
@@ -81,7 +81,7 @@ def _offer(name: str, entry: PriceEntry, cluster: Cluster, site: Site) -> Offer:
     )
 
 
-def offer_of(text: str, cluster: Cluster, site: Site) -> Offer:
+def find_offer(text: str, cluster: Cluster, site: Site) -> Offer:
     """The price that a text names: an entry of the catalog, or USD for a GPU and an hour.
 
     Raises PodsimError for an unknown name and for one of another GPU, UnitError for an amount that is not positive.
@@ -107,4 +107,4 @@ def offer_of(text: str, cluster: Cluster, site: Site) -> Offer:
             f"price {text} is of {', '.join(known[text].gpus)}, the cluster has {cluster.gpu.name}: "
             f"{', '.join(fitting) or 'no price is known, give USD for a GPU and an hour'}"
         )
-    return _offer(text, known[text], cluster, site)
+    return _make_offer(text, known[text], cluster, site)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import isqrt
 
-from podsim.fleet.power import cluster_power, speed_under
+from podsim.fleet.power import capped_speed, cluster_power
 from podsim.fleet.power_catalog import figures
 from podsim.hardware.cluster import Cluster
 from podsim.results.expense import Benchmark
@@ -35,7 +35,7 @@ def hpl(cluster: Cluster, *, cap: float | None = None) -> Benchmark | None:
     bandwidth = (
         cluster.node_bandwidth / cluster.gpus_per_node if cluster.nodes > 1 else cluster.nvlink.bandwidth
     )
-    multiply = 2 * size**3 / (3 * p * q * peak * shares.multiply * speed_under(cluster, cap))
+    multiply = 2 * size**3 / (3 * p * q * peak * shares.multiply * capped_speed(cluster, cap))
     sends = 8 * size**2 * (3 * p + q) / (2 * p * q * bandwidth) if cluster.gpus > 1 and bandwidth else 0.0
     rate = 2 * size**3 / 3 / (multiply + sends)
     busy = multiply / (multiply + sends)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podsim.fleet.place import give_back, spot, take
+from podsim.fleet.place import choose_nodes, give_back, take
 from podsim.fleet.run import begin, stop
 from podsim.fleet.state import (
     BUSY,
@@ -23,7 +23,7 @@ _NONE = 1 << 60
 
 
 @part
-def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
+def serve_preempting(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
     """Give the machine to the first of the queue that fit; a job that runs keeps its place if nobody before took it.
 
     `trial` is what would be free if all running jobs that have not had their turn gave way.  Who comes before whom is
@@ -37,16 +37,16 @@ def serve_anew(work: Work, plant: Plant, rules: Rules, state: State, now: float)
             break
         j = state.queue[position]
         gpus, runs = work.job[j].gpus, state.job[j].status == RUNNING
-        if gpus <= room and runs and _stays(rules, state, j):
+        if gpus <= room and runs and _keeps_gpus(rules, state, j):
             state.job[j].turn = state.number[DECISIONS]
             room -= gpus
             continue
         may = gpus <= room and gpus < (small if gpus <= plant.size else large)
         if runs and not (rules.moves and may):
             stop(work, state, j, now)
-        count = _somewhere(plant, rules, state, j, gpus) if may else 0
+        count = _choose_any(plant, rules, state, j, gpus) if may else 0
         if count:
-            _put(work, plant, rules, state, j, count, now)
+            _start_or_move(work, plant, rules, state, j, count, now)
             room -= gpus
             continue
         if may and gpus <= plant.size:
@@ -72,7 +72,7 @@ def _stop_others(work: Work, state: State, now: float) -> None:
 
 
 @kernel
-def _stays(rules: Rules, state: State, j: int) -> bool:
+def _keeps_gpus(rules: Rules, state: State, j: int) -> bool:
     """Whether a running job's own GPUs are still there for it; then they are taken from `trial`."""
     if rules.moves:
         return False
@@ -89,17 +89,19 @@ def _stays(rules: Rules, state: State, j: int) -> bool:
 
 
 @kernel
-def _somewhere(plant: Plant, rules: Rules, state: State, j: int, gpus: int) -> int:
+def _choose_any(plant: Plant, rules: Rules, state: State, j: int, gpus: int) -> int:
     """Nodes for a job: free ones if there are, else those of jobs that come after it."""
     if rules.moves:
         give_back(state, j)
-        return spot(plant, state, state.trial, gpus)
-    count = spot(plant, state, state.free, gpus) if gpus <= state.number[FREE] else 0
-    return count if count else spot(plant, state, state.trial, gpus)
+        return choose_nodes(plant, state, state.trial, gpus)
+    count = choose_nodes(plant, state, state.free, gpus) if gpus <= state.number[FREE] else 0
+    return count if count else choose_nodes(plant, state, state.trial, gpus)
 
 
 @kernel
-def _put(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int, now: float) -> None:
+def _start_or_move(
+    work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int, now: float
+) -> None:
     """Start a job on the chosen nodes, or move it there."""
     state.job[j].turn = state.number[DECISIONS]
     for position in range(count):

@@ -27,7 +27,7 @@ from podsim.fleet.state import (
     Rules,
     State,
     Work,
-    more_spans,
+    grow_spans,
     new_state,
 )  # fmt: skip
 
@@ -122,7 +122,7 @@ class Schedule:
     """GPU seconds that were free and of no use to a job of the trace, in the mean over them"""
 
 
-def too_large(jobs: Jobs, machine: Machine) -> Ints:
+def find_too_large(jobs: Jobs, machine: Machine) -> Ints:
     """Positions of the jobs that this machine can never run."""
     return np.flatnonzero(jobs.gpus > machine.gpus)
 
@@ -141,12 +141,12 @@ def run_queue(
     (jobs that have ended, all).  Raises PodsimError for jobs
     larger than the machine and for a policy that moves jobs whose speed depends on where they are.
     """
-    large = too_large(jobs, machine)
+    large = find_too_large(jobs, machine)
     if len(large):
         examples = ", ".join(f"job {str(jobs.ids[j])[:40]}: {jobs.gpus[j]:,}" for j in large[:5])
         raise PodsimError(
-            f"{len(large):,} jobs need more than the {machine.gpus:,} GPUs of the machine ({examples}); leave them out, or"
-            f" give it {jobs.gpus.max():,} GPUs"
+            f"{len(large):,} jobs need more than the {machine.gpus:,} GPUs of the machine ({examples}); leave them out,"
+            f" or give it {jobs.gpus.max():,} GPUs"
         )
     if jobs.mig:
         raise PodsimError(
@@ -157,7 +157,7 @@ def run_queue(
             f"policy {policy.name} moves running jobs free of charge, so their speed must not depend on place"
         )
     work, plant, rules = jobs.work(_shares(jobs, shares)), machine.plant(), policy.rules(machine.gpus)
-    state = _played(work, plant, rules, progress)
+    state = _play(work, plant, rules, progress)
     count = int(state.number[SPANS])
     spans = state.span_job[:count]
     start = np.full(len(jobs), np.inf)
@@ -172,7 +172,7 @@ def run_queue(
     )  # fmt: skip
 
 
-def _played(work: Work, plant: Plant, rules: Rules, progress: Progress | None) -> State:
+def _play(work: Work, plant: Plant, rules: Rules, progress: Progress | None) -> State:
     """The state after the last job's end.
 
     The kernel hands back after so many rounds as take a fraction of a second: only then Ctrl-C is heard.
@@ -185,7 +185,7 @@ def _played(work: Work, plant: Plant, rules: Rules, progress: Progress | None) -
         said = advance(work, plant, rules, state, rounds)
         assert said in (ALL_ENDED, PAUSE, ROOM)
         if said == ROOM:
-            state = more_spans(state)
+            state = grow_spans(state)
         if progress is not None:
             progress(int(state.number[ENDED]), len(work.job))
         took = time.monotonic() - began

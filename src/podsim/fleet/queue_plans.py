@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from podsim.errors import PodsimError, TableError, unknown_name
-from podsim.fleet.planned import on_fewer, step_times
+from podsim.fleet.planned import placed_step_seconds, reduce_replicas
 from podsim.fleet.rows import Row
 from podsim.hardware.cluster import load_cluster
 from podsim.training.plan_inputs import read_plan
@@ -46,7 +46,7 @@ def read_cell(cell: str) -> dict[str, Any]:
     return options
 
 
-def with_plans(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
+def make_plan_filler(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
     """What fills rows with a model in, on a cluster whose leaves' uplinks have `taper` of their bandwidth."""
 
     def fill(rows: list[Row]) -> list[Row]:
@@ -67,7 +67,7 @@ def with_plans(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
                 made.append(row)
                 continue
             try:
-                made.append(_filled(row, on, taper, known))
+                made.append(_fill_row(row, on, taper, known))
             except PodsimError as error:
                 wrong.append(f"row {number + 1}: {error}")
         if wrong:
@@ -78,7 +78,7 @@ def with_plans(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
     return fill
 
 
-def _filled(
+def _fill_row(
     row: Row, on: str, taper: float, known: dict[tuple[str, ...], tuple[int, tuple[float, float, float]]]
 ) -> Row:
     """The row of one job, with its GPUs, seconds and speeds."""
@@ -89,26 +89,26 @@ def _filled(
     if not steps.isdigit() or int(steps) < 1:
         raise PodsimError(f"steps={steps[:20]!r} must be a whole number of at least 1")
     if key not in known:
-        known[key] = _step(model, plan, count, mig, on, taper)
+        known[key] = _plan_step(model, plan, count, mig, on, taper)
     gpus, (best, more, far) = known[key]
     return {
-        **row, "gpus": str(gpus), "seconds": repr(best * int(steps)), "across_nodes": repr(_ratio(best, more)),
-        "across_leaves": repr(_ratio(best, far)),
+        **row, "gpus": str(gpus), "seconds": repr(best * int(steps)), "across_nodes": repr(_speed_ratio(best, more)),
+        "across_leaves": repr(_speed_ratio(best, far)),
     }  # fmt: skip
 
 
-def _ratio(best: float, other: float) -> float:
+def _speed_ratio(best: float, other: float) -> float:
     return min(best / other, 1.0) if best else 1.0
 
 
-def _named(options: dict[str, Any]) -> int:
+def _named_gpus(options: dict[str, Any]) -> int:
     """GPUs that the options of a plan name, 0 if they leave them to the row or the cluster."""
     if "gpus" in options:
         return int(options["gpus"])
     return int(prod(options.get(name, 1) for name in ("tp", "pp", "cp", "dp"))) if "dp" in options else 0
 
 
-def _fewer(options: dict[str, Any], gpus: int) -> dict[str, Any]:
+def _shrink_options(options: dict[str, Any], gpus: int) -> dict[str, Any]:
     """The options with as many replicas as so many GPUs hold, and the same batch."""
     block = int(prod(options.get(name, 1) for name in ("tp", "pp", "cp")))
     if gpus % block:
@@ -116,7 +116,7 @@ def _fewer(options: dict[str, Any], gpus: int) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in ("gpus", "dp")} | {"gpus": gpus}
 
 
-def _step(
+def _plan_step(
     model: str, plan: str, gpus: str, mig: str, on: str, taper: float
 ) -> tuple[int, tuple[float, float, float]]:
     """(GPUs, seconds of a step on one node, on more, under more leaves) of a model under a plan."""
@@ -125,17 +125,17 @@ def _step(
     machine = load_cluster(on)
     where = f"{machine.gpu.name}/{mig}" if mig else on
     options = read_cell(plan)
-    named = _named(options)
+    named = _named_gpus(options)
     asked = int(gpus) if gpus else named
     if asked > machine.gpus and not mig:
         return asked, _NEVER
     if not {"gpus", "dp"} & set(options):
         options["gpus"] = 1 if mig or not gpus else int(gpus)
     elif gpus and named > machine.gpus:  # the plan itself does not fit, but fewer of its replicas do
-        options = _fewer(options, int(gpus))
+        options = _shrink_options(options, int(gpus))
     setting = read_plan(model, on=where, **options)
     chosen = setting.plan
     if gpus and int(gpus) != int(chosen.gpus):
-        chosen = on_fewer(chosen, int(gpus))
+        chosen = reduce_replicas(chosen, int(gpus))
     cluster = load_cluster(where)
-    return int(chosen.gpus), step_times(setting.model, cluster, chosen, taper=taper)
+    return int(chosen.gpus), placed_step_seconds(setting.model, cluster, chosen, taper=taper)

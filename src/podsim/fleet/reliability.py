@@ -100,7 +100,7 @@ def check_counts(values: Mapping[str, int], *, low: int) -> list[str]:
     ]
 
 
-def young_interval(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
+def young_interval_seconds(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
     """s of training between checkpoints, first-order optimum: sqrt(2 d M).
 
     Source: J. W. Young, A first order approximation to the optimum checkpoint interval, CACM 17 (1974). Too long by
@@ -110,7 +110,7 @@ def young_interval(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
     return np.sqrt(2.0 * d * m)
 
 
-def daly_interval(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
+def daly_interval_seconds(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
     """s of training between checkpoints by Daly's series; M where d is 2 M or more.
 
     Source: J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, FGCS 22 (2006).
@@ -121,7 +121,7 @@ def daly_interval(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
     return np.where(d < 2.0 * m, np.sqrt(2.0 * d * m) * (1.0 + x / 3.0 + x * x / 9.0) - d, m)
 
 
-def best_interval(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
+def best_interval_seconds(stall: ArrayLike, mtbf: ArrayLike) -> Floats:
     """s of training between checkpoints that makes `overhead` least, to rounding; neither R nor p moves it.
 
     Setting the derivative of (e^((T + d) / M) - 1) / T to zero gives, for u = T / M, 1 - u = e^(-u - d / M); Newton's
@@ -196,17 +196,17 @@ def expected_seconds(run: LongRun) -> float:
             "a spread of rates and slow nodes that come and go have no closed form; simulate_runs draws them"
         )
     beside = 1.0 - (1.0 - run.slow) ** run.nodes
-    mean = (1.0 - beside) * _expected(run, 1.0)
-    return mean + beside * _expected(run, 1.0 + run.slowdown) if beside else mean
+    mean = (1.0 - beside) * _expected_at_pace(run, 1.0)
+    return mean + beside * _expected_at_pace(run, 1.0 + run.slowdown) if beside else mean
 
 
-def steady_restart(run: LongRun, mtbf: ArrayLike) -> Floats:
+def steady_restart_seconds(run: LongRun, mtbf: ArrayLike) -> Floats:
     """s of the one restart time that costs as much in the long run as restarts with and without a time-out do."""
     m = np.asarray(mtbf, np.float64)
     return np.asarray(run.restart - m * np.log1p(run.hang * np.expm1(-run.timeout / m)))
 
 
-def _expected(run: LongRun, pace: float) -> float:
+def _expected_at_pace(run: LongRun, pace: float) -> float:
     """The same at one pace."""
     m = run.mtbf
     full, last = segments(run)
@@ -216,7 +216,7 @@ def _expected(run: LongRun, pace: float) -> float:
         return (
             m
             * (kept - math.expm1(-run.persist / m))
-            * math.exp((float(steady_restart(run, m)) + run.persist) / m)
+            * math.exp((float(steady_restart_seconds(run, m)) + run.persist) / m)
         )
     except OverflowError:
         return math.inf

@@ -19,7 +19,7 @@ from podsim.fleet.reliability import (
     failure_free_seconds,
     overhead,
     segments,
-    steady_restart,
+    steady_restart_seconds,
 )
 
 Floats = NDArray[np.float64]
@@ -78,7 +78,7 @@ class _State:
         self.failures = np.zeros(runs, np.int64)
         beside = rng.random(runs) < 1.0 - (1.0 - run.slow) ** run.nodes
         self.slow = np.where(beside & (run.slowdown > 0), run.found, 0.0)
-        self.ready_RS = np.zeros((runs, places(run)))
+        self.ready_RS = np.zeros((runs, count_repair_slots(run)))
 
     def keep(self, rows: NDArray[np.bool_]) -> None:
         """Drop the other rows."""
@@ -86,7 +86,7 @@ class _State:
             setattr(self, name, getattr(self, name)[rows])
 
 
-def places(run: LongRun) -> int:
+def count_repair_slots(run: LongRun) -> int:
     """Places in repair to watch: spares + 1, or none where they will not all be taken."""
     if run.spares is None or run.drain == 0.0 or run.repair == 0.0:
         return 0
@@ -114,7 +114,7 @@ def simulate_runs(run: LongRun, runs: int, rng: np.random.Generator) -> RunSampl
     _drop_hopeless(run, state, out, horizon)
     first = True
     while state.number.size:
-        over = _to_next_failure(run, state, out, rng, first=first) | (state.clock > horizon)
+        over = _advance_to_failure(run, state, out, rng, first=first) | (state.clock > horizon)
         if over.any():
             for name in ("failures", "restarting", "waiting", "slowed"):
                 getattr(out, name)[state.number[over]] = getattr(state, name)[over]
@@ -126,14 +126,14 @@ def simulate_runs(run: LongRun, runs: int, rng: np.random.Generator) -> RunSampl
 
 def _drop_hopeless(run: LongRun, state: _State, out: RunSamples, horizon: float) -> None:
     """Give up the runs whose expected seconds are beyond the horizon: they would fail a million times before it."""
-    restart = steady_restart(run, state.mtbf)
+    restart = steady_restart_seconds(run, state.mtbf)
     pays = overhead(run.interval, stall=run.stall, mtbf=state.mtbf, restart=restart, persist=run.persist)
     hopeless = pays * run.work > horizon
     out.failures[hopeless] = np.rint(np.minimum(horizon / state.mtbf[hopeless], 1e18)).astype(np.int64)
     state.keep(~hopeless)
 
 
-def _to_next_failure(
+def _advance_to_failure(
     run: LongRun, state: _State, out: RunSamples, rng: np.random.Generator, *, first: bool
 ) -> NDArray[np.bool_]:
     """Move every run to its next failure, or to its end, which is written down; which have ended."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from math import inf
 
-from podsim.fleet.place import reach, spot
-from podsim.fleet.run import begin, expected
+from podsim.fleet.place import choose_nodes, reach
+from podsim.fleet.run import begin, expected_seconds
 from podsim.fleet.state import (
     FREE,
     LATE,
@@ -37,7 +37,7 @@ def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: b
             if not anew:
                 continue
             change(state, state.job[j].plan, state.job[j].plan + state.job[j].held_for, work.job[j].gpus)
-        state.job[j].held_for = expected(work, rules, state, j, work.slow_JS[j, 0])
+        state.job[j].held_for = expected_seconds(work, rules, state, j, work.slow_JS[j, 0])
         _reserve(work, state, j, now)
     state.time[PLANNED], state.time[SCATTERED] = inf, 0.0
     for position in range(state.number[QUEUE]):
@@ -51,11 +51,15 @@ def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: b
 @part
 def _start(work: Work, plant: Plant, rules: Rules, state: State, j: int, now: float) -> None:
     """Start a job whose time has come, or reserve anew if its GPUs are too scattered."""
-    count = spot(plant, state, state.free, work.job[j].gpus) if work.job[j].gpus <= state.number[FREE] else 0
+    count = (
+        choose_nodes(plant, state, state.free, work.job[j].gpus)
+        if work.job[j].gpus <= state.number[FREE]
+        else 0
+    )
     change(state, state.job[j].plan, state.job[j].plan + state.job[j].held_for, work.job[j].gpus)
     if count:
         speed = work.slow_JS[j, reach(plant, state, count)]
-        state.job[j].held_for = expected(work, rules, state, j, speed)
+        state.job[j].held_for = expected_seconds(work, rules, state, j, speed)
         begin(work, plant, rules, state, j, count, now)
         change(state, now, state.job[j].due, -work.job[j].gpus)
         return

@@ -32,9 +32,9 @@ def begin(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: i
     state.job[j].status = RUNNING
     state.job[j].begun = now
     state.job[j].speed = work.slow_JS[j, far]
-    state.job[j].extra = lead(rules, state, j)
+    state.job[j].extra = lead_seconds(rules, state, j)
     state.job[j].end = now + state.job[j].extra + state.job[j].remaining / state.job[j].speed
-    state.job[j].due = now + expected(work, rules, state, j, state.job[j].speed)
+    state.job[j].due = now + expected_seconds(work, rules, state, j, state.job[j].speed)
     state.job[j].runs += 1
     state.rate[work.job[j].user] += work.job[j].gpus
     state.number[STARTED] += 1
@@ -52,20 +52,22 @@ def begin(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: i
 
 
 @kernel
-def lead(rules: Rules, state: State, j: int) -> float:
+def lead_seconds(rules: Rules, state: State, j: int) -> float:
     """Seconds on its GPUs before a job that is started does anything useful."""
     return rules.start if state.job[j].runs == 0 else rules.checkpoint + rules.restart
 
 
 @kernel
-def expected(work: Work, rules: Rules, state: State, j: int, speed: float) -> float:
+def expected_seconds(work: Work, rules: Rules, state: State, j: int, speed: float) -> float:
     """Seconds that a job must be expected to hold its GPUs if it is started: its limit, or longer if it is slow."""
     done = work.job[j].seconds - state.job[j].remaining
-    return float(lead(rules, state, j) + max(work.job[j].limit - done, state.job[j].remaining / speed))
+    return float(
+        lead_seconds(rules, state, j) + max(work.job[j].limit - done, state.job[j].remaining / speed)
+    )
 
 
 @kernel
-def _leave(work: Work, state: State, j: int, now: float) -> None:
+def _free_gpus(work: Work, state: State, j: int, now: float) -> None:
     """What ending and stopping have in common: the span is closed, the GPUs are free."""
     span = state.job[j].span
     state.span_end[span] = now
@@ -86,7 +88,7 @@ def stop(work: Work, state: State, j: int, now: float) -> None:
     """Preempt a job: what it has done is kept."""
     useful = max(now - state.job[j].begun - state.job[j].extra, 0.0)
     state.job[j].remaining = max(state.job[j].remaining - useful * state.job[j].speed, 0.0)
-    _leave(work, state, j, now)
+    _free_gpus(work, state, j, now)
     state.job[j].status, state.job[j].key = WAITING, nan
     state.job[j].begun = now
 
@@ -94,7 +96,7 @@ def stop(work: Work, state: State, j: int, now: float) -> None:
 @part
 def end(work: Work, rules: Rules, state: State, j: int, now: float) -> None:
     """A job is done; jobs that waited for it alone are released."""
-    _leave(work, state, j, now)
+    _free_gpus(work, state, j, now)
     state.job[j].status = DONE
     state.job[j].remaining = 0.0
     state.number[ENDED] += 1

@@ -19,7 +19,7 @@ _TYPED = re.compile(r"gres/gpu(:[^=,]+)?=(\d+)")
 _SLICE = re.compile(r"gres/gpu:[^=,]*?(\d+g\.\d+gb(?:\+me)?)=\d+")
 
 
-def elapsed(text: str) -> float:
+def elapsed_seconds(text: str) -> float:
     """Seconds of Slurm's [days-][hours:]minutes:seconds; raises ValueError."""
     match = _SPAN.fullmatch(text)
     if match is None:
@@ -28,14 +28,14 @@ def elapsed(text: str) -> float:
     return 86400.0 * days + 3600.0 * hours + 60.0 * minutes + seconds
 
 
-def gpus_of(tres: str) -> int:
+def count_gpus(tres: str) -> int:
     """GPUs of a list of trackable resources, such as cpu=128,gres/gpu:a100=8,gres/gpu=8,node=1."""
     matches = _TYPED.findall(tres)
     plain = [int(count) for kind, count in matches if not kind]
     return max(plain) if plain else sum(int(count) for _, count in matches)
 
 
-def mig_of(tres: str) -> str:
+def find_profile_name(tres: str) -> str:
     """The MIG instance of a list of trackable resources, such as gres/gpu:a100_3g.20gb=1; "" for none."""
     match = _SLICE.search(tres)
     return match[1] if match else ""
@@ -61,10 +61,14 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
         if "." in row["JobID"]:
             continue  # a step of the job above
         try:
-            seconds = float(row["ElapsedRaw"]) if row.get("ElapsedRaw") else elapsed(row["Elapsed"])
-            gpus = gpus_of(row.get("AllocTRES", "")) or gpus_of(row.get("ReqTRES", ""))
-            tres = row.get("AllocTRES", "") if mig_of(row.get("AllocTRES", "")) else row.get("ReqTRES", "")
-            limit = _limit(row.get("Timelimit", ""))
+            seconds = float(row["ElapsedRaw"]) if row.get("ElapsedRaw") else elapsed_seconds(row["Elapsed"])
+            gpus = count_gpus(row.get("AllocTRES", "")) or count_gpus(row.get("ReqTRES", ""))
+            tres = (
+                row.get("AllocTRES", "")
+                if find_profile_name(row.get("AllocTRES", ""))
+                else row.get("ReqTRES", "")
+            )
+            limit = _limit_seconds(row.get("Timelimit", ""))
             submit = datetime.fromisoformat(row["Submit"])
         except ValueError:
             wrong.append(
@@ -75,14 +79,16 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
             left_out["never started"] += 1
         elif gpus == 0:
             left_out["asked for no GPU"] += 1
-        elif gpus > 1 and mig_of(tres):
+        elif gpus > 1 and find_profile_name(tres):
             left_out["asked for several MIG instances, which cannot talk"] += 1
         else:
             when = (submit if submit.tzinfo else submit.replace(tzinfo=UTC)).timestamp()
             longer = (
                 np.nan if np.isnan(limit) else max(limit, seconds)
             )  # KillWait lets a job outlive its limit
-            made.append((row["JobID"], when, gpus, seconds, row.get("User", ""), longer, mig_of(tres)))
+            made.append(
+                (row["JobID"], when, gpus, seconds, row.get("User", ""), longer, find_profile_name(tres))
+            )
     if wrong:
         raise TableError(
             f"{source}: Submit must be as 2026-01-31T08:00:00, Elapsed as 1-02:03:04 ({'; '.join(wrong[:5])})"
@@ -96,8 +102,8 @@ def read_sacct(rows: Sequence[Row], source: str) -> Jobs:
     return make_jobs(columns, source=source, left_out=counts)
 
 
-def _limit(text: str) -> float:
+def _limit_seconds(text: str) -> float:
     """Seconds of a Timelimit; NaN where there is none."""
     if text in ("", "UNLIMITED", "Partition_Limit"):
         return float("nan")
-    return elapsed(text) if ":" in text else 60.0 * float(text)
+    return elapsed_seconds(text) if ":" in text else 60.0 * float(text)

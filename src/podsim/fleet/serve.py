@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from podsim.fleet.place import fits, reach, spot
-from podsim.fleet.run import begin, expected
+from podsim.fleet.place import choose_nodes, has_room, reach
+from podsim.fleet.run import begin, expected_seconds
 from podsim.fleet.state import (
     BUSY,
     EASY,
@@ -33,7 +33,7 @@ def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> N
             break
         count = 0
         if gpus <= state.number[FREE] and gpus < (small if gpus <= plant.size else large):
-            count = spot(plant, state, state.free, gpus)
+            count = choose_nodes(plant, state, state.free, gpus)
             if count == 0 and gpus <= plant.size:
                 small = gpus
             elif count == 0:
@@ -42,8 +42,8 @@ def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> N
             looked += 1
             if count and (
                 rules.backfill != EASY
-                or now + _expected(work, plant, rules, state, j, count) <= shadow
-                or _leaves_room(plant, state, count, work.job[head].gpus)
+                or now + _expected_seconds(work, plant, rules, state, j, count) <= shadow
+                or _is_harmless(plant, state, count, work.job[head].gpus)
             ):
                 begin(work, plant, rules, state, j, count, now)
         elif count:
@@ -84,24 +84,24 @@ def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
         if plant.rule == SPREAD:
             enough = total >= gpus
         elif gpus > plant.size:
-            enough = idle >= full and fits(plant, state.trial, gpus)
+            enough = idle >= full and has_room(plant, state.trial, gpus)
         if enough:
             is_found, when = True, max(state.job[j].due, now)
     return when
 
 
 @kernel
-def _expected(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int) -> float:
+def _expected_seconds(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int) -> float:
     """Seconds that j is expected to run on the nodes chosen for it."""
-    return expected(work, rules, state, j, work.slow_JS[j, reach(plant, state, count)])
+    return expected_seconds(work, rules, state, j, work.slow_JS[j, reach(plant, state, count)])
 
 
 @kernel
-def _leaves_room(plant: Plant, state: State, count: int, gpus: int) -> bool:
+def _is_harmless(plant: Plant, state: State, count: int, gpus: int) -> bool:
     """Whether the nodes chosen leave the blocked job, of so many GPUs, its start; `trial` then knows of them."""
     for position in range(count):
         state.trial[state.picked[position]] -= state.taken[position]
-    if fits(plant, state.trial, gpus):
+    if has_room(plant, state.trial, gpus):
         return True
     for position in range(count):
         state.trial[state.picked[position]] += state.taken[position]

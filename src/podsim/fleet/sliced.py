@@ -17,7 +17,7 @@ from podsim.errors import MigError, PodsimError
 from podsim.fleet.jobs import Jobs
 from podsim.fleet.policies import Policy
 from podsim.fleet.queue import Machine, Schedule
-from podsim.fleet.slots import PACKERS, WHOLE, Floor, kinds_of, new_floor, share_of_job
+from podsim.fleet.slots import PACKERS, WHOLE, Floor, job_gpus, job_kinds, new_floor
 from podsim.fleet.state import Floats
 from podsim.hardware.mig.layouts import Instance
 from podsim.hardware.mig.profiles import Slicing, find_profile
@@ -27,7 +27,7 @@ ORDERS = ("first come", "shortest", "smallest")
 Places = list[tuple[int, Instance]]
 
 
-def problem_of(policy: Policy) -> str:
+def policy_problem(policy: Policy) -> str:
     """Why a policy cannot serve jobs that ask for instances; "" if it can."""
     if policy.preempt or policy.order not in ORDERS:
         return "instances are not stopped, and the order must be first come, shortest or smallest"
@@ -78,7 +78,7 @@ def run_sliced(
     divided anew for it (no published measurement is known).  Raises PodsimError for a policy that cannot, MigError for
     unknown profiles.
     """
-    why = problem_of(policy)
+    why = policy_problem(policy)
     problems = [f"policy {policy.name}: {why}"] if why else []
     if packer not in PACKERS:
         problems.append(f"packer={packer!r} may be {', '.join(PACKERS)}")
@@ -88,19 +88,19 @@ def run_sliced(
     problems += [f"job {jobs.ids[j]}: {jobs.gpus[j]} GPUs; there are {machine.gpus}" for j in large[:5]]
     if problems:
         raise PodsimError("; ".join(problems))
-    profile = names_of(jobs, slicing)
-    size = np.array([share_of_job(slicing, name, int(n)) for name, n in zip(profile, jobs.gpus, strict=True)])
+    profile = profile_names(jobs, slicing)
+    size = np.array([job_gpus(slicing, name, int(n)) for name, n in zip(profile, jobs.gpus, strict=True)])
     by = {"first come": np.zeros(len(jobs)), "shortest": jobs.guess, "smallest": jobs.guess * size}
     run = _Run(
-        jobs=jobs, policy=policy, profile=profile, packer=packer, kinds=kinds_of(profile), relay=relay, size=size,
+        jobs=jobs, policy=policy, profile=profile, packer=packer, kinds=job_kinds(profile), relay=relay, size=size,
         key=by[policy.order],
         floor=new_floor(slicing, machine.nodes, machine.gpus_per_node, machine.nodes_per_leaf),
     )  # fmt: skip
     lost, scattered, decisions = _play(run)
-    return _schedule(run, machine, lost, scattered, decisions)
+    return _make_schedule(run, machine, lost, scattered, decisions)
 
 
-def names_of(jobs: Jobs, slicing: Slicing) -> list[str]:
+def profile_names(jobs: Jobs, slicing: Slicing) -> list[str]:
     """Full name of the profile of each job, "" for whole GPUs. Raises MigError for unknown ones and several at once."""
     names: dict[str, str] = {WHOLE: WHOLE}
     problems: list[str] = []
@@ -147,12 +147,12 @@ def _play(run: _Run) -> tuple[float, float, int]:
         run.waiting += sorted(ready)
         if run.policy.order != "first come":
             run.waiting.sort(key=lambda j: (run.key[j], j))
-        _serve(run, now)
+        _start_jobs(run, now)
         decisions += 1
     return lost, scattered, decisions
 
 
-def _serve(run: _Run, now: float) -> None:
+def _start_jobs(run: _Run, now: float) -> None:
     """Start who may start."""
     failed: set[tuple[str, int]] = set()
     ahead: tuple[float, Floor] | None = None
@@ -165,35 +165,35 @@ def _serve(run: _Run, now: float) -> None:
                 break
         if kind in failed:
             continue
-        places = _room(run, run.floor, j)
+        places = _find_places(run, run.floor, j)
         if places is None:
             failed.add(kind)
             if head < 0:
                 head = j
                 ahead = _when_free(run, j, now) if run.policy.backfill == "easy" else None
             continue
-        if ahead is None or _harmless(run, j, places, head, ahead, now):
-            _begin(run, j, places, now)
+        if ahead is None or _is_harmless(run, j, places, head, ahead, now):
+            _start_job(run, j, places, now)
             started.add(j)
     run.waiting = [j for j in run.waiting if j not in started]
     free = run.floor.free() if head >= 0 else 0.0
     run.blocked = free if head >= 0 and free >= run.size[head] - 1e-9 else 0.0
 
 
-def _room(run: _Run, floor: Floor, j: int) -> Places | None:
+def _find_places(run: _Run, floor: Floor, j: int) -> Places | None:
     return floor.place(run.profile[j], int(run.jobs.gpus[j]), run.packer, run.kinds)
 
 
-def _times(run: _Run, j: int, places: Places, anew: bool) -> tuple[float, float]:
+def _job_seconds(run: _Run, j: int, places: Places, anew: bool) -> tuple[float, float]:
     """(s until it ends, s until it must be expected to end) of a job that starts."""
     lead = run.policy.start + (run.relay if anew else 0.0)
     runs = float(run.jobs.seconds[j] / run.jobs.slow_JS[j, run.floor.reach(places)])
     return lead + runs, lead + max(float(run.jobs.limit[j]), runs)
 
 
-def _begin(run: _Run, j: int, places: Places, now: float) -> None:
+def _start_job(run: _Run, j: int, places: Places, now: float) -> None:
     anew = [run.floor.take(number, instance) for number, instance in places]
-    runs, expected = _times(run, j, places, any(anew))
+    runs, expected = _job_seconds(run, j, places, any(anew))
     run.relaid += sum(anew)
     run.spent += run.relay * run.size[j] if any(anew) else 0.0
     run.running[j] = (now + expected, places)
@@ -213,27 +213,29 @@ def _when_free(run: _Run, head: int, now: float) -> tuple[float, Floor]:
             floor.give_back(number, instance)
         when = due
         last = position + 1 == len(going) or going[position + 1][0] > due
-        if last and _room(run, floor, head) is not None:
+        if last and _find_places(run, floor, head) is not None:
             break
     return when, floor
 
 
-def _harmless(run: _Run, j: int, places: Places, head: int, ahead: tuple[float, Floor], now: float) -> bool:
+def _is_harmless(
+    run: _Run, j: int, places: Places, head: int, ahead: tuple[float, Floor], now: float
+) -> bool:
     """Whether a job may start before the first: it ends by then, or leaves it a place."""
     when, floor = ahead
-    if now + _times(run, j, places, run.relay > 0)[1] <= when:
+    if now + _job_seconds(run, j, places, run.relay > 0)[1] <= when:
         return True
     before = [(number, floor.gpus[number]) for number, _ in places]
     for number, instance in places:
         floor.take(number, instance)
-    if _room(run, floor, head) is not None:
+    if _find_places(run, floor, head) is not None:
         return True
     for number, gpu in before:
         floor.change(number, gpu)
     return False
 
 
-def _schedule(run: _Run, machine: Machine, lost: float, scattered: float, decisions: int) -> Schedule:
+def _make_schedule(run: _Run, machine: Machine, lost: float, scattered: float, decisions: int) -> Schedule:
     assert len(run.spans) == len(run.jobs), (len(run.spans), len(run.jobs))
     table = np.array(run.spans, np.float64).reshape(-1, 7)
     integers = table[:, [0, 3, 4, 5, 6]].astype(np.int64)

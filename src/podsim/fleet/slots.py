@@ -59,7 +59,7 @@ def free_share(slicing: Slicing, busy: Iterable[Instance]) -> float:
 
 
 @lru_cache(maxsize=100_000)
-def lost_on(name: str, busy: tuple[Instance, ...], kinds: Kinds) -> float:
+def lost_share(name: str, busy: tuple[Instance, ...], kinds: Kinds) -> float:
     """Share of a GPU that is free and of no use to a job, in the mean over kinds of jobs.
 
     Weng et al. 2023 with positions: all that is free is of no use to a kind that has no legal start on the GPU.
@@ -85,7 +85,7 @@ def _best_start(
             closed = -extensions(slicing, Layout(slicing=slicing.name, instances=after))
             score = (free_share(slicing, gpu.busy), fresh, closed)
         if packer == "fgd":
-            grown = lost_on(name, after, kinds) - lost_on(name, gpu.busy, kinds)
+            grown = lost_share(name, after, kinds) - lost_share(name, gpu.busy, kinds)
             score = (round(grown, 9), *score)
         options.append((score, start))
     return min(options, default=None)
@@ -121,7 +121,9 @@ class Floor:
 
     def lost(self, kinds: Kinds) -> float:
         """GPUs that are free and of no use to a job, in the mean over kinds of jobs."""
-        return sum(lost_on(self.slicing.name, gpu.busy, kinds) * len(ids) for gpu, ids in self.alike.items())
+        return sum(
+            lost_share(self.slicing.name, gpu.busy, kinds) * len(ids) for gpu, ids in self.alike.items()
+        )
 
     def free(self) -> float:
         """GPUs that no job holds, parts of them added up."""
@@ -130,8 +132,8 @@ class Floor:
     def place(self, profile: str, gpus: int, packer: str, kinds: Kinds) -> list[tuple[int, Instance]] | None:
         """(GPU, instance) for a job; of whole GPUs one for each; None if it does not fit now."""
         if profile == WHOLE:
-            numbers = self._whole(gpus)
-            return None if numbers is None else [(number, _all_of(self.slicing)) for number in numbers]
+            numbers = self._full_gpus(gpus)
+            return None if numbers is None else [(number, _full_instance(self.slicing)) for number in numbers]
         best: tuple[tuple[float, ...], int, int] | None = None
         for gpu, ids in self.alike.items():
             option = _best_start(self.slicing.name, gpu, profile, packer, kinds)
@@ -142,7 +144,7 @@ class Floor:
             return None
         return [(best[1], make_instance(find_profile(self.slicing, profile), best[2]))]
 
-    def _whole(self, count: int) -> list[int] | None:
+    def _full_gpus(self, count: int) -> list[int] | None:
         """Idle GPUs: of the fullest node that has enough; of more than a node idle nodes under few leaves, and a rest."""
         idle: dict[int, list[int]] = {}
         for gpu, ids in self.alike.items():
@@ -155,7 +157,7 @@ class Floor:
         empty = [node for node in sorted(idle) if len(idle[node]) == self.per_node]
         if full > len(empty):
             return None
-        chosen = _on_few_leaves(empty, full, self.per_leaf)
+        chosen = _choose_nodes(empty, full, self.per_leaf)
         left = [node for node in sorted(idle) if node not in chosen and len(idle[node]) >= rest]
         if rest and not left:
             return None
@@ -198,11 +200,11 @@ class Floor:
         self.change(number, Gpu(busy, kept))
 
 
-def _all_of(slicing: Slicing) -> Instance:
+def _full_instance(slicing: Slicing) -> Instance:
     return Instance(profile=WHOLE, start=0, size=slicing.memory_slices, compute=slicing.compute_slices)
 
 
-def _on_few_leaves(nodes: list[int], count: int, per_leaf: int) -> list[int]:
+def _choose_nodes(nodes: list[int], count: int, per_leaf: int) -> list[int]:
     """So many of these nodes: of the leaf with fewest that has enough of them, else of the one with most, and so on."""
     chosen: list[int] = []
     while len(chosen) < count:
@@ -231,14 +233,14 @@ def new_floor(slicing: Slicing, nodes: int, per_node: int, per_leaf: int) -> Flo
     )
 
 
-def kinds_of(profiles: Iterable[str]) -> Kinds:
+def job_kinds(profiles: Iterable[str]) -> Kinds:
     """Kinds of jobs, and the share of the jobs that each is."""
     counts: Mapping[str, int] = Counter(profiles)
     total = sum(counts.values())
     return tuple((profile, count / total) for profile, count in sorted(counts.items()))
 
 
-def share_of_job(slicing: Slicing, profile: str, gpus: int) -> float:
+def job_gpus(slicing: Slicing, profile: str, gpus: int) -> float:
     """GPUs that a job holds: a share of one by compute slices, or whole ones."""
     found_profile: Profile | None = find_profile(slicing, profile) if profile != WHOLE else None
     return float(gpus) if found_profile is None else found_profile.compute / slicing.compute_slices

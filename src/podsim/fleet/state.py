@@ -205,7 +205,7 @@ def new_state(work: Work, plant: Plant, rules: Rules) -> State:
     )  # fmt: skip
 
 
-def more_spans(state: State) -> State:
+def grow_spans(state: State) -> State:
     """The same state with room for twice the spans."""
     names = ("span_job", "span_start", "span_end", "span_node", "span_reach")
     return state._replace(

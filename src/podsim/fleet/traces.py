@@ -84,8 +84,8 @@ def read_jobs(
         if not path.exists() and "/" not in trace and "." not in trace:
             raise TableError(f"{unknown_name('trace', trace, PACKAGED)}; or give a file")
     text = read_text(path)
-    table = _philly_json(text, path.name) if text.lstrip()[:1] in ("[", "{") else rows_of(text, path.name)
-    table = _kept(table, kept, path.name)
+    table = _philly_rows(text, path.name) if text.lstrip()[:1] in ("[", "{") else rows_of(text, path.name)
+    table = _matching_rows(table, kept, path.name)
     table = fill(table) if fill is not None else table
     reader: Callable[[Sequence[Row], str], Jobs] = read_sacct if set(table[0]) >= SACCT else _read_table
     jobs = reader(table, source)
@@ -94,7 +94,7 @@ def read_jobs(
     return jobs.at_once() if together else jobs
 
 
-def _kept(rows: list[Row], where: Mapping[str, str], name: str) -> list[Row]:
+def _matching_rows(rows: list[Row], where: Mapping[str, str], name: str) -> list[Row]:
     unknown = [column for column in where if column not in rows[0]]
     if unknown:
         raise TableError(
@@ -133,43 +133,49 @@ def _read_table(rows: Sequence[Row], source: str) -> Jobs:
         ran = [bool(row[columns["start"]]) and bool(row[columns["end"]]) for row in rows]
         left_out["never started, or still runs"] = ran.count(False)
         rows = [row for row, was in zip(rows, ran, strict=True) if was]
-    jobs = _columns(rows, columns, source, {reason: count for reason, count in left_out.items() if count})
+    jobs = _make_columns(
+        rows, columns, source, {reason: count for reason, count in left_out.items() if count}
+    )
     asked = numbers(rows, part, source, empty=_WHOLE) if part else np.full(len(rows), _WHOLE)
     return replace(jobs, rounded=int(np.count_nonzero(asked < _WHOLE)))
 
 
-def _columns(rows: Sequence[Row], names: Mapping[str, str], source: str, left_out: Mapping[str, int]) -> Jobs:
-    submit = _times(rows, names["submit"], source)
+def _make_columns(
+    rows: Sequence[Row], names: Mapping[str, str], source: str, left_out: Mapping[str, int]
+) -> Jobs:
+    submit = _time_column(rows, names["submit"], source)
     if "seconds" in names:
         seconds = numbers(rows, names["seconds"], source)
     else:
-        seconds = _times(rows, names["end"], source) - _times(rows, names["start"], source)
-    after, rank = _texts(rows, names, "after"), _optional(rows, names, "rank", source)
+        seconds = _time_column(rows, names["end"], source) - _time_column(rows, names["start"], source)
+    after, rank = _text_column(rows, names, "after"), _optional_column(rows, names, "rank", source)
     speeds = [np.ones(len(rows))]
     for name in ("slow", "slower"):
-        given = _optional(rows, names, name, source)
+        given = _optional_column(rows, names, name, source)
         speeds.append(speeds[0] if given is None else np.where(np.isnan(given), 1.0, given))
     columns = JobColumns(
-        ids=_texts(rows, names, "id") or [str(number) for number in range(len(rows))], submit=submit,
-        gpus=numbers(rows, names["gpus"], source), seconds=seconds, user=_texts(rows, names, "user"),
-        limit=_optional(rows, names, "limit", source), guess=_optional(rows, names, "guess", source),
+        ids=_text_column(rows, names, "id") or [str(number) for number in range(len(rows))], submit=submit,
+        gpus=numbers(rows, names["gpus"], source), seconds=seconds, user=_text_column(rows, names, "user"),
+        limit=_optional_column(rows, names, "limit", source), guess=_optional_column(rows, names, "guess", source),
         after=None if after is None else [[id for id in re.split(r"[;:\s]+", cell) if id] for cell in after],
         rank=None if rank is None else np.nan_to_num(rank), slow=np.stack(speeds, axis=1),
-        mig=_texts(rows, names, "mig"),
+        mig=_text_column(rows, names, "mig"),
     )  # fmt: skip
     return make_jobs(columns, source=source, left_out=left_out)
 
 
-def _optional(rows: Sequence[Row], columns: Mapping[str, str], name: str, source: str) -> Floats | None:
+def _optional_column(
+    rows: Sequence[Row], columns: Mapping[str, str], name: str, source: str
+) -> Floats | None:
     """A column that may be missing or empty, NaN where it is."""
     return numbers(rows, columns[name], source, empty=np.nan) if name in columns else None
 
 
-def _texts(rows: Sequence[Row], columns: Mapping[str, str], name: str) -> list[str] | None:
+def _text_column(rows: Sequence[Row], columns: Mapping[str, str], name: str) -> list[str] | None:
     return [row[columns[name]] for row in rows] if name in columns else None
 
 
-def _times(rows: Sequence[Row], column: str, source: str) -> Floats:
+def _time_column(rows: Sequence[Row], column: str, source: str) -> Floats:
     """A column of times as s: numbers, or dates (Helios, Acme), counted from 1970."""
     first = next((row[column] for row in rows if row[column]), "")
     if not re.match(r"\d{4}-\d\d-\d\d", first):
@@ -188,7 +194,7 @@ def _times(rows: Sequence[Row], column: str, source: str) -> Floats:
     return values
 
 
-def _philly_json(text: str, name: str) -> list[Row]:
+def _philly_rows(text: str, name: str) -> list[Row]:
     """Rows of Philly's cluster_job_log: the time of all attempts of a job, and the GPUs of its largest one."""
     try:
         log = json.loads(text)

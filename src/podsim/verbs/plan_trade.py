@@ -16,7 +16,7 @@ import numpy as np
 
 from podsim.errors import NoFitError, PlanError
 from podsim.fleet.power import BUSY_PARTS, cluster_power
-from podsim.fleet.power_cost import offer_of, read_site
+from podsim.fleet.power_cost import find_offer, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.results.expense import Offer, Trade, TradePoint
 from podsim.results.prediction import Prediction, Ranked
@@ -73,7 +73,7 @@ def weigh(
 ) -> Weighed:  # fmt: skip
     """The best plans by cost or energy, each layout once, and the fronts; NoFitError where no plan fits on any number."""
     site = read_site(pue, None, None)
-    offer = offer_of(price, cluster, site) if price else None
+    offer = find_offer(price, cluster, site) if price else None
     lots, refused, found_all = [], [], []
     for count in counts(cluster, gpus):
         part = cluster.subset(count)
