@@ -107,7 +107,7 @@ def test_bad_input(tmp_path):
         pack(requests, nodes_of([1]), [0], "fdg", rng=np.random.default_rng(0))
     with pytest.raises(PodsimError, match="must have a GPU"):
         nodes_of([0])
-    with pytest.raises(PodsimError, match="no request of the trace asks"):
+    with pytest.raises(PodsimError, match="no request of the trace needs"):
         draw_requests(requests_of([(1, 0, 0)]), 1, 1.0, np.random.default_rng(0))
     (tmp_path / "p.csv").write_text("cpu_milli,memory_mib,num_gpu,gpu_milli\n1,1,2,500\n", "utf-8")
     with pytest.raises(TableError, match="500 thousandths of 2 GPUs"):

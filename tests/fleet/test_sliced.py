@@ -220,7 +220,7 @@ def test_what_cannot_be():
         run([job("a", 0, 1, "9g"), job("b", 0, 1, "1g", gpus=2)], gpus=2)
     with pytest.raises(PodsimError, match=r"repartition=-1 s.*job a: 3 GPUs; there are 1"):
         run([job("a", 0, 1, gpus=3)], relay=-1.0)
-    with pytest.raises(PodsimError, match="some jobs ask for MIG instances"):
+    with pytest.raises(PodsimError, match="some jobs need MIG instances"):
         run_queue(jobs_of([job("a", 0, 1, "1g")]), Machine(gpus_per_node=1), find_policy("fifo"))
 
 

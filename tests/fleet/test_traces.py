@@ -105,7 +105,7 @@ def test_philly_json(tmp_path):
     ]  # fmt: skip
     jobs = read_jobs(write(tmp_path, json.dumps(log), "cluster_job_log"))
     assert (jobs.gpus.tolist(), jobs.seconds.tolist()) == ([4], [660.0])
-    with pytest.raises(TableError, match="job 1 is not as in Philly's log"):
+    with pytest.raises(TableError, match="job 1 differs from Philly's log"):
         read_jobs(write(tmp_path, "[{}]", "x.json"))
     with pytest.raises(TableError, match="is not JSON"):
         read_jobs(write(tmp_path, "[{", "x.json"))

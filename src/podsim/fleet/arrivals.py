@@ -1,4 +1,4 @@
-"""A model of arrivals: jobs drawn at random, with a day's rhythm, long-tailed lengths and sizes in powers of two."""
+"""A model of arrivals: random jobs with a daily rhythm, long-tailed lengths and sizes in powers of two."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ _DAY = 86400.0
 
 @dataclass(frozen=True, kw_only=True)
 class Arrivals:
-    """What jobs are like.
+    """The distribution of jobs and arrivals.
 
-    Lengths are log-normal.  The defaults for median and sizes are those of the four complete Philly VCs in the package
-    (10,879 jobs: median 7,696 s; 43, 4, 18, 28, 4 and 2 % of 1 to 32 GPUs).  The deviation is narrower than theirs (3.2,
-    by which a few jobs of months would be the whole load), and rhythm, users, load and overrun are assumptions.
-    Gaps between arrivals are exponential, at a rate that swings by `rhythm` over the day.
+    Lengths are log-normal.  The default median and sizes are those of the four complete Philly VCs in the package
+    (10,879 jobs: median 7,696 s; 43, 4, 18, 28, 4 and 2 % of 1 to 32 GPUs).  The deviation is smaller than theirs (with
+    3.2, a few jobs of months would be the entire load). Rhythm, users, load and overrun are assumptions.
+    Gaps between arrivals are exponential, with a rate that varies by `rhythm` over the day.
     """
 
     jobs: int
     load: float = 0.8
-    """GPU seconds asked for, over those of the machine while jobs arrive"""
+    """factor. The requested GPU-seconds over those of the machine while jobs arrive."""
     median: float = 7700.0
-    """s"""
+    """s. The median length."""
     spread: float = 2.0
-    """standard deviation of the logarithm of the length"""
+    """factor. The standard deviation of the logarithm of the length."""
     longest: float = 30 * 86400.0
-    """s"""
+    """s. The largest length."""
     sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     weights: tuple[float, ...] = (0.43, 0.04, 0.18, 0.28, 0.05, 0.02)
-    """of each size"""
+    """The weight of each size."""
     rhythm: float = 0.5
-    """0 the same rate at all hours, 1 none at the quietest"""
+    """share. The swing of the rate over a day: 0 for a constant rate, 1 for none at the quietest time."""
     users: int = 50
     overrun: float = 2.0
-    """limits are lengths times 1 to this (uniform); 1: limits are lengths"""
+    """factor. Limits are lengths times a uniform factor from 1 to this; 1: limits are lengths."""
 
     def __post_init__(self) -> None:
-        """Raise PodsimError with everything that no arrivals can have."""
+        """Raise PodsimError with all impossible values."""
         counts = {"jobs": (self.jobs, 1, 20_000_000), "users": (self.users, 1, 1_000_000)}
         real = {
             "load": (self.load, 1e-6, 1e6), "median": (self.median, 1e-3, 1e9), "spread": (self.spread, 0.0, 10.0),
@@ -62,7 +62,7 @@ class Arrivals:
 
 
 def draw_jobs(arrivals: Arrivals, gpus: int, rng: np.random.Generator) -> Jobs:
-    """Jobs drawn at random for a machine of so many GPUs; sizes that it does not have are not drawn."""
+    """Random jobs for a machine of `gpus` GPUs, of sizes that fit it."""
     n = arrivals.jobs
     fits = np.array(
         [
@@ -85,9 +85,9 @@ def draw_jobs(arrivals: Arrivals, gpus: int, rng: np.random.Generator) -> Jobs:
 
 
 def _arrival_times(arrivals: Arrivals, span: float, rng: np.random.Generator) -> Floats:
-    """Arrivals of a Poisson process over `span`, its rate 1 + rhythm sin(time of day), in order."""
+    """The arrivals of a Poisson process over `span` with rate 1 + rhythm sin(time of day), in order."""
     flat = np.cumsum(rng.exponential(1.0, arrivals.jobs))
-    goal = flat / flat[-1] * span  # expected arrivals until then, counted in seconds of mean rate
+    goal = flat / flat[-1] * span  # expected arrivals up to each time, in seconds of mean rate
     time, depth = goal.copy(), arrivals.rhythm * _DAY / (2 * np.pi)
     for _ in range(60):  # time + depth (1 - cos) = goal has one solution, as its slope is at least 1 - rhythm
         slope = 1 + arrivals.rhythm * np.sin(2 * np.pi * time / _DAY)

@@ -1,4 +1,4 @@
-"""The clock of the queue: arrivals, ends and decisions, one after the other, until all jobs have ended."""
+"""The clock of the queue: arrivals, ends and decisions, in order, until all jobs end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MULTIFACTOR = 9
 
 @njit
 def advance(work: Work, plant: Plant, rules: Rules, state: State, rounds: int) -> int:
-    """Go on until all jobs have ended, there is no room for more spans, nothing can ever happen, or after `rounds`."""
+    """Advance until all jobs end, the spans are full, no event can follow, or `rounds` are over. The reason."""
     most = 2 * len(state.free) * plant.size
     while state.number[ENDED] < len(work.job):
         if rounds == 0:
@@ -67,7 +67,7 @@ def _waiting_count(rules: Rules, state: State) -> int:
 
 @kernel
 def _decision_time(rules: Rules, state: State) -> float:
-    """When the next decision is taken as things stand: at once if something changed, or when one is foreseen."""
+    """The time of the next decision without further events: now if something changed, else the planned time."""
     when = state.time[CLOCK]
     if not state.number[DIRTY]:
         when = state.time[PLANNED]
@@ -84,7 +84,7 @@ def _decision_time(rules: Rules, state: State) -> float:
 
 @part
 def _next_time(work: Work, rules: Rules, state: State) -> float:
-    """Time of the next arrival, end or decision."""
+    """The time of the next arrival, end or decision."""
     when = _decision_time(rules, state)
     if state.number[NEXT] < len(work.job):
         when = min(when, work.job[state.number[NEXT]].submit)
@@ -95,7 +95,7 @@ def _next_time(work: Work, rules: Rules, state: State) -> float:
 
 @part
 def _process_events(work: Work, rules: Rules, state: State, now: float) -> bool:
-    """Jobs end, then jobs arrive; whether one ended before it was due."""
+    """End jobs, then add arrivals. True if a job ended early."""
     early, position = False, 0
     while position < state.number[BUSY]:
         j = state.busy[position]
@@ -141,7 +141,7 @@ def _make_decision(work: Work, plant: Plant, rules: Rules, state: State, early: 
 
 @kernel
 def _next_fall_time(work: Work, rules: Rules, state: State, now: float) -> float:
-    """When the next running job falls a level."""
+    """The time at which the next running job falls by a level."""
     when = inf
     for position in range(state.number[BUSY]):
         j = state.busy[position]

@@ -1,4 +1,4 @@
-"""Jobs of a queue: what each asks for, when it comes, how long it runs; one by one, or as columns of arrays."""
+"""Jobs of a queue with their requests, submission times and lengths: single jobs, or columns of arrays."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from podsim.errors import TableError
 from podsim.fleet.state import JOB, Floats, Ints, Work
 
 _SHOWN = 5
-"""problems of one kind that an error lists"""
+"""The number of problems of one kind that an error lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Something to run."""
+    """One job."""
 
     id: str
     submit: float
-    """s. The s. The time of submission."""
+    """s. The time of submission."""
     gpus: int
     seconds: float
     """s. The run time at full speed."""
@@ -76,7 +76,7 @@ class Jobs:
     """The number of jobs that asked for a part of a GPU and get a whole one."""
 
     def __len__(self) -> int:
-        """Jobs."""
+        """The number of jobs."""
         return len(self.submit)
 
     def at_once(self) -> Jobs:
@@ -84,7 +84,7 @@ class Jobs:
         return replace(self, submit=np.zeros(len(self)))
 
     def only(self, kept: NDArray[np.bool_], reason: str) -> Jobs:
-        """The jobs to keep; the others are counted as left out, and jobs that waited for them wait no more for those."""
+        """The jobs to keep, without dependencies on the others, which are counted as left out."""
         position = np.cumsum(kept) - 1
         after = {
             int(position[j]): tuple(int(position[p]) for p in parents if kept[p])
@@ -103,7 +103,7 @@ class Jobs:
         )  # fmt: skip
 
     def work(self, shares: Floats | None = None) -> Work:
-        """The jobs in arrays for the kernels; users have equal shares unless given."""
+        """The jobs as arrays for the kernels; users have equal shares by default."""
         n = len(self)
         parents = np.zeros(n, np.int64)
         pairs = np.array([(p, j) for j, ps in self.after.items() for p in ps], np.int64).reshape(-1, 2)
@@ -122,7 +122,7 @@ class Jobs:
 
 
 def jobs_of(jobs: Iterable[Job], *, source: str = "") -> Jobs:
-    """The same jobs as columns; raises TableError with what is wrong, all kinds of problems at once."""
+    """The same jobs as columns. Raises TableError with all kinds of problems."""
     rows = list(jobs)
     given = JobColumns(
         ids=[job.id for job in rows], submit=[job.submit for job in rows], gpus=[job.gpus for job in rows],
@@ -137,31 +137,31 @@ def jobs_of(jobs: Iterable[Job], *, source: str = "") -> Jobs:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobColumns:
-    """Jobs in any order, a value a job in each column; None for a column that is not known."""
+    """Jobs in any order, with one value per job in each column; None for an unknown column."""
 
     ids: Sequence[str] | range
     submit: ArrayLike
     gpus: ArrayLike
     seconds: ArrayLike
     user: Sequence[str] | None = None
-    """The user of each job, or with `user_of` every user."""
+    """The user of each job; with `user_of`, all users."""
     user_of: ArrayLike | None = None
-    """Position of each job's user in `user`."""
+    """The position of each job's user in `user`."""
     limit: ArrayLike | None = None
-    """NaN for none; so has `guess`."""
+    """s. The time limit; NaN for none, as in `guess`."""
     guess: ArrayLike | None = None
     after: Sequence[Sequence[str]] | None = None
     rank: ArrayLike | None = None
     slow: Floats | None = None
-    """Speeds, [jobs, 3]."""
+    """share. The speeds, [jobs, 3]."""
     mig: Sequence[str] | None = None
 
 
 def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int] | None = None) -> Jobs:
     """The jobs of columns.
 
-    Raises TableError for times that are negative or not finite, sizes below 1, ids that appear twice, dependencies on
-    unknown jobs, and cycles of dependencies: all kinds at once, with the first few jobs of each.
+    Raises TableError for negative or infinite times, sizes below 1, duplicate ids, dependencies on unknown jobs, and
+    cycles of dependencies: all kinds at once, with the first few jobs of each.
     """
     ids, after, mig, n = given.ids, given.after, given.mig, len(given.ids)
     times, sizes = np.asarray(given.submit, np.float64), np.asarray(given.gpus, np.float64)
@@ -201,7 +201,7 @@ def make_jobs(given: JobColumns, *, source: str = "", left_out: Mapping[str, int
 def _user_positions(
     user: Sequence[str] | None, user_of: ArrayLike | None, n: int
 ) -> tuple[tuple[str, ...], Ints]:
-    """(users, position of each job's)."""
+    """(users, position of each job's user)."""
     if user_of is not None and user is not None:
         return tuple(user), np.asarray(user_of, np.int64)
     number: dict[str, int] = {}
@@ -218,7 +218,7 @@ def _problems(
     ids: Sequence[str] | range, submit: Floats, gpus: Floats, seconds: Floats, limit: Floats, guess: Floats, rank: Floats,
     slow_JS: Floats,
 ) -> list[str]:  # fmt: skip
-    """What is wrong with the columns, in words."""
+    """The problems of the columns, as messages."""
     wrong = {
         "submit times must be finite and not negative": (submit, ~_is_valid(submit)),
         "lengths must be finite and not negative": (seconds, ~_is_valid(seconds)),
@@ -241,8 +241,8 @@ def _problems(
         seen: set[str] = set()
         twice = list(dict.fromkeys(name for name in ids if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
         problems.append(
-            f"ids must be unique ({', '.join(str(name)[:40] for name in twice[:_SHOWN])}); where several traces are in"
-            " one table, choose one by its column (where)"
+            f"ids must be unique ({', '.join(str(name)[:40] for name in twice[:_SHOWN])}); if a table holds"
+            " several traces, select one by its column (where)"
         )
     return problems
 
@@ -250,7 +250,7 @@ def _problems(
 def _dependencies(
     names: Sequence[str], after: Sequence[Sequence[str]], problems: list[str]
 ) -> dict[int, tuple[int, ...]]:
-    """Positions of the jobs that each job waits for; unknown ones and cycles are added to the problems."""
+    """The positions of the jobs that each job waits for. Adds unknown ones and cycles to the problems."""
     position = {name: number for number, name in enumerate(names)}
     unknown = [
         (names[j], name) for j, parents in enumerate(after) for name in parents if name not in position
@@ -268,13 +268,13 @@ def _dependencies(
     if circle:
         shown = [names[j][:40] for j in circle[:8]]
         problems.append(
-            f"dependencies must not run in a circle ({' after '.join([*shown, names[circle[0]][:40]])})"
+            f"dependencies must not form a cycle ({' after '.join([*shown, names[circle[0]][:40]])})"
         )
     return waits
 
 
 def _cycle(waits: Mapping[int, Sequence[int]]) -> list[int]:
-    """Jobs of one cycle of dependencies, each after the next; empty if there is none."""
+    """The jobs of one cycle of dependencies, each after the next; empty if there is none."""
     state: dict[int, int] = {}
     for root in waits:
         path: list[int] = []

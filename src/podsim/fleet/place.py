@@ -1,4 +1,4 @@
-"""Where a job's GPUs are: choosing nodes (gang: all at once), taking them, and giving them back."""
+"""The placement of jobs: how to choose nodes (for all GPUs of a job at once), take GPUs and give them back."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from podsim.jit import kernel, part
 
 @part
 def choose_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int:
-    """Choose nodes for a job among those with `free` GPUs: how many, 0 if it does not fit; into picked and taken.
+    """Choose nodes for a job among `free` GPUs, into picked and taken. The number of nodes; 0 if the job does not fit.
 
-    SPREAD takes GPUs anywhere, on as few nodes as may be. The others keep a job that fits a node on one node, and give
-    a larger one whole nodes (and one part of a node for what is left over): the first ones, or the best by leaf.
+    SPREAD takes GPUs anywhere, on as few nodes as possible. The other rules keep a job that fits a node on one node. A
+    larger job gets full nodes (and a part of a node for the rest): the first ones, or the best by leaf.
     """
     if plant.rule == SPREAD:
         return _spread_gpus(plant, state, free, gpus)
@@ -26,7 +26,7 @@ def choose_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int:
 
 @part
 def has_room(plant: Plant, free: Ints, gpus: int) -> bool:
-    """Whether a job would find its GPUs among those that are `free`."""
+    """Whether a job fits the `free` GPUs."""
     if plant.rule == SPREAD:
         total = 0
         for node in range(len(free)):
@@ -45,7 +45,7 @@ def has_room(plant: Plant, free: Ints, gpus: int) -> bool:
 
 @part
 def _choose_node(plant: Plant, free: Ints, gpus: int, best: bool, leaf: int) -> int:
-    """First node with so many GPUs, or the one with fewest (best; on `leaf` if there is one); -1 for none."""
+    """The first node with enough GPUs, or with `best` the fullest (on `leaf` among equals); -1 for none."""
     chosen = -1
     for node in range(len(free)):
         if free[node] >= gpus:
@@ -59,7 +59,7 @@ def _choose_node(plant: Plant, free: Ints, gpus: int, best: bool, leaf: int) -> 
 
 @part
 def _choose_full_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int:
-    """Idle nodes, and a part of one: under one leaf if there is one with enough of them, else on few leaves."""
+    """Choose idle nodes and a part of a node: under one leaf if it has enough of them, else under few leaves."""
     full, rest = gpus // plant.size, gpus % plant.size
     for leaf in range(len(state.leaf_idle)):
         state.leaf_idle[leaf] = 0
@@ -96,7 +96,7 @@ def _choose_full_nodes(plant: Plant, state: State, free: Ints, gpus: int) -> int
 
 @kernel
 def _next_leaf(state: State, nodes: int) -> int:
-    """The leaf with fewest idle nodes that has enough of them; else the one with most."""
+    """The leaf with the fewest idle nodes, but enough of them; else the leaf with the most."""
     tight, most = -1, 0
     for leaf in range(len(state.leaf_idle)):
         idle = state.leaf_idle[leaf]
@@ -109,7 +109,7 @@ def _next_leaf(state: State, nodes: int) -> int:
 
 @kernel
 def _spread_gpus(plant: Plant, state: State, free: Ints, gpus: int) -> int:
-    """GPUs anywhere: the fullest node that holds them all, else node by node, those with most GPUs first."""
+    """Choose GPUs anywhere: on the fullest node with enough of them, else on nodes in order of their free GPUs."""
     node = _choose_node(plant, free, gpus, True, -1)
     if node >= 0:
         state.picked[0], state.taken[0] = node, gpus
@@ -126,7 +126,7 @@ def _spread_gpus(plant: Plant, state: State, free: Ints, gpus: int) -> int:
 
 @kernel
 def reach(plant: Plant, state: State, count: int) -> int:
-    """0 if the chosen nodes are one, 1 if they are under one leaf, 2 if under more."""
+    """The distance class of the chosen nodes: 0 for one node, 1 under one leaf, 2 under several leaves."""
     for position in range(1, count):
         if plant.leaf[state.picked[position]] != plant.leaf[state.picked[0]]:
             return 2
@@ -135,7 +135,7 @@ def reach(plant: Plant, state: State, count: int) -> int:
 
 @kernel
 def take(state: State, j: int, count: int) -> None:
-    """Give a job the GPUs that were chosen for it."""
+    """Give a job its chosen GPUs."""
     for position in range(count):
         piece = state.number[PIECE]
         state.number[PIECE] = state.piece_next[piece]
@@ -148,7 +148,7 @@ def take(state: State, j: int, count: int) -> None:
 
 @part
 def give_back(state: State, j: int) -> None:
-    """Take a job's GPUs from it."""
+    """Take the GPUs of a job back."""
     piece = state.job[j].piece
     while piece >= 0:
         after = state.piece_next[piece]

@@ -1,4 +1,4 @@
-"""The packaged figures of power and money, each with its source and date; a file that breaks its schema is refused."""
+"""The packaged figures of power and prices, each with source and date. Files that break the schema are rejected."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Hpl(_Table):
 
 
 class Figures(BaseModel):
-    """What parts draw, as shares of what their data sheets allow."""
+    """The power of parts, as shares of the limits in their data sheets."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -67,14 +67,14 @@ class Figures(BaseModel):
     cap: _Cap
     pue: _Value
     carbon: _Value
-    """kg for a kWh"""
+    """kg per kWh. The carbon intensity of electricity."""
     electricity: _Value
-    """USD for a kWh"""
+    """USD per kWh. The price of electricity."""
     hpl: _Hpl
 
 
 class PriceEntry(_Sourced):
-    """A price: `low` (and `high`) for a GPU and an hour, or a `purchase`."""
+    """A price: `low` (and `high`) per GPU-hour, or a `purchase`."""
 
     provider: str = Field(min_length=2)
     offer: str = Field(min_length=2)
@@ -84,7 +84,7 @@ class PriceEntry(_Sourced):
     high: Positive | None = None
     purchase: Positive | None = None
     per: Annotated[int, Field(ge=1)] = 1
-    """GPUs of what is bought"""
+    """The number of GPUs of the purchase."""
     years: Positive = 4.0
 
     @model_validator(mode="after")
@@ -104,7 +104,7 @@ def figures() -> Figures:
 
 
 def parse_prices(raw: Mapping[str, Any], file: str) -> dict[str, PriceEntry]:
-    """Prices by name; CatalogError with everything that is wrong of the file."""
+    """The prices of a file by name. Raises CatalogError with all problems of the file."""
     entries: dict[str, PriceEntry] = {}
     problems: list[str] = []
     for name, entry in raw.items():

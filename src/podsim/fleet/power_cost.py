@@ -16,20 +16,20 @@ HOUR, YEAR, KWH = 3600.0, 365.0 * 86400.0, 3.6e6
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Where a machine stands."""
+    """The site of a machine, with its prices."""
 
     pue: float
     carbon: float
-    """kg for a J"""
+    """kg/J. The carbon intensity of electricity."""
     electricity: float
-    """USD for a J"""
+    """USD/J. The price of electricity."""
     assumptions: tuple[str, ...]
 
 
 def read_site(pue: float | None, carbon: float | None, electricity: float | None) -> Site:
-    """A site from what a user gives (kg and USD for a kWh), the rest from the catalog and said so.
+    """The site from a user's values (kg and USD per kWh), with defaults of the catalog as stated assumptions.
 
-    Raises PlanError with every value that no site has.
+    Raises PlanError with all impossible values.
     """
     default = {name: getattr(figures(), name) for name in ("pue", "carbon", "electricity")}
     given = {"pue": pue, "carbon": carbon, "electricity": electricity}
@@ -55,7 +55,7 @@ def read_site(pue: float | None, carbon: float | None, electricity: float | None
 
 
 def list_offers(cluster: Cluster, site: Site) -> tuple[Offer, ...]:
-    """Every packaged price of the cluster's GPU, in the catalog's order; electricity is counted where it is owned."""
+    """The packaged prices of the cluster's GPU, in the catalog's order. Prices of owned GPUs include electricity."""
     return tuple(
         _make_offer(name, entry, cluster, site)
         for name, entry in prices().items()
@@ -82,9 +82,9 @@ def _make_offer(name: str, entry: PriceEntry, cluster: Cluster, site: Site) -> O
 
 
 def find_offer(text: str, cluster: Cluster, site: Site) -> Offer:
-    """The price that a text names: an entry of the catalog, or USD for a GPU and an hour.
+    """The price that a text names: an entry of the catalog, or USD per GPU-hour.
 
-    Raises PodsimError for an unknown name and for one of another GPU, UnitError for an amount that is not positive.
+    Raises PodsimError for an unknown name and for another GPU, and UnitError for an impossible amount.
     """
     words = text.strip().lower().removesuffix("/h").removesuffix("usd").removeprefix("$").strip()
     try:

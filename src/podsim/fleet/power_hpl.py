@@ -2,9 +2,9 @@
 
     seconds = 2 N^3 / (3 P Q multiply) + 8 N^2 (3 P + Q) / (2 P Q bandwidth)
 
-on a grid of P x Q GPUs as square as their number allows, N filling the memory. Source: netlib.org/benchmark/hpl,
-scalability. Power: GPUs draw their limit while they multiply. Known error: docs/power.md. Stops being true: nothing
-overlaps here, which good implementations do in part; latency and the panel factorisation are left out.
+on the most square grid of P x Q GPUs, with N that fills the memory. Source: netlib.org/benchmark/hpl, scalability.
+Power: GPUs draw their limit while they multiply. Known error: docs/power.md. Limits: nothing overlaps here, as it does
+in part in good implementations; latency and the panel factorisation are left out.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from podsim.results.expense import Benchmark
 
 
 def grid(gpus: int) -> tuple[int, int]:
-    """(P, Q): the most square grid of that many GPUs, P <= Q."""
+    """(P, Q): the most square grid of these GPUs, P <= Q."""
     rows = next(p for p in range(isqrt(gpus), 0, -1) if gpus % p == 0)
     return rows, gpus // rows
 
 
 def hpl(cluster: Cluster, *, cap: float | None = None) -> Benchmark | None:
-    """Rate and power of the benchmark on all GPUs; None for GPUs without a double-precision peak."""
+    """The rate and power of the benchmark on all GPUs; None for GPUs without a double-precision peak."""
     gpu = cluster.gpu
     peak = gpu.peaks.get("fp64_tensor") or gpu.peaks.get("fp64")
     if not peak:

@@ -1,4 +1,4 @@
-"""Decisions that may stop running jobs: the machine is given anew, in the order of the queue."""
+"""Preempting decisions: they hand out all GPUs again, in the order of the queue."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _NONE = 1 << 60
 
 @part
 def serve_preempting(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
-    """Give the machine to the first of the queue that fit; a job that runs keeps its place if nobody before took it.
+    """Give GPUs to the first jobs of the queue that fit. A running job keeps its GPUs if no earlier job took them.
 
-    `trial` is what would be free if all running jobs that have not had their turn gave way.  Who comes before whom is
-    the order's affair: where nobody of a level may stop another, those that run come first in it (`by level`).
+    `trial` has the GPUs that would be free without the running jobs that have not had their turn.  The order alone
+    decides who comes first: if jobs of a level may not stop each other, running ones come first in it (`by level`).
     """
     for node in range(len(state.free)):
         state.trial[node] = plant.size
@@ -61,7 +61,7 @@ def serve_preempting(work: Work, plant: Plant, rules: Rules, state: State, now: 
 
 @kernel
 def _stop_others(work: Work, state: State, now: float) -> None:
-    """Stop those that run and have not been given their GPUs by this decision."""
+    """Stop the running jobs that got no GPUs in this decision."""
     position = 0
     while position < state.number[BUSY]:
         j = state.busy[position]
@@ -73,7 +73,7 @@ def _stop_others(work: Work, state: State, now: float) -> None:
 
 @kernel
 def _keeps_gpus(rules: Rules, state: State, j: int) -> bool:
-    """Whether a running job's own GPUs are still there for it; then they are taken from `trial`."""
+    """Whether a running job can keep its GPUs. If so, takes them from `trial`."""
     if rules.moves:
         return False
     piece = state.job[j].piece
@@ -90,7 +90,7 @@ def _keeps_gpus(rules: Rules, state: State, j: int) -> bool:
 
 @kernel
 def _choose_any(plant: Plant, rules: Rules, state: State, j: int, gpus: int) -> int:
-    """Nodes for a job: free ones if there are, else those of jobs that come after it."""
+    """Choose nodes for a job: free ones if possible, else those of later jobs."""
     if rules.moves:
         give_back(state, j)
         return choose_nodes(plant, state, state.trial, gpus)
@@ -102,7 +102,7 @@ def _choose_any(plant: Plant, rules: Rules, state: State, j: int, gpus: int) -> 
 def _start_or_move(
     work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int, now: float
 ) -> None:
-    """Start a job on the chosen nodes, or move it there."""
+    """Start a job on the chosen nodes, or move it to them."""
     state.job[j].turn = state.number[DECISIONS]
     for position in range(count):
         state.trial[state.picked[position]] -= state.taken[position]

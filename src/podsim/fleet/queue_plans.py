@@ -1,9 +1,9 @@
-"""Jobs of a trace that tell their model and plan instead of their length: what `predict` says of each.
+"""Jobs of a trace with a model and plan instead of a length, which `predict` gives.
 
-A row with `model`, `plan` (as "tp=8 dp=4 batch=64") and `steps` gets its GPUs, its seconds and its speed on more nodes
-and under more leaves.  With `gpus`, too, it runs on so many: fewer replicas than the plan has, the same batch.  With
-`mig` it runs on that instance.  A job of more GPUs than the cluster has keeps its number and gets no length: the queue
-names it, and runs the others.
+A row with `model`, `plan` (such as "tp=8 dp=4 batch=64") and `steps` gets its GPUs, its seconds, and its speed on more
+nodes and under more leaves.  `gpus` sets the number of GPUs: fewer replicas than in the plan, with the same batch.
+`mig` sets the instance.  A job with more GPUs than the cluster keeps that number and gets no length: the queue names
+it and runs the others.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _WHOLE = (
 _TEXT = ("schedule", "recompute", "precision", "optimizer_precision", "software")
 _SHOWN = 5
 _NEVER = (0.0, 1.0, 1.0)
-"""s of a step of a job that the machine can never run"""
+"""s. The step times of a job that the machine can never run."""
 
 
 def read_cell(cell: str) -> dict[str, Any]:
-    """Options of podsim.predict from a text such as "tp=8 dp=4 batch=64 zero=1"; raises PodsimError."""
+    """The options of podsim.predict in a text such as "tp=8 dp=4 batch=64 zero=1". Raises PodsimError."""
     options: dict[str, Any] = {}
     for part in re.split(r"[\s,;]+", cell.strip()):
         key, equals, value = part.partition("=")
@@ -47,18 +47,18 @@ def read_cell(cell: str) -> dict[str, Any]:
 
 
 def make_plan_filler(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
-    """What fills rows with a model in, on a cluster whose leaves' uplinks have `taper` of their bandwidth."""
+    """A function that completes rows with a model, on a cluster whose leaf uplinks have a share `taper` of bandwidth."""
 
     def fill(rows: list[Row]) -> list[Row]:
         if "model" not in rows[0] or "steps" not in rows[0]:
             if taper != 1:
                 raise PodsimError(
-                    f"taper={taper:g}: no job of the trace tells its model and steps, whose speed it could change"
+                    f"taper={taper:g}: it affects jobs with a model and steps only, and the trace has none"
                 )
             return rows
         if re.fullmatch(r"[\d\sxX]+", on):
             raise PodsimError(
-                f"on={on}: jobs tell their model and plan; name the cluster they run on, as dgx-a100-80gb:8"
+                f"on={on}: the jobs have a model and plan; name their cluster, such as dgx-a100-80gb:8"
             )
         known: dict[tuple[str, ...], tuple[int, tuple[float, float, float]]] = {}
         made, wrong = [], []
@@ -81,7 +81,7 @@ def make_plan_filler(on: str, taper: float) -> Callable[[list[Row]], list[Row]]:
 def _fill_row(
     row: Row, on: str, taper: float, known: dict[tuple[str, ...], tuple[int, tuple[float, float, float]]]
 ) -> Row:
-    """The row of one job, with its GPUs, seconds and speeds."""
+    """The row of a job, with its GPUs, seconds and speeds."""
     model, plan, count, mig = key = tuple(
         row.get(name, "").strip() for name in ("model", "plan", "gpus", "mig")
     )
@@ -102,14 +102,14 @@ def _speed_ratio(best: float, other: float) -> float:
 
 
 def _named_gpus(options: dict[str, Any]) -> int:
-    """GPUs that the options of a plan name, 0 if they leave them to the row or the cluster."""
+    """The number of GPUs in the options of a plan; 0 if they leave it to the row or the cluster."""
     if "gpus" in options:
         return int(options["gpus"])
     return int(prod(options.get(name, 1) for name in ("tp", "pp", "cp", "dp"))) if "dp" in options else 0
 
 
 def _shrink_options(options: dict[str, Any], gpus: int) -> dict[str, Any]:
-    """The options with as many replicas as so many GPUs hold, and the same batch."""
+    """The options with as many replicas as `gpus` hold, and the same batch."""
     block = int(prod(options.get(name, 1) for name in ("tp", "pp", "cp")))
     if gpus % block:
         raise PodsimError(f"{gpus} GPUs: one replica takes {block}; a multiple of it would work")
@@ -119,7 +119,7 @@ def _shrink_options(options: dict[str, Any], gpus: int) -> dict[str, Any]:
 def _plan_step(
     model: str, plan: str, gpus: str, mig: str, on: str, taper: float
 ) -> tuple[int, tuple[float, float, float]]:
-    """(GPUs, seconds of a step on one node, on more, under more leaves) of a model under a plan."""
+    """(GPUs, seconds of a step on one node, on several, under several leaves) of a model under a plan."""
     if gpus and not (gpus.isdigit() and int(gpus)):
         raise PodsimError(f"gpus={gpus[:20]!r} must be a whole number of at least 1")
     machine = load_cluster(on)
@@ -131,7 +131,7 @@ def _plan_step(
         return asked, _NEVER
     if not {"gpus", "dp"} & set(options):
         options["gpus"] = 1 if mig or not gpus else int(gpus)
-    elif gpus and named > machine.gpus:  # the plan itself does not fit, but fewer of its replicas do
+    elif gpus and named > machine.gpus:  # fewer replicas of the plan may fit
         options = _shrink_options(options, int(gpus))
     setting = read_plan(model, on=where, **options)
     chosen = setting.plan

@@ -1,8 +1,8 @@
-"""Conservative backfill: every job of the queue has a reservation in a profile of free GPUs ahead.
+"""Conservative backfill: every job of the queue has a reservation in a profile of future free GPUs.
 
-A job that arrives takes the earliest place that delays nobody; when a job ends before it was due, every reservation is
-made anew, in order.  The profile counts GPUs; where they are too scattered when the time has come, the job tries again
-at the next time of the profile.
+A new job takes the earliest slot that delays no other job. When a job ends early, all reservations are made again, in
+order.  The profile counts GPUs. If they are too scattered at the reserved time, the job tries again at the next time of
+the profile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from podsim.jit import kernel, part
 
 @part
 def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: bool, now: float) -> None:
-    """Reserve for those without a reservation (for all, if `anew`), and start those whose time has come."""
+    """Make missing reservations (all of them, if `anew`), and start the jobs whose reservation is due."""
     _forget(state, now)
     for position in range(state.number[QUEUE]):
         j = state.queue[position]
@@ -50,7 +50,7 @@ def serve_reserved(work: Work, plant: Plant, rules: Rules, state: State, anew: b
 
 @part
 def _start(work: Work, plant: Plant, rules: Rules, state: State, j: int, now: float) -> None:
-    """Start a job whose time has come, or reserve anew if its GPUs are too scattered."""
+    """Start a job at its reserved time, or make another reservation if its GPUs are too scattered."""
     count = (
         choose_nodes(plant, state, state.free, work.job[j].gpus)
         if work.job[j].gpus <= state.number[FREE]
@@ -71,7 +71,7 @@ def _start(work: Work, plant: Plant, rules: Rules, state: State, j: int, now: fl
 
 @part
 def _reserve(work: Work, state: State, j: int, earliest: float) -> None:
-    """Find the first stretch of the profile with room for a job, and take it."""
+    """Reserve the first interval of the profile with room for a job."""
     gpus, length, begin_, position = work.job[j].gpus, state.job[j].held_for, earliest, 0
     while position < state.number[STEPS]:
         if state.step_free[position] < gpus:
@@ -86,7 +86,7 @@ def _reserve(work: Work, state: State, j: int, earliest: float) -> None:
 
 @kernel
 def give_up_rest(work: Work, state: State, j: int, now: float) -> bool:
-    """Free what a job that ends had reserved beyond now; whether it ends before it was due."""
+    """Free the reservation of an ending job beyond now. True if the job ends early."""
     if state.job[j].due <= now:
         return False
     change(state, now, state.job[j].due, work.job[j].gpus)
@@ -95,7 +95,7 @@ def give_up_rest(work: Work, state: State, j: int, now: float) -> bool:
 
 @kernel
 def _forget(state: State, now: float) -> None:
-    """Drop the steps of the profile that have passed, and those at which nothing changes any more."""
+    """Drop the past steps of the profile, and those without a change."""
     past = 0
     while past + 1 < state.number[STEPS] and state.step_time[past + 1] <= now:
         past += 1
@@ -113,7 +113,7 @@ def _forget(state: State, now: float) -> None:
 
 @part
 def change(state: State, start: float, stop: float, gpus: int) -> None:
-    """Add so many free GPUs to the profile from start to stop."""
+    """Add free GPUs to the profile from start to stop."""
     first = _step_at(state, start)
     last = _step_at(state, stop)
     for position in range(first, last):
@@ -122,7 +122,7 @@ def change(state: State, start: float, stop: float, gpus: int) -> None:
 
 @kernel
 def _step_at(state: State, time: float) -> int:
-    """Position of the step that begins at a time; it is made if there is none."""
+    """The position of the step at a time, a new one if necessary."""
     low, high = 0, state.number[STEPS]
     while low < high:
         middle = (low + high) // 2
@@ -132,7 +132,7 @@ def _step_at(state: State, time: float) -> int:
             high = middle
     if low < state.number[STEPS] and state.step_time[low] == time:
         return low
-    if low == 0:  # before the first step: the past is not kept
+    if low == 0:  # before the first step: the profile has no past
         return 0
     for position in range(state.number[STEPS], low, -1):
         state.step_time[position] = state.step_time[position - 1]

@@ -1,4 +1,4 @@
-"""Starting, stopping and ending jobs: what every policy does with a job once it has decided."""
+"""The start, stop and end of jobs, after the decision of a policy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from podsim.jit import kernel, part
 
 @part
 def begin(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int, now: float) -> None:
-    """Start a job on the nodes that were chosen for it."""
+    """Start a job on its chosen nodes."""
     far = reach(plant, state, count)
     take(state, j, count)
     state.job[j].status = RUNNING
@@ -53,13 +53,13 @@ def begin(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: i
 
 @kernel
 def lead_seconds(rules: Rules, state: State, j: int) -> float:
-    """Seconds on its GPUs before a job that is started does anything useful."""
+    """Seconds that a starting job needs on its GPUs before useful work."""
     return rules.start if state.job[j].runs == 0 else rules.checkpoint + rules.restart
 
 
 @kernel
 def expected_seconds(work: Work, rules: Rules, state: State, j: int, speed: float) -> float:
-    """Seconds that a job must be expected to hold its GPUs if it is started: its limit, or longer if it is slow."""
+    """Seconds that the scheduler must expect a starting job to hold its GPUs: its limit, or longer for a slow job."""
     done = work.job[j].seconds - state.job[j].remaining
     return float(
         lead_seconds(rules, state, j) + max(work.job[j].limit - done, state.job[j].remaining / speed)
@@ -68,7 +68,7 @@ def expected_seconds(work: Work, rules: Rules, state: State, j: int, speed: floa
 
 @kernel
 def _free_gpus(work: Work, state: State, j: int, now: float) -> None:
-    """What ending and stopping have in common: the span is closed, the GPUs are free."""
+    """Close the span of a job and free its GPUs."""
     span = state.job[j].span
     state.span_end[span] = now
     state.job[j].attained += (now - state.job[j].begun) * work.job[j].gpus
@@ -85,7 +85,7 @@ def _free_gpus(work: Work, state: State, j: int, now: float) -> None:
 
 @part
 def stop(work: Work, state: State, j: int, now: float) -> None:
-    """Preempt a job: what it has done is kept."""
+    """Preempt a job, which keeps its progress."""
     useful = max(now - state.job[j].begun - state.job[j].extra, 0.0)
     state.job[j].remaining = max(state.job[j].remaining - useful * state.job[j].speed, 0.0)
     _free_gpus(work, state, j, now)
@@ -95,7 +95,7 @@ def stop(work: Work, state: State, j: int, now: float) -> None:
 
 @part
 def end(work: Work, rules: Rules, state: State, j: int, now: float) -> None:
-    """A job is done; jobs that waited for it alone are released."""
+    """End a job and release the jobs that waited for it alone."""
     _free_gpus(work, state, j, now)
     state.job[j].status = DONE
     state.job[j].remaining = 0.0
@@ -109,7 +109,7 @@ def end(work: Work, rules: Rules, state: State, j: int, now: float) -> None:
 
 @kernel
 def release(state: State, j: int, now: float) -> None:
-    """Put a job into the queue, last."""
+    """Put a job at the end of the queue."""
     if state.job[j].status != HELD:
         return
     state.job[j].status, state.job[j].key = WAITING, nan
@@ -122,7 +122,7 @@ def release(state: State, j: int, now: float) -> None:
 
 @part
 def tidy(state: State, running_too: bool) -> None:
-    """Close the gaps in the queue: it holds those that wait, and those that run where they can be preempted."""
+    """Close the gaps in the queue, which holds waiting jobs and, under preemption, running ones."""
     kept = 0
     for position in range(state.number[QUEUE]):
         j = state.queue[position]

@@ -1,4 +1,4 @@
-"""Decisions that leave running jobs alone: in order, with those behind a blocked job waiting, skipping or backfilling."""
+"""Decisions without preemption, in order: jobs behind a blocked one wait, skip it or backfill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NONE = 1 << 60
 
 @part
 def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> None:
-    """Start what may start, in the order of the queue."""
+    """Start the jobs that may start, in the order of the queue."""
     head, shadow, looked, small, large = -1, now, 0, _NONE, _NONE
     for position in range(state.number[QUEUE]):
         j = state.queue[position]
@@ -60,7 +60,7 @@ def serve(work: Work, plant: Plant, rules: Rules, state: State, now: float) -> N
 
 @part
 def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
-    """When the blocked job can start at the latest; `trial` becomes what is free then, before it takes its part."""
+    """The latest start of the blocked job. Sets `trial` to the GPUs that are free then, before its start."""
     full, idle, total = gpus // plant.size, 0, 0
     for node in range(len(state.free)):
         state.trial[node] = state.free[node]
@@ -92,13 +92,13 @@ def _shadow(plant: Plant, state: State, gpus: int, now: float) -> float:
 
 @kernel
 def _expected_seconds(work: Work, plant: Plant, rules: Rules, state: State, j: int, count: int) -> float:
-    """Seconds that j is expected to run on the nodes chosen for it."""
+    """Seconds that j is expected to run on its chosen nodes."""
     return expected_seconds(work, rules, state, j, work.slow_JS[j, reach(plant, state, count)])
 
 
 @kernel
 def _is_harmless(plant: Plant, state: State, count: int, gpus: int) -> bool:
-    """Whether the nodes chosen leave the blocked job, of so many GPUs, its start; `trial` then knows of them."""
+    """Whether the chosen nodes do not delay the blocked job with `gpus`. If so, takes them from `trial`."""
     for position in range(count):
         state.trial[state.picked[position]] -= state.taken[position]
     if has_room(plant, state.trial, gpus):

@@ -1,8 +1,7 @@
-"""A queue of jobs that ask for MIG instances, beside others that ask for whole GPUs: each at a legal place of a GPU.
+"""A queue of jobs on MIG instances and on full GPUs, with each instance at a legal start.
 
-The same rules as podsim.fleet.engine where a policy stops nobody: first come or shortest first; those behind a job that
-does not fit wait, start, or start if it is not delayed.  Instances stay when a job leaves; dividing a GPU anew may take
-time.
+The rules are those of podsim.fleet.engine without preemption: first come or shortest first; jobs behind a blocked one
+wait, start, or start unless they delay it.  Instances stay when a job leaves. A change of a GPU's layout may take time.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from podsim.hardware.mig.layouts import Instance
 from podsim.hardware.mig.profiles import Slicing, find_profile
 
 ORDERS = ("first come", "shortest", "smallest")
-"""orders that a job's own figures decide"""
+"""The orders that depend on a job's own figures only."""
 Places = list[tuple[int, Instance]]
 
 
 def policy_problem(policy: Policy) -> str:
-    """Why a policy cannot serve jobs that ask for instances; "" if it can."""
+    """The reason why a policy cannot serve jobs on instances; "" if it can."""
     if policy.preempt or policy.order not in ORDERS:
-        return "instances are not stopped, and the order must be first come, shortest or smallest"
+        return "instances cannot be preempted, and the order must be first come, shortest or smallest"
     if policy.backfill == "conservative":
-        return "conservative backfill plans with numbers of GPUs, not with places on them"
+        return "conservative backfill plans with numbers of GPUs, not with positions on them"
     return "it decides at every event; leave interval out" if policy.interval or policy.refresh else ""
 
 
 @dataclass(kw_only=True)
 class _Run:
-    """Where it stands."""
+    """The state of a queue."""
 
     jobs: Jobs
     policy: Policy
@@ -48,19 +47,19 @@ class _Run:
     relay: float
     floor: Floor
     size: Floats
-    """GPUs of each job"""
+    """The number of GPUs of each job."""
     key: Floats
     waiting: list[int] = field(default_factory=list)
     running: dict[int, tuple[float, Places]] = field(default_factory=dict)
-    """due, and places, of each that runs"""
+    """(due time, places) of each running job."""
     ends: list[tuple[float, int]] = field(default_factory=list)
     spans: list[tuple[int, float, float, int, int, int, int]] = field(default_factory=list)
-    """job, start, end, node, reach, GPU, first memory slice"""
+    """(job, start, end, node, distance class, GPU, first memory slice) of each span."""
     blocked: float = 0.0
-    """GPUs that are free and enough for the first of the queue, which has no place"""
+    """The number of GPUs that are free and enough for the first job of the queue, but without a legal start."""
     relaid: int = 0
     spent: float = 0.0
-    """GPU seconds of dividing GPUs anew"""
+    """The GPU-seconds of layout changes."""
 
 
 def run_sliced(
@@ -72,11 +71,10 @@ def run_sliced(
     packer: str = "best-fit",
     relay: float = 0.0,
 ) -> Schedule:
-    """Run jobs, some of which ask for a profile (`Jobs.mig`), through the queue of a machine whose GPUs can be divided.
+    """The schedule of jobs, some of them on instances (`Jobs.mig`), in the queue of a machine with MIG.
 
-    `packer` is a key of podsim.fleet.slots.PACKERS; `relay` are the seconds that a job waits on its GPU where that is
-    divided anew for it (no published measurement is known).  Raises PodsimError for a policy that cannot, MigError for
-    unknown profiles.
+    `packer` is a key of podsim.fleet.slots.PACKERS; `relay` is the time in s that a job waits for a change of its GPU's
+    layout (no measurement is published).  Raises PodsimError for an unsuitable policy, MigError for unknown profiles.
     """
     why = policy_problem(policy)
     problems = [f"policy {policy.name}: {why}"] if why else []
@@ -101,7 +99,7 @@ def run_sliced(
 
 
 def profile_names(jobs: Jobs, slicing: Slicing) -> list[str]:
-    """Full name of the profile of each job, "" for whole GPUs. Raises MigError for unknown ones and several at once."""
+    """The full profile name of each job, "" for full GPUs. Raises MigError for unknown profiles and several instances."""
     names: dict[str, str] = {WHOLE: WHOLE}
     problems: list[str] = []
     for name in sorted(set(jobs.mig) - {WHOLE}):
@@ -119,7 +117,11 @@ def profile_names(jobs: Jobs, slicing: Slicing) -> list[str]:
 
 
 def _play(run: _Run) -> tuple[float, float, int]:
-    """Event by event; GPU seconds free and of no use in the mean, those free while the first had no place, decisions."""
+    """Play all events.
+
+    (GPU-seconds that were free but useless in the mean, GPU-seconds that were free while the first job had no legal
+    start, decisions).
+    """
     jobs = run.jobs
     parents = {j: set(some) for j, some in jobs.after.items()}
     children: dict[int, list[int]] = {}
@@ -153,7 +155,7 @@ def _play(run: _Run) -> tuple[float, float, int]:
 
 
 def _start_jobs(run: _Run, now: float) -> None:
-    """Start who may start."""
+    """Start the jobs that may start."""
     failed: set[tuple[str, int]] = set()
     ahead: tuple[float, Floor] | None = None
     head, looked, started = -1, 0, set()
@@ -185,7 +187,7 @@ def _find_places(run: _Run, floor: Floor, j: int) -> Places | None:
 
 
 def _job_seconds(run: _Run, j: int, places: Places, anew: bool) -> tuple[float, float]:
-    """(s until it ends, s until it must be expected to end) of a job that starts."""
+    """(s until the end of a starting job, s until the end that the scheduler must expect)."""
     lead = run.policy.start + (run.relay if anew else 0.0)
     runs = float(run.jobs.seconds[j] / run.jobs.slow_JS[j, run.floor.reach(places)])
     return lead + runs, lead + max(float(run.jobs.limit[j]), runs)
@@ -205,7 +207,7 @@ def _start_job(run: _Run, j: int, places: Places, now: float) -> None:
 
 
 def _when_free(run: _Run, head: int, now: float) -> tuple[float, Floor]:
-    """(when the first of the queue has its place at the latest, by time limits; the machine as it then is)."""
+    """(latest start of the first job of the queue by time limits, the machine at that time)."""
     floor, when = run.floor.copy(), now
     going = sorted((max(due, now), j) for j, (due, _) in run.running.items())
     for position, (due, j) in enumerate(going):
@@ -221,7 +223,7 @@ def _when_free(run: _Run, head: int, now: float) -> tuple[float, Floor]:
 def _is_harmless(
     run: _Run, j: int, places: Places, head: int, ahead: tuple[float, Floor], now: float
 ) -> bool:
-    """Whether a job may start before the first: it ends by then, or leaves it a place."""
+    """Whether a job may start before the first one: it ends in time, or leaves room for it."""
     when, floor = ahead
     if now + _job_seconds(run, j, places, run.relay > 0)[1] <= when:
         return True

@@ -1,7 +1,7 @@
-"""Where an instance goes: the GPUs of a machine as they stand, legal places on them, and which of those to take.
+"""The placement of MIG instances: the GPUs of a machine, the legal starts on them, and the choice among them.
 
-A GPU is in MIG mode or not.  In MIG mode it has instances that jobs hold (busy) and instances that are idle (kept): a job
-may take over an idle one as it is; to create another, idle ones in its way are destroyed.  Busy ones are never moved.
+A GPU is in MIG mode or not.  In MIG mode it has instances with a job (busy) and idle ones (kept). A job may reuse an idle
+instance; for a new instance, idle ones in its way are destroyed.  Busy instances never move.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from podsim.hardware.mig.profiles import Profile, Slicing, find_profile, slicing
 
 PACKERS = {
     "first-fit": "the first GPU and the first legal start",
-    "best-fit": "the fullest GPU; there the place that leaves most layouts open",
-    "fgd": "where the share of the GPU that is of no use to the jobs of the trace grows least",
+    "best-fit": "the fullest GPU, and on it the start that leaves the most layouts open",
+    "fgd": "the GPU and start with the least growth of the share that is useless to the jobs of the trace",
 }
 WHOLE = ""
-"""profile of a job that takes whole GPUs"""
+"""The profile of a job on full GPUs."""
 Kinds: TypeAlias = tuple[tuple[str, float], ...]
-"""(profile, share of the jobs that ask for it)"""
+"""(profile, share of the jobs that request it)"""
 
 
 class Gpu(NamedTuple):
-    """A GPU as it stands."""
+    """The state of a GPU."""
 
     busy: tuple[Instance, ...] = ()
     kept: tuple[Instance, ...] | None = None
-    """idle instances; None where MIG is off"""
+    """The idle instances; None if MIG is off."""
 
 
 @lru_cache(maxsize=100_000)
 def legal_starts(name: str, busy: tuple[Instance, ...], profile: str) -> tuple[int, ...]:
-    """Memory slices at which an instance can stand beside those that jobs hold; (0,) for a whole idle GPU.
+    """The memory slices at which an instance can start, next to the busy ones; (0,) for a full idle GPU.
 
-    `name` is that of the slicing, here and below: a table of profiles takes long to hash.
+    `name` is that of the slicing, here and below: hashing a table of profiles takes long.
     """
     slicing = slicings()[name]
     if profile == WHOLE:
@@ -54,15 +54,15 @@ def legal_starts(name: str, busy: tuple[Instance, ...], profile: str) -> tuple[i
 
 
 def free_share(slicing: Slicing, busy: Iterable[Instance]) -> float:
-    """Share of a GPU's compute slices that no job holds."""
+    """The share of a GPU's compute slices without a job."""
     return 1.0 - sum(instance.compute for instance in busy) / slicing.compute_slices
 
 
 @lru_cache(maxsize=100_000)
 def lost_share(name: str, busy: tuple[Instance, ...], kinds: Kinds) -> float:
-    """Share of a GPU that is free and of no use to a job, in the mean over kinds of jobs.
+    """The share of a GPU that is free but useless to a job, in the mean over kinds of jobs.
 
-    Weng et al. 2023 with positions: all that is free is of no use to a kind that has no legal start on the GPU.
+    Weng et al. 2023 with positions: the free share is useless to a kind without a legal start on the GPU.
     """
     useless = sum(weight for profile, weight in kinds if not legal_starts(name, busy, profile))
     return useless * free_share(slicings()[name], busy)
@@ -72,7 +72,7 @@ def lost_share(name: str, busy: tuple[Instance, ...], kinds: Kinds) -> float:
 def _best_start(
     name: str, gpu: Gpu, profile: str, packer: str, kinds: Kinds
 ) -> tuple[tuple[float, ...], int] | None:
-    """(score, smaller first; start) of the best place for an instance on one GPU; None if it has none."""
+    """(score, start) of the best start for an instance on one GPU, smaller scores first; None if there is none."""
     slicing = slicings()[name]
     wanted = find_profile(slicing, profile)
     options: list[tuple[tuple[float, ...], int]] = []
@@ -93,25 +93,25 @@ def _best_start(
 
 @dataclass(kw_only=True)
 class Floor:
-    """All GPUs; those that stand alike are kept together."""
+    """The GPUs of a machine, also grouped by state."""
 
     slicing: Slicing
     gpus: list[Gpu]
-    """by number; node by node"""
+    """The GPUs by number, node by node."""
     alike: dict[Gpu, set[int]]
     per_node: int
     per_leaf: int
-    """nodes under a leaf switch"""
+    """The number of nodes under a leaf switch."""
 
     def copy(self) -> Floor:
-        """The same GPUs, to try something on."""
+        """A copy, for trials."""
         return Floor(
             slicing=self.slicing, gpus=self.gpus.copy(), alike={gpu: set(ids) for gpu, ids in self.alike.items()},
             per_node=self.per_node, per_leaf=self.per_leaf,
         )  # fmt: skip
 
     def change(self, number: int, gpu: Gpu) -> None:
-        """Let one GPU stand otherwise."""
+        """Change the state of one GPU."""
         old = self.gpus[number]
         self.alike[old].discard(number)
         if not self.alike[old]:
@@ -120,17 +120,17 @@ class Floor:
         self.gpus[number] = gpu
 
     def lost(self, kinds: Kinds) -> float:
-        """GPUs that are free and of no use to a job, in the mean over kinds of jobs."""
+        """The number of GPUs that are free but useless to a job, in the mean over kinds of jobs."""
         return sum(
             lost_share(self.slicing.name, gpu.busy, kinds) * len(ids) for gpu, ids in self.alike.items()
         )
 
     def free(self) -> float:
-        """GPUs that no job holds, parts of them added up."""
+        """The number of free GPUs, including parts."""
         return sum(free_share(self.slicing, gpu.busy) * len(ids) for gpu, ids in self.alike.items())
 
     def place(self, profile: str, gpus: int, packer: str, kinds: Kinds) -> list[tuple[int, Instance]] | None:
-        """(GPU, instance) for a job; of whole GPUs one for each; None if it does not fit now."""
+        """The (GPU, instance) pairs for a job, one for each full GPU; None if it does not fit now."""
         if profile == WHOLE:
             numbers = self._full_gpus(gpus)
             return None if numbers is None else [(number, _full_instance(self.slicing)) for number in numbers]
@@ -145,7 +145,11 @@ class Floor:
         return [(best[1], make_instance(find_profile(self.slicing, profile), best[2]))]
 
     def _full_gpus(self, count: int) -> list[int] | None:
-        """Idle GPUs: of the fullest node that has enough; of more than a node idle nodes under few leaves, and a rest."""
+        """The numbers of idle GPUs for a job; None if it does not fit.
+
+        They are on the fullest node with enough of them. A larger job takes idle nodes under few leaves, and GPUs of one
+        more node for the rest.
+        """
         idle: dict[int, list[int]] = {}
         for gpu, ids in self.alike.items():
             if not gpu.busy:
@@ -172,12 +176,12 @@ class Floor:
         return node // self.per_leaf if self.per_leaf else 0
 
     def reach(self, places: list[tuple[int, Instance]]) -> int:
-        """0 if the GPUs are of one node, 1 if under one leaf, 2 if under more."""
+        """The distance class of GPUs: 0 on one node, 1 under one leaf, 2 under several leaves."""
         nodes = {number // self.per_node for number, _ in places}
         return 0 if len(nodes) == 1 else (1 if len({self._leaf(node) for node in nodes}) == 1 else 2)
 
     def take(self, number: int, instance: Instance) -> bool:
-        """Give an instance, or a whole GPU, to a job; whether the GPU had to be divided anew for it."""
+        """Give an instance, or a full GPU, to a job. True if this changed the layout of the GPU."""
         gpu = self.gpus[number]
         assert not any(set(instance.slices) & set(other.slices) for other in gpu.busy), (gpu, instance)
         busy = tuple(sorted((*gpu.busy, instance)))
@@ -193,7 +197,7 @@ class Floor:
         return fresh
 
     def give_back(self, number: int, instance: Instance) -> None:
-        """A job leaves; its instance stays, idle."""
+        """Release the instance of a job; it stays, idle."""
         gpu = self.gpus[number]
         busy = tuple(other for other in gpu.busy if other != instance)
         kept = None if instance.profile == WHOLE else tuple(sorted((*(gpu.kept or ()), instance)))
@@ -205,7 +209,7 @@ def _full_instance(slicing: Slicing) -> Instance:
 
 
 def _choose_nodes(nodes: list[int], count: int, per_leaf: int) -> list[int]:
-    """So many of these nodes: of the leaf with fewest that has enough of them, else of the one with most, and so on."""
+    """`count` of these nodes under few leaves: of the smallest leaf with enough of them, else of the largest first."""
     chosen: list[int] = []
     while len(chosen) < count:
         left: dict[int, list[int]] = {}
@@ -222,7 +226,7 @@ def _choose_nodes(nodes: list[int], count: int, per_leaf: int) -> list[int]:
 
 
 def new_floor(slicing: Slicing, nodes: int, per_node: int, per_leaf: int) -> Floor:
-    """A machine whose GPUs are all whole and idle."""
+    """A machine with undivided, idle GPUs."""
     count = nodes * per_node
     return Floor(
         slicing=slicing,
@@ -234,13 +238,13 @@ def new_floor(slicing: Slicing, nodes: int, per_node: int, per_leaf: int) -> Flo
 
 
 def job_kinds(profiles: Iterable[str]) -> Kinds:
-    """Kinds of jobs, and the share of the jobs that each is."""
+    """The kinds of jobs, each with its share of the jobs."""
     counts: Mapping[str, int] = Counter(profiles)
     total = sum(counts.values())
     return tuple((profile, count / total) for profile, count in sorted(counts.items()))
 
 
 def job_gpus(slicing: Slicing, profile: str, gpus: int) -> float:
-    """GPUs that a job holds: a share of one by compute slices, or whole ones."""
+    """The number of GPUs that a job holds; for an instance the share of its compute slices."""
     found_profile: Profile | None = find_profile(slicing, profile) if profile != WHOLE else None
     return float(gpus) if found_profile is None else found_profile.compute / slicing.compute_slices

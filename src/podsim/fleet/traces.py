@@ -1,4 +1,4 @@
-"""Jobs from a trace: Philly, Helios, Acme, Alibaba columns, sacct's output, a CSV of one's own; found by its columns."""
+"""Jobs from a trace: columns of Philly, Helios, Acme or Alibaba, output of sacct, or the user's CSV."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from podsim.fleet.sacct import SACCT, read_sacct
 from podsim.fleet.state import Floats
 
 _WHOLE = 1000.0
-"""thousandths of a GPU in one"""
+"""The thousandths of a GPU in a GPU."""
 DATA = Path(__file__).parent / "data"
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -45,7 +45,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "slow": ("across_nodes",),
     "slower": ("across_leaves",),
 }
-"""columns of a trace that mean the same: one's own, Philly's (as Muri, Gavel give it), Helios' and Acme's, Alibaba's"""
+"""The names of each column in traces: the user's, Philly (from Muri and Gavel), Helios, Acme, Alibaba."""
 
 PACKAGED: dict[str, tuple[str, dict[str, str], str]] = {
     **{
@@ -60,7 +60,7 @@ PACKAGED: dict[str, tuple[str, dict[str, str], str]] = {
         "Acme's Kalos, A100, completed jobs of 2023 (CC BY 4.0), as github.com/hyunnnchoi/AcmeTrace gives it",
     ),
 }  # fmt: skip
-"""traces in the package: file, rows, source"""
+"""The packaged traces: file, rows, source."""
 
 
 def read_jobs(
@@ -70,11 +70,10 @@ def read_jobs(
     together: bool = False,
     fill: Callable[[list[Row]], list[Row]] | None = None,
 ) -> Jobs:
-    """Jobs of a packaged trace, or of a file (.csv, .json, sacct -P; gzip too).
+    """The jobs of a packaged trace, or of a file (.csv, .json, sacct -P; also gzip).
 
-    `where` keeps the rows that have these values; `together` submits all at time 0; `fill` completes rows before they are
-    read.  Jobs without GPUs, and those that
-    never ran, are left out and counted.  Raises TableError for what cannot be read, with everything found wrong.
+    `where` selects the rows with these values; `together` submits all jobs at time 0; `fill` completes the raw rows.
+    Jobs without GPUs and jobs that never ran are counted as left out.  Raises TableError with all problems of the file.
     """
     if trace in PACKAGED:
         file, rows, source = PACKAGED[trace]
@@ -98,7 +97,7 @@ def _matching_rows(rows: list[Row], where: Mapping[str, str], name: str) -> list
     unknown = [column for column in where if column not in rows[0]]
     if unknown:
         raise TableError(
-            f"{name}: no column {', '.join(unknown)} to choose by; its columns are {', '.join(rows[0])[:300]}"
+            f"{name}: no column {', '.join(unknown)} to select by; its columns are {', '.join(rows[0])[:300]}"
         )
     kept = [row for row in rows if all(row[column] == value for column, value in where.items())]
     if not kept:
@@ -108,7 +107,7 @@ def _matching_rows(rows: list[Row], where: Mapping[str, str], name: str) -> list
 
 
 def _read_table(rows: Sequence[Row], source: str) -> Jobs:
-    """Jobs of a table with a header, by its columns' names."""
+    """The jobs of a table with a header, by the names of its columns."""
     lower = {column.lower(): column for column in rows[0]}
     columns = {
         meaning: lower[name]
@@ -167,7 +166,7 @@ def _make_columns(
 def _optional_column(
     rows: Sequence[Row], columns: Mapping[str, str], name: str, source: str
 ) -> Floats | None:
-    """A column that may be missing or empty, NaN where it is."""
+    """A column that may be missing or empty; NaN for empty cells."""
     return numbers(rows, columns[name], source, empty=np.nan) if name in columns else None
 
 
@@ -176,7 +175,7 @@ def _text_column(rows: Sequence[Row], columns: Mapping[str, str], name: str) -> 
 
 
 def _time_column(rows: Sequence[Row], column: str, source: str) -> Floats:
-    """A column of times as s: numbers, or dates (Helios, Acme), counted from 1970."""
+    """A column of times in s: numbers, or dates (Helios, Acme) as seconds since 1970."""
     first = next((row[column] for row in rows if row[column]), "")
     if not re.match(r"\d{4}-\d\d-\d\d", first):
         return numbers(rows, column, source)
@@ -195,7 +194,7 @@ def _time_column(rows: Sequence[Row], column: str, source: str) -> Floats:
 
 
 def _philly_rows(text: str, name: str) -> list[Row]:
-    """Rows of Philly's cluster_job_log: the time of all attempts of a job, and the GPUs of its largest one."""
+    """The rows of Philly's cluster_job_log, with the total time of a job's attempts and the GPUs of the largest."""
     try:
         log = json.loads(text)
     except ValueError as error:
@@ -216,7 +215,7 @@ def _philly_rows(text: str, name: str) -> list[Row]:
             })  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise TableError(
-                f"{name}: job {number + 1} is not as in Philly's log (jobid, submitted_time, attempts with start_time, "
+                f"{name}: job {number + 1} differs from Philly's log (jobid, submitted_time, attempts with start_time, "
                 f"end_time, detail with gpus): {type(error).__name__} {str(error)[:80]}"
             ) from None
     if not rows:
