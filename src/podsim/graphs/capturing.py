@@ -30,7 +30,7 @@ def load_torch() -> Any:
         ) from error
 
 
-def module_of(build: Any, where: str, shapes: Sequence[str]) -> tuple[Any, tuple[Any, ...]]:
+def make_module(build: Any, where: str, shapes: Sequence[str]) -> tuple[Any, tuple[Any, ...]]:
     """(module, inputs) that a user's function makes, on the meta device: weights have shapes and no numbers.
 
     The function takes nothing and gives a module, or a module and its inputs; `shapes` replace the inputs
@@ -38,14 +38,14 @@ def module_of(build: Any, where: str, shapes: Sequence[str]) -> tuple[Any, tuple
     """
     torch = load_torch()
     with torch.device("meta"):
-        made = _called(build, where)
+        made = _call_builder(build, where)
         module, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, ())
         if not isinstance(module, torch.nn.Module):
             raise ModelError(
                 f"{where} gives {type(module).__name__}; it must give a torch.nn.Module, or a module and its inputs"
             )
         if shapes:
-            inputs = tuple(_input(torch, shape) for shape in shapes)
+            inputs = tuple(_make_input(torch, shape) for shape in shapes)
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs,)
     if not isinstance(inputs, (tuple, list)) or not inputs:
@@ -53,21 +53,21 @@ def module_of(build: Any, where: str, shapes: Sequence[str]) -> tuple[Any, tuple
             f"{where}: no inputs; give --input 8x3x224x224 (or 8x128:int64), or return (module, inputs)"
         )
     return module.to("meta"), tuple(
-        one.to("meta") if isinstance(one, torch.Tensor) else one for one in inputs
+        item.to("meta") if isinstance(item, torch.Tensor) else item for item in inputs
     )
 
 
-def _called(build: Any, where: str) -> Any:
+def _call_builder(build: Any, where: str) -> Any:
     try:
         return build()
     except Exception as error:  # a user's function may raise anything; what it is goes into the message
         raise ModelError(
-            f"{where}: {type(error).__name__}: {_first(error)}; it is called without arguments, with tensors on the "
+            f"{where}: {type(error).__name__}: {_first_line(error)}; it is called without arguments, with tensors on the "
             "meta device, which hold no numbers: use no .item(), .tolist() or explicit device in it"
         ) from None
 
 
-def _input(torch: Any, text: str) -> Any:
+def _make_input(torch: Any, text: str) -> Any:
     shape, _, kind = text.partition(":")
     try:
         sizes = [int(part) for part in shape.split("x")]
@@ -88,10 +88,10 @@ def capture_module(module: Any, inputs: tuple[Any, ...], *, name: str = "", sour
     what to change, and for ops that hide their arithmetic.
     """
     torch = load_torch()
-    program = _exported(torch, module, inputs, name)
+    program = _export(torch, module, inputs, name)
     known = dict(module.named_parameters(remove_duplicate=False))
     walk = Walk(
-        torch, {key: id(one) for key, one in known.items()}, {id(one): one.numel() for one in known.values()}
+        torch, {key: id(weight) for key, weight in known.items()}, {id(w): w.numel() for w in known.values()}
     )
     for node in program.graph.nodes:
         walk.visit(node, program.graph_signature)
@@ -104,7 +104,7 @@ def capture_module(module: Any, inputs: tuple[Any, ...], *, name: str = "", sour
     notes = list(walk.notes())
     if total != used:
         notes.append(f"{total - used:,} of {total:,} parameters are used by no op")
-    batch = next((int(one.shape[0]) for one in inputs if isinstance(one, torch.Tensor) and one.ndim), 1)
+    batch = next((int(item.shape[0]) for item in inputs if isinstance(item, torch.Tensor) and item.ndim), 1)
     return walk.graph(
         name=name or type(module).__name__, source=source or f"torch.export of torch {torch.__version__}",
         batch=batch, element=element_bytes(torch, module), notes=tuple(notes),
@@ -119,13 +119,13 @@ def torch_flops(module: Any, inputs: tuple[Any, ...]) -> tuple[float, float] | N
     torch = load_torch()
     counter = import_module("torch.utils.flop_counter").FlopCounterMode
     try:
-        with _quiet():
+        with _silence_torch():
             with counter(display=False) as forward:
                 out = module(*inputs)
             with counter(display=False) as backward:
-                trained = [one for one in _leaves(torch, out) if one.requires_grad]
+                trained = [leaf for leaf in _leaves(torch, out) if leaf.requires_grad]
                 if trained:
-                    torch.autograd.backward(trained, [torch.ones_like(one) for one in trained])
+                    torch.autograd.backward(trained, [torch.ones_like(leaf) for leaf in trained])
     except Exception:  # a module may be exported and yet not run on meta tensors; the check is then left out
         return None
     finally:
@@ -141,7 +141,7 @@ def _leaves(torch: Any, value: Any) -> list[Any]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_torch() -> Iterator[None]:
     """PyTorch's own warnings and logs, tracebacks among them, are not the user's."""
     held = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -153,9 +153,9 @@ def _quiet() -> Iterator[None]:
         logging.disable(held)
 
 
-def _exported(torch: Any, module: Any, inputs: tuple[Any, ...], name: str) -> Any:
+def _export(torch: Any, module: Any, inputs: tuple[Any, ...], name: str) -> Any:
     try:
-        with _quiet():
+        with _silence_torch():
             return torch.export.export(module, inputs, strict=False)
     except Exception as error:  # torch raises many kinds, each for a reason the user can act on
         text = str(error)
@@ -163,7 +163,7 @@ def _exported(torch: Any, module: Any, inputs: tuple[Any, ...], name: str) -> An
             (said for words, said in _ADVICE if any(word in text for word in words)), _ADVICE[-1][1]
         )
         raise ModelError(
-            f"{name or type(module).__name__} cannot be exported: {type(error).__name__}: {_first(error)}; {advice}"
+            f"{name or type(module).__name__} cannot be exported: {type(error).__name__}: {_first_line(error)}; {advice}"
         ) from None
 
 
@@ -185,6 +185,6 @@ _ADVICE = (
 """words of torch's message -> what to change; the first that fits"""
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else "no message")[:300].rstrip(".;")

@@ -88,13 +88,13 @@ def read_raw(path: Path) -> RawTrace:
         size = "empty" if not path.stat().st_size else f"larger than {_LARGEST >> 20} MiB"
         raise TraceError(f"{path}: the file is {size}")
     try:
-        plain, whole = _unpacked(data)
-        return _decoded(plain, whole)
+        plain, complete = _unpack(data)
+        return _decode(plain, complete)
     except TraceError as error:
         raise TraceError(f"{path}: is no Chakra trace, or a broken one: {error}") from None
 
 
-def _unpacked(data: bytes) -> tuple[bytes, bool]:
+def _unpack(data: bytes) -> tuple[bytes, bool]:
     """(plain bytes, whether all of them are there)."""
     if data[:2] != b"\x1f\x8b":
         return data, True
@@ -108,10 +108,10 @@ def _unpacked(data: bytes) -> tuple[bytes, bool]:
     return plain, machine.eof
 
 
-def _decoded(data: bytes, whole: bool) -> RawTrace:
+def _decode(data: bytes, complete: bool) -> RawTrace:
     version, nodes = "", []
     attributes: dict[str, Attribute] = {}
-    truncated = not whole
+    truncated = not complete
     at, number = 0, 0
     while at < len(data):
         try:
@@ -143,15 +143,15 @@ def _is_metadata(data: bytes, at: int, end: int) -> bool:
 
 
 def _metadata(data: bytes, at: int, end: int) -> tuple[str, dict[str, Attribute]]:
-    version, found = "", {}
+    version, attributes = "", {}
     for number, _, value in fields(data, at, end):
         assert isinstance(value, bytes)
         if number == 1:
             version = value.decode("utf-8", "replace")
         else:
             key, content = _attribute(value)
-            found[key] = content
-    return version, found
+            attributes[key] = content
+    return version, attributes
 
 
 def _text(value: Value) -> str:
@@ -215,12 +215,12 @@ def _attribute(data: bytes) -> tuple[str, Attribute]:
                 content = _text(value)
             elif number in (8, 10, 12, 14):
                 content = tuple(
-                    signed(one) for _, _, part in fields(value, 0, len(value)) for one in packed(part)
+                    signed(item) for _, _, part in fields(value, 0, len(value)) for item in packed(part)
                 )
     return name, content
 
 
-def _named(name: str, value: bytes) -> bytes:
+def _attribute_field(name: str, value: bytes) -> bytes:
     return bytes_field(10, bytes_field(1, name) + value)
 
 
@@ -233,10 +233,10 @@ def encode(graph: TraceGraph) -> bytes:
 
     What the schema has no place for (streams, exact seconds, members of groups) goes into attributes.
     """
-    return b"".join(_encoded(graph))
+    return b"".join(_encode_messages(graph))
 
 
-def _encoded(graph: TraceGraph) -> Iterator[bytes]:
+def _encode_messages(graph: TraceGraph) -> Iterator[bytes]:
     head = bytes_field(1, VERSION) + bytes_field(2, bytes_field(1, "rank") + number_field(9, graph.rank))
     for group in graph.groups:
         members = bytes_field(10, bytes_field(1, group.ranks))
@@ -254,35 +254,37 @@ def _encoded(graph: TraceGraph) -> Iterator[bytes]:
             body += bytes_field(5, edges)
         if start >= 0:
             body += number_field(6, round(start * 1e6))
-        body += number_field(7, round(seconds * 1e6)) + _named("is_cpu_op", number_field(27, 0))
+        body += number_field(7, round(seconds * 1e6)) + _attribute_field("is_cpu_op", number_field(27, 0))
         if seconds:
-            body += _named("podsim_seconds", double_field(3, seconds))
+            body += _attribute_field("podsim_seconds", double_field(3, seconds))
         if np.isfinite(start):
-            body += _named("podsim_start", double_field(3, start))
-        yield _message(body + _work(graph, op, kind))
+            body += _attribute_field("podsim_start", double_field(3, start))
+        yield _message(body + _work_fields(graph, op, kind))
 
 
-def _work(graph: TraceGraph, op: int, kind: str) -> bytes:
+def _work_fields(graph: TraceGraph, op: int, kind: str) -> bytes:
     """Attributes that say how much an op does, under the names and types that ASTRA-sim reads."""
     size = round(float(graph.bytes[op]))
     body = b""
     if graph.stream[op] >= 0:
-        body += _named("stream", bytes_field(29, graph.streams[graph.stream[op]]))
+        body += _attribute_field("stream", bytes_field(29, graph.streams[graph.stream[op]]))
     if kind == "compute":
-        body += _named("num_ops", number_field(9, round(float(graph.flops[op]))))
-        body += _named("tensor_size", number_field(13, size))
+        body += _attribute_field("num_ops", number_field(9, round(float(graph.flops[op]))))
+        body += _attribute_field("tensor_size", number_field(13, size))
     elif kind in ("load", "store"):
-        body += _named("tensor_size", number_field(13, size))
+        body += _attribute_field("tensor_size", number_field(13, size))
     elif kind in ("collective", "send", "recv"):
-        body += _named("comm_size", number_field(9, size))
+        body += _attribute_field("comm_size", number_field(9, size))
     if kind == "collective":
-        body += _named("comm_type", number_field(9, max(int(graph.collective[op]), 0)))
+        body += _attribute_field("comm_type", number_field(9, max(int(graph.collective[op]), 0)))
     if kind in ("send", "recv"):
         ends = (graph.rank, int(graph.peer[op])) if kind == "send" else (int(graph.peer[op]), graph.rank)
-        body += _named("comm_src", number_field(7, ends[0])) + _named("comm_dst", number_field(7, ends[1]))
-        body += _named("comm_tag", number_field(7, int(graph.tag[op])))
+        body += _attribute_field("comm_src", number_field(7, ends[0])) + _attribute_field(
+            "comm_dst", number_field(7, ends[1])
+        )
+        body += _attribute_field("comm_tag", number_field(7, int(graph.tag[op])))
     if graph.group[op] >= 0:
-        body += _named("pg_name", bytes_field(29, graph.groups[graph.group[op]].name))
+        body += _attribute_field("pg_name", bytes_field(29, graph.groups[graph.group[op]].name))
     return body
 
 

@@ -112,7 +112,12 @@ def plain_costs(
     extra = (graph.read_back + graph.written_back) * scale
     products = np.isin(graph.kind, (_GEMM, _CONV, _ATTENTION, _RECURRENT))
     there, back = np.zeros(len(graph)), np.zeros(len(graph))
-    for kind, law in ((_GEMM, _gemm), (_CONV, _conv), (_ATTENTION, _attention), (_RECURRENT, _recurrent)):
+    for kind, law in (
+        (_GEMM, _gemm_seconds),
+        (_CONV, _conv_seconds),
+        (_ATTENTION, _attention_seconds),
+        (_RECURRENT, _recurrent_seconds),
+    ):
         where = np.flatnonzero(graph.kind == kind)
         if len(where):
             there[where], back[where] = law(graph, where, gpu, matmul, flash)
@@ -123,13 +128,13 @@ def plain_costs(
     kernels_back = np.where(products, np.minimum(graph.kernels_back, 1.0), graph.kernels_back)
     turned, turned_back = np.zeros(len(graph)), np.zeros(len(graph))
     if channels_first and matmul in TENSOR_CORES:
-        turned, turned_back = _converted(graph, element_bytes(precision))
-    memory_there = np.where(products, 0.0, _memory(gpu, moved, graph.kernels)) + _memory(
+        turned, turned_back = _layout_bytes(graph, element_bytes(precision))
+    memory_there = np.where(products, 0.0, _memory_seconds(gpu, moved, graph.kernels)) + _memory_seconds(
         gpu, turned, np.ones(1)
     )
     return PlainCosts(
         product=there, product_back=back, memory=memory_there,
-        memory_back=_memory(gpu, extra, kernels_back) + _memory(gpu, turned_back, np.ones(1)),
+        memory_back=_memory_seconds(gpu, extra, kernels_back) + _memory_seconds(gpu, turned_back, np.ones(1)),
         moved=moved + turned, moved_back=moved_back + turned_back,
         light=np.maximum(arithmetic, memory),
         bound=tuple("arithmetic" if a > b else "memory" for a, b in zip(arithmetic, memory, strict=True)),
@@ -165,13 +170,13 @@ def update_seconds(graph: OpGraph, gpu: Gpu, precision: str, optimizer: str, sof
     return float(optimizer_seconds(gpu, graph.parameters.sum(), moved)) / software.memory_speed
 
 
-def _memory(gpu: Gpu, moved: Array, kernels: Array) -> Array:
+def _memory_seconds(gpu: Gpu, moved: Array, kernels: Array) -> Array:
     """Seconds of ops bound by bytes, each divided over its kernels."""
     count = np.maximum(kernels, 1.0)
     return np.asarray(count * memory_seconds(gpu, moved / count))
 
 
-def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
+def _gemm_seconds(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
     batch, m, n, k = (graph.dims_OD[where, d].astype(float) for d in range(4))
     there = product_seconds(gpu, m, n, k, batch=batch, precision=precision)
     left = product_seconds(gpu, m, k, n, batch=batch, precision=precision)
@@ -180,7 +185,7 @@ def _gemm(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) ->
     return there, np.asarray(left * wanted_OA[:, 0] + right * wanted_OA[:, 1])
 
 
-def _converted(graph: OpGraph, element: float) -> tuple[Array, Array]:
+def _layout_bytes(graph: OpGraph, element: float) -> tuple[Array, Array]:
     """(forward, backward) B that convolutions on tensor cores move to have their tensors channels last and back.
 
     Forward its input and output are read and written once more, backward those of both gradients' convolutions.
@@ -189,20 +194,22 @@ def _converted(graph: OpGraph, element: float) -> tuple[Array, Array]:
     """
     rows_OD = graph.dims_OD.astype(float)
     sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["conv"])}
-    turns = (graph.kind == _CONV) & ~_depthwise(graph)
+    turns = (graph.kind == _CONV) & ~_is_depthwise(graph)
     read = np.where(turns, sizes["batch"] * sizes["channels"] * sizes["inputs"], 0.0)
     made = np.where(turns, sizes["batch"] * sizes["filters"] * sizes["positions"], 0.0)
     both = 2.0 * element * (read + made)
     return both, both * graph.gradient_OA.sum(axis=1)
 
 
-def _depthwise(graph: OpGraph) -> Array:
+def _is_depthwise(graph: OpGraph) -> Array:
     """Which ops are convolutions of each channel alone, [ops]."""
     channels, groups = (graph.dims_OD[:, DIMS["conv"].index(name)] for name in ("channels", "groups"))
     return np.asarray((graph.kind == _CONV) & (groups > 1) & (groups == channels))
 
 
-def _recurrent(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
+def _recurrent_seconds(
+    graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str
+) -> tuple[Array, Array]:
     rows_OD = graph.dims_OD[where].astype(float)
     sizes = {name: rows_OD[:, d] for d, name in enumerate(DIMS["recurrent"])}
     there, state, weights = (
@@ -213,7 +220,7 @@ def _recurrent(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: st
     return there, np.asarray(state * wanted_OA[:, 0] + weights * wanted_OA[:, 1])
 
 
-def _conv(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
+def _conv_seconds(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
     there, back = np.zeros(len(where)), np.zeros(len(where))
     for transposed in (False, True):
         chosen = graph.dims_OD[where, 7] == transposed
@@ -231,7 +238,9 @@ def _conv(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) ->
     return there, back
 
 
-def _attention(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str) -> tuple[Array, Array]:
+def _attention_seconds(
+    graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash: str
+) -> tuple[Array, Array]:
     fused = precision in ("bf16", "fp16") and gpu.compute_capability >= 8.0
     algorithm = flash if fused else "unfused"
     there, back = np.zeros(len(where)), np.zeros(len(where))

@@ -74,15 +74,15 @@ def divide(
     asked = (1 + tolerance) * work.sum() / devices * (1 + 1e-9)
     limit = max(asked, _least_bottleneck(work, devices) * (1 + 1e-9))
     begin, nets_at = _incidence(first, members, len(work))
-    start = _consecutive(work, _crossing(first, members, size, len(work)), devices, limit)
+    start = _consecutive_runs(work, _crossing_bytes(first, members, size, len(work)), devices, limit)
     if limit > asked:
-        limit = _balanced(start, work, first, members, size, begin, nets_at, devices, asked)
+        limit = _balance(start, work, first, members, size, begin, nets_at, devices, asked)
     random = np.random.default_rng(seed)
     best, best_cost = start, np.inf
     starts = int(np.clip(_TRIED // max(len(work), 1), _STARTS, _MOST_STARTS))
     for trial in range(starts if devices > 1 else 1):
-        part = start.copy() if trial == 0 else _shaken(best, random, work, devices, limit)
-        cost = _refined(part, work, first, members, size, begin, nets_at, devices, limit)
+        part = start.copy() if trial == 0 else _shake(best, random, work, devices, limit)
+        cost = _refine(part, work, first, members, size, begin, nets_at, devices, limit)
         if cost < best_cost:
             best, best_cost = part, cost
     return _division(best, work, first, members, size, devices, limit)
@@ -122,7 +122,7 @@ def _incidence(first: Ints, members: Ints, ops: int) -> tuple[Ints, Ints]:
     return begin, np.ascontiguousarray(which.astype(np.int64))
 
 
-def _crossing(first: Ints, members: Ints, size: Floats, ops: int) -> Floats:
+def _crossing_bytes(first: Ints, members: Ints, size: Floats, ops: int) -> Floats:
     """B of tensors that are made before each place in the order and read at it or later, [ops + 1]."""
     change = np.zeros(ops + 2)
     if len(size):
@@ -146,7 +146,7 @@ def _least_bottleneck(work: Floats, devices: int) -> float:
 
 
 @njit
-def _consecutive(work: Floats, crossing: Floats, devices: int, limit: float) -> Ints:
+def _consecutive_runs(work: Floats, crossing: Floats, devices: int, limit: float) -> Ints:
     """Runs of ops with the fewest bytes over their borders, none above the limit; some may be empty."""
     n = len(work)
     total = np.zeros(n + 1)
@@ -187,7 +187,7 @@ def _consecutive(work: Floats, crossing: Floats, devices: int, limit: float) -> 
     return part
 
 
-def _shaken(best: Ints, random: np.random.Generator, work: Floats, devices: int, limit: float) -> Ints:
+def _shake(best: Ints, random: np.random.Generator, work: Floats, devices: int, limit: float) -> Ints:
     """A start near the best one: a share of the ops on other devices, where there is room."""
     part = best.copy()
     load = np.bincount(part, work, devices)
@@ -202,7 +202,9 @@ def _shaken(best: Ints, random: np.random.Generator, work: Floats, devices: int,
 
 
 @njit
-def _gain(op: int, to: int, part: Ints, count_NP: Ints, size: Floats, begin: Ints, nets_at: Ints) -> float:
+def _gain_bytes(
+    op: int, to: int, part: Ints, count_NP: Ints, size: Floats, begin: Ints, nets_at: Ints
+) -> float:
     """B that moving an op saves."""
     gain = 0.0
     here = part[op]
@@ -242,7 +244,7 @@ def _choose(part: Ints, work: Floats, size: Floats, begin: Ints, nets_at: Ints, 
             gain_O[op], to_O[op] = -np.inf, -1
             for p in range(len(load)):
                 if p != part[op] and load[p] + work[op] <= slack:
-                    gain = _gain(op, p, part, count_NP, size, begin, nets_at)
+                    gain = _gain_bytes(op, p, part, count_NP, size, begin, nets_at)
                     if gain > gain_O[op]:
                         gain_O[op], to_O[op] = gain, p
             locked[op] = 1
@@ -252,8 +254,8 @@ def _choose(part: Ints, work: Floats, size: Floats, begin: Ints, nets_at: Ints, 
 
 
 @njit
-def _pass(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints, count_NP: Ints,
-          load: Floats, limit: float, cost: float) -> float:  # fmt: skip
+def _run_pass(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
+              count_NP: Ints, load: Floats, limit: float, cost: float) -> float:  # fmt: skip
     """Move each op at most once, the best first, and go back to the best state seen; the B that it sends."""
     n = len(work)
     slack = limit + work.max()
@@ -282,8 +284,8 @@ def _pass(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, be
 
 
 @njit
-def _balanced(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
-              devices: int, limit: float) -> float:  # fmt: skip
+def _balance(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
+             devices: int, limit: float) -> float:  # fmt: skip
     """Move ops off the fullest device until none exceeds the limit, or no move helps; the limit that is kept then."""
     count_NP = np.zeros((len(size), devices), np.int64)
     load = np.zeros(devices)
@@ -300,7 +302,7 @@ def _balanced(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats
                 continue
             for p in range(devices):
                 if p != full and load[p] + work[op] <= max(limit, load[full] - work[op]):
-                    gain = _gain(op, p, part, count_NP, size, begin, nets_at)
+                    gain = _gain_bytes(op, p, part, count_NP, size, begin, nets_at)
                     if gain > best:
                         best_op, best_to, best = op, p, gain
         if best_op < 0:
@@ -310,8 +312,8 @@ def _balanced(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats
 
 
 @njit
-def _refined(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
-             devices: int, limit: float) -> float:  # fmt: skip
+def _refine(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
+            devices: int, limit: float) -> float:  # fmt: skip
     """Improve a division in place by passes of moves; the B that it sends then.
 
     On the way a device may exceed the limit by one op, as two ops can change places only one after the other.
@@ -327,7 +329,7 @@ def _refined(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats,
         cost += size[j] * (np.count_nonzero(count_NP[j]) - 1)
     for _ in range(_PASSES):
         before = cost
-        cost = _pass(part, work, first, members, size, begin, nets_at, count_NP, load, limit, cost)
+        cost = _run_pass(part, work, first, members, size, begin, nets_at, count_NP, load, limit, cost)
         if not cost < before * (1 - 1e-12):
             break
     return cost

@@ -69,13 +69,15 @@ def replicas_step(
     alone = accumulate * sum(costs.passes) + update + software.host_step
     if cluster is None or gpus == 1:
         return ReplicasStep(seconds=alone, alone=alone, update=update, reduction=None, tables=0.0)
-    reduction = reduced(graph, costs, cluster, software, gpus=gpus)
+    reduction = reduce_graph(graph, costs, cluster, software, gpus=gpus)
     tables = tables_seconds(graph, precision, cluster, software, gpus=gpus)
     seconds = alone + (accumulate * tables + reduction.exposed)
     return ReplicasStep(seconds=seconds, alone=alone, update=update, reduction=reduction, tables=tables)
 
 
-def reduced(graph: OpGraph, costs: OpCosts, cluster: Cluster, software: Software, *, gpus: int) -> Reduction:
+def reduce_graph(
+    graph: OpGraph, costs: OpCosts, cluster: Cluster, software: Software, *, gpus: int
+) -> Reduction:
     """What reducing the gradients of a graph over replicas takes, beside a backward pass that may wait for the host."""
     slowed = costs.passes[1] / max(float(costs.backward.sum()), 1e-30)
     return reduce_gradients(graph.parameters, costs.backward * slowed, cluster, software, gpus=gpus)
@@ -104,11 +106,11 @@ def bucket_sizes(gradients: Array) -> tuple[Array, Array]:
     """(B of each bucket, position of the op that fills it) of gradients in the order in which they are made."""
     sizes, last = [], []
     held, room = 0.0, FIRST
-    for place, size in enumerate(gradients.tolist()):
+    for op, size in enumerate(gradients.tolist()):
         held += size
-        if held >= room or (place == len(gradients) - 1 and held):
+        if held >= room or (op == len(gradients) - 1 and held):
             sizes.append(held)
-            last.append(place)
+            last.append(op)
             held, room = 0.0, BUCKET
     return np.array(sizes), np.array(last, dtype=np.int64)
 
@@ -128,13 +130,15 @@ def reduce_gradients(
         took = took + software.host_collective
     exposed = float(took.sum())
     if "overlap_grad" in software.can_overlap:
-        exposed = _exposed(np.cumsum(backward[::-1])[last], took, float(backward.sum()), software.contention)
+        exposed = _exposed_seconds(
+            np.cumsum(backward[::-1])[last], took, float(backward.sum()), software.contention
+        )
     return Reduction(
         buckets=len(sizes), bytes=float(sizes.sum()), seconds=float(took.sum()), exposed=exposed, took=took
     )
 
 
-def _exposed(ready: Array, took: Array, backward: float, contention: float) -> float:
+def _exposed_seconds(ready: Array, took: Array, backward: float, contention: float) -> float:
     """Seconds by which reducing outlasts the backward pass, or slows it, whichever is longer."""
     done = 0.0
     for at, seconds in zip(ready.tolist(), took.tolist(), strict=False):

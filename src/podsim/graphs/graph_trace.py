@@ -42,8 +42,8 @@ def step_trace(
         bytes=np.concatenate([costs.moved, costs.moved_back[::-1], sizes[:buckets], [0.0]]),
         collective=np.where(is_bucket, COLLECTIVES.index("all_reduce"), -1), group=np.where(is_bucket, 0, -1),
         peer=np.full(total, -1), tag=np.zeros(total, dtype=np.int64),
-        first=np.cumsum([0, *(len(one) for one in before)]).astype(np.int64),
-        before=np.array([one for row in before for one in sorted(row)], dtype=np.int64),
+        first=np.cumsum([0, *(len(row) for row in before)]).astype(np.int64),
+        before=np.array([earlier for row in before for earlier in sorted(row)], dtype=np.int64),
     )  # fmt: skip
 
 

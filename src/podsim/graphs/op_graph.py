@@ -135,13 +135,13 @@ class OpGraph:
         return int(np.isin(self.kind, [KINDS.index(kind) for kind in kinds]).sum())
 
 
-def ordered(before: Sequence[Sequence[int]], names: Sequence[str]) -> Ints:
+def topological_order(before: Sequence[Sequence[int]], names: Sequence[str]) -> Ints:
     """A topological order of ops, those that stand first first; ModelError naming a cycle if there is one."""
     n = len(before)
-    left = [len(set(one)) for one in before]
+    left = [len(set(earlier)) for earlier in before]
     after: list[list[int]] = [[] for _ in range(n)]
-    for op, one in enumerate(before):
-        for earlier in set(one):
+    for op, reads in enumerate(before):
+        for earlier in set(reads):
             after[earlier].append(op)
     import heapq
 
@@ -162,13 +162,13 @@ def ordered(before: Sequence[Sequence[int]], names: Sequence[str]) -> Ints:
 def _cycle(before: Sequence[Sequence[int]], left: Sequence[int], names: Sequence[str]) -> str:
     """Names around one cycle, from the ops that never became ready: walking back must come round."""
     op = next(i for i, number in enumerate(left) if number)
-    place: dict[int, int] = {}
+    position: dict[int, int] = {}
     path: list[int] = []
-    while op not in place:
-        place[op] = len(path)
+    while op not in position:
+        position[op] = len(path)
         path.append(op)
         op = next(earlier for earlier in before[op] if left[earlier])
-    around = [*path[place[op] :], op][::-1]
+    around = [*path[position[op] :], op][::-1]
     shown = around if len(around) <= 8 else [*around[:4], -1, *around[-3:]]
     return " -> ".join("…" if i < 0 else repr(names[i][:60]) for i in shown)
 

@@ -26,10 +26,10 @@ def for_any_batch(captures: Sequence[tuple[int, Any]]) -> Any:
 
     Raises ModelError, naming the op, where the captures differ by more than numbers or a number is no straight line.
     """
-    return _joined([batch for batch, _ in captures], [value for _, value in captures], "")
+    return _join([batch for batch, _ in captures], [value for _, value in captures], "")
 
 
-def _joined(batches: Sequence[int], values: Sequence[Any], where: str) -> Any:
+def _join(batches: Sequence[int], values: Sequence[Any], where: str) -> Any:
     first = values[0]
     if all(value == first for value in values):
         return first
@@ -37,13 +37,13 @@ def _joined(batches: Sequence[int], values: Sequence[Any], where: str) -> Any:
         keys = dict.fromkeys(key for value in values for key in value)
         inside = f"op {first['name']!r}" if "before" in first else where
         return {
-            key: _joined(batches, [value.get(key, 0) for value in values], f"{inside} {key}".strip())
+            key: _join(batches, [value.get(key, 0) for value in values], f"{inside} {key}".strip())
             for key in keys
         }
     if all(isinstance(value, list) and len(value) == len(first) for value in values):
         return [
-            _joined(batches, items, where if isinstance(items[0], (dict, list)) else f"{where}[{place}]")
-            for place, items in enumerate(zip(*values, strict=True))
+            _join(batches, items, where if isinstance(items[0], (dict, list)) else f"{where}[{position}]")
+            for position, items in enumerate(zip(*values, strict=True))
         ]
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         return _line(batches, values, where)
@@ -60,37 +60,42 @@ def _line(batches: Sequence[int], values: Sequence[Any], where: str) -> dict[str
         if abs(fixed + slope * batch - value) > 1e-9 * abs(value):
             said = ", ".join(f"{v:g} at {b}" for b, v in zip(batches, values, strict=True))
             raise ModelError(f"{where} does not grow evenly with the batch ({said}); capture it at one batch")
-    return {"fixed": _plain(fixed), "per_sample": _plain(slope)}
+    return {"fixed": plain_number(fixed), "per_sample": plain_number(slope)}
 
 
-def _plain(value: float) -> float | int:
+def plain_number(value: float) -> float | int:
+    """A number for JSON: an int if it is one."""
     return int(value) if float(value).is_integer() else float(value)
 
 
-def between(one: OpGraph, two: OpGraph, batch: int) -> OpGraph:
+def interpolate_batch(single: OpGraph, double: OpGraph, batch: int) -> OpGraph:
     """The graph for a batch from those of one and of two samples; the same as `at_batch`, without reading it again."""
 
     def line(first: Any, second: Any) -> Any:
         return first + (second - first) * (batch - 1)
 
-    columns = {field.name: (getattr(one, field.name), getattr(two, field.name)) for field in fields(OpGraph)}
-    arrays = {name: line(*pair) for name, pair in columns.items() if _numbers(pair[0]) and name not in _SAME}
+    columns = {
+        field.name: (getattr(single, field.name), getattr(double, field.name)) for field in fields(OpGraph)
+    }
+    arrays = {
+        name: line(*pair) for name, pair in columns.items() if _is_numeric(pair[0]) and name not in _SAME
+    }
     shapes = tuple(
         first if first == second else tuple(line(a, b) for a, b in zip(first, second, strict=True))
-        for first, second in zip(one.shapes, two.shapes, strict=True)
+        for first, second in zip(single.shapes, double.shapes, strict=True)
     )
     changed: dict[str, Any] = {**arrays, "shapes": shapes, "batch": batch}
-    return replace(one, **changed)
+    return replace(single, **changed)
 
 
 _SAME = ("kind", "first", "before", "gradient_OA")
 
 
-def _numbers(column: Any) -> bool:
+def _is_numeric(column: Any) -> bool:
     return isinstance(column, np.ndarray) and column.dtype != bool
 
 
-def grows(value: Any) -> bool:
+def is_for_any_batch(value: Any) -> bool:
     """Whether a graph's JSON value is one for any batch."""
     return isinstance(value, dict) and isinstance(value.get("batch"), dict)
 
@@ -99,6 +104,6 @@ def at_batch(value: Any, batch: int) -> Any:
     """The JSON value for so many samples; numbers that are whole at whole batches stay whole."""
     if isinstance(value, dict):
         if value.keys() == _KEYS:
-            return _plain(value["fixed"] + value["per_sample"] * batch)
+            return plain_number(value["fixed"] + value["per_sample"] * batch)
         return {key: at_batch(item, batch) for key, item in value.items()}
     return [at_batch(item, batch) for item in value] if isinstance(value, list) else value

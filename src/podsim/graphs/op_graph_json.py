@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from podsim.errors import ModelError, unknown_name
-from podsim.graphs.op_graph import DIMS, KINDS, WIDTH, OpGraph, ordered
-from podsim.graphs.op_graph_batch import at_batch, grows
+from podsim.graphs.op_graph import DIMS, KINDS, WIDTH, OpGraph, topological_order
+from podsim.graphs.op_graph_batch import at_batch, is_for_any_batch, plain_number
 
 _VERSION = 1
 _LARGEST = 1 << 28
@@ -34,29 +34,25 @@ def to_value(graph: OpGraph) -> dict[str, Any]:
 def to_text(value: dict[str, Any]) -> str:
     """JSON text of a graph's value."""
     head = {key: item for key, item in value.items() if key != "ops"}
-    lines = ",\n".join("  " + json.dumps(one) for one in value["ops"])
+    lines = ",\n".join("  " + json.dumps(op) for op in value["ops"])
     return json.dumps(head)[:-1] + ', "ops": [\n' + lines + "\n]}\n"
 
 
 def _op(graph: OpGraph, i: int) -> dict[str, Any]:
     kind = KINDS[graph.kind[i]]
     edges = slice(graph.first[i], graph.first[i + 1])
-    one: dict[str, Any] = {
+    op: dict[str, Any] = {
         "name": graph.names[i], "op": graph.targets[i], "kind": kind, "shape": list(graph.shapes[i]),
-        "before": graph.before[edges].tolist(), "carries": [_plain(b) for b in graph.carried[edges]],
+        "before": graph.before[edges].tolist(), "carries": [plain_number(b) for b in graph.carried[edges]],
     }  # fmt: skip
     if kind in DIMS:
-        one["dims"] = graph.dims_OD[i, : len(DIMS[kind])].tolist()
-        one["gradient"] = graph.gradient_OA[i].tolist()
+        op["dims"] = graph.dims_OD[i, : len(DIMS[kind])].tolist()
+        op["gradient"] = graph.gradient_OA[i].tolist()
     for key in _NUMBERS:
         value = float(getattr(graph, key)[i])
         if value:
-            one[key] = _plain(value)
-    return one
-
-
-def _plain(value: float) -> float | int:
-    return int(value) if float(value).is_integer() else float(value)
+            op[key] = plain_number(value)
+    return op
 
 
 def write_value(value: dict[str, Any], path: Path) -> None:
@@ -109,7 +105,7 @@ def check_batch(batch: int) -> None:
 
 def graph_of(value: dict[str, Any], where: str, batch: int | None = None, *, check: bool = True) -> OpGraph:
     """The graph of a JSON value, which came from `where`; see `read_graph`; without `check` its ops are right."""
-    if grows(value):
+    if is_for_any_batch(value):
         if batch is None:
             raise ModelError(f"{where}: captured for any batch; say which: --batch 32")
         check_batch(batch)
@@ -124,68 +120,68 @@ def graph_of(value: dict[str, Any], where: str, batch: int | None = None, *, che
 
 def _graph(value: dict[str, Any], where: str, check: bool) -> OpGraph:
     ops = value.get("ops")
-    if not isinstance(ops, list) or not ops or not all(isinstance(one, dict) for one in ops):
+    if not isinstance(ops, list) or not ops or not all(isinstance(op, dict) for op in ops):
         raise ModelError(f"{where}: ops must be a list of at least one op")
     checked = enumerate(ops if check else ())
-    problems = [f"op {i}: {said}" for i, one in checked for said in _problems(one, len(ops))]
+    problems = [f"op {i}: {problem}" for i, op in checked for problem in _problems(op, len(ops))]
     for key in ("batch", "element"):
         if not _number(value.get(key)) or not value[key] > 0:
             problems.append(f"{key}={str(value.get(key))[:40]} must be a positive number")
     if problems:
         more = f"; and {len(problems) - 8} more" if len(problems) > 8 else ""
         raise ModelError(f"{where}: " + "; ".join(problems[:8]) + more)
-    order = ordered([one["before"] for one in ops], [str(one["name"]) for one in ops])
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
+    order = topological_order([op["before"] for op in ops], [str(op["name"]) for op in ops])
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
     ops = [ops[i] for i in order]
     dims_OD = np.zeros((len(ops), WIDTH), dtype=np.int64)
-    for i, one in enumerate(ops):
-        dims_OD[i, : len(one.get("dims", ()))] = one.get("dims", ())
+    for i, op in enumerate(ops):
+        dims_OD[i, : len(op.get("dims", ()))] = op.get("dims", ())
     return OpGraph(
         name=str(value.get("name", "")), source=str(value.get("source", "")), batch=int(value["batch"]),
         element=float(value["element"]), notes=tuple(str(note) for note in value.get("notes", ())),
-        names=tuple(str(one["name"]) for one in ops), targets=tuple(str(one["op"]) for one in ops),
-        shapes=tuple(tuple(one["shape"]) for one in ops), dims_OD=dims_OD,
-        kind=np.array([KINDS.index(one["kind"]) for one in ops], dtype=np.int64),
-        gradient_OA=np.array([one.get("gradient", (False, False)) for one in ops], dtype=bool).reshape(-1, 2),
-        first=np.cumsum([0, *(len(one["before"]) for one in ops)]).astype(np.int64),
-        before=np.array([place[j] for one in ops for j in one["before"]], dtype=np.int64),
-        carried=np.array([b for one in ops for b in one["carries"]], dtype=float),
-        **{key: np.array([one.get(key, 0.0) for one in ops], dtype=float) for key in _NUMBERS},
+        names=tuple(str(op["name"]) for op in ops), targets=tuple(str(op["op"]) for op in ops),
+        shapes=tuple(tuple(op["shape"]) for op in ops), dims_OD=dims_OD,
+        kind=np.array([KINDS.index(op["kind"]) for op in ops], dtype=np.int64),
+        gradient_OA=np.array([op.get("gradient", (False, False)) for op in ops], dtype=bool).reshape(-1, 2),
+        first=np.cumsum([0, *(len(op["before"]) for op in ops)]).astype(np.int64),
+        before=np.array([position[j] for op in ops for j in op["before"]], dtype=np.int64),
+        carried=np.array([b for op in ops for b in op["carries"]], dtype=float),
+        **{key: np.array([op.get(key, 0.0) for op in ops], dtype=float) for key in _NUMBERS},
     )  # fmt: skip
 
 
-def _problems(one: dict[str, Any], ops: int) -> list[str]:
+def _problems(op: dict[str, Any], ops: int) -> list[str]:
     """What is wrong with one op."""
-    found = []
-    missing = [key for key in ("name", "op", "kind", "shape", "before", "carries") if key not in one]
+    problems = []
+    missing = [key for key in ("name", "op", "kind", "shape", "before", "carries") if key not in op]
     if missing:
         return [f"missing {', '.join(missing)}"]
-    if one["kind"] not in KINDS:
-        found.append(unknown_name("kind", str(one["kind"]), KINDS))
-    lists = {key: one[key] for key in ("shape", "before", "carries")}
+    if op["kind"] not in KINDS:
+        problems.append(unknown_name("kind", str(op["kind"]), KINDS))
+    lists = {key: op[key] for key in ("shape", "before", "carries")}
     wrong = [
         key for key, item in lists.items() if not isinstance(item, list) or not all(_number(n) for n in item)
     ]
     if wrong:
-        return [*found, f"{', '.join(wrong)} must be lists of numbers, zero or more"]
-    if any(n != int(n) or n >= ops for n in one["before"]):
-        found.append(f"before={str(one['before'])[:60]} must name ops, 0 to {ops - 1}")
-    if len(one["before"]) != len(one["carries"]):
-        found.append(f"before has {len(one['before'])} entries, carries {len(one['carries'])}")
-    needed = len(DIMS.get(str(one["kind"]), ()))
-    dims = one.get("dims", [])
+        return [*problems, f"{', '.join(wrong)} must be lists of numbers, zero or more"]
+    if any(n != int(n) or n >= ops for n in op["before"]):
+        problems.append(f"before={str(op['before'])[:60]} must name ops, 0 to {ops - 1}")
+    if len(op["before"]) != len(op["carries"]):
+        problems.append(f"before has {len(op['before'])} entries, carries {len(op['carries'])}")
+    needed = len(DIMS.get(str(op["kind"]), ()))
+    dims = op.get("dims", [])
     if not isinstance(dims, list) or len(dims) != needed or not all(_number(n) and n == int(n) for n in dims):
-        found.append(f"dims={str(dims)[:60]} must be {needed} whole numbers")
+        problems.append(f"dims={str(dims)[:60]} must be {needed} whole numbers")
     elif any(n < 1 for n in dims[:7]):
-        found.append(f"dims={dims} must be 1 or more")
-    gradient = one.get("gradient", [False, False])
+        problems.append(f"dims={dims} must be 1 or more")
+    gradient = op.get("gradient", [False, False])
     if not isinstance(gradient, list) or len(gradient) != 2 or not all(isinstance(g, bool) for g in gradient):
-        found.append(f"gradient={str(gradient)[:40]} must be two of true and false")
-    wrong = [key for key in _NUMBERS if not _number(one.get(key, 0))]
+        problems.append(f"gradient={str(gradient)[:40]} must be two of true and false")
+    wrong = [key for key in _NUMBERS if not _number(op.get(key, 0))]
     if wrong:
-        found.append(f"{', '.join(wrong)} must be numbers, zero or more")
-    return found
+        problems.append(f"{', '.join(wrong)} must be numbers, zero or more")
+    return problems
 
 
 def _number(value: Any) -> bool:

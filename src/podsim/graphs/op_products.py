@@ -62,7 +62,7 @@ def _product(
     biased = bias is not None and bias.trained
     return Facts(
         kind=kind, dims=dims, gradient=(first, second), flops=flops, flops_back=flops * (first + second),
-        read=sum(one.bytes for one in operands) + (bias.bytes if bias else 0.0), written=out.bytes,
+        read=sum(operand.bytes for operand in operands) + (bias.bytes if bias else 0.0), written=out.bytes,
         read_back=out.bytes if biased else 0.0, written_back=bias.bytes if bias and biased else 0.0, kernels=1.0,
         kernels_back=float(first + second + biased), saves_inputs=first or second,
     )  # fmt: skip
@@ -117,7 +117,7 @@ def attention_facts(
     mask: Operand | None = None,
 ) -> Facts:
     """softmax(Q K^T) V of (batch, heads, tokens, width); arithmetic counts all pairs, masked or not."""
-    q, k, v = ((1,) * (4 - len(one.shape)) + one.shape for one in (query, key, value))
+    q, k, v = ((1,) * (4 - len(operand.shape)) + operand.shape for operand in (query, key, value))
     batch, heads = prod(q[:-3]), q[-3]
     pairs = float(batch * heads * q[-2] * k[-2])
     flops = 2.0 * pairs * (q[-1] + v[-1])
@@ -143,7 +143,7 @@ def einsum_facts(equation: str, operands: Sequence[Operand], out: Operand) -> Fa
         len(names) != 2
         or len(operands) != 2
         or "." in equation
-        or any(len(set(one)) != len(one) for one in names)
+        or any(len(set(letters)) != len(letters) for letters in names)
     ):
         raise ModelError(
             f"einsum {equation[:60]!r} cannot be costed: only products of two operands with letters are; "
@@ -153,9 +153,11 @@ def einsum_facts(equation: str, operands: Sequence[Operand], out: Operand) -> Fa
         both = left.replace(",", "")
         result = "".join(sorted(c for c in set(both) if both.count(c) == 1))
     size = {
-        c: s for name, one in zip(names, operands, strict=True) for c, s in zip(name, one.shape, strict=True)
+        c: s
+        for name, tensor in zip(names, operands, strict=True)
+        for c, s in zip(name, tensor.shape, strict=True)
     }
-    sets = [set(one) for one in names]
+    sets = [set(letters) for letters in names]
     batch = prod(size[c] for c in sets[0] & sets[1] & set(result))
     k = prod(size[c] for c in (sets[0] & sets[1]) - set(result))
     m = prod(size[c] for c in sets[0] - sets[1])

@@ -51,7 +51,7 @@ def recurrent_parts(target: str, arguments: Sequence[Any], out: Operand) -> list
             "pad the sequences, as --input says"
         )
     source, _, weights, biased, layers, dropout, train, both, batch_first = arguments[:9]
-    many, one = (source.shape[1], source.shape[0]) if batch_first else source.shape[:2]
+    length, batch = (source.shape[1], source.shape[0]) if batch_first else source.shape[:2]
     each, directions = 4 if biased else 2, 2 if both else 1
     if len(weights) != each * layers * directions:
         raise ModelError(
@@ -59,10 +59,12 @@ def recurrent_parts(target: str, arguments: Sequence[Any], out: Operand) -> list
         )
     parts: list[RecurrentPart] = []
     for layer in range(layers):
-        place = layer * directions * each
-        groups = [tuple(weights[place + d * each : place + (d + 1) * each]) for d in range(directions)]
+        first_weight = layer * directions * each
+        groups = [
+            tuple(weights[first_weight + d * each : first_weight + (d + 1) * each]) for d in range(directions)
+        ]
         hidden = replace(out, shape=(*source.shape[:2], groups[0][1].shape[1] * directions))
-        made, source = _layer(target, LAYERS[target], source, groups, many, one, hidden, place)
+        made, source = _layer(target, LAYERS[target], source, groups, length, batch, hidden, first_weight)
         parts += made
         if dropout and train and layer + 1 < layers:
             parts.append(_dropout(source))
@@ -71,7 +73,7 @@ def recurrent_parts(target: str, arguments: Sequence[Any], out: Operand) -> list
 
 def _layer(
     target: str, gates: int, source: Operand, groups: Sequence[tuple[Operand, ...]], steps: int, batch: int,
-    out: Operand, place: int,
+    out: Operand, first_weight: int,
 ) -> tuple[list[RecurrentPart], Operand]:  # fmt: skip
     """The two ops of one layer, and its result."""
     directions, (first, second) = len(groups), groups[0][:2]
@@ -93,8 +95,8 @@ def _layer(
         extra=states if trained else 0.0,
     )  # fmt: skip
     ways = range(directions)
-    of_inputs = tuple(place + d * each + i for d in ways for i in range(each) if i != 1)
-    of_loop = tuple(place + d * each + 1 for d in ways)
+    of_inputs = tuple(first_weight + d * each + i for d in ways for i in range(each) if i != 1)
+    of_loop = tuple(first_weight + d * each + 1 for d in ways)
     return [
         RecurrentPart(target=f"{target}_inputs", facts=inputs, output=before, weights=of_inputs),
         RecurrentPart(target=target, facts=loop, output=out, weights=of_loop),

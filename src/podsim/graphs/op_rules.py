@@ -28,18 +28,18 @@ class Call:
     @property
     def tensors(self) -> list[Operand]:
         """Every tensor that is read, those in lists included, in order."""
-        found: list[Operand] = []
+        operands: list[Operand] = []
         for value in (*self.arguments, *self.named.values()):
-            found += [
-                one
-                for one in (value if isinstance(value, (tuple, list)) else [value])
-                if isinstance(one, Operand)
+            operands += [
+                item
+                for item in (value if isinstance(value, (tuple, list)) else [value])
+                if isinstance(item, Operand)
             ]
-        return found
+        return operands
 
-    def get(self, place: int, name: str, default: Any) -> Any:
+    def get(self, position: int, name: str, default: Any) -> Any:
         """An argument by position or name."""
-        return self.arguments[place] if place < len(self.arguments) else self.named.get(name, default)
+        return self.arguments[position] if position < len(self.arguments) else self.named.get(name, default)
 
 
 VIEWS = frozenset((
@@ -115,13 +115,13 @@ def _elements(shape: tuple[int, ...]) -> int:
 
 def _gradients(call: Call) -> list[Operand]:
     """Operands whose gradient the backward pass computes."""
-    return [one for one in call.tensors if one.trained]
+    return [operand for operand in call.tensors if operand.trained]
 
 
 def _elementwise(call: Call) -> Facts:
     """Operands read, result written; backward one kernel for each operand that needs a gradient."""
     out = call.output
-    read = sum(one.bytes for one in call.tensors)
+    read = sum(operand.bytes for operand in call.tensors)
     masked = "dropout" in call.target
     mask = float(_elements(out.shape)) if masked and not _idle_dropout(call) else 0.0
     if masked and not mask:
@@ -131,13 +131,13 @@ def _elementwise(call: Call) -> Facts:
     if call.target in ("addcmul", "addcdiv"):
         added = call.tensors[:1]
     plain = call.target in _PLAIN_READS or masked
-    for one in _gradients(call):
-        broadcast = _elements(one.shape) < _elements(out.shape)
-        if not broadcast and any(one is other for other in added):
+    for operand in _gradients(call):
+        broadcast = _elements(operand.shape) < _elements(out.shape)
+        if not broadcast and any(operand is other for other in added):
             continue  # the gradient is handed on as it is
         kernels += 1
         read_back += out.bytes * (1 if plain else 2) + mask
-        written_back += one.bytes
+        written_back += operand.bytes
     saves_output = call.target in _OUTPUT_SAVED
     return Facts(
         kind="elementwise", read=read, written=out.bytes + mask, read_back=read_back, written_back=written_back,
@@ -146,7 +146,7 @@ def _elementwise(call: Call) -> Facts:
     )  # fmt: skip
 
 
-def _made(call: Call) -> Facts:
+def _creation(call: Call) -> Facts:
     """The result is written; memory that is only set aside is not."""
     if call.target in ("empty", "empty_like", "new_empty"):
         return Facts(kind="elementwise", kernels=0.0)
@@ -160,8 +160,8 @@ def _idle_dropout(call: Call) -> bool:
 def _norm(call: Call, reads: int, reads_back: int) -> Facts:
     """A norm reads its input `reads` times, its gradient and its input `reads_back` times in all."""
     source, out = call.tensors[0], call.output
-    weights = sum(one.bytes for one in call.tensors[1:])
-    trained = source.trained or any(one.trained for one in call.tensors[1:])
+    weights = sum(operand.bytes for operand in call.tensors[1:])
+    trained = source.trained or any(operand.trained for operand in call.tensors[1:])
     return Facts(
         kind="norm", read=reads * source.bytes + weights, written=out.bytes,
         read_back=reads_back * source.bytes + weights if trained else 0.0,
@@ -188,13 +188,13 @@ def _cosine(call: Call) -> Facts:
     gradient, that of the quotient, and that of the norm back to where it came from; a dozen kernels of that shape.
     Source: the kernels that PyTorch 2.13 dispatches (a test counts them).
     """
-    one, other = call.tensors[:2]
+    left, right = call.tensors[:2]
     dim = call.get(2, "dim", 1)
-    length = max(one.shape[dim], other.shape[dim])
-    wide = _elements(call.output.shape) * length * max(one.width, other.width)
+    length = max(left.shape[dim], right.shape[dim])
+    wide = _elements(call.output.shape) * length * max(left.width, right.width)
     wanted = float(len(_gradients(call)))
     return Facts(
-        kind="reduction", read=2 * (one.bytes + other.bytes) + 3 * wide, written=3 * wide + call.output.bytes,
+        kind="reduction", read=2 * (left.bytes + right.bytes) + 3 * wide, written=3 * wide + call.output.bytes,
         read_back=wanted * 15 * wide, written_back=wanted * 10 * wide, kernels=6.0, kernels_back=wanted * 12,
         saves_inputs=bool(wanted), extra=2 * wide if wanted else 0.0,
     )  # fmt: skip
@@ -221,13 +221,13 @@ def _pool(call: Call) -> Facts:
 
 
 def _reduction(call: Call) -> Facts:
-    read = sum(one.bytes for one in call.tensors)
+    read = sum(operand.bytes for operand in call.tensors)
     back = float(len(_gradients(call)))
     plain = call.target in ("sum", "mean")
     return Facts(
         kind="reduction", read=read, written=call.output.bytes,
         read_back=(call.output.bytes + (0.0 if plain else read)) * min(back, 1.0),
-        written_back=sum(one.bytes for one in _gradients(call)), kernels=1.0, kernels_back=back,
+        written_back=sum(operand.bytes for operand in _gradients(call)), kernels=1.0, kernels_back=back,
         saves_inputs=bool(back) and not plain,
     )  # fmt: skip
 
@@ -263,16 +263,16 @@ def _loss(call: Call) -> Facts:
 
 
 def _copy(call: Call) -> Facts:
-    read = sum(one.bytes for one in call.tensors) or call.output.bytes
+    read = sum(operand.bytes for operand in call.tensors) or call.output.bytes
     wanted = _gradients(call)
     back = 1.0 if wanted else 0.0
     return Facts(
         kind="copy", read=read, written=call.output.bytes, read_back=call.output.bytes * back,
-        written_back=sum(one.bytes for one in wanted), kernels=1.0, kernels_back=back,
+        written_back=sum(operand.bytes for operand in wanted), kernels=1.0, kernels_back=back,
     )  # fmt: skip
 
 
-def _sampled(call: Call) -> Facts:
+def _grid_sample(call: Call) -> Facts:
     """Four neighbours mixed at each point of a grid: of a map no more than all; backward its gradient is cleared first.
 
     Neighbours of neighbouring points come from caches where they fit; the gradient is added to as often as it is read.
@@ -325,7 +325,7 @@ RULES: dict[str, Callable[[Call], Facts]] = {
     ),
     "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("batch_norm", "_native_batch_norm_legit_functional", "native_batch_norm"), _batch_norm),
-    **dict.fromkeys(MADE, _made),
+    **dict.fromkeys(MADE, _creation),
     "cosine_similarity": _cosine,
     "_weight_norm": lambda call: _norm(call, 2, 4),
     "instance_norm": lambda call: _norm(call, 2, 4),
@@ -346,7 +346,7 @@ RULES: dict[str, Callable[[Call], Facts]] = {
         _reduction,
     ),
     "embedding": _embedding,
-    "grid_sampler": _sampled,
+    "grid_sampler": _grid_sample,
     **dict.fromkeys(("cross_entropy_loss", "nll_loss", "nll_loss_nd", "mse_loss", "l1_loss", "smooth_l1_loss",
                      "binary_cross_entropy_with_logits", "kl_div", "huber_loss"), _loss),
     **dict.fromkeys(

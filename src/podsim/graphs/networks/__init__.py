@@ -15,7 +15,7 @@ from pathlib import Path
 
 from podsim.errors import ModelError, unknown_name
 from podsim.graphs.op_graph import OpGraph
-from podsim.graphs.op_graph_batch import between
+from podsim.graphs.op_graph_batch import interpolate_batch
 from podsim.graphs.op_graph_json import check_batch, graph_of, read_value
 
 __all__ = ["Network", "load_network", "networks"]
@@ -44,15 +44,15 @@ class Network:
 @cache
 def networks() -> Mapping[str, Network]:
     """Every network by name."""
-    found: dict[str, Network] = {}
+    entries: dict[str, Network] = {}
     known = {field.name for field in fields(Network)} - {"name"}
     for file in sorted(_folder().glob("*.toml")):
         for name, entry in tomllib.loads(file.read_text("utf-8")).items():
             wrong = entry.keys() - known
             assert not wrong, f"{file.name}: {name}: unknown keys {sorted(wrong)}"
-            assert name not in found, f"{file.name}: {name} is in another file, too"
-            found[name] = Network(name=name, **{**entry, "inputs": tuple(entry["inputs"])})
-    return dict(sorted(found.items()))
+            assert name not in entries, f"{file.name}: {name} is in another file, too"
+            entries[name] = Network(name=name, **{**entry, "inputs": tuple(entry["inputs"])})
+    return dict(sorted(entries.items()))
 
 
 def load_network(name: str, batch: int) -> OpGraph:
@@ -65,8 +65,8 @@ def load_network(name: str, batch: int) -> OpGraph:
 
 @lru_cache(maxsize=256)
 def _graph(name: str, batch: int) -> OpGraph:
-    one, two = _ends(name)
-    return between(one, two, batch)
+    single, double = _ends(name)
+    return interpolate_batch(single, double, batch)
 
 
 @cache
