@@ -1,4 +1,4 @@
-"""From the nodes of an exported PyTorch program to the columns of a graph. PyTorch itself comes in as an argument."""
+"""The walk over an exported PyTorch program that gathers the columns of a graph. PyTorch is an argument."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from podsim.graphs.op_rules import MADE, Call, facts_of, is_view
 
 @dataclass
 class _Seen:
-    """A tensor on its way through the graph."""
+    """A tensor of the program."""
 
     operand: Operand
     op: int = -1
-    """the op that made it; -1 for weights and inputs"""
+    """The op that made it; -1 for weights and inputs."""
     weights: frozenset[int] = frozenset()
-    """parameters that it is a view of"""
+    """The parameters behind this view."""
 
 
 @dataclass
 class Walk:
-    """Visits the nodes of an exported program in order, and gathers the columns of a graph."""
+    """A visitor of the nodes of an exported program that gathers the columns of a graph."""
 
     torch: Any
     identity: dict[str, int]
-    """name of a parameter -> which it is; tied weights have several names"""
+    """The identity of each parameter by name; tied weights have several names."""
     sizes: dict[int, int]
     seen: dict[Any, Any] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
@@ -43,14 +43,14 @@ class Walk:
     outputs: list[float] = field(default_factory=list)
     trained: list[bool] = field(default_factory=list)
     before: list[dict[int, float]] = field(default_factory=list)
-    """of each op: its predecessors, and the B it reads of each"""
+    """The predecessors of each op, with the B that it reads of each."""
     counted: set[int] = field(default_factory=set)
     kept: set[int] = field(default_factory=set)
     sparse: int = 0
-    """weights of tables whose gradients are sparse"""
+    """The number of weights in tables with sparse gradients."""
 
     def visit(self, node: Any, signature: Any) -> None:
-        """One node: a weight or input, a view, or an op."""
+        """Visit one node: a weight or input, a view, or an op."""
         if node.op == "placeholder":
             self._placeholder(node, signature)
         elif node.op == "get_attr" and isinstance(node.meta.get("val"), self.torch.Tensor):
@@ -73,7 +73,7 @@ class Walk:
         except Exception:
             raise ModelError(
                 f"a tensor has the shape {tuple(value.shape)}, which depends on the values of another; "
-                "use masks instead of selecting elements"
+                "use masks instead of a selection of elements"
             ) from None
         floating = bool(value.is_floating_point())
         return Operand(
@@ -84,7 +84,7 @@ class Walk:
         target = _target(node)
         sources = [self.seen[n] for n in node.all_input_nodes if isinstance(self.seen.get(n), _Seen)]
         value = node.meta.get("val")
-        if target == "broadcast_tensors":  # views, one of each of its tensors
+        if target == "broadcast_tensors":  # a view of each of its tensors
             self.seen[node] = [self.seen.get(tensor) for tensor in node.args[0]]
             return
         if target == "getitem":
@@ -115,7 +115,7 @@ class Walk:
             self.seen[node] = self._op(_path(node), target, facts_of(call), sources, out)
 
     def _recurrent(self, node: Any, call: Call, out: Operand) -> None:
-        """A recurrent layer as the ops it is; the first reads the inputs and every other the one before it."""
+        """Add a recurrent layer as a chain of ops; the first one reads the inputs."""
         if call.target in CELLS:
             places = list(node.args[2:])
         else:
@@ -151,7 +151,7 @@ class Walk:
         return _Seen(out, op)
 
     def _is_copied(self, node: Any, value: Any) -> bool:
-        """Whether an op that may give a view made new memory."""
+        """Whether an op made new memory instead of a view."""
         first = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
         if not isinstance(first, self.torch.Tensor):
             return True
@@ -180,15 +180,15 @@ class Walk:
         return {key: self._read(value) for key, value in values.items()}
 
     def notes(self) -> Iterator[str]:
-        """What was counted by its bytes for want of a rule."""
+        """The limits of the capture: ops without a rule, and tables with sparse gradients."""
         unknown = [target for target, facts in zip(self.targets, self.facts, strict=True) if facts.unknown]
         for target in dict.fromkeys(unknown):
-            yield f"{unknown.count(target)} x {target}: no rule, counted by the bytes it reads and writes"
+            yield f"{unknown.count(target)} x {target}: no rule, costed by the bytes it reads and writes"
         if self.sparse:
             yield f"{self.sparse:,} weights in tables with sparse gradients are not counted: a step updates its own rows"
 
     def graph(self, *, name: str, source: str, batch: int, element: float, notes: tuple[str, ...]) -> OpGraph:
-        """The graph of all that was visited; where a tensor has several readers, their gradients are added up."""
+        """The graph of the visited nodes. If a tensor has several readers, ops add up their gradients."""
         n = len(self.names)
         readers = np.zeros(n)
         for op, edges in enumerate(self.before):
@@ -222,13 +222,13 @@ _COLUMNS = (
 
 
 def _path(node: Any) -> str:
-    """The module that a node stands in."""
+    """The path of a node's module."""
     stack = node.meta.get("nn_module_stack") or {}
     return next((str(value[0]) for value in reversed(list(stack.values())) if value[0]), "")
 
 
 def _main_tensor(torch: Any, value: Any) -> Any:
-    """The tensor that an op gives, or the first of several; None for other things."""
+    """The tensor that an op gives, or the first of several; None for other values."""
     if isinstance(value, torch.Tensor):
         return value
     return (
@@ -239,7 +239,7 @@ def _main_tensor(torch: Any, value: Any) -> Any:
 
 
 def _target(node: Any) -> str:
-    """Name of an op without namespace, overload and the underscore of in-place ops."""
+    """The name of an op without namespace, overload and the underscore of in-place ops."""
     target = node.target
     if hasattr(target, "overloadpacket"):
         name = str(target.overloadpacket).partition(".")[2] or str(target)
@@ -260,6 +260,6 @@ _HIGHER = frozenset((
 
 
 def element_bytes(torch: Any, module: Any) -> float:
-    """B of an element of most of the module's weights."""
+    """B of an element, the most frequent among the module's weights."""
     widths = [value.element_size() for value in module.parameters() if value.is_floating_point()]
     return float(max(set(widths), key=widths.count)) if widths else 4.0

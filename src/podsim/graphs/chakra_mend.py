@@ -1,14 +1,14 @@
-"""A Chakra file as a TraceGraph: what breaks the format's rules is mended, and counted.
+"""A Chakra file as a TraceGraph. Violations of the format are repaired and counted.
 
-    doubled    a node whose id another has is dropped, the first stays
-    ignored    communication nodes of the CPU: the GPU's kernel beside them moves the bytes; what waited for one waits
-               for what it waited for
-    dangling   dependencies on nodes that are not in the file are dropped
-    cyclic     where nodes wait for each other, the one that started first does not wait
-    ordered    ops of one stream run one after the other, in the order of their start times; a dependency is added
-               where none leads from one to the next
+    doubled    of nodes with the same id, the first stays and the others are dropped
+    ignored    communication nodes of the CPU, since a GPU kernel moves their bytes; their successors inherit their
+               dependencies
+    dangling   dependencies on nodes outside the file are dropped
+    cyclic     of nodes in a cycle, the one that started first does not wait
+    ordered    ops of one stream run one after the other, in order of their start times; a dependency is added if there
+               is none from one to the next
 
-Source: traces that ship with the format do all of these; its consumers stop at the first.
+Source: traces that ship with the format have all of these; other consumers stop at the first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COMMUNICATION = ("collective", "send", "recv")
 
 @dataclass(frozen=True, kw_only=True)
 class Mended:
-    """A trace, and what had to be mended to have it."""
+    """A trace, with the counts of its repairs."""
 
     graph: TraceGraph
     version: str
@@ -46,13 +46,13 @@ class Mended:
 
 
 def read_chakra(path: Path) -> Mended:
-    """The trace of a file, its rank from the file's name or metadata; TraceError for a file that is none."""
+    """The trace of a file, with the rank of its name or metadata. Raises TraceError for another file."""
     match = _RANK.search(path.name)
     return mend(read_raw(path), rank=int(match[1]) if match else -1)
 
 
 def mend(raw: RawTrace, *, rank: int = -1) -> Mended:
-    """A file's nodes as ops in topological order, mended as the module says."""
+    """The nodes of a file as ops in topological order, repaired as this module describes."""
     chosen: dict[int, Node] = {}
     for node in raw.nodes:
         chosen.setdefault(node.id, node)
@@ -88,13 +88,13 @@ def _is_true(value: Attribute | None) -> bool:
 
 
 def _stream(node: Node) -> str:
-    """The queue that a node runs on: its GPU stream; nothing for ops of the CPU."""
+    """The GPU stream of a node; "" for ops of the CPU."""
     value = node.attributes.get("stream")
     return "" if value is None or value == "" or _is_true(node.attributes.get("is_cpu_op")) else str(value)
 
 
 def _bridge(before: dict[int, list[int]], skipped: set[int]) -> dict[int, list[int]]:
-    """Dependencies that lead through skipped nodes to what those wait for."""
+    """The dependencies of each kept node, with skipped nodes replaced by their own dependencies."""
     bridged: dict[int, list[int]] = {}
     for id_, direct in before.items():
         if id_ in skipped:
@@ -113,7 +113,7 @@ def _bridge(before: dict[int, list[int]], skipped: set[int]) -> dict[int, list[i
 
 
 def _sort_nodes(before: dict[int, list[int]], nodes: dict[int, Node]) -> tuple[list[int], int]:
-    """(ids in topological order, earlier starts first; dependencies dropped for it). Changes `before` where it drops."""
+    """(ids in topological order, earlier starts first; number of dropped dependencies). Drops them from `before`."""
     after: dict[int, list[int]] = {id_: [] for id_ in before}
     left = {id_: len(direct) for id_, direct in before.items()}
     for id_, direct in before.items():
@@ -127,7 +127,7 @@ def _sort_nodes(before: dict[int, list[int]], nodes: dict[int, Node]) -> tuple[l
     done: set[int] = set()
     dropped = 0
     while len(order) < len(before):
-        if not ready:  # a cycle: the earliest that waits waits no longer
+        if not ready:  # a cycle: the earliest waiting node stops waiting
             id_ = heapq.heappop(waiting)[1]
             if id_ in done or not left[id_]:
                 continue
@@ -149,7 +149,7 @@ def _sort_nodes(before: dict[int, list[int]], nodes: dict[int, Node]) -> tuple[l
 
 
 def _chain_streams(edges: list[list[int]], stream: Sequence[int], nodes: Sequence[Node]) -> int:
-    """Add to `edges` what keeps each stream in order: in topological order, which follows start times; how many."""
+    """Add edges that keep each stream in topological order, which follows start times. The number of new edges."""
     last: dict[int, int] = {}
     added = 0
     for op, queue in enumerate(stream):
@@ -164,7 +164,7 @@ def _chain_streams(edges: list[list[int]], stream: Sequence[int], nodes: Sequenc
 
 
 def _number(node: Node, *names: str) -> float:
-    """The first of some attributes that is a number, 0 if none is."""
+    """The first of these attributes with a number; 0 if none has one."""
     for name in names:
         value = node.attributes.get(name)
         if isinstance(value, (int, float)) and np.isfinite(value):
@@ -175,7 +175,7 @@ def _number(node: Node, *names: str) -> float:
 
 
 def _integer(node: Node, name: str) -> int:
-    """An attribute as a whole number of 32 bits, 0 if it is none."""
+    """An attribute as a 32-bit integer; 0 if it is none."""
     value = _number(node, name)
     return int(value) if abs(value) < 2**31 else 0
 
@@ -240,13 +240,13 @@ def _floats(values: Iterable[float]) -> np.ndarray:
 
 
 def write_chakra(graphs: Sequence[TraceGraph], prefix: Path) -> tuple[Path, ...]:
-    """Write PREFIX.RANK.et for each rank, and PREFIX.comm_groups.json with the ranks of each group; the paths.
+    """Write PREFIX.RANK.et for each rank and PREFIX.comm_groups.json with the ranks of each group. The paths.
 
-    Raises TraceError for ranks that are unknown or doubled, and where a file cannot be written.
+    Raises TraceError for unknown or duplicate ranks, and for unwritable files.
     """
     ranks = [graph.rank for graph in graphs]
     if min(ranks, default=-1) < 0 or len(set(ranks)) < len(ranks):
-        raise TraceError(f"ranks {ranks[:20]} must be 0 or more, each once: they name the files")
+        raise TraceError(f"ranks {ranks[:20]} must be 0 or more and unique: they name the files")
     groups = {name: members for graph in graphs for name, members in group_table(graph.groups).items()}
     written = []
     try:

@@ -1,12 +1,12 @@
-"""Which ops of a captured graph run as one kernel: attention written out, and chains of element-wise ops.
+"""The fusion of ops of a captured graph into kernels: explicit attention, and chains of element-wise ops.
 
     attention   product, element-wise ops (scale, mask), softmax, (dropout,) product become one fused attention
-    chains      an op bound by bytes joins the one that reads its result, if nothing else does and that is element-wise
+    chains      an op bound by bytes joins its only reader, if that is element-wise
 
-A chain's inner results are neither written nor read, forward or backward. Contracting an edge to the only reader of
-an op cannot close a cycle: every path from the op leads through that reader.
-Source of the second rule: what a pointwise fuser does (the documentation of torch.compile); it fuses more, through
-several readers, at the price of computing again.
+Inner results of a chain are neither written nor read, forward or backward. Contracting the edge to an op's only reader
+cannot close a cycle: every path from the op leads through that reader.
+Source of the second rule: pointwise fusers (the documentation of torch.compile), which also fuse through several
+readers at the price of recomputation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FUSIONS: dict[str, tuple[str, ...]] = {
     "chains": ("chains",),
     "all": ("attention", "chains"),
 }
-"""what --fuse may say -> rules, in order"""
+"""The rules of each value of --fuse, in order."""
 _ELEMENTWISE = KINDS.index("elementwise")
 _CHAIN = tuple(KINDS.index(kind) for kind in ("elementwise", "norm", "softmax"))
 _SUMMED = (
@@ -36,7 +36,7 @@ _SUMMED = (
 
 
 def fuse(graph: OpGraph, rules: Iterable[str] = RULES) -> OpGraph:
-    """The graph after the rules, in the order they are given; ModelError for an unknown rule."""
+    """The graph after the rules, in their order. Raises ModelError for an unknown rule."""
     for rule in rules:
         if rule not in RULES:
             raise ModelError(unknown_name("rule of fusion", rule, RULES))
@@ -52,7 +52,7 @@ def _readers(graph: OpGraph) -> list[list[int]]:
 
 
 def _fuse_chains(graph: OpGraph) -> OpGraph:
-    """Each op bound by bytes joins its only reader if that is element-wise."""
+    """Merge each op bound by bytes into its only reader, if that is element-wise."""
     readers = _readers(graph)
     group = np.arange(len(graph))
     for op in range(len(graph) - 1, -1, -1):
@@ -76,9 +76,9 @@ def _fuse_chains(graph: OpGraph) -> OpGraph:
 
 
 def _gradients_saved(graph: OpGraph, readers: list[list[int]], position: Ints) -> tuple[Floats, Floats]:
-    """B of inner gradients that a chain's backward pass does not read, and does not write, by group.
+    """(B not read, B not written) of inner gradients in the backward pass of each group.
 
-    An op that hands its gradient on as it is (a sum) writes none: what it hands on was written by an op after it.
+    An op that passes its gradient through (a sum) writes none: a later op wrote that gradient.
     """
     n = int(position.max(initial=-1)) + 1
     writer = np.full(len(graph), -1)
@@ -100,7 +100,7 @@ def _sum_by_group(values: Floats, position: Ints) -> Floats:
 
 
 def _merge(graph: OpGraph, group: Ints) -> OpGraph:
-    """Ops of a group as one, at the place of its last; edges inside a group vanish, edges alike are one."""
+    """Merge the ops of each group at the position of the last. Inner edges vanish, parallel edges become one."""
     last, position = np.unique(group, return_inverse=True)
     n = len(last)
     names = [graph.names[i] for i in last]
@@ -128,12 +128,12 @@ def _merge(graph: OpGraph, group: Ints) -> OpGraph:
 
 
 def _rank(kind: int) -> tuple[bool, int]:
-    """A chain with a norm is a norm."""
+    """The sort key of kinds: a chain with a norm is a norm."""
     return kind == _ELEMENTWISE, kind
 
 
 def _fuse_attention(graph: OpGraph) -> OpGraph:
-    """Every softmax between two batched products, with what stands in between, as one attention."""
+    """Merge each softmax between two batched products, with the ops between, into one attention."""
     readers = _readers(graph)
     group = np.arange(len(graph))
     changed: dict[int, tuple[int, int]] = {}
@@ -162,7 +162,7 @@ def _fuse_attention(graph: OpGraph) -> OpGraph:
 
 
 def _path_up(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
-    """Ops from a softmax back to the product it takes, each read by the next alone; empty if there is none."""
+    """The ops from a softmax back to its input product, each with one reader; empty if there is no such path."""
     path: list[int] = []
     gemm = KINDS.index("gemm")
     while True:
@@ -183,7 +183,7 @@ def _path_up(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
 
 
 def _path_down(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
-    """Ops from a softmax on to the product that takes it; empty if there is none."""
+    """The ops from a softmax to the product of its result; empty if there is no such path."""
     path: list[int] = []
     gemm = KINDS.index("gemm")
     while len(readers[op]) == 1:
@@ -197,7 +197,7 @@ def _path_down(graph: OpGraph, readers: list[list[int]], op: int) -> list[int]:
 
 
 def _is_match(graph: OpGraph, left: int, right: int) -> bool:
-    """Whether the second product takes what the first gives: batch, queries and keys agree."""
+    """Whether two products belong to one attention: batch, queries and keys agree."""
     (b, m, n, _), (b2, m2, _, k2) = graph.dims_OD[left, :4], graph.dims_OD[right, :4]
     return bool(b == b2 and m == m2 and n == k2 and b > 1)
 
@@ -205,7 +205,7 @@ def _is_match(graph: OpGraph, left: int, right: int) -> bool:
 def _write_attention(
     graph: OpGraph, left: int, right: int, columns: dict[str, np.ndarray], where: int
 ) -> None:
-    """Sizes and bytes of the fused attention, in the columns of the merged graph.
+    """Write the sizes and bytes of a fused attention into the columns of the merged graph.
 
     The heads are the last batch dimension of the product: its shape is (…, heads, queries, keys).
     """

@@ -1,13 +1,13 @@
 """Seconds of every op of a captured graph on one GPU: the same kernel laws as the built-in models.
 
-    gemm                   the law of products, forward and one more product for each gradient that is needed; those
-                           too narrow for tiles may run as a direct kernel    kernels_narrow
+    gemm                   the law of products, forward and one product per needed gradient; products too narrow for
+                           tiles may run as a direct kernel    kernels_narrow
     conv                   the same on the product of an implicit GEMM      kernels_conv
     attention              the law of attention, fused where the GPU and the precision allow it
-    recurrent              one product and the gates a step, one after the other    kernels_recurrent
-    all else               bytes, as many kernels as an eager framework launches
+    recurrent              one product and the gates per step, in sequence    kernels_recurrent
+    all others             bytes, with as many kernels as an eager framework launches
 
-Bytes were captured in one number format and scale to the one asked for. A pass lasts as long as the longer of GPU and
+Bytes were captured in one number format and scale to the requested one. A pass takes the longer of the times of GPU and
 host, which launches kernel after kernel. Axes: O ops, D numbers of a shape, A the two operands of a product.
 """
 
@@ -32,67 +32,67 @@ from podsim.training.shapes import element_bytes
 from podsim.training.software import Software
 
 OPTIMIZERS = {"none": 0.0, "sgd": 20.0, "adam": 28.0, "lamb": 52.0}
-"""B per parameter of an update in fp32: gradient, weight and states read; weight and states written. LAMB as fused
-kernels do it: the gradient's norm; Adam's step, written down; norms of weight and step; the weight updated by both"""
+"""B. The bytes of an fp32 update per parameter: gradient, weight and states read; weight and states written. LAMB as in
+fused kernels: the gradient's norm; Adam's step, stored; norms of weight and step; the weight updated with both."""
 _CAST = 6.0
-"""B per parameter to make a 16-bit copy of a weight in fp32, once a step"""
+"""B. The bytes per parameter of a 16-bit copy of an fp32 weight, once per step."""
 _PRODUCTS = ("gemm", "conv", "attention", "recurrent")
 _GEMM, _CONV, _ATTENTION, _RECURRENT = (KINDS.index(kind) for kind in _PRODUCTS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpCosts:
-    """Seconds and bytes of every op, [ops]."""
+    """The seconds and bytes of every op, [ops]."""
 
     forward: Array
-    """s on the GPU"""
+    """s. The GPU time of the forward pass."""
     backward: Array
-    """s on the GPU"""
+    """s. The GPU time of the backward pass."""
     moved: Array
-    """B, forward"""
+    """B. The bytes moved in the forward pass."""
     moved_back: Array
-    """B, backward"""
+    """B. The bytes moved in the backward pass."""
     light: Array
-    """s at the data sheet's peaks, forward and backward"""
+    """s. The time of both passes at the data sheet's peaks."""
     bound: tuple[str, ...]
-    """arithmetic or memory"""
+    """The bound: arithmetic or memory."""
     host: float
-    """s of the host to launch the forward pass"""
+    """s. The host time to launch the forward pass."""
     host_back: float
-    """s, the backward pass"""
+    """s. The host time to launch the backward pass."""
 
     @property
     def passes(self) -> tuple[float, float]:
-        """(forward, backward) s: of GPU and host the longer."""
+        """(forward, backward) s, each the longer of the times of GPU and host."""
         return max(float(self.forward.sum()), self.host), max(float(self.backward.sum()), self.host_back)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlainCosts:
-    """Seconds of every op by the kernel laws, before what a framework's era makes of them, [ops]."""
+    """The seconds of every op by the kernel laws, before the factors of the software, [ops]."""
 
     product: Array
-    """s of a product's, convolution's or attention's forward pass"""
+    """s. The forward pass of a product, convolution or attention."""
     product_back: Array
-    """s of its backward pass"""
+    """s. The backward pass of a product, convolution or attention."""
     memory: Array
-    """s of what is bound by bytes, forward"""
+    """s. The forward pass of work bound by bytes."""
     memory_back: Array
-    """s, backward: beside a product, what goes beyond its operands"""
+    """s. The backward pass of work bound by bytes; for a product, the traffic beyond its operands."""
     moved: Array
-    """B, forward"""
+    """B. The bytes moved in the forward pass."""
     moved_back: Array
-    """B, backward"""
+    """B. The bytes moved in the backward pass."""
     light: Array
-    """s at the data sheet's peaks, forward and backward"""
+    """s. The time of both passes at the data sheet's peaks."""
     bound: tuple[str, ...]
-    """arithmetic or memory"""
+    """The bound: arithmetic or memory."""
 
 
 def graph_costs(
     graph: OpGraph, gpu: Gpu, precision: str, software: Software, *, channels_first: bool = False
 ) -> OpCosts:
-    """Seconds of each op's forward and backward pass; PlanError for a precision that the GPU has not."""
+    """The costs of each op. Raises PlanError for a precision that the GPU lacks."""
     plain = plain_costs(graph, gpu, precision, software.flash, channels_first=channels_first)
     return scaled_costs(graph, plain, software)
 
@@ -100,9 +100,9 @@ def graph_costs(
 def plain_costs(
     graph: OpGraph, gpu: Gpu, precision: str, flash: str, *, channels_first: bool = False
 ) -> PlainCosts:
-    """Seconds by the kernel laws, `flash` the attention kernel of 16 bits; PlanError as `graph_costs`.
+    """The costs by the kernel laws; `flash` is the attention kernel of 16 bits. Raises PlanError as `graph_costs` does.
 
-    `channels_first`: tensors are laid out NCHW, so that convolutions on tensor cores convert them and back.
+    `channels_first`: tensors have the layout NCHW, so that convolutions on tensor cores convert them both ways.
     """
     if precision not in PRECISIONS:
         raise PlanError([unknown_name("precision", precision, PRECISIONS)])
@@ -142,7 +142,7 @@ def plain_costs(
 
 
 def scaled_costs(graph: OpGraph, plain: PlainCosts, software: Software) -> OpCosts:
-    """The costs as a framework's era runs the kernels."""
+    """The costs with the speeds of the software."""
     speed = np.ones(len(graph))
     for kind, value in (
         (_GEMM, software.gemm_speed),
@@ -161,7 +161,7 @@ def scaled_costs(graph: OpGraph, plain: PlainCosts, software: Software) -> OpCos
 
 
 def update_seconds(graph: OpGraph, gpu: Gpu, precision: str, optimizer: str, software: Software) -> float:
-    """Seconds of the optimizer and, in 16 bits, of casting the weights; PlanError for an unknown optimizer."""
+    """Seconds of the optimizer and, in 16 bits, of casting the weights. Raises PlanError for an unknown optimizer."""
     if optimizer not in OPTIMIZERS:
         raise PlanError([unknown_name("optimizer", optimizer, OPTIMIZERS)])
     moved = OPTIMIZERS[optimizer]
@@ -171,7 +171,7 @@ def update_seconds(graph: OpGraph, gpu: Gpu, precision: str, optimizer: str, sof
 
 
 def _memory_seconds(gpu: Gpu, moved: Array, kernels: Array) -> Array:
-    """Seconds of ops bound by bytes, each divided over its kernels."""
+    """Seconds of ops bound by bytes, with the bytes divided over their kernels."""
     count = np.maximum(kernels, 1.0)
     return np.asarray(count * memory_seconds(gpu, moved / count))
 
@@ -186,9 +186,9 @@ def _gemm_seconds(graph: OpGraph, where: Array, gpu: Gpu, precision: str, flash:
 
 
 def _layout_bytes(graph: OpGraph, element: float) -> tuple[Array, Array]:
-    """(forward, backward) B that convolutions on tensor cores move to have their tensors channels last and back.
+    """(forward, backward) B moved by layout conversions of convolutions on tensor cores, to channels last and back.
 
-    Forward its input and output are read and written once more, backward those of both gradients' convolutions.
+    The forward pass reads and writes input and output once more, the backward pass those of both gradients.
     Depthwise kernels take either layout. Source: the Deep Learning Performance documentation of NVIDIA, convolutional
     layers ("tensor layouts in memory"), and the kernels nchwToNhwc, nhwcToNchw that profiles of cuDNN show.
     """
@@ -202,7 +202,7 @@ def _layout_bytes(graph: OpGraph, element: float) -> tuple[Array, Array]:
 
 
 def _is_depthwise(graph: OpGraph) -> Array:
-    """Which ops are convolutions of each channel alone, [ops]."""
+    """Whether each op is a depthwise convolution, [ops]."""
     channels, groups = (graph.dims_OD[:, DIMS["conv"].index(name)] for name in ("channels", "groups"))
     return np.asarray((graph.kind == _CONV) & (groups > 1) & (groups == channels))
 

@@ -1,16 +1,16 @@
-"""A graph of ops divided over devices: little communication between them, balanced work.
+"""The division of a graph of ops over devices, with little communication and balanced work.
 
-Each op's output is sent once to every other device that holds a reader of it (the connectivity of a hypergraph,
-whose nets are an op and its readers). Two steps:
+Each op's output goes once to every other device with a reader (the connectivity of a hypergraph, whose nets are an op
+and its readers). Two steps:
 
-1. along the topological order, the best division into consecutive runs, by dynamic programming: exact for chains,
-   where a run's border cuts what crosses it;
-2. moves of single ops, the best first, each op once a pass, and back to the best state seen (Fiduccia and Mattheyses,
-   A linear-time heuristic for improving network partitions, 1982), until a pass gains nothing; from several starts.
+1. the best division of the topological order into consecutive runs, by dynamic programming: exact for chains, where
+   the border of a run cuts the tensors that cross it;
+2. moves of single ops, the best first, each op once per pass, then back to the best state (Fiduccia and Mattheyses, A
+   linear-time heuristic for improving network partitions, 1982), until a pass gains nothing; from several starts.
 
-No device gets more than (1 + tolerance) times the mean. Where consecutive runs cannot keep that, ops are moved off the
-fullest device first, those that cost least; where that does not help either, the limit is what it reached.
-Small graphs are compared with all divisions in tests/training/test_graph_cut.py.
+No device gets more than (1 + tolerance) times the mean. If consecutive runs exceed this limit, the cheapest ops move
+off the fullest device first. If that fails too, the limit is the load that it reached.
+Tests compare small graphs with all divisions (tests/training/test_graph_cut.py).
 
 Axes: O ops, N nets, P devices.
 """
@@ -31,23 +31,23 @@ Floats: TypeAlias = NDArray[np.float64]
 
 _PASSES = 12
 _STARTS, _MOST_STARTS, _TRIED = 8, 256, 16_384
-"""starts, the more the smaller the graph: about so many ops are tried in all"""
+"""The numbers of starts (more for small graphs), and of ops over all starts."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Division:
-    """Which device holds which op."""
+    """The device of each op, with loads and traffic."""
 
     part: Ints
-    """device of each op, [ops]"""
+    """The device of each op, [ops]."""
     load: Floats
-    """work of each device, [devices]"""
+    """The work of each device, [devices]."""
     sent: Floats
-    """B that each device sends, [devices]"""
+    """B. The bytes that each device sends, [devices]."""
     tensors: int
-    """tensors that are sent, once for each device that they go to"""
+    """The number of sent tensors, once for each receiving device."""
     limit: float
-    """work that no device exceeds"""
+    """The work that no device exceeds."""
 
 
 def divide(
@@ -58,10 +58,10 @@ def divide(
     tolerance: float = 0.1,
     seed: int = 0,
 ) -> Division:
-    """Divide ops over devices.
+    """The division of ops over devices.
 
-    `work` is each op's, [ops] in topological order; `nets` are (first, members, bytes) of podsim.graphs.op_graph
-    .nets_of. Raises PlanError for fewer ops than devices, and a negative tolerance.
+    `work` is that of each op, [ops] in topological order; `nets` are (first, members, bytes) of
+    podsim.graphs.op_graph.nets_of. Raises PlanError for fewer ops than devices, and for a negative tolerance.
     """
     problems = []
     if not 1 <= devices <= max(len(work), 1):
@@ -89,7 +89,7 @@ def divide(
 
 
 def sent_bytes(part: Ints, nets: tuple[Ints, Ints, Floats]) -> float:
-    """B sent between devices: each net's bytes, once for every device beyond its op's own that holds a reader."""
+    """B sent between devices: the bytes of each net, once for every other device with a reader."""
     first, members, size = nets
     return float(
         sum(size[j] * (len(np.unique(part[members[first[j] : first[j + 1]]])) - 1) for j in range(len(size)))
@@ -114,7 +114,7 @@ def _division(
 
 
 def _incidence(first: Ints, members: Ints, ops: int) -> tuple[Ints, Ints]:
-    """(begin, nets): op i stands in nets[begin[i] : begin[i + 1]]."""
+    """(begin, nets): op i is in nets[begin[i] : begin[i + 1]]."""
     order = np.argsort(members, kind="stable")
     which = np.repeat(np.arange(len(first) - 1), np.diff(first))[order]
     begin = np.zeros(ops + 1, dtype=np.int64)
@@ -123,7 +123,7 @@ def _incidence(first: Ints, members: Ints, ops: int) -> tuple[Ints, Ints]:
 
 
 def _crossing_bytes(first: Ints, members: Ints, size: Floats, ops: int) -> Floats:
-    """B of tensors that are made before each place in the order and read at it or later, [ops + 1]."""
+    """B of tensors that are made before each position of the order and read at or after it, [ops + 1]."""
     change = np.zeros(ops + 2)
     if len(size):
         last = np.maximum.reduceat(members, first[:-1])
@@ -133,7 +133,7 @@ def _crossing_bytes(first: Ints, members: Ints, size: Floats, ops: int) -> Float
 
 
 def _least_bottleneck(work: Floats, devices: int) -> float:
-    """The least work of the fullest of so many consecutive runs."""
+    """The smallest possible work of the fullest of `devices` consecutive runs."""
     low, high = max(work.max(initial=0.0), work.sum() / devices), float(work.sum())
     total = np.concatenate([[0.0], np.cumsum(work)])
     for _ in range(60):
@@ -147,7 +147,7 @@ def _least_bottleneck(work: Floats, devices: int) -> float:
 
 @njit
 def _consecutive_runs(work: Floats, crossing: Floats, devices: int, limit: float) -> Ints:
-    """Runs of ops with the fewest bytes over their borders, none above the limit; some may be empty."""
+    """The consecutive runs with the fewest bytes over their borders, within the limit; some may be empty."""
     n = len(work)
     total = np.zeros(n + 1)
     for i in range(n):
@@ -188,7 +188,7 @@ def _consecutive_runs(work: Floats, crossing: Floats, devices: int, limit: float
 
 
 def _shake(best: Ints, random: np.random.Generator, work: Floats, devices: int, limit: float) -> Ints:
-    """A start near the best one: a share of the ops on other devices, where there is room."""
+    """A start near the best one: a share of the ops moves to random devices with room."""
     part = best.copy()
     load = np.bincount(part, work, devices)
     share = random.choice((0.1, 0.3, 1.0))
@@ -205,7 +205,7 @@ def _shake(best: Ints, random: np.random.Generator, work: Floats, devices: int, 
 def _gain_bytes(
     op: int, to: int, part: Ints, count_NP: Ints, size: Floats, begin: Ints, nets_at: Ints
 ) -> float:
-    """B that moving an op saves."""
+    """B saved by moving an op."""
     gain = 0.0
     here = part[op]
     for at in range(begin[op], begin[op + 1]):
@@ -221,7 +221,7 @@ def _gain_bytes(
 def _move(
     op: int, to: int, part: Ints, work: Floats, load: Floats, count_NP: Ints, begin: Ints, nets_at: Ints
 ) -> int:
-    """Put an op on another device; the one that it was on."""
+    """Move an op to another device. Its previous device."""
     here = part[op]
     for at in range(begin[op], begin[op + 1]):
         count_NP[nets_at[at], here] -= 1
@@ -235,7 +235,7 @@ def _move(
 @njit
 def _choose(part: Ints, work: Floats, size: Floats, begin: Ints, nets_at: Ints, count_NP: Ints, load: Floats,
             slack: float, locked: Ints, gain_O: Floats, to_O: Ints) -> int:  # fmt: skip
-    """The op whose move saves most, -1 if none may move; `locked`: 0 what it saves must be found anew, 2 it moved."""
+    """The op whose move saves most, -1 if none may move; `locked`: 0 its gain is out of date, 2 it has moved."""
     chosen, most = -1, -np.inf
     for op in range(len(work)):
         if locked[op] == 2:
@@ -256,7 +256,7 @@ def _choose(part: Ints, work: Floats, size: Floats, begin: Ints, nets_at: Ints, 
 @njit
 def _run_pass(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
               count_NP: Ints, load: Floats, limit: float, cost: float) -> float:  # fmt: skip
-    """Move each op at most once, the best first, and go back to the best state seen; the B that it sends."""
+    """Move each op at most once, the best first, then return to the best state. The B that it sends."""
     n = len(work)
     slack = limit + work.max()
     moved_op, moved_from = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -286,7 +286,7 @@ def _run_pass(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats
 @njit
 def _balance(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
              devices: int, limit: float) -> float:  # fmt: skip
-    """Move ops off the fullest device until none exceeds the limit, or no move helps; the limit that is kept then."""
+    """Move ops off the fullest device until none exceeds the limit, or no move helps. The limit that holds then."""
     count_NP = np.zeros((len(size), devices), np.int64)
     load = np.zeros(devices)
     for op in range(len(work)):
@@ -314,9 +314,9 @@ def _balance(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats,
 @njit
 def _refine(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
             devices: int, limit: float) -> float:  # fmt: skip
-    """Improve a division in place by passes of moves; the B that it sends then.
+    """Improve a division in place by passes of moves. The B that it sends then.
 
-    On the way a device may exceed the limit by one op, as two ops can change places only one after the other.
+    During a pass a device may exceed the limit by one op, since two ops can swap only one after the other.
     """
     count_NP = np.zeros((len(size), devices), np.int64)
     load = np.zeros(devices)

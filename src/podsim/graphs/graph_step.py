@@ -1,10 +1,10 @@
-"""A step of several replicas of a graph: gradients are reduced in buckets beside the backward pass.
+"""A step of several replicas of a graph, which reduce gradients in buckets during the backward pass.
 
-Buckets fill in the order in which the backward pass makes gradients; each is reduced, one after the other, as soon as
-it is full. What ends after the backward pass is exposed. Compute slows by the era's `contention` while it shares the GPU.
-Tables with sparse gradients are divided over the GPUs instead, and their rows exchanged.
+Buckets fill in the order in which the backward pass makes gradients. Each full bucket is reduced, one after the other.
+The time after the end of the backward pass is exposed. Compute slows by the software's `contention` meanwhile.
+Tables with sparse gradients are divided over the GPUs instead, which exchange rows.
 Source: bucket sizes and order of PyTorch's DistributedDataParallel (Li et al. 2020, arxiv.org/abs/2006.15704).
-Known error: as the collective law's; stragglers and the input pipeline are not in it.
+Known error: that of the collective law. Limits: no stragglers, no input pipeline.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import Software
 
 BUCKET = 25 * 2.0**20
-"""B of a bucket; the first holds FIRST, so that reducing starts early"""
+"""B. The size of a bucket; the first one has FIRST, so that the reduction starts early."""
 FIRST = 2.0**20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reduction:
-    """What reducing gradients takes."""
+    """The cost of reducing gradients."""
 
     buckets: int
     bytes: float
-    """B of all gradients"""
+    """B. The size of all gradients."""
     seconds: float
-    """s that the network is busy"""
+    """s. The busy time of the network."""
     exposed: float
-    """s by which it lengthens the backward pass, the slowing of compute included"""
+    """s. The growth of the backward pass, including the slowdown of compute."""
     took: Array
-    """s of each bucket, [buckets]"""
+    """s. The time of each bucket, [buckets]."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,24 +46,25 @@ class ReplicasStep:
     """A step of replicas of a graph."""
 
     seconds: float
-    """s of the step"""
+    """s. The time of the step."""
     alone: float
-    """s that it would take on one GPU"""
+    """s. The time of a step on one GPU."""
     update: float
-    """s of the optimizer"""
+    """s. The time of the optimizer."""
     reduction: Reduction | None
-    """of the gradients; None on one GPU"""
+    """The reduction of the gradients; None on one GPU."""
     tables: float
-    """s of dividing tables with sparse gradients over the GPUs"""
+    """s. The exchange of rows of tables with sparse gradients."""
 
 
 def replicas_step(
     graph: OpGraph, costs: OpCosts, gpu: Gpu, cluster: Cluster | None, precision: str, optimizer: str,
     software: Software, *, gpus: int, accumulate: int = 1,
 ) -> ReplicasStep:  # fmt: skip
-    """A step of `gpus` replicas that each compute `accumulate` micro-batches; PlanError for an unknown optimizer.
+    """A step of `gpus` replicas with `accumulate` micro-batches each. Raises PlanError for an unknown optimizer.
 
-    `costs` are of one micro-batch; `cluster` may be None for one GPU. The last backward pass hides gradients.
+    `costs` are those of one micro-batch; `cluster` may be None for one GPU. The last backward pass overlaps the
+    reduction.
     """
     update = update_seconds(graph, gpu, precision, optimizer, software)
     alone = accumulate * sum(costs.passes) + update + software.host_step
@@ -78,7 +79,7 @@ def replicas_step(
 def reduce_graph(
     graph: OpGraph, costs: OpCosts, cluster: Cluster, software: Software, *, gpus: int
 ) -> Reduction:
-    """What reducing the gradients of a graph over replicas takes, beside a backward pass that may wait for the host."""
+    """The reduction of a graph's gradients over replicas, during a backward pass that may wait for the host."""
     slowed = costs.passes[1] / max(float(costs.backward.sum()), 1e-30)
     return reduce_gradients(graph.parameters, costs.backward * slowed, cluster, software, gpus=gpus)
 
@@ -86,11 +87,10 @@ def reduce_graph(
 def tables_seconds(
     graph: OpGraph, precision: str, cluster: Cluster, software: Software, *, gpus: int
 ) -> float:
-    """Seconds by which dividing tables with sparse gradients over the GPUs lengthens a step's two passes.
+    """Seconds that the exchange of rows of tables with sparse gradients adds to the two passes of a step.
 
-    Such tables are not replicated: they are dealt out, each GPU looks its own up for all samples, and rows go to where
-    the samples are, their gradients back, nothing beside them. A GPU looks up as many rows as a replica would: that the
-    tables may not divide evenly is left out.
+    Such tables are not replicated but divided. Each GPU looks up its tables for all samples; rows go to the samples and
+    gradients back, without overlap. A GPU looks up as many rows as a replica would: uneven divisions are left out.
     """
     if gpus == 1 or not graph.sparse.any():
         return 0.0
@@ -103,7 +103,7 @@ def tables_seconds(
 
 
 def bucket_sizes(gradients: Array) -> tuple[Array, Array]:
-    """(B of each bucket, position of the op that fills it) of gradients in the order in which they are made."""
+    """(B of each bucket, position of the op that fills it), for gradients in the order of the backward pass."""
     sizes, last = [], []
     held, room = 0.0, FIRST
     for op, size in enumerate(gradients.tolist()):
@@ -118,7 +118,7 @@ def bucket_sizes(gradients: Array) -> tuple[Array, Array]:
 def reduce_gradients(
     parameters: Array, backward: Array, cluster: Cluster, software: Software, *, gpus: int
 ) -> Reduction:
-    """Seconds of reducing the gradients of ops, in forward order, over `gpus` ranks.
+    """The reduction of the gradients of ops, in forward order, over `gpus` ranks.
 
     `parameters` counts each op's weights, `backward` is each op's seconds of the backward pass, host included.
     """
@@ -139,7 +139,7 @@ def reduce_gradients(
 
 
 def _exposed_seconds(ready: Array, took: Array, backward: float, contention: float) -> float:
-    """Seconds by which reducing outlasts the backward pass, or slows it, whichever is longer."""
+    """Seconds that the reduction outlasts the backward pass, or slows it, whichever is longer."""
     done = 0.0
     for at, seconds in zip(ready.tolist(), took.tolist(), strict=False):
         done = max(done, at) + seconds

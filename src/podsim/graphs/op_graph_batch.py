@@ -1,8 +1,8 @@
-"""A captured graph for any batch: every number of it is fixed, or grows by the same amount with each sample.
+"""A captured graph for any batch: each number is fixed, or linear in the batch.
 
-Bytes and arithmetic of activations grow with the batch, those of weights do not; so a graph captured at two batches
-says what it is at every other, and a third capture checks it. In JSON a number that grows is
-{"fixed": a, "per_sample": b}, all others are written as they are.
+Bytes and arithmetic of activations grow with the batch, those of weights do not. So captures at two batches determine
+the graph at any batch, and a third capture checks it. In JSON a number that grows is {"fixed": a, "per_sample": b}; all
+others are plain numbers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from podsim.errors import ModelError
 from podsim.graphs.op_graph import OpGraph
 
 BATCHES = (3, 5, 8)
-"""samples of the captures; a batch of 1 or 2 may be a case of its own"""
+"""The batches of the captures; 1 and 2 may be special cases."""
 _KEYS = {"fixed", "per_sample"}
 
 
 def for_any_batch(captures: Sequence[tuple[int, Any]]) -> Any:
-    """The JSON value of a graph for any batch from (batch, value) of three captures.
+    """The JSON value of a graph for any batch, from (batch, value) of three captures.
 
-    Raises ModelError, naming the op, where the captures differ by more than numbers or a number is no straight line.
+    Raises ModelError with the op's name if captures differ by more than numbers, or a number is not linear.
     """
     return _join([batch for batch, _ in captures], [value for _, value in captures], "")
 
@@ -53,13 +53,13 @@ def _join(batches: Sequence[int], values: Sequence[Any], where: str) -> Any:
 
 
 def _line(batches: Sequence[int], values: Sequence[Any], where: str) -> dict[str, float]:
-    """The straight line through the first two; ModelError if the others are not on it."""
+    """The line through the first two values. Raises ModelError if the others are not on it."""
     slope = (values[1] - values[0]) / (batches[1] - batches[0])
     fixed = values[0] - slope * batches[0]
     for batch, value in zip(batches, values, strict=True):
         if abs(fixed + slope * batch - value) > 1e-9 * abs(value):
             said = ", ".join(f"{v:g} at {b}" for b, v in zip(batches, values, strict=True))
-            raise ModelError(f"{where} does not grow evenly with the batch ({said}); capture it at one batch")
+            raise ModelError(f"{where} is not linear in the batch ({said}); capture it at one batch")
     return {"fixed": plain_number(fixed), "per_sample": plain_number(slope)}
 
 
@@ -69,7 +69,7 @@ def plain_number(value: float) -> float | int:
 
 
 def interpolate_batch(single: OpGraph, double: OpGraph, batch: int) -> OpGraph:
-    """The graph for a batch from those of one and of two samples; the same as `at_batch`, without reading it again."""
+    """The graph for a batch from those of one and two samples: equal to `at_batch`, but without parsing."""
 
     def line(first: Any, second: Any) -> Any:
         return first + (second - first) * (batch - 1)
@@ -96,12 +96,12 @@ def _is_numeric(column: Any) -> bool:
 
 
 def is_for_any_batch(value: Any) -> bool:
-    """Whether a graph's JSON value is one for any batch."""
+    """Whether a graph's JSON value is for any batch."""
     return isinstance(value, dict) and isinstance(value.get("batch"), dict)
 
 
 def at_batch(value: Any, batch: int) -> Any:
-    """The JSON value for so many samples; numbers that are whole at whole batches stay whole."""
+    """The JSON value for `batch` samples; integers stay integers."""
     if isinstance(value, dict):
         if value.keys() == _KEYS:
             return plain_number(value["fixed"] + value["per_sample"] * batch)

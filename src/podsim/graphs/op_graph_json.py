@@ -1,4 +1,4 @@
-"""A captured graph as JSON, one op a line, so that a machine without PyTorch can use it; gzipped, for a name in .gz."""
+"""A captured graph as JSON with one op per line, for machines without PyTorch; gzipped if the name ends in .gz."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBERS = (
 
 
 def to_value(graph: OpGraph) -> dict[str, Any]:
-    """What is written of a graph: numbers in SI, `before` and `carries` give each op's predecessors and their bytes."""
+    """The JSON value of a graph, in SI; `before` and `carries` are the predecessors of each op and their bytes."""
     return {
         "podsim_graph": _VERSION, "name": graph.name, "source": graph.source, "batch": graph.batch,
         "element": graph.element, "notes": list(graph.notes), "ops": [_op(graph, i) for i in range(len(graph))],
@@ -32,7 +32,7 @@ def to_value(graph: OpGraph) -> dict[str, Any]:
 
 
 def to_text(value: dict[str, Any]) -> str:
-    """JSON text of a graph's value."""
+    """The JSON text of a graph's value."""
     head = {key: item for key, item in value.items() if key != "ops"}
     lines = ",\n".join("  " + json.dumps(op) for op in value["ops"])
     return json.dumps(head)[:-1] + ', "ops": [\n' + lines + "\n]}\n"
@@ -56,7 +56,7 @@ def _op(graph: OpGraph, i: int) -> dict[str, Any]:
 
 
 def write_value(value: dict[str, Any], path: Path) -> None:
-    """Write a graph's value to a file; ModelError if that cannot be done."""
+    """Write a graph's value to a file. Raises ModelError for an unwritable file."""
     text = to_text(value).encode("utf-8")
     try:
         path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
@@ -65,7 +65,7 @@ def write_value(value: dict[str, Any], path: Path) -> None:
 
 
 def read_value(path: Path) -> dict[str, Any]:
-    """A file's JSON value, as it is; ModelError for one that is no graph."""
+    """The JSON value of a file. Raises ModelError for a file without a graph."""
     try:
         if path.stat().st_size > _LARGEST:
             raise ModelError(f"{path}: larger than {_LARGEST >> 20} MiB")
@@ -75,39 +75,39 @@ def read_value(path: Path) -> dict[str, Any]:
             raise ModelError(f"{path}: larger than {_LARGEST >> 20} MiB when unpacked")
         value = json.loads(data.decode("utf-8"))
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise ModelError(f"{path}: is not gzipped, or breaks off") from None
+        raise ModelError(f"{path}: is not gzipped, or is truncated") from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: is no JSON: {str(error)[:120]}") from None
+        raise ModelError(f"{path}: is not JSON: {str(error)[:120]}") from None
     if not isinstance(value, dict) or value.get("podsim_graph") != _VERSION:
         raise ModelError(
-            f"{path}: is no graph of `podsim capture` (version {_VERSION}): "
+            f"{path}: is not a graph of `podsim capture` (version {_VERSION}): "
             f"podsim_graph={str(value.get('podsim_graph') if isinstance(value, dict) else None)[:40]}"
         )
     return value
 
 
 def read_graph(path: Path, batch: int | None = None) -> OpGraph:
-    """The graph of a file; its ops may stand in any order. `batch` is for a graph captured for any (xB).
+    """The graph of a file, with ops in any order. `batch` is for a graph captured for any batch (xB).
 
-    Raises ModelError for a file that is no such graph, with every op that is wrong, for a graph with a cycle, and for
-    a batch where it is missing or cannot be chosen.
+    Raises ModelError for another file, with all wrong ops, for a graph with a cycle, and for a batch that is missing or
+    cannot be chosen.
     """
     return graph_of(read_value(path), str(path), batch)
 
 
 def check_batch(batch: int) -> None:
-    """Raise ModelError unless a batch is a whole number from 1."""
+    """Raise ModelError unless a batch is a positive integer."""
     if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= 2**30:
         raise ModelError(f"batch={batch!r} must be a whole number from 1")
 
 
 def graph_of(value: dict[str, Any], where: str, batch: int | None = None, *, check: bool = True) -> OpGraph:
-    """The graph of a JSON value, which came from `where`; see `read_graph`; without `check` its ops are right."""
+    """The graph of a JSON value from `where`; see `read_graph`. Without `check`, its ops must be valid."""
     if is_for_any_batch(value):
         if batch is None:
-            raise ModelError(f"{where}: captured for any batch; say which: --batch 32")
+            raise ModelError(f"{where}: captured for any batch; choose one: --batch 32")
         check_batch(batch)
         return _graph(at_batch(value, batch), where, check)
     if batch is not None and batch != value.get("batch"):
@@ -152,7 +152,7 @@ def _graph(value: dict[str, Any], where: str, check: bool) -> OpGraph:
 
 
 def _problems(op: dict[str, Any], ops: int) -> list[str]:
-    """What is wrong with one op."""
+    """The problems of one op."""
     problems = []
     missing = [key for key in ("name", "op", "kind", "shape", "before", "carries") if key not in op]
     if missing:

@@ -1,4 +1,4 @@
-"""Sizes and arithmetic of products: matrix products, convolutions, attention, Einstein sums."""
+"""The sizes and arithmetic of products: matrix products, convolutions, attention, Einstein sums."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from podsim.errors import ModelError
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """A tensor: its shape, and whether the backward pass needs its gradient."""
+    """A tensor: its shape, and whether the backward pass computes its gradient."""
 
     shape: tuple[int, ...]
     width: float = 4.0
-    """B of an element"""
+    """B. The size of an element."""
     trained: bool = False
     floating: bool = True
 
     @property
     def bytes(self) -> float:
-        """B of the tensor."""
+        """B. The size of the tensor."""
         return prod(self.shape) * self.width
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Arithmetic and bytes of one op; the fields are those of OpGraph."""
+    """The arithmetic and bytes of one op; the fields are those of OpGraph."""
 
     kind: str
     dims: tuple[int, ...] = ()
@@ -43,10 +43,10 @@ class Facts:
     saves_inputs: bool = False
     saves_output: bool = False
     extra: float = 0.0
-    """B kept beside inputs and output: masks, positions of maxima"""
+    """B. The bytes kept in addition to inputs and output: masks, positions of maxima."""
     unknown: bool = False
     sparse: bool = False
-    """whether the gradient of its weights is of few rows, which alone are updated: no optimizer passes over the rest"""
+    """Whether the gradient of its weights covers few rows, the only ones that the optimizer updates."""
 
 
 def _product(
@@ -57,7 +57,7 @@ def _product(
     out: Operand,
     bias: Operand | None,
 ) -> Facts:
-    """A product of two operands; a bias is added on the way, and its gradient is a sum over the result's."""
+    """A product of two operands with an optional bias, whose gradient is a sum over the result's gradient."""
     first, second = operands[0].trained, operands[1].trained
     biased = bias is not None and bias.trained
     return Facts(
@@ -93,8 +93,7 @@ def conv_facts(
 ) -> Facts:
     """A convolution of (batch, channels, …) by filters of any number of dimensions.
 
-    Arithmetic: each filter is put at every position of the output (transposed: of the input), once for each of the
-    channels of its group.
+    Arithmetic: each filter at every position of the output (transposed: of the input), for each channel of its group.
     """
     spatial = len(weight.shape) - 2
     batch = source.shape[0] if len(source.shape) == spatial + 2 else 1
@@ -116,7 +115,7 @@ def attention_facts(
     causal: bool = False,
     mask: Operand | None = None,
 ) -> Facts:
-    """softmax(Q K^T) V of (batch, heads, tokens, width); arithmetic counts all pairs, masked or not."""
+    """softmax(Q K^T) V of (batch, heads, tokens, width). The arithmetic counts all pairs, also masked ones."""
     q, k, v = ((1,) * (4 - len(operand.shape)) + operand.shape for operand in (query, key, value))
     batch, heads = prod(q[:-3]), q[-3]
     pairs = float(batch * heads * q[-2] * k[-2])
@@ -133,7 +132,7 @@ def attention_facts(
 
 
 def einsum_facts(equation: str, operands: Sequence[Operand], out: Operand) -> Facts:
-    """A product of two operands by its letters: those in both and in the result are the batch.
+    """A product of two operands by its letters; letters in both operands and in the result are the batch.
 
     Raises ModelError for more than two operands, an ellipsis, or a repeated letter.
     """
@@ -146,8 +145,8 @@ def einsum_facts(equation: str, operands: Sequence[Operand], out: Operand) -> Fa
         or any(len(set(letters)) != len(letters) for letters in names)
     ):
         raise ModelError(
-            f"einsum {equation[:60]!r} cannot be costed: only products of two operands with letters are; "
-            "write it as several of them, with explicit letters"
+            f"einsum {equation[:60]!r} cannot be costed: it must be a product of two operands with letters; "
+            "write it as several such products"
         )
     if "->" not in equation:
         both = left.replace(",", "")

@@ -1,11 +1,11 @@
-"""LSTM, GRU and plain recurrent layers as what a library computes: a product over all steps, then one step after another.
+"""LSTM, GRU and plain recurrent layers as a library computes them: a product over all steps, then step after step.
 
-A layer multiplies all its inputs at once, steps x samples rows by the gates of both directions. Each step then
-multiplies the hidden state by the recurrent weights and combines the gates, after the step before it; the directions
-run side by side. Backward the steps run in the other order, and the gradient of the recurrent weights is one product
-over all of them.
-Source: what cuDNN does (Appleyard, Kočiský and Blunsom 2016, arxiv.org/abs/1604.01946); its overlap of layers and the
-kernels that hold weights on the chip are left out.
+A layer multiplies all its inputs at once: steps x samples rows by the gates of both directions. Then each step
+multiplies the hidden state by the recurrent weights and combines the gates, after the previous step. The directions
+run side by side. In the backward pass the steps run in reverse, and the gradient of the recurrent weights is one
+product over all steps.
+Source: cuDNN (Appleyard, Kočiský and Blunsom 2016, arxiv.org/abs/1604.01946), without its overlap of layers and the
+kernels that keep weights on the chip.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from podsim.errors import ModelError
 from podsim.graphs.op_products import Facts, Operand, gemm_facts
 
 LAYERS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-"""name of a layer over many steps -> its gates"""
+"""The number of gates of each layer over many steps."""
 CELLS = {"lstm_cell": 4, "gru_cell": 3, "rnn_tanh_cell": 1, "rnn_relu_cell": 1}
-"""name of one step -> its gates"""
+"""The number of gates of each single step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentPart:
-    """One of the ops that a recurrent layer is: its inputs' product, its loop over the steps, or dropout after it."""
+    """One op of a recurrent layer: the product of its inputs, the loop over its steps, or dropout."""
 
     target: str
     facts: Facts
     output: Operand
     weights: tuple[int, ...] = ()
-    """places of its weights among those of the call"""
+    """The positions of its weights among those of the call."""
 
 
 def recurrent_parts(target: str, arguments: Sequence[Any], out: Operand) -> list[RecurrentPart]:
-    """What a recurrent layer or cell of PyTorch computes, op after op.
+    """The ops of a recurrent layer or cell of PyTorch, in order.
 
-    Raises ModelError for packed sequences, whose lengths a capture does not have, and for projections.
+    Raises ModelError for packed sequences, whose lengths a capture does not know, and for projections.
     """
     if target in CELLS:
         source, _, first, second = arguments[:4]
@@ -47,7 +47,7 @@ def recurrent_parts(target: str, arguments: Sequence[Any], out: Operand) -> list
         return _layer(target, CELLS[target], steps, [weights], 1, source.shape[0], out, 0)[0]
     if not isinstance(arguments[1], tuple) and target == "lstm":
         raise ModelError(
-            "lstm of packed sequences cannot be costed: their lengths are values, which a capture does not have; "
+            "lstm of packed sequences cannot be costed: their lengths are values, which a capture does not know; "
             "pad the sequences, as --input says"
         )
     source, _, weights, biased, layers, dropout, train, both, batch_first = arguments[:9]
@@ -75,7 +75,7 @@ def _layer(
     target: str, gates: int, source: Operand, groups: Sequence[tuple[Operand, ...]], steps: int, batch: int,
     out: Operand, first_weight: int,
 ) -> tuple[list[RecurrentPart], Operand]:  # fmt: skip
-    """The two ops of one layer, and its result."""
+    """(the two ops of one layer, its result)."""
     directions, (first, second) = len(groups), groups[0][:2]
     wide, hidden = first.shape[0], second.shape[1]
     each = len(groups[0])
@@ -104,7 +104,7 @@ def _layer(
 
 
 def _dropout(source: Operand) -> RecurrentPart:
-    """Dropout between two layers: one byte of mask for each element."""
+    """The dropout between two layers, with a mask of one byte per element."""
     mask = source.bytes / source.width
     back = float(source.trained)
     facts = Facts(

@@ -1,7 +1,7 @@
-"""Networks by name that are no transformers of the model catalog: captured once, for any batch, with their sources.
+"""The catalog of captured networks, which complements the transformers of the model catalog: for any batch.
 
-Each entry of the TOML files names the module (under examples/modules) and the inputs it was captured with;
-`python scripts/networks.py` captures them again. The graphs lie beside them, NAME.json.gz.
+Each entry of the TOML files names a module (under examples/modules) and the inputs of its capture;
+`python scripts/networks.py` captures them again. The graphs are NAME.json.gz in the same folder.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ class Network:
     name: str
     title: str
     module: str
-    """FILE.py:FUNCTION under examples/modules"""
+    """The function that makes it: FILE.py:FUNCTION under examples/modules."""
     inputs: tuple[str, ...]
-    """shapes of the inputs, B for the samples of a step"""
+    """The shapes of the inputs, with B for the samples of a step."""
     sample: str
-    """what one sample is"""
+    """The word for a sample."""
     parameters: int
-    """count of weights as published"""
+    """count. The published number of weights."""
     parameters_within: float = 0.0
-    """share by which the captured count may differ from it"""
+    """share. The tolerance of the captured count."""
     source: str
-    """where the network was published, and what its checked figures are from"""
+    """The publication of the network, and the source of its checked figures."""
 
 
 @cache
 def networks() -> Mapping[str, Network]:
-    """Every network by name."""
+    """All networks by name."""
     entries: dict[str, Network] = {}
     known = {field.name for field in fields(Network)} - {"name"}
     for file in sorted(_folder().glob("*.toml")):
@@ -56,7 +56,7 @@ def networks() -> Mapping[str, Network]:
 
 
 def load_network(name: str, batch: int) -> OpGraph:
-    """The graph of a network of the catalog for `batch` samples; ModelError for an unknown name or batch."""
+    """The graph of a network of the catalog for `batch` samples. Raises ModelError for an unknown name or a bad batch."""
     if name not in networks():
         raise ModelError(unknown_name("network", name, networks()))
     check_batch(batch)
@@ -71,7 +71,7 @@ def _graph(name: str, batch: int) -> OpGraph:
 
 @cache
 def _ends(name: str) -> tuple[OpGraph, OpGraph]:
-    """A network's graphs of one and of two samples; tests hold the packaged files, so they are not checked here."""
+    """The graphs of a network for one and two samples, unchecked, since tests check the packaged files."""
     value = read_value(_folder() / f"{name}.json.gz")
     return graph_of(value, name, 1, check=False), graph_of(value, name, 2, check=False)
 
