@@ -213,7 +213,7 @@ def test_whole_and_divided_gpus():
 
 def test_what_cannot_be():
     with pytest.raises(
-        PodsimError, match=r"srtf: instances are not stopped.*packer='worst' may be first-fit"
+        PodsimError, match=r"srtf: instances cannot be preempted.*packer='worst' may be first-fit"
     ):
         run([job("a", 0, 1, "1g")], "srtf", packer="worst")
     with pytest.raises(MigError, match=r"9g.*instances cannot talk to each other \(b: 2 x 1g\)"):

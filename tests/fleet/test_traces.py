@@ -139,7 +139,7 @@ def test_sacct(tmp_path):
     assert told == {"never started": 1, "asked for several MIG instances, which cannot talk": 1}
     with pytest.raises(TableError, match="AllocTRES or ReqTRES"):
         read_jobs(write(tmp_path, "JobID|Submit|Elapsed\n1|2026-01-31T08:00:00|1:00\n"))
-    with pytest.raises(TableError, match=r"Elapsed as.*row 1, job 10"):
+    with pytest.raises(TableError, match=r"Elapsed like.*row 1, job 10"):
         read_jobs(write(tmp_path, SACCT.replace("1-00:00:10", "soon")))
 
 
@@ -150,9 +150,9 @@ BAD = {
     "id,submit,gpus,seconds\na,1,1,ten\n": r"seconds must be a number \(row 1: 'ten'\)",
     "id,submit,gpus,seconds\na,1,1,nan\n": "lengths must be finite",
     "id,submit,gpus,seconds\na,1,1,1e400\n": "lengths must be finite",
-    "id,submit,gpus,seconds\na,1,1,1\na,2,1,1\n": "ids must be unique.*choose one by its column",
-    "id,submit,gpus,seconds,after\na,1,1,1,b\nb,1,1,1,c\nc,1,1,1,a\n": "in a circle.*a after b after c after a",
-    "id,submit,gpus,seconds,after\na,1,1,1,a\n": "circle.*a after a",
+    "id,submit,gpus,seconds\na,1,1,1\na,2,1,1\n": "ids must be unique.*select one by its column",
+    "id,submit,gpus,seconds,after\na,1,1,1,b\nb,1,1,1,c\nc,1,1,1,a\n": "form a cycle.*a after b after c after a",
+    "id,submit,gpus,seconds,after\na,1,1,1,a\n": "cycle.*a after a",
     "id,submit,gpus,seconds,after\na,1,1,1,z\n": "job a waits for z",
     "id,submit,gpus,seconds\n": "no rows",
     "id,submit,gpus,seconds\na,1,0,1\n": "no job that asked for GPUs",

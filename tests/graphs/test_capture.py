@@ -252,7 +252,7 @@ class Embeds(nn.Module):
         (lambda: nn.Linear(8, 8), ("4x9",), ("cannot be exported", "--input")),
         (lambda: nn.Linear(8, 8), ("4x8", "4x8"), ("cannot be exported", "each argument")),
         (lambda: 3, ("4x8",), ("torch.nn.Module",)),
-        (nn.Identity, ("4x8",), ("holds no op",)),
+        (nn.Identity, ("4x8",), ("has no ops",)),
         (lambda: nn.Linear(8, 8), (), ("no inputs",)),
         (lambda: nn.Linear(8, 8), ("4xx8",), ("expected sizes",)),
         (lambda: nn.Linear(8, 8), ("4x8:float17",), ("expected sizes",)),

@@ -183,7 +183,7 @@ class Walk:
         """The limits of the capture: ops without a rule, and tables with sparse gradients."""
         unknown = [target for target, facts in zip(self.targets, self.facts, strict=True) if facts.unknown]
         for target in dict.fromkeys(unknown):
-            yield f"{unknown.count(target)} x {target}: no rule, costed by the bytes it reads and writes"
+            yield f"{unknown.count(target)} x {target}: no rule, counted by the bytes it reads and writes"
         if self.sparse:
             yield f"{self.sparse:,} weights in tables with sparse gradients are not counted: a step updates its own rows"
 
