@@ -1,6 +1,6 @@
 """How the simulation grows: seconds against flows for 1 GiB all-reduces, 64 to 4,480 ranks.
 
-    python benchmarks/growth.py
+    PYTHONPATH=tests/made python benchmarks/growth.py
 
 writes benchmarks/reports/network-growth.svg and prints the table that stands in network.md. Needs podsim[report].
 """
@@ -15,13 +15,13 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from made_fabrics import leaf_spine
 
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import fabric_of
 from podsim.network.collectives.hierarchical import hierarchical_all_reduce
 from podsim.network.collectives.rings import ring_all_reduce
 from podsim.network.play import play
-from podsim.network.play_links import leaf_spine
 
 SIZE = 2.0**30
 NODES = (8, 20, 40, 80, 140, 280, 560)

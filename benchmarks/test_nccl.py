@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import load_cluster
-from podsim.network.nccl import collective_seconds
+from podsim.network.nccl import Members, collective_seconds
 
 CLUSTER = load_cluster("dgx-a100-80gb:4")
 
 
 def test_one_call(benchmark) -> None:
-    benchmark(lambda: collective_seconds("all_reduce", 1e8, CLUSTER, ranks=16, ranks_per_node=8))
+    benchmark(lambda: collective_seconds("all_reduce", 1e8, CLUSTER, Members(ranks=16, ranks_per_node=8)))
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -21,4 +21,6 @@ def test_a_hundred_thousand(benchmark, mixed: bool) -> None:
     size = 10 ** random.uniform(2, 10, 100_000)
     ranks = 2 ** random.integers(0, 12, 100_000) if mixed else np.array(16)
     members = np.minimum(ranks, 2 ** random.integers(0, 4, 100_000) if mixed else 8)
-    benchmark(lambda: collective_seconds("all_reduce", size, CLUSTER, ranks=ranks, ranks_per_node=members))
+    benchmark(
+        lambda: collective_seconds("all_reduce", size, CLUSTER, Members(ranks=ranks, ranks_per_node=members))
+    )

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_fabrics import leaf_spine
 
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import fabric_of
@@ -20,7 +21,6 @@ from podsim.network.collectives.hierarchical import hierarchical_all_reduce
 from podsim.network.collectives.rings import ring_all_reduce
 from podsim.network.flow import max_min_rates
 from podsim.network.play import play, prepare
-from podsim.network.play_links import leaf_spine
 
 SIZE = 2.0**30
 RANKS = 4480

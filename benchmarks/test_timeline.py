@@ -10,9 +10,9 @@ import resource
 import numpy as np
 import pytest
 
-from podsim.accuracy import read_kineto
 from podsim.results.timeline import Lane, Timeline
 from podsim.timeline import read_timeline, write_timeline
+from podsim.timeline.kineto import read_kineto
 
 SPANS, LANES = 1_000_000, 250
 

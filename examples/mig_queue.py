@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from podsim.fleet.jobs import columns
+from podsim.fleet.jobs import JobColumns, make_jobs
 from podsim.fleet.metrics import make_run
 from podsim.fleet.policies import find_policy
 from podsim.fleet.queue import Machine
@@ -29,11 +29,13 @@ def main() -> None:
             gpus = np.where(profile == "", rng.choice([1, 2, 4, 8], JOBS), 1)
             seconds = np.minimum(3600 * np.exp(rng.standard_normal(JOBS)), 86400)
             work = float((np.array([SHARES[one] for one in profile]) * gpus * seconds).sum())
-            jobs = columns(
+            columns = JobColumns(
                 ids=range(JOBS), submit=np.sort(rng.uniform(0, work / machine.gpus / LOAD, JOBS)), gpus=gpus,
                 seconds=seconds, mig=profile.tolist(),
             )  # fmt: skip
-            made = run_sliced(jobs, machine, find_policy("fifo-skip"), slicing, packer=packer, relay=10.0)
+            made = run_sliced(
+                make_jobs(columns), machine, find_policy("fifo-skip"), slicing, packer=packer, relay=10.0
+            )
             runs.append(make_run(made, timeline=False))
         wait, lost, anew = (
             float(np.mean([getattr(run, name) for run in runs]))

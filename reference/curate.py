@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 import podsim.accuracy.tables as shipped
-from podsim.accuracy.columns import KINDS, Kind
+from podsim.accuracy.table_columns import KINDS, Kind
 from reference import prose_collectives, prose_kernels, prose_networks, prose_training
 
 HERE = Path(__file__).parent

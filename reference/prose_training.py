@@ -6,17 +6,23 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from podsim.accuracy.express import Expressed, express_own
-from podsim.accuracy.express_machine import cluster_settings, network_of, node_of, read_cluster
-from podsim.accuracy.express_model import network_settings
-from podsim.accuracy.express_row import NotExpressible, stated, whole, write_settings
+from podsim.accuracy.measured_runs import (
+    NotExpressible,
+    TrainingRun,
+    cell_text,
+    read_cluster,
+    read_count,
+    write_settings,
+)
+from podsim.accuracy.own_rows import own_training_run
+from podsim.accuracy.own_words import cluster_settings, find_node, model_settings, read_adapters
 from podsim.errors import PodsimError
 from podsim.training.plan import Plan
 from podsim.training.software import load_software, software_names
 
 COLUMNS = ("network", "cluster", "plan", "scope", "chosen", "implied", "reason")
 FIRST_STAGE = "first-stage memory"
-"""what the notes of a row say that counts the layers of the first stage only"""
+"""The remark in the notes of a row that counts the layers of the first stage only."""
 _FRAMEWORKS = (
     (r"megatron-deepspeed", "megatron-deepspeed"),
     (r"nemo", "nemo-2022"),
@@ -34,78 +40,78 @@ def canonical(row: Mapping[str, str]) -> dict[str, str]:
     blank = dict.fromkeys(COLUMNS, "")
     layer_only = "LAYER micro-benchmark" in row["notes"]
     try:
-        told = _in_podsims_words(row, layer_only)
-        found = _adjusted(express_own(told), row, layer_only)
-        if problems := found.plan.problems(found.model, found.cluster):
+        documented = _documented_cells(row, layer_only)
+        run = _with_unlisted_settings(own_training_run(documented), row, layer_only)
+        if problems := run.plan.problems(run.model, run.cluster):
             raise NotExpressible("; ".join(problems))
     except (PodsimError, NotExpressible) as problem:
         return blank | {"reason": str(problem)}
     scope = "layer" if layer_only else "first stage" if FIRST_STAGE in row["notes"] else ""
     return blank | {
-        "network": told["network"], "cluster": told["cluster"], "plan": plan_settings(found.plan), "scope": scope,
-        "chosen": found.chosen, "implied": found.implied,
+        "network": documented["network"], "cluster": documented["cluster"], "plan": plan_settings(run.plan),
+        "scope": scope, "chosen": run.chosen, "implied": run.implied,
     }  # fmt: skip
 
 
 def plan_settings(plan: Plan) -> str:
-    """The settings of a plan that are not the defaults, as text."""
+    """The settings of a plan that are not the defaults, as text in the order of their names."""
     default = Plan().describe()
     return write_settings(
         "",
         {
             name: str(value).lower() if isinstance(value, bool) else value
-            for name, value in plan.describe().items()
+            for name, value in sorted(plan.describe().items())
             if value != default[name]
         },
     )
 
 
-def _in_podsims_words(row: Mapping[str, str], layer_only: bool) -> dict[str, str]:
-    """The row with its words replaced by those of the documented columns."""
-    gpu = stated(row, "gpu")
-    node = node_of(gpu, stated(row, "node_type"), stated(row, "gpu_mem_gb"))
+def _documented_cells(row: Mapping[str, str], layer_only: bool) -> dict[str, str]:
+    """The row in the words of the documented columns."""
+    gpu = cell_text(row, "gpu")
+    node = find_node(gpu, cell_text(row, "node_type"), cell_text(row, "gpu_mem_gb"))
     if node is None:
         raise NotExpressible(f"gpu={gpu!r} has no node in the catalog")
-    wires = network_of(stated(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
-    told = {**row, "cluster": cluster_settings(node, whole(row, "n_gpus"), wires)}
+    wires = read_adapters(cell_text(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
+    documented = {**row, "cluster": cluster_settings(node, read_count(row, "n_gpus"), wires)}
     if layer_only:
-        told |= {"params_b": "", "vocab": stated(row, "vocab") or "51200", "dp": "1"}
-        told |= {"global_batch": row["micro_batch"]}
-    told["network"] = network_settings(told)
-    told["framework"] = _software(row)
-    software = load_software(told["framework"], read_cluster(told["cluster"]).gpu)
+        documented |= {"params_b": "", "vocab": cell_text(row, "vocab") or "51200", "dp": "1"}
+        documented |= {"global_batch": row["micro_batch"]}
+    documented["network"] = model_settings(documented)
+    documented["framework"] = _software(row)
+    software = load_software(documented["framework"], read_cluster(documented["cluster"]).gpu)
     strategy = row["zero_stage_or_fsdp"]
     if "Interleaved" in strategy:
-        told["virtual_pp"] = str(max(whole(row, "virtual_pp", 1), 2))
+        documented["virtual_pp"] = str(max(read_count(row, "virtual_pp", 1), 2))
     if software.name.startswith("torchtitan"):
-        told["seq_parallel"] = "yes"
-    if not stated(row, "micro_batch"):
-        told["micro_batch"] = _micro_batch(told)
-    return told
+        documented["seq_parallel"] = "yes"
+    if not cell_text(row, "micro_batch"):
+        documented["micro_batch"] = _micro_batch(documented)
+    return documented
 
 
-def _adjusted(found: Expressed, row: Mapping[str, str], layer_only: bool) -> Expressed:
-    """What no documented column says: asynchronous tensor parallelism, and attention without its fused kernel."""
+def _with_unlisted_settings(run: TrainingRun, row: Mapping[str, str], layer_only: bool) -> TrainingRun:
+    """The run with settings that no documented column states: asynchronous tensor parallelism, unfused attention."""
     changes: dict[str, object] = {}
-    if re.search(r"async ?tp", row["notes"] + row["zero_stage_or_fsdp"], re.IGNORECASE) and found.plan.tp > 1:
+    if re.search(r"async ?tp", row["notes"] + row["zero_stage_or_fsdp"], re.IGNORECASE) and run.plan.tp > 1:
         changes["overlap_tp"] = True
     if "without FlashAttention" in row["framework"]:
         changes["flash"] = False
     if layer_only:
-        found = replace(found, chosen="", implied="")
-    return replace(found, plan=found.plan.having(changes), layer_only=layer_only)
+        run = replace(run, chosen="", implied="")
+    return replace(run, plan=run.plan.having(changes), layer_only=layer_only)
 
 
 def _software(row: Mapping[str, str]) -> str:
-    """Catalog name of the framework era that the row's framework and year columns name."""
-    framework = stated(row, "framework").lower()
+    """The software entry that the row's framework and year name."""
+    framework = cell_text(row, "framework").lower()
     if framework in software_names():
         return framework
     year = (row.get("year") or "2022").strip()[:4]
     name = next((n for pattern, n in _FRAMEWORKS if re.search(pattern, framework)), None)
     if name is None:
         raise NotExpressible(
-            f"framework={stated(row, 'framework')!r} has no entry in the software catalog (podsim show software)"
+            f"framework={cell_text(row, 'framework')!r} has no entry in the software catalog (podsim show software)"
         )
     if name == "nemo-2022" and year >= "2024":
         name = "megatron-core"
@@ -121,12 +127,12 @@ def _software(row: Mapping[str, str]) -> str:
 
 def _micro_batch(row: Mapping[str, str]) -> str:
     """The micro-batch that a row's notes or its framework's defaults give; "" if nothing does."""
-    tp, pp, cp = (whole(row, name, 1) for name in ("tp", "pp", "cp"))
-    dp = whole(row, "dp", max(1, whole(row, "n_gpus") // (tp * pp * cp)))
+    tp, pp, cp = (read_count(row, name, 1) for name in ("tp", "pp", "cp"))
+    dp = read_count(row, "dp", max(1, read_count(row, "n_gpus") // (tp * pp * cp)))
     if match := re.search(r"grad_accum=(\d+)|micro_num=(\d+)", row["notes"]):
-        return str(max(1, whole(row, "global_batch") // (dp * int(match[1] or match[2]))))
+        return str(max(1, read_count(row, "global_batch") // (dp * int(match[1] or match[2]))))
     if "torchtitan" in row["framework"] and pp > 1:  # its default: as many micro-batches as stages
-        return str(max(1, whole(row, "global_batch") // (dp * pp)))
+        return str(max(1, read_count(row, "global_batch") // (dp * pp)))
     return "1" if "local batch" in row["notes"] else ""
 
 

@@ -17,8 +17,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from podsim.accuracy.measured_tables import UNRESOLVED
 from podsim.accuracy.reading import read_rows
+from podsim.accuracy.tables import UNRESOLVED
 from podsim.errors import TableError
 
 HERE = Path(__file__).parent

@@ -12,8 +12,8 @@ from itertools import product
 
 import numpy as np
 
-from podsim.accuracy.express_networks import NetworkRun
-from podsim.accuracy.price_networks import NetworkCosts, express_networks
+from podsim.accuracy.measured_runs import NetworkRun
+from podsim.accuracy.price_networks import NetworkCosts, network_runs
 from podsim.accuracy.tables import load
 from podsim.kernels import convolutions as kernels_conv
 
@@ -26,7 +26,7 @@ LONG = (0.03, 0.04, 0.045, 0.05, 0.06, 0.5)
 def measured(networks: tuple[str, ...]) -> list[tuple[NetworkRun, float]]:
     """(run, samples a second) of every row of networks whose names begin so."""
     rows = [row for row in load("vision") if row.role == "calibrate" and row.number("throughput")]
-    found, _ = express_networks("vision", [(row.id, row.fields) for row in rows])
+    found, _ = network_runs("vision", [(row.id, row.fields) for row in rows])
     return [
         (found[row.id], row.number("throughput") or 0.0)
         for row in rows

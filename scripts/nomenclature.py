@@ -18,11 +18,11 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "podsim"
 OTHERS = (
-    "fleet/jobs", "fleet/policies", "graphs/op_graph", "graphs/trace_graph", "hardware/cluster", "hardware/measured",
-    "hardware/mig/best", "hardware/mig/change", "hardware/mig/layouts", "hardware/mig/measured",
-    "hardware/mig/profiles", "hardware/mig/results", "hardware/parts", "serving/engine", "storage/parts",
-    "storage/workloads", "training/plan", "training/software", "training/search", "workload/convolution",
-    "workload/graph",
+    "fleet/jobs", "fleet/policies", "graphs/op_graph", "graphs/trace_graph", "hardware/cluster",
+    "hardware/measured", "hardware/mig/best", "hardware/mig/change", "hardware/mig/layouts",
+    "hardware/mig/measured", "hardware/mig/profiles", "hardware/mig/results", "hardware/parts",
+    "options/plan_options", "serving/engine", "storage/parts", "storage/workloads", "training/plan",
+    "training/plan_values", "training/search", "training/software", "workload/convolution", "workload/graph",
 )  # fmt: skip
 """The modules with public dataclasses outside `results/`."""
 UNITS = (
@@ -42,18 +42,16 @@ class Attribute:
     """The unit in the docstring; "" if it names none."""
     meaning: str
     """The rest of the docstring; "" without one."""
+    help: str
+    """The description of an option; "" for other attributes."""
 
     @property
     def shown_unit(self) -> str:
         """The unit, or what the type says of it."""
-        kinds = (
-            ("float", "factor"),
-            ("Floats", "factor"),
-            ("str", "text"),
-            ("bool", "yes/no"),
-            ("int", "count"),
+        kinds = {"text": "str", "yes/no": "bool|Flags", "count": "int|Ints"}
+        return self.unit or next(
+            (unit for unit, words in kinds.items() if re.search(rf"\b({words})\b", self.type)), "-"
         )
-        return self.unit or next((unit for word, unit in kinds if re.search(rf"\b{word}\b", self.type)), "-")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +62,8 @@ class Documented:
     name: str
     about: str
     """The first line of its docstring."""
+    bases: tuple[str, ...]
+    """The classes whose attributes it has, too."""
     attributes: tuple[Attribute, ...]
 
 
@@ -73,17 +73,24 @@ def modules() -> list[str]:
     return sorted([*OTHERS, *(f"results/{path.stem}" for path in results)])
 
 
-def dataclasses_of(module: str) -> Iterator[Documented]:
-    """Each public dataclass of a module, in the order of the source."""
+def dataclasses_of(module: str, *, private: bool = False) -> Iterator[Documented]:
+    """Each public dataclass of a module, or with `private` each dataclass, in the order of the source."""
     for node in ast.parse((SOURCE / f"{module}.py").read_text("utf-8")).body:
-        if isinstance(node, ast.ClassDef) and _is_public_dataclass(node):
+        if isinstance(node, ast.ClassDef) and _is_dataclass(node) and (private or _is_public(node)):
             about = (ast.get_docstring(node) or "").split("\n")[0]
-            yield Documented(module=module, name=node.name, about=about, attributes=tuple(_attributes(node)))
+            yield Documented(
+                module=module, name=node.name, about=about,
+                bases=tuple(ast.unparse(base) for base in node.bases), attributes=tuple(_attributes(node)),
+            )  # fmt: skip
 
 
-def _is_public_dataclass(node: ast.ClassDef) -> bool:
-    decorated = any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
-    return decorated and not node.name.startswith("_")
+def _is_dataclass(node: ast.ClassDef) -> bool:
+    return any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def _is_public(node: ast.ClassDef) -> bool:
+    """Whether it is public; groups of options describe their fields themselves."""
+    return not node.name.startswith("_") and not node.name.endswith("Options")
 
 
 def _attributes(node: ast.ClassDef) -> Iterator[Attribute]:
@@ -95,18 +102,26 @@ def _attributes(node: ast.ClassDef) -> Iterator[Attribute]:
             said = _SAID.fullmatch(docstring)
             unit, meaning = said.groups() if said else ("", docstring)
             yield Attribute(
-                name=line.target.id, type=ast.unparse(line.annotation), unit=unit, meaning=meaning
-            )
+                name=line.target.id, type=ast.unparse(line.annotation), unit=unit, meaning=meaning, help=_help(line.value)
+            )  # fmt: skip
+
+
+def _help(value: ast.expr | None) -> str:
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "option":
+        return str(ast.literal_eval(value.args[1]))
+    return ""
 
 
 def section_of(documented: Documented) -> str:
     """The table of one dataclass."""
     rows = [
-        f"| `{attribute.name}` | {attribute.shown_unit} | {attribute.meaning} |"
+        f"| `{attribute.name}` | {attribute.shown_unit} | {attribute.meaning or attribute.help} |"
         for attribute in documented.attributes
     ]
     title = f"## `{documented.name}`\n\n`podsim.{documented.module.replace('/', '.')}`: {documented.about}\n"
-    return "\n".join([title, "| name | unit | meaning |", "|---|---|---|", *rows]) + "\n"
+    bases = f"It has the attributes of {', '.join(documented.bases)}.\n\n" if documented.bases else ""
+    table = ["| name | unit | meaning |", "|---|---|---|", *rows] if rows else []
+    return f"{title}\n{bases}" + "\n".join(table) + "\n"
 
 
 def main() -> int:

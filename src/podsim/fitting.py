@@ -38,9 +38,10 @@ class Parameter:
     low: float
     high: float
     scale: float = 1.0
-    """Change of the value, or of its logarithm, that costs as much as any other parameter's."""
+    """factor. The change of the value, or of its logarithm, that costs as much as any other parameter's."""
     zero: float = 0.0
-    """Value, or its logarithm, at coordinate 0. The solver's finite differences are shares of the coordinate."""
+    """factor. The value, or its logarithm, at coordinate 0. The solver's finite differences are shares of the
+    coordinate."""
     is_log: bool = False
 
     def coordinate(self, value: float) -> float:
@@ -59,15 +60,16 @@ class Fit:
 
     parameters: Mapping[str, Parameter]
     softness: float
-    """Residual from which on a row counts linearly."""
+    """factor. The residual beyond which a row counts linearly."""
     pull: float = 0.0
-    """Weight of a parameter's distance from its start, against the residual of one row."""
+    """factor. The weight of a parameter's distance from its start, against the residual of one row."""
     differences: tuple[float | None, ...] = (None,)
-    """Finite differences, as shares of the coordinates, one after the other: laws have kinks, so coarse slopes first."""
+    """share. The finite differences of the coordinates, one after the other: laws have kinks, so coarse slopes come
+    first."""
     evaluations: int | None = None
-    """Evaluations of the residuals for each difference, at most."""
+    """The largest number of evaluations of the residuals for each difference."""
     other_starts: tuple[Values, ...] = ()
-    """Further starting points, where the loss has several valleys."""
+    """The further starting points, where the loss has several valleys."""
 
 
 class Solution(NamedTuple):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from reference.residuals import measure_residuals
 
-from podsim.accuracy import load
-from podsim.accuracy.bands import ENOUGH, band_of, nearest, residuals
+from podsim.accuracy.bands import ENOUGH, band_of, nearest_runs, residuals
+from podsim.accuracy.tables import load
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.results.prediction import Prediction
 from podsim.training.plan import Plan
@@ -49,7 +49,7 @@ def test_a_band_holds_four_in_five_test_rows_left_out() -> None:
     inside = []
     for row in rows:
         if row.role == "test":
-            found, _ = nearest(row.features, [other for other in rows if other.id != row.id])
+            found, _ = nearest_runs(row.features, [other for other in rows if other.id != row.id])
             if found:
                 ratios = [other.log_ratio for other in found]
                 low, high = np.quantile(ratios, [0.1, 0.9])
@@ -71,7 +71,7 @@ def test_a_band_names_its_rows(gpt: tuple[Model, Cluster, Plan]) -> None:
 def test_fitted_rows_count_only_where_others_are_few() -> None:
     rows = residuals()
     for row in rows[::50]:
-        found, agreeing = nearest(row.features, rows)
+        found, agreeing = nearest_runs(row.features, rows)
         tests = [one for one in found if one.role == "test"]
         assert not found or found == tests or len(tests) < ENOUGH
         assert all(

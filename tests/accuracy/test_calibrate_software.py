@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
-from importlib.resources import files
-
 import pytest
 
-from podsim.training.software import load_software, software_names
+from podsim.training.software import load_software, software_entries, software_names
 from podsim.verbs.calibrate import calibrate
 
 TRANSFORMERS = ("megatron-2021", "megatron-2020.volta", "megatron-2022", "nemo-2022", "internevo-2024")
 NETWORKS = tuple(
     f"{name}.{part}".rstrip(".")
-    for name, entry in tomllib.loads(
-        files("podsim.training").joinpath("software.toml").read_text("utf-8")
-    ).items()
+    for name, entry in software_entries().items()
     if name.startswith(("dle-", "mlperf-"))
     for part, own in [("", entry), *((key, value) for key, value in entry.items() if isinstance(value, dict))]
     if "fitted" in own

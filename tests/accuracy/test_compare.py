@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from podsim.accuracy import load, measurement
-from podsim.accuracy.compared_tables import compare
+from podsim.accuracy.score import compare
+from podsim.accuracy.tables import load, measurement
 from podsim.errors import TableError
 
 ROWS = load("korthikanti")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from podsim.accuracy import measurement
 from podsim.accuracy.nccl_tests import is_log, read_any, read_log, read_log_text
+from podsim.accuracy.tables import measurement
 from podsim.errors import TableError
 
 RANKS = "\n".join(

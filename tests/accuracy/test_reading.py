@@ -12,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podsim.accuracy import Rows, load, read_rows, reading
-from podsim.accuracy.columns import KINDS
+from podsim.accuracy import reading
+from podsim.accuracy.reading import read_rows
+from podsim.accuracy.table_columns import KINDS
+from podsim.accuracy.tables import Rows, load
 from podsim.errors import TableError
 
 HEADER = "id,model,layers,hidden,heads,seq_len,gpu,n_gpus,tp,pp,micro_batch,global_batch,step_time_s"

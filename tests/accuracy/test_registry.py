@@ -12,7 +12,7 @@ from podsim.errors import CatalogError
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
 from podsim.kernels.gemm import gemm_seconds
-from podsim.network.nccl import collective_seconds
+from podsim.network.nccl import Members, collective_seconds
 from podsim.report.calibration import sensitivity_report
 from podsim.report.screen import report_text
 from podsim.training.software import load_software
@@ -61,7 +61,7 @@ def test_a_changed_fabric_slows_collectives_and_is_put_back() -> None:
     cluster = load_cluster("dgx-a100-80gb:1")
 
     def seconds() -> float:
-        return float(collective_seconds("all_reduce", 2**30, cluster, ranks=8, ranks_per_node=8))
+        return float(collective_seconds("all_reduce", 2**30, cluster, Members(ranks=8, ranks_per_node=8)))
 
     before = seconds()
     with changed_fabric("fabrics", "ampere", "share_simple", 0.5):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from podsim.accuracy import (
+from podsim.accuracy.score import (
     assess,
     best_constant,
     kendall_tau,

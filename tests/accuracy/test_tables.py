@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import podsim.accuracy.tables as package
-from podsim.accuracy import NAMED, load, measurement, named, names
-from podsim.accuracy.columns import KINDS, kind_named
-from podsim.accuracy.measured_tables import UNRESOLVED
+from podsim.accuracy.table_columns import KINDS
+from podsim.accuracy.tables import NAMED, UNRESOLVED, find_kind, load, measurement, named_table, names
 from podsim.errors import TableError
 from podsim.results.comparison import QUANTITIES, ROLES
 
@@ -24,13 +23,13 @@ def test_whole_tables_are_complete_and_sourced(name: str) -> None:
     assert len(rows) == COUNTS[name]
     assert len({row.id for row in rows}) == len(rows)
     assert all(row.source and row.role in ROLES and row.confirmed for row in rows)
-    assert tuple(rows.rows[0].fields) == tuple(kind_named(name).columns)
+    assert tuple(rows.rows[0].fields) == tuple(find_kind(name).columns)
 
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_cell_has_the_type_its_column_says(name: str) -> None:
     rows = load(name)
-    for column, cell_type in kind_named(name).columns.items():
+    for column, cell_type in find_kind(name).columns.items():
         if cell_type in ("count", "positive", "amount"):
             cells = rows.column(column)
             known = cells[~np.isnan(cells)]
@@ -51,7 +50,7 @@ def test_each_row_is_in_exactly_one_part(of: str) -> None:
 
 @pytest.mark.parametrize("table", NAMED, ids=lambda table: table.slug)
 def test_parts_are_what_they_say(table: object) -> None:
-    part = named(getattr(table, "slug", ""))
+    part = named_table(getattr(table, "slug", ""))
     rows = load(part.slug)
     assert len(rows)
     assert rows.what in QUANTITIES
@@ -90,7 +89,7 @@ def test_names_are_unique_and_unknown_ones_get_a_hint() -> None:
     with pytest.raises(TableError, match="unknown row"):
         load("llama")["LL1-0002"]
     with pytest.raises(TableError, match="unknown kind"):
-        kind_named("gpu")
+        find_kind("gpu")
 
 
 def test_where_narrows_by_role_and_by_row() -> None:

@@ -72,10 +72,15 @@ def test_floats_say_their_unit() -> None:
 
 
 def test_meanings_are_noun_phrases() -> None:
-    """As "The bandwidth of one port."; a docstring may also be left out where the name says it all."""
+    """As "The bandwidth of one port.", in all dataclasses; a docstring may be left out where the name says it all."""
+    files = [
+        path.relative_to(nomenclature.SOURCE).with_suffix("") for path in nomenclature.SOURCE.rglob("*.py")
+    ]
     fragments = [
         f"{documented.name}.{attribute.name}: {attribute.meaning}"
-        for documented, attribute in ATTRIBUTES
+        for file in files
+        for documented in nomenclature.dataclasses_of(file.as_posix(), private=True)
+        for attribute in documented.attributes
         if attribute.meaning and not (NOUN_PHRASE.match(attribute.meaning) and attribute.meaning[-1] in ".…")
     ]
     assert not fragments

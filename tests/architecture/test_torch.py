@@ -41,8 +41,6 @@ def test_importing_them_does_not_load_torch() -> None:
             for name in (
                 "capture",
                 "compare",
-                "compare_ddp",
-                "compare_training",
                 "measure",
                 "measure_checkpoint",
                 "measure_ddp",

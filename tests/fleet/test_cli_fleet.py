@@ -7,7 +7,7 @@ import io
 import json
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import podsim
 from podsim.cli import app

@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
 
 import podsim
 from podsim.cli import app

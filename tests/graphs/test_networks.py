@@ -107,7 +107,9 @@ def test_a_number_that_is_zero_at_one_batch() -> None:
 
 def test_uneven_growth_is_refused_by_name() -> None:
     values = [(b, {"batch": b, "ops": [_op("the op", read=b * b)]}) for b in (3, 5, 8)]
-    with pytest.raises(ModelError, match=r"op 'the op' read is not linear in the batch.*9 at 3, 25 at 5, 64 at 8"):
+    with pytest.raises(
+        ModelError, match=r"op 'the op' read is not linear in the batch.*9 at 3, 25 at 5, 64 at 8"
+    ):
         for_any_batch(values)
 
 

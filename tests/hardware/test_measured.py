@@ -13,7 +13,7 @@ from podsim.hardware.cluster import load_cluster
 from podsim.hardware.measured import interpolate
 from podsim.kernels.constants import kernel_constants
 from podsim.kernels.gemm import gemm_seconds
-from podsim.network.nccl import choice, collective_seconds, send_seconds
+from podsim.network.nccl import Members, choice, collective_seconds, send_seconds
 from podsim.report.collectives import nccl_tests_text
 from podsim.storage.catalog import load_storage
 from podsim.training.software import load_software
@@ -60,15 +60,15 @@ def test_collectives_are_those_that_were_measured() -> None:
     assert cluster.host is not None
     rows = {(one.collective, one.ranks): one for one in cluster.host.exchanges}
     for (collective, ranks), row in rows.items():
-        told = collective_seconds(collective, [1e3, 1e7], cluster, ranks=ranks, ranks_per_node=ranks)
+        told = collective_seconds(collective, [1e3, 1e7], cluster, Members(ranks=ranks, ranks_per_node=ranks))
         assert told == pytest.approx([row.latency + size * row.per_byte for size in (1e3, 1e7)]), collective
     # between measured numbers of ranks by the logarithm: six ranks lie at 0.585 of the way from four to eight
     four, eight = (rows["all_reduce", n].latency for n in (4, 8))
-    six = float(collective_seconds("all_reduce", 0.0, cluster, ranks=6, ranks_per_node=6))
+    six = float(collective_seconds("all_reduce", 0.0, cluster, Members(ranks=6, ranks_per_node=6)))
     assert six == pytest.approx(four + np.log2(6 / 4) * (eight - four))
     assert choice("all_reduce", 1e6, cluster, ranks=8, ranks_per_node=8).algorithm == "ring"
     assert float(send_seconds(1e6, cluster, crosses_node=False)) > 0
-    assert float(collective_seconds("all_reduce", 1e6, cluster, ranks=1, ranks_per_node=1)) == 0.0
+    assert float(collective_seconds("all_reduce", 1e6, cluster, Members(ranks=1, ranks_per_node=1))) == 0.0
 
 
 def test_what_syncs_took_within_a_layer_is_what_tensor_parallelism_costs(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_ranks_need_what_they_exchange(tmp_path: Path) -> None:
     path.write_text("\n\n".join(kept))
     cluster = load_cluster(str(path))
     with pytest.raises(ClusterError, match="broadcast was not measured on this machine"):
-        collective_seconds("broadcast", 1e6, cluster, ranks=8, ranks_per_node=8)
+        collective_seconds("broadcast", 1e6, cluster, Members(ranks=8, ranks_per_node=8))
 
 
 def test_software_constants_that_are_none_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.errors import LabError, PodsimError
 from podsim.lab.checkpoint_io import CheckpointJob, task_of

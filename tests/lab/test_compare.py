@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
+from podsim.acceptance.shaped_links import emulated_fabric
 from podsim.errors import LabError
 from podsim.lab.record import read_run, write_run
 from podsim.network.collectives.direct import (
@@ -25,7 +26,7 @@ from podsim.network.collectives.rings import ring_all_reduce
 from podsim.network.play_links import single_switch
 from podsim.network.table_bursts import Buckets, Processors, shaped_rounds
 from podsim.results.lab import Emulated, MeasuredCollective, MeasuredCollectives
-from podsim.verbs.compare import compare, emulated_fabric
+from podsim.verbs.compare import compare
 
 MIB = 1 << 20
 LINKS = Emulated(

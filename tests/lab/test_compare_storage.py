@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.errors import CatalogError, LabError, StorageError
 from podsim.lab.record import KINDS, Run, read_run, write_run

@@ -14,15 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.errors import ClusterError, LabError, PodsimError
 from podsim.lab import emulate as stage
 from podsim.lab import links
+from podsim.lab.emulated_links import emulated_cluster, warnings_of
 from podsim.lab.namespaces import unable
 from podsim.lab.processes import end_of, fork
 from podsim.lab.record import read_run
-from podsim.verbs.emulate import emulate, emulated_cluster, warnings_of
+from podsim.verbs.emulate import emulate
 
 PAIR = {"gpus_per_node": "1", "nics": "1"}
 SQUARE = {"gpus_per_node": "2", "nics": "2"}
@@ -101,7 +102,7 @@ def test_too_many_ranks_and_no_command_are_one_error() -> None:
 def test_commands_of_a_shared_adapter_by_hand() -> None:
     """Two servers of two ranks that share an adapter of 1 Mb/s: 2 % for acknowledgements, the rest in equal leaves."""
     made = emulated_cluster("dgx-a100:2", scale="1/200000", overrides=SHARED)
-    text = [" ".join(command) for command in links.fabric_shapes(made)]
+    text = list(links.fabric_shapes(made))
     assert "qdisc add dev up0n0 root handle 1: htb default 2" in text
     assert any("dev up0n0 parent 1:1 classid 1:2 htb rate 20000bit ceil 1000000bit" in one for one in text)
     leaves = [one for one in text if "dev up0n0 parent 1:1 classid 1:1" in one and "prio 1" in one]
@@ -110,10 +111,7 @@ def test_commands_of_a_shared_adapter_by_hand() -> None:
     senders = [one.split("src ")[1].split("/")[0] for one in text if "dev dn0n0" in one and "src" in one]
     assert senders == ["10.77.1.1", "10.77.1.2"], "what comes down to a server was sent by the others"
     assert not any("dev ex" in one for one in text)
-    own = [
-        " ".join(c)
-        for c in links.fabric_shapes(emulated_cluster("dgx-a100:2", scale="1/200000", overrides=SQUARE))
-    ]
+    own = list(links.fabric_shapes(emulated_cluster("dgx-a100:2", scale="1/200000", overrides=SQUARE)))
     roots = [one.split()[3] for one in own if one.startswith("qdisc") and "root" in one]
     assert sorted(roots) == sorted(f"{kind}{rank}" for kind in ("in", "ex") for rank in range(4))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.errors import LabError, PodsimError
 from podsim.hardware.cluster import load_cluster

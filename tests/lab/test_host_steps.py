@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from podsim.acceptance.host_constants import host_constants, runtime_of, small_runs
 from podsim.hardware.cluster import load_cluster
 from podsim.lab.training.job import Training
+from podsim.options.plan_options import PlanOptions
 from podsim.training.groups import send_table
 from podsim.training.layers import Pass, layer_table, syncs_of, tp_bytes
 from podsim.training.memory import weight_table
-from podsim.training.plan_inputs import Setting, read_plan
+from podsim.training.plan import Setting, read_plan
 from podsim.training.software import Software, load_software
-from podsim.verbs.measure_host_steps import host_constants, runtime_of, small_runs
 
 FILE = Path(__file__).parents[1] / "hardware" / "data" / "host.toml"
 ERA = "pytorch-eager"
@@ -38,11 +39,11 @@ def _setting(run: str, *, tp: int = 1, pp: int = 1) -> Setting:
     assert (int(job.plan.tp), int(job.plan.pp)) == (tp, pp)
     names = ("layers", "heads", "hidden", "vocab", "sequence")
     network = {f"model.{name}": str(getattr(job.network, name)) for name in names}
-    return read_plan(
-        "gpt2", on=str(FILE), gpus=8, batch=int(job.plan.global_batch), tp=tp, pp=pp, dp=8 // (tp * pp),
+    return read_plan(PlanOptions(
+        model="gpt2", on=str(FILE), gpus=8, batch=int(job.plan.global_batch), tp=tp, pp=pp, dp=8 // (tp * pp),
         micro_batch=int(job.plan.micro_batch), overlap_grad=False, precision="fp32", software=ERA,
         overrides={**network, "model.dropout": "false", "model.tied": "false"},
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def test_constants_that_made_the_steps_are_found_again() -> None:

@@ -12,14 +12,14 @@ from made_machines import ENCRYPTING, NAMES, dgx_a100, port, write
 from podsim.acceptance.inventory_checks import inventory_parts
 from podsim.hardware.catalog import load_system
 from podsim.lab.inventory import closeness, read_inventory
-from podsim.lab.inventory_tools import Told, ask, ask_machine, encrypting, gpu_names, nothing_told
+from podsim.lab.inventory_tools import Answers, ask, ask_machine, encrypting, gpu_names, no_answers
 from podsim.results.acceptance import Part
 
-TOLD = Told(gpus=gpu_names(NAMES), no_gpus="", drives=encrypting(ENCRYPTING), no_drives="")
+TOLD = Answers(gpus=gpu_names(NAMES), no_gpus="", drives=encrypting(ENCRYPTING), no_drives="")
 SYSTEM = load_system("dgx-a100-80gb")
 
 
-def _parts(root: Path, told: Told = TOLD) -> dict[str, Part]:
+def _parts(root: Path, told: Answers = TOLD) -> dict[str, Part]:
     return {part.name: part for part in inventory_parts(read_inventory(root), told, SYSTEM)}
 
 
@@ -140,20 +140,20 @@ def test_what_cannot_be_told_is_not_guessed(tmp_path: Path) -> None:
     dgx_a100(tmp_path)
     shutil.rmtree(tmp_path / "sys/class/tpm")
     shutil.rmtree(tmp_path / "sys/firmware/efi")
-    parts = _parts(tmp_path, nothing_told("not this machine"))
+    parts = _parts(tmp_path, no_answers("not this machine"))
     for name in ("TPM", "secure boot", "self-encrypting drives", "GPU memory"):
         assert parts[name].verdict == "cannot tell here", name
     assert parts["GPUs"].verdict == "ok"
 
 
 def test_an_empty_tree_is_no_machine(tmp_path: Path) -> None:
-    parts = _parts(tmp_path, nothing_told("not this machine"))
+    parts = _parts(tmp_path, no_answers("not this machine"))
     assert {part.verdict for part in parts.values()} == {"differs", "cannot tell here"}
 
 
 def test_drives_that_do_not_encrypt_differ(tmp_path: Path) -> None:
     scan = ENCRYPTING.replace("/dev/nvme2n1   2 ", "/dev/nvme2n1   No")
-    told = Told(gpus=TOLD.gpus, no_gpus="", drives=encrypting(scan), no_drives="")
+    told = Answers(gpus=TOLD.gpus, no_gpus="", drives=encrypting(scan), no_drives="")
     part = _parts(dgx_a100(tmp_path), told)["self-encrypting drives"]
     assert (part.verdict, part.found, part.why) == ("differs", "7 of 8", "no: /dev/nvme2n1")
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.errors import LabError, PodsimError
 from podsim.lab.places import place_of
 from podsim.lab.record import read_run
-from podsim.lab.samples import SIDE, Reader, listed
+from podsim.lab.samples import SIDE, Reader, list_samples
 from podsim.verbs.measure_loader import measure_loader
 
 pytest.importorskip("fsspec", reason="fsspec is not installed: pip install podsim[lab]")
@@ -127,7 +127,7 @@ def test_every_sample_is_read_once_an_epoch_in_another_order(
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     measure_loader(str(tmp_path / "set"), make=MAKE, cache=tmp_path / "cache", **(QUICK | {"epochs": 1}))
     place = place_of(str(tmp_path / "set"))
-    names = list(listed(place))
+    names = list(list_samples(place))
     for kind in ("none", "file"):
         found = Reader(place, kind, str(tmp_path / "cache")).load(names[:3], 0, decode=True)
         expected = [

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.accuracy.nccl_tests import read_log_text
 from podsim.errors import LabError, PodsimError
@@ -25,7 +25,7 @@ from podsim.lab.engine import Engine
 from podsim.lab.measure import Job, task_of
 from podsim.lab.processes import fork, wait_all
 from podsim.lab.program import programs
-from podsim.lab.ranks import Note, Task, here, run_here
+from podsim.lab.ranks import Note, Task, run_here, started_rank
 from podsim.lab.record import read_run, run_of
 from podsim.lab.wires import Wires, connect, gpus_here
 from podsim.network.collectives import ALGORITHMS, Algorithm, Table, make_table
@@ -179,9 +179,9 @@ def test_misuse(podsim: Callable[..., Result], arguments: list[str], said: str) 
 def _tables(gpus: int, monkeypatch: pytest.MonkeyPatch, **given: object) -> tuple[Job, dict[str, str]]:
     """What `--algo all` runs on a machine with so many GPUs, and what it leaves out."""
     jobs = []
-    monkeypatch.setattr("podsim.lab.wires.gpus_here", lambda: gpus)
-    monkeypatch.setattr("podsim.lab.ranks.run_here", lambda _: None)
-    monkeypatch.setattr("podsim.lab.measure.task_of", jobs.append)
+    monkeypatch.setattr("podsim.lab.collective_job.gpus_here", lambda: gpus)
+    monkeypatch.setattr("podsim.lab.ranks.run_here", lambda _, watch: None)
+    monkeypatch.setattr("podsim.verbs.measure.task_of", jobs.append)
     assert measure_collective(**given) is None  # type: ignore[arg-type]
     return jobs[0], dict(jobs[0].left_out)
 
@@ -401,14 +401,14 @@ def _wait_for_children(pid: int, count: int) -> list[int]:
 
 def test_environments_that_say_half() -> None:
     whole = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
-    assert here({}) is None
-    assert here(whole).rank == 1  # type: ignore[union-attr]
+    assert started_rank({}) is None
+    assert started_rank(whole).rank == 1  # type: ignore[union-attr]
     with pytest.raises(LabError, match="MASTER_PORT not"):
-        here({key: value for key, value in whole.items() if key != "MASTER_PORT"})
+        started_rank({key: value for key, value in whole.items() if key != "MASTER_PORT"})
     with pytest.raises(LabError, match="do not go together"):
-        here(whole | {"RANK": "2"})
+        started_rank(whole | {"RANK": "2"})
     with pytest.raises(LabError, match="is no number"):
-        here(whole | {"WORLD_SIZE": "two"})
+        started_rank(whole | {"WORLD_SIZE": "two"})
 
 
 def test_more_ranks_than_the_job_has(monkeypatch: pytest.MonkeyPatch) -> None:

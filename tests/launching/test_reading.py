@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import Result
 
 from podsim.errors import PlanError, PodsimError
 from podsim.launching.shell import commands

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.launching.slurm import duration
 

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from podsim.cli import app
 

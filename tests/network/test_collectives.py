@@ -293,6 +293,7 @@ def test_a_switch_has_nothing_of_its_own():
         ({"columns": {"channel": [0, 1]}}, "do not fit each other"),
         ({"sizes": [1.0, -1.0]}, "chunk 1 has size -1.0"),
         ({"sizes": [1.0, 1.0, 1.0]}, "do not fit each other"),
+        ({"shape": 2}, "shape unknown; chunks have home, goal and sizes"),
     ],
 )
 def test_make_table_refuses(options, message):

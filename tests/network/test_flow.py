@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import ClusterError
-from podsim.network.flow import fold_flows, max_min_rates
+from podsim.network.flow import max_min_rates
 
 NEAR = 1e-9
 
@@ -153,23 +153,6 @@ def test_weights_count_only_against_each_other(network, factor):
     rows, capacities, weights = network
     rates = max_min_rates(routes(*rows), capacities, weights)
     assert max_min_rates(routes(*rows), capacities, weights * factor) == pytest.approx(rates, rel=NEAR)
-
-
-@settings(max_examples=100, deadline=None)
-@given(networks(), st.integers(1, 4))
-def test_classes_unfolded_are_the_flows(network, times):
-    rows, capacities, _ = network
-    many = [row[::-1] if k % 2 else row for row in rows for k in range(times)]
-    classes = fold_flows(routes(*many))
-    folded = max_min_rates(classes.routes, capacities, classes.weights, copies=classes.copies)
-    assert classes.copies.sum() == len(many)
-    assert folded[classes.member] == pytest.approx(max_min_rates(routes(*many), capacities), rel=NEAR)
-
-
-def test_classes_keep_weights_apart():
-    classes = fold_flows(routes([0, 1], [1, 0], [0, 1]), weights=[1.0, 1.0, 2.0])
-    assert classes.copies.tolist() == [2, 1]
-    assert classes.member.tolist() == [0, 0, 1]
 
 
 def test_a_permutation_of_flows_permutes_rates():

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from podsim.errors import CatalogError, ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.network import nccl
 from podsim.network.bus import bus_factor
 from podsim.network.nccl import (
     COLLECTIVES,
     LAUNCHES,
     bus_bandwidth,
     choice,
-    collective_seconds,
     send_seconds,
     wires_of,
 )
@@ -30,6 +30,15 @@ CLUSTERS = {
     name: load_cluster(name) for name in ("dgx-a100-80gb:64", "dgx-h100:8", "dgx-b200:8", "dgx-1-v100:8")
 }
 PAGE = {"ranks": 8, "ranks_per_node": 8}
+
+
+def collective_seconds(
+    collective, size, cluster, *, launch="process", version="2.18", detail=False, **members
+):
+    """Seconds of a collective of these members."""
+    return nccl.collective_seconds(
+        collective, size, cluster, nccl.Members(**members), launch=launch, version=version, detail=detail
+    )
 
 
 def changed(cluster: Cluster, nvlink: float = 1.0, network: float = 1.0) -> Cluster:

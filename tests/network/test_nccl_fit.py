@@ -8,19 +8,18 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from podsim.accuracy import load
+from podsim.accuracy.tables import load
 from podsim.errors import TableError
 from podsim.network.fit_nccl import (
-    WIRES,
     fabric_texts,
     fit_architecture,
     fit_fabrics,
+    predicted_seconds,
     residuals,
     samples,
     start_of,
 )
 from podsim.network.nccl_constants import ARCHITECTURES, PCIE, load_fabric
-from podsim.network.nccl_fit_model import predicted
 
 ROWS = [dict(row.fields) for row in load("collectives")]
 MEASURED = [s for s in samples(ROWS) if s.nodes == 1 and s.size >= 512]
@@ -36,7 +35,7 @@ def by_decade(part, seconds) -> dict[int, float]:
 
 
 def test_all_reduce_on_a100_is_within_eight_percent_in_every_decade() -> None:
-    errors = by_decade(A100, predicted(load_fabric("ampere"), A100, WIRES))
+    errors = by_decade(A100, predicted_seconds(load_fabric("ampere"), A100))
     assert set(errors) == set(range(3, 10))
     assert max(errors.values()) <= 0.08
 
@@ -50,8 +49,8 @@ def test_sweeps_left_out_of_the_fit_are_within_ten_percent_in_every_decade() -> 
         kept = [s for s in MEASURED if s.architecture == "ampere" and not s.sweep.startswith(family)]
         left += out
         seconds.append(
-            predicted(
-                fit_architecture("ampere", [s for s in kept if s.collective == "all_reduce"]), out, WIRES
+            predicted_seconds(
+                fit_architecture("ampere", [s for s in kept if s.collective == "all_reduce"]), out
             )
         )
     errors = by_decade(left, np.concatenate(seconds))
@@ -77,7 +76,7 @@ def test_all_to_all_on_hopper_is_within_seven_percent_on_each_gpu_and_type() -> 
     for kind in ("aic_h100.*half", "aic_h100.*int8", "aic_h200.*half", "aic_h200.*int8"):
         own = [s for s in part if re.match(kind, s.sweep)]
         assert len(own) == 63
-        assert mean_error(own, predicted(load_fabric("hopper"), own, WIRES)) <= 0.07, kind
+        assert mean_error(own, predicted_seconds(load_fabric("hopper"), own)) <= 0.07, kind
 
 
 def test_all_to_all_on_hopper_left_out_of_the_fit_is_within_seven_percent() -> None:
@@ -87,8 +86,8 @@ def test_all_to_all_on_hopper_left_out_of_the_fit_is_within_seven_percent() -> N
 
 
 def test_l40s_is_within_eight_percent_and_every_decade_within_ten() -> None:
-    assert mean_error(L40S, predicted(load_fabric(PCIE), L40S, WIRES)) <= 0.08
-    assert max(by_decade(L40S, predicted(load_fabric(PCIE), L40S, WIRES)).values()) <= 0.10
+    assert mean_error(L40S, predicted_seconds(load_fabric(PCIE), L40S)) <= 0.08
+    assert max(by_decade(L40S, predicted_seconds(load_fabric(PCIE), L40S)).values()) <= 0.10
 
 
 def test_sweeps_of_l40s_left_out_of_the_fit_are_within_twelve_percent_in_every_decade() -> None:
@@ -107,7 +106,7 @@ def left_out(architecture: str, part, start) -> tuple[list, np.ndarray]:
         out = [s for s in part if s.sweep.startswith(family)]
         kept = [s for s in part if not s.sweep.startswith(family)]
         samples_ += out
-        seconds.append(predicted(fit_architecture(architecture, kept, start), out, WIRES))
+        seconds.append(predicted_seconds(fit_architecture(architecture, kept, start), out))
     return samples_, np.concatenate(seconds)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_fabrics import leaf_spine
 
 from podsim.errors import ClusterError, TableError
 from podsim.hardware.parts import Link
@@ -29,7 +30,7 @@ from podsim.network.collectives.rings import (
 from podsim.network.flow import max_min_rates
 from podsim.network.play import play, prepare
 from podsim.network.play_engine import PAUSE_EVENTS, run
-from podsim.network.play_links import leaf_spine, make_links, single_switch
+from podsim.network.play_links import make_links, single_switch
 
 each = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
 

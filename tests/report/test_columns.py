@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podsim.report.columns import BAR, Column, Table, field_value, percent
+from podsim.report.data import to_csv
 from podsim.report.screen import Paragraph, Report, Rows, bold, items, report_text, show
 
 
@@ -75,7 +76,7 @@ def test_the_last_column_wraps_beside_or_below() -> None:
     ]
     assert report_text([Rows(table, PARTS[:1])], 30).splitlines()[1:] == [
         "matrix arithmetic",
-        "the kernels of linear layers",
+        "    the kernels of linear layers",
     ]
 
 
@@ -118,3 +119,22 @@ def test_styles_are_for_terminals_only(
     monkeypatch.setenv("NO_COLOR", "1")
     show([bold("Title")])
     assert capsys.readouterr().out == "Title\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("-cmd", "'-cmd"),
+        ("-2+3+cmd|' /C x'!A0", "'-2+3+cmd|' /C x'!A0"),
+        ("+2 % time", "+2 % time"),
+        ("-1.5", "-1.5"),
+        ("-", "-"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_no_cell_of_csv_is_a_formula(text: str, cell: str) -> None:
+    assert (
+        to_csv([{"name": text, "list": [text], "number": -1.5}]) == f"name,list,number\n{cell},{cell},-1.5\n"
+    )

@@ -17,7 +17,7 @@ from podsim.schedules import (
     weight_copies,
 )
 from podsim.schedules.actions import counted
-from podsim.training.plan import SCHEDULE_CODES, Schedule
+from podsim.training.plan_values import SCHEDULE_CODES, Schedule
 
 SIZES = [
     (p, v, m) for p in (1, 2, 3, 4, 6) for v in (1, 2, 3) for m in (1, 2, 3, 4, 5, 8, 12, 13, 18)

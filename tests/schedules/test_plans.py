@@ -9,11 +9,12 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.schedules import SCHEDULES, build, held
 from podsim.schedules import weight_copies as table_copies
-from podsim.training.memory import KINDS, in_flight, weight_copies
-from podsim.training.plan import SCHEDULE_CODES, Plan, Schedule
+from podsim.training.memory import KINDS, micro_batches_in_flight, weight_copies
+from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES, Schedule
 from podsim.training.predict import predict_plan
 from podsim.training.rules import RULES, facts
-from podsim.training.search import Space, search
+from podsim.training.search import search
 from podsim.verbs.plan import plan as plan_verb
 from podsim.verbs.predict import predict as predict_verb
 from podsim.workload.graph import Model
@@ -29,7 +30,7 @@ def test_micro_batches_in_flight_are_what_the_table_holds(name: str) -> None:
     p, v, m = (np.array(column) for column in zip(*sizes, strict=True))
     many = Plan(pp=p, virtual_stages=v, global_batch=m, schedule=np.full(len(p), SCHEDULE_CODES[name]))
     ranks_SP = np.minimum(np.arange(8)[:, None], p - 1)
-    held_SP = in_flight(many, ranks_SP) * v
+    held_SP = micro_batches_in_flight(many, ranks_SP) * v
     homes_SP, versions_SP = weight_copies(many, ranks_SP) or (1.0, 1.0)
     for column, size in enumerate(sizes):
         table = build(name, *size)
@@ -44,7 +45,7 @@ def test_mixed_schedules_in_one_array() -> None:
     codes = np.array([SCHEDULE_CODES[name] for name in names])
     chunks = np.array([2 if SCHEDULES[name].problems(4, 1, 8) else 1 for name in names])
     many = Plan(pp=4, virtual_stages=chunks, global_batch=8, schedule=codes)
-    found = in_flight(many, np.zeros((1, len(names))))[0]
+    found = micro_batches_in_flight(many, np.zeros((1, len(names))))[0]
     for name, v, value in zip(names, chunks.tolist(), found.tolist(), strict=True):
         assert value == held(build(name, 4, v, 8))[0] / v, name
 
@@ -115,7 +116,7 @@ def test_searches_try_others_only_when_asked(gpt22: Model, node: Cluster) -> Non
     assert set(np.unique(usual.combinations.schedule)) <= {
         Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED,
     }  # fmt: skip
-    asked = search(gpt22, node, fixed, wanted=Space(schedule=(Schedule.ZB_V, Schedule.DUALPIPE), tp=(1, 2)))
+    asked = search(gpt22, node, fixed, wanted={"schedule": (Schedule.ZB_V, Schedule.DUALPIPE), "tp": (1, 2)})
     assert set(np.unique(asked.combinations.schedule)) == {Schedule.ZB_V, Schedule.DUALPIPE}
     known = facts(gpt22, node, 2048)
     for name, violated, _ in RULES:

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference.engines import fit_engine, score_engine
 
 from podsim.errors import CatalogError, ModelError, PlanError, TableError
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.serving.engine import FITTED, Engine, engine_names, load_engine
-from podsim.serving.fit import REVISIONS, fit_engine, latency_rows, score_engine
 from podsim.serving.kernels import holds_whole, product_seconds, runs_on, weight_bytes
+from podsim.serving.latencies import REVISIONS, latency_rows
 from podsim.serving.mlperf import sevenths
 from podsim.serving.passes import cache_bytes, check, image_pass, prompt_pass, token_pass, weights_of
 from podsim.serving.predict import Task, largest_batch, memory_of, rows_of, serve_on

@@ -158,7 +158,7 @@ def test_gradients_that_do_not_hide(pp, v, zero):
 def test_paths_grow_by_whole_rounds(p, m):
     """Beyond a few rounds a path is extrapolated: the same counts as from the table itself."""
     from podsim.training.paths import _Blocks, _distinct_rows, _pipeline_counts, _played_counts, _Size
-    from podsim.training.plan import SCHEDULE_CODES
+    from podsim.training.plan_values import SCHEDULE_CODES
 
     model = _Blocks((1,) * 12, 3, (0.0, 1.0, 0.7))
     for name, v in (("1f1b", 1), ("interleaved", 2), ("zb-h1", 1)):

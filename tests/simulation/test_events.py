@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_fabrics import leaf_spine
 
 from podsim.errors import SimulationError
 from podsim.network.collectives import ALGORITHMS, expand
 from podsim.network.collectives.rings import ring_all_gather, ring_all_reduce
 from podsim.network.flow import max_min_rates
 from podsim.network.play import play as play_collective
-from podsim.network.play_links import leaf_spine, make_links
+from podsim.network.play_links import make_links
 from podsim.simulation.events import Ops, Streams, Transfers, critical_path, play
 
 close = pytest.approx

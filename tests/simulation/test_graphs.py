@@ -9,7 +9,7 @@ import pytest
 
 import podsim
 from podsim.errors import PodsimError
-from podsim.graphs.graph_cost import graph_costs
+from podsim.graphs.graph_cost import graph_costs, update_seconds
 from podsim.graphs.graph_step import replicas_step
 from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import nets_of
@@ -26,7 +26,8 @@ def made(name, batch, gpus=1, on="dgx-a100-80gb:2"):
     gpu, graph = load_gpu("a100-sxm4-80gb"), load_network(name, batch)
     era = load_software("dle-pytorch", gpu, "bf16")
     costs = graph_costs(graph, gpu, "bf16", era)
-    step = replicas_step(graph, costs, gpu, load_cluster(on), "bf16", "sgd", era, gpus=gpus)
+    update = update_seconds(graph, gpu, "bf16", "sgd", era)
+    step = replicas_step(graph, costs, load_cluster(on), "bf16", era, update=update, gpus=gpus)
     return graph, costs, step, era
 
 

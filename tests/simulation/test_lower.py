@@ -17,7 +17,8 @@ from podsim.simulation.outcome import part_seconds
 from podsim.simulation.pieces import block_pieces, merged
 from podsim.training.batch import prepare
 from podsim.training.layers import Pass
-from podsim.training.plan import SCHEDULE_CODES, Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES, Recompute
 from podsim.training.step import SPLIT
 from podsim.workload.catalog import load_model
 

@@ -11,7 +11,8 @@ from podsim.simulation.lower import lower
 from podsim.simulation.outcome import outcome
 from podsim.training.batch import prepare, step_cost
 from podsim.training.groups import send_table
-from podsim.training.plan import Grid, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Grid
 
 close = pytest.approx
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from podsim.accuracy import load
-from podsim.accuracy.express import express
+from podsim.accuracy.price_llm import training_run
+from podsim.accuracy.tables import load
 from podsim.schedules import Work
 from podsim.simulation.events import play
 from podsim.simulation.lower import lower
@@ -19,7 +19,7 @@ ROWS = {row.id: row.fields for row in load("llm").rows}
 def step_seconds(row_id):
     """Simulated seconds of a step of a published run, and the measured ones."""
     row = ROWS[row_id]
-    found = express(row)
+    found = training_run(row)
     played = play(lower(found.model, found.cluster, found.plan, kernels=False).ops)
     return played.seconds, float(row["step_time_s"])
 
@@ -39,7 +39,7 @@ def test_a_layer_forward_and_backward(row_id, published):
 
     The variants: none, sequence parallel, full recomputation, selective, selective and sequence parallel.
     """
-    found = express(ROWS[row_id])
+    found = training_run(ROWS[row_id])
     layer = block_pieces(prepare(found.model, found.cluster, found.plan), found.cluster)[1]
     forward, backward = (
         sum(p.parts.sum() for p in layer.of(work, 1.0)) for work in (Work.FORWARD, Work.BACKWARD)

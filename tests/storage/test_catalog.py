@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podsim.accuracy import load
+from podsim.accuracy.tables import load
 from podsim.errors import CatalogError, StorageError
 from podsim.storage.catalog import KEYS, load_storage, storage_names
 from podsim.storage.mlperf import results

@@ -16,13 +16,15 @@ from hypothesis import strategies as st
 from made_profiles import ADAM, FLASH, GELU, GEMM, NORM, REDUCE, events, profile, write
 from made_timelines import pipeline, simulated
 
-from podsim.accuracy import compare_steps, read_kineto
 from podsim.errors import TimelineError
 from podsim.report.data import to_csv, to_json
-from podsim.report.steps import against_text, measured_text, print_against, print_measured
+from podsim.report.screen import report_text
+from podsim.report.steps import against_report, measured_report, print_against, print_measured
 from podsim.results.measured import MeasuredStep
 from podsim.results.simulated import SimulatedStep
 from podsim.results.timeline import Lane, Timeline
+from podsim.timeline.kineto import read_kineto
+from podsim.timeline.kineto_compare import compare_steps
 from podsim.timeline.kineto_kinds import kind_of, parallelism_of
 from podsim.timeline.spans import beyond, covered
 
@@ -234,14 +236,16 @@ def _empty() -> Timeline:
 def test_text_and_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     step = read_kineto(write(tmp_path / "t.json"))
     told = compare_steps(step, STEP)
-    text = against_text(told, 100)
+    text = report_text(against_report(told))
     assert "1 ms measured, 800 us simulated (-20.0 %); of the simulation stage 0" in text
     assert "backward                 200 us     300 us     +50.0 %      +10.0 %  gemm" in text
     assert max(map(len, text.splitlines())) <= 100
     print_against(told)
     print_measured(step)
-    assert measured_text(step).splitlines()[0] in capsys.readouterr().out
-    assert "5.0 % communication with no arithmetic at the same time (50 us)" in measured_text(step)
+    assert report_text(measured_report(step)).splitlines()[0] in capsys.readouterr().out
+    assert "5.0 % communication with no arithmetic at the same time (50 us)" in report_text(
+        measured_report(step)
+    )
     data = json.loads(to_json(told))
     assert data["rows"][0] == {
         "kind": "backward", "measured": pytest.approx(2e-4), "simulated": pytest.approx(3e-4),

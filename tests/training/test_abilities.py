@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.training.abilities import ABILITIES, available, beyond
 from podsim.training.plan import Plan
+from podsim.training.rules import ABILITIES, is_available, lacking_titles
 from podsim.training.search import Space, space
 from podsim.training.software import Software, load_software, software_names
 from podsim.workload.catalog import load_model
@@ -31,7 +31,7 @@ def test_what_an_era_lacks_is_known_by_name(name: str) -> None:
 
 def test_an_ability_is_of_a_field_of_a_plan() -> None:
     assert all(hasattr(Plan(), one.field) for one in ABILITIES.values())
-    assert beyond(Plan(), Software(name="bare", title="", source="", lacks=tuple(ABILITIES))) == (
+    assert lacking_titles(Plan(), Software(name="bare", title="", source="", lacks=tuple(ABILITIES))) == (
         "flash attention",
     )
 
@@ -39,22 +39,22 @@ def test_an_ability_is_of_a_field_of_a_plan() -> None:
 @pytest.mark.parametrize("name", ["megatron-deepspeed", "megatron-2021", "megatron-2022", "llm-foundry-2023"])
 def test_a_search_leaves_out_what_the_framework_lacks(cluster: Cluster, name: str) -> None:
     software = load_software(name)
-    plans = _space(cluster, software, Space())
+    plans = _space(cluster, software, {})
     for lacking in software.lacks:
         one = ABILITIES[lacking]
         assert not np.any(one.uses(getattr(plans, one.field))), one.title
-    full = _space(cluster, load_software("megatron-core"), Space())
+    full = _space(cluster, load_software("megatron-core"), {})
     for other in set(ABILITIES) - set(software.lacks) - {"experts"}:
         one = ABILITIES[other]
         assert np.any(one.uses(getattr(plans, one.field))) == np.any(one.uses(getattr(full, one.field)))
 
 
 def test_what_is_asked_for_by_name_is_searched_all_the_same(cluster: Cluster) -> None:
-    plans = _space(cluster, load_software("megatron-2021"), Space(sequence_parallel=(True,), tp=(8,)))
+    plans = _space(cluster, load_software("megatron-2021"), {"sequence_parallel": (True,), "tp": (8,)})
     assert np.all(plans.sequence_parallel)
 
 
 def test_values_of_other_fields_are_available() -> None:
     software = load_software("megatron-2021")
-    assert available("zero", np.arange(4), software).tolist() == [True, False, False, False]
-    assert available("tp", np.arange(1, 4), software).all()
+    assert is_available("zero", np.arange(4), software).tolist() == [True, False, False, False]
+    assert is_available("tp", np.arange(1, 4), software).all()

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podsim.training.batch import distinct, keyed
+from podsim.training.batch import distinct_keys, keyed_table
 from podsim.training.plan import Plan
 
 
@@ -12,7 +12,7 @@ from podsim.training.plan import Plan
 def test_every_plan_finds_its_own_key(pairs: list[tuple[int, int]]) -> None:
     tp, dp = np.array(pairs).T
     plan = Plan(tp=tp, dp=dp).arrays()
-    first, index = distinct(plan, ("tp", "dp"))
+    first, index = distinct_keys(plan, ("tp", "dp"))
     assert len(first) == len(set(pairs))
     assert (tp[first][index] == tp).all()
     assert (dp[first][index] == dp).all()
@@ -25,6 +25,6 @@ def test_a_table_is_computed_once_per_key() -> None:
         seen.append(plan.size)
         return np.asarray(plan.tp) * 10
 
-    table = keyed(Plan(tp=np.tile([1, 2, 4], 100), dp=np.arange(300)).arrays(), ("tp",), cost)
+    table = keyed_table(Plan(tp=np.tile([1, 2, 4], 100), dp=np.arange(300)).arrays(), ("tp",), cost)
     assert seen == [3]
     assert table.table[table.index].tolist() == [10, 20, 40] * 100

@@ -12,7 +12,8 @@ from podsim.hardware.cluster import load_cluster
 from podsim.training.groups import send_table, stage_exchanges
 from podsim.training.memory import weight_table
 from podsim.training.pipeline import stages_table
-from podsim.training.plan import Grid, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Grid
 from podsim.training.predict import predict_plan
 from podsim.training.software import load_software
 from podsim.workload.catalog import load_model

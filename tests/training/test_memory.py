@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import Cluster
-from podsim.training.memory import activation_table, in_flight, weight_table
+from podsim.training.memory import activation_table, micro_batches_in_flight, weight_table
 from podsim.training.pipeline import stages_table
-from podsim.training.plan import Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute
 from podsim.training.predict import predict_plan
 from podsim.training.software import load_software
 from podsim.workload.catalog import load_model
@@ -63,7 +64,7 @@ def test_figure_1(
     parameters = layers * weight_table(model, many).dense[1, 0]
     assert 18 * parameters / GIB == pytest.approx(weights, rel=0.01)  # the paper leaves out biases and norms
     kept = activation_table(model, many, software).kept[Recompute.SELECTIVE, 1, 0]
-    held = layers * kept * in_flight(many, stages.first)[0, 0]
+    held = layers * kept * micro_batches_in_flight(many, stages.first)[0, 0]
     assert held / GIB == pytest.approx(activations, rel=0.005)
 
 

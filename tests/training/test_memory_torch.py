@@ -18,7 +18,7 @@ from podsim.hardware.cluster import load_cluster
 from podsim.schedules import SCHEDULES, build
 from podsim.schedules.actions import Work
 from podsim.training.batch import prepare
-from podsim.training.memory import KINDS, held_memory, memory_kinds
+from podsim.training.memory import KINDS, held_memory, memory_kind_bytes
 from podsim.training.memory_torch import has_chunks_apart
 from podsim.training.plan import Plan
 from podsim.training.software import Software, load_software
@@ -83,7 +83,7 @@ def _kinds(case: dict[str, Any], software: Software, **changes: Any) -> dict[str
     holds = (stages.blocks[:, [0, -1], 0] > 0).tolist()
     stage = holds.index([case["rank"] == 0, case["rank"] == case["pp"] - 1])
     shape = stages.blocks[:, 0].shape
-    kinds = (np.broadcast_to(kind, shape) for kind in memory_kinds(plan, software, held))
+    kinds = (np.broadcast_to(kind, shape) for kind in memory_kind_bytes(plan, software, held))
     return {name: float(kind[stage, 0]) for name, kind in zip(KINDS, kinds, strict=True)}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import podsim
 from podsim.training import paths
-from podsim.training.plan import Schedule
+from podsim.training.plan_values import Schedule
 from podsim.workload.catalog import load_model
 
 

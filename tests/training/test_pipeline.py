@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podsim.training.pipeline import chunk_sizes, stages_table
+from podsim.schedules.actions import chunk_sizes
+from podsim.training.pipeline import stages_table
 from podsim.training.plan import Plan
 from podsim.workload.graph import Model
 

@@ -8,22 +8,23 @@ import pytest
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
-from podsim.training.plan import SCHEDULE_CODES, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES
 from podsim.training.predict import predict_plan
-from podsim.training.search import Space, search
+from podsim.training.search import search
 from podsim.workload.catalog import load_model
 from podsim.workload.graph import Model
 
 FIXED = Plan(global_batch=16)
-SMALL = Space(
-    cp=(1,),
-    recompute_layers=(1,),
-    shard=(0,),
-    overlap_tp=(False,),
-    flash=(True,),
-    virtual_stages=(1, 2),
-    zero=(0, 1, 3),
-)
+SMALL = {
+    "cp": (1,),
+    "recompute_layers": (1,),
+    "shard": (0,),
+    "overlap_tp": (False,),
+    "flash": (True,),
+    "virtual_stages": (1, 2),
+    "zero": (0, 1, 3),
+}
 
 
 def test_it_finds_what_brute_force_finds(gpt22: Model, node: Cluster) -> None:
@@ -98,10 +99,11 @@ def test_interruption_gives_the_best_so_far(gpt3: Model, selene: Cluster) -> Non
 @pytest.mark.parametrize("software", ["megatron-core", "torchtitan-2024"])
 def test_all_plans_cost_what_a_step_costs(node: Cluster, software: str) -> None:
     """Layouts worked out once for all ways to divide them, against plans costed as they are; ties in their order."""
-    wanted = Space(
-        micro_batch=(1, 2), flash=(True,), shard=(0, 2, 4), recompute=(0, 2), recompute_layers=(2,),
-        schedule=tuple(SCHEDULE_CODES[name] for name in ("1f1b", "gpipe", "interleaved", "zb-v", "dualpipe")),
-    )  # fmt: skip
+    schedules = ("1f1b", "gpipe", "interleaved", "zb-v", "dualpipe")
+    wanted = {
+        "micro_batch": (1, 2), "flash": (True,), "shard": (0, 2, 4), "recompute": (0, 2), "recompute_layers": (2,),
+        "schedule": tuple(SCHEDULE_CODES[name] for name in schedules),
+    }  # fmt: skip
     model, fixed = load_model("mixtral-8x7b"), Plan(global_batch=16, software=software)
     found = search(model, node, fixed, wanted=wanted)
     for (grad, param), seconds_C in zip(found.flags.tolist(), found.step_seconds, strict=True):

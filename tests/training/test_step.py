@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
-from podsim.training.predict import RESOURCES, faster, predict_plan
+from podsim.training.predict import RESOURCES, predict_plan, speed_up
 from podsim.training.rules import facts, violations
 from podsim.training.step import SPLIT
 from podsim.workload.graph import Model
@@ -70,7 +70,7 @@ def test_uniform_pipeline_has_the_textbook_bubble(selene: Cluster) -> None:
 @pytest.mark.parametrize("resource", RESOURCES)
 def test_a_faster_part_never_slows_a_step(gpt3: Model, selene: Cluster, resource: str) -> None:
     base = predict_plan(gpt3, selene, GPT3).step_time
-    assert predict_plan(gpt3, faster(selene, resource, 2.0), GPT3).step_time <= base * (1 + 1e-12)
+    assert predict_plan(gpt3, speed_up(selene, resource, 2.0), GPT3).step_time <= base * (1 + 1e-12)
 
 
 degrees = st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16])

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from podsim.accuracy.calibrate_software import CONSTANTS, fit_software, toml_entry
-from podsim.accuracy.pricing import training_rows
+from podsim.accuracy.calibration import Drift
+from podsim.accuracy.tables import training_rows
 from podsim.errors import CatalogError, PodsimError, TableError
 from podsim.kernels.constants import load_constants
 from podsim.report.calibration import calibration_report
 from podsim.report.screen import report_text
-from podsim.verbs.calibrate import Drift, calibrate
+from podsim.verbs.calibrate import calibrate
 
 pytest.importorskip("scipy")
 ROWS = training_rows()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 import podsim as library
 from podsim.accuracy.nccl_tests import read_log_text
@@ -381,18 +381,18 @@ def test_files_that_are_no_log(podsim: Run, tmp_path: Path, text: str) -> None:
 def test_rows_of_clouds_name_their_adapters(
     system: str, nics: str, name: str, rate: float, fabric: str
 ) -> None:
-    from podsim.accuracy.price_collectives import Call, call_of
+    from podsim.accuracy.price_collectives import Call, read_call
 
     row = {
         "system": system, "nics": nics, "gpu": "A100-SXM4-80GB", "nodes": "2", "gpus": "16", "collective": "all_reduce",
         "size_bytes": "1048576", "time_us": "1", "notes": "", "algo": "auto", "proto": "auto", "source": "x", "id": "x",
     }  # fmt: skip
-    call = call_of(row)
+    call = read_call(row)
     assert isinstance(call, Call)
     assert call.cluster.system.name == name
     assert call.cluster.nics * call.cluster.network.bandwidth == pytest.approx(rate)
     assert call.cluster.fabric == fabric
-    untold = call_of({**row, "nics": "4x EFA"})
+    untold = read_call({**row, "nics": "4x EFA"})
     assert isinstance(untold, str)
     assert "not stated" in untold
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 Run = Callable[..., Result]
 MODULES = Path(__file__).parents[2] / "examples" / "modules"
@@ -106,7 +106,7 @@ def test_chakra_refuses(podsim: Run, tmp_path: Path) -> None:
     (tmp_path / "x.et").write_bytes(b"\xff" * 30)
     refused(podsim("chakra", tmp_path / "x.et"), "is not a Chakra trace")
     refused(podsim("chakra", tmp_path / "absent.et"), "cannot be read")
-    refused(podsim("chakra"), "traces")
+    refused(podsim("chakra"), "TRACES")
 
 
 def test_capture_without_torch(podsim: Run, monkeypatch: pytest.MonkeyPatch) -> None:

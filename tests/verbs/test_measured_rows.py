@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.accuracy.nccl_tests import gpu_name
 from podsim.errors import LabError, TableError

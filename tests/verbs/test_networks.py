@@ -8,11 +8,9 @@ import pytest
 
 import podsim
 from podsim.accuracy.calibrate_software import fit_software
-from podsim.accuracy.express_networks import express_network
-from podsim.accuracy.express_row import NotExpressible
-from podsim.accuracy.price_networks import NetworkCosts, express_networks
-from podsim.accuracy.pricing import training_rows
-from podsim.accuracy.tables import load
+from podsim.accuracy.measured_runs import NotExpressible
+from podsim.accuracy.price_networks import NetworkCosts, network_run, network_runs
+from podsim.accuracy.tables import load, training_rows
 from podsim.verbs.validate import validate
 
 ROW = {
@@ -29,16 +27,16 @@ MLPERF = {
 def test_every_training_row_is_expressed_or_says_why() -> None:
     for table in ("vision", "mlperf"):
         rows = [(row.id, row.fields) for row in load(table)]
-        found, reasons = express_networks(table, rows)
+        found, reasons = network_runs(table, rows)
         assert found.keys() | reasons.keys() == {id for id, _ in rows}
         assert not found.keys() & reasons.keys()
 
 
 def test_a_row_by_hand() -> None:
-    run = express_network("vision", ROW)
+    run = network_run("vision", ROW)
     assert (run.network, run.batch, run.accumulate, run.precision) == ("ssd300-resnet50", 64, 1, "tf32")
     assert (run.cluster.gpu.name, run.cluster.gpus, run.gpus) == ("a100-sxm4-80gb", 8, 8)
-    one = express_network(
+    one = network_run(
         "vision", {**ROW, "gpu": "V100-32GB", "node_type": "DGX-2", "n_gpus": "16", "precision": "FP32"}
     )
     assert (one.cluster.gpus_per_node, one.cluster.nodes) == (16, 1)
@@ -61,20 +59,20 @@ def test_a_row_by_hand() -> None:
 )
 def test_a_row_that_cannot_be_expressed_says_why(change: dict[str, str], said: str) -> None:
     with pytest.raises(NotExpressible, match=said):
-        express_network("vision", {**ROW, **change})
+        network_run("vision", {**ROW, **change})
 
 
 def test_batches_mean_what_the_entry_says() -> None:
     """MLPerf divides the batch of a step by the accelerators, so accumulation divides it further."""
-    assert express_network("mlperf", MLPERF).batch == 51
+    assert network_run("mlperf", MLPERF).batch == 51
     bert = {**MLPERF, "benchmark": "bert", "framework": "PyTorch", "batch_per_accel": "36", "grad_accum": "6"}
-    run = express_network("mlperf", bert)
+    run = network_run("mlperf", bert)
     assert (run.batch, run.accumulate) == (6, 6)
     assert run.cluster.nodes == 8
 
 
 def test_the_rate_is_that_of_podsim_graph() -> None:
-    run = express_network("vision", ROW)
+    run = network_run("vision", ROW)
     made = podsim.graph(
         run.network, on="dgx-a100-80gb:1", batch=run.batch, precision=run.precision, fuse=run.fuse,
         optimizer=run.optimizer, software=run.software,
@@ -86,7 +84,7 @@ def test_the_rate_is_that_of_podsim_graph() -> None:
 def test_accumulation_pays_the_update_once() -> None:
     from dataclasses import replace
 
-    run, costs = express_network("vision", ROW), NetworkCosts()
+    run, costs = network_run("vision", ROW), NetworkCosts()
     once, often = costs.rate(run), costs.rate(replace(run, accumulate=8))
     assert once < often < 1.5 * once
 
@@ -123,11 +121,9 @@ def test_rows_of_a_file_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_a_row_may_name_a_network() -> None:
-    run = express_network(
-        "vision", {**ROW, "model": "resnet50", "framework": "MXNet", "batch_per_gpu": "128"}
-    )
+    run = network_run("vision", {**ROW, "model": "resnet50", "framework": "MXNet", "batch_per_gpu": "128"})
     assert (run.network, run.batch, run.software, run.fuse) == ("resnet50", 128, "dle-mxnet", "none")
-    plain = express_network("vision", {**ROW, "model": "gnmt", "framework": "JAX", "precision": "FP16"})
+    plain = network_run("vision", {**ROW, "model": "gnmt", "framework": "JAX", "precision": "FP16"})
     assert (plain.network, plain.software, plain.items) == ("gnmt", "dle-pytorch", 1.0)
 
 

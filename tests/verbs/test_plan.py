@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 import podsim as library
 from podsim.errors import NoFitError
@@ -114,7 +114,7 @@ def test_interruption_before_anything_was_evaluated(podsim: Run, monkeypatch: py
     def stop(*arguments: object, **named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("podsim.training.search.search", stop)
+    monkeypatch.setattr("podsim.verbs.plan.search", stop)
     result = podsim("plan", *SMALL)
     assert result.exit_code == 130
     assert "interrupted" in result.stderr

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 import podsim as library
 from podsim.errors import PlanError, PodsimError
 from podsim.report.data import plain
-from podsim.training.inputs import batch_of
+from podsim.training.plan import batch_of
 
 Run = Callable[..., Result]
 GPT3 = ("predict", "gpt3-175b", "--on", "selene", "--gpus", "512", "--tp", "8", "--pp", "8", "--batch", "512")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.errors import ScheduleError
 from podsim.results.scheduled import ScheduleComparison, ScheduleSheet

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 import podsim as library
 from podsim.hardware.sheet import sheet_names

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import csv
-import inspect
 import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 import podsim as package
-from podsim.cli import storage
 from podsim.storage.fio_results import read_fio
 
 Run = Callable[..., Result]
-DATA = Path(__file__).parents[1] / "accuracy" / "data"
+DATA = Path(__file__).parents[1] / "storage" / "data"
 ON = ("--on", "weka-ra:4")
 ONLY_CLI = {"json", "csv", "plot", "fio_json"}
-
-
-@pytest.mark.parametrize("name", ["show", "fio", "mdtest", "fail", "input", "size", "validate"])
-def test_commands_and_functions_have_the_same_arguments(name: str) -> None:
-    command = inspect.signature(getattr(storage, "input_" if name == "input" else name)).parameters
-    function = inspect.signature(getattr(package, f"storage_{name}")).parameters
-    shown = {
-        "overrides" if key == "set_" else key: p.default for key, p in command.items() if key not in ONLY_CLI
-    }
-    assert shown == {key: p.default for key, p in function.items()}
 
 
 COMMANDS: tuple[tuple[str, ...], ...] = (

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from reference.golden import differences, losses, recorded_accuracy, recorded_predictions
 
-from podsim.accuracy import load
 from podsim.accuracy.bars import BARS, Bar, verdicts
-from podsim.accuracy.tables import TABLES
+from podsim.accuracy.tables import TABLES, load
 from podsim.errors import PodsimError, TableError
 from podsim.report import accuracy_page
 from podsim.results.comparison import ComparedRow, Comparison

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
-from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
+from podsim.acceptance.thresholds import SAME, THRESHOLDS, Figure, check, unmeasured
 from podsim.errors import PodsimError, StorageError
 from podsim.lab.record import write_run
 from podsim.report.browser import print_pdf
@@ -21,7 +21,7 @@ from podsim.results.lab import MeasuredCollective, MeasuredCollectives
 from podsim.verbs.verify import verify_machine
 
 Run = Callable[..., Result]
-DATA = Path(__file__).parents[1] / "accuracy" / "data"
+DATA = Path(__file__).parents[1] / "storage" / "data"
 HOST = Path(__file__).parents[1] / "hardware" / "data" / "host.toml"
 FIO = f"""#!{sys.executable}
 import json, pathlib, sys, time
@@ -71,15 +71,16 @@ def _storage(tmp_path: Path, **changes: object) -> Acceptance:
 
 
 def test_a_verdict_for_every_case() -> None:
-    def verdict(measured: float | None, expected: float | None, limit: float | None) -> str:
-        return check(
-            "storage", "x", "B/s", THRESHOLDS["bandwidth"], measured=measured, expected=expected, limit=limit, basis="",
-            how="",
-        ).verdict  # fmt: skip
+    figure = Figure(group="storage", name="x", unit="B/s")
 
-    assert [verdict(m, 10.0, 12.0) for m in (8.0, 7.9, 12.5, 13.0, None)] == [
-        "ok", "falls short", "ok", "above the limit", "not run",
+    def verdict(measured: float, expected: float | None, limit: float | None) -> str:
+        threshold = THRESHOLDS["bandwidth"]
+        return check(figure, threshold, measured=measured, expected=expected, limit=limit).verdict
+
+    assert [verdict(m, 10.0, 12.0) for m in (8.0, 7.9, 12.5, 13.0)] == [
+        "ok", "falls short", "ok", "above the limit",
     ]  # fmt: skip
+    assert unmeasured(figure, "no fio").verdict == "not run"
     assert verdict(5.0, None, None) == "no expectation"
     for one in (SAME, *THRESHOLDS.values()):
         assert 0 < one.least < 1
@@ -255,7 +256,7 @@ def test_an_entry_of_this_machine_expects_what_it_measured(fio: Callable[..., No
         ({"only": "storage,networks"}, "unknown group of checks.*did you mean network"),
         ({"folder": Path("/no/such")}, "there is no such folder"),
         ({"size": "12"}, "--size 12 B; 1M to 1024G will do"),
-        ({"seconds": 0.0}, "--seconds 0; 0.5 to 3600"),
+        ({"seconds": 0.0}, "--seconds 0; it must be 0.5 to 3600"),
         ({"ranks": 1000}, "--ranks 1000; 1 to 64"),
         ({"expect": "dgx-a1000"}, "unknown cluster or system"),
     ],

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
 from podsim.hardware.cluster import load_cluster
-from podsim.network.nccl import collective_seconds
+from podsim.network.nccl import Members, collective_seconds
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.verbs.predict import predict
 from podsim.verbs.workers import workers
@@ -68,7 +68,7 @@ def test_an_overlapped_exchange_comes_near_the_prediction() -> None:
 def test_a_cluster_without_a_model_gives_its_collective_law() -> None:
     run = one(on="dgx-a100:2", compute=0.1, gradients="100MB", steps=4)
     cluster = load_cluster("dgx-a100:2")
-    seconds = float(collective_seconds("all_reduce", 1e8, cluster, ranks=16, ranks_per_node=8))
+    seconds = float(collective_seconds("all_reduce", 1e8, cluster, Members(ranks=16, ranks_per_node=8)))
     assert 1 / run.steps_per_second == pytest.approx(0.1 + seconds, rel=1e-9)
 
 

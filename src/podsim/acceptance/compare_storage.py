@@ -1,9 +1,10 @@
-"""`podsim compare` for runs of storage: epochs of a loader, and checkpoints, beside what a storage system would take."""
+"""`podsim compare` for runs of storage: epochs of a loader, and checkpoints, against predictions of a storage system."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from podsim.acceptance.comparable import COMPARABLE, OTHERS_MOST, errors_of
 from podsim.errors import LabError
 from podsim.results.lab_storage import (
     ComparedStorage,
@@ -20,8 +21,6 @@ from podsim.storage.parts import StorageSystem
 from podsim.storage.stripe import net_capacity
 from podsim.units import format_quantity
 
-_OTHERS = 0.1
-"""share of the processors in other programs' hands above which a run says nothing of storage"""
 _FROM_DRIVE = 0.9
 """share of the bytes that drives must have given for a run to be one of drives"""
 _OBJECTS = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "http", "https")
@@ -41,7 +40,7 @@ def compare_storage(
     cache_on: str = "",
     overrides: Mapping[str, str] | None = None,
 ) -> ComparedStorage:
-    """A run of storage beside its predictions.
+    """A run of storage against its predictions.
 
     name: of its file. on: the storage system that was read or written, from the catalog or a TOML file; cache_on: the
     one that a loader's cache is on, by default the drives of `on`'s nodes (local-nvme). What processors did is taken
@@ -121,7 +120,7 @@ def _verdict_of_epoch(
 
 
 def _busy(others: float) -> str:
-    return "other programs used the processors, not comparable" if others > _OTHERS else "comparable"
+    return "other programs used the processors, not comparable" if others > OTHERS_MOST else COMPARABLE
 
 
 def _checkpoints(name: str, run: MeasuredCheckpoints, system: StorageSystem) -> ComparedStorage:
@@ -175,8 +174,8 @@ def _compared(
     name: str, rows: list[ComparedStorageRow], *, what: str, machine: str, system: StorageSystem, cache: str,
     notes: tuple[str, ...],
 ) -> ComparedStorage:  # fmt: skip
-    good = [abs(row.difference) for row in rows if row.verdict == "comparable"]
+    mean, worst = errors_of(rows)
     return ComparedStorage(
         run=name, what=what, machine=machine, system=system.name, cache=cache, rows=tuple(rows),
-        mean=sum(good) / len(good) if good else None, worst=max(good) if good else None, notes=notes,
+        mean=mean, worst=worst, notes=notes,
     )  # fmt: skip

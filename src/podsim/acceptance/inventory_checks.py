@@ -1,4 +1,4 @@
-"""What is in a machine held against the system that it should be, line by line."""
+"""The inventory of a machine compared with the system that it should be, line by line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from podsim.hardware.parts import System
 from podsim.lab.inventory import Adapter, Device, Inventory, closeness
-from podsim.lab.inventory_tools import Told
+from podsim.lab.inventory_tools import Answers
 from podsim.results.acceptance import Part
 from podsim.units import format_quantity
 
@@ -25,7 +25,7 @@ _SPEEDS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 """generation of PCI Express -> GT/s of a lane"""
 
 
-def inventory_parts(found: Inventory, told: Told, system: System) -> tuple[Part, ...]:
+def inventory_parts(found: Inventory, told: Answers, system: System) -> tuple[Part, ...]:
     """One line for each thing that the expected system says something of."""
     accelerated = system.gpu.architecture != "cpu"
     lines: list[Callable[[], Iterator[Part]]] = [
@@ -72,7 +72,7 @@ def _model(name: str) -> str:
     return re.sub(r"[\s-]+", "-", re.sub(r"^(nvidia|tesla)\s+", "", name.strip().lower()))
 
 
-def _gpus(found: Inventory, told: Told, system: System) -> Iterator[Part]:
+def _gpus(found: Inventory, told: Answers, system: System) -> Iterator[Part]:
     wanted = system.gpu.name.lower()
     names = [_NAMES.get(gpu.device, f"10de:{gpu.device:04x}") for gpu in found.gpus]
     source = "/sys/bus/pci"
@@ -196,7 +196,7 @@ def _nearest(gpu: Device, ports: Sequence[Adapter]) -> tuple[str, Adapter]:
     return min(both, key=lambda pair: order.index(pair[0]))
 
 
-def _drives(found: Inventory, told: Told, system: System) -> Iterator[Part]:
+def _drives(found: Inventory, told: Answers, system: System) -> Iterator[Part]:
     ssd, features = system.ssd, system.features
     if ssd is not None and system.ssds and system.gpu.architecture != "cpu":
         fit = [drive for drive in found.drives if drive.capacity >= _ENOUGH * ssd.capacity]
@@ -219,7 +219,7 @@ def _drives(found: Inventory, told: Told, system: System) -> Iterator[Part]:
         yield _encrypting(told, features["self_encrypting"])
 
 
-def _encrypting(told: Told, wanted: str) -> Part:
+def _encrypting(told: Answers, wanted: str) -> Part:
     plain = [device for device, encrypts in told.drives if not encrypts]
     if not told.drives:
         return Part(
@@ -234,7 +234,7 @@ def _encrypting(told: Told, wanted: str) -> Part:
     )  # fmt: skip
 
 
-def _security(found: Inventory, told: Told, system: System) -> Iterator[Part]:
+def _security(found: Inventory, told: Answers, system: System) -> Iterator[Part]:
     features = system.features
     if "tpm" in features:
         wanted = features["tpm"]

@@ -1,4 +1,4 @@
-"""fio and mdtest run on a folder, or read from files, beside what `podsim storage` predicts for the expected node."""
+"""fio and mdtest run on a folder, or read from files, against what `podsim storage` predicts for the expected node."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from podsim.acceptance.thresholds import SAME, THRESHOLDS, check
+from podsim.acceptance.thresholds import Figure, check, threshold_of, unmeasured
 from podsim.errors import LabError, PodsimError
 from podsim.lab.disk import (
     FIO,
     NAMES,
     Access,
     accesses,
-    direct_works,
     fio_command,
+    has_direct_access,
     mdtest_command,
     names_command,
     run_tool,
     scratch,
     tool,
 )
-from podsim.results.acceptance import Check, Threshold
+from podsim.results.acceptance import Check
 from podsim.results.storage import FioMeasured
 from podsim.storage.catalog import load_storage
 from podsim.storage.fio import Job, fio_row
@@ -45,66 +45,64 @@ class Disk:
     """What was found of a folder's storage."""
 
     fio: Mapping[str, FioMeasured]
-    """by the name of the access; empty without fio"""
+    """The results of fio by the name of the access; empty without fio."""
     names: Mapping[str, float]
-    """operations a second by mdtest's names"""
+    """1/s. The rates of operations, by mdtest's names."""
     tasks: int
-    """that worked on names at once"""
+    """The number of tasks that worked on names at once."""
     names_by: str
-    """mdtest, or fio's engines"""
+    """The tool: mdtest, or fio's engines."""
     direct: bool
-    """past the page cache"""
+    """Whether the accesses bypassed the page cache."""
     missing: str
-    """why fio was not run"""
+    """The reason why fio was not run."""
     capacity: float
-    """B of the file system"""
+    """B. The capacity of the file system."""
 
 
 def measure_disk(folder: Path, cores: int, *, size: int, seconds: float, note: Note) -> Disk:
     """What fio, and mdtest where it is installed, find on a folder. LabError where the folder cannot be used."""
-    with scratch(folder, size) as place:
-        direct, capacity = direct_works(place), float(shutil.disk_usage(place).total)
+    with scratch(folder, size) as own:
+        direct, capacity = has_direct_access(own), float(shutil.disk_usage(own).total)
         try:
             tool("fio", FIO)
         except LabError as problem:
             return Disk(
                 fio={}, names={}, tasks=0, names_by="", direct=direct, missing=str(problem), capacity=capacity
             )
-        found = _accesses(place, cores, size, seconds, direct, note)
-        names, tasks, by = names_of(place, cores, note)
-    return Disk(
-        fio=found, names=names, tasks=tasks, names_by=by, direct=direct, missing="", capacity=capacity
-    )
+        runs = _accesses(own, cores, size, seconds, direct, note)
+        names, tasks, by = measure_names(own, cores, note)
+    return Disk(fio=runs, names=names, tasks=tasks, names_by=by, direct=direct, missing="", capacity=capacity)
 
 
 def _accesses(
-    place: Path, cores: int, size: int, seconds: float, direct: bool, note: Note
+    own: Path, cores: int, size: int, seconds: float, direct: bool, note: Note
 ) -> dict[str, FioMeasured]:
-    wanted, out = accesses(cores), place / "fio.json"
+    wanted, out = accesses(cores), own / "fio.json"
     first = Access(name="lay out", rw="write", block="1M", jobs=1, depth=8)
     note("fio: writing the file")
-    run_tool(fio_command(first, place, out, size=size, seconds=0.0, direct=direct), size / 20e6)
-    found = {}
+    run_tool(fio_command(first, own, out, size=size, seconds=0.0, direct=direct), size / 20e6)
+    runs = {}
     for access in wanted:
         note(f"fio: {access.name}")
-        run_tool(fio_command(access, place, out, size=size, seconds=seconds, direct=direct), seconds)
-        found[access.name] = read_fio(out)
-    (place / "data").unlink()
-    return found
+        run_tool(fio_command(access, own, out, size=size, seconds=seconds, direct=direct), seconds)
+        runs[access.name] = read_fio(out)
+    (own / "data").unlink()
+    return runs
 
 
-def names_of(place: Path, cores: int, note: Note) -> tuple[dict[str, float], int, str]:
+def measure_names(own: Path, cores: int, note: Note) -> tuple[dict[str, float], int, str]:
     """(operations a second by mdtest's names, tasks, what measured them): mdtest where it is, else fio's engines."""
     try:
-        command = mdtest_command(place, files=1000)
+        command = mdtest_command(own, files=1000)
     except LabError:
         rates, jobs = dict.fromkeys(NAMES, 0.0), max(cores, 1)
         for turn in range(_TRIES):
-            new = place / f"names{turn}"  # names that are there already would only be opened
+            new = own / f"names{turn}"  # names that are there already would only be opened
             new.mkdir()
             for name, engine in NAMES.items():
                 note(f"fio: {engine}")
-                out = place / f"{engine}.json"
+                out = own / f"{engine}.json"
                 run_tool(names_command(engine, new, out, files=500, jobs=jobs), 60.0)
                 rates[name] = max(rates[name], jobs / max(read_fio(out).read_latency, 1e-9))
         return rates, jobs, f"fio's engines {', '.join(NAMES.values())}; mdtest is not installed"
@@ -113,49 +111,54 @@ def names_of(place: Path, cores: int, note: Note) -> tuple[dict[str, float], int
     return rates, tasks, _MDTEST
 
 
-def storage_checks(
-    disk: Disk, *, system: str, client: str, same: bool, names: Mapping[str, float]
-) -> Iterator[Check]:
-    """Checks of what was measured here; `names`: rates that an entry of this machine itself expects."""
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a node's storage should be."""
+
+    system: str
+    """The name in the catalog, or a file."""
+    client: str
+    """The node."""
+    same: bool
+    """Whether the figures were measured on this machine before."""
+    names: Mapping[str, float]
+    """1/s. The rates of operations by mdtest's names, if they were measured before."""
+
+
+def storage_checks(disk: Disk, expected: Expected) -> Iterator[Check]:
+    """Checks of what was measured here."""
     if disk.missing:
         yield from not_run(disk.missing)
         return
     for name, measured in disk.fio.items():
         why = "" if disk.direct else "this file system has no direct access: the page cache is measured, too"
-        yield _access(f"fio {name}", measured, system, client, same, why)
-    yield from _names(disk.names, disk.tasks, disk.names_by, system, client, same, names)
+        yield _access(f"fio {name}", measured, expected, why)
+    yield from _names(disk.names, disk.tasks, disk.names_by, expected)
 
 
-def stored_checks(
-    fio: Sequence[Path], mdtest: Path | None, *, system: str, client: str, same: bool, names: Mapping[str, float]
-) -> Iterator[Check]:  # fmt: skip
-    """Checks of what was run before: files that fio wrote, and what mdtest printed."""
+def stored_checks(fio: Sequence[Path], mdtest: Path | None, expected: Expected) -> Iterator[Check]:
+    """Checks of earlier runs: files of fio, and the output of mdtest."""
     for path in fio:
         measured = read_fio(path)
-        yield _access(f"fio {path.stem}", measured, system, client, same, "")
+        yield _access(f"fio {path.stem}", measured, expected, "")
     if mdtest is not None:
         rates, tasks = read_mdtest(mdtest)
-        yield from _names(rates, tasks, f"mdtest ({mdtest.name})", system, client, same, names)
+        yield from _names(rates, tasks, f"mdtest ({mdtest.name})", expected)
 
 
 def not_run(why: str) -> Iterator[Check]:
     """The checks of storage, none of which could be run."""
     for access in accesses(1):
-        yield _missing("storage", f"fio {access.name}", why)
+        unit = "1/s" if "4k" in access.name else "B/s"
+        yield unmeasured(Figure(group="storage", name=f"fio {access.name}", unit=unit, how="fio"), why)
     for name in NAMES:
-        yield _missing("metadata", name, why)
+        yield unmeasured(Figure(group="metadata", name=name, unit="1/s", how="fio"), why)
 
 
-def _missing(group: str, name: str, why: str) -> Check:
-    return Check(
-        group=group, name=name, unit="1/s" if "4k" in name or group == "metadata" else "B/s", measured=None,
-        expected=None, limit=None, threshold="", least=0.0, verdict="not run", why=why, basis="", how="fio",
-    )  # fmt: skip
-
-
-def _access(name: str, measured: FioMeasured, system: str, client: str, same: bool, why: str) -> Check:
-    """One run of fio beside its prediction: B/s from 64 KiB on, accesses a second below."""
-    node, clients = load_storage(system, client=client)
+def _access(name: str, measured: FioMeasured, expects: Expected, why: str) -> Check:
+    """One run of fio and its prediction: B/s from 64 KiB on, accesses a second below."""
+    node, clients = load_storage(expects.system, client=expects.client)
+    same = expects.same
     clients = max(clients, measured.clients)
     job = Job.of(measured.rw, measured.block, measured.numjobs, measured.iodepth)
     row = fio_row(node, job, clients)
@@ -169,15 +172,13 @@ def _access(name: str, measured: FioMeasured, system: str, client: str, same: bo
         if iops is None and measured.numjobs * measured.iodepth > 1:
             expected, basis = None, "no rate of operations is known of these drives"
         limit = min(limit, iops * node.server.ssds * measured.block) if iops else limit
-    threshold = _threshold(THRESHOLDS["bandwidth" if large else "operations"], same)
+    how = f"fio --rw={measured.rw} --bs={int(measured.block)} --numjobs={measured.numjobs} --iodepth={measured.iodepth}"
     # what a disk once reached is no limit of its parts
     return check(
-        "storage", name, "B/s" if large else "1/s", threshold,
+        Figure(group="storage", name=name, unit="B/s" if large else "1/s", basis=basis, how=how),
+        threshold_of("bandwidth" if large else "operations", same=same),
         measured=rate if large else measured.read_iops + measured.write_iops,
-        expected=expected, limit=None if same else limit if large else limit / measured.block, basis=basis,
-        how=f"fio --rw={measured.rw} --bs={int(measured.block)} --numjobs={measured.numjobs} "
-        f"--iodepth={measured.iodepth}",
-        why=why,
+        expected=expected, limit=None if same else limit if large else limit / measured.block, why=why,
     )  # fmt: skip
 
 
@@ -191,29 +192,24 @@ def _most(node: StorageSystem, clients: int, *, write: bool) -> float:
     )
 
 
-def _names(
-    rates: Mapping[str, float], tasks: int, by: str, system: str, client: str, same: bool, before: Mapping[str, float]
-) -> Iterator[Check]:  # fmt: skip
-
-    node, clients = load_storage(system, client=client)
+def _names(rates: Mapping[str, float], tasks: int, by: str, expects: Expected) -> Iterator[Check]:
+    """Operations on names, as mdtest counts them, and their predictions."""
+    node, clients = load_storage(expects.system, client=expects.client)
+    same = expects.same
     predicted = {row.operation: row for row in mdtest_rows(node, clients, max(tasks, clients))}
     for name, rate in rates.items():
         row = predicted.get(name)
         if row is None:
             continue
-        expected = before.get(name) if same else row.rate
+        basis = "measured before" if same else f"podsim storage mdtest --on {node.name} --tasks {tasks}"
         yield check(
-            "metadata", name, "1/s", _threshold(THRESHOLDS["names"], same), measured=rate, expected=expected, limit=None,
-            basis="measured before" if same else f"podsim storage mdtest --on {node.name} --tasks {tasks}",
-            how=f"{by}, {tasks} task(s)",
+            Figure(group="metadata", name=name, unit="1/s", basis=basis, how=f"{by}, {tasks} task(s)"),
+            threshold_of("names", same=same), measured=rate,
+            expected=expects.names.get(name) if same else row.rate,
         )  # fmt: skip
 
 
-def _threshold(one: Threshold, same: bool) -> Threshold:
-    return SAME if same else one
-
-
-def checked_storage(system: str, client: str) -> None:
+def check_storage(system: str, client: str) -> None:
     """Raise PodsimError where a storage system, or its drives in these nodes, cannot be predicted."""
     try:
         load_storage(system, client=client)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 
 from podsim.results.acceptance import Check, Threshold
 
@@ -45,36 +46,57 @@ THRESHOLDS = {
 
 def thresholds_of(checks: Iterable[Check]) -> tuple[Threshold, ...]:
     """Those that some check was held to, in the order of the table."""
-    used = {one.threshold for one in checks}
-    return tuple(one for one in (SAME, *THRESHOLDS.values()) if one.name in used)
+    used = {each.threshold for each in checks}
+    return tuple(each for each in (SAME, *THRESHOLDS.values()) if each.name in used)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """What a check is of."""
+
+    group: str
+    """The group: storage, metadata, network, training."""
+    name: str
+    unit: str
+    basis: str = ""
+    """The origin of the expected figure."""
+    how: str = ""
+    """The tool that measures it."""
+
+
+def threshold_of(name: str, *, same: bool) -> Threshold:
+    """The threshold of a name; where figures were measured on the same machine before, theirs."""
+    return SAME if same else THRESHOLDS[name]
+
+
+def unmeasured(figure: Figure, why: str) -> Check:
+    """A check that was not run, with the reason."""
+    return Check(
+        **asdict(figure), measured=None, expected=None, limit=None, threshold="", least=0.0, verdict="not run", why=why
+    )  # fmt: skip
 
 
 def check(
-    group: str, name: str, unit: str, threshold: Threshold, *, measured: float | None, expected: float | None,
-    limit: float | None, basis: str, how: str, why: str = "", wrong: bool = False,
+    figure: Figure, threshold: Threshold, *, measured: float, expected: float | None, limit: float | None = None,
+    why: str = "", wrong: bool = False,
 ) -> Check:  # fmt: skip
     """A figure with its verdict. More than the parts can do is no good news: something else was measured.
 
-    wrong: what was computed came out wrong; no speed makes up for that.
+    limit: what the parts can do. wrong: what was computed came out wrong; no speed makes up for that.
     """
-    verdict, reason = "ok", why
-    if measured is None:
-        verdict = "not run"
-    elif wrong:
+    verdict, reasons = "ok", [why]
+    if wrong:
         verdict = "wrong result"
     elif limit is not None and measured > 1.05 * limit:
         verdict = "above the limit"
-        reason = "; ".join(
-            [*([why] if why else []), "more than the parts can do: a cache was measured, or other parts"]
-        )
+        reasons.append("more than the parts can do: a cache was measured, or other parts")
     elif expected is None:
         verdict = "no expectation"
     elif measured < threshold.least * expected:
         verdict = "falls short"
         least = f"at least {100 * threshold.least:g} % must be reached"
-        told = f"{100 * measured / expected:.2g} % of what is expected; {least}"
-        reason = "; ".join([told, *([why] if why else [])])
+        reasons.insert(0, f"{100 * measured / expected:.2g} % of what is expected; {least}")
     return Check(
-        group=group, name=name, unit=unit, measured=measured, expected=expected, limit=limit, threshold=threshold.name,
-        least=threshold.least, verdict=verdict, why=reason, basis=basis, how=how,
+        **asdict(figure), measured=measured, expected=expected, limit=limit, threshold=threshold.name,
+        least=threshold.least, verdict=verdict, why="; ".join(filter(None, reasons)),
     )  # fmt: skip

@@ -1,16 +1,16 @@
-"""What a prediction takes for granted, said aloud; and what makes it implausible."""
+"""The assumptions of a prediction, in words; and the reasons why it may be implausible."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from podsim.accuracy.bands import bits_of, residuals
+from podsim.accuracy.bands import operand_bits, residuals
 from podsim.hardware.cluster import Cluster
 from podsim.results.prediction import Prediction
 from podsim.schedules import SCHEDULES
-from podsim.training.abilities import ABILITIES, beyond
 from podsim.training.plan import Plan
+from podsim.training.rules import ABILITIES, lacking_titles
 from podsim.training.software import Software, load_software
 from podsim.units import format_quantity
 from podsim.workload.graph import Model
@@ -80,7 +80,7 @@ def _of_schedule(plan: Plan) -> list[str]:
 
 def best_measured(architecture: str, precision: str) -> tuple[float, str] | None:
     """(utilisation, row id) of the best measured run of a class; fp16 and bf16 count as one. None without rows."""
-    wanted = (architecture, bits_of(precision))
+    wanted = (architecture, operand_bits(precision))
     rows = [row for row in residuals() if (row.features.architecture, row.features.bits) == wanted]
     return max(((row.utilisation, row.id) for row in rows), default=None)
 
@@ -88,7 +88,9 @@ def best_measured(architecture: str, precision: str) -> tuple[float, str] | None
 def warnings(prediction: Prediction, cluster: Cluster, plan: Plan) -> tuple[str, ...]:
     """What a reader should doubt."""
     software = load_software(plan.software, cluster.gpu)
-    said = [f"{software.title} has no {title}: predicted as if it had" for title in beyond(plan, software)]
+    said = [
+        f"{software.title} has no {title}: predicted as if it had" for title in lacking_titles(plan, software)
+    ]
     best = best_measured(cluster.gpu.architecture, plan.precision)
     if best is None:
         said.append(

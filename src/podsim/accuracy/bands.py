@@ -1,11 +1,11 @@
-"""The error band of a prediction: what the residuals of the most similar measurements leave over.
+"""The error band of a prediction, from the residuals of the most similar measurements.
 
-A measurement resembles a plan if the GPU's family, the kind of plan (FSDP, data, tensor or pipeline parallel) and the
-width of the arithmetic are the same; then, as far as enough rows remain, the framework, the number of nodes (one or
-several), the size of the model, and whether the GPU waits for the host. The band runs from the 10th to the 90th
-percentile of measured / predicted, taken so that a new row of the same kind falls inside four times out of five.
-Rows that nothing was fitted to (`test`) count alone where there are enough of them; otherwise rows marked `calibrate`
-count too, and the basis says so. The residuals are packaged (`residuals.csv`, made by scripts/record.py).
+A measurement resembles a plan if the GPU family, the kind of plan (FSDP, data, tensor or pipeline parallel) and the
+width of the operands agree. As far as enough rows remain, four more features agree: the framework, the number of nodes
+(one or several), the size of the model, and whether the GPU waits for the host. The band runs from the 10th to the
+90th percentile of measured / predicted, so four of five new rows of the same kind fall inside. Rows with role `test`
+count alone if there are enough of them. Otherwise rows marked `calibrate` count too, and the basis says so.
+scripts/record.py writes the packaged residuals (`residuals.csv`).
 """
 
 from __future__ import annotations
@@ -32,41 +32,41 @@ if TYPE_CHECKING:
 
 FILE = "residuals.csv"
 ENOUGH = 10
-"""rows from which on percentiles are told"""
+"""The least number of rows for percentiles."""
 _LOW, _HIGH = 0.1, 0.9
 _SIZES = (1.5e9, 12e9, 60e9)
-"""parameters that part the classes of size"""
+"""The numbers of parameters at the borders of the classes of size."""
 _HOST_BOUND = 0.15
-"""share of a step from which on a GPU counts as waiting for the host"""
+"""The share of a step above which a GPU counts as waiting for the host."""
 _FAR = 4.0
-"""times the longest sequence, or the most GPUs, that were measured: beyond it there is no band"""
+"""There is no band beyond this multiple of the longest sequence, or of the most GPUs, that were measured."""
 _FAMILIES = {"megatron": "megatron", "nemo": "megatron"}
-"""first word of an era's name -> frameworks whose runs resemble one another"""
+"""First word of the name of software -> the family whose runs resemble one another."""
 _ALONE = ("megatron-deepspeed",)
-"""eras that share a first word with others but not their pipeline engine"""
+"""Software that shares its first word with others but not their pipeline engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Features:
-    """What makes two training runs alike."""
+    """The features in which similar training runs agree."""
 
     architecture: str
     kind: str
-    """FSDP, pipeline, tensor or data parallel"""
+    """The kind: FSDP, pipeline, tensor or data parallel."""
     bits: str
-    """8, 16 or 32: the width of the operands"""
+    """The width of the operands: 8, 16 or 32."""
     framework: str
     nodes: str
-    """one or several"""
+    """The number of nodes: one or several."""
     size: str
-    """class of the number of parameters"""
+    """The class of the number of parameters."""
     host: str
-    """yes: the GPU waits for the host"""
+    """Whether the GPU waits for the host."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Residual:
-    """One measured run and how its prediction missed it."""
+    """One measured run and the error of its prediction."""
 
     id: str
     role: str
@@ -74,9 +74,9 @@ class Residual:
     gpus: int
     sequence: int
     log_ratio: float
-    """log(measured / predicted)"""
+    """factor. The logarithm of measured / predicted."""
     utilisation: float
-    """measured model FLOPs utilisation, attention counted"""
+    """share. The measured model FLOPs utilisation, with attention."""
 
 
 _STEPS = (
@@ -88,16 +88,16 @@ _STEPS = (
     ("host",),
     (),
 )
-"""features that have to agree beside architecture, kind and bits, the closest match first"""
+"""The features that must agree besides architecture, kind and bits, from the closest match to the loosest."""
 _ALWAYS = ("architecture", "kind", "bits")
 
 
-def features_of(model: Model, cluster: Cluster, plan: Plan, host_share: float) -> Features:
+def run_features(model: Model, cluster: Cluster, plan: Plan, host_share: float) -> Features:
     """Features of a scalar plan; `host_share` is the share of the step in which the GPU waits for the host."""
     return Features(
         architecture=cluster.gpu.architecture.lower(),
         kind=_kind(plan),
-        bits=bits_of(plan.precision),
+        bits=operand_bits(plan.precision),
         framework=_family(plan.software),
         nodes="one" if int(plan.gpus) <= cluster.gpus_per_node else "several",
         size=_size(model.parameters),
@@ -106,7 +106,7 @@ def features_of(model: Model, cluster: Cluster, plan: Plan, host_share: float) -
 
 
 def _family(software: str) -> str:
-    """What an era counts as: its framework without the year."""
+    """The family of software: its framework without the year."""
     if software in _ALONE:
         return software
     return _FAMILIES.get(software.split("-", maxsplit=1)[0], software.rsplit("-20", maxsplit=1)[0])
@@ -120,8 +120,8 @@ def _kind(plan: Plan) -> str:
     return "tensor parallel" if int(plan.tp) > 1 else "data parallel"
 
 
-def bits_of(precision: str) -> str:
-    """Bits of a number of a precision, as text: 8, 16 or 32."""
+def operand_bits(precision: str) -> str:
+    """Bits of an operand in a precision, as text: 8, 16 or 32."""
     return {"fp8": "8", "bf16": "16", "fp16": "16"}.get(precision, "32")
 
 
@@ -161,21 +161,23 @@ def band_of(
     """
     rows = tuple(known) or residuals()
     waits = sum(prediction.parts.get(part, 0.0) for part in ("launch", "host")) / prediction.step_time
-    wanted = features_of(model, cluster, plan, waits)
-    outside = _outside(model, cluster, plan, wanted, rows)
+    wanted = run_features(model, cluster, plan, waits)
+    outside = _uncovered_reason(model, cluster, plan, wanted, rows)
     if outside:
         return None, outside
-    found, agreeing = nearest(wanted, rows)
-    if not found:
+    similar, agreeing = nearest_runs(wanted, rows)
+    if not similar:
         return None, (
             f"fewer than {ENOUGH} measured runs are {wanted.kind} on {wanted.architecture} in {wanted.bits} bits"
         )
-    low, high = limits(found)
-    return Band(low=low, high=high, rows=len(found), basis=_basis(found, wanted, agreeing)), ""
+    low, high = band_limits(similar)
+    return Band(low=low, high=high, rows=len(similar), basis=_basis(similar, wanted, agreeing)), ""
 
 
-def _outside(model: Model, cluster: Cluster, plan: Plan, wanted: Features, rows: Sequence[Residual]) -> str:
-    """Why nothing measured covers a plan; "" if something may."""
+def _uncovered_reason(
+    model: Model, cluster: Cluster, plan: Plan, wanted: Features, rows: Sequence[Residual]
+) -> str:
+    """The reason why no measurement covers a plan; "" if some may."""
     name = wanted.architecture
     family = [row for row in rows if row.features.architecture == name]
     if not family:
@@ -195,13 +197,13 @@ def _outside(model: Model, cluster: Cluster, plan: Plan, wanted: Features, rows:
     return next((reason for broken, reason in rules if broken), "")
 
 
-def nearest(wanted: Features, rows: Sequence[Residual]) -> tuple[list[Residual], tuple[str, ...]]:
-    """The rows of the closest match of which there are enough, and the features that agree; [] if none."""
-    return closest(wanted, rows, [_ALWAYS + names for names in _STEPS])
+def nearest_runs(wanted: Features, rows: Sequence[Residual]) -> tuple[list[Residual], tuple[str, ...]]:
+    """(rows of the closest match with enough rows, features that agree); [] if there is none."""
+    return closest_rows(wanted, rows, [_ALWAYS + names for names in _STEPS])
 
 
 class _Missed(Protocol):
-    """A measured run, what it is like, and how its prediction missed it."""
+    """A measured run, its features, and the error of its prediction."""
 
     @property
     def role(self) -> str: ...
@@ -214,10 +216,10 @@ class _Missed(Protocol):
 _Row = TypeVar("_Row", bound=_Missed)
 
 
-def closest(
+def closest_rows(
     wanted: object, rows: Sequence[_Row], steps: Sequence[tuple[str, ...]]
 ) -> tuple[list[_Row], tuple[str, ...]]:
-    """The rows that agree in the features of the first step of which there are enough, and those features; [] if none.
+    """(rows that agree in the features of the first step with enough rows, these features); [] if there are none.
 
     Rows marked `test` count alone where there are enough of them.
     """
@@ -231,7 +233,7 @@ def closest(
     return [], ()
 
 
-def limits(rows: Sequence[_Row]) -> tuple[float, float]:
+def band_limits(rows: Sequence[_Row]) -> tuple[float, float]:
     """(low, high) of a band: shares below and above the predicted time."""
     ratios = np.exp([row.log_ratio for row in rows]) - 1.0
     return _quantile(ratios, _LOW), _quantile(ratios, _HIGH)
@@ -240,23 +242,23 @@ def limits(rows: Sequence[_Row]) -> tuple[float, float]:
 def _quantile(ratios: NDArray[np.float64], level: float) -> float:
     """The level's quantile of a new row, from n known ones: rank level x (n + 1), within the range seen."""
     count = ratios.size
-    place = (level * (count + 1) - 1) / (count - 1)
-    return float(np.quantile(ratios, min(max(place, 0.0), 1.0)))
+    rank = (level * (count + 1) - 1) / (count - 1)
+    return float(np.quantile(ratios, min(max(rank, 0.0), 1.0)))
 
 
 def _basis(rows: Sequence[Residual], wanted: Features, agreeing: Sequence[str]) -> str:
-    """Which measurements they are, in words."""
+    """A text that names the measurements."""
     sources = Counter(row.id.rsplit("-", maxsplit=1)[0] for row in rows)
-    told = ", ".join(f"{count} {name}" for name, count in sources.most_common())
+    counts = ", ".join(f"{count} {name}" for name, count in sources.most_common())
     fitted = sum(row.role == "calibrate" for row in rows)
     words = [f"{wanted.architecture} GPUs", wanted.kind, f"{wanted.bits} bits"]
-    words += [_word(name, getattr(wanted, name)) for name in agreeing if name not in _ALWAYS]
+    words += [_feature_text(name, getattr(wanted, name)) for name in agreeing if name not in _ALWAYS]
     seen = f"; constants were fitted to {fitted} of them" if fitted else "; none was fitted to"
-    return f"{len(rows)} measured runs ({told}): {', '.join(words)}{seen}"
+    return f"{len(rows)} measured runs ({counts}): {', '.join(words)}{seen}"
 
 
-def _word(name: str, value: str) -> str:
-    """One feature in words."""
+def _feature_text(name: str, value: str) -> str:
+    """The text of one feature."""
     if name == "host":
         return "GPU waits for the host" if value == "yes" else "GPU busy"
     return {

@@ -1,9 +1,9 @@
-"""The error band of a captured graph's step: what the residuals of similar published runs leave over.
+"""The error band of a captured graph's step, from the residuals of similar published runs.
 
-A run resembles a graph if the GPU's architecture and the precision are the same; then, as far as enough rows remain, the
-network itself, what most of its time goes to, the framework, and whether one GPU, one node or several train it.
-Percentiles and roles are as in podsim.accuracy.bands. The residuals are packaged (`residuals_networks.csv`, made by
-scripts/record.py).
+A run resembles a graph if the GPU's architecture and the precision agree. As far as enough rows remain, four more
+features agree: the network, the kind of kernels with most of the time, the framework, and the size (one GPU, one node
+or several). Percentiles and roles are as in podsim.accuracy.bands. scripts/record.py writes the packaged residuals
+(`residuals_networks.csv`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
 
-from podsim.accuracy.bands import ENOUGH, closest, limits
+from podsim.accuracy.bands import ENOUGH, band_limits, closest_rows
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.op_graph import OpGraph
 from podsim.results.prediction import Band
@@ -26,30 +26,30 @@ FILE = "residuals_networks.csv"
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkFeatures:
-    """What makes two runs of captured networks alike."""
+    """The features in which similar runs of captured networks agree."""
 
     architecture: str
     precision: str
-    """16 bits, tf32 or fp32"""
+    """The precision: 16 bits, tf32 or fp32."""
     network: str
-    """of the catalog; empty for a module of one's own"""
+    """The network of the catalog; empty for a user's module."""
     work: str
-    """what most of the time of the kernels goes to: convolutions, products, recurrent layers or bytes"""
+    """The kind with most of the kernels' time: convolutions, products, recurrent layers or bytes."""
     software: str
-    """framework era"""
+    """The software entry."""
     gpus: str
-    """one GPU, one node or several nodes"""
+    """The size: one GPU, one node or several nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkResidual:
-    """One published run and how its prediction missed it."""
+    """One published run and the error of its prediction."""
 
     id: str
     role: str
     features: NetworkFeatures
     log_ratio: float
-    """log(measured / predicted) of the time"""
+    """factor. The logarithm of measured / predicted time."""
 
 
 _ALWAYS = ("architecture", "precision")
@@ -57,7 +57,7 @@ _STEPS = (
     ("network", "gpus"), ("network",), ("work", "software", "gpus"), ("work", "gpus"), ("software", "gpus"), ("gpus",),
     ("work",), (),
 )  # fmt: skip
-"""features that have to agree beside architecture and precision, the closest match first"""
+"""The features that must agree besides architecture and precision, from the closest match to the loosest."""
 
 
 def features_of_graph(
@@ -100,25 +100,25 @@ def network_residuals() -> tuple[NetworkResidual, ...]:
 
 def band_of_graph(wanted: NetworkFeatures, rows: Sequence[NetworkResidual] = ()) -> tuple[Band | None, str]:
     """(band, "") of a step like this, or (None, why there is none); `rows` replace the packaged residuals."""
-    found, agreeing = closest(
+    similar, agreeing = closest_rows(
         wanted, tuple(rows) or network_residuals(), [_ALWAYS + names for names in _STEPS]
     )
-    if not found:
+    if not similar:
         return None, (
             f"fewer than {ENOUGH} published runs of captured networks are in {wanted.precision} on GPUs of the "
             f"family {wanted.architecture}"
         )
-    low, high = limits(found)
-    networks = Counter(row.features.network for row in found).most_common()
-    told = ", ".join(f"{count} {name}" for name, count in networks[:4])
+    low, high = band_limits(similar)
+    networks = Counter(row.features.network for row in similar).most_common()
+    counts = ", ".join(f"{count} {name}" for name, count in networks[:4])
     more = f", {sum(count for _, count in networks[4:])} others" if len(networks) > 4 else ""
     words = [
         f"{wanted.architecture} GPUs",
         *(getattr(wanted, name) for name in agreeing if name != "architecture"),
     ]
-    fitted = sum(row.role == "calibrate" for row in found)
+    fitted = sum(row.role == "calibrate" for row in similar)
     seen = f"constants were fitted to {fitted} of them" if fitted else "none was fitted to"
     return Band(
-        low=low, high=high, rows=len(found),
-        basis=f"{len(found)} published runs ({told}{more}): {', '.join(dict.fromkeys(words))}; {seen}",
+        low=low, high=high, rows=len(similar),
+        basis=f"{len(similar)} published runs ({counts}{more}): {', '.join(dict.fromkeys(words))}; {seen}",
     ), ""  # fmt: skip

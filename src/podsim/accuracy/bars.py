@@ -1,7 +1,7 @@
-"""What each table's predictions have to reach, as data, and the verdicts.
+"""The bars that each table's predictions have to reach, as data, and their verdicts.
 
-A bar on errors also asks for a bias within 4 %: errors of both signs, not a model that is wrong one way. A bar on the
-skill asks that a sweep be predicted with less than half the error of the best single efficiency.
+A bar on errors also asks for a bias within 4 %, so errors must have both signs. A bar on the skill asks for less than
+half the error of the best single efficiency.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Bar:
     limit: float
     role: str = "test"
     classes: str = ""
-    """regular expression of the classes of rows it looks at, in all their text; "" is every row"""
+    """A regular expression for the classes of rows, matched in full; "" is every row."""
     each: bool = False
-    """whether every class has to reach it, and not all rows together"""
+    """Whether every class has to reach it, instead of all rows together."""
     note: str = ""
 
 
@@ -62,15 +62,15 @@ BARS = (
 def verdicts(comparisons: Sequence[Comparison], bars: Sequence[Bar] = BARS) -> tuple[Verdict, ...]:
     """One verdict for each bar on one of these tables, and for each class of rows where each has to reach it."""
     known = {comparison.table: comparison for comparison in comparisons}
-    found: list[Verdict] = []
+    judged: list[Verdict] = []
     for bar in bars:
         if bar.table in known:
-            found += _judge(bar, known[bar.table])
-    return tuple(found)
+            judged += _bar_verdicts(bar, known[bar.table])
+    return tuple(judged)
 
 
-def _judge(bar: Bar, comparison: Comparison) -> list[Verdict]:
-    rows = [row for row in comparison.only(bar.role).rows if _looked_at(bar, row)]
+def _bar_verdicts(bar: Bar, comparison: Comparison) -> list[Verdict]:
+    rows = [row for row in comparison.only(bar.role).rows if _is_judged(bar, row)]
     if not rows:
         return [Verdict(table=bar.table, role=bar.role, of=bar.classes or "all", rows=0, metric=bar.metric,
                         value=None, limit=bar.limit, met=False, note="no row was compared")]  # fmt: skip
@@ -85,7 +85,7 @@ def _judge(bar: Bar, comparison: Comparison) -> list[Verdict]:
     return [_error_verdict(bar, [row for row in rows if row.group == name], name) for name in classes]
 
 
-def _looked_at(bar: Bar, row: ComparedRow) -> bool:
+def _is_judged(bar: Bar, row: ComparedRow) -> bool:
     return not bar.classes or re.fullmatch(bar.classes, row.group) is not None
 
 

@@ -1,4 +1,4 @@
-"""Constants of a framework era from end-to-end rows with role `calibrate`: `fit_software`.
+"""Constants of a software entry from end-to-end rows with role `calibrate`: `fit_software`.
 
 The loss is soft from 2 % on, which comes near the mean of absolute logarithms. Each constant is pulled to its start
 below: being one scale away costs what a row 3 % off costs. The starts do not depend on the catalog's present values,
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from podsim.accuracy.express import Expressed
-from podsim.accuracy.price_llm import batches_of, express_all, seconds_of
-from podsim.accuracy.price_networks import NetworkCosts, express_networks
+from podsim.accuracy.measured_runs import TrainingRun
+from podsim.accuracy.price_llm import make_batches, row_seconds, training_runs
+from podsim.accuracy.price_networks import NetworkCosts, network_runs
 from podsim.errors import TableError, unknown_name
 from podsim.fitting import Fit, Parameter, Values, solve
 from podsim.hardware.parts import Gpu
@@ -63,11 +63,11 @@ class SoftwareFit(NamedTuple):
     """What a fit gives."""
 
     values: dict[str, float]
-    """constant -> value, four digits"""
+    """The value of each constant, with four digits."""
     residual: float
-    """mean of |log(predicted / measured)| over the rows used, with those values"""
+    """share. The mean of |log(predicted / measured)| over the rows used, with those values."""
     rows_used: tuple[str, ...]
-    """their ids"""
+    """The ids of the rows."""
 
 
 Logs: TypeAlias = "Callable[[Mapping[str, float]], NDArray[np.float64]]"
@@ -79,7 +79,7 @@ def fit_software(
     software: str,
     names: Sequence[str],
 ) -> SoftwareFit:
-    """Values of the constants `names` of one era from the rows of its framework with role `calibrate`.
+    """Values of the constants `names` of one software entry from its rows with role `calibrate`.
 
     `rows` are those of training tables, as text by column, of language models or of captured networks; rows of other
     roles, of other software, without a measured step or that podsim cannot express are left aside. "NAME.hopper" fits
@@ -129,17 +129,17 @@ def _settled(values: Values) -> Values:
 def _transformer_logs(
     rows: Sequence[Mapping[str, str]], name: str, part: str
 ) -> tuple[Logs, tuple[str, ...]]:
-    """The logarithms of rows of language models of an era, and their ids."""
+    """The logarithms of the language-model rows of a software entry, and their ids."""
     used = [r for r in rows if r.get("role") == "calibrate" and _time(r)]
-    found, _ = express_all(used)
-    mine = [(position, one) for position, one in found if _is_of(one, name, part)]
+    runs, _ = training_runs(used)
+    mine = [(position, run) for position, run in runs if _is_of(run, name, part)]
     base = load_software(name, mine[0][1].cluster.gpu) if mine else load_software(name)
-    batches = batches_of([one for _, one in mine])
+    batches = make_batches([run for _, run in mine])
     measured_R = np.array([_time(used[position]) for position, _ in mine])
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
         changed: dict[str, Any] = dict(values)
-        return np.asarray(np.log(seconds_of(batches, replace(base, **changed)) / measured_R))
+        return np.asarray(np.log(row_seconds(batches, replace(base, **changed)) / measured_R))
 
     return logs, tuple(used[position]["id"] for position, _ in mine)
 
@@ -150,8 +150,8 @@ def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tu
     mine, measured = [], []
     for kind, column in (("vision", "throughput"), ("mlperf", "throughput_samples_s")):
         used = {r["id"]: r for r in rows if r.get("role") == "calibrate" and r.get(column)}
-        found, _ = express_networks(kind, used.items())
-        for id, run in found.items():
+        runs, _ = network_runs(kind, used.items())
+        for id, run in runs.items():
             if run.software == name and _covered(run.cluster.gpu, run.precision, name, part):
                 mine.append((id, run))
                 measured.append(float(used[id][column]))
@@ -159,16 +159,16 @@ def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tu
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
         changed: dict[str, Any] = dict(values)
-        rates = [costs.rate(run, replace(costs.era(run), **changed)) for _, run in mine]
+        rates = [costs.rate(run, replace(costs.software(run), **changed)) for _, run in mine]
         return np.asarray(np.log(measured_R / np.array(rates)))
 
     return logs, tuple(id for id, _ in mine)
 
 
-def _is_of(one: Expressed, name: str, part: str) -> bool:
+def _is_of(run: TrainingRun, name: str, part: str) -> bool:
     """Whether a row ran with an entry of the catalog: with its table for a GPU, or with what holds for the others."""
-    mine = one.plan.software == name and not one.chosen  # what podsim chose is no evidence
-    return mine and _covered(one.cluster.gpu, one.plan.precision, name, part)
+    mine = run.plan.software == name and not run.chosen  # what podsim chose is no evidence
+    return mine and _covered(run.cluster.gpu, run.plan.precision, name, part)
 
 
 def _covered(gpu: Gpu, precision: str, name: str, part: str) -> bool:
@@ -190,7 +190,7 @@ def toml_entry(software: str, fit: SoftwareFit) -> str:
     for row in fit.rows_used:
         group = row.split("-")[0].rstrip("0123456789")
         groups[group] = groups.get(group, 0) + 1
-    told = ", ".join(f"{count} {name}" for name, count in groups.items())
-    lines = [f"[{software}]", f'evidence = "fitted to {len(fit.rows_used)} rows with role calibrate ({told}); '
+    counts = ", ".join(f"{count} {name}" for name, count in groups.items())
+    lines = [f"[{software}]", f'evidence = "fitted to {len(fit.rows_used)} rows with role calibrate ({counts}); '
              f'mean absolute log error {fit.residual:.3f}"']  # fmt: skip
     return "\n".join(lines + [f"{name} = {value:g}" for name, value in fit.values.items()]) + "\n"

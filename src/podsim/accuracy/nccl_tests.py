@@ -1,8 +1,8 @@
 """Reads what nccl-tests prints, as rows of a collectives table.
 
 Tolerant of its versions: with or without prefixes of a launcher, a root column, a reduction, an error column or the
-in-place half. Times are the out-of-place ones. What was launched how follows from the header and the lines of the
-ranks. Format: github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md).
+in-place half. Times are the out-of-place ones. The header and the lines of the ranks show how it was launched.
+Format: github.com/NVIDIA/nccl-tests (src/common.cu, doc/PERFORMANCE.md).
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
-from podsim.accuracy.columns import kind_named
-from podsim.accuracy.measured_tables import Row, Rows
 from podsim.accuracy.reading import read_rows
-from podsim.accuracy.tables import make_row
+from podsim.accuracy.tables import Row, Rows, find_kind, make_row
 from podsim.errors import TableError
 
 _PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\](?:<stdout>)?:?|\d+:)\s*")
@@ -28,7 +26,7 @@ _FILE = re.compile(rf"(?<![a-z]){_NAMES}(?![a-z])")
 _VERSION = re.compile(r"NCCL version:?\s*(2\.\d+)")
 _LIBRARY = re.compile(r"nccl-library=2(\d\d)\d\d")
 _DEVICES = {"H100 80GB HBM3": "H100-SXM5-80GB", "H200": "H200-SXM5-141GB"}
-"""as drivers call GPUs -> as tables do, where their words differ"""
+"""Name of a GPU in its driver -> its name in tables, if they differ."""
 _ALGORITHM = "# Algorithm: "
 _COUNTED = re.compile(r"^\d+$")
 _WORD = re.compile(r"^[a-z]\w*$", re.IGNORECASE)
@@ -51,7 +49,7 @@ def is_log(text: str) -> bool:
 
 
 def read_log(path: str | Path) -> Rows:
-    """Rows of a log file; TableError if it holds no measurement, or the collective cannot be told."""
+    """Rows of a log file; TableError if it holds no measurement, or its collective is unknown."""
     path = Path(path)
     try:
         text = path.read_text("utf-8", errors="replace")
@@ -61,14 +59,14 @@ def read_log(path: str | Path) -> Rows:
 
 
 def read_log_text(text: str, name: str) -> Rows:
-    """Rows of the text of a log; `name` becomes the sweep's id, and tells the collective if the text does not."""
+    """Rows of the text of a log. `name` is the sweep's id, and names the collective if the text does not."""
     lines = [_PREFIX.sub("", line).strip() for line in text.splitlines()]
     ranks = [match.groups() for line in lines if (match := _RANK.match(line))]
     header = next((match for line in lines if (match := _HEADER.search(line))), None)
     threads, each = (int(header[1]), int(header[2])) if header else (1, 1)
     gpus = len(ranks) or threads * each
-    found = _PERF.search(text) or _FILE.search(name)
-    if found is None:
+    collective = _PERF.search(text) or _FILE.search(name)
+    if collective is None:
         raise TableError(
             f"{name}: the log does not name its collective; name the file after it, as in all_reduce.log"
         )
@@ -78,21 +76,21 @@ def read_log_text(text: str, name: str) -> Rows:
         "gpu": gpu_name(ranks[0][2]) if ranks else "",
         "nodes": str(len({host for _, host, _ in ranks}) or 1),
         "gpus": str(gpus),
-        "collective": found[1],
+        "collective": collective[1],
         "algo": "auto",
         "proto": "auto",
         "launch": _launch(len({(host, pid) for pid, host, _ in ranks}), threads, gpus),
         "nccl": _release(text),
     }
-    measured = [row for line in _of_library(lines) if (row := _measured(line))]
+    measured = [row for line in _library_lines(lines) if (row := _read_line(line))]
     if not measured:
         raise TableError(f"{name}: no line of the log holds a size and a time")
-    return rows_of("collectives", name, [{**shared, **cells} for cells in measured])
+    return make_rows("collectives", name, [{**shared, **cells} for cells in measured])
 
 
-def _of_library(lines: list[str]) -> list[str]:
-    """The lines of the library's own collective, in a log of `podsim measure collective` that has its tables, too."""
-    heads = [place for place, line in enumerate(lines) if line.startswith(_ALGORITHM)]
+def _library_lines(lines: list[str]) -> list[str]:
+    """The lines of NCCL's own collective in a log of `podsim measure collective`, which also has podsim's tables."""
+    heads = [index for index, line in enumerate(lines) if line.startswith(_ALGORITHM)]
     for first, last in pairwise([*heads, len(lines)]):
         if lines[first] == f"{_ALGORITHM}library":
             return lines[first:last]
@@ -100,7 +98,7 @@ def _of_library(lines: list[str]) -> list[str]:
 
 
 def gpu_name(device: str) -> str:
-    """A GPU as tables write it, from what its driver calls it: NVIDIA H100 80GB HBM3 is H100-SXM5-80GB."""
+    """The name of a GPU in tables, from its name in the driver: NVIDIA H100 80GB HBM3 is H100-SXM5-80GB."""
     name = device.strip().removeprefix("NVIDIA ").removeprefix("Tesla ").strip()
     return _DEVICES.get(name, name)
 
@@ -118,7 +116,7 @@ def _release(text: str) -> str:
     return version[1] if version else f"2.{int(library[1])}" if library else ""
 
 
-def _measured(line: str) -> dict[str, str] | None:
+def _read_line(line: str) -> dict[str, str] | None:
     """Size, time and rates of one line of the table; None for any other line.
 
     size count type [redop] [root] | time algbw busbw [wrong] | time algbw busbw [wrong]
@@ -143,9 +141,9 @@ def _measured(line: str) -> dict[str, str] | None:
     return {"size_bytes": cells[0], "time_us": rest[0], **rates}
 
 
-def rows_of(kind_name: str, name: str, measured: list[dict[str, str]]) -> Rows:
-    """Rows of a table of a kind from the cells that are known of each; no constant was fitted on them."""
-    kind = kind_named(kind_name)
+def make_rows(kind_name: str, name: str, measured: list[dict[str, str]]) -> Rows:
+    """Rows of a table of a kind from their known cells; their role is `test`."""
+    kind = find_kind(kind_name)
     blank = dict.fromkeys(kind.columns, "")
     rows: dict[str, Row] = {}
     for cells in measured:

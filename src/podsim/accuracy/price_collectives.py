@@ -1,6 +1,7 @@
-"""Rows of a collectives table predicted as NCCL would run them on the machine that the row describes.
+"""Predictions for rows of a collectives table: what NCCL would take on the machine that the row describes.
 
-The packaged rows state their machine in the column `cluster`; a user's is found by its GPU, system and adapters.
+The packaged rows state their machine in the column `cluster`. The machine of a user's row follows from its GPU, system
+and adapters.
 """
 
 from __future__ import annotations
@@ -12,23 +13,22 @@ from functools import lru_cache
 
 import numpy as np
 
-from podsim.accuracy.express_machine import cluster_settings, network_of, node_of, read_cluster
-from podsim.accuracy.express_row import NotExpressible, stated, whole
-from podsim.accuracy.measured_tables import Rows
-from podsim.accuracy.pricing import Priced
+from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
+from podsim.accuracy.own_words import cluster_settings, find_node, read_adapters
+from podsim.accuracy.score import Priced
+from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
-from podsim.network.fit_nccl import WIRES, fit_architecture, samples
-from podsim.network.nccl import COLLECTIVES, collective_seconds
-from podsim.network.nccl_fit_model import predicted
+from podsim.network.fit_nccl import fit_architecture, predicted_seconds, samples
+from podsim.network.nccl import COLLECTIVES, Members, collective_seconds
 
 CROSS_VALIDATED = "all-reduce-a100"
-"""the table whose rows the packaged constants were fitted to, and that a bar is on"""
+"""The table with a bar whose rows the packaged constants were fitted to."""
 _FOLDS = 5
 _FITTED_FROM = 512.0
-"""B from which on a row counts in a fit"""
+"""B. The least size of a row in a fit."""
 _NAMES = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
-"""as nccl-tests calls a collective -> as podsim does"""
+"""Name of a collective in nccl-tests -> its name in podsim."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,28 +42,28 @@ class Call:
     launch: str
     version: str
     size: float
-    """B, as nccl-tests counts"""
+    """B. The size, as nccl-tests counts it."""
 
 
 def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
     """Predictions of seconds for the rows of a collectives table.
 
-    `cross_validate` predicts the all-reduces in a node of A100, which the packaged constants were fitted to, by fits to
-    the sweeps of other folds.
+    The packaged constants were fitted to the all-reduces in a node of A100; `cross_validate` predicts these rows by fits
+    to the sweeps of other folds.
     """
-    found: dict[str, Call] = {}
+    calls: dict[str, Call] = {}
     reasons: dict[str, str] = {}
     for row in rows:
-        call = call_of(row.fields)
+        call = read_call(row.fields)
         if isinstance(call, str):
             reasons[row.id] = call
         else:
-            found[row.id] = call
-    seconds, failed = call_seconds(found)
+            calls[row.id] = call
+    seconds, failed = call_seconds(calls)
     notes: dict[str, str] = {}
     if cross_validate and rows.name == CROSS_VALIDATED:
         try:
-            held = _held_out(rows)
+            held = _cross_validated_seconds(rows)
         except PodsimError as problem:
             return Priced(predictions={}, reasons=dict.fromkeys([row.id for row in rows], str(problem)))
         seconds |= held
@@ -78,32 +78,38 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
     )
 
 
-def _held_out(rows: Rows) -> dict[str, float]:
-    """id -> s, each sweep predicted by a fit to the sweeps of other folds; runs of one machine stay together."""
-    found: dict[str, float] = {}
+def _cross_validated_seconds(rows: Rows) -> dict[str, float]:
+    """Id -> seconds, each sweep predicted by a fit to the sweeps of other folds; runs of a machine share a fold."""
+    held: dict[str, float] = {}
     known = samples([row.fields for row in rows])
-    machines = sorted({_machine_of(one.sweep) for one in known})
+    machines = sorted({_machine_name(sample.sweep) for sample in known})
     require_scipy()
     for fold in range(_FOLDS):
         left_out = set(machines[fold::_FOLDS])
-        part = [one for one in known if _machine_of(one.sweep) in left_out]
-        others = [one for one in known if _machine_of(one.sweep) not in left_out and one.size >= _FITTED_FROM]
+        part = [sample for sample in known if _machine_name(sample.sweep) in left_out]
+        others = [
+            sample
+            for sample in known
+            if _machine_name(sample.sweep) not in left_out and sample.size >= _FITTED_FROM
+        ]
         fabric = fit_architecture("ampere", others)
-        values = predicted(fabric, part, WIRES).tolist()
-        found |= {f"{one.sweep}/{one.size:.0f}": value for one, value in zip(part, values, strict=True)}
-    return {row.id: found[row.id] for row in rows if row.id in found}
+        values = predicted_seconds(fabric, part).tolist()
+        held |= {
+            f"{sample.sweep}/{sample.size:.0f}": value for sample, value in zip(part, values, strict=True)
+        }
+    return {row.id: held[row.id] for row in rows if row.id in held}
 
 
 def require_scipy() -> None:
-    """PodsimError where there is no scipy, which fits to folds need."""
+    """Raise PodsimError without scipy, which cross-validation needs."""
     try:
         import scipy.optimize  # noqa: F401
     except ImportError:
         raise PodsimError("cross-validation needs scipy: pip install 'podsim[calibrate]'") from None
 
 
-def _machine_of(sweep: str) -> str:
-    """A sweep's id without its type of elements: both types were run one after the other."""
+def _machine_name(sweep: str) -> str:
+    """A sweep's id without its element type; a machine ran both types in turn."""
     return sweep.removesuffix("_half").removesuffix("_int8")
 
 
@@ -113,32 +119,32 @@ def decade(size: float) -> str:
     return f"1e{power} to 1e{power + 1} B"
 
 
-def call_of(row: Mapping[str, str]) -> Call | str:
-    """The row as a call, or the reason why it is none."""
-    if stated(row, "reason"):
+def read_call(row: Mapping[str, str]) -> Call | str:
+    """The call that a row describes, or the reason why there is none."""
+    if cell_text(row, "reason"):
         return row["reason"]
     try:
-        settings = stated(row, "cluster") or _own_cluster(row)
-        return call_on(_machine(settings, stated(row, "in_switch") != "no"), row)
+        settings = cell_text(row, "cluster") or _own_cluster_settings(row)
+        return make_call(_machine(settings, cell_text(row, "in_switch") != "no"), row)
     except (PodsimError, NotExpressible) as problem:
         return str(problem)
 
 
-def _own_cluster(row: Mapping[str, str]) -> str:
+def _own_cluster_settings(row: Mapping[str, str]) -> str:
     """The settings of the cluster that a user's row describes by its GPU, system and adapters."""
-    nodes = whole(row, "nodes")
-    system = node_of(row["gpu"], row.get("system", ""))
+    nodes = read_count(row, "nodes")
+    system = find_node(row["gpu"], row.get("system", ""))
     if system is None:
         raise NotExpressible(f"no system of the catalog has GPUs like {row['gpu']}")
     nics = row.get("nics", "") if nodes > 1 else ""
     each = read_cluster(f"{system}:1").gpus_per_node
-    network = network_of(nics, each)
+    network = read_adapters(nics, each)
     if nodes > 1 and "network.bandwidth" not in network:
         raise NotExpressible(f"the adapters of a node are not stated ({nics or 'blank'})")
     return cluster_settings(system, nodes * each, network)
 
 
-def call_on(cluster: Cluster, row: Mapping[str, str]) -> Call:
+def make_call(cluster: Cluster, row: Mapping[str, str]) -> Call:
     """The collective of a row as a call on a cluster; NotExpressible if there is no law for it."""
     collective = _NAMES.get(row["collective"], row["collective"])
     if collective not in COLLECTIVES:
@@ -146,10 +152,10 @@ def call_on(cluster: Cluster, row: Mapping[str, str]) -> Call:
     return Call(
         cluster=cluster,
         collective=collective,
-        nodes=whole(row, "nodes"),
-        gpus=whole(row, "gpus"),
-        launch=stated(row, "launch") or "single",
-        version=stated(row, "nccl") or "2.18",
+        nodes=read_count(row, "nodes"),
+        gpus=read_count(row, "gpus"),
+        launch=cell_text(row, "launch") or "single",
+        version=cell_text(row, "nccl") or "2.18",
         size=float(row["size_bytes"]),
     )
 
@@ -163,7 +169,7 @@ def _machine(settings: str, in_switch: bool) -> Cluster:
 
 
 def call_seconds(calls: Mapping[str, Call]) -> tuple[dict[str, float], dict[str, str]]:
-    """(id -> seconds, id -> why there are none): calls of one communicator are priced together."""
+    """(id -> seconds, id -> reason for none); calls of one communicator are priced together."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for id, call in calls.items():
         key = (id_of(call.cluster), call.collective, call.nodes, call.gpus, call.launch, call.version)
@@ -171,11 +177,12 @@ def call_seconds(calls: Mapping[str, Call]) -> tuple[dict[str, float], dict[str,
     seconds: dict[str, float] = {}
     failed: dict[str, str] = {}
     for ids in groups.values():
-        one = calls[ids[0]]
+        first = calls[ids[0]]
         try:
+            members = Members(ranks=first.gpus, ranks_per_node=-(-first.gpus // first.nodes), sharing=1)
             values = collective_seconds(
-                one.collective, np.array([calls[id].size for id in ids]), one.cluster, ranks=one.gpus,
-                ranks_per_node=-(-one.gpus // one.nodes), sharing=1, launch=one.launch, version=one.version,
+                first.collective, np.array([calls[id].size for id in ids]), first.cluster, members, launch=first.launch,
+                version=first.version,
             )  # fmt: skip
         except PodsimError as problem:
             failed |= dict.fromkeys(ids, str(problem))

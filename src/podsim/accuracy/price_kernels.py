@@ -1,10 +1,9 @@
-"""Rows of a kernel table predicted: matrix products, attention cores, and collectives in a node.
+"""Predictions for rows of a kernel table: matrix products, attention cores, and collectives in a node.
 
-Products on a GPU of which many sizes were measured, and batches of them, are predicted by a five-fold cross-validation
-(each fold by a fit to the others): the packaged constants have seen these rows. Where a source was timed on the host's
-clock, call by call, the host's time of a call is predicted with them; and where attention was timed in a serving
-program, the write of keys and values to its cache. All other rows are predicted by the packaged
-constants.
+The packaged constants were fitted to products and batches of products on GPUs with many measured sizes. These rows are
+predicted by a five-fold cross-validation, each fold by a fit to the others. If a source timed each call on the host's
+clock, the predicted time includes the host's time of a call. If attention was timed in a serving program, it includes
+the write of keys and values to the cache. The packaged constants predict all other rows.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from podsim.accuracy.measured_tables import Row, Rows
-from podsim.accuracy.price_collectives import Call, call_of, call_seconds, decade, require_scipy
-from podsim.accuracy.pricing import Priced
+from podsim.accuracy.price_collectives import Call, call_seconds, decade, read_call, require_scipy
+from podsim.accuracy.score import Priced
+from podsim.accuracy.tables import Row, Rows
 from podsim.errors import PodsimError
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.fit_attention import cross_validate_serving
-from podsim.kernels.fit_batches import cross_validate_batches
 from podsim.kernels.fit_kernels import cross_validate, host_seconds
+from podsim.kernels.fit_products import cross_validate_batches
 from podsim.kernels.gemm import gemm_seconds
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows
 
@@ -35,41 +34,41 @@ if TYPE_CHECKING:
 LONG = "over 20 us"
 """class of products that take long enough for their own time to matter"""
 _ENOUGH = {"gemm": 300, "bmm": 50, "prefill": 300}
-"""rows of one kernel and precision on one GPU from which on they are cross-validated"""
+"""Kernel -> the least number of rows in one precision on one GPU for a cross-validation."""
 _CROSS = "five-fold cross-validation"
 _PRODUCTS = ("gemm", "bmm", "gemm, best of a search")
 
 
 def price_kernels(rows: Rows, *, cross_validate: bool = True) -> Priced:
-    """Predictions of seconds, or of a rate counted as its row counts it, for the rows of a kernel table."""
-    seconds, reasons = _collectives(rows)
+    """Predictions of seconds, or of a rate by the row's own count of work, for the rows of a kernel table."""
+    seconds, reasons = _collective_seconds(rows)
     reasons |= {row.id: row.text("reason") for row in rows if row.text("reason")}
-    known = _known(rows)
+    known = _modelled_rows(rows)
     notes: dict[str, str] = {}
-    for where in _groups(known):
+    for where in _kernel_groups(known):
         part = known.take(where)
         ids = part.id.tolist()
         try:
-            found, note = _seconds(part, cross_validate)
+            part_seconds, note = _part_seconds(part, cross_validate)
         except PodsimError as problem:
             reasons |= dict.fromkeys(ids, str(problem))
             continue
-        seconds |= dict(zip(ids, found.tolist(), strict=True))
+        seconds |= dict(zip(ids, part_seconds.tolist(), strict=True))
         notes |= dict.fromkeys(ids, note) if note else {}
     measured = dict(zip(known.id.tolist(), known.seconds.tolist(), strict=True))
     values: dict[str, float] = {}
     for row in rows:
         value = seconds.get(row.id, float("nan"))
         if np.isfinite(value):
-            values[row.id] = _as_asked(rows.what, row, value, measured)
+            values[row.id] = _requested_value(rows.what, row, value, measured)
         else:
             reasons.setdefault(row.id, "the row gives neither a time nor the sizes that one follows from")
     groups = {row.id: _group(rows, row, measured) for row in rows}
     return Priced(predictions=values, reasons=reasons, notes=notes, groups=groups)
 
 
-def _known(rows: Rows) -> KernelRows:
-    """The rows that state a kernel that there is a law for, and its time."""
+def _modelled_rows(rows: Rows) -> KernelRows:
+    """The rows that state a modelled kernel and its time."""
     texts = [row for row in rows if not (row.text("reason") or _is_collective(row))]
     return kernel_rows([{**row.fields, "id": row.id, "role": "calibrate"} for row in texts], where=rows.name)
 
@@ -78,7 +77,7 @@ def _is_collective(row: Row) -> bool:
     return row.text("op").lower().startswith("nccl ")
 
 
-def _groups(known: KernelRows) -> list[NDArray[np.intp]]:
+def _kernel_groups(known: KernelRows) -> list[NDArray[np.intp]]:
     """Positions of rows of one kernel on one GPU."""
     columns = (known.gpu, known.op, known.precision, known.direction, known.causal, known.accumulate)
     groups: dict[tuple[Any, ...], list[int]] = {}
@@ -87,14 +86,14 @@ def _groups(known: KernelRows) -> list[NDArray[np.intp]]:
     return [np.array(members) for members in groups.values()]
 
 
-def _seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.float64], str]:
-    """Seconds of rows of one kernel on one GPU, and a note; PodsimError with the reason where there is no law."""
+def _part_seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.float64], str]:
+    """(seconds of rows of one kernel on one GPU, a note); PodsimError with the reason if there is no law."""
     op, precision = str(part.op[0]), str(part.precision[0])
     gpu = load_gpu(str(part.gpu[0]))
     if cross_validate and len(part) >= _ENOUGH.get(op, math.inf) and not part.accumulate[0]:
-        return _cross_validated(part, gpu, op, precision)
+        return _cross_validated_seconds(part, gpu, op, precision)
     if op not in _PRODUCTS:
-        return _attention(part, gpu)
+        return _attention_seconds(part, gpu)
     seconds = gemm_seconds(
         gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn",
         kernel="accumulating" if part.accumulate[0] else "plain",
@@ -102,19 +101,21 @@ def _seconds(part: KernelRows, cross_validate: bool) -> tuple[NDArray[np.float64
     return seconds, ""
 
 
-def _cross_validated(part: KernelRows, gpu: Gpu, op: str, precision: str) -> tuple[NDArray[np.float64], str]:
-    """Seconds of rows, each fold predicted by a fit to the others, and a note."""
+def _cross_validated_seconds(
+    part: KernelRows, gpu: Gpu, op: str, precision: str
+) -> tuple[NDArray[np.float64], str]:
+    """(seconds of rows, each fold predicted by a fit to the others; a note)."""
     require_scipy()
     if op == "gemm":
-        return _products_cross_validated(part, gpu, precision), _CROSS
+        return _cross_validated_products(part, gpu, precision), _CROSS
     if op == "bmm":
         return cross_validate_batches(part, gpu).predicted, _CROSS
     note = f"{_CROSS}: with the write of keys and values to a paged cache"
     return cross_validate_serving(part, gpu).predicted, note
 
 
-def _products_cross_validated(part: KernelRows, gpu: Gpu, precision: str) -> NDArray[np.float64]:
-    """The same of products; those that are not fitted, by the packaged constants."""
+def _cross_validated_products(part: KernelRows, gpu: Gpu, precision: str) -> NDArray[np.float64]:
+    """Cross-validated seconds of products; the packaged constants predict those that are not fitted."""
     check = cross_validate(part, gpu, precision=precision)
     law = gemm_seconds(gpu, part.m, part.n, part.k, batch=part.batch, precision=precision, layout="tn")
     seconds = law + host_seconds(part, gpu)
@@ -125,7 +126,7 @@ def _products_cross_validated(part: KernelRows, gpu: Gpu, precision: str) -> NDA
     return seconds
 
 
-def _attention(part: KernelRows, gpu: Gpu) -> tuple[NDArray[np.float64], str]:
+def _attention_seconds(part: KernelRows, gpu: Gpu) -> tuple[NDArray[np.float64], str]:
     """Seconds of attention cores; forward and backward where the row measured both."""
     op, note = str(part.op[0]), ""
     if op == "prefill":
@@ -149,13 +150,13 @@ def _attention(part: KernelRows, gpu: Gpu) -> tuple[NDArray[np.float64], str]:
     return seconds, note
 
 
-def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
-    """Seconds of the collectives of a kernel table, all in a node, and the reasons of those without."""
+def _collective_seconds(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
+    """(id -> seconds, id -> reason for none) of the collectives of a kernel table, all in a node."""
     calls: dict[str, Call] = {}
     reasons: dict[str, str] = {}
     for row in rows:
         if _is_collective(row):
-            call = call_of(_as_collective(row))
+            call = read_call(_collective_row(row))
             if isinstance(call, str):
                 reasons[row.id] = call
             else:
@@ -164,7 +165,7 @@ def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
     return seconds, reasons | failed
 
 
-def _as_collective(row: Row) -> dict[str, str]:
+def _collective_row(row: Row) -> dict[str, str]:
     """The row with the columns of a collectives table; all are of one node."""
     return {
         **row.fields, "nodes": "1", "gpus": row.text("n_gpus"), "size_bytes": row.text("message_bytes"),
@@ -172,8 +173,8 @@ def _as_collective(row: Row) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _as_asked(what: str, row: Row, seconds: float, measured: Mapping[str, float]) -> float:
-    """Seconds, or the rate as the row counts it: its own rate and time say what it counted."""
+def _requested_value(what: str, row: Row, seconds: float, measured: Mapping[str, float]) -> float:
+    """Seconds, or a rate with the work that the row's own rate and time imply."""
     if what != "FLOP/s per GPU":
         return seconds
     return (row.number("tflops") or 0.0) * 1e12 * measured[row.id] / seconds

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from podsim.accuracy.express_networks import NetworkRun, express_network
-from podsim.accuracy.express_row import NotExpressible
-from podsim.accuracy.measured_tables import Rows
-from podsim.accuracy.pricing import Priced
+from podsim.accuracy.measured_runs import (
+    NetworkRun,
+    NotExpressible,
+    cell_text,
+    is_described,
+    read_network_run,
+)
+from podsim.accuracy.own_rows import own_network_run
+from podsim.accuracy.score import Priced
+from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.graphs.fusion import FUSIONS, fuse
-from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs
+from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs, update_seconds
 from podsim.graphs.graph_step import replicas_step
 from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import OpGraph
@@ -20,15 +26,15 @@ from podsim.training.software import Software, load_software
 
 
 def price_networks(rows: Rows) -> Priced:
-    """Samples (or tokens, …) a second of rows of the kinds "vision" and "mlperf"."""
-    found, reasons = express_networks(rows.kind, [(row.id, row.fields) for row in rows])
+    """Predicted rates, in each row's own unit, for rows of the kinds "vision" and "mlperf"."""
+    runs, reasons = network_runs(rows.kind, [(row.id, row.fields) for row in rows])
     predictions: dict[str, float] = {}
     ideals: dict[str, float] = {}
     if rows.what != "samples/s":
         why = f"{rows.what} need the number of steps to the end, which is no figure of a step"
-        return Priced(predictions={}, reasons={**dict.fromkeys(found, why), **reasons})
+        return Priced(predictions={}, reasons={**dict.fromkeys(runs, why), **reasons})
     costs = NetworkCosts()
-    for id, run in found.items():
+    for id, run in runs.items():
         try:
             predictions[id], ideals[id] = costs.rate(run), costs.peak(run)
         except PodsimError as error:
@@ -36,56 +42,67 @@ def price_networks(rows: Rows) -> Priced:
     return Priced(predictions=predictions, reasons=reasons, ideals=ideals)
 
 
-def express_networks(
+def network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
+    """The run of a row of a table ("vision" or "mlperf"); NotExpressible with the reason."""
+    if cell_text(row, "reason"):
+        raise NotExpressible(row["reason"])
+    try:
+        return read_network_run(row) if is_described(row) else own_network_run(table, row)
+    except PodsimError as error:
+        raise NotExpressible(str(error)) from error
+
+
+def network_runs(
     table: str, rows: Iterable[tuple[str, Mapping[str, str]]]
 ) -> tuple[dict[str, NetworkRun], dict[str, str]]:
-    """(id -> run, id -> why there is none) of rows of a table."""
-    found: dict[str, NetworkRun] = {}
+    """(id -> run, id -> reason for none) of the rows of a table."""
+    runs: dict[str, NetworkRun] = {}
     reasons: dict[str, str] = {}
     for id, row in rows:
         try:
-            found[id] = express_network(table, row)
+            runs[id] = network_run(table, row)
         except NotExpressible as problem:
             reasons[id] = str(problem)
-    return found, reasons
+    return runs, reasons
 
 
 class NetworkCosts:
-    """Graphs and their costs by the kernel laws, each worked out once; constants must not change while one lives."""
+    """Caches of graphs and of their costs by the kernel laws; constants must not change while an object is in use."""
 
     def __init__(self) -> None:
-        """Nothing is worked out yet."""
+        """Start with empty caches."""
         self._graphs: dict[tuple[str, int, str], OpGraph] = {}
         self._plain: dict[tuple[object, ...], PlainCosts] = {}
 
     def rate(self, run: NetworkRun, software: Software | None = None) -> float:
-        """What the row's unit counts, a second; `software` instead of the run's own era."""
-        era = software or self.era(run)
+        """Items of the row's unit per second; `software` replaces that of the run."""
+        software = software or self.software(run)
         graph = self.graph(run)
         step = replicas_step(
-            graph, scaled_costs(graph, self.plain(run, era.flash), era), run.cluster.gpu, run.cluster, run.precision,
-            run.optimizer, era, gpus=run.gpus, accumulate=run.accumulate,
+            graph, scaled_costs(graph, self.plain(run, software.flash), software), run.cluster, run.precision, software,
+            update=update_seconds(graph, run.cluster.gpu, run.precision, run.optimizer, software), gpus=run.gpus,
+            accumulate=run.accumulate,
         )  # fmt: skip
         return run.gpus * run.batch * run.accumulate * run.items / step.seconds
 
-    def again(self) -> NetworkCosts:
-        """The same graphs, and no cost of them: for constants that have changed."""
+    def without_costs(self) -> NetworkCosts:
+        """A copy with the graphs and without their costs, for changed constants."""
         fresh = NetworkCosts()
         fresh._graphs = self._graphs
         return fresh
 
     def peak(self, run: NetworkRun) -> float:
-        """The same if every GPU computed at the data sheet's peak all the time."""
+        """Items of the row's unit per second at the peak of every GPU's data sheet."""
         graph = self.graph(run)
         flops = float(graph.flops.sum() + graph.flops_back.sum()) / run.batch
         return run.gpus * run.items * peak_of(run.cluster.gpu, PRECISIONS[run.precision].matmul) / flops
 
-    def era(self, run: NetworkRun) -> Software:
-        """The run's framework, as the catalog has it."""
+    def software(self, run: NetworkRun) -> Software:
+        """The run's entry of the software catalog."""
         return load_software(run.software, run.cluster.gpu, run.precision)
 
     def graph(self, run: NetworkRun) -> OpGraph:
-        """The graph of a run's network, as it is fused."""
+        """The graph of a run's network, with its fusion."""
         key = (run.network, run.batch, run.fuse)
         if key not in self._graphs:
             self._graphs[key] = fuse(load_network(run.network, run.batch), FUSIONS[run.fuse])

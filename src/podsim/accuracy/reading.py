@@ -16,21 +16,20 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
-from podsim.accuracy.columns import KINDS, RATES, Kind
-from podsim.accuracy.measured_tables import Row, Rows
-from podsim.accuracy.tables import make_row
+from podsim.accuracy.table_columns import KINDS, RATES, Kind
+from podsim.accuracy.tables import Row, Rows, make_row
 from podsim.errors import TableError
 from podsim.results.comparison import ROLES
 
 LIMIT = 64_000_000
-"""B, of the file and of what it unpacks to"""
+"""B. The largest size of the file, packed and unpacked."""
 _SHOWN = 12
 _OTHER_UNITS = ("h", "ms")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 def read_rows(path: str | Path) -> tuple[str, Rows]:
-    """(kind, rows) of a CSV with the columns of a reference table; kinds are those of podsim.accuracy.columns.
+    """(kind, rows) of a CSV with the columns of a reference table; kinds are those of podsim.accuracy.table_columns.
 
     A blank or missing id becomes the line number, a missing source the name of the file, a missing role
     `test` (no constant was fitted on the row). Raises TableError, with line numbers, for a file that cannot
@@ -42,7 +41,7 @@ def read_rows(path: str | Path) -> tuple[str, Rows]:
     header = next(lines, (1, []))[1]
     if not any(header):
         raise TableError(f"{path.name}: the file is empty; the first line must name the columns")
-    kind = _recognise(header, path.name)
+    kind = _find_kind(header, path.name)
     rows = tuple(_parse(lines, header, kind, path.name))
     if not rows:
         raise TableError(f"{path.name}: no rows below the header")
@@ -92,7 +91,7 @@ def _text(path: Path) -> str:
 
 
 def _reason(problem: Exception) -> str:
-    """What the operating system or the unpacker said, without the path."""
+    """The message of the operating system or the unpacker, without the path."""
     return (getattr(problem, "strerror", None) or str(problem) or type(problem).__name__)[:120]
 
 
@@ -110,11 +109,11 @@ def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
         raise TableError(f"{name}: line {start}: {problem}") from None
 
 
-def _recognise(header: list[str], name: str) -> Kind:
+def _find_kind(header: list[str], name: str) -> Kind:
     """The kind whose columns these are; raises TableError with what is missing from the nearest."""
     twice = sorted({column for column in header if column and header.count(column) > 1})
     if twice:
-        raise TableError(f"{name}: line 1: columns named twice: {_some(twice)}")
+        raise TableError(f"{name}: line 1: columns named twice: {_short_list(twice)}")
     present = set(header)
     fits = [k for k in KINDS if present.issuperset(k.required) and not present.isdisjoint(k.measured)]
     if fits:
@@ -159,7 +158,7 @@ def _parse(lines: Iterator[tuple[int, list[str]]], header: list[str], kind: Kind
             problems.append(f"line {line}: {len(cells)} cells, but the header names {len(header)} columns")
             continue
         fields = blank | {column: cell for column, cell in zip(header, cells, strict=True) if column}
-        wrong = _mistakes(fields, kind)
+        wrong = _cell_problems(fields, kind)
         row = make_row(kind, fields, id=f"line-{line}", role="test", source=name)
         if row.id in seen:
             wrong.append(f"id {row.id[:60]!r} stands on line {seen[row.id]} already")
@@ -172,8 +171,8 @@ def _parse(lines: Iterator[tuple[int, list[str]]], header: list[str], kind: Kind
     return rows
 
 
-def _mistakes(fields: dict[str, str], kind: Kind) -> list[str]:
-    """What is wrong with the cells of one row, each with the rule."""
+def _cell_problems(fields: dict[str, str], kind: Kind) -> list[str]:
+    """The problems of the cells of one row, each with its rule."""
     wrong = []
     for column, cell_type in kind.columns.items():
         cell = fields[column]
@@ -181,7 +180,7 @@ def _mistakes(fields: dict[str, str], kind: Kind) -> list[str]:
             wrong.append(f"{column}={cell[:40]!r} {rule}")
     if "unit" in kind.columns and fields["throughput"] and fields["unit"] not in RATES:
         wrong.append(
-            f"throughput needs a rate as its unit, not {fields['unit'][:40]!r}: {_some(sorted(RATES))}"
+            f"throughput needs a rate as its unit, not {fields['unit'][:40]!r}: {_short_list(sorted(RATES))}"
         )
     return wrong
 
@@ -194,7 +193,7 @@ def _broken_rule(cell: str, cell_type: str) -> str:
         return (
             ""
             if cell in RATES or cell in _OTHER_UNITS
-            else f"is no known unit: {_some(sorted(RATES))}, h, ms"
+            else f"is no known unit: {_short_list(sorted(RATES))}, h, ms"
         )
     value = float(cell) if _NUMBER.fullmatch(cell) else math.nan
     if not math.isfinite(value):
@@ -206,7 +205,7 @@ def _broken_rule(cell: str, cell_type: str) -> str:
     return "must be greater than 0" if value <= 0 else ""
 
 
-def _some(names: list[str]) -> str:
+def _short_list(names: list[str]) -> str:
     """The first names, and how many more there are."""
     more = f", … ({len(names) - 8} more)" if len(names) > 8 else ""
     return ", ".join(name[:60] for name in names[:8]) + more

@@ -3,9 +3,10 @@
     kernels.GPU.TABLE.NAME       how kernels approach the peaks (hardware/catalog/kernels)
     fabrics.ARCHITECTURE.NAME    what collectives cost in a node (hardware/catalog/fabrics)
     networks.FABRIC.NAME         and between nodes
-    software.ERA[.GPU].NAME      what a framework adds (training/software.toml); software.default.NAME where none says
+    software.SOFTWARE[.GPU].NAME what a framework adds (training/software.toml)
+    software.default.NAME        the same where no entry says it
 
-What 5 % of each moves: podsim.accuracy.registry_sensitivity.
+podsim.accuracy.registry_sensitivity shows what 5 % of each moves.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from importlib.resources import files
 from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
-from podsim.training.software import Software, read_catalog
+from podsim.training.software import Software, read_catalog, software_entries
 
 _CATALOG = "podsim.hardware.catalog"
 _UNITS = {"B": ("_bytes", "_memory", "_traffic", "memory_floor", "reserved"), "s": ("host_",)}
@@ -28,17 +29,17 @@ class Constant:
     """One number of a cost law."""
 
     name: str
-    """where it stands, by dots"""
+    """The path to the constant, with dots."""
     value: float
     unit: str
     source: str
-    """where the value comes from"""
+    """The origin of the value."""
     evidence: str
-    """the measured rows behind it, and what they leave over"""
+    """The measured rows behind the value, and their residual."""
     rows: int = 0
-    """how many they are; 0: not fitted, or not counted"""
+    """count. The number of these rows; 0 if it is not fitted, or not counted."""
     residual: float | None = None
-    """mean absolute relative error left, where one was told"""
+    """share. The mean absolute relative error of the fit, if it is known."""
 
 
 def registry() -> tuple[Constant, ...]:
@@ -48,9 +49,9 @@ def registry() -> tuple[Constant, ...]:
 
 def _toml(folder: str) -> dict[str, Mapping[str, Any]]:
     """File name without its suffix -> contents, of a folder of the catalog."""
-    place = files(_CATALOG).joinpath(folder)
-    found = sorted(file.name for file in place.iterdir() if file.name.endswith(".toml"))
-    return {name[:-5]: tomllib.loads(place.joinpath(name).read_text("utf-8")) for name in found}
+    directory = files(_CATALOG).joinpath(folder)
+    names = sorted(file.name for file in directory.iterdir() if file.name.endswith(".toml"))
+    return {name[:-5]: tomllib.loads(directory.joinpath(name).read_text("utf-8")) for name in names}
 
 
 def kernel_files() -> dict[str, Mapping[str, Any]]:
@@ -66,17 +67,17 @@ def _kernels() -> Iterator[Constant]:
         if "memory" in table:
             tables["memory"] = table["memory"]
         for name, part in tables.items():
-            told = part.get("evidence", {})
+            evidence = part.get("evidence", {})
             for key, cell in part.items():
                 if key != "evidence":
                     yield Constant(
                         name=f"kernels.{gpu}.{name}.{key}",
                         value=float(cell["value"]),
                         unit=cell["unit"],
-                        source="; ".join(told.get("sources", ())),
-                        evidence=told.get("note", ""),
-                        rows=int(told.get("rows", 0)),
-                        residual=told.get("mean_error"),
+                        source="; ".join(evidence.get("sources", ())),
+                        evidence=evidence.get("note", ""),
+                        rows=int(evidence.get("rows", 0)),
+                        residual=evidence.get("mean_error"),
                     )
 
 
@@ -109,33 +110,28 @@ def _networks() -> Iterator[Constant]:
             )
 
 
-def software_raw() -> dict[str, Any]:
-    """The software catalog as it stands in its file."""
-    return tomllib.loads(files("podsim.training").joinpath("software.toml").read_text("utf-8"))
-
-
 def software_entry(name: str) -> Software:
-    """The packaged entry "ERA" or "ERA.GPU"; CatalogError for another name."""
-    era, _, gpu = name.partition(".")
-    catalog = read_catalog(software_raw())
-    if era not in catalog:
-        raise CatalogError(unknown_name("software", era, catalog))
-    return catalog[era].get(gpu) or catalog[era][""]
+    """The packaged entry "NAME" or "NAME.GPU"; CatalogError for another name."""
+    software, _, gpu = name.partition(".")
+    catalog = read_catalog(software_entries())
+    if software not in catalog:
+        raise CatalogError(unknown_name("software", software, catalog))
+    return catalog[software].get(gpu) or catalog[software][""]
 
 
 def _software() -> Iterator[Constant]:
-    raw = software_raw()
-    for era, entry in raw.items():
+    raw = software_entries()
+    for software, entry in raw.items():
         parts = {"": entry} | {key: value for key, value in entry.items() if isinstance(value, dict)}
         for gpu, part in parts.items():
             for key, value in part.items():
                 if isinstance(value, int | float) and not isinstance(value, bool):
                     yield Constant(
-                        name=".".join(filter(None, ("software", era, gpu, key))),
+                        name=".".join(filter(None, ("software", software, gpu, key))),
                         value=float(value),
                         unit=_unit(key),
-                        source=entry.get("source") or _inherited(raw, era, "source"),
-                        evidence=entry.get("evidence") or _inherited(raw, era, "evidence"),
+                        source=entry.get("source") or _inherited(raw, software, "source"),
+                        evidence=entry.get("evidence") or _inherited(raw, software, "evidence"),
                     )
     for field in fields(Software):
         if field.default is not MISSING and type(field.default) in (int, float):
@@ -144,16 +140,16 @@ def _software() -> Iterator[Constant]:
                 value=float(field.default),
                 unit=_unit(field.name),
                 source="the default of podsim.training.software.Software",
-                evidence="holds where an era says nothing else",
+                evidence="holds where an entry says nothing else",
             )
 
 
-def _inherited(raw: Mapping[str, Any], era: str, key: str) -> str:
-    """A text of the entry that an era inherits, or of the next above it."""
-    while era:
-        if raw[era].get(key):
-            return str(raw[era][key])
-        era = raw[era].get("inherits", "")
+def _inherited(raw: Mapping[str, Any], software: str, key: str) -> str:
+    """A text of the entry that some software inherits, or of the next above it."""
+    while software:
+        if raw[software].get(key):
+            return str(raw[software][key])
+        software = raw[software].get("inherits", "")
     return ""
 
 

@@ -1,8 +1,8 @@
-"""Runs a piece of work with one constant of a cost law changed, and puts everything back.
+"""Changes one constant of a cost law for a while, and puts everything back.
 
-The laws read their constants from the catalog, through functions that keep what they read. A sensitivity has to change
-one of several hundred constants without writing four hundred catalogs, so these functions are replaced for a moment and
-what is kept is dropped before and after. Not for use by several threads at once.
+The laws read their constants from the catalog, through functions that cache them. A sensitivity changes one of several
+hundred constants without writing a catalog for each, so these functions are replaced for a while, and their caches are
+cleared before and after. Not for use by several threads at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from podsim.accuracy.registry import software_raw
 from podsim.hardware.parts import Gpu
 from podsim.kernels import attention as kernels_attention
 from podsim.kernels import convolutions as kernels_conv
@@ -22,23 +21,23 @@ from podsim.kernels import gemm as kernels_gemm
 from podsim.kernels.constants import KernelConstants, kernel_constants
 from podsim.network import nccl, nccl_paths
 from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
-from podsim.training.software import Software, read_catalog
+from podsim.training.software import Software, read_catalog, software_entries
 
-Eras = Mapping[str, Mapping[str, "Software"]]
-"""framework era -> GPU, architecture or "" -> entry"""
+SoftwareCatalog = Mapping[str, Mapping[str, Software]]
+"""Name of software -> GPU, architecture or "" -> entry."""
 
 
-def changed_software(name: str, factor: float) -> Eras:
-    """Every era, with the constant "software.ERA[.GPU].KEY" (or "software.default.KEY") times a factor."""
-    raw = copy.deepcopy(software_raw())
-    _, era, *gpu, key = name.split(".")
-    if era == "default":
+def changed_software(name: str, factor: float) -> SoftwareCatalog:
+    """The catalog of software, with the constant "software.NAME[.GPU].KEY" (or "software.default.KEY") times a factor."""
+    raw = copy.deepcopy(dict(software_entries()))
+    _, software, *gpu, key = name.split(".")
+    if software == "default":
         default = getattr(Software, key)
         for entry in raw.values():
             if "inherits" not in entry:
                 entry.setdefault(key, default * factor)
     else:
-        table = raw[era][gpu[0]] if gpu else raw[era]
+        table = raw[software][gpu[0]] if gpu else raw[software]
         table[key] *= factor
     return read_catalog(raw)
 
@@ -62,18 +61,17 @@ def changed_kernels(
     kind, _, name = table.partition(".")
 
     def change(gpu: Gpu) -> KernelConstants:
-        found = kernel_constants(gpu)
-        if kernel_origin(raw, found.base if found.extrapolated else found.name, table) != file:
-            return found
+        constants = kernel_constants(gpu)
+        if kernel_origin(raw, constants.base if constants.extrapolated else constants.name, table) != file:
+            return constants
         if kind == "memory":
-            return replace(found, memory=replace(found.memory, **{key: getattr(found.memory, key) * factor}))
-        tables: dict[str, Any] = dict(getattr(found, kind))
-        tables[name] = replace(tables[name], **{key: getattr(tables[name], key) * factor})
-        changed: dict[str, Any] = {kind: tables}
-        return replace(found, **changed)
+            return replace(constants, memory=_scaled(constants.memory, key, factor))
+        tables: dict[str, Any] = dict(getattr(constants, kind))
+        changed: dict[str, Any] = {kind: {**tables, name: _scaled(tables[name], key, factor)}}
+        return replace(constants, **changed)
 
     modules = (kernels_attention, kernels_conv, kernels_gemm, kernels_memory)
-    with _replaced(modules, "kernel_constants", change):
+    with _replace_functions(modules, "kernel_constants", change):
         yield
 
 
@@ -82,24 +80,29 @@ def changed_fabric(group: str, name: str, key: str, factor: float) -> Iterator[N
     """The collective law with one constant of "fabrics" or "networks" times a factor."""
 
     def fabric(architecture: str) -> Fabric:
-        found = load_fabric(architecture)
-        return replace(found, **{key: getattr(found, key) * factor}) if found == load_fabric(name) else found
+        constants = load_fabric(architecture)
+        return _scaled(constants, key, factor) if constants == load_fabric(name) else constants
 
     def network(kind: str) -> Network:
-        found = load_network(kind)
-        return replace(found, **{key: getattr(found, key) * factor}) if kind == name else found
+        constants = load_network(kind)
+        return _scaled(constants, key, factor) if kind == name else constants
 
     which, change = ("load_fabric", fabric) if group == "fabrics" else ("load_network", network)
-    _forget()
+    _clear_caches()
     try:
-        with _replaced((nccl_paths,), which, change):
+        with _replace_functions((nccl_paths,), which, change):
             yield
     finally:
-        _forget()
+        _clear_caches()
 
 
-def _forget() -> None:
-    """Drop what the collective law keeps from call to call."""
+def _scaled(constants: Any, key: str, factor: float) -> Any:
+    """A dataclass of constants with one of them times a factor."""
+    return replace(constants, **{key: getattr(constants, key) * factor})
+
+
+def _clear_caches() -> None:
+    """Clear the caches of the collective law."""
     for module in (nccl, nccl_paths):
         for function in vars(module).values():
             if hasattr(function, "cache_clear"):
@@ -107,7 +110,7 @@ def _forget() -> None:
 
 
 @contextmanager
-def _replaced(modules: tuple[Any, ...], name: str, change: Callable[..., Any]) -> Iterator[None]:
+def _replace_functions(modules: tuple[Any, ...], name: str, change: Callable[..., Any]) -> Iterator[None]:
     kept = [getattr(module, name) for module in modules]
     for module in modules:
         setattr(module, name, change)

@@ -1,7 +1,7 @@
 """`podsim validate --sensitivity`: how far 5 % of each constant moves each table.
 
-Tables are thinned to a few dozen rows of each role, evenly; matrix products are predicted by the packaged constants. A
-constant that moves nothing has no business in a catalog, unless it serves plans that no table holds.
+Each table is thinned evenly to a few dozen rows of each role. The packaged constants predict matrix products. A constant
+that moves nothing does not belong in a catalog, unless it serves plans that no table holds.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.accuracy import Row, Rows, load, measurement, named
-from podsim.accuracy.express_networks import NetworkRun
-from podsim.accuracy.price_llm import Batch, as_asked, batches_of, costs_of, express_all
-from podsim.accuracy.price_networks import NetworkCosts, express_networks
+from podsim.accuracy.measured_runs import NetworkRun
+from podsim.accuracy.price_llm import Batch, make_batches, quantity_values, row_costs, training_runs
+from podsim.accuracy.price_networks import NetworkCosts, network_runs
 from podsim.accuracy.pricing import price
 from podsim.accuracy.registry import Constant, kernel_files, registry
 from podsim.accuracy.registry_change import (
-    Eras,
+    SoftwareCatalog,
     changed_fabric,
     changed_kernels,
     changed_software,
     kernel_origin,
 )
-from podsim.accuracy.tables import TABLES
+from podsim.accuracy.tables import TABLES, Row, Rows, load, measurement, named_table
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import gemm_constants, kernel_constants
 from podsim.network.nccl import wires_of
@@ -35,29 +34,32 @@ from podsim.network.nccl_paths import fabric_name
 from podsim.results.comparison import ROLES
 from podsim.training.software import Software, holds, load_software
 
+Floats = NDArray[np.float64]
+
 STEP = 0.05
 _MOST = {"llm": 10, "kernels": 48, "collectives": 72, "vision": 40, "mlperf": 40}
-"""rows of a table and role that are looked at; of kernels and collectives at least eight of each class"""
+"""Kind of table -> the most rows of a table and role; of kernels and collectives at least eight of each class."""
 _STILL = 1e-9
+"""The relative change up to which a prediction counts as unmoved."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """What a constant does to the rows of one role of one table."""
+    """The effect of a constant on the rows of one role of one table."""
 
     table: str
     role: str
     prediction: float
-    """mean of |change| of the predictions at + 5 %, relative"""
+    """share. The mean of the predictions' relative change, without its sign, at + 5 %."""
     up: float
-    """change of the mean absolute error at + 5 %"""
+    """share. The change of the mean absolute error at + 5 %."""
     down: float
-    """the same at - 5 %"""
+    """share. The change of the mean absolute error at - 5 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """One constant and what it moves, the most first; empty if nothing."""
+    """One constant and what it moves, the largest effect first; empty if it moves nothing."""
 
     constant: Constant
     moved: tuple[Moved, ...]
@@ -65,76 +67,78 @@ class Effect:
 
 @dataclass(frozen=True)
 class _Part:
-    """The rows of one role of one table, and what is predicted of them with nothing changed."""
+    """The rows of one role of one table, and their predictions with nothing changed."""
 
     table: str
     role: str
     rows: Rows
-    measured_R: NDArray[np.float64]
-    base_R: NDArray[np.float64]
+    measured: Floats
+    predicted: Floats
     batches: tuple[Batch, ...] = ()
-    """of a table of language models"""
+    """The batches of a table of language models."""
     runs: tuple[NetworkRun, ...] = ()
-    """of a table of captured networks"""
+    """The runs of a table of captured networks."""
     costs: NetworkCosts | None = None
-    """their costs with nothing changed"""
+    """The costs of these runs with nothing changed."""
 
-    def again(
+    def predict_again(
         self,
-        touched: Callable[[Batch], bool],
-        eras: Eras | None = None,
-        on: Callable[[Gpu], bool] | None = None,
-    ) -> NDArray[np.float64]:
-        """Predictions once more, of the touched batches only, or of the networks that ran on touched GPUs (R,)."""
+        is_touched: Callable[[Batch], bool],
+        catalog: SoftwareCatalog | None = None,
+        is_on: Callable[[Gpu], bool] | None = None,
+    ) -> Floats:
+        """Predictions with a constant changed. Batches, and networks on GPUs, that it does not touch stay as they are."""
         if self.costs is not None:
-            costs = self.costs if eras is not None else self.costs.again()
-            return np.array(
-                [
-                    base
-                    if on is not None and not on(run.cluster.gpu)
-                    else costs.rate(
-                        run,
-                        None if eras is None else _entry(eras, run.software, run.cluster.gpu, run.precision),
-                    )
-                    for run, base in zip(self.runs, self.base_R, strict=True)
-                ]
-            )
+            return self._network_rates(self.costs, catalog, is_on)
         if not self.batches:
-            return _priced(self.rows)
-        out_R = self.base_R.copy()
+            return _predictions(self.rows)
+        values = self.predicted.copy()
         for batch in self.batches:
-            if touched(batch):
-                out_R[batch.index] = _costed(batch, self.rows.what, eras)
-        return out_R
+            if is_touched(batch):
+                values[batch.index] = _batch_values(batch, self.rows.what, catalog)
+        return values
+
+    def _network_rates(
+        self, costs: NetworkCosts, catalog: SoftwareCatalog | None, is_on: Callable[[Gpu], bool] | None
+    ) -> Floats:
+        """Rates of the networks with a constant changed."""
+        costs = costs if catalog is not None else costs.without_costs()
+        rates = self.predicted.copy()
+        for position, run in enumerate(self.runs):
+            if is_on is None or is_on(run.cluster.gpu):
+                gpu = run.cluster.gpu
+                software = catalog and _entry(catalog, run.software, gpu, run.precision)
+                rates[position] = costs.rate(run, software or None)
+        return rates
 
 
-def _priced(rows: Rows) -> NDArray[np.float64]:
-    found = price(rows, cross_validate=False).predictions
-    return np.array([found[row.id] for row in rows])
+def _predictions(rows: Rows) -> Floats:
+    predictions = price(rows, cross_validate=False).predictions
+    return np.array([predictions[row.id] for row in rows])
 
 
-def _costed(batch: Batch, what: str, eras: Eras | None) -> NDArray[np.float64]:
-    era = None if eras is None else _entry(eras, batch.plan.software, batch.cluster.gpu)
+def _batch_values(batch: Batch, what: str, catalog: SoftwareCatalog | None) -> Floats:
+    software = None if catalog is None else _entry(catalog, batch.plan.software, batch.cluster.gpu)
     alone = [replace(batch, index=np.arange(batch.index.size))]
-    costs = costs_of(alone, era)
-    return costs.memory_R if what == "bytes" else as_asked(what, alone, costs.seconds_R)[0]
+    costs = row_costs(alone, software)
+    return costs.memory if what == "bytes" else quantity_values(what, alone, costs.seconds)[0]
 
 
-def _entry(eras: Eras, software: str, gpu: Gpu, precision: str = "") -> Software:
-    """The entry of an era that a run on a GPU took."""
-    return eras[software][holds(eras[software], gpu, precision)]
+def _entry(catalog: SoftwareCatalog, software: str, gpu: Gpu, precision: str = "") -> Software:
+    """The entry of a software catalog that a run on a GPU takes."""
+    return catalog[software][holds(catalog[software], gpu, precision)]
 
 
 def sensitivity(tables: Sequence[str] = (), *, constants: Sequence[Constant] = ()) -> tuple[Effect, ...]:
-    """The effect of each constant (default: all) on each table (default: all); takes some ten minutes."""
+    """The effect of each constant (default: all) on each table (default: all); takes about ten minutes."""
     parts = [part for slug in tables or _tables() for part in _parts(slug)]
     return tuple(
-        Effect(constant=constant, moved=_moved(constant, parts)) for constant in constants or registry()
+        Effect(constant=constant, moved=_effects(constant, parts)) for constant in constants or registry()
     )
 
 
 def _tables() -> list[str]:
-    return [slug for slug in TABLES if not named(slug).overlaps or load(slug).what == "bytes"]
+    return [slug for slug in TABLES if not named_table(slug).overlaps or load(slug).what == "bytes"]
 
 
 def _parts(slug: str) -> Iterator[_Part]:
@@ -143,19 +147,19 @@ def _parts(slug: str) -> Iterator[_Part]:
         return
     for role in ROLES:
         mine = rows.where(lambda row: row.validates and measurement(row, rows.what) is not None, role=role)
-        found, _ = express_all([row.fields for row in mine]) if rows.kind == "llm" else ([], {})
-        if found:
-            kept = [mine.rows[position] for position, _ in found]
+        runs, _ = training_runs([row.fields for row in mine]) if rows.kind == "llm" else ([], {})
+        if runs:
+            kept = [mine.rows[position] for position, _ in runs]
         else:
-            known = price(mine, cross_validate=False).predictions
-            kept = [row for row in mine if row.id in known]
+            predictions = price(mine, cross_validate=False).predictions
+            kept = [row for row in mine if row.id in predictions]
         classes = rows.classes if rows.kind in ("kernels", "collectives") else ()
-        thin = _thinned(kept, classes, _MOST[rows.kind])
+        thin = _thin_rows(kept, classes, _MOST[rows.kind])
         if thin:
             yield _part(replace(mine, rows=thin), role)
 
 
-def _thinned(rows: Sequence[Row], classes: Sequence[str], most: int) -> tuple[Row, ...]:
+def _thin_rows(rows: Sequence[Row], classes: Sequence[str], most: int) -> tuple[Row, ...]:
     """Some rows of each class, evenly."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
@@ -169,104 +173,112 @@ def _part(rows: Rows, role: str) -> _Part:
     if rows.kind in ("vision", "mlperf"):
         return _network_part(rows, role)
     if rows.kind == "llm":
-        batches = tuple(batches_of([one for _, one in express_all([row.fields for row in rows])[0]]))
-    measured = [found.value for row in rows if (found := measurement(row, rows.what)) is not None]
-    base_R = np.empty(len(measured)) if batches else _priced(rows)
+        batches = tuple(make_batches([run for _, run in training_runs([row.fields for row in rows])[0]]))
+    measured = _measured_values(rows)
+    predicted = np.empty(measured.size) if batches else _predictions(rows)
     for batch in batches:
-        base_R[batch.index] = _costed(batch, rows.what, None)
-    return _Part(rows.name, role, rows, np.array(measured), base_R, batches)
+        predicted[batch.index] = _batch_values(batch, rows.what, None)
+    return _Part(rows.name, role, rows, measured, predicted, batches)
 
 
 def _network_part(rows: Rows, role: str) -> _Part:
-    found, _ = express_networks(rows.kind, [(row.id, row.fields) for row in rows])
-    costs, runs = NetworkCosts(), tuple(found[row.id] for row in rows)
-    measured = [one.value for row in rows if (one := measurement(row, rows.what)) is not None]
-    base_R = np.array([costs.rate(run) for run in runs])
-    return _Part(rows.name, role, rows, np.array(measured), base_R, runs=runs, costs=costs)
+    by_id, _ = network_runs(rows.kind, [(row.id, row.fields) for row in rows])
+    costs, runs = NetworkCosts(), tuple(by_id[row.id] for row in rows)
+    predicted = np.array([costs.rate(run) for run in runs])
+    return _Part(rows.name, role, rows, _measured_values(rows), predicted, runs=runs, costs=costs)
 
 
-def _moved(constant: Constant, parts: Sequence[_Part]) -> tuple[Moved, ...]:
-    up, down = (_changed(constant, parts, 1 + sign * STEP) for sign in (1, -1))
-    found = []
-    for part, up_R, down_R in zip(parts, up, down, strict=True):
-        if up_R is None or down_R is None:
+def _measured_values(rows: Rows) -> Floats:
+    measured = (measurement(row, rows.what) for row in rows)
+    return np.array([value.value for value in measured if value is not None])
+
+
+def _effects(constant: Constant, parts: Sequence[_Part]) -> tuple[Moved, ...]:
+    above, below = (_changed_predictions(constant, parts, 1 + sign * STEP) for sign in (1, -1))
+    effects = []
+    for part, higher, lower in zip(parts, above, below, strict=True):
+        if higher is None or lower is None:
             continue
-        shift = float(np.abs(up_R / part.base_R - 1).mean())
+        shift = float(np.abs(higher / part.predicted - 1).mean())
         errors = [
-            float(np.abs(values / part.measured_R - 1).mean()) for values in (part.base_R, up_R, down_R)
+            float(np.abs(values / part.measured - 1).mean()) for values in (part.predicted, higher, lower)
         ]
         if shift > _STILL or abs(errors[2] - errors[0]) > _STILL:
-            found.append(
+            effects.append(
                 Moved(
                     table=part.table, role=part.role, prediction=shift,
                     up=errors[1] - errors[0], down=errors[2] - errors[0],
                 )
             )  # fmt: skip
-    return tuple(sorted(found, key=lambda one: -one.prediction))
+    return tuple(sorted(effects, key=lambda effect: -effect.prediction))
 
 
-def _changed(constant: Constant, parts: Sequence[_Part], factor: float) -> list[NDArray[np.float64] | None]:
-    """Predictions of each part with the constant times a factor; None where it has no say."""
+def _changed_predictions(constant: Constant, parts: Sequence[_Part], factor: float) -> list[Floats | None]:
+    """Predictions of each part with the constant times a factor; None where the constant plays no role."""
     group, name, *rest = constant.name.split(".")
     if group == "software":
-        eras = changed_software(constant.name, factor)
-        return [part.again(_ran_with(eras), eras) if part.batches or part.runs else None for part in parts]
+        catalog = changed_software(constant.name, factor)
+        is_changed = _is_software_changed(catalog)
+        return [
+            part.predict_again(is_changed, catalog) if part.batches or part.runs else None for part in parts
+        ]
     if group == "kernels":
         raw, table = kernel_files(), ".".join(rest[:-1])
-        touched = _computed_with(raw, name, table)
+        is_touched = _is_computed_with(raw, name, table)
         with changed_kernels(raw, name, table, rest[-1], factor):
             return [
-                part.again(touched, on=_takes(raw, name, table))
+                part.predict_again(is_touched, is_on=_is_gpu_with(raw, name, table))
                 if part.batches or part.runs or part.table in _NO_COLLECTIVE
                 else None
                 for part in parts
             ]
     with changed_fabric(group, name, rest[-1], factor):
         return [
-            None if part.table in _NO_COLLECTIVE else part.again(_sent_over(group, name)) for part in parts
+            None if part.table in _NO_COLLECTIVE else part.predict_again(_is_sent_over(group, name))
+            for part in parts
         ]
 
 
 _NO_COLLECTIVE = ("gemm-a100", "gemm-hopper", "kernels-rates", "attention-figures", "attention-serving")
 
 
-def _ran_with(eras: Eras) -> Callable[[Batch], bool]:
-    """Whether a batch ran with an entry that differs from the packaged one."""
+def _is_software_changed(catalog: SoftwareCatalog) -> Callable[[Batch], bool]:
+    """Whether the software of a batch differs from the packaged entry."""
     return lambda batch: (
-        _entry(eras, batch.plan.software, batch.cluster.gpu)
+        _entry(catalog, batch.plan.software, batch.cluster.gpu)
         != load_software(batch.plan.software, batch.cluster.gpu)
     )
 
 
-def _takes(raw: Mapping[str, Mapping[str, Any]], file: str, table: str) -> Callable[[Gpu], bool]:
+def _is_gpu_with(raw: Mapping[str, Mapping[str, Any]], file: str, table: str) -> Callable[[Gpu], bool]:
     """Whether a GPU takes a table of constants from a file."""
 
-    def takes(gpu: Gpu) -> bool:
-        found = kernel_constants(gpu)
-        return kernel_origin(raw, found.base if found.extrapolated else found.name, table) == file
+    def is_gpu_with(gpu: Gpu) -> bool:
+        constants = kernel_constants(gpu)
+        return kernel_origin(raw, constants.base if constants.extrapolated else constants.name, table) == file
 
-    return takes
+    return is_gpu_with
 
 
-def _computed_with(raw: Mapping[str, Mapping[str, Any]], file: str, table: str) -> Callable[[Batch], bool]:
-    """Whether a batch ran on a GPU that takes a table of constants from a file, with kernels that it is of."""
+def _is_computed_with(raw: Mapping[str, Mapping[str, Any]], file: str, table: str) -> Callable[[Batch], bool]:
+    """Whether a batch ran on a GPU that takes a table of constants from a file, with kernels of that table."""
     kind, _, key = table.partition(".")
-    takes = _takes(raw, file, table)
+    is_gpu_with = _is_gpu_with(raw, file, table)
 
-    def touched(batch: Batch) -> bool:
-        found = kernel_constants(batch.cluster.gpu)
-        if not takes(batch.cluster.gpu):
+    def is_touched(batch: Batch) -> bool:
+        constants = kernel_constants(batch.cluster.gpu)
+        if not is_gpu_with(batch.cluster.gpu):
             return False
         if kind == "flash":
             return load_software(batch.plan.software, batch.cluster.gpu).flash == key
         used = {PRECISIONS[batch.plan.precision].matmul, "bf16"}
-        return kind == "memory" or any(gemm_constants(found, p)[0] is found.gemm[key] for p in used)
+        return kind == "memory" or any(gemm_constants(constants, p)[0] is constants.gemm[key] for p in used)
 
-    return touched
+    return is_touched
 
 
-def _sent_over(group: str, name: str) -> Callable[[Batch], bool]:
-    """Whether a batch used a fabric inside nodes, or a network between them."""
+def _is_sent_over(group: str, name: str) -> Callable[[Batch], bool]:
+    """Whether a batch used a fabric inside its nodes, or a network between them."""
     if group == "networks":
         return lambda batch: batch.cluster.fabric == name and batch.cluster.nodes > 1
     return lambda batch: load_fabric(fabric_name(wires_of(batch.cluster))) == load_fabric(name)

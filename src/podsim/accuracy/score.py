@@ -1,26 +1,51 @@
-"""How right predictions were: errors, ranks within sweeps, regret of the plan picked, skill.
+"""The accuracy of predictions: comparisons with measured rows, errors, ranks within sweeps, regret, skill.
 
-Errors are relative, predicted / measured - 1, so a change of units changes nothing. Rows of different roles
-are never in one figure: `score` refuses them.
+A comparison accounts for every row of its table. Errors are relative, predicted / measured - 1, so a change of units
+changes nothing. Rows of different roles are never in one figure: `score` refuses them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from podsim.accuracy.tables import Row, Rows, measurement
 from podsim.errors import TableError
-from podsim.results.comparison import QUANTITIES, ROLES, ClassScore, ComparedRow, Comparison, Score
+from podsim.results.comparison import (
+    QUANTITIES,
+    ROLES,
+    ClassScore,
+    ComparedRow,
+    Comparison,
+    Measurement,
+    Score,
+)
 
 Floats = NDArray[np.float64]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Priced:
+    """Predictions for the rows of a table; every row has a prediction or a reason."""
+
+    predictions: Mapping[str, float]
+    """SI. The predictions of the requested quantity, by id."""
+    reasons: Mapping[str, str]
+    """The reasons for missing predictions, by id."""
+    ideals: Mapping[str, float] = field(default_factory=dict)
+    """SI. The values at full peak, by id, where that has a meaning."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """The remarks for readers, by id."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """The class in the breakdown, by id; empty uses the columns of the table."""
+
+
 def relative_errors(predicted: ArrayLike, measured: ArrayLike) -> Floats:
-    """predicted / measured - 1 of each row; TableError unless all are finite and positive, and as many."""
+    """predicted / measured - 1 of each row; TableError unless all are finite and positive, and their numbers agree."""
     p, m = np.asarray(predicted, dtype=np.float64), np.asarray(measured, dtype=np.float64)
     if p.shape != m.shape or p.ndim != 1:
         raise TableError(f"{p.shape} predictions do not pair with {m.shape} measurements")
@@ -62,11 +87,11 @@ def _signs(x: Floats) -> NDArray[np.int8]:
 
 def _sweeps(labels: Sequence[str]) -> dict[str, NDArray[np.intp]]:
     """Sweep -> its rows, for sweeps of two rows or more; "" is no sweep."""
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for index, name in enumerate(labels):
         if name:
-            found.setdefault(name, []).append(index)
-    return {name: np.array(rows) for name, rows in found.items() if len(rows) > 1}
+            groups.setdefault(name, []).append(index)
+    return {name: np.array(rows) for name, rows in groups.items() if len(rows) > 1}
 
 
 def sweep_tau(predicted: ArrayLike, measured: ArrayLike, sweeps: Sequence[str]) -> float | None:
@@ -84,7 +109,7 @@ def sweep_tau(predicted: ArrayLike, measured: ArrayLike, sweeps: Sequence[str]) 
 def regrets(
     predicted: ArrayLike, measured: ArrayLike, sweeps: Sequence[str], *, more_is_better: bool = False
 ) -> dict[str, float]:
-    """Sweep -> how much worse than the best measured row is the row that the prediction picks; 1 is perfect.
+    """Sweep -> how much worse the row that the prediction picks is than the best measured row; 1 is perfect.
 
     For times it is measured(picked) / best measured, for rates the inverse. Where several rows are predicted
     equally good, the worst of them counts, so the figure does not depend on the order of rows.
@@ -92,11 +117,11 @@ def regrets(
     p, m = np.asarray(predicted, dtype=np.float64), np.asarray(measured, dtype=np.float64)
     if more_is_better:
         p, m = 1.0 / p, 1.0 / m
-    found = {}
+    worst = {}
     for name, rows in _sweeps(sweeps).items():
         picked = rows[p[rows] == p[rows].min()]
-        found[name] = float(m[picked].max() / m[rows].min())
-    return found
+        worst[name] = float(m[picked].max() / m[rows].min())
+    return worst
 
 
 def best_constant(ideal: ArrayLike, measured: ArrayLike) -> float:
@@ -205,3 +230,104 @@ def assess(comparison: Comparison) -> Comparison:
     basis = "" if constant is None else "calibrate rows"
     scores = [score(comparison.only(r), role=r, constant=constant, basis=basis) for r in comparison.roles]
     return replace(comparison, scores=tuple(scores))
+
+
+def compare_priced(rows: Rows, priced: Priced) -> Comparison:
+    """Comparison of priced rows, in the classes that the pricing names."""
+    comparison = compare(
+        rows, priced.predictions, not_expressed=priced.reasons, ideals=priced.ideals, notes=priced.notes
+    )
+    if not priced.groups:
+        return comparison
+    grouped = tuple(replace(row, group=priced.groups.get(row.id, row.group)) for row in comparison.rows)
+    return assess(replace(comparison, rows=grouped))
+
+
+def compare(
+    rows: Rows,
+    predictions: Mapping[str, float],
+    *,
+    not_expressed: Mapping[str, str] | None = None,
+    what: str = "",
+    ideals: Mapping[str, float] | None = None,
+    notes: Mapping[str, str] | None = None,
+    classes: Sequence[str] | None = None,
+    sweep: Sequence[str] | None = None,
+) -> Comparison:
+    """Comparison, with scores, of predictions (id -> value in SI) against the rows of a table.
+
+    Each row must have a prediction or a reason in `not_expressed` (id -> text): no row is left out silently. Rows
+    that do not hold the quantity, or that may not be validated against (not measured, source unknown), need
+    neither: they are listed with that reason, predicted or not. `ideals` (id -> value at full peak) gives the
+    skill; `classes` and `sweep` are columns, by default those of the table. Raises TableError with every row that
+    is unaccounted for.
+    """
+    what, given = what or rows.what, dict(not_expressed or {})
+    measurements = {row.id: measurement(row, what) for row in rows}
+    unfit = {row.id: why for row in rows if (why := _unfit_reason(row, measurements[row.id], what))}
+    _check_ids(rows, predictions, given, unfit)
+    reasons = unfit | given
+    classes = rows.classes if classes is None else classes
+    sweep = rows.sweep if sweep is None else sweep
+    compared: list[ComparedRow] = []
+    for row in rows:
+        measured = measurements[row.id]
+        if row.id in reasons or measured is None:
+            continue
+        compared.append(
+            ComparedRow(
+                id=row.id,
+                role=row.role,
+                table=rows.name,
+                predicted=predictions[row.id],
+                measured=measured.value,
+                note=(notes or {}).get(row.id, ""),
+                group=row.label(classes),
+                sweep=row.label(sweep) if sweep else "",
+                ideal=(ideals or {}).get(row.id),
+            )
+        )
+    result = Comparison(
+        table=rows.name,
+        title=rows.title,
+        what=what,
+        rows=tuple(compared),
+        not_expressed=tuple((row.id, reasons[row.id]) for row in rows if row.id in reasons),
+        sources=rows.sources,
+    )
+    return assess(result)
+
+
+def _unfit_reason(row: Row, measured: Measurement | None, what: str) -> str:
+    """The reason why a row cannot be compared in this quantity; "" if it can."""
+    if measured is None:
+        return f"the source gives no {what}"
+    if not row.validates:
+        return f"not a validation target (confirmed: {row.confirmed}; source: {row.source[:80]})"
+    return ""
+
+
+def _check_ids(
+    rows: Rows, predictions: Mapping[str, float], reasons: Mapping[str, str], unfit: Mapping[str, str]
+) -> None:
+    """Raise TableError for rows with neither a prediction nor a reason, or both, and for unknown rows."""
+    known = {row.id for row in rows}
+    both = [id for id in predictions if id in reasons]
+    stray = [id for id in (*predictions, *reasons) if id not in known]
+    accounted = {*predictions, *reasons, *unfit}
+    neither = [row.id for row in rows if row.id not in accounted]
+    silent = [id for id, reason in reasons.items() if not reason.strip()]
+    wrong = [id for id, value in predictions.items() if not (math.isfinite(value) and value > 0)]
+    problems = [
+        f"{text}: {', '.join(ids[:8])}{', …' if len(ids) > 8 else ''} ({len(ids)})"
+        for text, ids in (
+            ("rows with neither a prediction nor a reason", neither),
+            ("rows with a prediction and a reason against one", both),
+            ("ids that the table does not have", stray),
+            ("rows left out without a reason", silent),
+            ("predictions that are not finite and greater than 0", wrong),
+        )
+        if ids
+    ]
+    if problems:
+        raise TableError(f"{rows.name}: {'; '.join(problems)}")

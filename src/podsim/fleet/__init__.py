@@ -1,1 +1,1 @@
-"""Whole machines over days and months: jobs in queues, what fails, what it draws and costs."""
+"""Whole machines over days and months: jobs in queues, failures, power and cost."""

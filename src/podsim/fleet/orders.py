@@ -220,7 +220,7 @@ def comes_before(state: State, a: int, b: int) -> bool:
 
 @part
 def sort_queue(work: Work, state: State, rules: Rules, now: float) -> None:
-    """Give every job of the queue its key, and sort.
+    """Compute the key of every job in the queue, and sort.
 
     A waiting job keeps its key if time alone does not change it (`still`); NaN means no key yet.  Waiting jobs are in
     order already, or nearly so. The few others are sorted behind them and merged in.

@@ -37,7 +37,7 @@ class Nodes:
     cpu: Floats
     """The cores in thousandths, [N]."""
     memory: Floats
-    """MiB, [N]"""
+    """count. The memory in MiB, [N]."""
     gpus: Ints
     """The number of GPUs, [N]."""
     model: Ints
@@ -57,7 +57,7 @@ class Requests:
     cpu: Floats
     """The requested cores in thousandths, [R]."""
     memory: Floats
-    """MiB, [R]"""
+    """count. The memory in MiB, [R]."""
     gpus: Ints
     """The number of its GPUs, [R]."""
     share: Ints

@@ -17,13 +17,15 @@ from podsim.errors import PodsimError, TableError, unknown_name
 from podsim.fleet.planned import placed_step_seconds, reduce_replicas
 from podsim.fleet.rows import Row
 from podsim.hardware.cluster import load_cluster
-from podsim.training.plan_inputs import read_plan
+from podsim.options.plan_options import PlanOptions
+from podsim.options.question import options_of
+from podsim.training.plan import read_plan
 
-_WHOLE = (
-    "gpus", "batch", "tp", "pp", "dp", "cp", "ep", "virtual_stages", "micro_batch", "zero", "shard", "recompute_layers",
-    "sequence",
-)  # fmt: skip
-_TEXT = ("schedule", "recompute", "precision", "optimizer_precision", "software")
+_KINDS = {name: known.kind for name, known in options_of(PlanOptions).items()}
+_WHOLE = tuple(name for name, kind in _KINDS.items() if kind is int)
+_TEXT = tuple(
+    name for name, kind in _KINDS.items() if kind is str and name not in ("model", "on", "overrides")
+)
 _SHOWN = 5
 _NEVER = (0.0, 1.0, 1.0)
 """s. The step times of a job that the machine can never run."""
@@ -133,7 +135,7 @@ def _plan_step(
         options["gpus"] = 1 if mig or not gpus else int(gpus)
     elif gpus and named > machine.gpus:  # fewer replicas of the plan may fit
         options = _shrink_options(options, int(gpus))
-    setting = read_plan(model, on=where, **options)
+    setting = read_plan(PlanOptions(model=model, on=where, **options))
     chosen = setting.plan
     if gpus and int(gpus) != int(chosen.gpus):
         chosen = reduce_replicas(chosen, int(gpus))

@@ -27,7 +27,7 @@ from podsim.kernels.elementwise import memory_seconds, optimizer_seconds
 from podsim.kernels.gemm import peak_of
 from podsim.kernels.narrow import product_seconds
 from podsim.kernels.recurrent import recurrent_seconds
-from podsim.training.plan import Array
+from podsim.training.plan_values import Array
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software
 

@@ -18,7 +18,7 @@ Axes: O ops, N nets, P devices.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +41,13 @@ class Division:
     part: Ints
     """The device of each op, [ops]."""
     load: Floats
-    """The work of each device, [devices]."""
+    """s. The work of each device, [devices]."""
     sent: Floats
     """B. The bytes that each device sends, [devices]."""
     tensors: int
-    """The number of sent tensors, once for each receiving device."""
+    """The number of tensors that are sent, once for each device that they go to."""
     limit: float
-    """The work that no device exceeds."""
+    """s. The work that no device exceeds."""
 
 
 def divide(
@@ -73,16 +73,16 @@ def divide(
     first, members, size = nets
     asked = (1 + tolerance) * work.sum() / devices * (1 + 1e-9)
     limit = max(asked, _least_bottleneck(work, devices) * (1 + 1e-9))
-    begin, nets_at = _incidence(first, members, len(work))
+    both = Nets(first, members, size, *_incidence(first, members, len(work)))
     start = _consecutive_runs(work, _crossing_bytes(first, members, size, len(work)), devices, limit)
     if limit > asked:
-        limit = _balance(start, work, first, members, size, begin, nets_at, devices, asked)
+        limit = _balance(start, work, both, devices, asked)
     random = np.random.default_rng(seed)
     best, best_cost = start, np.inf
     starts = int(np.clip(_TRIED // max(len(work), 1), _STARTS, _MOST_STARTS))
     for trial in range(starts if devices > 1 else 1):
         part = start.copy() if trial == 0 else _shake(best, random, work, devices, limit)
-        cost = _refine(part, work, first, members, size, begin, nets_at, devices, limit)
+        cost = _refine(part, work, both, devices, limit)
         if cost < best_cost:
             best, best_cost = part, cost
     return _division(best, work, first, members, size, devices, limit)
@@ -133,7 +133,7 @@ def _crossing_bytes(first: Ints, members: Ints, size: Floats, ops: int) -> Float
 
 
 def _least_bottleneck(work: Floats, devices: int) -> float:
-    """The smallest possible work of the fullest of `devices` consecutive runs."""
+    """The least work of the fullest of a number of consecutive runs."""
     low, high = max(work.max(initial=0.0), work.sum() / devices), float(work.sum())
     total = np.concatenate([[0.0], np.cumsum(work)])
     for _ in range(60):
@@ -201,99 +201,128 @@ def _shake(best: Ints, random: np.random.Generator, work: Floats, devices: int, 
     return part
 
 
+class Nets(NamedTuple):
+    """Ops by net and nets by op: net j has members[first[j] : first[j + 1]], op i is in at[begin[i] : begin[i + 1]]."""
+
+    first: Ints
+    members: Ints
+    size: Floats
+    """B. The size of each net, [nets]."""
+    begin: Ints
+    at: Ints
+
+
+class Cut(NamedTuple):
+    """A division that moves change in place."""
+
+    part: Ints
+    """The device of each op, [ops]."""
+    work: Floats
+    """s. The work of each op, [ops]."""
+    load: Floats
+    """s. The work of each device, [devices]."""
+    counts: Ints
+    """The number of ops of each net on each device, [nets, devices]."""
+
+
 @njit
-def _gain_bytes(
-    op: int, to: int, part: Ints, count_NP: Ints, size: Floats, begin: Ints, nets_at: Ints
-) -> float:
+def _cut_of(part: Ints, work: Floats, nets: Nets, devices: int) -> Cut:
+    """The loads and counts of a division."""
+    counts = np.zeros((len(nets.size), devices), np.int64)
+    load = np.zeros(devices)
+    for op in range(len(work)):
+        load[part[op]] += work[op]
+    for j in range(len(nets.size)):
+        for at in range(nets.first[j], nets.first[j + 1]):
+            counts[j, part[nets.members[at]]] += 1
+    return Cut(part, work, load, counts)
+
+
+@njit
+def _gain_bytes(op: int, to: int, cut: Cut, nets: Nets) -> float:
     """B saved by moving an op."""
     gain = 0.0
-    here = part[op]
-    for at in range(begin[op], begin[op + 1]):
-        j = nets_at[at]
-        if count_NP[j, here] == 1:
-            gain += size[j]
-        if count_NP[j, to] == 0:
-            gain -= size[j]
+    here = cut.part[op]
+    for at in range(nets.begin[op], nets.begin[op + 1]):
+        j = nets.at[at]
+        if cut.counts[j, here] == 1:
+            gain += nets.size[j]
+        if cut.counts[j, to] == 0:
+            gain -= nets.size[j]
     return gain
 
 
 @njit
-def _move(
-    op: int, to: int, part: Ints, work: Floats, load: Floats, count_NP: Ints, begin: Ints, nets_at: Ints
-) -> int:
+def _move(op: int, to: int, cut: Cut, nets: Nets) -> int:
     """Move an op to another device. Its previous device."""
-    here = part[op]
-    for at in range(begin[op], begin[op + 1]):
-        count_NP[nets_at[at], here] -= 1
-        count_NP[nets_at[at], to] += 1
-    load[here] -= work[op]
-    load[to] += work[op]
-    part[op] = to
+    here = cut.part[op]
+    for at in range(nets.begin[op], nets.begin[op + 1]):
+        cut.counts[nets.at[at], here] -= 1
+        cut.counts[nets.at[at], to] += 1
+    cut.load[here] -= cut.work[op]
+    cut.load[to] += cut.work[op]
+    cut.part[op] = to
     return int(here)
 
 
 @njit
-def _choose(part: Ints, work: Floats, size: Floats, begin: Ints, nets_at: Ints, count_NP: Ints, load: Floats,
-            slack: float, locked: Ints, gain_O: Floats, to_O: Ints) -> int:  # fmt: skip
-    """The op whose move saves most, -1 if none may move; `locked`: 0 its gain is out of date, 2 it has moved."""
+def _choose(cut: Cut, nets: Nets, slack: float, locked: Ints, gains: Floats, devices: Ints) -> int:
+    """The op whose move saves most, -1 if none may move; `gains` and `devices` keep the best move of each op.
+
+    `locked`: 0 for an op whose best move must be looked for again, 2 for one that has moved.
+    """
     chosen, most = -1, -np.inf
+    work, load = cut.work, cut.load
     for op in range(len(work)):
         if locked[op] == 2:
             continue
         if locked[op] == 0:
-            gain_O[op], to_O[op] = -np.inf, -1
+            gains[op], devices[op] = -np.inf, -1
             for p in range(len(load)):
-                if p != part[op] and load[p] + work[op] <= slack:
-                    gain = _gain_bytes(op, p, part, count_NP, size, begin, nets_at)
-                    if gain > gain_O[op]:
-                        gain_O[op], to_O[op] = gain, p
+                if p != cut.part[op] and load[p] + work[op] <= slack:
+                    gain = _gain_bytes(op, p, cut, nets)
+                    if gain > gains[op]:
+                        gains[op], devices[op] = gain, p
             locked[op] = 1
-        if to_O[op] >= 0 and load[to_O[op]] + work[op] <= slack and gain_O[op] > most:
-            chosen, most = op, gain_O[op]
+        if devices[op] >= 0 and load[devices[op]] + work[op] <= slack and gains[op] > most:
+            chosen, most = op, gains[op]
     return chosen
 
 
 @njit
-def _run_pass(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
-              count_NP: Ints, load: Floats, limit: float, cost: float) -> float:  # fmt: skip
+def _run_pass(cut: Cut, nets: Nets, limit: float, cost: float) -> float:
     """Move each op at most once, the best first, then return to the best state. The B that it sends."""
-    n = len(work)
-    slack = limit + work.max()
+    n = len(cut.work)
+    slack = limit + cut.work.max()
     moved_op, moved_from = np.empty(n, np.int64), np.empty(n, np.int64)
-    gain_O, to_O = np.empty(n), np.empty(n, np.int64)
+    gains, devices = np.empty(n), np.empty(n, np.int64)
     locked = np.zeros(n, np.int64)
     moves, best_moves, best_cost = 0, 0, cost
     while moves < n and moves - best_moves < 60 + n // 8:
-        op = _choose(part, work, size, begin, nets_at, count_NP, load, slack, locked, gain_O, to_O)
+        op = _choose(cut, nets, slack, locked, gains, devices)
         if op < 0:
             break
         moved_op[moves] = op
-        moved_from[moves] = _move(op, to_O[op], part, work, load, count_NP, begin, nets_at)
-        cost -= gain_O[op]
+        moved_from[moves] = _move(op, devices[op], cut, nets)
+        cost -= gains[op]
         moves += 1
-        for at in range(begin[op], begin[op + 1]):
-            for other in range(first[nets_at[at]], first[nets_at[at] + 1]):
-                if locked[members[other]] == 1:
-                    locked[members[other]] = 0
+        for at in range(nets.begin[op], nets.begin[op + 1]):
+            for other in range(nets.first[nets.at[at]], nets.first[nets.at[at] + 1]):
+                if locked[nets.members[other]] == 1:
+                    locked[nets.members[other]] = 0
         locked[op] = 2
-        if cost < best_cost * (1 - 1e-12) and load.max() <= limit:
+        if cost < best_cost * (1 - 1e-12) and cut.load.max() <= limit:
             best_cost, best_moves = cost, moves
     for at in range(moves - 1, best_moves - 1, -1):
-        _move(moved_op[at], moved_from[at], part, work, load, count_NP, begin, nets_at)
+        _move(moved_op[at], moved_from[at], cut, nets)
     return best_cost
 
 
 @njit
-def _balance(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
-             devices: int, limit: float) -> float:  # fmt: skip
+def _balance(part: Ints, work: Floats, nets: Nets, devices: int, limit: float) -> float:
     """Move ops off the fullest device until none exceeds the limit, or no move helps. The limit that holds then."""
-    count_NP = np.zeros((len(size), devices), np.int64)
-    load = np.zeros(devices)
-    for op in range(len(work)):
-        load[part[op]] += work[op]
-    for j in range(len(size)):
-        for at in range(first[j], first[j + 1]):
-            count_NP[j, part[members[at]]] += 1
+    cut = _cut_of(part, work, nets, devices)
+    load = cut.load
     while load.max() > limit:
         full = load.argmax()
         best_op, best_to, best = -1, -1, -np.inf
@@ -302,34 +331,28 @@ def _balance(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats,
                 continue
             for p in range(devices):
                 if p != full and load[p] + work[op] <= max(limit, load[full] - work[op]):
-                    gain = _gain_bytes(op, p, part, count_NP, size, begin, nets_at)
+                    gain = _gain_bytes(op, p, cut, nets)
                     if gain > best:
                         best_op, best_to, best = op, p, gain
         if best_op < 0:
             break
-        _move(best_op, best_to, part, work, load, count_NP, begin, nets_at)
+        _move(best_op, best_to, cut, nets)
     return max(limit, float(load.max()) * (1 + 1e-9))
 
 
 @njit
-def _refine(part: Ints, work: Floats, first: Ints, members: Ints, size: Floats, begin: Ints, nets_at: Ints,
-            devices: int, limit: float) -> float:  # fmt: skip
+def _refine(part: Ints, work: Floats, nets: Nets, devices: int, limit: float) -> float:
     """Improve a division in place by passes of moves. The B that it sends then.
 
     During a pass a device may exceed the limit by one op, since two ops can swap only one after the other.
     """
-    count_NP = np.zeros((len(size), devices), np.int64)
-    load = np.zeros(devices)
+    cut = _cut_of(part, work, nets, devices)
     cost = 0.0
-    for op in range(len(work)):
-        load[part[op]] += work[op]
-    for j in range(len(size)):
-        for at in range(first[j], first[j + 1]):
-            count_NP[j, part[members[at]]] += 1
-        cost += size[j] * (np.count_nonzero(count_NP[j]) - 1)
+    for j in range(len(nets.size)):
+        cost += nets.size[j] * (np.count_nonzero(cut.counts[j]) - 1)
     for _ in range(_PASSES):
         before = cost
-        cost = _run_pass(part, work, first, members, size, begin, nets_at, count_NP, load, limit, cost)
+        cost = _run_pass(cut, nets, limit, cost)
         if not cost < before * (1 - 1e-12):
             break
     return cost

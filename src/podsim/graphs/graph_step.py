@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podsim.graphs.graph_cost import OpCosts, update_seconds
+from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.parts import Gpu
-from podsim.training.plan import Array
+from podsim.training.plan_values import Array
 from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import Software
 
@@ -58,15 +57,14 @@ class ReplicasStep:
 
 
 def replicas_step(
-    graph: OpGraph, costs: OpCosts, gpu: Gpu, cluster: Cluster | None, precision: str, optimizer: str,
-    software: Software, *, gpus: int, accumulate: int = 1,
+    graph: OpGraph, costs: OpCosts, cluster: Cluster | None, precision: str, software: Software, *, update: float,
+    gpus: int, accumulate: int = 1,
 ) -> ReplicasStep:  # fmt: skip
-    """A step of `gpus` replicas with `accumulate` micro-batches each. Raises PlanError for an unknown optimizer.
+    """A step of `gpus` replicas with `accumulate` micro-batches each, and an optimizer of `update` seconds.
 
     `costs` are those of one micro-batch; `cluster` may be None for one GPU. The last backward pass overlaps the
     reduction.
     """
-    update = update_seconds(graph, gpu, precision, optimizer, software)
     alone = accumulate * sum(costs.passes) + update + software.host_step
     if cluster is None or gpus == 1:
         return ReplicasStep(seconds=alone, alone=alone, update=update, reduction=None, tables=0.0)

@@ -12,7 +12,7 @@ from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.graph_step import bucket_sizes
 from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph
-from podsim.training.plan import Array
+from podsim.training.plan_values import Array
 
 
 def step_trace(

@@ -321,15 +321,9 @@ def _make_cluster(name: str, system: System, nodes: int, source: str) -> Cluster
     nic = system.nic
     network = Link(name=nic.name, bandwidth=nic.bandwidth, latency=nic.latency) if nic else _NO_NETWORK
     return Cluster(
-        name=name,
-        system=system,
-        nodes=nodes,
-        nvlink=inside_link(system),
-        network=network,
-        nics=system.nics,
-        fabric=nic.kind if nic else "none",
-        source=source,
-    )
+        name=name, system=system, nodes=nodes, nvlink=inside_link(system), network=network, nics=system.nics,
+        fabric=nic.kind if nic else "none", source=source,
+    )  # fmt: skip
 
 
 def _change_cluster(cluster: Cluster, given: Mapping[str, object], origins: Mapping[str, str]) -> Cluster:

@@ -75,37 +75,37 @@ class GemmConstants:
     """How matrix products approach the peaks; see podsim.kernels.gemm for the law."""
 
     share_256x128: float
-    """share of peak of an SM that computes 256 x 128 tiles"""
+    """share. The share of peak of an SM that computes 256 x 128 tiles."""
     share_128x128: float
     share_128x64: float
     share_64x64: float
     share_32x64: float
     ceiling: float
-    """share of peak that no shape exceeds: power and clock"""
+    """share. The share of peak that no shape exceeds (power and clock)."""
     fill: float
-    """depth of k that passes while the tiles of one wave start and end"""
+    """count. The depth of k that passes while the tiles of one wave start and end."""
     bandwidth_share: float
-    """share of the memory bandwidth that operands are read with"""
+    """share. The share of the memory bandwidth with which operands are read."""
     store: float
-    """share of the time to write the result that is not hidden"""
+    """share. The share of the time to write the result that is not hidden."""
     startup: float
-    """B that would have been read while memory traffic starts"""
+    """B. The bytes that could be read while memory traffic starts."""
     latency: float
-    """s from the start to the end of an empty kernel"""
+    """s. The time from the start to the end of an empty kernel."""
     sharpness: float
-    """exponent of the smooth maximum of arithmetic and bytes; large is sharp"""
+    """factor. The exponent of the smooth maximum of arithmetic and bytes; large is sharp."""
     reduction: float
-    """share of the memory time of split-k's partial sums that is paid"""
+    """share. The share of the memory time of split-k's partial sums that counts."""
     split_latency: float
-    """s that the reduction after split-k adds"""
+    """s. The time that the reduction after split-k adds."""
     unaligned: float
-    """factor on the share of peak when a leading dimension is no multiple of 16 B (0.65: not measured)"""
+    """factor. The factor on the share of peak if a leading dimension is no multiple of 16 B (0.65: not measured)."""
     batched: float = 1.0
-    """share of the ceiling that kernels for batches of products reach"""
+    """share. The share of the ceiling that kernels for batches of products reach."""
     step: float = 0.0
-    """s that a thread block of such a kernel takes at least for each 32 of k"""
+    """s. The least time of a thread block of such a kernel for each 32 of k."""
     step_far: float = 0.0
-    """s more where operands and result are more than the L2 cache holds"""
+    """s. The further time if operands and result exceed the L2 cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,19 +113,19 @@ class FlashConstants:
     """How a fused attention kernel approaches the peak; see podsim.kernels.attention."""
 
     share_64: float
-    """share of peak in the main loop, heads of 64"""
+    """share. The share of peak in the main loop, for heads of 64."""
     share_128: float
-    """share of peak in the main loop, heads of 128"""
+    """share. The share of peak in the main loop, for heads of 128."""
     fill: float
-    """keys that would have been passed while a thread block starts and ends"""
+    """count. The keys that could be processed while a thread block starts and ends."""
     tail: float
-    """thread blocks, the longest, by which the last wave outlasts the average"""
+    """count. The number of longest thread blocks by which the last wave outlasts the average."""
     backward_64: float
-    """share of the backward pass over that of the forward pass, heads of 64"""
+    """factor. The share of the backward pass over that of the forward pass, for heads of 64."""
     backward_128: float
-    """the same, heads of 128"""
+    """factor. The share of the backward pass over that of the forward pass, for heads of 128."""
     backward_fill: float
-    """keys, as fill"""
+    """count. The keys for the backward pass, as `fill`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,17 +133,17 @@ class MemoryConstants:
     """How memory-bound kernels approach the memory bandwidth."""
 
     share: float
-    """share of the memory bandwidth reached by large kernels"""
+    """share. The share of the memory bandwidth that large kernels reach."""
     startup: float
-    """B that would have moved while traffic starts"""
+    """B. The bytes that could move while traffic starts."""
     latency: float
-    """s from the start to the end of an empty kernel"""
+    """s. The time from the start to the end of an empty kernel."""
     near: float = 0.0
-    """B moved by a kernel whose operands the caches hold, of a machine that was measured so"""
+    """B. The bytes moved by a kernel whose operands the caches hold, on a measured machine."""
     far: float = 0.0
-    """B moved by one that only memory holds"""
+    """B. The bytes moved by a kernel whose operands only memory holds."""
     spill: float = 0.0
-    """times a byte takes longer there, less one"""
+    """factor. The relative slowdown of a byte in memory, minus one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,12 +151,12 @@ class Correction:
     """What the GEMM law leaves over, smoothed over the measured sizes: log(measured / law)."""
 
     log_m: Floats
-    """log2 of the measured m, increasing"""
+    """factor. The log2 of the measured m, increasing."""
     log_n: Floats
     log_k: Floats
     logs_MNK: Floats
     measured_MNK: npt.NDArray[np.bool_]
-    """which sizes have a measurement"""
+    """The sizes that have a measurement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +164,9 @@ class Evidence:
     """What a table of constants rests on."""
 
     rows: int
-    """measured kernels in the fit"""
+    """The number of measured kernels in the fit."""
     median_error: float
-    """median of |predicted / measured - 1| over those rows"""
+    """share. The median of |predicted / measured - 1| over those rows."""
     mean_error: float
     sources: tuple[str, ...]
     note: str = ""
@@ -178,21 +178,21 @@ class KernelConstants:
 
     name: str
     sms: int
-    """SMs of the GPU that was measured: corrections hold for that number only"""
+    """The number of SMs of the measured GPU; corrections hold for that number only."""
     gemm: Mapping[str, GemmConstants]
-    """by precision"""
+    """The constants of products, by precision."""
     flash: Mapping[str, FlashConstants]
-    """by algorithm: triton, flash1, flash2, flash3"""
+    """The constants of attention, by algorithm: triton, flash1, flash2, flash3."""
     memory: MemoryConstants
     corrections: Mapping[str, Correction]
-    """by precision"""
+    """The corrections, by precision."""
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
-    """by table, as in "gemm.bf16" """
+    """The evidence by table, as in "gemm.bf16"."""
     base: str = ""
-    """file that filled what this GPU has no measurement of"""
+    """The file that supplied what this GPU has no measurement of."""
     made_by: str = ""
     extrapolated: bool = False
-    """nothing was measured on this GPU: shares of peak of the family's GPU"""
+    """Whether nothing was measured on this GPU; the shares of peak are those of the family's GPU."""
 
 
 _T = TypeVar("_T", GemmConstants, FlashConstants, MemoryConstants)
@@ -212,20 +212,20 @@ def kernel_constants(gpu: Gpu) -> KernelConstants:
     Raises CatalogError for a `gpu.kernels` that has no file, and for an architecture nothing of which was
     measured.
     """
-    whole = gpu.name.lower().partition("/")[0]
-    return _sliced(gpu.kernels, whole, gpu.architecture.lower(), gpu.fraction)
+    gpu_name = gpu.name.lower().partition("/")[0]
+    return _sliced(gpu.kernels, gpu_name, gpu.architecture.lower(), gpu.fraction)
 
 
 @lru_cache(maxsize=256)
 def _sliced(kernels: str, name: str, architecture: str, fraction: float) -> KernelConstants:
     """The constants of a whole GPU, or of an instance with a fraction of its memory system."""
-    found = _resolve(kernels, name, architecture)
+    constants = _resolve(kernels, name, architecture)
     if fraction == 1:
-        return found
+        return constants
     return replace(
-        found,
-        gemm={key: replace(one, startup=one.startup * fraction) for key, one in found.gemm.items()},
-        memory=replace(found.memory, startup=found.memory.startup * fraction),
+        constants,
+        gemm={key: replace(table, startup=table.startup * fraction) for key, table in constants.gemm.items()},
+        memory=replace(constants.memory, startup=constants.memory.startup * fraction),
     )
 
 
@@ -296,7 +296,7 @@ def _catalog() -> Traversable:
 def _assemble(
     name: str, table: Mapping[str, Any], folder: Path | Traversable, base: KernelConstants | None
 ) -> KernelConstants:
-    """The tables of one file over those of its base, whose correction holds until a precision is refitted."""
+    """The tables of one file over those of its base; the base's correction holds until a precision is fitted again."""
     gemm = dict(base.gemm) if base else {}
     flash = dict(base.flash) if base else {}
     evidence = dict(base.evidence) if base else {}
@@ -351,13 +351,13 @@ def _read(kind: type[_T], part: Mapping[str, Any], where: str, base: _T | None) 
 
 
 def _evidence(part: Mapping[str, Any], where: str) -> Evidence:
-    told = part.get("evidence", {})
-    if not told.get("sources"):
+    cells = part.get("evidence", {})
+    if not cells.get("sources"):
         raise CatalogError(f"kernel constants {where}: [evidence] must name its sources")
     return Evidence(
-        rows=int(told.get("rows", 0)), median_error=float(told.get("median_error", 0.0)),
-        mean_error=float(told.get("mean_error", 0.0)), sources=tuple(told["sources"]),
-        note=told.get("note", ""),
+        rows=int(cells.get("rows", 0)), median_error=float(cells.get("median_error", 0.0)),
+        mean_error=float(cells.get("mean_error", 0.0)), sources=tuple(cells["sources"]),
+        note=cells.get("note", ""),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from podsim.kernels.constants import (
 
 
 def write_constants(constants: KernelConstants, folder: Path) -> Path:
-    """Path of the TOML file written: the tables that have evidence; corrections go beside it.
+    """Path of the written TOML file: the tables that have evidence; corrections go next to it.
 
     The file serves as `Gpu.kernels` by its path, or by its name once it lies in the catalog folder
     `kernels/`.
@@ -36,7 +36,7 @@ def write_constants(constants: KernelConstants, folder: Path) -> Path:
 def constants_text(constants: KernelConstants) -> str:
     """The TOML text of the tables that have evidence."""
     lines = [
-        f"# Kernel constants of {constants.name}. Meanings: podsim/training/kernel_constants.py.",
+        f"# Kernel constants of {constants.name}. Meanings: podsim/kernels/constants.py.",
         f'base = "{constants.base}"' if constants.base else "# no base: every table is given here",
         f"sms = {constants.sms}",
         f"made_by = {_quoted(constants.made_by)}",

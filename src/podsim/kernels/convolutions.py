@@ -86,11 +86,11 @@ class ConvShape:
     filters: npt.ArrayLike
     groups: npt.ArrayLike = 1
     window: npt.ArrayLike
-    """Weights of one filter and channel: 9 for 3 x 3."""
+    """count. The weights of one filter and channel: 9 for 3 x 3."""
     positions: npt.ArrayLike
-    """Positions of one sample after the convolution."""
+    """count. The positions of one sample after the convolution."""
     inputs: npt.ArrayLike
-    """Positions of one sample before it."""
+    """count. The positions of one sample before it."""
     transposed: bool = False
 
     def sizes(self) -> list[Floats]:
@@ -120,8 +120,8 @@ def conv_seconds(gpu: Gpu, part: str, shape: ConvShape, *, precision: str = "bf1
 
     Raises PlanError for sizes that are not positive, an unknown part, a precision the GPU has not.
     """
-    whole = np.broadcast_arrays(*shape.sizes())
-    b, c, f, g, w, out, source = (size.astype(float).reshape(-1) for size in whole)
+    arrays = np.broadcast_arrays(*shape.sizes())
+    b, c, f, g, w, out, source = (size.astype(float).reshape(-1) for size in arrays)
     if shape.transposed:
         part = {"forward": "input", "input": "forward"}.get(part, part)
         c, f, out, source = f, c, source, out
@@ -147,7 +147,7 @@ def conv_seconds(gpu: Gpu, part: str, shape: ConvShape, *, precision: str = "bf1
         w == 1, gemm_seconds(gpu, m, n, k, batch=g, precision=precision, kernel="grouped"),
         _packed(gpu, part, sizes, read, precision),
     )  # fmt: skip
-    return np.asarray(np.maximum(np.minimum(product, direct), least).reshape(whole[0].shape))
+    return np.asarray(np.maximum(np.minimum(product, direct), least).reshape(arrays[0].shape))
 
 
 def _packed(gpu: Gpu, part: str, sizes: tuple[Floats, ...], read: Floats, precision: str) -> Floats:

@@ -24,7 +24,7 @@ from podsim.kernels.constants import (
     MemoryConstants,
     kernel_constants,
 )
-from podsim.kernels.fit_check import Check, evidence_of
+from podsim.kernels.fit_products import Check, evidence_of
 from podsim.kernels.measured_kernels import KernelRows
 
 Floats = npt.NDArray[np.float64]

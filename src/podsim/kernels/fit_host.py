@@ -81,7 +81,7 @@ def _constants(values: Values) -> GemmConstants:
 def fit_streams(rows: Streams) -> tuple[MemoryConstants, float]:
     """(constants, best B/s): latency + bytes over a share of the best rate, least squares of the relative error.
 
-    Streams that fit a cache are told but not fitted: between two ops of a step everything else passes through it.
+    Streams that fit a cache are reported but not fitted: between two ops of a step everything else passes through it.
     """
     best = float((rows.moved / rows.seconds).max())
     large = rows.moved >= _CACHED
@@ -96,9 +96,9 @@ def fit_line(sizes: Sequence[float] | Floats, seconds: Sequence[float] | Floats)
     """(a, b) of seconds = a + b x size with the least sum of squared relative errors, neither below zero."""
     x, y = np.asarray(sizes, float), np.asarray(seconds, float)
     columns = np.stack([1 / y, x / y], axis=1)
-    found = np.linalg.lstsq(columns, np.ones_like(y), rcond=None)[0]
-    if found[0] < 0:  # no start-up is seen: a line through zero
+    line = np.linalg.lstsq(columns, np.ones_like(y), rcond=None)[0]
+    if line[0] < 0:  # no start-up is seen: a line through zero
         return 1e-9, float((x / y).sum() / ((x / y) ** 2).sum())
-    if found[1] <= 0:  # no size is seen
+    if line[1] <= 0:  # no size is seen
         return float((1 / y).sum() / ((1 / y) ** 2).sum()), 1e-15
-    return float(found[0]), float(found[1])
+    return float(line[0]), float(line[1])

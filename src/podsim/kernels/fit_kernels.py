@@ -27,8 +27,16 @@ from podsim.kernels.constants import (
     load_constants,
 )
 from podsim.kernels.fit_attention import fit_flash
-from podsim.kernels.fit_batches import UNMEASURED, fit_batches
-from podsim.kernels.fit_check import LONG, Check, evidence_of, fit_products_law, host_timed, law_seconds
+from podsim.kernels.fit_products import (
+    LONG,
+    UNMEASURED,
+    Check,
+    evidence_of,
+    fit_batches,
+    fit_products_law,
+    host_timed,
+    law_seconds,
+)
 from podsim.kernels.gemm import correction_at, is_aligned, operand_bytes, peak_of
 from podsim.kernels.measured_kernels import KernelRows
 
@@ -108,21 +116,21 @@ def fit_gpu(rows: KernelRows, gpu: Gpu, *, made_by: str = "podsim calibrate") ->
     for precision in (str(name) for name in names[np.argsort(-counts)]):
         part = measured.take(measured.precision == precision)
         fitted, correction, _ = _fit_precision(part, gpu, _near(gemm, precision), bool(gemm))
-        gemm[precision], told = _fit_unaligned(rows, gpu, fitted)
+        gemm[precision], note = _fit_unaligned(rows, gpu, fitted)
         if precision in ("fp16", "bf16"):
-            gemm[precision], more = fit_batches(rows, gpu, gemm[precision])
-            told += more
+            gemm[precision], batches = fit_batches(rows, gpu, gemm[precision])
+            note += batches
         if correction is not None:
             corrections[precision] = correction
         evidence[f"gemm.{precision}"] = _evidence_of(
-            part, cross_validate(rows, gpu, precision=precision), told
+            part, cross_validate(rows, gpu, precision=precision), note
         )
     _add_published(gpu, gemm, evidence)
     memory = _fit_memory(measured, gpu, start, evidence)
     for algorithm in ("triton", "flash1", "flash2", "flash3"):
-        found = fit_flash(own, gpu, algorithm, memory, flash)
-        if found is not None:
-            flash[algorithm], evidence[f"flash.{algorithm}"] = found
+        fitted_flash = fit_flash(own, gpu, algorithm, memory, flash)
+        if fitted_flash is not None:
+            flash[algorithm], evidence[f"flash.{algorithm}"] = fitted_flash
     return KernelConstants(
         name=gpu.name.lower(), sms=gpu.sms, gemm=gemm, flash=flash, memory=memory, corrections=corrections,
         evidence=evidence, base=base, made_by=made_by, extrapolated=not len(measured),
@@ -231,7 +239,7 @@ def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> 
 
 
 def _correction(rows: KernelRows, logs: Floats) -> Correction | None:
-    """Mean of what is left over around each grid point, weighted by a Gaussian in log2 of the sizes.
+    """Mean residual around each grid point, weighted by a Gaussian in log2 of the sizes.
 
     None unless 300 rows fill half of the grid of their own sizes. One row weighs little against its
     neighbours, and far from all rows the correction goes to zero.

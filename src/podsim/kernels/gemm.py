@@ -66,7 +66,7 @@ def operand_bytes(precision: str) -> float:
 
 
 def result_bytes(precision: str) -> float:
-    """B of one element of a product: what 8-bit operands give is written in 16 bits."""
+    """B of one element of a product's result; 8-bit operands give 16-bit results."""
     return _RESULT[precision]
 
 
@@ -213,15 +213,15 @@ def _chunk(
 ) -> Floats:
     """gemm_seconds of flat arrays."""
     m, n, k, batch = shapes
-    found = kernel_constants(gpu)
-    constants, correction = gemm_constants(found, precision)
+    fitted = kernel_constants(gpu)
+    constants, correction = gemm_constants(fitted, precision)
     width = _OPERAND[precision]
     widths = (width, 8.0 if kernel == "accumulating" else _RESULT[precision])
     aligned = is_aligned(m, n, k, width, layout)
     seconds = gemm_law(constants, (gpu.sms, peak, gpu.memory_bandwidth), shapes, widths=widths,
                        aligned=None if aligned.all() else aligned, cache=gpu.l2,
                        grouped=kernel == "grouped")  # fmt: skip
-    if correction is not None and gpu.sms == found.sms:
+    if correction is not None and gpu.sms == fitted.sms:
         logs = correction_at(correction, m, n, k)
         seconds *= np.exp(np.where(batch == 1, logs, 0.0))
     results = m * n * batch
@@ -246,17 +246,17 @@ def gemm_source(gpu: Gpu, m: float, n: float, k: float, precision: str = "bf16")
     """
     peak_of(gpu, precision)
     positive(m=m, n=n, k=k)
-    found = kernel_constants(gpu)
-    _, correction = gemm_constants(found, precision)
-    evidence = found.evidence.get(f"gemm.{precision}")
-    if found.extrapolated:
-        return f"extrapolated from {found.base}"
-    if gpu.sms != found.sms or precision not in found.gemm:
-        return f"extrapolated from {found.name}"
-    where = "" if gpu.name.lower() == found.name else f", on {found.name}"
+    fitted = kernel_constants(gpu)
+    _, correction = gemm_constants(fitted, precision)
+    evidence = fitted.evidence.get(f"gemm.{precision}")
+    if fitted.extrapolated:
+        return f"extrapolated from {fitted.base}"
+    if gpu.sms != fitted.sms or precision not in fitted.gemm:
+        return f"extrapolated from {fitted.name}"
+    where = "" if gpu.name.lower() == fitted.name else f", on {fitted.name}"
     if correction is None:
         few = evidence is None or evidence.rows < 20
-        return f"extrapolated from {found.name}" if few else f"law{where}"
+        return f"extrapolated from {fitted.name}" if few else f"law{where}"
     at = np.argwhere(correction.measured_MNK)
     gaps_QA = np.stack(
         [correction.log_m[at[:, 0]], correction.log_n[at[:, 1]], correction.log_k[at[:, 2]]], axis=1

@@ -38,14 +38,14 @@ class KernelRows:
 
     gpu: npt.NDArray[np.str_]
     op: npt.NDArray[np.str_]
-    """gemm, bmm; triton, flash1, flash2, flash3; prefill (serving attention); else as the table has it"""
+    """The op: gemm, bmm; triton, flash1, flash2, flash3; prefill (serving attention); otherwise as in the table."""
     precision: npt.NDArray[np.str_]
     source: npt.NDArray[np.str_]
     direction: npt.NDArray[np.str_]
-    """fwd, bwd, fwd+bwd; blank for products"""
+    """The direction: fwd, bwd, fwd+bwd; blank for products."""
     causal: npt.NDArray[np.bool_]
     accumulate: npt.NDArray[np.bool_]
-    """the result is added to an fp32 matrix"""
+    """Whether the result is added to an fp32 matrix."""
     m: Floats
     n: Floats
     k: Floats
@@ -53,11 +53,11 @@ class KernelRows:
     heads: Floats
     kv_heads: Floats
     tokens: Floats
-    """of one sequence"""
+    """The number of tokens of one sequence."""
     head_dim: Floats
     seconds: Floats
     id: npt.NDArray[np.str_]
-    """of the row in its table; blank where it has none"""
+    """The id of the row in its table; blank if it has none."""
 
     def __len__(self) -> int:
         """Number of rows."""

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from podsim.lab import usage
-from podsim.lab.places import Place, drop, flush, given_by_drives
+from podsim.lab.places import Place, drive_bytes, drop, flush
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.wires import Board, Wires, load_part
@@ -37,9 +35,9 @@ class CheckpointJob:
 
     place: Place
     folder: str
-    """new, within the place; the parts of all ranks"""
+    """The new folder within the place; the parts of all ranks."""
     size: int
-    """B of all parts"""
+    """The bytes of all parts."""
     ranks: int
     block: int
     repeats: int
@@ -53,7 +51,7 @@ class CheckpointJob:
 
 
 @dataclass(kw_only=True)
-class _Took:
+class _Times:
     """What one operation of one repeat took this rank."""
 
     seconds: float
@@ -74,11 +72,11 @@ def measure_checkpoints(
     job: CheckpointJob, wires: Wires, note: Note = lambda _: None
 ) -> MeasuredCheckpoints | None:
     """The job's measurements at rank 0, None at the others."""
-    board, started = Board(wires), datetime.now(UTC).isoformat(timespec="seconds")
-    ranks = board.gather({"host": platform.node(), "cores": usage.cores()})
+    board, started = Board(wires), usage.now_text()
+    ranks = board.gather(usage.this_process())
     part = _Part(job, wires)
     steps = _steps(job, part)
-    took: list[list[_Took]] = [[] for _ in steps]
+    took: list[list[_Times]] = [[] for _ in steps]
     for repeat in range(job.repeats):
         for step, (operation, state, before, call) in enumerate(steps):
             name = f"{operation} ({state}), repeat {repeat + 1} of {job.repeats}"
@@ -88,29 +86,33 @@ def measure_checkpoints(
             took[step].append(_timed(call, reads=operation == "read"))
             wires.barrier()
     wrong = int(job.read and not part.right())
-    told = board.gather({"wrong": wrong, "took": plain([[vars(one) for one in each] for each in took])})
+    reports = board.gather(
+        {"wrong": wrong, "took": plain([[vars(entry) for entry in each] for each in took])}
+    )
     wires.barrier()
     left = job.place.clear(job.folder) if job.place.local or wires.rank == 0 else ""
-    if told is None or ranks is None:
+    if reports is None or ranks is None:
         return None
     rows = tuple(
-        _row(job, operation, state, [one["took"][step] for one in told], ranks,
-             sum(one["wrong"] for one in told) if operation == "read" else 0)
+        _row(job, operation, state, [entry["took"][step] for entry in reports], ranks,
+             sum(entry["wrong"] for entry in reports) if operation == "read" else 0)
         for step, (operation, state, _, _) in enumerate(steps)
     )  # fmt: skip
     return MeasuredCheckpoints(
         place=job.place.text, filesystem=job.place.filesystem, size=float(job.size), count=job.ranks,
-        writer=job.writer, block=float(job.block), hosts=tuple(one["host"] for one in ranks),
-        cores=min(one["cores"] for one in ranks), started=started, rows=rows,
-        software=f"{job.place.software}torch {wires.torch.__version__}, Python {platform.python_version()}",
+        writer=job.writer, block=float(job.block), hosts=tuple(entry["host"] for entry in ranks),
+        cores=min(entry["cores"] for entry in ranks), started=started, rows=rows,
+        software=f"{job.place.software}{wires.software}",
         left_out=_left_out(job, left),
     )  # fmt: skip
 
 
 def _left_out(job: CheckpointJob, left: str) -> dict[str, str]:
     """What was not done, and why; left: why the files are still there."""
-    found = {} if job.place.local else {"page cache": "an object store has none that a client could pass by"}
-    return found | ({"taking it away": left} if left else {})
+    reasons = (
+        {} if job.place.local else {"page cache": "an object store has none that a client could pass by"}
+    )
+    return reasons | ({"taking it away": left} if left else {})
 
 
 def _steps(job: CheckpointJob, part: _Part) -> list[tuple[str, str, Callable[[], None], Callable[[], None]]]:
@@ -122,49 +124,43 @@ def _steps(job: CheckpointJob, part: _Part) -> list[tuple[str, str, Callable[[],
     if not job.place.local:
         both = [("write", "store", nothing, lambda: part.write(flushed=False))]
         return both + ([("read", "store", nothing, part.read)] if job.read else [])
-    found = [
+    operations = [
         ("write", "page cache", part.clear, lambda: part.write(flushed=False)),
         ("write", "flushed", part.clear, lambda: part.write(flushed=True)),
     ]
     if job.read:
-        found += [("read", "drive", part.drop, part.read), ("read", "page cache", nothing, part.read)]
-    return found
+        operations += [("read", "drive", part.drop, part.read), ("read", "page cache", nothing, part.read)]
+    return operations
 
 
-def _timed(call: Callable[[], None], *, reads: bool) -> _Took:
+def _timed(call: Callable[[], None], *, reads: bool) -> _Times:
     """What a call took; the kernel's count of what drives gave, for reads."""
-    before, drives = usage.mark(), given_by_drives() if reads else None
+    before, drives = usage.mark(), drive_bytes() if reads else None
     call()
     used = usage.since(before)
-    after = given_by_drives() if reads else None
+    after = drive_bytes() if reads else None
     given = None if drives is None or after is None else after - drives
-    return _Took(seconds=used["wall"], processor=used["own"], drive=given, usage=used)
+    return _Times(seconds=used["wall"], processor=used["own"], drive=given, usage=used)
 
 
 def _row(
-    job: CheckpointJob, operation: str, state: str, told: Sequence[Sequence[Mapping[str, Any]]],
+    job: CheckpointJob, operation: str, state: str, reports: Sequence[Sequence[Mapping[str, Any]]],
     ranks: Sequence[Mapping[str, Any]], wrong: int,
 ) -> MeasuredCheckpoint:  # fmt: skip
     """One line, from what every rank says of every repeat."""
-    repeats = list(zip(*told, strict=True))
-    whole = [max(one["seconds"] for one in each) for each in repeats]
-    seconds = statistics.median(whole)
-    drives = [one["drive"] for each in repeats for one in each]
-    shares = [
-        usage.busiest(
-            [one["usage"] for one in each],
-            [one["host"] for one in ranks],
-            {one["host"]: one["cores"] for one in ranks},
-        )
-        for each in repeats
-    ]
+    repeats = list(zip(*reports, strict=True))
+    longest = [max(entry["seconds"] for entry in each) for each in repeats]
+    seconds = statistics.median(longest)
+    drives = [entry["drive"] for each in repeats for entry in each]
+    shares = [usage.busiest([entry["usage"] for entry in each], ranks) for each in repeats]
     return MeasuredCheckpoint(
-        operation=operation, state=state, repeats=len(whole), seconds=seconds, fastest=min(whole), slowest=max(whole),
+        operation=operation, state=state, repeats=len(longest), seconds=seconds, fastest=min(longest),
+        slowest=max(longest),
         bandwidth=job.size / max(seconds, 1e-9),
-        ranks=tuple(statistics.median(one["seconds"] for one in each) for each in told),
-        processor=statistics.median(sum(one["processor"] for one in each) for each in repeats),
-        from_drive=None if None in drives else min(sum(drives) / (job.size * len(whole)), 1.0), wrong=wrong,
-        cpu=statistics.median(one[0] for one in shares), others=statistics.median(one[1] for one in shares),
+        ranks=tuple(statistics.median(entry["seconds"] for entry in each) for each in reports),
+        processor=statistics.median(sum(entry["processor"] for entry in each) for each in repeats),
+        from_drive=None if None in drives else min(sum(drives) / (job.size * len(longest)), 1.0), wrong=wrong,
+        cpu=statistics.median(own for own, _ in shares), others=statistics.median(others for _, others in shares),
     )  # fmt: skip
 
 
@@ -183,10 +179,10 @@ class _Part:
         wires.barrier()
 
     def _tensors(self) -> dict[str, Any]:
-        whole = b"".join(self._blocks())
+        content = b"".join(self._blocks())
         return {
             f"rank-{self.wires.rank}": self.wires.torch.frombuffer(
-                bytearray(whole), dtype=self.wires.torch.uint8
+                bytearray(content), dtype=self.wires.torch.uint8
             )
         }
 
@@ -227,19 +223,19 @@ class _Part:
 
     def right(self) -> bool:
         """Whether the part that is there is the one that was written."""
-        said = hashlib.sha256()
+        written = hashlib.sha256()
         for block in self._blocks():
-            said.update(block)
+            written.update(block)
         if self.job.writer == "dcp":
             held = self.state[f"rank-{self.wires.rank}"]
             held.zero_()
             self.read()
-            return hashlib.sha256(held.numpy().data).hexdigest() == said.hexdigest()
+            return hashlib.sha256(held.numpy().data).hexdigest() == written.hexdigest()
         with self.job.place.reading(self.name) as file:
-            found = hashlib.sha256()
+            read = hashlib.sha256()
             while block := file.read(self.job.block):
-                found.update(block)
-        return found.hexdigest() == said.hexdigest()
+                read.update(block)
+        return read.hexdigest() == written.hexdigest()
 
     def drop(self) -> None:
         """Take the part's files out of the page cache."""
@@ -248,7 +244,7 @@ class _Part:
             drop(path)
 
     def clear(self) -> None:
-        """Take the part's file away, so that the next write begins anew."""
+        """Delete the part's file, so that the next write starts from nothing."""
         self.wires.barrier()
         if self.job.writer == "dcp":
             if self.wires.rank == 0:

@@ -46,11 +46,11 @@ class Checkpoint:
     folder: Path
     step: int
     layout: Mapping[str, Any]
-    """how the state was divided, as whoever wrote it said"""
+    """The division of the state, as the writer described it."""
     bytes_: int
-    """B of all files"""
+    """The bytes of all files."""
     files: Mapping[str, tuple[int, str]]
-    """(B, SHA-256) by name within the folder"""
+    """The (B, SHA-256) of each file, by name within the folder."""
 
 
 def part_of(root: Path, step: int) -> Path:
@@ -71,8 +71,8 @@ def steps(root: Path) -> tuple[int, ...]:
 
 def latest(root: Path) -> int | None:
     """The last step of which there is a checkpoint; None for none. Its bytes are not checked: `opened` does."""
-    found = steps(root)
-    return found[-1] if found else None
+    present = steps(root)
+    return present[-1] if present else None
 
 
 def begin(root: Path, step: int) -> Path:
@@ -87,14 +87,14 @@ def begin(root: Path, step: int) -> Path:
         root.mkdir(parents=True, exist_ok=True)
         for rest in [entry for entry in root.iterdir() if _REST.fullmatch(entry.name)]:
             shutil.rmtree(rest)
-        later = [one for one in steps(root) if one >= step]
-        if whole := [one for one in later if not damage(root, one)]:
+        later = [number for number in steps(root) if number >= step]
+        if complete := [number for number in later if not damage(root, number)]:
             raise CheckpointError(
-                f"{root} has a checkpoint of step {whole[-1]}; one of step {step} would hide behind it: resume from "
+                f"{root} has a checkpoint of step {complete[-1]}; one of step {step} would hide behind it: resume from "
                 "it, take it away, or write to another folder"
             )
-        for one in later:
-            _remove(root, one)
+        for number in later:
+            _remove(root, number)
         part = part_of(root, step)
         part.mkdir()
     except OSError as problem:
@@ -110,7 +110,7 @@ def commit(root: Path, step: int, *, layout: Mapping[str, Any], keep: int = 0) -
     """
     if keep < 0:
         raise CheckpointError(f"keep={keep}; give 1 or more checkpoints to keep, or 0 for all")
-    part, place = part_of(root, step), root / f"step-{step}"
+    part, folder = part_of(root, step), root / f"step-{step}"
     try:
         files = _summed(part)
         if not files:
@@ -119,9 +119,9 @@ def commit(root: Path, step: int, *, layout: Mapping[str, Any], keep: int = 0) -
                 "files": {name: {"bytes": size, "sha256": digest} for name, (size, digest) in files.items()}}  # fmt: skip
         text = json.dumps(body | {"sha256": _digest_of(body)}, indent=1, sort_keys=True, allow_nan=False)
         (part / MANIFEST).write_text(text, "utf-8")
-        for path in (part / MANIFEST, *(one for one in part.rglob("*") if one.is_dir()), part):
+        for path in (part / MANIFEST, *(each for each in part.rglob("*") if each.is_dir()), part):
             flush(path)
-        part.rename(place)
+        part.rename(folder)
         flush(root)
     except (OSError, CheckpointError, TypeError, ValueError) as problem:
         discard(root, step)
@@ -130,7 +130,7 @@ def commit(root: Path, step: int, *, layout: Mapping[str, Any], keep: int = 0) -
         raise
     _thin(root, step, keep)
     return Checkpoint(
-        folder=place,
+        folder=folder,
         step=step,
         layout=dict(layout),
         bytes_=sum(size for size, _ in files.values()),
@@ -170,11 +170,15 @@ def opened(root: Path, step: int | None = None) -> Checkpoint:
     there = steps(root)
     wanted = step if step is not None else (there[-1] if there else None)
     if wanted is None or wanted not in there:
-        known = f"there are {', '.join(f'step-{one}' for one in there[-5:])}" if there else "there is none"
+        known = (
+            f"there are {', '.join(f'step-{number}' for number in there[-5:])}" if there else "there is none"
+        )
         what = "no checkpoint" if wanted is None else f"no checkpoint step-{wanted}"
         raise CheckpointError(f"{root}: {what}; {known}")
     if wrong := damage(root, wanted):
-        before = next((one for one in reversed(there) if one < wanted and not damage(root, one)), None)
+        before = next(
+            (number for number in reversed(there) if number < wanted and not damage(root, number)), None
+        )
         offered = (
             "no whole one is before it"
             if before is None
@@ -190,12 +194,14 @@ def damage(root: Path, step: int) -> tuple[str, ...]:
     """What is wrong with a checkpoint, file by file; nothing where every byte is as it was written."""
     folder = root / f"step-{step}"
     try:
-        made = _read(folder, step)
+        checkpoint = _read(folder, step)
     except CheckpointError as problem:
         return (str(problem),)
     with ThreadPoolExecutor(_READERS) as pool:
-        found = pool.map(lambda name: _wrong(folder / name, name, *made.files[name]), made.files)
-        return tuple(problem for problem in found if problem)
+        problems = pool.map(
+            lambda name: _wrong(folder / name, name, *checkpoint.files[name]), checkpoint.files
+        )
+        return tuple(problem for problem in problems if problem)
 
 
 def _wrong(path: Path, name: str, size: int, digest: str) -> str:
@@ -222,7 +228,7 @@ def _read(folder: Path, step: int) -> Checkpoint:
                 f"{MANIFEST} is of format {str(body['format'])[:40]} {str(body['version'])[:20]}; this podsim reads "
                 f"{FORMAT} {VERSION}"
             )
-        files = {name: (int(one["bytes"]), str(one["sha256"])) for name, one in body["files"].items()}
+        files = {name: (int(entry["bytes"]), str(entry["sha256"])) for name, entry in body["files"].items()}
         if said != _digest_of(body) or body["step"] != step:
             raise CheckpointError(f"{MANIFEST} is not as it was written")
     except FileNotFoundError:
@@ -242,13 +248,13 @@ def _summed(part: Path) -> dict[str, tuple[int, str]]:
     """Bytes and checksum of each file below a folder, flushed to the drive."""
     paths = sorted(path for path in part.rglob("*") if path.is_file())
 
-    def one(path: Path) -> tuple[int, str]:
+    def summed(path: Path) -> tuple[int, str]:
         flush(path)
         return path.stat().st_size, _sum(path)
 
     with ThreadPoolExecutor(_READERS) as pool:
-        found = list(pool.map(one, paths))
-    return {path.relative_to(part).as_posix(): each for path, each in zip(paths, found, strict=True)}
+        sums = list(pool.map(summed, paths))
+    return {path.relative_to(part).as_posix(): each for path, each in zip(paths, sums, strict=True)}
 
 
 def _sum(path: Path) -> str:

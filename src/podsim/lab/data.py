@@ -45,6 +45,6 @@ def wrong(held: NDArray[np.float32], spans: Sequence[Span], ranks: int) -> int:
         value, slack = expected(span.home, ranks)
         for first in range(span.first, span.last, _BLOCK):
             last = min(first + _BLOCK, span.last)
-            place = np.arange(first, last) % PERIOD
-            count += int(np.sum(~(np.abs(held[first:last] - value[place]) <= slack[place])))
+            phase = np.arange(first, last) % PERIOD
+            count += int(np.sum(~(np.abs(held[first:last] - value[phase]) <= slack[phase])))
     return count

@@ -1,6 +1,6 @@
 """fio and mdtest run for real on a folder: what is run, and the files that they write.
 
-A file of `size` bytes is written first, so that reads find data and not holes. Everything lies in a folder of its own
+A file of `size` bytes is written first, so that reads find data and not holes. Everything is in a folder of its own
 below the one that is asked for, and is taken away again, also after Ctrl-C. What the tools wrote is read elsewhere
 (podsim.accuracy), by the readers of anybody's runs.
 """
@@ -32,7 +32,7 @@ class Access:
     name: str
     rw: str
     block: str
-    """as fio writes it"""
+    """The block size, as fio writes it."""
     jobs: int
     depth: int
 
@@ -66,7 +66,7 @@ def tool(name: str, missing: str = "") -> str:
     return path
 
 
-def direct_works(folder: Path) -> bool:
+def has_direct_access(folder: Path) -> bool:
     """Whether files in a folder can be opened past the page cache."""
     if not hasattr(os, "O_DIRECT"):
         return False
@@ -91,13 +91,13 @@ def scratch(folder: Path, size: float) -> Iterator[Path]:
                 f"{folder}: {free / 1e9:.3g} GB are free; the file alone has {size / 1e9:.3g} GB: give a smaller --size, "
                 "or another --folder"
             )
-        made = Path(tempfile.mkdtemp(prefix="podsim-", dir=folder))
+        own = Path(tempfile.mkdtemp(prefix="podsim-", dir=folder))
     except OSError as problem:
         raise LabError(f"{folder}: no folder can be made in it: {problem.strerror or problem}") from None
     try:
-        yield made
+        yield own
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def fio_command(

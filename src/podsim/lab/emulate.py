@@ -50,16 +50,16 @@ def perform(
             f"cannot emulate a cluster: {why}. Without it, podsim measure collective still runs on the links as "
             "they are, and podsim collective --simulate plays the cluster's links"
         )
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
 
     def stage() -> int:
-        os.close(told)
+        os.close(reader)
         with keeping_orphans():
-            return _stage(made, command, own, variable, tell)
+            return _stage(made, command, own, variable, writer)
 
     with stopped_by_signals():
         pid = fork(stage)
-        os.close(tell)
+        os.close(writer)
         try:
             status = os.waitpid(pid, 0)[1]
         except KeyboardInterrupt:
@@ -69,9 +69,9 @@ def perform(
             raise
         finally:
             problem = b""
-            while part := os.read(told, 1 << 16):
+            while part := os.read(reader, 1 << 16):
                 problem += part
-            os.close(told)
+            os.close(reader)
     if problem:
         raise LabError(problem.decode("utf-8", errors="replace"))
     if os.WIFSIGNALED(status):
@@ -168,10 +168,10 @@ def _rank(
 
 def _environment(made: Emulated, rank: int, variable: str) -> Mapping[str, str]:
     """What torchrun would set, and which interface to use."""
-    server, place = divmod(rank, made.local)
-    told = {variable: json.dumps(plain(made))} if variable else {}
-    return told | {
-        "RANK": str(rank), "WORLD_SIZE": str(made.ranks), "LOCAL_RANK": str(place),
+    server, number = divmod(rank, made.local)
+    variables = {variable: json.dumps(plain(made))} if variable else {}
+    return variables | {
+        "RANK": str(rank), "WORLD_SIZE": str(made.ranks), "LOCAL_RANK": str(number),
         "LOCAL_WORLD_SIZE": str(made.local), "GROUP_RANK": str(server), "MASTER_ADDR": links.address(made, 0),
         "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1",
     }  # fmt: skip

@@ -13,7 +13,7 @@ from podsim.lab.wires import Wires
 
 
 class Engine:
-    """One rank's program on its wires; buffers beside the data are kept from call to call."""
+    """One rank's program on its wires; its extra buffers are kept from call to call."""
 
     def __init__(self, program: Program, wires: Wires) -> None:
         """Nothing is sent yet."""
@@ -54,16 +54,16 @@ class Engine:
         return self.beside[k]
 
     def _put(self, k: int, held: Any) -> None:
-        """What was received beside its place is added or copied there."""
+        """Add or copy what was received into an extra buffer to where it belongs."""
         transfer = self.program.transfers[k]
         if transfer.direct:
             return
         received = self.beside.pop(k)
-        place = held[transfer.first : transfer.last]
+        target = held[transfer.first : transfer.last]
         if transfer.reduce:
-            place.add_(received)
+            target.add_(received)
         else:
-            place.copy_(received)
+            target.copy_(received)
         self.free[transfer.last - transfer.first].append(received)
 
     def _post(self, k: int, data: Any) -> None:
@@ -89,6 +89,6 @@ class Engine:
             distributed.P2POp(distributed.isend if t.sends else distributed.irecv, data, self.wires.peer(t.peer))
             for _, t, data in self.posted
         ])  # fmt: skip
-        for place, (k, _, _) in enumerate(self.posted):
-            self.works[k] = works[place] if len(works) == len(self.posted) else works[-1]
+        for number, (k, _, _) in enumerate(self.posted):
+            self.works[k] = works[number] if len(works) == len(self.posted) else works[-1]
         self.posted.clear()

@@ -21,7 +21,7 @@ PRODUCTS = (
     (64, 256, 256), (256, 256, 256), (256, 1024, 256), (512, 512, 512), (512, 2048, 512), (1024, 1024, 1024),
     (1024, 3072, 768),
 )  # fmt: skip
-"""m, n, k of single products: the rates that are told"""
+"""m, n, k of single products: the rates that are reported"""
 LINEARS = (
     (64, 256, 256), (512, 64, 64), (256, 256, 256), (256, 1024, 256), (512, 256, 1024), (512, 512, 512), (512, 1536, 512),
     (512, 2048, 512), (512, 512, 2048), (128, 768, 768), (1024, 768, 3072), (512, 4096, 256),
@@ -45,10 +45,10 @@ class Measuring:
     """How long, and of which types."""
 
     seconds: float
-    """of each kernel"""
+    """s. The time for each kernel."""
     precisions: tuple[str, ...]
     parts: bool = True
-    """parts of a training step, too"""
+    """Whether parts of a training step are measured, too."""
 
 
 def measure_ranks(job: Measuring, wires: Wires, note: Note) -> dict[str, Any] | None:
@@ -58,11 +58,11 @@ def measure_ranks(job: Measuring, wires: Wires, note: Note) -> dict[str, Any] | 
     for kind, precision, shape, call in _kernels(job, wires):
         note(f"{kind} of {' x '.join(map(str, shape))}")
         tries = [board.gather(timed(wires, call, job.seconds / _TRIES)) for _ in range(_TRIES)]
-        told = min((one for one in tries if one is not None), key=sum, default=None)
-        if told is not None:
-            mean = sum(told) / len(told)
+        seconds = min((each for each in tries if each is not None), key=sum, default=None)
+        if seconds is not None:
+            mean = sum(seconds) / len(seconds)
             row = {"name": kind, "precision": precision, "shape": list(shape), "seconds": mean}
-            kernels.append(row | {"spread": max(told) / mean - 1})
+            kernels.append(row | {"spread": max(seconds) / mean - 1})
     sends = list(_sends(wires, board, note)) if wires.world > 1 else []
     used = board.gather(usage.since(before))
     if used is None:
@@ -168,24 +168,24 @@ def _sends(wires: Wires, board: Board, note: Note) -> Iterator[dict[str, Any]]:
             for size in _SIZES:
                 note(f"{collective} of {size:,} B on {count} ranks")
                 call = _call(wires, collective, size // _FLOAT, count, group)
-                told = board.gather(_many(wires, call))
-                if told is not None:
-                    seconds = sum(told) / len(told)
+                times = board.gather(_many(wires, call))
+                if times is not None:
+                    seconds = sum(times) / len(times)
                     yield {"collective": collective, "ranks": count, "size": float(size), "seconds": seconds}
 
 
 def _many(wires: Wires, call: Callable[[], None]) -> float:
     """s of one call of a collective; the faster of some tries."""
     call()
-    found = []
+    times = []
     for _ in range(_TRIES):
         wires.barrier()
         start = time.perf_counter()
         for _ in range(_CALLS):
             call()
         wires.settle()
-        found.append((time.perf_counter() - start) / _CALLS)
-    return min(found)
+        times.append((time.perf_counter() - start) / _CALLS)
+    return min(times)
 
 
 def _call(wires: Wires, collective: str, elements: int, ranks: int, group: Any) -> Callable[[], None]:
@@ -193,7 +193,7 @@ def _call(wires: Wires, collective: str, elements: int, ranks: int, group: Any) 
     distributed = wires.torch.distributed
     first = wires.rank // ranks * ranks
     part = max(elements // ranks, 1)
-    whole, piece = wires.empty(part * ranks).zero_(), wires.empty(part).zero_()
+    buffer, piece = wires.empty(part * ranks).zero_(), wires.empty(part).zero_()
     other = wires.empty(part * ranks).zero_()
 
     def newest(*names: str) -> Any:
@@ -203,19 +203,19 @@ def _call(wires: Wires, collective: str, elements: int, ranks: int, group: Any) 
         """The lower half sends to the upper half."""
         near, half = wires.rank - first, ranks // 2
         if near < half:
-            distributed.send(whole, first + near + half, group=group)
+            distributed.send(buffer, first + near + half, group=group)
         elif near < 2 * half:
-            distributed.recv(whole, first + near - half, group=group)
+            distributed.recv(buffer, first + near - half, group=group)
 
     gather = newest("all_gather_single", "all_gather_into_tensor")
     scatter = newest("reduce_scatter_single", "reduce_scatter_tensor")
     calls: dict[str, Callable[[], Any]] = {
-        "all_reduce": lambda: distributed.all_reduce(whole, group=group),
-        "all_gather": lambda: gather(whole, piece, group=group),
-        "reduce_scatter": lambda: scatter(piece, whole, group=group),
-        "broadcast": lambda: distributed.broadcast(whole, first, group=group),
-        "reduce": lambda: distributed.reduce(whole, first, group=group),
-        "all_to_all": lambda: distributed.all_to_all_single(other, whole, group=group),
+        "all_reduce": lambda: distributed.all_reduce(buffer, group=group),
+        "all_gather": lambda: gather(buffer, piece, group=group),
+        "reduce_scatter": lambda: scatter(piece, buffer, group=group),
+        "broadcast": lambda: distributed.broadcast(buffer, first, group=group),
+        "reduce": lambda: distributed.reduce(buffer, first, group=group),
+        "all_to_all": lambda: distributed.all_to_all_single(other, buffer, group=group),
         "send_recv": pair,
     }  # fmt: skip
     return calls[collective]

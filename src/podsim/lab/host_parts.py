@@ -22,7 +22,7 @@ class Part:
     kind: str
     shape: tuple[int, ...]
     make: Make
-    """(torch, device) to the call"""
+    """The function from (torch, device) to the call."""
 
 
 def _in_turn(calls: list[Callable[[], None]]) -> Callable[[], None]:
@@ -40,7 +40,7 @@ def _backward(
 ) -> Callable[[], None]:
     """The call of a function and of its gradient."""
 
-    def one() -> Callable[[], None]:
+    def turn() -> Callable[[], None]:
         x = torch.randn(*shape, device=device, requires_grad=True)
         grad = torch.ones_like(forward(x))
 
@@ -50,14 +50,14 @@ def _backward(
 
         return call
 
-    return _in_turn([one() for _ in range(_TURNS)])
+    return _in_turn([turn() for _ in range(_TURNS)])
 
 
 def linear(torch: Any, device: Any, shape: tuple[int, int, int], kind: Any) -> Callable[[], None]:
     """A linear layer of (tokens, outputs, inputs), forward and backward, as a step runs it: into new memory, in turn."""
     tokens, outputs, inputs = shape
 
-    def one() -> Callable[[], None]:
+    def turn() -> Callable[[], None]:
         layer = torch.nn.Linear(inputs, outputs, device=device, dtype=kind)
         x = torch.randn(tokens, inputs, device=device).to(kind).requires_grad_()
         grad = torch.ones(tokens, outputs, device=device, dtype=kind)
@@ -68,7 +68,7 @@ def linear(torch: Any, device: Any, shape: tuple[int, int, int], kind: Any) -> C
 
         return call
 
-    return _in_turn([one() for _ in range(_TURNS)])
+    return _in_turn([turn() for _ in range(_TURNS)])
 
 
 def _norm(tokens: int) -> Make:
@@ -109,8 +109,8 @@ def _attention(batch: int, heads: int, tokens: int, width: int) -> Make:
         grad = torch.ones_like(given[0])
 
         def call() -> None:
-            for one in given:
-                one.grad = None
+            for tensor in given:
+                tensor.grad = None
             mixed(*given, is_causal=True).backward(grad)
 
         return call
@@ -123,8 +123,8 @@ def _optimizer(torch: Any, device: Any) -> Callable[[], None]:
     weights = [torch.zeros(*shape, device=device, requires_grad=True) for shape in shapes]
     for weight in weights:
         weight.grad = torch.ones_like(weight)
-    made = torch.optim.AdamW(weights, lr=1e-4, foreach=False)
-    step: Callable[[], None] = made.step
+    optimizer = torch.optim.AdamW(weights, lr=1e-4, foreach=False)
+    step: Callable[[], None] = optimizer.step
     return step
 
 

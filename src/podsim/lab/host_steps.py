@@ -16,7 +16,7 @@ from podsim.lab import usage
 from podsim.lab.ranks import Note
 from podsim.lab.training.batches import batches_of
 from podsim.lab.training.job import Training
-from podsim.lab.training.layout import lay
+from podsim.lab.training.layout import make_layout
 from podsim.lab.training.steps import Stepper
 from podsim.lab.wires import Board, Wires
 
@@ -31,23 +31,23 @@ def small_steps(runs: Mapping[str, Training], wires: Wires, note: Note) -> dict[
     What a process has done before shows in how fast it gets memory: like a training run, it should have done nothing.
     """
     board = Board(wires)
-    found = {}
+    steps = {}
     for name, job in runs.items():
         note(f"a small step, {name}")
         plan = job.plan
         alone = int(plan.tp) == int(plan.pp) == 1 and int(plan.zero) == 0 and wires.backend != "nccl"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of torch, about its own ways
-            told = board.gather(_seconds(job, wires, time.process_time if alone else time.perf_counter))
-        if told is None:
+            reports = board.gather(_seconds(job, wires, time.process_time if alone else time.perf_counter))
+        if reports is None:
             continue
         crowd = usage.crowd(wires.world) if alone else 1.0
         for_all = _mean if alone else max
-        found[name] = {
-            key: crowd * median(for_all([row[key] for row in rows]) for rows in zip(*told, strict=True))
+        steps[name] = {
+            key: crowd * median(for_all([row[key] for row in rows]) for rows in zip(*reports, strict=True))
             for key in _KEYS
         }
-    return found if wires.rank == 0 else None
+    return steps if wires.rank == 0 else None
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -61,7 +61,7 @@ def _seconds(job: Training, wires: Wires, clock: Callable[[], float]) -> list[di
     batches = batches_of(
         job.data, vocabulary=network.vocab, length=network.sequence, side=0, classes=0, seed=job.seed, images=False
     )  # fmt: skip
-    stepper = Stepper(job, wires, lay(job, wires), batches)
+    stepper = Stepper(job, wires, make_layout(job, wires), batches)
     rows = []
     for step in range(_FIRST + _STEPS):
         wires.barrier()

@@ -32,19 +32,19 @@ class Device:
 
     address: str
     kind: int
-    """class and subclass, as 0x0302"""
+    """The class and subclass, as 0x0302."""
     vendor: int
     device: int
     numa: int | None
-    """None where the system does not tell"""
+    """The memory domain; None if the system does not tell."""
     speed: str
-    """of its link now, as "16.0 GT/s PCIe"; empty where it has none"""
+    """The present speed of its link, as "16.0 GT/s PCIe"; empty if it has none."""
     width: int
-    """lanes of its link now; 0 where it has none"""
+    """The present number of lanes of its link; 0 if it has none."""
     above: tuple[str, ...]
-    """addresses of the bridges above it, the root port first"""
+    """The addresses of the bridges above it, the root port first."""
     root: str
-    """the root of its bus, as pci0000:00"""
+    """The root of its bus, as pci0000:00."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +53,9 @@ class Adapter:
 
     name: str
     rate: float
-    """B/s, one direction; 0 where it is not told"""
+    """B/s. The rate in one direction; 0 if unknown."""
     layer: str
-    """InfiniBand or Ethernet"""
+    """The link layer: InfiniBand or Ethernet."""
     active: bool
     device: Device | None
 
@@ -67,7 +67,7 @@ class Drive:
     name: str
     model: str
     capacity: float
-    """B"""
+    """B. The capacity."""
     numa: int | None
 
 
@@ -78,71 +78,71 @@ class Inventory:
     processor: str
     sockets: int
     cores: int
-    """physical, of all sockets"""
+    """The number of physical cores of all sockets."""
     memory: float
-    """B"""
+    """B. The main memory."""
     numa_nodes: int
     gpus: tuple[Device, ...]
     switches: tuple[Device, ...]
-    """NVSwitches"""
+    """The number of NVSwitches."""
     adapters: tuple[Adapter, ...]
     ethernet: Mapping[str, float] = field(default_factory=dict)
-    """other network ports with a device: name to B/s, 0 where it is not told"""
+    """B/s. The rates of other network ports with a device, by name; 0 if unknown."""
     drives: tuple[Drive, ...] = ()
     arrays: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    """md arrays: name to (level, members)"""
+    """The md arrays: (level, members) by name."""
     tpm: str | None = None
-    """major version; empty: there is none"""
+    """The major version of the TPM; empty without one."""
     secure_boot: bool | None = None
     efi: bool | None = None
-    """whether it was booted by UEFI"""
+    """Whether it was booted by UEFI."""
     vendor: str = "other"
-    """of the processor: intel, amd, other"""
+    """The vendor of the processor: intel, amd, other."""
     clock: float = 0.0
-    """Hz, of the first core now"""
+    """Hz. The present clock of the first core."""
     cache: float = 0.0
-    """B, the largest cache of the first core"""
+    """B. The largest cache of the first core."""
     virtual: bool = False
-    """a hypervisor hides what is below"""
+    """Whether a hypervisor hides the hardware."""
 
 
 def read_inventory(root: Path = Path("/")) -> Inventory:
-    """What is in the machine whose file systems lie under `root`."""
+    """What is in the machine whose file systems are under `root`."""
     devices = list(_devices(root))
     info = _cpuinfo(_text(root / "proc/cpuinfo"))
-    sockets = {one.get("physical id", "0") for one in info} or {"0"}
-    cores = {(one.get("physical id", "0"), one.get("core id", str(n))) for n, one in enumerate(info)}
+    sockets = {entry.get("physical id", "0") for entry in info} or {"0"}
+    cores = {(entry.get("physical id", "0"), entry.get("core id", str(n))) for n, entry in enumerate(info)}
     memory = re.search(r"^MemTotal:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
     firmware = root / "sys/firmware"  # containers hide what is in it
     efi = (firmware / "efi").is_dir() if firmware.is_dir() and any(firmware.iterdir()) else None
-    nvidia = [one for one in devices if one.vendor == _NVIDIA]
+    nvidia = [entry for entry in devices if entry.vendor == _NVIDIA]
     return Inventory(
-        processor=next((one["model name"] for one in info if "model name" in one), ""),
+        processor=next((entry["model name"] for entry in info if "model name" in entry), ""),
         sockets=len(sockets), cores=len(cores), memory=float(memory[1]) * 1024 if memory else 0.0,
         numa_nodes=len(list((root / "sys/devices/system/node").glob("node[0-9]*"))),
-        gpus=tuple(one for one in nvidia if one.kind in _GPU_CLASSES),
-        switches=tuple(one for one in nvidia if one.kind == _BRIDGE),
+        gpus=tuple(entry for entry in nvidia if entry.kind in _GPU_CLASSES),
+        switches=tuple(entry for entry in nvidia if entry.kind == _BRIDGE),
         adapters=tuple(_adapters(root, devices)), ethernet=_ethernet(root), drives=tuple(_drives(root)),
         arrays=_arrays(_text(root / "proc/mdstat")), tpm=_tpm(root), secure_boot=_secure_boot(root) if efi else None,
-        vendor=_VENDORS.get(next((one["vendor_id"] for one in info if "vendor_id" in one), ""), "other"),
-        clock=float(next((one["cpu MHz"] for one in info if "cpu MHz" in one), "0")) * 1e6, cache=_cache(root),
-        efi=efi, virtual=any("hypervisor" in one.get("flags", "").split() for one in info),
+        vendor=_VENDORS.get(next((entry["vendor_id"] for entry in info if "vendor_id" in entry), ""), "other"),
+        clock=float(next((entry["cpu MHz"] for entry in info if "cpu MHz" in entry), "0")) * 1e6, cache=_cache(root),
+        efi=efi, virtual=any("hypervisor" in entry.get("flags", "").split() for entry in info),
     )  # fmt: skip
 
 
-def closeness(one: Device, other: Device) -> str:
+def closeness(first: Device, other: Device) -> str:
     """How far apart two devices are: PIX, PXB, PHB or SYS, as `nvidia-smi topo -m` says."""
-    if one.root != other.root:
-        return "PHB" if one.numa is not None and one.numa == other.numa else "SYS"
+    if first.root != other.root:
+        return "PHB" if first.numa is not None and first.numa == other.numa else "SYS"
     shared = 0
-    for mine, theirs in zip(one.above, other.above, strict=False):
+    for mine, theirs in zip(first.above, other.above, strict=False):
         if mine != theirs:
             break
         shared += 1
     if not shared:
         return "PHB"
     # a switch is two bridges, its upstream port and one downstream port for each device
-    return "PIX" if max(len(one.above), len(other.above)) - shared <= 1 else "PXB"
+    return "PIX" if max(len(first.above), len(other.above)) - shared <= 1 else "PXB"
 
 
 def _text(path: Path) -> str:
@@ -181,9 +181,9 @@ def _cpuinfo(text: str) -> list[dict[str, str]]:
     blocks = []
     for block in text.split("\n\n"):
         pairs = (line.partition(":") for line in block.splitlines() if ":" in line)
-        if found := {key.strip(): value.strip() for key, _, value in pairs}:
-            blocks.append(found)
-    return [one for one in blocks if "processor" in one]
+        if block_values := {key.strip(): value.strip() for key, _, value in pairs}:
+            blocks.append(block_values)
+    return [entry for entry in blocks if "processor" in entry]
 
 
 def _cache(root: Path) -> float:
@@ -195,7 +195,7 @@ def _cache(root: Path) -> float:
 
 def _adapters(root: Path, devices: list[Device]) -> Iterator[Adapter]:
     folder = root / "sys/class/infiniband"
-    by = {one.address: one for one in devices}
+    by = {each.address: each for each in devices}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         device = by.get((path / "device").resolve().name)
         for port in sorted((path / "ports").glob("[0-9]*")):
@@ -209,18 +209,18 @@ def _adapters(root: Path, devices: list[Device]) -> Iterator[Adapter]:
 def _ethernet(root: Path) -> dict[str, float]:
     """Network ports that are devices, by name; bridges, tunnels and the loopback are none."""
     folder = root / "sys/class/net"
-    found = {}
+    ports = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if (path / "device").exists():
             speed = _number(path / "speed", 10) or 0
-            found[path.name] = max(speed, 0) * 1e6 / 8
-    return found
+            ports[path.name] = max(speed, 0) * 1e6 / 8
+    return ports
 
 
 def _drives(root: Path) -> Iterator[Drive]:
     folder = root / "sys/class/nvme"
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        sizes = [_number(one / "size", 10) or 0 for one in path.glob("nvme*n[0-9]*")]
+        sizes = [_number(namespace / "size", 10) or 0 for namespace in path.glob("nvme*n[0-9]*")]
         numa = _number(path / "numa_node", 10)
         if numa is None:
             numa = _number(path / "device/numa_node", 10)
@@ -231,11 +231,11 @@ def _drives(root: Path) -> Iterator[Drive]:
 
 
 def _arrays(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    found = {}
+    arrays = {}
     for match in re.finditer(r"^(md\S+) : active (?:\(\S+\) )?(\S+) (.*)$", text, re.MULTILINE):
         members = tuple(re.sub(r"\[\d+\].*", "", word) for word in match[3].split())
-        found[match[1]] = (match[2], members)
-    return found
+        arrays[match[1]] = (match[2], members)
+    return arrays
 
 
 def _tpm(root: Path) -> str | None:

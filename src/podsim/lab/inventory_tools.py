@@ -20,14 +20,14 @@ Ask = Callable[[Sequence[str]], "tuple[str, str]"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class Answers:
     """What the tools said; empty with the reason where one said nothing."""
 
     gpus: tuple[tuple[str, float], ...]
-    """(name, B of memory) of each GPU, by nvidia-smi"""
+    """The (name, B of memory) of each GPU, by nvidia-smi."""
     no_gpus: str
     drives: tuple[tuple[str, bool], ...]
-    """(device, whether it encrypts itself), by sedutil-cli"""
+    """The (device, whether it encrypts itself) of each drive, by sedutil-cli."""
     no_drives: str
 
 
@@ -53,26 +53,26 @@ def ask(command: Sequence[str]) -> tuple[str, str]:
     return done.stdout, ""
 
 
-def ask_machine(run: Ask = ask) -> Told:
+def ask_machine(run: Ask = ask) -> Answers:
     """What the tools of this machine say."""
     text, no_gpus = run(["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"])
     scan, no_drives = run(["sedutil-cli", "--scan"])
-    return Told(gpus=gpu_names(text), no_gpus=no_gpus, drives=encrypting(scan), no_drives=no_drives)
+    return Answers(gpus=gpu_names(text), no_gpus=no_gpus, drives=encrypting(scan), no_drives=no_drives)
 
 
-def nothing_told(why: str) -> Told:
+def no_answers(why: str) -> Answers:
     """What tools say of a machine that they do not run on."""
-    return Told(gpus=(), no_gpus=why, drives=(), no_drives=why)
+    return Answers(gpus=(), no_gpus=why, drives=(), no_drives=why)
 
 
 def gpu_names(text: str) -> tuple[tuple[str, float], ...]:
     """(name, B) from `nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits`, which counts MiB."""
-    found = []
+    gpus = []
     for line in text.splitlines():
         name, comma, memory = line.rpartition(",")
         if comma and memory.strip().replace(".", "", 1).isdigit():
-            found.append((name.strip(), float(memory) * 2**20))
-    return tuple(found)
+            gpus.append((name.strip(), float(memory) * 2**20))
+    return tuple(gpus)
 
 
 def encrypting(text: str) -> tuple[tuple[str, bool], ...]:

@@ -26,7 +26,7 @@ def library_call(
     group = distributed.new_group(list(range(ranks))) if ranks < wires.world else None
     part = elements // ranks
     mine = slice(me * part, (me + 1) * part)
-    whole = (Span(0, elements, EVERYWHERE),)
+    everything = (Span(0, elements, EVERYWHERE),)
     own = (Span(0, elements, me),)
 
     def copied(source: Any, held: Any) -> Any:
@@ -35,14 +35,14 @@ def library_call(
         return held
 
     calls: dict[str, tuple[Call, tuple[Span, ...], tuple[Span, ...]]] = {
-        "all-reduce": (lambda s, h: distributed.all_reduce(copied(s, h), group=group), own, whole),
+        "all-reduce": (lambda s, h: distributed.all_reduce(copied(s, h), group=group), own, everything),
         "broadcast": (
             lambda s, h: distributed.broadcast(copied(s, h) if me == 0 else h, 0, group=group),
             own if me == 0 else (),
             (Span(0, elements, 0),),
         ),
         "reduce": (
-            lambda s, h: distributed.reduce(copied(s, h), 0, group=group), own, whole if me == 0 else (),
+            lambda s, h: distributed.reduce(copied(s, h), 0, group=group), own, everything if me == 0 else (),
         ),
         "all-gather": (
             lambda s, h: _first(distributed, "all_gather_single", "all_gather_into_tensor")(h, s[mine], group=group),

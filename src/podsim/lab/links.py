@@ -1,10 +1,10 @@
-"""The links of an emulated cluster: who has which address, and the commands of ip and tc that lay and shape them.
+"""The links of an emulated cluster: who has which address, and the commands of ip and tc that make and shape them.
 
     rank ── eth0 ── bridge of its server               inside a server: the rank's own rate, both ways
     rank ── eth1 ── bridge of all servers              between servers: the rate of its adapter, both ways
     rank ── eth1 ── bridge of an adapter ── bridge of all servers      where several ranks share one
 
-All bridges lie in one namespace, each rank in its own. A rank has one address; the way to another server leads through
+All bridges are in one namespace, each rank in its own. A rank has one address; the way to another server leads through
 eth1. Both ends of a link are shaped with htb: a leaf for each rank at the other end with an equal guaranteed rate, all of
 it to whoever is alone, which makes the link a max-min fair server; and a small class before them for
 acknowledgements, which would otherwise wait behind the data of the other direction. One bucket for all (tbf) holds
@@ -35,10 +35,8 @@ LARGEST = 254
 """servers, and ranks of a server: one byte of an address each"""
 NETWORK = "10.77"
 
-Command = list[str]
 
-
-def burst_of(rate: float) -> float:
+def burst_bytes(rate: float) -> float:
     """B that a link of this rate (B/s) lets pass at once after a pause."""
     return float(max(LEAST_BURST, ceil(rate * _BURST_TIME)))
 
@@ -50,12 +48,12 @@ def window(rate: float) -> int:
 
 def address(made: Emulated, rank: int) -> str:
     """The address of a rank."""
-    server, place = divmod(rank, made.local)
-    return f"{NETWORK}.{server}.{place + 1}"
+    server, number = divmod(rank, made.local)
+    return f"{NETWORK}.{server}.{number + 1}"
 
 
 def _hardware_address(rank: int, device: str) -> str:
-    """The MAC address of a rank's device, of those that anybody may give."""
+    """The MAC address of a rank's device, from the locally administered range."""
     return f"02:00:00:{device[-1]:0>2}:{rank >> 8:02x}:{rank & 255:02x}"
 
 
@@ -75,21 +73,19 @@ def _shared(made: Emulated) -> bool:
     return made.servers > 1 and made.nics < made.local
 
 
-def fabric_links(made: Emulated, holds: dict[int, str]) -> Iterator[Command]:
+def fabric_links(made: Emulated, holds: dict[int, str]) -> Iterator[str]:
     """Commands of ip for the namespace of the bridges; holds: the path of each rank's namespace."""
 
-    def bridge(name: str) -> Iterator[Command]:
-        yield ["link", "add", "name", name, "mtu", str(MTU), "type", "bridge"]
-        yield ["link", "set", "dev", name, "up"]
+    def bridge(name: str) -> Iterator[str]:
+        yield f"link add name {name} mtu {MTU} type bridge"
+        yield f"link set dev {name} up"
 
-    def port(rank: int, kind: str, master: str) -> Iterator[Command]:
+    def port(rank: int, kind: str, master: str) -> Iterator[str]:
         here, there = f"{kind}{rank}", "eth0" if kind == "in" else "eth1"
-        yield [
-            "link", "add", "name", here, "mtu", str(MTU), "type", "veth",
-            "peer", "name", there, "mtu", str(MTU), "address", _hardware_address(rank, there), "netns", holds[rank],
-        ]  # fmt: skip
-        yield ["link", "set", "dev", here, "master", master]
-        yield ["link", "set", "dev", here, "up"]
+        peer = f"name {there} mtu {MTU} address {_hardware_address(rank, there)} netns {holds[rank]}"
+        yield f"link add name {here} mtu {MTU} type veth peer {peer}"
+        yield f"link set dev {here} master {master}"
+        yield f"link set dev {here} up"
 
     for server in range(made.servers):
         yield from bridge(f"server{server}")
@@ -102,31 +98,17 @@ def fabric_links(made: Emulated, holds: dict[int, str]) -> Iterator[Command]:
         for nic in range(made.nics):
             name = f"{server}n{nic}"
             yield from bridge(f"nic{name}")
-            yield [
-                "link",
-                "add",
-                "name",
-                f"up{name}",
-                "mtu",
-                str(MTU),
-                "type",
-                "veth",
-                "peer",
-                "name",
-                f"dn{name}",
-                "mtu",
-                str(MTU),
-            ]
-            yield ["link", "set", "dev", f"up{name}", "master", f"nic{name}"]
-            yield ["link", "set", "dev", f"dn{name}", "master", "spine"]
-            yield ["link", "set", "dev", f"up{name}", "up"]
-            yield ["link", "set", "dev", f"dn{name}", "up"]
+            yield f"link add name up{name} mtu {MTU} type veth peer name dn{name} mtu {MTU}"
+            yield f"link set dev up{name} master nic{name}"
+            yield f"link set dev dn{name} master spine"
+            yield f"link set dev up{name} up"
+            yield f"link set dev dn{name} up"
     for rank in range(made.ranks):
-        master = f"nic{rank // made.local}n{_adapter(made, rank)}" if _shared(made) else "spine"
-        yield from port(rank, "ex", master)
+        server = rank // made.local
+        yield from port(rank, "ex", f"nic{server}n{_adapter(made, rank)}" if _shared(made) else "spine")
 
 
-def fabric_shapes(made: Emulated) -> Iterator[Command]:
+def fabric_shapes(made: Emulated) -> Iterator[str]:
     """Commands of tc for the namespace of the bridges: what comes down to the ranks, and shared adapters."""
     for rank in range(made.ranks):
         near, away = _peers(made, rank)
@@ -154,28 +136,26 @@ def _addresses(made: Emulated, ranks: list[int]) -> list[str]:
     return [address(made, rank) for rank in ranks]
 
 
-def rank_links(made: Emulated, rank: int) -> Iterator[Command]:
+def rank_links(made: Emulated, rank: int) -> Iterator[str]:
     """Commands of ip for a rank's own namespace.
 
     Whose address is whose is written down: a kernel keeps what it found out by asking in one small table for all
     namespaces (net.ipv4.neigh.default.gc_thresh3, 1024), in which 32 ranks have no room; what it is told does not count.
     """
     own = address(made, rank)
-    yield ["link", "set", "dev", "lo", "up"]
-    yield ["addr", "add", f"{own}/24", "dev", "eth0"]
-    yield ["link", "set", "dev", "eth0", "up"]
+    yield "link set dev lo up"
+    yield f"addr add {own}/24 dev eth0"
+    yield "link set dev eth0 up"
     if made.servers > 1:
-        yield ["link", "set", "dev", "eth1", "up"]
-        yield ["route", "add", f"{NETWORK}.0.0/16", "dev", "eth1", "src", own]
+        yield "link set dev eth1 up"
+        yield f"route add {NETWORK}.0.0/16 dev eth1 src {own}"
     for others, device in zip(_peers(made, rank), ("eth0", "eth1"), strict=True):
         for other in others:
             hardware = _hardware_address(other, device)
-            yield [
-                "neigh", "add", address(made, other), "lladdr", hardware, "dev", device, "nud", "permanent",
-            ]  # fmt: skip
+            yield f"neigh add {address(made, other)} lladdr {hardware} dev {device} nud permanent"
 
 
-def rank_shapes(made: Emulated, rank: int) -> Iterator[Command]:
+def rank_shapes(made: Emulated, rank: int) -> Iterator[str]:
     """Commands of tc for a rank's own namespace: what it sends."""
     near, away = _peers(made, rank)
     yield from _htb("eth0", made.inside, made.inside_burst, "dst", _addresses(made, near))
@@ -187,32 +167,18 @@ def _bits(rate: float) -> str:
     return f"{max(round(rate * 8), 8)}bit"
 
 
-def _htb(device: str, rate: float, burst: float, end: str, others: list[str]) -> Iterator[Command]:
+def _htb(device: str, rate: float, burst: float, end: str, others: list[str]) -> Iterator[str]:
     """A link, one way: the same share for each of `others` (its senders, src, or receivers, dst), all of it if alone."""
-    whole, bucket = _bits(rate), str(int(burst))
-    share = _bits(rate * (1 - KEPT) / max(len(others), 1))
-    root = ["class", "add", "dev", device, "parent", "1:1", "classid"]
-    tail = ["ceil", whole, "burst", bucket, "cburst", bucket]
-    yield ["qdisc", "add", "dev", device, "root", "handle", "1:", "htb", "default", "2"]
-    yield ["class", "add", "dev", device, "parent", "1:", "classid", "1:1", "htb", "rate", whole, *tail]
-    yield [*root, "1:2", "htb", "rate", _bits(rate * KEPT), *tail, "prio", "0"]
-    filters = ["filter", "add", "dev", device, "parent", "1:", "protocol", "ip"]
-    yield [
-        *filters,
-        "prio",
-        "1",
-        "u32",
-        "match",
-        "u16",
-        "0x0000",
-        hex(0x10000 - _SMALL),
-        "at",
-        "2",
-        "flowid",
-        "1:2",
-    ]
-    for place, other in enumerate(others):
-        leaf = f"1:{place + 16:x}"
-        yield [*root, leaf, "htb", "rate", share, *tail, "prio", "1"]
-        yield ["qdisc", "add", "dev", device, "parent", leaf, "pfifo", "limit", str(_QUEUE)]
-        yield [*filters, "prio", "2", "u32", "match", "ip", end, f"{other}/32", "flowid", leaf]
+    full, share = _bits(rate), _bits(rate * (1 - KEPT) / max(len(others), 1))
+    most = f"ceil {full} burst {int(burst)} cburst {int(burst)}"
+    child = f"class add dev {device} parent 1:1 classid"
+    match = f"filter add dev {device} parent 1: protocol ip prio"
+    yield f"qdisc add dev {device} root handle 1: htb default 2"
+    yield f"class add dev {device} parent 1: classid 1:1 htb rate {full} {most}"
+    yield f"{child} 1:2 htb rate {_bits(rate * KEPT)} {most} prio 0"
+    yield f"{match} 1 u32 match u16 0x0000 {hex(0x10000 - _SMALL)} at 2 flowid 1:2"
+    for number, other in enumerate(others, 16):
+        leaf = f"1:{number:x}"
+        yield f"{child} {leaf} htb rate {share} {most} prio 1"
+        yield f"qdisc add dev {device} parent {leaf} pfifo limit {_QUEUE}"
+        yield f"{match} 2 u32 match ip {end} {other}/32 flowid {leaf}"

@@ -21,7 +21,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -33,8 +32,8 @@ from podsim.errors import LabError
 from podsim.lab import usage
 from podsim.lab.places import Place, drop, filesystem_of
 from podsim.lab.processes import die_with_parent, stopped_by_signals
-from podsim.lab.samples import Loaded, Reader, listed
-from podsim.lab.small_model import MODELS, trainer
+from podsim.lab.samples import Loaded, Reader, list_samples
+from podsim.lab.small_model import MODELS, make_trainer
 from podsim.results.lab_storage import MeasuredEpoch, MeasuredLoader
 
 AHEAD = 2
@@ -49,16 +48,16 @@ class LoaderJob:
 
     place: Place
     cache: str
-    """file, block or none"""
+    """The kind of cache: file, block or none."""
     folder: str
-    """of the cache"""
+    """The folder of the cache."""
     epochs: int
     workers: int
     batch: int
     step: float
-    """s of an emulated accelerator's step; 0 without one"""
+    """s. The time of an emulated accelerator's step; 0 without one."""
     model: str
-    """what trains; empty for nothing"""
+    """The model that trains; empty for none."""
     keep_pages: bool
     seed: int
 
@@ -85,10 +84,10 @@ def measure_loader(
     job: LoaderJob, progress: Callable[[int, int], None] = lambda _done, _whole: None
 ) -> MeasuredLoader:
     """The epochs as they were measured; after Ctrl-C those until then. LabError where samples cannot be read."""
-    samples = listed(job.place)
+    samples = list_samples(job.place)
     names, rows, stopped = list(samples), [], False
     generator = np.random.default_rng(job.seed)
-    started = datetime.now(UTC).isoformat(timespec="seconds")
+    started = usage.now_text()
     many = -(-len(names) // job.batch)
     with stopped_by_signals(), _pool(job) as (pool, readers):
         step, name = _consumer(job)
@@ -140,7 +139,7 @@ def _pool(job: LoaderJob) -> Iterator[tuple[ProcessPoolExecutor, list[BaseProces
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore"
-            )  # fsspec's thread and numpy's idle here; fsspec makes its own anew in a child
+            )  # fsspec's thread and numpy's idle here; fsspec starts its own in a child
             pool.submit(os.getpid).result()
         yield pool, [child for child in active_children() if child not in before]
     finally:
@@ -155,7 +154,7 @@ def _kill(readers: Sequence[BaseProcess]) -> None:
 def _consumer(job: LoaderJob) -> tuple[Step, str]:
     """(what is done with a batch, what that is in words)."""
     if job.model:
-        train = trainer(job.model, max(usage.cores() - job.workers, 1))  # the readers need theirs
+        train = make_trainer(job.model, max(usage.cores() - job.workers, 1))  # the readers need theirs
 
         def trained(batch: Loaded) -> float:
             start = time.perf_counter()
@@ -224,12 +223,12 @@ class _Epoch:
         """The epoch's line."""
 
         def summed(name: str) -> float:
-            return float(sum(one[name] for one in self.told))
+            return float(sum(batch[name] for batch in self.told))
 
         seconds, size = self.used["wall"], summed("size")
         used = dict(self.used, own=self.used["own"] + summed("processor"))
-        cpu, others = usage.busiest([used], ["here"], {"here": usage.cores()})
-        drives = [one["drive"] for one in self.told]
+        cpu, others = usage.busiest([used], [usage.this_process()])
+        drives = [batch["drive"] for batch in self.told]
         computed = job.model or job.step
         return MeasuredEpoch(
             epoch=self.epoch, whole=whole, samples=round(summed("samples")), steps=self.steps, seconds=seconds,

@@ -1,4 +1,4 @@
-"""Times collectives as nccl-tests does: checked calls first, then so many one after the other; out of place and in place.
+"""Times collectives as nccl-tests does: checked calls first, then timed calls in a row; out of place and in place.
 
 Every rank runs `measure`; rank 0 gets the result, the others None. What ranks tell each other about the measurement goes
 through the job's key-value store, never over what is being measured.
@@ -6,13 +6,10 @@ through the job's key-value store, never over what is being measured.
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from podsim.lab import usage
@@ -37,25 +34,26 @@ class Job:
     collective: str
     ranks: int
     local: int
-    """ranks of a server"""
+    """The number of ranks of a server."""
     tables: tuple[Table, ...]
     library: bool
-    """the library's own collective, too"""
+    """Whether the library's own collective is run, too."""
     sizes: tuple[int, ...]
     iterations: int
     warmup: int
     limit: float
-    """s that the timed calls of one line may take, if more than one is to be made"""
+    """s. The time limit for the timed calls of one line, if more than one is to be made."""
     in_place: bool
     apart: bool
-    """calls one at a time, all ranks starting each together; else one after the other, as nccl-tests makes them"""
+    """Whether calls are made one at a time, with a common start; otherwise one after the other, as in nccl-tests."""
     timeout: float
-    """s after which a call gives up"""
+    """s. The time after which a call gives up."""
     backend: str = "auto"
     emulated: Emulated | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     factors: Mapping[str, float] = field(default_factory=dict)
-    """bus: bus bandwidth over algorithm bandwidth; parts: parts that nccl-tests divides a size into"""
+    """factor. The factors of nccl-tests. bus: bus bandwidth over algorithm bandwidth; parts: the parts into which a
+    size is divided."""
 
     @property
     def nodes(self) -> int:
@@ -75,9 +73,9 @@ def task_of(job: Job) -> Task:
 def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredCollectives | None:
     """The job's measurements at rank 0, None at the others; `note` hears what is under way."""
     board = Board(wires)
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    ranks = board.gather({"host": platform.node(), "cores": usage.cores(), "pid": os.getpid()})
-    message = message_time(wires, board)
+    started = usage.now_text()
+    ranks = board.gather(usage.this_process())
+    message = message_seconds(wires, board)
     work = measure_work(wires, board, job.emulated.pause) if job.emulated else Work()
     rows = []
     for table in (*job.tables, None) if job.library else job.tables:
@@ -90,9 +88,9 @@ def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredColl
         return None
     return MeasuredCollectives(
         collective=job.collective, ranks=job.ranks, local=job.local, backend=wires.backend,
-        device=device_name(wires), software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
-        hosts=tuple(one["host"] for one in ranks[: job.ranks]),
-        processes=tuple(one["pid"] for one in ranks[: job.ranks]), cores=min(one["cores"] for one in ranks),
+        device=device_name(wires), software=wires.software,
+        hosts=tuple(each["host"] for each in ranks[: job.ranks]),
+        processes=tuple(each["pid"] for each in ranks[: job.ranks]), cores=min(each["cores"] for each in ranks),
         emulated=job.emulated, apart=job.apart, warmup=job.warmup, message=message, started=started,
         rows=tuple(row for row in rows if row is not None), left_out=job.left_out,
         message_work=work.message, byte_work=work.byte, add_work=work.add,
@@ -106,11 +104,11 @@ def device_name(wires: Wires) -> str:
     return "CPU"
 
 
-def message_time(wires: Wires, board: Board, trips: int = 15) -> float:
+def message_seconds(wires: Wires, board: Board, trips: int = 15) -> float:
     """Half the median round trip of 4 B between ranks 0 and 1, s; 0 with one rank."""
     if wires.world < 2:
         return 0.0
-    data, distributed, found = wires.empty(1).fill_(1.0), wires.torch.distributed, []
+    data, distributed, round_trips = wires.empty(1).fill_(1.0), wires.torch.distributed, []
     for _ in range(trips):
         start = time.perf_counter()
         if wires.rank == 0:
@@ -120,8 +118,8 @@ def message_time(wires: Wires, board: Board, trips: int = 15) -> float:
             distributed.recv(data, 0, group=wires.up)
             distributed.send(data, 0, group=wires.down)
         wires.settle()
-        found.append(time.perf_counter() - start)
-    return float(board.tell(statistics.median(found) / 2))
+        round_trips.append(time.perf_counter() - start)
+    return float(board.tell(statistics.median(round_trips) / 2))
 
 
 def _one(
@@ -148,9 +146,7 @@ def _one(
     inside = places[1] if job.in_place else None
     seconds = outside["seconds"]
     speed = size / seconds if seconds > 0 else 0.0
-    cpu, others = usage.busiest(
-        outside["usage"], [one["host"] for one in ranks], {one["host"]: one["cores"] for one in ranks}
-    )
+    cpu, others = usage.busiest(outside["usage"], ranks)
     return MeasuredCollective(
         algorithm=table.name if table is not None else "library", size=float(size),
         count=int(elements // job.factors.get("parts", 1)), iterations=outside["iterations"], seconds=seconds,
@@ -203,7 +199,7 @@ class _Side:
             return
         own = self.source
         if self.wires.rank >= self.ranks:
-            self.held.zero_()  # a switch starts every sum anew
+            self.held.zero_()  # a switch starts every sum from zero
         elif self.inside:
             own = self.held.clone() if self.program.keeps_input else self.held
         else:
@@ -239,14 +235,14 @@ def _place(
     calls = _calls(side, wires, iterations, job)
     used = usage.since(before)
     wires.barrier()
-    told = board.gather({"wrong": bad, "usage": used, "calls": calls})
-    if told is None:
+    reports = board.gather({"wrong": bad, "usage": used, "calls": calls})
+    if reports is None:
         return None
-    each = [one["calls"] for one in told[: job.ranks]]
+    each = [report["calls"] for report in reports[: job.ranks]]
     return {
         "iterations": iterations, "seconds": statistics.fmean(map(statistics.fmean, each)),
         "slowest": statistics.median(map(max, zip(*each, strict=True))),
-        "wrong": sum(one["wrong"] for one in told), "usage": [one["usage"] for one in told],
+        "wrong": sum(report["wrong"] for report in reports), "usage": [report["usage"] for report in reports],
     }  # fmt: skip
 
 
@@ -258,7 +254,7 @@ def _calls(side: _Side, wires: Wires, iterations: int, job: Job) -> list[float]:
             side.once()
         wires.settle()
         return [(time.perf_counter() - start) / iterations]
-    found = []
+    times = []
     for _ in range(iterations):
         wires.barrier()
         time.sleep(job.emulated.pause if job.emulated else 0.0)
@@ -266,5 +262,5 @@ def _calls(side: _Side, wires: Wires, iterations: int, job: Job) -> list[float]:
         start = time.perf_counter()
         side.once()
         wires.settle()
-        found.append(time.perf_counter() - start)
-    return found
+        times.append(time.perf_counter() - start)
+    return times

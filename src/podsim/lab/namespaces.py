@@ -45,7 +45,7 @@ def _try() -> int:
     try:
         own_user()
         unshare()
-        configure([["link", "add", "name", "here", "type", "veth", "peer", "name", "there"]], [])
+        configure(["link add name here type veth peer name there"], [])
     except (OSError, LabError):
         return 1
     return 0
@@ -67,7 +67,7 @@ def _privileged() -> bool:
 
 
 def own_user() -> None:
-    """Without privileges: become root of a user namespace of one's own, for good. Raises OSError if refused."""
+    """Without privileges: become root of a new user namespace, for good. Raises OSError if refused."""
     if _privileged():
         return
     user, group = os.getuid(), os.getgid()
@@ -95,7 +95,7 @@ def enter(namespace: int) -> None:
     _call(_LIBC.setns(namespace, _NEWNET))
 
 
-def configure(links: Sequence[Sequence[str]], shapes: Sequence[Sequence[str]]) -> None:
+def configure(links: Sequence[str], shapes: Sequence[str]) -> None:
     """Run commands of ip, then of tc, in this process's namespace. Raises LabError with what they complain of."""
     for name, commands in (("ip", links), ("tc", shapes)):
         tool = _tool(name)
@@ -103,7 +103,7 @@ def configure(links: Sequence[Sequence[str]], shapes: Sequence[Sequence[str]]) -
             continue
         if tool is None:
             raise LabError(f"{name} (the package iproute2) is not installed")
-        text = "".join(" ".join(command) + "\n" for command in commands)
+        text = "".join(f"{command}\n" for command in commands)
         done = subprocess.run([tool, "-batch", "-"], input=text, capture_output=True, text=True, check=False)
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from podsim.lab.ranks import MOST_RANKS
 from podsim.lab.wires import BACKENDS
 
 
@@ -15,6 +16,16 @@ def outside(values: Iterable[tuple[str, float, float, float]]) -> list[str]:
         for name, value, least, most in values
         if not least <= value <= most
     ]
+
+
+def wrong_ranks(ranks: int, started: int | None) -> list[str]:
+    """A line if there cannot be this many ranks; `started`: ranks that torchrun or others started, None if nobody did."""
+    if started is not None:
+        differs = ranks != started
+        return [f"--ranks {ranks}: this job was started with {started}; leave --ranks out"] if differs else []
+    if 1 <= ranks <= MOST_RANKS:
+        return []
+    return [f"--ranks {ranks}; 1 to {MOST_RANKS} are forked on one machine, more are started with torchrun"]
 
 
 def unknown_backend(backend: str) -> list[str]:

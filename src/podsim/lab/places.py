@@ -1,6 +1,6 @@
-"""Where data lie: a folder of this machine, or a URL that fsspec knows; and what is in the page cache of it.
+"""Where data are: a folder of this machine, or a URL that fsspec knows; and what the page cache holds of it.
 
-fsspec is loaded by name, when a URL is opened; forked processes open it anew, as fsspec wants it.
+fsspec is loaded by name, when a URL is opened; forked processes open it again, as fsspec requires.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Place:
     """A folder or a URL."""
 
     text: str
-    """a URL as given, or a folder's path"""
+    """A URL as given, or a folder's path."""
     path: str
-    """of a folder: absolute; else the URL, without a slash at its end"""
+    """The absolute path of a folder, or the URL without a slash at its end."""
     local: bool
     filesystem: str
-    """kind of the folder's file system, or the URL's protocol"""
+    """The kind of the folder's file system, or the URL's protocol."""
     software: str = ""
-    """versions of what opens it, ending in a comma"""
+    """The versions of what opens it, ending in a comma."""
 
     def make(self, folder: str) -> None:
         """Make a folder within the place; object stores need none."""
@@ -122,7 +122,7 @@ def fsspec_of(url: str) -> tuple[Any, str]:
 
 
 def filesystem_of(path: Path) -> str:
-    """The kind of file system that a folder is on, as the kernel calls it: ext4, xfs, nfs4, tmpfs; empty if not told."""
+    """The kind of file system that a folder is on, as the kernel calls it: ext4, xfs, nfs4, tmpfs; empty if unknown."""
     try:
         mounts = Path("/proc/self/mounts").read_text("utf-8", errors="replace").splitlines()
     except OSError:
@@ -161,7 +161,7 @@ def drop(path: Path) -> None:
             os.close(descriptor)
 
 
-def given_by_drives() -> float | None:
+def drive_bytes() -> float | None:
     """B that drives have given this process, as the kernel counts; None where it does not tell."""
     try:
         lines = Path("/proc/self/io").read_text("ascii").splitlines()

@@ -32,7 +32,7 @@ class Do(NamedTuple):
 
     what: str
     transfer: int
-    """place in Program.transfers; -1 for a barrier"""
+    """The position in Program.transfers; -1 for a barrier."""
 
 
 class Span(NamedTuple):
@@ -49,17 +49,17 @@ class Transfer:
 
     peer: int
     sends: bool
-    """to the peer; else from it"""
+    """Whether it goes to the peer; otherwise it comes from it."""
     first: int
     last: int
     reduce: bool
-    """what is received is added"""
+    """Whether the received data are added."""
     own: bool
-    """what is sent is the rank's own input"""
+    """Whether the sent data are the rank's own input."""
     direct: bool
-    """received straight into place; else beside it, until it may be put there"""
+    """Whether the data are received in place; otherwise in a buffer until they may be moved."""
     tag: int
-    """which message between these two nodes it is, from 0"""
+    """The number of the message between these two nodes, from 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +69,15 @@ class Program:
     node: int
     nodes: int
     elements: int
-    """length of the buffer"""
+    """The length of the buffer in elements."""
     transfers: tuple[Transfer, ...]
     order: tuple[Do, ...]
     input: tuple[Span, ...]
-    """what this rank has at the start"""
+    """The chunks that this rank has at the start."""
     output: tuple[Span, ...]
-    """what it must have at the end"""
+    """The chunks that it must have at the end."""
     keeps_input: bool
-    """whether it sends its own input after it may have been overwritten"""
+    """Whether it sends its own input after it may have been overwritten."""
 
 
 def programs(table: Table, elements: int, nodes: range | None = None) -> tuple[Program, ...]:
@@ -203,13 +203,13 @@ class _Compiler:
 
     def _spans(self, ranks: Ints) -> tuple[Span, ...]:
         """Chunks whose end (home or goal) is this rank or everywhere, neighbours of one home joined."""
-        found: list[Span] = []
+        spans: list[Span] = []
         if self.node >= self.units.ranks:
             return ()
         for c in np.flatnonzero((ranks == EVERYWHERE) | (ranks == self.node)):
             span = Span(int(self.cuts[c]), int(self.cuts[c + 1]), int(self.units.home[c]))
-            if found and found[-1].last == span.first and found[-1].home == span.home:
-                span = Span(found.pop().first, span.last, span.home)
+            if spans and spans[-1].last == span.first and spans[-1].home == span.home:
+                span = Span(spans.pop().first, span.last, span.home)
             if span.last > span.first:
-                found.append(span)
-        return tuple(found)
+                spans.append(span)
+        return tuple(spans)

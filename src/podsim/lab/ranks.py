@@ -40,16 +40,16 @@ class Task:
     """What the processes of a job do together."""
 
     work: Callable[[Wires, Note], Any]
-    """what each process calls; what the one of rank 0 returns is the task's result, plain values that JSON can hold"""
+    """The function that each process calls; what rank 0 returns is the task's result, as plain JSON values."""
     nodes: int
-    """processes"""
+    """The number of processes."""
     names: Mapping[int, str] = field(default_factory=dict)
-    """of processes that are no ranks, as they are called where they fail: the switch that process 8 plays"""
+    """The names of processes that are no ranks, for errors: the switch that process 8 plays."""
     timeout: float = 60.0
-    """s after which a call gives up on processes that do not answer"""
+    """s. The time after which a call gives up on processes that do not answer."""
     backend: str = "auto"
     parts: tuple[str, ...] = ()
-    """modules of PyTorch that are loaded once, before processes are forked"""
+    """The modules of PyTorch that are loaded once, before processes fork."""
 
     def name(self, node: int) -> str:
         """A process, in words."""
@@ -70,7 +70,7 @@ class Place:
     local: int
 
 
-def here(environment: Mapping[str, str]) -> Place | None:
+def started_rank(environment: Mapping[str, str]) -> Place | None:
     """The rank that this process is, from what torchrun sets; None if it was started by nobody of the kind.
 
     Raises LabError for an environment that says half of it, or what cannot be.
@@ -92,16 +92,16 @@ def here(environment: Mapping[str, str]) -> Place | None:
         if not text.isdecimal():
             raise LabError(f"{key}={text[:40]!r} in the environment is no number")
         numbers[key] = int(text)
-    place = Place(
+    rank = Place(
         rank=numbers["RANK"], world=numbers["WORLD_SIZE"], local_rank=numbers["LOCAL_RANK"],
         local=numbers["LOCAL_WORLD_SIZE"],
     )  # fmt: skip
-    if place.rank >= place.world or place.local < 1 or place.world % place.local:
+    if rank.rank >= rank.world or rank.local < 1 or rank.world % rank.local:
         raise LabError(
-            f"RANK={place.rank}, WORLD_SIZE={place.world}, LOCAL_WORLD_SIZE={place.local} in the environment do not go "
+            f"RANK={rank.rank}, WORLD_SIZE={rank.world}, LOCAL_WORLD_SIZE={rank.local} in the environment do not go "
             "together: ranks count from 0 to WORLD_SIZE - 1, in servers of LOCAL_WORLD_SIZE each"
         )
-    return place
+    return rank
 
 
 class _Line:
@@ -252,7 +252,7 @@ def _rank(task: Task, rank: int, meeting: str, line: _Line, hook: Hook | None) -
             rank=rank, world=task.nodes, local_rank=rank, local=task.nodes, init=meeting, backend=task.backend,
             timeout=task.timeout,
         )  # fmt: skip
-        found = task.work(wires, note)
+        result = task.work(wires, note)
     except PodsimError as problem:  # a user's mistake, which needs no name of a class
         line.say(error=str(problem), own=True)
         return 1
@@ -263,7 +263,7 @@ def _rank(task: Task, rank: int, meeting: str, line: _Line, hook: Hook | None) -
         line.say(error=f"{type(problem).__name__}: {_first_line(problem)}", own=True)
         return 1
     if rank == 0:
-        line.say(result=found)
+        line.say(result=result)
     return 0
 
 
@@ -300,6 +300,11 @@ def run_joined(task: Task, place: Place, *, watch: Watch = quiet) -> Any:
         pulse.stop()
         with suppress(Exception):
             wires.torch.distributed.destroy_process_group()
+
+
+def run_task(task: Task, place: Place | None, *, watch: Watch = quiet) -> Any:
+    """What the task gives at rank 0, None at the others: by forked processes, or as the rank that this process is."""
+    return run_here(task, watch=watch) if place is None else run_joined(task, place, watch=watch)
 
 
 class _Pulse:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from podsim.errors import LabError, unknown_name
 from podsim.results.lab import Emulated, MeasuredCollectives
@@ -26,6 +26,9 @@ from podsim.results.trained import MeasuredDdp, MeasuredTraining
 FORMAT = "podsim-run"
 VERSION = 1
 Run = MeasuredCollectives | MeasuredCheckpoints | MeasuredLoader | MeasuredTraining | MeasuredDdp
+Kind = TypeVar(
+    "Kind", MeasuredCollectives, MeasuredCheckpoints, MeasuredLoader, MeasuredTraining, MeasuredDdp
+)
 KINDS: dict[str, type[Run]] = {
     "collectives": MeasuredCollectives, "checkpoints": MeasuredCheckpoints, "loader": MeasuredLoader,
     "training": MeasuredTraining, "ddp": MeasuredDdp,
@@ -75,14 +78,14 @@ def read_run(path: Path) -> Run:
         if not line.strip():
             continue
         try:
-            one = json.loads(line)
+            parsed = json.loads(line)
         except (ValueError, RecursionError):
-            one = None
-        if not isinstance(one, dict):
+            parsed = None
+        if not isinstance(parsed, dict):
             raise LabError(
                 f"{path.name}: line {number} is no JSON object; expected what `podsim measure --save` writes"
             )
-        objects.append(one)
+        objects.append(parsed)
     head = objects[0] if objects else {}
     if head.get("format") != FORMAT or not isinstance(head.get("kind"), str):
         raise LabError(f'{path.name}: its first line does not say "format": "{FORMAT}", and "kind"')
@@ -93,27 +96,38 @@ def read_run(path: Path) -> Run:
     if head["kind"] not in KINDS:
         raise LabError(f"{path.name}: {unknown_name('kind of run', head['kind'], KINDS)}")
     body = {key: value for key, value in head.items() if key not in ("format", "version", "kind")}
-    found: Run = run_of(body | {"rows": objects[1:]}, path.name, head["kind"])
-    return found
+    run: Run = run_of(body | {"rows": objects[1:]}, path.name, head["kind"])
+    return run
 
 
-def run_of(told: Mapping[str, Any], where: str = "a rank", kind: str = "collectives") -> Any:
+def run_of(fields_given: Mapping[str, Any], where: str = "a rank", kind: str = "collectives") -> Any:
     """A run of a kind from plain values. Raises LabError for values that are missing, unknown or of another type."""
     made = KINDS[kind]
     row_type = get_args(get_type_hints(made)["rows"])[0]
     rows = tuple(
-        _made(row_type, row, f"{where}: row {number}") for number, row in enumerate(told.get("rows", []), 1)
+        _made(row_type, row, f"{where}: row {number}")
+        for number, row in enumerate(fields_given.get("rows", []), 1)
     )
-    values = {**told, "rows": rows}
+    values = {**fields_given, "rows": rows}
     if values.get("emulated") is not None:
         values["emulated"] = emulated_of(values["emulated"], where)
     return _made(made, values, where)
 
 
+def keep_run(told: Mapping[str, Any] | None, made: type[Kind], save: Path | None) -> Kind | None:
+    """The run that rank 0 described, also written to a file where one is named; None for the other ranks."""
+    if told is None:
+        return None
+    run: Kind = run_of(told, kind=next(name for name, each in KINDS.items() if each is made))
+    if save is not None:
+        write_run(save, run)
+    return run
+
+
 def emulated_of(told: Any, where: str = "the environment") -> Emulated:
     """The links of an emulated cluster from plain values. Raises LabError for values that are none."""
-    found: Emulated = _made(Emulated, told, f"{where}: emulated")
-    return found
+    links: Emulated = _made(Emulated, told, f"{where}: emulated")
+    return links
 
 
 def _made(kind: Any, told: Any, where: str) -> Any:
@@ -139,7 +153,7 @@ def _made(kind: Any, told: Any, where: str) -> Any:
 def _is(value: Any, wanted: Any) -> bool:
     """Whether a value is of an annotated type, and a number that is finite and not negative."""
     if isinstance(wanted, UnionType):
-        return any(_is(value, one) for one in get_args(wanted))
+        return any(_is(value, each) for each in get_args(wanted))
     if wanted is NoneType:
         return value is None
     plain_type = get_origin(wanted) or wanted

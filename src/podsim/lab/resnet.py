@@ -30,17 +30,17 @@ class Training:
 
     records: Path
     image: int
-    """pixels of a side"""
+    """The side of an image in pixels."""
     batch: int
-    """images of one rank's step"""
+    """The number of images of one rank's step."""
     steps: int
-    """of an epoch"""
+    """The number of steps of an epoch."""
     epochs: int
     backend: str = "auto"
 
 
 def write_records(path: Path, count: int) -> None:
-    """A file of so many records, on the disk and not in the page cache."""
+    """Write a file of `count` records to the disk, and drop it from the page cache."""
     block = os.urandom(RECORD)
     with path.open("wb") as file:
         for _ in range(count):
@@ -52,7 +52,7 @@ def _model(nn: Any) -> Any:
     """ResNet-50."""
 
     class Block(nn.Module):  # type: ignore[misc]
-        """1 x 1 down, 3 x 3, 1 x 1 up, beside a shortcut."""
+        """1 x 1 down, 3 x 3, 1 x 1 up, with a shortcut."""
 
         def __init__(self, channels: int, width: int, stride: int) -> None:
             super().__init__()
@@ -75,8 +75,8 @@ def _model(nn: Any) -> Any:
     layers.append(nn.MaxPool2d(3, stride=2, padding=1))
     channels = 64
     for width, count, stride in _STAGES:
-        for place in range(count):
-            layers.append(Block(channels, width, stride if place == 0 else 1))
+        for number in range(count):
+            layers.append(Block(channels, width, stride if number == 0 else 1))
             channels = 4 * width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000))
 
@@ -86,7 +86,7 @@ def train_resnet(training: Training, wires: Wires, note: Note) -> dict[str, Any]
     torch = wires.torch
     torch.manual_seed(1)
     model = _model(torch.nn).to(wires.device)
-    parameters = sum(one.numel() for one in model.parameters())
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     several = wires.world > 1
     if several:
         ids = [wires.device.index] if wires.backend == "nccl" else None

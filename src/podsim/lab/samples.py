@@ -1,7 +1,7 @@
 """Samples in a folder or an object store: made, listed, and read through fsspec's own caches.
 
 Every file is a sample. A cache keeps whole files ("filecache") or the blocks that were asked for ("blockcache") in a
-folder, with a list of what it holds. fsspec writes that list anew whenever something is added, merged with what lies
+folder, with a list of what it holds. fsspec rewrites that list whenever something is added, merged with what lies
 there, but without a lock: of two processes that do so at once, one loses its entry, and the sample comes from the store
 again. Here it is written once a batch, under a lock.
 
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import LabError
-from podsim.lab.places import Place, first_line, fsspec_of, given_by_drives
+from podsim.lab.places import Place, drive_bytes, first_line, fsspec_of
 
 CACHES = {"file": "WholeFileCacheFileSystem", "block": "CachingFileSystem"}
 """kind of cache -> fsspec's class"""
@@ -41,36 +41,36 @@ class Loaded:
 
     samples: int
     size: float
-    """B"""
+    """B. The bytes of samples."""
     store: float
-    """B of the store"""
+    """B. The bytes from the store."""
     fetched: int
-    """samples of which some bytes came from the store"""
+    """The number of samples with some bytes from the store."""
     reading: float
-    """s"""
+    """s. The time spent reading."""
     decoding: float
-    """s"""
+    """s. The time spent decoding."""
     processor: float
-    """s of processor time"""
+    """s. The processor time."""
     drive: float | None
-    """B that drives gave; None where the kernel does not tell"""
+    """B. The bytes that drives supplied; None if the kernel does not tell."""
     pixels: NDArray[np.uint8] | None
-    """sample, colour, row, column; None where nothing is decoded"""
+    """The pixels by sample, colour, row and column; None if nothing is decoded."""
 
 
-def listed(place: Place) -> dict[str, int]:
+def list_samples(place: Place) -> dict[str, int]:
     """{path: B} of the samples of a place, in the order of their names. LabError where there are none."""
     system, path = fsspec_of(f"file://{place.path}" if place.local else place.path)
     try:
-        found = system.find(path, detail=True)
+        files = system.find(path, detail=True)
     except FileNotFoundError:
-        found = {}
+        files = {}
     except Exception as problem:
         raise LabError(f"{place.text}: cannot be listed: {first_line(problem)}") from None
     samples = {
-        name: int(one["size"])
-        for name, one in sorted(found.items())
-        if not name.rpartition("/")[2].startswith(_HIDDEN) and one["size"]
+        name: int(entry["size"])
+        for name, entry in sorted(files.items())
+        if not name.rpartition("/")[2].startswith(_HIDDEN) and entry["size"]
     }
     if not samples:
         raise LabError(
@@ -87,7 +87,7 @@ def make_samples(
     generator = np.random.default_rng(seed)
     try:
         with suppress(FileNotFoundError):
-            if any(one.get("size") for one in system.find(path, detail=True).values()):
+            if any(entry.get("size") for entry in system.find(path, detail=True).values()):
                 raise LabError(
                     f"--make: {place.text} has files already; leave --make out to read them, or give a new folder"
                 )
@@ -131,7 +131,7 @@ class Reader:
             self.epoch = epoch
             if self.kept:
                 self.system.load_cache()  # with what other processes put there in the epoch before
-        before, drives, clock = self.fetched, given_by_drives(), time.process_time()
+        before, drives, clock = self.fetched, drive_bytes(), time.process_time()
         pixels, size, fetched, reading, decoding = [], 0, 0, 0.0, 0.0
         for path in paths:
             start, had = time.perf_counter(), self.fetched
@@ -150,7 +150,7 @@ class Reader:
             with (self.folder / ".lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 self.save()
-        after = given_by_drives()
+        after = drive_bytes()
         return Loaded(
             samples=len(paths), size=float(size), store=self.fetched - before, fetched=fetched, reading=reading,
             decoding=decoding, processor=time.process_time() - clock,
@@ -161,17 +161,17 @@ class Reader:
     def _bytes(self, path: str) -> bytes:
         """A sample; what came from the store is counted."""
         if not self.kept:
-            whole: bytes = self.system.cat_file(path)
-            self.fetched += len(whole)
-            return whole
+            read: bytes = self.system.cat_file(path)
+            self.fetched += len(read)
+            return read
         with self.system.open(path, "rb") as file:
-            found: bytes = file.read()
+            content: bytes = file.read()
             if isinstance(file, io.BufferedReader):  # all of it is in the cache
-                return found
+                return content
             if not isinstance(file, import_module("fsspec.spec").AbstractBufferedFile):
                 raise LabError("fsspec reads such files around its cache of blocks: take --cache-kind file")
             self.fetched += file.cache.total_requested_bytes
-        return found
+        return content
 
 
 def _decoded(path: str, data: bytes) -> NDArray[np.uint8]:

@@ -15,7 +15,7 @@ MODELS = {"resnet": "resnet-8 of podsim train, on 64 x 64 pixels"}
 _CLASSES = 10
 
 
-def trainer(name: str, threads: int) -> Callable[[NDArray[np.uint8] | None], None]:
+def make_trainer(name: str, threads: int) -> Callable[[NDArray[np.uint8] | None], None]:
     """A function that takes one training step on a batch of pixels (sample, colour, row, column).
 
     threads: of the processor, where there is no GPU. Labels are drawn at random. Raises LabError where PyTorch is not

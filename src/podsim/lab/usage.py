@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,9 +19,19 @@ class Mark:
     wall: float
     own: float
     machine: float
-    """of all programs; idle time and the kernel's work on packets left out"""
+    """s. The processor time of all programs, without idle time and the kernel's work on packets."""
     packets: float
-    """of the kernel's work on packets, whoever sent them"""
+    """s. The processor time of the kernel's work on packets, whoever sent them."""
+
+
+def now_text() -> str:
+    """The time now in UTC, as 2026-01-31T12:00:00+00:00."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def this_process() -> dict[str, Any]:
+    """Where this process runs: host, cores and pid, as plain values that ranks exchange."""
+    return {"host": platform.node(), "cores": cores(), "pid": os.getpid()}
 
 
 def cores() -> int:
@@ -56,20 +69,21 @@ def _machine() -> tuple[float, float]:
 
 
 def busiest(
-    told: Iterable[Mapping[str, float]], hosts: Iterable[str], cores_of: Mapping[str, int]
+    used: Sequence[Mapping[str, float]], processes: Sequence[Mapping[str, Any]]
 ) -> tuple[float, float]:
     """(share of the ranks, share of others) on the machine whose processors were busiest.
 
-    What the kernel did for packets cannot be told apart, and counts as the ranks'.
+    used: what `since` gave each rank; processes: what `this_process` gave it.
+    The kernel's work on packets is not split by process, and counts as the ranks'.
     """
     names = ("wall", "own", "machine", "packets")
-    at, all_told = list(hosts), list(told)
+    room_of = {process["host"]: process["cores"] for process in processes}
     shares = []
-    for host in sorted(set(at)):
-        here = [one for one, place in zip(all_told, at, strict=True) if place == host]
-        most = {name: max(0.0, *(one[name] for one in here)) for name in names}
-        room = max(most["wall"], 1e-9) * cores_of[host]
-        own = sum(one["own"] for one in here)
+    for host in sorted(room_of):
+        here = [each for each, process in zip(used, processes, strict=True) if process["host"] == host]
+        most = {name: max(0.0, *(each[name] for each in here)) for name in names}
+        room = max(most["wall"], 1e-9) * room_of[host]
+        own = sum(each["own"] for each in here)
         others = most["machine"] - own
         shares.append((min((own + most["packets"]) / room, 1.0), min(max(others / room, 0.0), 1.0)))
     return max(shares, key=sum)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import warnings
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -50,15 +51,20 @@ class Wires:
     backend: str
     device: Any
     up: Any
-    """group for messages to higher ranks: gloo moves data one way at a time between two ranks of one group"""
+    """The group for messages to higher ranks: gloo moves data one way at a time between two ranks of one group."""
     down: Any
-    """group for messages to lower ranks; the same as `up` with NCCL"""
+    """The group for messages to lower ranks; equal to `up` with NCCL."""
     grouped: bool
-    """messages that are posted together are started together, as NCCL wants them"""
+    """Whether messages that are posted together start together, as NCCL needs."""
     members: tuple[int, ...] = ()
-    """ranks of the whole job that these wires join, if not all: `rank` and `world` count among them"""
+    """The ranks of the whole job that these wires join, if not all; `rank` and `world` count among them."""
     group: Any = None
-    """their process group"""
+    """The process group of these ranks."""
+
+    @property
+    def software(self) -> str:
+        """Versions of PyTorch and Python."""
+        return f"torch {self.torch.__version__}, Python {platform.python_version()}"
 
     def part(self, members: tuple[int, ...], group: Any) -> Wires:
         """The wires of some ranks of the job, this one among them, in rising order."""

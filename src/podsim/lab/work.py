@@ -23,9 +23,9 @@ class Work(NamedTuple):
 
     message: float = 0.0
     byte: float = 0.0
-    """for each B sent and received"""
+    """s. The processor time for each B sent and received."""
     add: float = 0.0
-    """for each B added to another"""
+    """s. The processor time for each B added to another."""
 
 
 def measure_work(wires: Wires, board: Board, pause: float, trips: int = 7) -> Work:
@@ -43,9 +43,11 @@ def measure_work(wires: Wires, board: Board, pause: float, trips: int = 7) -> Wo
 
 
 def _slowest(board: Board, seconds: list[float]) -> float:
-    """Median over trips of the rank that took longest in each, told to all."""
-    told = board.gather(seconds)
-    return float(board.tell(None if told is None else statistics.median(map(max, zip(*told, strict=True)))))
+    """The median over trips of the slowest rank's seconds, at every rank."""
+    reports = board.gather(seconds)
+    return float(
+        board.tell(None if reports is None else statistics.median(map(max, zip(*reports, strict=True))))
+    )
 
 
 def _exchange(wires: Wires, board: Board, size: int, pause: float, trips: int) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from podsim.launching import megatron, titan
 from podsim.launching.flags import Flags, flags_of
-from podsim.launching.job import GIVE_GPUS, Job, Reading, refuse
+from podsim.launching.job import GIVE_GPUS, Context, Job, Reading, refuse
 from podsim.launching.megatron_model import model_notes, read_model
 from podsim.launching.shell import commands
 
@@ -22,15 +22,17 @@ class Command:
     """A start command taken apart."""
 
     scheduler: tuple[str, ...]
-    """words before the launcher, such as srun and its options"""
+    """The words before the launcher, such as srun and its options."""
     launcher: tuple[str, ...] | None
-    """options of torchrun; None where a script is started without it"""
+    """The options of torchrun; None if a script is started without it."""
     script: str
     arguments: tuple[str, ...]
 
 
 def inner(job: Job) -> tuple[list[str], list[list[str]]]:
-    """(script, options in groups) of the framework that the plan's era names; PlanError if it cannot run the plan."""
+    """(script, options in groups) of the framework that the plan's software names; PlanError if it cannot run the
+    plan.
+    """
     if job.plan.software in titan.ERAS:
         refuse("torchtitan", titan.cannot(job))
         return ["-m", "torchtitan.train"], [titan.overrides(job)]
@@ -73,16 +75,16 @@ def line(job: Job) -> str:
 
 def read_script(text: str, known: Mapping[str, str] | None = None) -> Command | None:
     """The start command of a shell script or of bare options; None if there is none."""
-    found = commands(text, known)
-    bare = [word for words in found if words[0].startswith("--") for word in words]
-    for words in found:
+    all_commands = commands(text, known)
+    bare = [word for words in all_commands if words[0].startswith("--") for word in words]
+    for words in all_commands:
         command = find_command(words)
         if command is not None:
             return command
-        for place, word in enumerate(words[:-1]):
-            if word in ("-c", "-lc") and (deep := read_script(words[place + 1], known)):
+        for position, word in enumerate(words[:-1]):
+            if word in ("-c", "-lc") and (deep := read_script(words[position + 1], known)):
                 return Command(
-                    scheduler=tuple(words[:place]),
+                    scheduler=tuple(words[:position]),
                     launcher=deep.launcher,
                     script=deep.script,
                     arguments=deep.arguments,
@@ -143,13 +145,9 @@ def _count(flags: Flags, names: tuple[str, ...], default: int | None) -> int | N
     return int(last)
 
 
-def read_command(
-    command: Command, problems: list[str], *, tool: str, gpus: int | None, layers: int, sequence: int = 0
-) -> Reading | None:
-    """The plan of a start command; what is wrong is added to `problems`, and None given where nothing can be built.
-
-    `gpus` is how many the surroundings start, which must be what the launcher says.
-    """
+def read_command(command: Command, context: Context) -> Reading | None:
+    """The plan of a start command; None where nothing can be built. The launcher must start the context's GPUs."""
+    problems, gpus = context.problems, context.gpus
     started = world(command, problems)
     if started and gpus and started != gpus:
         problems.append(
@@ -161,16 +159,21 @@ def read_command(
     if command.script.startswith("torchtitan") or any(
         w.startswith("--parallelism.") for w in command.arguments
     ):
-        return titan.read_overrides(command.arguments, problems, tool=tool, gpus=count, layers=layers)
+        return titan.read_overrides(command.arguments, context.on(count))
     flags = flags_of(command.arguments)
     assumed: list[str] = []
     shape = read_model(flags, assumed)
-    plan, more = megatron.read_plan(flags, count or 1, layers or int(str(shape.get("layers", 0))))
+    plan, more = megatron.read_plan(flags, count or 1, context.layers or int(str(shape.get("layers", 0))))
     problems += (
         flags.problems if count else [p for p in flags.problems if "does not divide the world" not in p]
     )
     if count is None:
         return None
     return Reading(
-        tool=tool, plan=plan, gpus=count, model=shape, ignored=flags.rest(), assumptions=tuple(assumed + more)
+        tool=context.tool,
+        plan=plan,
+        gpus=count,
+        model=shape,
+        ignored=flags.rest(),
+        assumptions=tuple(assumed + more),
     )

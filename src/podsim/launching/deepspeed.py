@@ -11,8 +11,9 @@ from typing import Any
 
 from podsim.errors import PodsimError
 from podsim.launching.deepspeed_other import read_others
-from podsim.launching.job import GIVE_GPUS, Job, Reading, effective, era_problem
-from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.launching.job import GIVE_GPUS, Context, Job, Reading, effective, era_problem
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute, Schedule
 from podsim.workload.specification import shown
 
 ERAS = ("megatron-core", "megatron-2021", "megatron-2022", "llm-foundry-2023")
@@ -52,7 +53,7 @@ def config(job: Job) -> dict[str, Any]:
     sharding: dict[str, Any] = {"stage": zero, "overlap_comm": bool(plan.overlap_grad)}
     if zero == 3:
         sharding["stage3_prefetch_bucket_size"] = 50_000_000 if plan.overlap_param else 0
-    found: dict[str, Any] = {
+    configuration: dict[str, Any] = {
         "train_batch_size": int(plan.global_batch),
         "train_micro_batch_size_per_gpu": int(plan.micro_batch),
         "gradient_accumulation_steps": int(plan.micro_batches),
@@ -61,15 +62,15 @@ def config(job: Job) -> dict[str, Any]:
         "fp16": {"enabled": plan.precision == "fp16"},
     }
     if int(plan.tp) > 1:
-        found["tensor_parallel"] = {"autotp_size": int(plan.tp)}
+        configuration["tensor_parallel"] = {"autotp_size": int(plan.tp)}
     if int(plan.pp) > 1:
-        found["pipeline"] = {"stages": int(plan.pp)}
+        configuration["pipeline"] = {"stages": int(plan.pp)}
     if plan.recompute == Recompute.FULL:
-        found["activation_checkpointing"] = {
+        configuration["activation_checkpointing"] = {
             "partition_activations": False,
             "number_checkpoints": job.model.layer_count,
         }
-    return found
+    return configuration
 
 
 def notes(job: Job) -> list[str]:
@@ -86,15 +87,13 @@ def text(job: Job) -> str:
     return json.dumps(config(job), indent=2) + "\n"
 
 
-def read_json(
-    source: str, problems: list[str], *, tool: str, gpus: int | None, sequence: int = 0
-) -> Reading | None:
-    """The plan of a configuration; what is wrong is added to `problems`. PodsimError if it is no JSON object.
+def read_json(source: str, context: Context) -> Reading | None:
+    """The plan of a configuration; None where nothing can be built. PodsimError if it is no JSON object.
 
     One of the three batch values may be missing, or "auto" with the others given; the number of GPUs follows, or is
     held against what they say.
     """
-    raw = _parsed(source)
+    raw, problems, gpus = _parsed(source), context.problems, context.gpus
     known = len(problems)
     zero = _zero(raw, problems)
     tp = _size(raw, "tensor_parallel", "autotp_size", problems)
@@ -121,7 +120,7 @@ def read_json(
         tp=tp, pp=pp, dp=dp, micro_batch=micro, global_batch=batch, zero=zero,
         recompute=Recompute.FULL if "activation_checkpointing" in raw else Recompute.NONE,
         overlap_grad=grad is True and not alone, overlap_param=param and not alone, precision=precision,
-        sequence=sequence,
+        sequence=context.sequence,
     )  # fmt: skip
     assumed = ["the file names no sequence and no attention kernel: the model's sequence, fused attention"]
     if "activation_checkpointing" in raw:
@@ -133,7 +132,7 @@ def read_json(
         if k not in ("stage", "overlap_comm", "stage3_prefetch_bucket_size")
     ]
     return Reading(
-        tool=tool, plan=plan, gpus=tp * pp * dp, assumptions=(*assumed, *left_out.values()),
+        tool=context.tool, plan=plan, gpus=tp * pp * dp, assumptions=(*assumed, *left_out.values()),
         ignored=tuple(key for key in rest if key not in left_out),
     )  # fmt: skip
 

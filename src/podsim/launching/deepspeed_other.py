@@ -1,4 +1,4 @@
-"""What a DeepSpeed configuration may say besides a plan that changes a step: refused, or told as not counted."""
+"""Settings of DeepSpeed that change a step and that no plan has: refused, or reported as not counted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OTHERS = {
 
 
 def read_others(raw: Mapping[str, Any], zero: Mapping[str, Any], problems: list[str]) -> dict[str, str]:
-    """What was left out of the plan, by key; what makes the file no plan is added to `problems`.
+    """The keys that are not in the plan, with the reason; what makes the file no plan is added to `problems`.
 
     `zero` is its zero_optimization.
     """
@@ -41,28 +41,28 @@ def read_others(raw: Mapping[str, Any], zero: Mapping[str, Any], problems: list[
         problems.append(
             f"sequence_parallel_size = {shown(ulysses)}: it divides sequences by all-to-all, a plan by a ring"
         )
-    found = {f"zero_optimization.{key}": (zero.get(key), text) for key, text in _ZERO.items()}
-    found |= {key: (raw.get(key), text) for key, text in _OTHERS.items()}
-    told = {
+    settings = {f"zero_optimization.{key}": (zero.get(key), text) for key, text in _ZERO.items()}
+    settings |= {key: (raw.get(key), text) for key, text in _OTHERS.items()}
+    uncounted = {
         key: f"{key} = {shown(value)} is not counted: {text}"
-        for key, (value, text) in found.items()
+        for key, (value, text) in settings.items()
         if _on(value)
     }
     kind = _table(raw, "optimizer").get("type", "Adam")
     if str(kind).lower() not in _ADAM:
-        told["optimizer"] = f"optimizer.type = {shown(kind)} {ADAM_ALONE}"
+        uncounted["optimizer"] = f"optimizer.type = {shown(kind)} {ADAM_ALONE}"
     kept = _table(raw, "data_types").get("grad_accum_dtype")
     if kept not in (None, "fp32"):
-        told["data_types"] = (
+        uncounted["data_types"] = (
             f"data_types.grad_accum_dtype = {shown(kept)} is not counted: gradients are kept in the bytes that their "
             "era takes"
         )
     if saved.get("partition_activations") is True:
-        told["activation_checkpointing"] = (
+        uncounted["activation_checkpointing"] = (
             "activation_checkpointing.partition_activations is not counted: saved activations are taken to be whole "
             "on every rank"
         )
-    return told
+    return uncounted
 
 
 def _table(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:

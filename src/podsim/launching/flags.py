@@ -1,4 +1,4 @@
-"""Command-line options as argparse takes them: which were given, what they say, and what is wrong with them."""
+"""Command-line options as argparse reads them: the given ones, their values, and their mistakes."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 
 @dataclass(kw_only=True)
 class Flags:
-    """Options of a command; readers take them one by one, and what is left was never asked for."""
+    """Options of a command; readers take them one by one, and the rest was never requested."""
 
     given: dict[str, list[str]]
-    """values by option, without dashes, with underscores turned to dashes"""
+    """The values by option, without dashes, with underscores turned to dashes."""
     problems: list[str]
     taken: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
-    """options with a value that are given more than once; a problem where a reader takes them"""
+    """The options with a value that are given more than once; a problem if a reader uses them."""
 
     def has(self, *names: str) -> bool:
         """Whether any of the options is given; a modelled switch takes no value."""
-        found = [name for name in names if name in self.given]
-        self.taken.update(found)
+        given = [name for name in names if name in self.given]
+        self.taken.update(given)
         self.problems += [
             f"--{name} is a switch and takes no value (given: {' '.join(self.given[name])[:60]!r})"
-            for name in found
+            for name in given
             if self.given[name]
         ]
-        return bool(found)
+        return bool(given)
 
     def number(self, *names: str, least: int = 1) -> int | None:
         """The whole number of an option under any of its names; None if it is not given."""
@@ -41,25 +41,25 @@ class Flags:
 
     def word(self, *names: str, choices: Sequence[str] = ()) -> str | None:
         """The single value of an option under any of its names; None if it is not given."""
-        found = [name for name in names if name in self.given]
-        self.taken.update(found)
-        values = {tuple(self.given[name]) for name in found}
-        if not found:
+        given = [name for name in names if name in self.given]
+        self.taken.update(given)
+        values = {tuple(self.given[name]) for name in given}
+        if not given:
             return None
-        if twice := sorted(self.repeated & set(found)):
+        if twice := sorted(self.repeated & set(given)):
             self.problems.append(f"--{twice[0]} is given twice; keep one")
             return None
         if len(values) > 1:
             self.problems.append(
-                f"{' and '.join('--' + name for name in found)} say different things; keep one"
+                f"{' and '.join('--' + name for name in given)} say different things; keep one"
             )
             return None
         (value,) = values
         if len(value) != 1:
-            self.problems.append(f"--{found[0]} takes one value, {len(value)} are given")
+            self.problems.append(f"--{given[0]} takes one value, {len(value)} are given")
             return None
         if choices and value[0] not in choices:
-            self.problems.append(f"--{found[0]} {value[0][:60]!r} may be {', '.join(choices)}")
+            self.problems.append(f"--{given[0]} {value[0][:60]!r} may be {', '.join(choices)}")
             return None
         return value[0]
 

@@ -1,4 +1,4 @@
-"""What is launched, what is read back, and when two plans are the same run.
+"""The job that is launched, the plan that is read back, and the equality of two plans as runs.
 
 The package is called launching because `podsim.launch` is the verb.
 """
@@ -6,12 +6,13 @@ The package is called launching because `podsim.launch` is the verb.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from podsim.errors import CatalogError, PlanError
 from podsim.hardware.catalog import load_system
 from podsim.hardware.cluster import Cluster
-from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute, Schedule
 from podsim.workload.graph import Model
 
 IMAGE = "nvcr.io#nvidia/pytorch:25.04-py3"
@@ -33,17 +34,17 @@ class Job:
 
     model: Model
     cluster: Cluster
-    """as large as the plan"""
+    """The cluster, as large as the plan."""
     plan: Plan
-    """scalar and legal"""
+    """The plan, scalar and legal."""
     image: str = IMAGE
-    """container image, empty for none"""
+    """The container image; empty for none."""
     mounts: tuple[str, ...] = ()
-    """directories for the container, as SOURCE:TARGET"""
+    """The directories for the container, as SOURCE:TARGET."""
     partition: str = ""
-    """queue of the scheduler; empty for its default"""
+    """The queue of the scheduler; empty for its default."""
     limit: float = 86400.0
-    """s that a scheduler allows"""
+    """s. The time limit of the scheduler."""
 
     @property
     def nodes(self) -> int:
@@ -62,7 +63,7 @@ class Job:
             return False
         try:
             return self.per_node >= load_system(self.cluster.system.name).gpus
-        except CatalogError:  # a server of one's own
+        except CatalogError:  # a user's own server
             return True
 
     @property
@@ -84,15 +85,35 @@ class Reading:
     tool: str
     plan: Plan
     gpus: int
-    """ranks that it starts"""
+    """The number of ranks that it starts."""
     model: Mapping[str, object] = field(default_factory=dict)
-    """fields of podsim.workload.specification.Transformer that it gives; empty if it names no shapes"""
+    """The fields of podsim.workload.specification.Transformer that it gives; empty if it names no shapes."""
     named: str = ""
-    """the catalog's name of the model, where the text names one that the catalog has"""
+    """The catalog's name of the model, if the text names one of the catalog."""
     ignored: tuple[str, ...] = ()
-    """options that no law here depends on"""
+    """The options that no law depends on."""
     assumptions: tuple[str, ...] = ()
-    """what was taken to be so because it does not say"""
+    """The assumptions where the text is silent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """The context of a text that is read, and its mistakes so far."""
+
+    tool: str
+    gpus: int | None = None
+    """The number of GPUs of the job; None if nothing says so."""
+    layers: int = 0
+    """The number of layers of the model; 0 if unknown."""
+    sequence: int = 0
+    """The number of tokens of a sequence; 0 if unknown."""
+    problems: list[str] = field(default_factory=list)
+
+    def on(self, gpus: int | None, what: str = "") -> Context:
+        """The same text on the GPUs of its context; a problem, with `what`, if the user gives another number."""
+        if what and gpus and self.gpus and gpus != self.gpus:
+            self.problems.append(f"{what} {gpus} GPUs, but {self.gpus} are given; make them equal")
+        return replace(self, gpus=gpus or self.gpus)
 
 
 def effective(plan: Plan, model: Model) -> Plan:
@@ -117,7 +138,7 @@ def effective(plan: Plan, model: Model) -> Plan:
 
 
 def era_problem(plan: Plan, tool: str, eras: tuple[str, ...]) -> list[str]:
-    """The problem of a plan whose framework era is another tool's."""
+    """The problem of a plan whose software belongs to another tool."""
     if plan.software in eras:
         return []
     return [f"software={plan.software!r} is not what {tool} starts; software may be {', '.join(eras)}"]

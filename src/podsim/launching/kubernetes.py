@@ -9,7 +9,7 @@ from typing import Any
 
 from podsim.errors import PodsimError
 from podsim.launching.command import find_command, read_command, read_script, torchrun
-from podsim.launching.job import Job, Reading
+from podsim.launching.job import Context, Job, Reading
 from podsim.launching.nccl_settings import settings
 from podsim.safe_yaml import YamlError, read_documents
 from podsim.workload.specification import shown
@@ -43,18 +43,12 @@ def _replica(job: Job, count: int) -> dict[str, Any]:
     limits = {f"nvidia.com/{kind}": str(job.per_node), **adapters}
     volumes = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
-    for place, mount in enumerate(job.mounts):
+    for number, mount in enumerate(job.mounts):
         source, _, target = mount.partition(":")
-        volumes.append({"name": f"data-{place}", "hostPath": {"path": source}})
-        mounts.append({"name": f"data-{place}", "mountPath": target.partition(":")[0] or source})
-    meet = [
-        "--rdzv-backend",
-        "c10d",
-        "--rdzv-id",
-        job.name,
-        "--rdzv-endpoint",
-        "$(MASTER_ADDR):$(MASTER_PORT)",
-    ]
+        volumes.append({"name": f"data-{number}", "hostPath": {"path": source}})
+        mounts.append({"name": f"data-{number}", "mountPath": target.partition(":")[0] or source})
+    endpoint = "$(MASTER_ADDR):$(MASTER_PORT)"
+    meet = ["--rdzv-backend", "c10d", "--rdzv-id", job.name, "--rdzv-endpoint", endpoint]
     words = [word for group in torchrun(job, rendezvous=meet) for word in group]
     container = {
         "name": "pytorch", "image": (job.image or "pytorch/pytorch").replace("#", "/"), "command": words[:1],
@@ -84,18 +78,17 @@ def text(job: Job) -> str:
     return str(yaml.dump(manifest(job), Dumper=Plain, sort_keys=False, width=110))
 
 
-def read_yaml(
-    source: str, problems: list[str], *, tool: str, gpus: int | None, layers: int
-) -> Reading | None:
-    """The plan of a PyTorchJob; what is wrong is added to `problems`. PodsimError if it is no YAML."""
+def read_yaml(source: str, context: Context) -> Reading | None:
+    """The plan of a PyTorchJob; None where nothing can be built. PodsimError if it is no YAML."""
+    problems = context.problems
     spec = _spec(source)
     replicas = spec.get("pytorchReplicaSpecs")
     if not isinstance(replicas, dict) or not replicas:
         problems.append("spec.pytorchReplicaSpecs is missing; it has a Master and perhaps a Worker")
         return None
-    nodes = sum(_count(name, one, problems) for name, one in replicas.items())
+    nodes = sum(_count(name, replica, problems) for name, replica in replicas.items())
     each = spec.get("nprocPerNode")
-    limits = {_limit(one) for one in replicas.values()} - {None}
+    limits = {_limit(replica) for replica in replicas.values()} - {None}
     if len(limits) > 1:
         problems.append(
             f"replicas ask for different numbers of GPUs: {', '.join(map(str, sorted(limits, key=str)))}"
@@ -107,15 +100,16 @@ def read_yaml(
     if number and limits and limits != {number}:
         problems.append(f"nprocPerNode = {number}, but a replica asks for {', '.join(map(str, limits))} GPUs")
     around = nodes * per_node if per_node else None
-    if around and gpus and around != gpus:
-        problems.append(f"the job has {around} GPUs, but {gpus} are given; make them equal")
-    words = next((found for one in replicas.values() if (found := _words(one))), [])
+    context = context.on(around, "the job has")
+    words = next(
+        (container_words for replica in replicas.values() if (container_words := _words(replica))), []
+    )
     deep = [word for word in words if " " in word]
     command = find_command(words) or (read_script(deep[-1]) if deep else None)
     if command is None:
         problems.append("no container starts a training that is known: torchrun, Megatron-LM or torchtitan")
         return None
-    return read_command(command, problems, tool=tool, gpus=around or gpus, layers=layers)
+    return read_command(command, context)
 
 
 def _spec(source: str) -> dict[str, Any]:
@@ -123,31 +117,35 @@ def _spec(source: str) -> dict[str, Any]:
         documents = read_documents(source)
     except YamlError as error:
         raise PodsimError(f"not YAML: {error}") from None
-    jobs = [one for one in documents if isinstance(one, dict) and one.get("kind") == "PyTorchJob"]
+    jobs = [
+        document
+        for document in documents
+        if isinstance(document, dict) and document.get("kind") == "PyTorchJob"
+    ]
     if len(jobs) != 1 or not isinstance(jobs[0].get("spec"), dict):
         raise PodsimError(f"expected one PyTorchJob with a spec, found {len(jobs)}")
-    found: dict[str, Any] = jobs[0]["spec"]
-    return found
+    spec: dict[str, Any] = jobs[0]["spec"]
+    return spec
 
 
-def _count(name: object, one: object, problems: list[str]) -> int:
-    value = one.get("replicas", 1) if isinstance(one, dict) else None
+def _count(name: object, replica: object, problems: list[str]) -> int:
+    value = replica.get("replicas", 1) if isinstance(replica, dict) else None
     if type(value) is int and 0 <= value < 1 << 24:
         return value
     problems.append(f"{str(name)[:40]}.replicas = {shown(value)} must be a whole number")
     return 0
 
 
-def _container(one: object) -> dict[str, Any]:
+def _container(replica: object) -> dict[str, Any]:
     try:
-        found = one["template"]["spec"]["containers"][0]  # type: ignore[index]
+        container = replica["template"]["spec"]["containers"][0]  # type: ignore[index]
     except (KeyError, TypeError, IndexError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return container if isinstance(container, dict) else {}
 
 
-def _limit(one: object) -> int | None:
-    resources = _container(one).get("resources")
+def _limit(replica: object) -> int | None:
+    resources = _container(replica).get("resources")
     for kind in ("limits", "requests"):
         table = resources.get(kind) if isinstance(resources, dict) else None
         for name, value in table.items() if isinstance(table, dict) else ():
@@ -157,7 +155,7 @@ def _limit(one: object) -> int | None:
     return None
 
 
-def _words(one: object) -> list[str]:
-    container = _container(one)
+def _words(replica: object) -> list[str]:
+    container = _container(replica)
     lists = [container.get(key) for key in ("command", "args")]
     return [str(word) for words in lists if isinstance(words, list) for word in words]

@@ -6,12 +6,15 @@ options are made.
 
 from __future__ import annotations
 
+import re
+
 from podsim.launching.flags import Flags
 from podsim.launching.job import Job, effective, era_problem
 from podsim.launching.megatron_model import model_options
 from podsim.launching.megatron_other import read_others
-from podsim.training.pipeline import chunk_sizes
-from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.schedules.actions import chunk_sizes
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute, Schedule
 
 ERAS = ("megatron-core", "megatron-2020", "megatron-2021", "megatron-2022", "nemo-2022")
 _OLD = {"tp": ("model-parallel-size",)}
@@ -150,7 +153,7 @@ def _precision(plan: Plan) -> list[str]:
 
 
 def read_plan(flags: Flags, gpus: int, layers: int) -> tuple[Plan, list[str]]:
-    """(the plan of a command on so many GPUs, what was assumed); problems are added to `flags.problems`.
+    """(the plan of a command on `gpus` GPUs, what was assumed); problems are added to `flags.problems`.
 
     `layers` are the model's, 0 where they are not known.
     """
@@ -220,8 +223,6 @@ def _read_chunks(flags: Flags, pp: int, layers: int) -> int:
 
 
 def _read_layout(flags: Flags, text: str, pp: int, layers: int) -> int:
-    import re
-
     spelt = text.replace(",", "")
     for pattern in (r"\(([^()]+)\)\*(\d{1,4})", r"(.)\*(\d{1,4})"):
         spelt = re.sub(pattern, lambda m: m[1] * int(m[2]), spelt[: 1 << 12])
@@ -280,7 +281,7 @@ def _read_zero(flags: Flags) -> int:
     if stage is not None:
         if stage > 3 or distributed or full:
             flags.problems.append(
-                f"--zero-stage {stage} may be 0, 1, 2, 3, without another sharded optimizer beside it"
+                f"--zero-stage {stage} may be 0, 1, 2, 3, without another sharded optimizer"
             )
         return min(stage, 3)
     if flags.has("use-torch-fsdp2"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from podsim.launching.flags import Flags
@@ -83,15 +84,15 @@ def read_model(flags: Flags, assumed: list[str]) -> dict[str, object]:
     """Fields of a Transformer; empty if the command gives no layers, hidden size and heads."""
     number = flags.number
     layers, hidden, heads = number("num-layers"), number("hidden-size"), number("num-attention-heads")
-    found: dict[str, object] = {
+    fields: dict[str, object] = {
         "ffn": number("ffn-hidden-size") or 0, "head_dim": number("kv-channels") or 0,
         "gated": flags.has("swiglu"), "tied": not flags.has("untie-embeddings-and-output-weights"),
         "norm": "rmsnorm" if flags.word("normalization", choices=("LayerNorm", "RMSNorm")) == "RMSNorm" else "layernorm",
     }  # fmt: skip
     grouped, groups = flags.has("group-query-attention"), number("num-query-groups")
-    found["kv_heads"] = (groups or 1) if grouped else 0
+    fields["kv_heads"] = (groups or 1) if grouped else 0
     plain = flags.has("disable-bias-linear")
-    found |= {
+    fields |= {
         "proj_bias": not plain,
         "mlp_bias": not plain,
         "qkv_bias": flags.has("add-qkv-bias") or not plain,
@@ -100,21 +101,21 @@ def read_model(flags: Flags, assumed: list[str]) -> dict[str, object]:
         "position-embedding-type", choices=("learned_absolute", "rope", "none", "mrope", "yarn", "alibi")
     )
     rotary = kind in ("rope", "mrope", "yarn") or flags.has("use-rotary-position-embeddings")
-    found["position"] = "rope" if rotary else kind if kind in ("none", "alibi") else "learned"
-    found["positions"] = (number("max-position-embeddings") or 0) if found["position"] == "learned" else 0
-    found["qk_norm"] = "head" if flags.has("qk-layernorm") else "none"
+    fields["position"] = "rope" if rotary else kind if kind in ("none", "alibi") else "learned"
+    fields["positions"] = (number("max-position-embeddings") or 0) if fields["position"] == "learned" else 0
+    fields["qk_norm"] = "head" if flags.has("qk-layernorm") else "none"
     drop = [flags.word("attention-dropout"), flags.word("hidden-dropout")]
-    found["dropout"] = any(value is None or value.strip("0.") for value in drop)
-    found |= _read_experts(flags, layers or 0) | _read_latent(flags)
-    found["windows"] = _read_windows(flags)
-    found["embedding_norm"] = flags.has("embed-layernorm")
+    fields["dropout"] = any(value is None or value.strip("0.") for value in drop)
+    fields |= _read_experts(flags, layers or 0) | _read_latent(flags)
+    fields["windows"] = _read_windows(flags)
+    fields["embedding_norm"] = flags.has("embed-layernorm")
     if not (layers and hidden and heads):
         return {}
     given = {"layers": layers, "hidden": hidden, "heads": heads, "vocab": _read_vocabulary(flags, assumed)}
-    found["sequence"] = flags.number("seq-length", "encoder-seq-length") or 1024
-    if not found["ffn"]:  # as Megatron-LM takes it
-        found["ffn"] = int(4 * hidden * 2 / 3) // 64 * 64 if found["gated"] else 4 * hidden
-    return {**given, **found}
+    fields["sequence"] = flags.number("seq-length", "encoder-seq-length") or 1024
+    if not fields["ffn"]:  # as Megatron-LM takes it
+        fields["ffn"] = int(4 * hidden * 2 / 3) // 64 * 64 if fields["gated"] else 4 * hidden
+    return {**given, **fields}
 
 
 def _read_vocabulary(flags: Flags, assumed: list[str]) -> int:
@@ -144,7 +145,7 @@ def _read_windows(flags: Flags) -> tuple[int, ...]:
 
 def _read_experts(flags: Flags, layers: int) -> dict[str, object]:
     experts = flags.number("num-experts")
-    found: dict[str, object] = {
+    fields: dict[str, object] = {
         "experts": experts or 0, "expert_ffn": flags.number("moe-ffn-hidden-size") or 0,
         "shared_ffn": flags.number("moe-shared-expert-intermediate-size") or 0,
         "router_bias": flags.has("moe-router-enable-expert-bias"),
@@ -154,16 +155,14 @@ def _read_experts(flags: Flags, layers: int) -> dict[str, object]:
     flags.has("moe-grouped-gemm")
     if not experts:
         return {}
-    found["top_k"] = top or 2
+    fields["top_k"] = top or 2
     if text is not None:
-        found["dense_layers"] = _dense(flags, text, layers)
-    return found
+        fields["dense_layers"] = _dense(flags, text, layers)
+    return fields
 
 
 def _dense(flags: Flags, text: str, layers: int) -> tuple[int, ...]:
     """Layers with a plain MLP, from --moe-layer-freq: every Nth has experts, or a list such as ([0]*1+[1]*60)."""
-    import re
-
     if text.isascii() and text.isdigit() and len(text) < 5 and int(text):
         return tuple(layer for layer in range(layers) if layer % int(text))
     spelt = re.sub(

@@ -1,4 +1,4 @@
-"""Options of Megatron-LM that change a step and that no plan has: refused, or told as not counted.
+"""Options of Megatron-LM that change a step and that no plan has: refused, or reported as not counted.
 
 What is in neither table and is read by nobody changes no step (paths, logging, learning rates), as far as is known.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from podsim.launching.flags import Flags
 from podsim.launching.job import ADAM_ALONE, NO_OFFLOAD
-from podsim.training.pipeline import chunk_sizes
+from podsim.schedules.actions import chunk_sizes
 
 _ONE_STACK = "a plan has one stack of layers"
 REFUSED = {
@@ -33,7 +33,7 @@ UNCOUNTED = {
     "use-tp-pp-dp-mapping": "ranks are taken to be numbered tensor-parallel first, pipeline-parallel last",
     "recompute-modules": "selective recomputation is taken to be that of attention",
     "delay-wgrad-compute": "weight gradients are taken to be computed with the others",
-    "overlap-moe-expert-parallel-comm": "experts' all-to-all is taken to be beside nothing",
+    "overlap-moe-expert-parallel-comm": "experts' all-to-all is taken not to overlap",
     "fp8-param-gather": "weights are gathered as in a run without it",
 }
 """options that a prediction leaves out, and what it takes to be so instead"""
@@ -41,23 +41,23 @@ UNCOUNTED = {
 
 def read_others(flags: Flags, *, pp: int, chunks: int, layers: int) -> list[str]:
     """What was left out of a plan; options with which a command is no plan are added to `flags.problems`."""
-    told = []
+    uncounted = []
     for name, reason in REFUSED.items():
         if name in flags.given and flags.given[name] not in (["0"], ["none"]):
             flags.problems.append(f"{_spelt(flags, name)}: {reason}")
         flags.taken.update({name} & set(flags.given))
     for name, instead in UNCOUNTED.items():
         if name in flags.given and flags.given[name] not in (["0"], ["core_attn"]):
-            told.append(f"{_spelt(flags, name)} is not counted: {instead}")
+            uncounted.append(f"{_spelt(flags, name)} is not counted: {instead}")
             flags.taken.add(name)
-    told += _optimizer(flags) + _rings(flags) + _experts(flags)
+    uncounted += _optimizer(flags) + _rings(flags) + _experts(flags)
     _uneven(flags, pp, chunks, layers)
     ulysses = flags.number("ds-sequence-parallel-size") or 1
     if ulysses > 1:
         flags.problems.append(
             f"--ds-sequence-parallel-size {ulysses}: it divides sequences by all-to-all, a plan by a ring"
         )
-    return told
+    return uncounted
 
 
 def _spelt(flags: Flags, name: str) -> str:

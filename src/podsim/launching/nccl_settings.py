@@ -15,19 +15,19 @@ def settings(job: Job) -> dict[str, str]:
     Sources: NCCL's documentation of environment variables; aws-ofi-nccl's README for EFA; Megatron-LM's README for
     CUDA_DEVICE_MAX_CONNECTIONS, which keeps collectives ahead of the GEMMs that they hide behind (GPUs before Blackwell).
     """
-    found = {"NCCL_DEBUG": "WARN"}
+    variables = {"NCCL_DEBUG": "WARN"}
     if job.plan.software not in titan.ERAS and job.cluster.gpu.compute_capability < 10:
-        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+        variables["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     if job.nodes == 1:
-        return found
+        return variables
     fabric = job.cluster.fabric
     if fabric in ("infiniband", "roce"):
         rails = next(
             (names for key, names in _RAILS.items() if job.cluster.system.name.startswith(key)), "mlx5"
         )
-        found |= {"NCCL_IB_HCA": rails, "NCCL_IB_TIMEOUT": "22"}
+        variables |= {"NCCL_IB_HCA": rails, "NCCL_IB_TIMEOUT": "22"}
     if fabric == "roce":
-        found |= {"NCCL_IB_GID_INDEX": "3", "NCCL_IB_TC": "106"}
+        variables |= {"NCCL_IB_GID_INDEX": "3", "NCCL_IB_TC": "106"}
     if fabric == "efa":
-        found |= {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
-    return found
+        variables |= {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
+    return variables

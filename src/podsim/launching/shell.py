@@ -29,7 +29,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def commands(text: str, known: Mapping[str, str] | None = None) -> list[list[str]]:
-    """Words of every command, in order; `known` gives variables that the surroundings set.
+    """Words of every command, in order; `known` holds variables that the context sets.
 
     Raises PodsimError for a quote or bracket that never ends, and for a script that is too long.
     """
@@ -93,16 +93,16 @@ class _Reader:
             raise PodsimError(f"a word of more than {_LONGEST:,} characters; nothing is started like that")
 
     def find(self, what: str, *, missing: int = -1) -> int:
-        place = self.text.find(what, self.at)
-        return place if place >= 0 else missing
+        position = self.text.find(what, self.at)
+        return position if position >= 0 else missing
 
     def until(self, what: str) -> str:
         """Text up to a mark, which is passed."""
-        place = self.find(what)
-        if place < 0:
+        position = self.find(what)
+        if position < 0:
             raise PodsimError(f"line {self.line}: {what} is missing; what was opened there never ends")
-        start, self.at = self.at, place + len(what)
-        return self.text[start:place]
+        start, self.at = self.at, position + len(what)
+        return self.text[start:position]
 
     def escape(self) -> None:
         if self.text[self.at : self.at + 1] != "\n":
@@ -231,12 +231,12 @@ class _Reader:
         else:
             self.add("$" + inside if name and not rest else "${" + inside + "}")
             return
-        whole = rest in ("[@]", "[*]")
-        pieces = values if whole else [" ".join(values)]
-        if split or whole:
+        every = rest in ("[@]", "[*]")
+        pieces = values if every else [" ".join(values)]
+        if split or every:
             pieces = [part for piece in pieces for part in (piece.split() if split else [piece])]
-        for place, piece in enumerate(pieces):
-            if place:
+        for number, piece in enumerate(pieces):
+            if number:
                 self.end_word()
             self.add(piece)
 

@@ -12,7 +12,7 @@ from math import ceil
 from podsim.errors import PodsimError
 from podsim.launching.command import PORT, read_command, read_script, torchrun, wrapped
 from podsim.launching.flags import Flags, flags_of
-from podsim.launching.job import Job, Reading
+from podsim.launching.job import Context, Job, Reading
 from podsim.launching.nccl_settings import settings
 
 _VALUE = re.compile(r"[A-Za-z0-9.,:=_+-]*")
@@ -70,7 +70,7 @@ def notes(job: Job) -> list[str]:
 
 
 def _gpus(job: Job) -> str:
-    """What is asked of a node; an instance by the type that Slurm finds by itself, as a100_3g.20gb."""
+    """The resources requested of a node; an instance by the type that Slurm detects, as a100_3g.20gb."""
     kind = job.cluster.gpu.name.partition("-")[0]
     return f"--gres=gpu:{kind}_{job.instance}:1" if job.instance else f"--gpus-per-node={job.per_node}"
 
@@ -84,8 +84,9 @@ def _container(job: Job) -> list[str]:
     return [f"--container-image={job.image}", *mounts, "--no-container-mount-home", f"--container-env={kept}"]
 
 
-def read_slurm(text: str, problems: list[str], *, tool: str, gpus: int | None, layers: int) -> Reading | None:
-    """The plan of an sbatch script; what is wrong is added to `problems`."""
+def read_slurm(text: str, context: Context) -> Reading | None:
+    """The plan of an sbatch script; None where nothing can be built."""
+    problems = context.problems
     words: list[str] = []
     for line in text.splitlines():
         if line.startswith("#SBATCH"):
@@ -109,9 +110,7 @@ def read_slurm(text: str, problems: list[str], *, tool: str, gpus: int | None, l
         )
         return None
     around = nodes * (each or tasks or 1) if nodes and (each or tasks) else None
-    if around and gpus and around != gpus:
-        problems.append(f"#SBATCH asks for {around} GPUs, but {gpus} are given; make them equal")
-    return read_command(command, problems, tool=tool, gpus=around or gpus, layers=layers)
+    return read_command(command, context.on(around, "#SBATCH asks for"))
 
 
 def _gpus_of_node(flags: Flags) -> int | None:

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podsim.errors import PodsimError
-from podsim.launching.job import Job, Reading, effective, era_problem
+from podsim.launching.job import Context, Job, Reading, effective, era_problem
 from podsim.launching.titan_read import FLAVORS, read_tables
-from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute, Schedule
 
 ERAS = ("torchtitan-2024-compile", "torchtitan-2024", "torchtitan-2024-rowwise")
 _LONGEST = 4_000
@@ -98,7 +99,7 @@ def tables(job: Job) -> dict[str, dict[str, Any]]:
     mode = {Recompute.NONE: "none", Recompute.SELECTIVE: "selective", Recompute.FULL: "full"}[
         Recompute(int(plan.recompute))
     ]
-    found: dict[str, dict[str, Any]] = {
+    configuration: dict[str, dict[str, Any]] = {
         "job": {"dump_folder": "./outputs", "description": f"{job.model.name} on {job.cluster.gpus} GPUs"},
         "model": model,
         "training": {
@@ -111,14 +112,14 @@ def tables(job: Job) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
     if plan.precision == "fp8":
         recipe = "rowwise" if plan.software == "torchtitan-2024-rowwise" else "tensorwise"
-        found["quantize.linear.float8"] = {"recipe_name": recipe, "filter_fqns": ["output"]}
-    return found
+        configuration["quantize.linear.float8"] = {"recipe_name": recipe, "filter_fqns": ["output"]}
+    return configuration
 
 
 def _parallelism(plan: Plan, layers: int) -> dict[str, Any]:
     dp, cp, zero = int(plan.dp), int(plan.cp), int(plan.zero)
     inside = 1 if zero == 0 else (int(plan.shard) or dp * cp) // cp
-    found: dict[str, Any] = {
+    degrees: dict[str, Any] = {
         "data_parallel_replicate_degree": dp // inside, "data_parallel_shard_degree": inside,
         "fsdp_reshard_after_forward": "never" if zero == 2 else "default",
         "tensor_parallel_degree": int(plan.tp), "enable_async_tensor_parallel": bool(plan.overlap_tp),
@@ -127,15 +128,17 @@ def _parallelism(plan: Plan, layers: int) -> dict[str, Any]:
         "pipeline_parallel_degree": int(plan.pp),
     }  # fmt: skip
     if int(plan.pp) > 1:
-        found |= {
+        degrees |= {
             "pipeline_parallel_schedule": _SCHEDULES[Schedule(int(plan.schedule))],
             "pipeline_parallel_microbatch_size": int(plan.micro_batch),
             "pipeline_parallel_first_stage_less_layers": 0,
             "pipeline_parallel_last_stage_less_layers": 0,
         }
     if int(plan.virtual_stages) > 2:
-        found["pipeline_parallel_layers_per_stage"] = -(-layers // (int(plan.pp) * int(plan.virtual_stages)))
-    return found
+        degrees["pipeline_parallel_layers_per_stage"] = -(
+            -layers // (int(plan.pp) * int(plan.virtual_stages))
+        )
+    return degrees
 
 
 def notes(job: Job) -> list[str]:
@@ -169,7 +172,7 @@ def overrides(job: Job) -> list[str]:
     return words
 
 
-def read_toml(text: str, problems: list[str], *, tool: str, gpus: int | None, layers: int) -> Reading | None:
+def read_toml(text: str, context: Context) -> Reading | None:
     """The plan of a TOML file; PodsimError if it is none."""
     longest = max(map(len, text.splitlines()), default=0)
     if longest > _LONGEST:
@@ -178,32 +181,30 @@ def read_toml(text: str, problems: list[str], *, tool: str, gpus: int | None, la
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise PodsimError(f"not TOML: {str(error)[:200]}") from None
-    return read_tables(_flat(raw), problems, tool=tool, gpus=gpus, layers=layers)
+    return read_tables(_flat(raw), context)
 
 
 def _flat(table: Mapping[str, Any], above: str = "", depth: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict) and depth < 6:
-            found |= _flat(value, f"{above}{key}.", depth + 1)
+            flat |= _flat(value, f"{above}{key}.", depth + 1)
         else:
-            found[f"{above}{key}"] = value
-    return found
+            flat[f"{above}{key}"] = value
+    return flat
 
 
-def read_overrides(
-    words: Sequence[str], problems: list[str], *, tool: str, gpus: int | None, layers: int
-) -> Reading | None:
+def read_overrides(words: Sequence[str], context: Context) -> Reading | None:
     """The plan of torchtitan's command-line options; what its TOML file may say besides is not seen."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     name = ""
     for word in words:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            found[name] = _typed(value) if equals else True
+            values[name] = _typed(value) if equals else True
         elif name:
-            found[name] = _typed(word)
-    return read_tables(found, problems, tool=tool, gpus=gpus, layers=layers)
+            values[name] = _typed(word)
+    return read_tables(values, context)
 
 
 def _typed(word: str) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podsim.launching.job import ADAM_ALONE, GIVE_GPUS, NO_OFFLOAD, Reading
-from podsim.training.plan import Plan, Recompute, Schedule
+from podsim.launching.job import ADAM_ALONE, GIVE_GPUS, NO_OFFLOAD, Context, Reading
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute, Schedule
 from podsim.workload.specification import shown
 
 FLAVORS = {
@@ -96,19 +97,19 @@ class _Keys:
         return tuple(f"{key} = {shown(value)}" for key, value in self.given.items() if key not in self.taken)
 
 
-def read_tables(
-    given: Mapping[str, Any], problems: list[str], *, tool: str, gpus: int | None, layers: int
-) -> Reading | None:
-    """The plan of a job's keys; what is wrong is added to `problems`.
+def read_tables(given: Mapping[str, Any], context: Context) -> Reading | None:
+    """The plan of a job's keys; None where nothing can be built.
 
-    `gpus` is needed where the shard degree is -1 (all that are left), `layers` where layers of a stage are counted.
+    The context's GPUs are needed where the shard degree is -1 (all that are left), its layers where layers of a stage are
+    counted.
     """
+    problems, gpus = context.problems, context.gpus
     known = len(problems)
     given = _renamed(given, problems)
     keys = _Keys(given, problems)
     degrees = _degrees(keys, gpus)
     tp, pp, cp = degrees["tp"], degrees["pp"], degrees["cp"]
-    schedule, chunks = _pipeline(keys, pp, layers)
+    schedule, chunks = _pipeline(keys, pp, context.layers)
     local = keys.number("training.local_batch_size", 8)
     dp = degrees["dp"]
     wanted = keys.number("training.global_batch_size", -1, least=-1)
@@ -139,7 +140,7 @@ def read_tables(
     if len(problems) > known:
         return None
     return Reading(
-        tool=tool, plan=plan, gpus=count, named=_named(given), ignored=keys.rest(), assumptions=tuple(assumed)
+        tool=context.tool, plan=plan, gpus=count, named=_named(given), ignored=keys.rest(), assumptions=tuple(assumed)
     )  # fmt: skip
 
 
@@ -156,7 +157,7 @@ def _renamed(given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
     stages = given.get("experimental.pipeline_parallel_degree", 1)
     if (
         isinstance(stages, int) and stages > 1
-    ):  # then so many micro-batches as stages, and not of so many sequences
+    ):  # the micro-batches were counted then, by default one a stage, and not their sequences
         count, local = now.pop(_MICRO_BATCHES, stages), now.get("training.local_batch_size", 8)
         if not isinstance(count, int) or count < 1 or not isinstance(local, int) or local % count:
             problems.append(
@@ -169,11 +170,11 @@ def _renamed(given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
 
 def _others(keys: _Keys, degrees: Mapping[str, int]) -> list[str]:
     """What was left out of a plan; keys with which the file is no plan are added to the problems."""
-    told = []
+    uncounted = []
     if keys.flag("training.enable_cpu_offload"):
         keys.problems.append(f"training.enable_cpu_offload: {NO_OFFLOAD}")
     if degrees["ep"] > 1 and degrees["within"] != degrees["tp"]:
-        told.append(
+        uncounted.append(
             f"expert_tensor_parallel_degree = {degrees['within']} is not counted: experts are divided over"
             f" tp={degrees['tp']}, as the rest is"
         )
@@ -183,17 +184,17 @@ def _others(keys: _Keys, degrees: Mapping[str, int]) -> list[str]:
         )
     for key, (plain, instead) in _UNCOUNTED.items():
         if keys.given.get(key, plain) != plain:
-            told.append(f"{key} = {shown(keys.given[key])} is not counted: {instead}")
+            uncounted.append(f"{key} = {shown(keys.given[key])} is not counted: {instead}")
             keys.taken.add(key)
     kind = keys.given.get("optimizer.name", "AdamW")
     if kind not in ("Adam", "AdamW"):
-        told.append(f"optimizer.name = {shown(kind)} {ADAM_ALONE}")
+        uncounted.append(f"optimizer.name = {shown(kind)} {ADAM_ALONE}")
     keys.problems += [
         f"{key} = {shown(value)}: no degree that is known here"
         for key, value in keys.given.items()
         if key.endswith("_degree") and key not in keys.taken
     ]
-    return told
+    return uncounted
 
 
 def _named(given: Mapping[str, Any]) -> str:
@@ -210,8 +211,10 @@ def _assumed(keys: _Keys, given: Mapping[str, Any], wanted: int, batch: int) -> 
     keys.taken.update(("model.name", "model.flavor"))
     ours = _named(given)
     model = f"{ours} of the catalog" if ours else "whose shape the file does not give"
-    told = [f"the model is torchtitan's {shown(name)} {shown(flavor)}, {model}"]
-    return told + ([] if wanted > 0 else [f"no global_batch_size: one step of every rank, {batch} sequences"])
+    assumed = [f"the model is torchtitan's {shown(name)} {shown(flavor)}, {model}"]
+    return assumed + (
+        [] if wanted > 0 else [f"no global_batch_size: one step of every rank, {batch} sequences"]
+    )
 
 
 def _degrees(keys: _Keys, gpus: int | None) -> dict[str, int]:
@@ -287,7 +290,7 @@ def _precision(keys: _Keys) -> tuple[str, str]:
 
 
 def _option(keys: _Keys) -> None:
-    """Selective checkpointing: by op is what the era's law knows; every Nth layer is not a plan's."""
+    """Selective checkpointing: the law covers it by op; a plan cannot have every Nth layer."""
     keys.taken.add("activation_checkpoint.selective_ac_option")
     option = keys.given.get("activation_checkpoint.selective_ac_option", "op")
     mode = keys.given.get("activation_checkpoint.mode", "selective")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from podsim.errors import PlanError, PodsimError, unknown_name
 from podsim.launching import command, deepspeed, kubernetes, megatron, slurm, titan
-from podsim.launching.job import Job, Reading, refuse
+from podsim.launching.job import Context, Job, Reading, refuse
 from podsim.launching.megatron_model import model_notes
 from podsim.results.launched import Recipe
 
@@ -23,9 +23,10 @@ class Tool:
     name: str
     file: str
     eras: tuple[str, ...]
-    """framework eras that it starts, its own first"""
+    """The software entries that it starts, its own first."""
     write: Callable[[Job], str]
     notes: Callable[[Job], Sequence[str]]
+    read: Callable[[str, Context], Reading | None]
 
 
 def _megatron(job: Job) -> str:
@@ -47,21 +48,35 @@ def _started(job: Job) -> list[str]:
     return [f"start it with torchrun --nnodes {job.nodes} --nproc-per-node {job.per_node}"]
 
 
+def _read_command(text: str, context: Context) -> Reading | None:
+    started = command.read_script(text)
+    if started is None:
+        raise PodsimError(
+            "it starts no training that is known; expected torchrun or the options of Megatron-LM or torchtitan, "
+            f"an sbatch script, a torchtitan TOML, a DeepSpeed JSON or a PyTorchJob (starts {json.dumps(text[:40])})"
+        )
+    return command.read_command(started, context)
+
+
 _BOTH = (*megatron.ERAS[:1], *titan.ERAS, *megatron.ERAS[1:])
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
         Tool(name="megatron", file="arguments.txt", eras=megatron.ERAS, write=_megatron,
-             notes=lambda job: [*_started(job), *model_notes(job.model)]),
+             notes=lambda job: [*_started(job), *model_notes(job.model)], read=_read_command),
         Tool(name="torchtitan", file="train.toml", eras=titan.ERAS, write=_titan,
-             notes=lambda job: [*_started(job), *titan.notes(job)]),
-        Tool(name="deepspeed", file="ds_config.json", eras=deepspeed.ERAS, write=_deepspeed, notes=deepspeed.notes),
+             notes=lambda job: [*_started(job), *titan.notes(job)], read=titan.read_toml),
+        Tool(name="deepspeed", file="ds_config.json", eras=deepspeed.ERAS, write=_deepspeed, notes=deepspeed.notes,
+             read=deepspeed.read_json),
         Tool(name="torchrun", file="run.sh", eras=_BOTH, write=command.line,
-             notes=lambda job: ["run it on every node, with HEAD_NODE set to the first one's name", *command.notes(job)]),
+             notes=lambda job: ["run it on every node, with HEAD_NODE set to the first one's name", *command.notes(job)],
+             read=_read_command),
         Tool(name="slurm", file="job.sh", eras=_BOTH, write=slurm.script,
-             notes=lambda job: ["submit it with sbatch", *slurm.notes(job), *command.notes(job)]),
+             notes=lambda job: ["submit it with sbatch", *slurm.notes(job), *command.notes(job)],
+             read=slurm.read_slurm),
         Tool(name="kubernetes", file="job.yaml", eras=_BOTH, write=kubernetes.text,
-             notes=lambda job: ["start it with kubectl create -f", *kubernetes.notes(job), *command.notes(job)]),
+             notes=lambda job: ["start it with kubectl create -f", *kubernetes.notes(job), *command.notes(job)],
+             read=kubernetes.read_yaml),
     )
 }  # fmt: skip
 """by name"""
@@ -111,23 +126,8 @@ def read(
     if not text.strip():
         raise PodsimError("it is empty; expected a command, an sbatch script, TOML, JSON or YAML")
     kind = tool or guess(text)
-    problems: list[str] = []
-    if kind == "deepspeed":
-        found = deepspeed.read_json(text, problems, tool=kind, gpus=gpus, sequence=sequence)
-    elif kind == "torchtitan":
-        found = titan.read_toml(text, problems, tool=kind, gpus=gpus, layers=layers)
-    elif kind == "slurm":
-        found = slurm.read_slurm(text, problems, tool=kind, gpus=gpus, layers=layers)
-    elif kind == "kubernetes":
-        found = kubernetes.read_yaml(text, problems, tool=kind, gpus=gpus, layers=layers)
-    else:
-        started = command.read_script(text)
-        if started is None:
-            raise PodsimError(
-                "it starts no training that is known; expected torchrun or the options of Megatron-LM or torchtitan, "
-                f"an sbatch script, a torchtitan TOML, a DeepSpeed JSON or a PyTorchJob (starts {json.dumps(text[:40])})"
-            )
-        found = command.read_command(started, problems, tool=kind, gpus=gpus, layers=layers)
-    if problems or found is None:
-        raise PlanError(list(dict.fromkeys(problems)))
-    return found
+    context = Context(tool=kind, gpus=gpus, layers=layers, sequence=sequence)
+    reading = TOOLS[kind].read(text, context)
+    if context.problems or reading is None:
+        raise PlanError(list(dict.fromkeys(context.problems)))
+    return reading

@@ -9,7 +9,6 @@ Routes are in compressed rows: flow f uses links[indptr[f] : indptr[f + 1]]. A f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,23 +31,23 @@ class Flows(NamedTuple):
     ends: Ints
     links: Ints
     use: Floats
-    """How much of a link a unit of a flow's rate takes, [entries]."""
+    """B. The bytes of a link that a unit of a flow's rate takes, [entries]."""
     weights: Floats
     capacity: Floats
-    """B/s of each link."""
+    """B/s. The capacity of each link."""
 
 
 class Scratch(NamedTuple):
     """Cells of each link for `fill` to write in."""
 
     left: Floats
-    """B/s. What no flow has taken yet."""
+    """B/s. The rate that no flow has taken yet."""
     load: Floats
-    """What the rising flows ask of the link for each unit of rate; below 0 once it is full."""
+    """factor. The load that the rising flows put on the link per unit of rate; below 0 once it is full."""
     users: Ints
-    """Rising flows; 0 on entry and exit."""
+    """The number of rising flows; 0 on entry and exit."""
     busy: Ints
-    """Links that have rising flows, in a list."""
+    """The links that have rising flows, in a list."""
 
 
 @kernel
@@ -189,45 +188,3 @@ def max_min_rates(
     routed = Flows(indptr[:-1], indptr[1:], links, taken, weight, capacity)
     fill(np.arange(flows), flows, routed, rates, scratch)
     return rates
-
-
-@dataclass(frozen=True, kw_only=True)
-class Classes:
-    """Flows with the same links and weight as one row each."""
-
-    routes: tuple[Ints, Ints]
-    """(indptr, links) of the classes"""
-    weights: Floats
-    copies: Ints
-    """flows in each class"""
-    member: Ints
-    """class of each flow: values of classes unfold as values[member]"""
-
-
-def fold_flows(routes: tuple[ArrayLike, ArrayLike], weights: ArrayLike | None = None) -> Classes:
-    """Equal flows (same set of links, same weight) as classes; max_min_rates of the classes, unfolded, are the same.
-
-    Raises ClusterError when indptr does not fit.
-    """
-    indptr, links = (np.ascontiguousarray(part, np.int64) for part in routes)
-    flows = max(len(indptr) - 1, 0)
-    weight = np.ones(flows) if weights is None else np.ascontiguousarray(weights, np.float64)
-    if problems := _problems(indptr, links, np.ones(flows), weight, np.ones(links.max(initial=0) + 1)):
-        raise ClusterError("; ".join(problems))
-    first: dict[tuple[bytes, float], int] = {}
-    member = np.empty(flows, np.int64)
-    rows: list[Ints] = []
-    for f in range(flows):
-        row = np.sort(links[indptr[f] : indptr[f + 1]])
-        key = (row.tobytes(), float(weight[f]))
-        if key not in first:
-            first[key] = len(rows)
-            rows.append(row)
-        member[f] = first[key]
-    ends = np.cumsum([0] + [len(row) for row in rows])
-    return Classes(
-        routes=(ends.astype(np.int64), np.concatenate([*rows, np.empty(0, np.int64)]).astype(np.int64)),
-        weights=np.array([key[1] for key in first], np.float64),
-        copies=np.bincount(member, minlength=len(rows)).astype(np.int64),
-        member=member,
-    )

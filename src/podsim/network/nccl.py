@@ -38,22 +38,22 @@ _BLOCK = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What NCCL runs for one call, and what it costs."""
+    """NCCL's choice for one call, and its cost."""
 
     algorithm: str
-    """ring, tree, nvls, pairs; none for a single rank"""
+    """The algorithm: ring, tree, nvls, pairs; none for a single rank."""
     protocol: str
     channels: int
-    """channels in use at this size"""
+    """The number of channels in use at this size."""
     seconds: float
     bus_bandwidth: float
-    """B/s reached at this size, counted as nccl-tests does"""
+    """B/s. The bus bandwidth reached at this size, as nccl-tests counts it."""
     ceiling: float
-    """B/s of bus bandwidth that this choice tends to"""
+    """B/s. The bus bandwidth that this choice approaches."""
     latency: float
-    """s on the GPU whatever the size"""
+    """s. The time on the GPU whatever the size."""
     floor: float
-    """s of the same call with no bytes, by whatever NCCL picks then, launch included"""
+    """s. The time of the same call with no bytes, by whatever NCCL picks then, with the launch."""
 
 
 def bus_bandwidth(collective: str, size: ArrayLike, seconds: ArrayLike, ranks: ArrayLike) -> Array:
@@ -62,34 +62,41 @@ def bus_bandwidth(collective: str, size: ArrayLike, seconds: ArrayLike, ranks: A
     return np.asarray(moved / np.asarray(seconds, dtype=float))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Members:
+    """Which GPUs a group has; all broadcast."""
+
+    ranks: ArrayLike
+    """count. The GPUs of the group; one rank takes no time."""
+    ranks_per_node: ArrayLike
+    """count. The GPUs of the group on one node; it spans ceil(ranks / ranks_per_node) nodes."""
+    sharing: ArrayLike | None = None
+    """count. The groups of this kind that run at once on a node and share its adapters. By default as many as tile the
+    node, gpus_per_node // ranks_per_node, as in a training job."""
+    stride: ArrayLike = 1
+    """count. The GPUs of a node from one member to the next; those between are of groups of the same kind that run at
+    once. It selects the wiring on meshes of NVLinks. On servers without NVLink it gives the distance of members and
+    the number of groups between the sockets."""
+    extent: ArrayLike | None = None
+    """count. The GPUs of a node from the first member to the last, if stride and members do not give it."""
+
+
 def collective_seconds(
     collective: str,
     size: ArrayLike,
     cluster: Cluster,
+    members: Members,
     *,
-    ranks: ArrayLike,
-    ranks_per_node: ArrayLike,
-    sharing: ArrayLike | None = None,
-    stride: ArrayLike = 1,
-    extent: ArrayLike | None = None,
     launch: str = "process",
     version: str = "2.18",
     detail: bool = False,
 ) -> Array:
-    """Seconds of one collective, of the broadcast shape of size, ranks, ranks_per_node and sharing.
+    """Seconds of one collective, of the broadcast shape of size and of the members' ranks, ranks_per_node and sharing.
 
-    size            B, by nccl-tests' convention (see the top of this file)
-    ranks           GPUs of the group; one rank takes no time
-    ranks_per_node  of them on one node; the group spans ceil(ranks / ranks_per_node) nodes
-    sharing         groups of this kind that run at once on a node and share its adapters; by default as many
-                    as tile the node, gpus_per_node // ranks_per_node, as those of a training job do
-    stride          GPUs of a node from one member of a group to the next; those between are of groups of the same kind
-                    that run at once. It matters on meshes of NVLinks, whose wiring it picks, and on servers without
-                    NVLink, where it tells how far apart members are and how many groups pass between the sockets
-    extent          GPUs of a node from the first to the last member, where stride and members do not tell
-    launch          one of LAUNCHES
-    version         NCCL's release, "2.4" to "2.30"
-    detail          adds a leading axis of three: seconds, seconds with no bytes, and the rest
+    size     B, by nccl-tests' convention (see the top of this file)
+    launch   one of LAUNCHES
+    version  NCCL's release, "2.4" to "2.30"
+    detail   adds a leading axis of three: seconds, seconds with no bytes, and the rest
 
     It grows with size, but over PCI Express falls where NCCL gives up LL. Known error, mean absolute relative, by decade
     of size: all-reduce within one A100 node at most 7 % from 1 KiB on (9 % for sweeps left out of the fit; two sweeps of
@@ -103,8 +110,11 @@ def collective_seconds(
     hold.
     """
     wires, release = wires_of(cluster), _checked(collective, launch, version)
-    size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
-    groups, index_E = _groups(ranks_, members_, sharing_, placed(wires, members_, stride, extent))
+    size_, ranks_, members_, sharing_ = _numbers(
+        wires, size, members.ranks, members.ranks_per_node, members.sharing
+    )
+    places = placed(wires, members_, members.stride, members.extent)
+    groups, index_E = _groups(ranks_, members_, sharing_, places)
     tables = [_known_fields(wires, collective, group, launch, release) for group in groups]
     shape = np.broadcast_shapes(size_.shape, index_E.shape)
     seconds = _fastest(tables, size_, index_E, shape)
@@ -135,12 +145,11 @@ def send_seconds(
     each = np.asarray(sharing, dtype=float)
     if not np.all(each > 0):
         raise PodsimError(f"sharing={_worst(each, each > 0)} senders on an adapter; it is 1 or more")
-    members = np.where(crosses, 1, min(2, cluster.gpus_per_node))
-    return collective_seconds(
-        "send_recv", size, cluster, ranks=2, ranks_per_node=members,
+    members = Members(
+        ranks=2, ranks_per_node=np.where(crosses, 1, min(2, cluster.gpus_per_node)),
         sharing=np.where(crosses, each * max(1, cluster.nics), 1.0), stride=stride, extent=extent,
-        launch=launch, version=version,
     )  # fmt: skip
+    return collective_seconds("send_recv", size, cluster, members, launch=launch, version=version)
 
 
 def choice(
@@ -154,7 +163,7 @@ def choice(
     launch: str = "process",
     version: str = "2.18",
 ) -> Choice:
-    """What NCCL runs for one call and what it costs; arguments and errors as of collective_seconds."""
+    """NCCL's choice for one call and its cost; arguments and errors are those of collective_seconds."""
     wires, release = wires_of(cluster), _checked(collective, launch, version)
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
     if max(size_.size, ranks_.size, members_.size, sharing_.size) > 1:
@@ -179,7 +188,7 @@ def choice(
 
 
 def wires_of(cluster: Cluster) -> Wires:
-    """What of a cluster a collective sees."""
+    """The links of a cluster that a collective uses."""
     system, architecture = cluster.system, cluster.gpu.architecture
     cpu, switched = system.cpu, system.topology == "pcie" and system.cpus > 1
     return Wires(
@@ -252,7 +261,7 @@ def _fastest(fields: list[Array], size: Array, index: NDArray[np.intp], shape: t
 def _groups(
     ranks: Array, members: Array, sharing: Array, place: NDArray[np.intp]
 ) -> tuple[tuple[Group, ...], NDArray[np.intp]]:
-    """The distinct communicators, and for each element of the arguments the index of its own."""
+    """The distinct communicators, and the index of each argument's element among them."""
     if ranks.size == members.size == sharing.size == place.size == 1:
         shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, place.shape)
         one = Group(

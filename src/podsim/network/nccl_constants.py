@@ -26,73 +26,73 @@ STAND_IN = {"turing": "volta", "ada": "ampere", "pascal": "volta"}
 
 @dataclass(frozen=True, kw_only=True)
 class Fabric:
-    """What collectives cost inside a node: the numbers of a catalog file; UNITS gives their units."""
+    """The cost of collectives inside a node: the numbers of a catalog file; UNITS gives their units."""
 
     base: float
-    """kernel start to end, no data"""
+    """s. The time from kernel start to end, without data."""
     base_simple: float
-    """the same for Simple, whose first chunk must fill"""
+    """s. The same for Simple, whose first chunk must fill."""
     step_ll: float
-    """one hop of a ring"""
+    """s. The time of one hop of a ring."""
     step_ll128: float
     step_simple: float
     line_base: float
-    """what LL costs more once a channel's buffer is a full line of 4 KiB per rank"""
+    """s. The further time of LL once a channel's buffer is a full line of 4 KiB per rank."""
     line_ll: float
-    """and for each hop"""
+    """s. The further time of LL for each hop."""
     share_ll: float
-    """of NVLink's bandwidth"""
+    """share. The share of NVLink's bandwidth."""
     share_simple: float
     small_group: float
-    """k in 1 + k / ranks^2, by which a small group moves its bytes slower"""
+    """factor. The k in 1 + k / ranks^2, by which a small group moves its bytes slower."""
     ramp_ll128: float
-    """tau: a pipeline of chunks adds sqrt(tau * sqrt(steps) * transfer time)"""
+    """s. The tau of the ramp: a pipeline of chunks adds sqrt(tau * sqrt(steps) * transfer time)."""
     ramp_simple: float
     gather_share: float
-    """all-gather's bandwidth over all-reduce's; the same for the others below"""
+    """factor. The bandwidth of all-gather over that of all-reduce; likewise for the others below."""
     gather_small: float
-    """k of all-gather and reduce-scatter"""
+    """factor. The k of all-gather and reduce-scatter."""
     scatter_share: float
     chain_share: float
-    """broadcast and reduce"""
+    """factor. The bandwidth of broadcast and reduce over that of all-reduce."""
     near_share: float
-    """of the bandwidth of two GPUs side by side, where data pass the root complexes of one socket"""
+    """share. The share of the bandwidth of two neighbouring GPUs if data pass the root complexes of one socket."""
     far_share: float
-    """and of two sockets"""
+    """share. The same share for two sockets."""
     pairs_base: float
-    """point-to-point kernels"""
+    """s. The time of point-to-point kernels."""
     pairs_step: float
-    """for each doubling of the ranks"""
+    """s. The further time of point-to-point kernels for each doubling of the ranks."""
     pairs_line: float
-    """LL: 16 KiB to one peer"""
+    """s. The time of LL for 16 KiB to one peer."""
     pairs_simple: float
-    """Simple, whose buffers are set up first"""
+    """s. The time of Simple, whose buffers are set up first."""
     pairs_hidden: float
-    """of pairs_simple, what passes beside the transfer: the longer counts"""
+    """s. The part of pairs_simple that overlaps with the transfer: the longer counts."""
     pairs_ll_share: float
-    """LL's bandwidth over Simple's, where the link and not the line is what holds it up"""
+    """factor. The bandwidth of LL over that of Simple, where the link is the limit."""
     pairs_share: float
     pairs_cross_share: float
-    """of that, what is left where data pass root complexes, apart from near_share or far_share"""
+    """share. The part of that which is left where data pass root complexes, apart from near_share or far_share."""
     pairs_small: float
     pairs_ramp: float
     nvls_base: float
     nvls_share: float
     nvls_ramp: float
     process_wait: float
-    """what one process per GPU adds to threads of one process"""
+    """s. The time that one process per GPU adds to threads of one process."""
     host: float
-    """one process driving several GPUs: host time per GPU"""
+    """s. The host time per GPU of one process that drives several."""
     host_channel: float
-    """and per GPU and channel, releases from 2.20"""
+    """s. The host time per GPU and channel, releases from 2.20."""
     host_channel_old: float
-    """and before"""
+    """s. The host time per GPU and channel in older releases."""
     host_pair: float
-    """and per GPU and peer, for point-to-point kernels"""
+    """s. The host time per GPU and peer, for point-to-point kernels."""
     single_ramp: float
-    """what one process driving several GPUs adds to ramp_simple, releases from 2.18"""
+    """s. The time that one process with several GPUs adds to ramp_simple, releases from 2.18."""
     channels: float
-    """channels of a ring inside a node, by NCCL's search"""
+    """count. The channels of a ring inside a node, by NCCL's search."""
 
 
 _PURE = ("share", "small", "small_group", "channels")
@@ -105,7 +105,7 @@ class Network:
     """What collectives reach of the adapters' line rate."""
 
     share: float
-    """of the line rate, large messages"""
+    """share. The share of the line rate for large messages."""
 
 
 @lru_cache(maxsize=16)

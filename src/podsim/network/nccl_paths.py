@@ -1,4 +1,4 @@
-"""What runs and what it costs: one table of candidate algorithms and protocols for each communicator.
+"""The candidate algorithms and protocols of each communicator, and their costs.
 
     seconds = sqrt(gpu^2 + host^2)
     gpu  = latency + hypot(line * (1 - exp(-(size / window)^2)), transfer) + sqrt(ramp * transfer)
@@ -62,22 +62,22 @@ class Candidate(NamedTuple):
     algorithm: str
     protocol: str
     until: float
-    """largest size at which NCCL still picks it"""
+    """B. The largest size at which NCCL still picks it."""
     latency: float
     line: float
     window: float
-    """bytes for each channel"""
+    """B. The bytes for each channel."""
     per_byte: float
     ramp: float
     channels: float
     start: float
-    """host time whatever the size"""
+    """s. The host time whatever the size."""
     channel: float
-    """host time of each channel in use"""
+    """s. The host time of each channel in use."""
     hidden: float = 0.0
-    """time that passes beside the transfer, the longer of the two counting: their fourth powers are added"""
+    """s. The time that overlaps with the transfer; the fourth powers of both are added."""
     since: float = 0.0
-    """smallest size at which NCCL picks it"""
+    """B. The smallest size at which NCCL picks it."""
 
 
 _NOTHING = Candidate("none", "none", math.inf, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
@@ -257,7 +257,7 @@ def _per_byte(
     else:
         each = float(bus_factor(collective, group.ranks)) / min(inside, outside)
     if p == 0 and group.nodes > 1:
-        return max(each, 1.0 / belief.bandwidth)  # NCCL's measured ceiling, which hangs on the processor
+        return max(each, 1.0 / belief.bandwidth)  # NCCL's measured ceiling, which depends on the processor
     return each
 
 

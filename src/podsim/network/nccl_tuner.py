@@ -87,7 +87,7 @@ _GRID = 2.0 ** np.arange(5.0, 37.01, 0.5)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wires:
-    """What of a cluster a collective sees. B/s of one direction, s."""
+    """The links of a cluster that a collective uses. B/s of one direction, s."""
 
     architecture: str
     topology: str
@@ -100,13 +100,14 @@ class Wires:
     network: float
     network_latency: float
     rings: tuple[tuple[float, ...], ...] = ()
-    """share of `nvlink` that rings over 2, 3, … GPUs of a node reach, by what one is from the next; () where all of it"""
+    """share. The share of `nvlink` that rings over 2, 3, … GPUs of a node reach, by their stride; () if all of it."""
     exchanges: tuple[Exchange, ...] = ()
-    """what collectives took on a measured machine: then nothing of NCCL's law is used"""
+    """The times of collectives on a measured machine; NCCL's law is then not used."""
     socket: float = math.inf
-    """B/s between two sockets that NCCL counts on, where switches lead from GPU to GPU and a node has two sockets"""
+    """B/s. The bandwidth between two sockets that NCCL assumes, if switches lead from GPU to GPU and a node has two
+    sockets."""
     slot: float = math.inf
-    """B/s of the PCI Express slot of a GPU, and of an adapter: what goes to another node passes both"""
+    """B/s. The bandwidth of the PCI Express slot of a GPU, and of an adapter; traffic to another node passes both."""
 
     def ringed(self, group: Group) -> float:
         """Share of `nvlink` that rings over a group's GPUs of a node reach."""
@@ -128,9 +129,10 @@ class Group(NamedTuple):
     members: int
     sharing: float
     apart: int = 0
-    """of its GPUs in a node: 0 side by side, or joined by switches in a socket; 1 in one socket, 2 in two"""
+    """The distance of its GPUs in a node: 0 neighbours, or joined by switches in a socket; 1 in one socket, 2 in two.
+    """
     stride: int = 1
-    """GPUs from one member to the next, told where it matters: so many groups pass a place at once"""
+    """The GPUs from one member to the next, where that matters: as many groups pass a point at once."""
 
     @property
     def nodes(self) -> int:

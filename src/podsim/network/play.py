@@ -34,19 +34,19 @@ class Played:
     """When a collective ended, and what its links carried."""
 
     seconds: float
-    """last arrival, s"""
+    """s. The last arrival."""
     finish: Floats
-    """when each rank has received all and sent all, s, [ranks]"""
+    """s. The time at which each rank has received all and sent all, [ranks]."""
     link_bytes: Floats
-    """B over each link, [links]"""
+    """B. The bytes over each link, [links]."""
     link_busy: Floats
-    """s in which each link carried something, [links]"""
+    """s. The time in which each link carried something, [links]."""
     events: int
-    """transfers that ended, all counted"""
+    """The number of transfers that ended."""
     simulated: int
-    """transfers that were simulated: fewer than `events` if folded"""
+    """The number of simulated transfers; fewer than `events` if folded."""
     solved: int
-    """times that shares had to be worked out"""
+    """The number of times that shares were computed."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,16 +54,16 @@ class Stage:
     """Flows that start together, and what waits for them; a table is one stage, unless it is in lockstep."""
 
     times: int
-    """how many times it is done, one after the other"""
+    """The number of repetitions, one after the other."""
     table: Table
     program: Program
-    """for size 1"""
+    """The program for size 1."""
     flow: Ints
-    """the simulated flow of each row of `table`"""
+    """The simulated flow of each row of `table`."""
     link: Ints
-    """where a link's busy time is kept, -1 if nothing crosses it, [links]"""
+    """The position of a link's busy time; -1 if nothing crosses it, [links]."""
     link_share: Floats
-    """bytes over each link as a share of `size`, once, [links]"""
+    """share. The bytes over each link relative to `size`, [links]."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -218,7 +218,7 @@ def _window(table: Table, rows: Ints, position: Ints) -> Table:
 
 
 def prepare(table: Table, fabric: Fabric, *, fold: bool = False) -> Prepared:
-    """A table on a fabric, ready for `play` with any size: what waits for what, and which links are shared.
+    """A table on a fabric, ready for `play` with any size: dependencies and shared links.
 
     Equal steps of a table in lockstep are one stage, done so many times. fold: flows that nothing tells apart are
     simulated once. Raises TableError for a row that no table may have (run `check` or `prove` for what it does
@@ -236,7 +236,7 @@ def prepare(table: Table, fabric: Fabric, *, fold: bool = False) -> Prepared:
 
 
 def _equal_steps(table: Table) -> Iterator[tuple[int, Ints, Ints]]:
-    """Runs of equal steps: (how many, rows, their first chunks in the first of those steps)."""
+    """Runs of equal steps: (number, rows, first chunks in the first of these steps)."""
     for step, times, rows, _ in windows(table):
         yield times, rows, position(table, rows, step - table.step[rows])
 

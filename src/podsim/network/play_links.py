@@ -13,7 +13,6 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from podsim.errors import ClusterError
 from podsim.network.collectives.table import Floats, Ints
 
 Routes: TypeAlias = tuple[Ints, Ints]
@@ -42,7 +41,7 @@ class Links:
     capacity: Floats
     latency: Floats
     route: Callable[[Ints, Ints], Ints]
-    """links of each pair, [pairs, hops], -1 where a route is shorter"""
+    """The route of each pair, [pairs, hops]; -1 where it is shorter."""
 
     def routes(self, sources: Ints, destinations: Ints) -> Routes:
         """Routes in compressed rows."""
@@ -79,53 +78,3 @@ def single_switch(
         return hops
 
     return make_links(np.concatenate(rates), latency / 2.0, route)
-
-
-def leaf_spine(
-    *,
-    nodes: int,
-    local: int = 1,
-    inside: float = np.inf,
-    outside: float,
-    leaf: int,
-    taper: float = 1.0,
-    uplinks: int = 1,
-    rails: bool = True,
-    inside_latency: float = 0.0,
-    outside_latency: float = 0.0,
-    spine_latency: float = 0.0,
-) -> Links:
-    """Servers of `local` ranks, each rank with a port to the others of its server and an adapter to a leaf switch.
-
-    inside, outside: B/s of those two ports. A leaf switch joins `leaf` servers; with `rails`, each local rank has leaf
-    switches of its own. Its links to the spine carry `taper` times what its adapters do, as `uplinks` links of which a
-    transfer takes number destination mod uplinks. Ranks of one server use the inside; others the adapters, over the
-    spine unless on one leaf switch. Latencies are of a whole way: inside, over a leaf, and what the spine adds.
-    Raises ClusterError for counts below 1.
-    """
-    if min(nodes, local, leaf, uplinks) < 1 or not taper > 0.0:
-        raise ClusterError(
-            f"leaf_spine: {nodes=}, {local=}, {leaf=}, {uplinks=}, {taper=}; all must be at least 1 (taper > 0)"
-        )
-    ranks, groups = nodes * local, -(-nodes // leaf)
-    leaves = groups * (local if rails else 1)
-    trunk = taper * outside * leaf * (1 if rails else local) / uplinks
-
-    def leaf_of(rank: Ints) -> Ints:
-        group = rank // local // leaf
-        return group * local + rank % local if rails else group
-
-    def route(source: Ints, destination: Ints) -> Ints:
-        near = source // local == destination // local
-        here, there = leaf_of(source), leaf_of(destination)
-        high = ~near & (here != there)
-        lane = destination % uplinks
-        up, down = 4 * ranks + here * uplinks + lane, 4 * ranks + (leaves + there) * uplinks + lane
-        first = np.where(near, source, 2 * ranks + source)
-        last = np.where(near, ranks + destination, 3 * ranks + destination)
-        return np.stack([first, np.where(high, up, -1), np.where(high, down, -1), last], axis=1)
-
-    sizes = (2 * ranks, 2 * ranks, 2 * leaves * uplinks)
-    capacity = np.repeat([inside, outside, trunk], sizes)
-    latency = np.repeat([inside_latency / 2.0, outside_latency / 2.0, spine_latency / 2.0], sizes)
-    return make_links(capacity, latency, route)

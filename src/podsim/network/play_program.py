@@ -1,4 +1,4 @@
-"""A table and a topology as what the simulation needs: flows, what each waits for, and the links they share.
+"""A table and a topology as the simulation needs them: flows, their dependencies, and the links that they share.
 
 A *flow* is a row of the table (a train of transfers). Flows that read the same chunks of a rank in the same step share
 a *gate*; those that write the same chunks of a rank in the same step are a *group*. A gate waits for groups: for its
@@ -22,17 +22,17 @@ class Waits(NamedTuple):
     """What each flow waits for; F flows, G gates, K groups."""
 
     gate: Ints
-    """of each flow, -1 if it waits for no data, [F]"""
+    """The gate of each flow; -1 if it waits for no data, [F]."""
     dep_ptr: Ints
-    """groups that a gate waits for: dep_group[dep_ptr[g] : dep_ptr[g + 1]], [G + 1]"""
+    """The start of the groups that a gate waits for: dep_group[dep_ptr[g] : dep_ptr[g + 1]], [G + 1]."""
     dep_group: Ints
     dep_lag: Ints
     group: Ints
-    """of each flow, -1 if nothing waits for it, [F]"""
+    """The group of each flow; -1 if nothing waits for it, [F]."""
     group_repeat: Ints
-    """transfers of each of a group's flows, [K]"""
+    """The number of transfers of each of a group's flows, [K]."""
     before: Ints
-    """the flow that must be sent before on the same lane and channel, -1 for none, [F]"""
+    """The flow that must be sent before on the same lane and channel; -1 for none, [F]."""
 
 
 @njit
@@ -94,7 +94,7 @@ class Trains(NamedTuple):
     repeat: Ints
     chunk: Ints
     chunks: Ints
-    """Chunks in one transfer."""
+    """The number of chunks in one transfer."""
     turn: Ints
     wheel: Ints
 

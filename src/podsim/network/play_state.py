@@ -31,59 +31,60 @@ class Program(NamedTuple):
     """
 
     repeat: Ints
-    """[F], as what follows"""
+    """The number of repetitions of each flow, [F]."""
     chunk: Ints
     width: Ints
-    """chunks in one transfer"""
+    """The number of chunks in one transfer, [F]."""
     turn: Ints
     wheel: Ints
     lane: Ints
     channel: Ints
     delay: Ints
-    """which of `delays` a flow has"""
+    """The position in `delays` of each flow, [F]."""
     before: Ints
-    """flow that must have left before, -1 for none"""
+    """The flow that must have left before; -1 for none, [F]."""
     after: Ints
-    """flow that waits for this one to leave, -1 for none"""
+    """The flow that waits for this one to leave; -1 for none, [F]."""
     gate: Ints
     group: Ints
     chunk_bytes: Floats
-    """[chunks]"""
+    """B. The size of each chunk, [chunks]."""
     chunk_ends: Floats
-    """bytes before each chunk, [chunks + 1]"""
+    """B. The bytes before each chunk, [chunks + 1]."""
     delays: Floats
-    """s from the last byte sent to the last byte there, one of each value"""
+    """s. The distinct times from the last byte sent to the last byte received."""
     dep_ptr: Ints
-    """groups that a gate waits for, by gate"""
+    """The start of the groups that each gate waits for."""
     dep_group: Ints
     dep_lag: Ints
     gate_ptr: Ints
-    """flows behind a gate"""
+    """The start of the flows behind each gate."""
     gate_flow: Ints
     group_repeat: Ints
-    """[K]"""
+    """The number of transfers of each of a group's flows, [K]."""
     group_ptr: Ints
-    """flows of a group"""
+    """The start of the flows of each group."""
     group_flow: Ints
     wake_ptr: Ints
-    """gates that wait for a group, and with what lag, by group"""
+    """The start of the gates that wait for each group, with their lag."""
     wake_gate: Ints
     wake_lag: Ints
     start: Ints
-    """a lane's entries in `link` and `use`, [A]: [start, middle) bind it, the first one alone; [middle, end) carry it"""
+    """The start of a lane's entries in `link` and `use`, [A]: [start, middle) limit it, the first one alone; [middle,
+    end) carry it."""
     first: Ints
-    """entries from here to middle may bind it together with other flows: start, or start + 1"""
+    """The first entry that may limit it together with other flows: start, or start + 1."""
     middle: Ints
     end: Ints
     link: Ints
     use: Floats
-    """how many of a lane's flows cross the link"""
+    """factor. The number of a lane's flows that cross the link."""
     capacity: Floats
-    """[L + A]: of links, then the limit of each lane alone"""
+    """B/s. The capacity of links, then the limit of each lane alone, [L + A]."""
     key: Ints
-    """a random number for each lane"""
+    """A random number for each lane."""
     ones: Floats
-    """[A]"""
+    """factor. The ones, [A]."""
 
 
 FLOATS = ("chunk_bytes", "chunk_ends", "delays", "use", "capacity", "ones")
@@ -128,29 +129,29 @@ class State(NamedTuple):
     deps: Records
     wakes: Records
     items: Ints
-    """flows of gates and flows of groups: the records hold the bounds"""
+    """The flows of gates and flows of groups; the records hold the bounds."""
     lanes: Records
     links: Records
     on_link: Records
-    """active flows of the links that may bind, each link in its room"""
+    """The active flows of the links that may limit, each link in its own range."""
     slots: Ints
-    """where each flow stands on each such link of its lane"""
+    """The position of each flow on each such link of its lane."""
     buckets: Records
     heap: Records
     free: Ints
-    """unused buckets"""
+    """The unused buckets."""
     recent: Records
-    """the last eight buckets"""
+    """The last eight buckets."""
     waves_W2: Ints
-    """first and last transfer under way of each delay: first in, first out; W delays"""
+    """The first and last transfer of each delay in flight: first in, first out."""
     cells: Records
-    """transfers under way in the latency of links"""
+    """The transfers in the latency of links."""
     touched: Ints
-    """flows that ended or started in this batch"""
+    """The flows that ended or started in this batch."""
     dirty: Ints
-    """links that a flow left or joined in this batch"""
+    """The links that a flow left or joined in this batch."""
     found: Ints
-    """flows that share, as they are found"""
+    """The flows that share, in the order of discovery."""
     memo: Records
     memo_rates: Records
     lane_rate: Floats
@@ -159,9 +160,9 @@ class State(NamedTuple):
     users: Ints
     full: Ints
     todo: Ints
-    """left to todo: scratch of `flow.fill`"""
+    """The scratch arrays of `flow.fill`."""
     number: Ints
-    """counters: see HEAP to STAMP"""
+    """The counters: see HEAP to STAMP."""
 
 
 def typed(p: Program) -> Program:

@@ -20,22 +20,22 @@ class Processors(NamedTuple):
 
     message: float = 0.0
     byte: float = 0.0
-    """for each B that is sent and received"""
+    """s. The time for each B that is sent and received."""
     add: float = 0.0
-    """for each B that is added to another"""
+    """s. The time for each B that is added to another."""
     cores: float = 1.0
-    """ranks that add at full speed together"""
+    """count. The ranks that add at full speed together."""
 
 
 class Rounds(NamedTuple):
     """Seconds of a call, mean over calls."""
 
     plain: float
-    """links hold their rates"""
+    """s. The time if links hold their rates."""
     shaped: float
-    """buckets let bursts pass"""
+    """s. The time if buckets let bursts pass."""
     worked: float
-    """and processors pass on and add what arrives"""
+    """s. The time if processors also pass on and add what arrives."""
 
 
 IDLE = Processors()
@@ -45,11 +45,11 @@ class Buckets(NamedTuple):
     """The token buckets of links."""
 
     bursts: Floats
-    """B that each link lets pass at once, as a whole and for each pair of ranks, [links]."""
+    """B. The bytes that each link passes at once, as a whole and for each pair of ranks, [links]."""
     leaves: Ints
-    """Pairs that each link has a bucket for, which fill at equal shares of its rate, [links]."""
+    """The number of pairs that each link has a bucket for; they fill at equal shares of its rate, [links]."""
     kept: float = 0.0
-    """Share of a link's rate that no pair is guaranteed."""
+    """share. The share of a link's rate that no pair is guaranteed."""
 
 
 def shaped_rounds(
@@ -103,7 +103,7 @@ def shaped_rounds(
 
 
 def _late(one: _Round, held: Floats, bucket: Floats, took: float, cost: Processors) -> float:
-    """Seconds by which processors hold a round up whose links take so many.
+    """Seconds by which processors delay a round, given the seconds of its links.
 
     A full bucket gains nothing while it waits for a processor, so what goes out at once comes on top; another makes the
     time good. In all a round takes at least what its messages cost.
@@ -119,12 +119,12 @@ class _Round(NamedTuple):
     """Transfers that wait for equally many others."""
 
     load: Floats
-    """B of each pair of ranks on each link, [pairs]"""
+    """B. The bytes of each pair of ranks on each link, [pairs]."""
     messages: int
     sent: float
-    """B in all"""
+    """B. The bytes in all."""
     added: Floats
-    """B that each node adds, [nodes]"""
+    """B. The bytes that each node adds, [nodes]."""
 
 
 def _rounds(table: Table, fabric: Fabric, size: float) -> tuple[Ints, list[_Round]]:

@@ -22,9 +22,9 @@ class LinkCost(NamedTuple):
     """Seconds of a table on a fabric: latency + size x per_byte."""
 
     latency: float
-    """s"""
+    """s. The latency."""
     per_byte: float
-    """s for each byte of `size`"""
+    """s. The time for each byte of `size`."""
 
 
 def link_cost(table: Table, fabric: Fabric) -> LinkCost:

@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import warnings
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from podsim.report.comparisons import render
+from podsim.report.pages import PublishedError, accuracy_page, page, published_errors
 from podsim.report.plots import plot, plot_png, plot_svg
 from podsim.report.simulation import print_simulated, simulated_data, simulated_text
 from podsim.report.steps import print_against, print_measured
-
-if TYPE_CHECKING:
-    from podsim.report.pages import PublishedError, accuracy_page, page, published_errors
 
 __all__ = [
     "PublishedError",
@@ -44,14 +42,10 @@ __all__ = [
 
 _MOVED = ("plot_links", "read_timeline", "write_timeline")
 """Names that podsim.timeline has now."""
-_PAGES = ("PublishedError", "accuracy_page", "page", "published_errors")
-"""Names of the module that loads Jinja2: it is imported when one of them is used."""
 
 
 def __getattr__(name: str) -> Any:
-    """A name of the pages; or one that moved to podsim.timeline, with a warning."""
-    if name in _PAGES:
-        return getattr(import_module("podsim.report.pages"), name)
+    """A name that moved to podsim.timeline, with a warning."""
     if name not in _MOVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(f"podsim.report.{name} is now podsim.timeline.{name}", DeprecationWarning, stacklevel=2)

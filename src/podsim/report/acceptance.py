@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 from podsim.report.columns import Column, Table, quantity_text
 from podsim.report.screen import Block, Rows
@@ -21,45 +23,37 @@ def _verdict_badge(row: Part | Check) -> str:
     return f"verdict {kind}"
 
 
-def _figure(name: str) -> Column:
-    def text(check: Check) -> str:
-        number = getattr(check, name)
-        return "-" if number is None else quantity_text(number, check.unit)
-
-    return Column(name, text, align="r")
+def _figure_text(name: str, check: Check) -> str:
+    number = getattr(check, name)
+    return "-" if number is None else quantity_text(number, check.unit)
 
 
 def _share_text(share: float) -> str:
     return f"{share * 100:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
-def _parts_table(longest: int) -> Table:
-    """The inventory, with cells of at most some characters."""
-
-    def cut(text: str) -> str:
-        return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-    return Table(
-        indent=0,
-        columns=(
-            Column("part", "name", cut),
-            Column("expected", "", cut, align="l"),
-            Column("found", "", cut, align="l"),
-            Column("verdict", mark=_verdict_badge),
-            Column("why", mark="why", wrap=True),
-        ),
-    )
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-PARTS = _parts_table(1000)
+PARTS = Table(
+    indent=0,
+    columns=(
+        Column("part", "name"),
+        Column("expected"),
+        Column("found"),
+        Column("verdict", mark=_verdict_badge),
+        Column("why", mark="why", wrap=True),
+    ),
+)
 CHECKS = Table(
     indent=0,
     columns=(
         Column("check", "name"),
-        _figure("measured"),
-        _figure("expected"),
+        Column("measured", partial(_figure_text, "measured"), align="r"),
+        Column("expected", partial(_figure_text, "expected"), align="r"),
         Column("of it", "share", _share_text, missing="-"),
-        _figure("limit"),
+        Column("limit", partial(_figure_text, "limit"), align="r"),
         Column("verdict", mark=_verdict_badge),
         Column("why", mark="why", wrap=True),
     ),
@@ -101,7 +95,9 @@ def acceptance_report(acceptance: Acceptance) -> Iterator[Block]:
     yield acceptance.machine
     yield f"expected: {acceptance.expected}; {acceptance.started}, {acceptance.seconds:.0f} s"
     if acceptance.parts:
-        yield from ("", Rows(_parts_table(_LONGEST), acceptance.parts))
+        columns = (replace(column, format=_cut, align="l") for column in PARTS.columns[:-1])
+        yield ""
+        yield Rows(replace(PARTS, columns=(*columns, PARTS.columns[-1])), acceptance.parts)
     if acceptance.checks:
         yield from ("", Rows(CHECKS, acceptance.checks))
     yield from ("", *acceptance.notes, verdict_line(acceptance))

@@ -30,7 +30,7 @@ def print_pdf(page: str, path: Path) -> None:
 
     The page is our own and fetches nothing, so the browser's sandbox, which root cannot have, is not missed.
     """
-    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    browser = next((program for name in BROWSERS if (program := shutil.which(name))), None)
     if browser is None:
         raise PodsimError(
             f"--pdf {path}: there is no browser here ({', '.join(BROWSERS[:3])}): apt install chromium, or write --html "

@@ -28,25 +28,25 @@ class Column:
 
     heading: str
     value: str | Callable[[Any], Any] = ""
-    """the name of a field of the row, a path such as "offer.name", or a function of the row; default: the heading"""
+    """The name of the field of the row, a path such as "offer.name", or a function of the row; default: the heading."""
     format: Format = ""
     _: KW_ONLY
     digits: int = 4
-    """significant digits of a quantity with a unit"""
+    """The number of significant digits of a quantity with a unit."""
     missing: str = ""
-    """the text of a value that is None"""
+    """The text of a value that is None."""
     align: str = ""
-    """l or r; default: plain text to the left, numbers to the right"""
+    """The alignment, l or r; default: plain text to the left, numbers to the right."""
     wrap: bool = False
-    """whether the text wraps in the room that is left; only the last column may"""
+    """Whether the text wraps in the remaining width; only the last column may."""
     drop: int = 0
-    """the order in which columns go where a terminal is too narrow; 0: the column stays"""
+    """The order in which columns disappear on a narrow terminal; 0: the column stays."""
     optional: bool = False
-    """whether the column goes if no row has text in it"""
+    """Whether the column disappears if no row has text in it."""
     mark: str | Callable[[Any], str] = ""
-    """HTML: the class of the cell's text, or a function of the row that gives it"""
+    """The HTML class of the cell's text, or a function of the row that gives it."""
     link: Callable[[Any], str] | None = None
-    """HTML: a function of the row that gives the target of a link"""
+    """A function of the row that gives the target of an HTML link."""
 
     @property
     def is_number(self) -> bool:
@@ -73,7 +73,7 @@ class Column:
 
 
 def field_value(row: Any, path: str | Callable[[Any], Any]) -> Any:
-    """What a function or a path gives of a row: fields of objects, keys of mappings, places of tuples.
+    """What a function or a path gives of a row: fields of objects, keys of mappings, items of tuples by number.
 
     None where a step of the path is None, or where a mapping lacks its key.
     """
@@ -97,7 +97,7 @@ class Table:
 
     columns: tuple[Column, ...]
     indent: int = 2
-    """columns of a terminal that stay free before every line"""
+    """The number of free columns of a terminal before every line."""
 
     @property
     def headings(self) -> tuple[str, ...]:

@@ -33,21 +33,17 @@ def _met_text(verdict: Verdict) -> str:
     return f"{word} ({verdict.note})" if verdict.note else word
 
 
-def _errors(path: str) -> tuple[Column, ...]:
-    """Mean, median and 95th percentile of a score, its bias, and its worst row."""
-    return (
-        Column("MAE", f"{path}mae", percent, missing="-"),
-        Column("median", f"{path}median", percent, missing="-"),
-        Column("bias", f"{path}bias", signed_percent, missing="-"),
-        Column("p95", f"{path}p95", percent, missing="-"),
-    )
-
-
 def worst_row(score: Score | ClassScore) -> str:
     """The row with the largest error, and that error."""
     return f"{score.worst_id} {signed_percent(score.worst_error)}"
 
 
+_ERRORS = (
+    Column("MAE", "score.mae", percent, missing="-"),
+    Column("median", "score.median", percent, missing="-"),
+    Column("bias", "score.bias", signed_percent, missing="-"),
+    Column("p95", "score.p95", percent, missing="-"),
+)
 _RANKS = (
     Column("tau-b", "score.tau", ratio, missing="-"),
     Column("regret", "score.regret", ratio, missing="-"),
@@ -64,7 +60,7 @@ SUMMARY = Table(
         ),
         Column("rows", lambda row: row["score"].rows if row["score"] else 0, ":d"),
         Column("not expressed", lambda row: len(row["comparison"].not_expressed), ":d"),
-        *_errors("score."),
+        *_ERRORS,
         Column("worst row", lambda row: row["score"] and worst_row(row["score"]), missing="-"),
         *_RANKS,
     )
@@ -77,7 +73,7 @@ SCORES = Table(
             lambda row: f"{row['comparison'].title} (`{row['comparison'].table}`, {row['comparison'].what})",
         ),
         Column("rows", "score.rows", ":d"),
-        *_errors("score."),
+        *_ERRORS,
         Column("worst row", "score", worst_row, align="l"),
         Column("sweeps", "score.sweeps", lambda count: str(count or "-")),
         *_RANKS,
@@ -154,8 +150,8 @@ def met_line(verdicts: Sequence[Verdict]) -> str:
 def score_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
     """A row for each table and role; a table without a compared row has one, too."""
     return [
-        {"comparison": comparison, "score": score, "anchor": f"t{place}"}
-        for place, comparison in enumerate(comparisons)
+        {"comparison": comparison, "score": score, "anchor": f"t{index}"}
+        for index, comparison in enumerate(comparisons)
         for score in comparison.scores or (None,)
     ]
 

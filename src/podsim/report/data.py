@@ -6,9 +6,13 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any
+
+_FORMULA = re.compile(r"[=@\t\r]|[+-]+[A-Za-z(@=]|[+-].*[|!]", re.DOTALL)
+"""text that a spreadsheet would run; a sign before a number, as in "+2 % time", is harmless"""
 
 
 def plain(value: Any) -> Any:
@@ -17,7 +21,7 @@ def plain(value: Any) -> Any:
     A field marked `optional` answers a question that not every user asks; while it is None it is left out.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        shown = (field for field in fields(value) if not _left_out(field, getattr(value, field.name)))
+        shown = (field for field in fields(value) if not _is_omitted(field, getattr(value, field.name)))
         return {field.name: plain(getattr(value, field.name)) for field in shown}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
@@ -30,8 +34,8 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _left_out(field: Field[Any], value: object) -> bool:
-    """Whether a field is only there where something was asked about, and nothing was."""
+def _is_omitted(field: Field[Any], value: object) -> bool:
+    """Whether a field is optional and empty."""
     return value is None and bool(field.metadata.get("optional"))
 
 
@@ -79,7 +83,14 @@ def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, dict):
             out |= _flat(value, f"{name}.")
         elif isinstance(value, list):
-            out[name] = "; ".join(str(item) for item in value if not isinstance(item, (dict, list)))
+            out[name] = _formula_free(
+                "; ".join(str(item) for item in value if not isinstance(item, (dict, list)))
+            )
         else:
-            out[name] = value
+            out[name] = _formula_free(value) if isinstance(value, str) else value
     return out
+
+
+def _formula_free(text: str) -> str:
+    """Text with an apostrophe before it where a spreadsheet would run it as a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text

@@ -49,9 +49,9 @@ def _server(drawing: Drawing) -> Iterator[str]:
         ends = [wire for wire in fast if chip in (wire.one, wire.other)]
         gpus = [wire for wire in ends if "gpu" in (kinds[wire.one], kinds[wire.other])]
         trunks = [wire for wire in ends if wire not in gpus and wire.one == chip]
-        one = gpus[0]
+        link = gpus[0]
         names = ranges([end for wire in gpus for end in (wire.one, wire.other) if end != chip])
-        yield f"  {chip}: {_lanes(one.lanes)}, {format_quantity(one.bandwidth, 'B/s')}, to each of {names}"
+        yield f"  {chip}: {_lanes(link.lanes)}, {format_quantity(link.bandwidth, 'B/s')}, to each of {names}"
         for trunk in trunks:
             yield f"  {chip}: {_lanes(trunk.lanes)}, {format_quantity(trunk.bandwidth, 'B/s')}, to {trunk.other}"
     if fast and not chips:
@@ -91,7 +91,7 @@ def _matrix(drawing: Drawing) -> Iterator[str]:
 
 
 def _branch(children: dict[str, list[tuple[str, float]]], top: str, indent: str) -> Iterator[str]:
-    """What hangs on a part: switches one by one, then devices of one rate together."""
+    """The parts below a part: each switch, then devices of one rate together."""
     hung = children.get(top, [])
     switches = [(name, rate) for name, rate in hung if name in children]
     devices: dict[float, list[str]] = {}
@@ -100,8 +100,8 @@ def _branch(children: dict[str, list[tuple[str, float]]], top: str, indent: str)
             devices.setdefault(rate, []).append(name)
     rows = [(name, rate) for name, rate in switches]
     rows += [(ranges(names), rate) for rate, names in devices.items()]
-    for place, (name, rate) in enumerate(rows):
-        last = place == len(rows) - 1
+    for index, (name, rate) in enumerate(rows):
+        last = index == len(rows) - 1
         yield f"{indent}{'└─' if last else '├─'} {name}  {format_quantity(rate, 'B/s')}"
         yield from _branch(children, name, indent + ("   " if last else "│  "))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -10,283 +10,231 @@ from podsim.hardware.fabrics.describe import Box, Drawing, Wire
 from podsim.units import format_quantity
 
 _SLOT, _SMALL, _HIGH = 92.0, 66.0, 34.0
-_GAP = 26.0
+"""widths of a GPU's and of a drive's column, and the height of a box"""
+_GAP, _NARROW = 26.0, 8.0
+"""between processors, and between switches"""
 _LEGEND = 18.0
+_TITLES = {"gpu": "GPU", "nic": "NIC", "cpu": "CPU", "pcie": "PCIe", "nvswitch": "NVSwitch"}
 
 
 @dataclass(frozen=True)
 class _Place:
+    """Where a box stands."""
+
     left: float
     top: float
     width: float
-    high: float = _HIGH
+    height: float = _HIGH
 
     @property
     def middle(self) -> float:
         return self.left + self.width / 2
 
     @property
+    def right(self) -> float:
+        return self.left + self.width
+
+    @property
     def bottom(self) -> float:
-        return self.top + self.high
+        return self.top + self.height
 
 
 class _Layout:
-    """Where every part goes: columns by what hangs on which switch, rows by kind."""
+    """Where every part goes: a column for each processor, a row for each kind of part."""
 
     def __init__(self, drawing: Drawing) -> None:
         self.drawing = drawing
         self.kinds = {box.name: box.kind for box in drawing.boxes}
-        self.above = self._tree()
+        self.parents = self._tree()
+        self.chips = self._of("nvswitch")
         fast = [wire for wire in drawing.wires if wire.kind == "nvlink"]
-        self.chips = [box.name for box in drawing.boxes if box.kind == "nvswitch"]
-        gpu_wires = [wire for wire in fast if "gpu0" in (wire.one, wire.other)]
-        self.fanned = bool(self.chips) and len(gpu_wires) > 1
-        self.arcs = [wire for wire in fast if not self.chips]
-        self.depth = {name: self._depth(name) for name, kind in self.kinds.items() if kind == "pcie"}
-        self.inner = [name for name in self.depth if not self._is_card(name)]
+        self.is_fanned = bool(self.chips) and sum("gpu0" in (wire.one, wire.other) for wire in fast) > 1
+        self.longest_arc = 0 if self.chips else max((self.reach(wire) for wire in fast), default=0)
         self.places: dict[str, _Place] = {}
-        self.right = 0.0
         self._rows()
+        self.right = 0.0
         for cpu in self._of("cpu"):
             self._column(cpu)
         self._top_row()
-        self.size = (
-            self.right + 10,
-            max(place.bottom for place in self.places.values()) + 34 + _LEGEND * len(self.legend()),
-        )
+        self.width = self.right + 10
+        self.boxes_end = max(place.bottom for place in self.places.values())
 
     def _of(self, kind: str) -> list[str]:
         return [name for name, other in self.kinds.items() if other == kind]
 
     def _tree(self) -> dict[str, str]:
-        """What each device or switch hangs on, on the way to a processor."""
-        above: dict[str, str] = {}
+        """Each device or switch -> the part that connects it to a processor."""
+        parents: dict[str, str] = {}
         queue = self._of("cpu")
-        while queue:
-            top = queue.pop(0)
+        for top in queue:
             for wire in self.drawing.wires:
                 other = {wire.one: wire.other, wire.other: wire.one}.get(top, "")
-                if (
-                    wire.kind in ("pcie", "drive")
-                    and other
-                    and other not in above
-                    and self.kinds[other] != "cpu"
-                ):
-                    above[other] = top
+                is_branch = wire.kind in ("pcie", "drive") and other not in ("", *parents)
+                if is_branch and self.kinds[other] != "cpu":
+                    parents[other] = top
                     queue.append(other)
-        return above
+        return parents
 
-    def _depth(self, name: str) -> int:
-        depth = 0
-        while self.kinds.get(name) == "pcie":
-            name, depth = self.above.get(name, ""), depth + 1
-        return depth
+    def _children(self, parent: str, *kinds: str) -> list[str]:
+        return [name for name, top in self.parents.items() if top == parent and self.kinds[name] in kinds]
 
-    def _is_card(self, name: str) -> bool:
-        """Whether only storage hangs on a switch: then it goes below the processor."""
-        hung = [self.kinds[child] for child, top in self.above.items() if top == name]
-        return bool(hung) and set(hung) <= {"storage", "drive"}
+    def _switches(self, parent: str) -> list[str]:
+        """Switches below a part that lead to more than storage."""
+        return [name for name in self._children(parent, "pcie") if not self._is_card(name)]
+
+    def _is_card(self, switch: str) -> bool:
+        """Whether a switch leads to storage alone: then it stands below the processor."""
+        kinds = {self.kinds[name] for name, top in self.parents.items() if top == switch}
+        return bool(kinds) and kinds <= {"storage", "drive"}
+
+    def _levels(self, parent: str) -> int:
+        """Switches on the longest way down from a part."""
+        return max((1 + self._levels(switch) for switch in self._switches(parent)), default=0)
 
     def _rows(self) -> None:
-        tallest = max((self.depth[name] for name in self.inner), default=0)
-        arcs = 40.0 + 15.0 * max((self.reach(wire) for wire in self.arcs), default=0) if self.arcs else 0.0
-        self.y_chip = 6.0
-        self.y_gpu = 6.0 + (_HIGH + (90.0 if self.fanned else 44.0) if self.chips else arcs)
-        self.y_pcie = {depth: self.y_gpu + 74.0 + 60.0 * (tallest - depth) for depth in range(1, tallest + 1)}
-        self.y_nic = (max(self.y_pcie.values()) if self.y_pcie else self.y_gpu) + 74.0
+        """The top of each row."""
+        levels = max((self._levels(cpu) for cpu in self._of("cpu")), default=0)
+        below_chips = _HIGH + (90.0 if self.is_fanned else 44.0)
+        arcs = 40.0 + 15.0 * self.longest_arc if self.longest_arc else 0.0
+        self.y_gpu = 6.0 + (below_chips if self.chips else arcs)
+        self.y_switch = [self.y_gpu + 74.0 + 60.0 * (levels - level) for level in range(1, levels + 1)]
+        self.y_nic = (self.y_switch[0] if levels else self.y_gpu) + 74.0
         self.y_cpu = self.y_nic + (86.0 if self._of("nic") else 0.0)
         self.y_low = self.y_cpu + 70.0
 
     def reach(self, wire: Wire) -> int:
         """How many GPUs further a cable leads."""
         gpus = self._of("gpu")
-        return abs(gpus.index(wire.one) - gpus.index(wire.other))
-
-    def _under(self, top: str, kinds: Iterable[str]) -> list[str]:
-        """Devices below a part, at any depth."""
-        found = []
-        for child, parent in self.above.items():
-            if parent == top and not (self.kinds[child] == "pcie" and self._is_card(child)):
-                found += [child] if self.kinds[child] in kinds else self._under(child, kinds)
-        return found
+        return (
+            abs(gpus.index(wire.one) - gpus.index(wire.other)) if {wire.one, wire.other} <= set(gpus) else 0
+        )
 
     def _column(self, cpu: str) -> None:
-        """A processor and all that hangs on it."""
+        """A processor with all parts below it."""
         start = self.right + (_GAP if self.right else 0.0)
-        x = start
-        leaves = [name for name in self.inner if self._root(name) == cpu and self._holds(name)]
-        for leaf in leaves:
-            gpus, nics = self._held(leaf, "gpu"), self._held(leaf, "nic")
-            width = max(len(gpus), len(nics), 1) * _SLOT
-            self._spread(gpus, x, width, self.y_gpu)
-            self._spread(nics, x, width, self.y_nic)
-            self.places[leaf] = _Place(x, self.y_pcie[self.depth[leaf]], width - 6, 26)
-            x += width + 8
-        direct = [child for child, top in self.above.items() if top == cpu]
-        own = [[child for child in direct if self.kinds[child] == kind] for kind in ("gpu", "nic")]
-        if any(own):
-            width = max(map(len, own)) * _SLOT
-            self._spread(own[0], x, width, self.y_gpu)
-            self._spread(own[1], x, width, self.y_nic)
-            x += width
-        low = self._low(cpu)
-        width = max(x - start - 8, len(low) * _SMALL, 120.0)
+        end = self._branches(cpu, start, 0)
+        low = self._storage(cpu)
+        width = max(end - start, len(low) * _SMALL, 120.0)
         self.places[cpu] = _Place(start, self.y_cpu, width - 6)
-        self._storage(low, start, width)
+        self._storage_row(low, start, width)
         self.right = start + width
-        for name in sorted(self.inner, key=lambda one: -self.depth[one]):
-            if name not in self.places and self._root(name) == cpu:
-                self._bridge(name)
 
-    def _held(self, switch: str, kind: str) -> list[str]:
-        return [child for child, top in self.above.items() if top == switch and self.kinds[child] == kind]
+    def _branches(self, parent: str, start: float, level: int) -> float:
+        """Place the devices and switches below a part from `start` on; where they end."""
+        gpus, nics = self._children(parent, "gpu"), self._children(parent, "nic")
+        end = start + max(len(gpus), len(nics)) * _SLOT
+        self._spread(gpus, start, end, self.y_gpu)
+        self._spread(nics, start, end, self.y_nic)
+        for switch in self._switches(parent):
+            left = end + (_NARROW if end > start else 0.0)
+            end = max(self._branches(switch, left, level + 1), left + _SLOT)
+            self.places[switch] = _Place(left, self.y_switch[level], end - left - 6, 26)
+        return end
 
-    def _holds(self, switch: str) -> bool:
-        return bool(self._held(switch, "gpu") or self._held(switch, "nic"))
+    def _spread(self, names: Sequence[str], start: float, end: float, top: float) -> None:
+        step = (end - start) / max(len(names), 1)
+        for number, name in enumerate(names):
+            self.places[name] = _Place(start + number * step + (step - _SLOT) / 2 + 8, top, _SLOT - 16)
 
-    def _root(self, name: str) -> str:
-        while self.kinds.get(name) == "pcie":
-            name = self.above.get(name, "")
-        return name
+    def _storage(self, cpu: str) -> list[str]:
+        """Storage ports and drives of a processor, the ports of a card together."""
+        cards = [switch for switch in self._children(cpu, "pcie") if self._is_card(switch)]
+        ports = [port for card in cards for port in self._children(card, "storage", "drive")]
+        return ports + self._children(cpu, "drive", "storage")
 
-    def _bridge(self, name: str) -> None:
-        """A switch above others, as wide as they are."""
-        below = [
-            self.places[child] for child, top in self.above.items() if top == name and child in self.places
-        ]
-        if below:
-            left = min(place.left for place in below)
-            right = max(place.left + place.width for place in below)
-            self.places[name] = _Place(left, self.y_pcie[self.depth[name]], right - left, 26)
-
-    def _spread(self, names: list[str], x: float, width: float, y: float) -> None:
+    def _storage_row(self, names: Sequence[str], start: float, width: float) -> None:
+        cards = dict.fromkeys(top for name in names if self.kinds[top := self.parents[name]] == "pcie")
         step = width / max(len(names), 1)
-        for place, name in enumerate(names):
-            self.places[name] = _Place(x + place * step + (step - _SLOT) / 2 + 8, y, _SLOT - 16)
-
-    def _low(self, cpu: str) -> list[str]:
-        """Storage ports and drives of a processor, ports of a card together."""
-        found = []
-        for child, top in self.above.items():
-            if top == cpu and self.kinds[child] == "pcie" and self._is_card(child):
-                found += [port for port, card in self.above.items() if card == child]
-        return found + [
-            child
-            for child, top in self.above.items()
-            if top == cpu and self.kinds[child] in ("drive", "storage")
-        ]
-
-    def _storage(self, low: list[str], start: float, width: float) -> None:
-        carded = any(self.kinds[self.above[name]] == "pcie" for name in low)
-        step = width / max(len(low), 1)
-        for place, name in enumerate(low):
-            y = self.y_low + (54.0 if carded else 0.0)
-            self.places[name] = _Place(start + place * step + 3, y, step - 6)
-        for card in dict.fromkeys(self.above[name] for name in low if self.kinds[self.above[name]] == "pcie"):
-            ports = [self.places[name] for name in low if self.above[name] == card]
-            left, right = ports[0].left, ports[-1].left + ports[-1].width
-            self.places[card] = _Place(left, self.y_low, right - left, 26)
+        for number, name in enumerate(names):
+            self.places[name] = _Place(
+                start + number * step + 3, self.y_low + (54.0 if cards else 0.0), step - 6
+            )
+        for card in cards:
+            ports = [self.places[name] for name in names if self.parents[name] == card]
+            self.places[card] = _Place(ports[0].left, self.y_low, ports[-1].right - ports[0].left, 26)
 
     def _top_row(self) -> None:
-        if not self.chips:
-            return
         gpus = [self.places[name] for name in self._of("gpu") if name in self.places]
-        left, right = min(place.left for place in gpus), max(place.left + place.width for place in gpus)
-        step = (right - left + 12) / len(self.chips)
-        for place, chip in enumerate(self.chips):
-            self.places[chip] = _Place(left + place * step, self.y_chip, step - 12)
+        left, right = min((p.left for p in gpus), default=0.0), max((p.right for p in gpus), default=0.0)
+        step = (right - left + 12) / max(len(self.chips), 1)
+        for number, chip in enumerate(self.chips):
+            self.places[chip] = _Place(left + number * step, 6.0, step - 12)
 
     def legend(self) -> list[tuple[str, str]]:
         """(kind of wire, what it carries) for each kind and rate."""
-        found: dict[tuple[str, str], None] = {}
-        for wire in self.drawing.wires:
-            rate = format_quantity(wire.bandwidth, "B/s")
-            if wire.kind == "nvlink":
-                links = f"{wire.lanes} NVLink{'s' if wire.lanes > 1 else ''}"
-                ends = {self.kinds[wire.one], self.kinds[wire.other]}
-                between = {1: "GPU to GPU" if "gpu" in ends else "board to board", 2: "GPU to switch"}[
-                    len(ends)
-                ]
-                found["nvlink", f"{links}, {rate} one way, {between}"] = None
-            elif wire.kind == "pcie":
-                what = (
-                    "storage port"
-                    if "storage" in (self.kinds[wire.one], self.kinds[wire.other])
-                    else "PCI Express"
-                )
-                found["pcie", f"{what}, {rate} one way"] = None
-            else:
-                what = {"socket": "between processors", "drive": "drive, reading"}[wire.kind]
-                found[wire.kind, f"{what}, {rate}"] = None
-        return list(found)
+        return list(dict.fromkeys((wire.kind, self._wire_text(wire)) for wire in self.drawing.wires))
+
+    def _wire_text(self, wire: Wire) -> str:
+        rate = format_quantity(wire.bandwidth, "B/s")
+        ends = {self.kinds[wire.one], self.kinds[wire.other]}
+        if wire.kind == "nvlink":
+            alike = "GPU to GPU" if "gpu" in ends else "board to board"
+            links = f"{wire.lanes} NVLink{'s' if wire.lanes > 1 else ''}"
+            return f"{links}, {rate} one way, {alike if len(ends) == 1 else 'GPU to switch'}"
+        if wire.kind == "pcie":
+            return f"{'storage port' if 'storage' in ends else 'PCI Express'}, {rate} one way"
+        return f"{'between processors' if wire.kind == 'socket' else 'drive, reading'}, {rate}"
 
 
-def server_size(drawing: Drawing) -> tuple[float, float]:
-    """Width and height of the picture."""
-    return _Layout(drawing).size
-
-
-def server_svg(drawing: Drawing) -> list[str]:
-    """SVG elements of the picture."""
+def server_picture(drawing: Drawing) -> tuple[list[str], float, float]:
+    """SVG elements of the picture, its width and its height."""
     layout = _Layout(drawing)
-    found = [line for wire in drawing.wires for line in _wire(layout, wire)]
-    found += [line for box in drawing.boxes for line in _box(layout, box)]
-    y = layout.size[1] - _LEGEND * len(layout.legend()) + 4
+    elements = [line for wire in drawing.wires for line in _wire(layout, wire)]
+    elements += [line for box in drawing.boxes for line in _box(layout, box)]
+    y = layout.boxes_end + 38
     for kind, text in layout.legend():
-        found.append(f'<path class="wire w-{kind}" stroke-width="3" d="M6 {y - 4:.1f}h26"/>')
-        found.append(f'<text class="muted" x="40" y="{y:.1f}">{escape(text)}</text>')
+        elements.append(f'<path class="wire w-{kind}" stroke-width="3" d="M6 {y - 4:.1f}h26"/>')
+        elements.append(f'<text class="muted" x="40" y="{y:.1f}">{escape(text)}</text>')
         y += _LEGEND
-    return found
+    return elements, layout.width, y - 4
 
 
 def _box(layout: _Layout, box: Box) -> list[str]:
-    place = layout.places.get(box.name)
-    if place is None:
+    area = layout.places.get(box.name)
+    if area is None:
         return []
+    rect = (
+        f'<rect class="box {box.kind}{" fault" if box.slow else ""}" x="{area.left:.1f}" y="{area.top:.1f}"'
+        f' width="{area.width:.1f}" height="{area.height:.1f}" rx="4">'
+        f"<title>{escape(box.note or box.name)}</title></rect>"
+    )
+    size = " small" if area.width < 76 else ""
+    y = area.top + area.height / 2 + 4.5
+    title = escape(_box_title(box, area.width))
+    text = f'<text class="mid{size}" x="{area.middle:.1f}" y="{y:.1f}">{title}</text>'
+    port = f'<path class="wire w-port" stroke-width="2" d="M{area.middle:.1f} {area.bottom:.1f}v16"/>'
+    return [port, rect, text] if box.kind in ("nic", "storage") else [rect, text]
+
+
+def _box_title(box: Box, width: float) -> str:
+    """The text in a box: "GPU 3", or more where there is room."""
     label = box.name.removeprefix("storage-")
     stem = label.rstrip("0123456789")
-    names = {"gpu": "GPU", "nic": "NIC", "cpu": "CPU", "pcie": "PCIe", "nvswitch": "NVSwitch"}
-    title = f"{names.get(stem, stem)} {label[len(stem) :]}".strip()
-    if box.kind == "cpu" and box.note:
-        title += f": {box.note}"
-    elif box.kind == "pcie" and place.width > 90 and stem == "pcie":
-        title = f"PCIe switch {label[len(stem) :]}"
-    fault = " fault" if box.slow else ""
-    rect = (
-        f'<rect class="box {box.kind}{fault}" x="{place.left:.1f}" y="{place.top:.1f}" width="{place.width:.1f}"'
-        f' height="{place.high:.1f}" rx="4"><title>{escape(box.note or box.name)}</title></rect>'
-    )
-    size = " small" if place.width < 76 else ""
-    y = place.top + place.high / 2 + 4.5
-    text = f'<text class="mid{size}" x="{place.middle:.1f}" y="{y:.1f}">{escape(title)}</text>'
-    port = []
-    if box.kind in ("nic", "storage"):
-        port = [f'<path class="wire w-port" stroke-width="2" d="M{place.middle:.1f} {place.bottom:.1f}v16"/>']
-    return [*port, rect, text]
+    number = label[len(stem) :]
+    if box.kind == "pcie" and width > 90 and stem == "pcie":
+        return f"PCIe switch {number}"
+    title = f"{_TITLES.get(stem, stem)} {number}".strip()
+    return f"{title}: {box.note}" if box.kind == "cpu" and box.note else title
 
 
 def _wire(layout: _Layout, wire: Wire) -> list[str]:
-    one, other = layout.places.get(wire.one), layout.places.get(wire.other)
-    if one is None or other is None:
+    start, end = layout.places.get(wire.one), layout.places.get(wire.other)
+    if start is None or end is None:
         return []
     kinds = {layout.kinds[wire.one], layout.kinds[wire.other]}
-    wide = min(1.3 + 1.1 * wire.lanes, 6.0) if wire.kind == "nvlink" else 2.0
+    thickness = min(1.3 + 1.1 * wire.lanes, 6.0) if wire.kind == "nvlink" else 2.0
+    low, high = sorted((start, end), key=lambda area: area.left)
+    upper, lower = sorted((start, end), key=lambda area: area.top)
     if kinds == {"gpu"}:
-        low, high = sorted((one, other), key=lambda place: place.left)
         left, right, up = low.middle + 8, high.middle - 8, low.top - 30 - 15 * layout.reach(wire)
         path = f"M{left:.1f} {low.top:.1f}C{left:.1f} {up:.1f} {right:.1f} {up:.1f} {right:.1f} {low.top:.1f}"
-    elif one.top == other.top:
-        low, high = sorted((one, other), key=lambda place: place.left)
-        path = f"M{low.left + low.width:.1f} {low.top + low.high / 2:.1f}H{high.left:.1f}"
-        wide = 5.0
+    elif start.top == end.top:
+        path, thickness = f"M{low.right:.1f} {low.top + low.height / 2:.1f}H{high.left:.1f}", 5.0
+    elif kinds == {"gpu", "nvswitch"} and layout.is_fanned:
+        path = f"M{upper.middle:.1f} {upper.bottom:.1f}L{lower.middle:.1f} {lower.top:.1f}"
     else:
-        upper, lower = sorted((one, other), key=lambda place: place.top)
-        narrow = upper if upper.width < lower.width else lower
-        x = narrow.middle
-        if kinds == {"gpu", "nvswitch"} and layout.fanned:
-            path = f"M{upper.middle:.1f} {upper.bottom:.1f}L{lower.middle:.1f} {lower.top:.1f}"
-            return [f'<path class="wire w-nvlink" stroke-width="{wide:.1f}" d="{path}"/>']
+        x = min(upper, lower, key=lambda area: area.width).middle
         if kinds == {"pcie", "cpu"} and upper.top < layout.y_cpu:
             x = upper.left + 3  # between the columns, past the adapters
         path = f"M{x:.1f} {upper.bottom:.1f}V{lower.top:.1f}"
-    return [f'<path class="wire w-{wire.kind}" stroke-width="{wide:.1f}" d="{path}"/>']
+    return [f'<path class="wire w-{wire.kind}" stroke-width="{thickness:.1f}" d="{path}"/>']

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from podsim.hardware.fabrics.describe import Drawing, Layer, Net
-from podsim.report.fabric_server import server_size, server_svg
+from podsim.report.fabric_server import server_picture
 from podsim.units import format_quantity
 
 _STYLE = """\
@@ -30,19 +30,18 @@ _CHIP = 34
 def fabric_svg(drawing: Drawing) -> str:
     """One SVG document, the same for the same drawing; nothing in it is fetched."""
     width = 60.0 + _CHIP * max(*drawing.torus, 14) if drawing.torus else _LEFT + _ROOM + _RIGHT
-    width = max(width, server_size(drawing)[0] + 60 if drawing.boxes else 0)
+    server, server_width, server_height = server_picture(drawing) if drawing.boxes else ([], 0.0, 0.0)
+    width = max(width, server_width + 60)
     body = [_text(24, 34, drawing.title, "title")]
     y = 62.0
     if drawing.torus:
         y = _torus(body, drawing, y)
     if drawing.boxes:
-        head = f"Inside a server: {drawing.server}" + (
-            f", one of {drawing.servers:,}" if drawing.servers > 1 else ""
-        )
-        body.append(_text(24, y, head, "head"))
-        body.append(f'<g transform="translate({(width - server_size(drawing)[0]) / 2:.0f} {y + 14:.0f})">')
-        body += [*server_svg(drawing), "</g>"]
-        y += server_size(drawing)[1] + 50
+        more = f", one of {drawing.servers:,}" if drawing.servers > 1 else ""
+        body.append(_text(24, y, f"Inside a server: {drawing.server}{more}", "head"))
+        body.append(f'<g transform="translate({(width - server_width) / 2:.0f} {y + 14:.0f})">')
+        body += [*server, "</g>"]
+        y += server_height + 50
     for net in drawing.nets:
         y = _net(body, net, y)
     if drawing.faults:
@@ -74,11 +73,11 @@ def _net(body: list[str], net: Net, y: float) -> float:
     for layer in switches:
         rows.append((layer, _places(layer, _LEFT, _ROOM), y))
         y += _STEP
-    whole = sum(layer.count for layer in ends)
+    total = sum(layer.count for layer in ends)
     start = float(_LEFT)
     for layer in ends:
         room = (
-            _ROOM * layer.count / whole if len(ends) == 1 else (_ROOM - 60) * max(layer.count / whole, 0.25)
+            _ROOM * layer.count / total if len(ends) == 1 else (_ROOM - 60) * max(layer.count / total, 0.25)
         )
         rows.append((layer, _places(layer, start, room), y))
         start += room + 60
@@ -106,13 +105,13 @@ def _places(layer: Layer, start: float, room: float) -> list[tuple[float, float]
     step = min((room - gap * (len(layer.groups) - 1)) / layer.count, 46.0)
     size = step * 0.8 if step > 3 else step * 0.86
     used = step * layer.count + gap * (len(layer.groups) - 1)
-    x, found = start + (room - used) / 2, []
+    x, places = start + (room - used) / 2, []
     for group in layer.groups:
         for _ in range(group):
-            found.append((x + (step - size) / 2, size))
+            places.append((x + (step - size) / 2, size))
             x += step
         x += gap
-    return found
+    return places
 
 
 def _bundle(
@@ -121,7 +120,7 @@ def _bundle(
     top: float,
     above: tuple[list[tuple[float, float]], float] | None,
 ) -> tuple[list[str], list[str]]:
-    """All cables to the layer above as a band, and those of the first one as lines."""
+    """All cables to the layer above as a band, and those of the first part as lines."""
     if above is None or not layer.cables:
         return [], []
     high, roof = above
@@ -134,9 +133,9 @@ def _bundle(
     left, size = places[0]
     lines = [
         f'<path class="one l-{layer.kind}" d="M{left + size / 2:.1f} {top:.1f}'
-        f'L{high[place][0] + high[place][1] / 2:.1f} {bottom:.1f}"/>'
-        for place in layer.first
-        if place < len(high)
+        f'L{high[index][0] + high[index][1] / 2:.1f} {bottom:.1f}"/>'
+        for index in layer.first
+        if index < len(high)
     ]
     return [f'<polygon class="band" points="{shape}"/>'], lines
 
@@ -150,7 +149,7 @@ def _boxes(layer: Layer, places: list[tuple[float, float]], top: float) -> list[
 
 
 def _labels(layer: Layer, places: list[tuple[float, float]], top: float, aside: bool) -> list[str]:
-    """Count and switch on the left, cables up above them; below the boxes for what stands beside the nodes."""
+    """Count and switch on the left, cables up above them. A second layer of ends has its labels below its boxes."""
     plural = {"leaf": "leaves"}.get(layer.kind, layer.kind + "s") if layer.count > 1 else layer.kind
     name = f"{layer.count:,} {plural}"
     about = group_text(layer.groups, layer.group) if layer.group else ""
@@ -158,12 +157,12 @@ def _labels(layer: Layer, places: list[tuple[float, float]], top: float, aside: 
     if aside:
         left = places[0][0]
         return [_text(left, top + 38, name), _text(left, top + 55, f"{cables} up", "muted")]
-    found = [_text(24, top + 15, name)]
+    texts = [_text(24, top + 15, name)]
     lines = [text for text in (layer.switch, about) if text]
-    found += [_text(24, top + 32 + 16 * n, text, "muted") for n, text in enumerate(lines)]
+    texts += [_text(24, top + 32 + 16 * n, text, "muted") for n, text in enumerate(lines)]
     if cables:
-        found.append(_text(24, top - 24, f"{cables} ↕", "muted"))
-    return found
+        texts.append(_text(24, top - 24, f"{cables} ↕", "muted"))
+    return texts
 
 
 def _torus(body: list[str], drawing: Drawing, y: float) -> float:

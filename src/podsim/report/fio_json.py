@@ -1,7 +1,7 @@
 """A predicted run in the form of fio's JSON, so that what reads fio's reads it, too.
 
 One job for each client, named after it. Only means are predicted: rates are constant, latencies have no deviation,
-greatest or percentiles, and their least is that of an idle system. Submission and synchronisation are not told apart (no
+greatest or percentiles, and their least is that of an idle system. Submission and synchronisation are one (no
 samples), nor is the processor's time. Format: fio 3, --output-format=json (github.com/axboe/fio, stat.c).
 """
 

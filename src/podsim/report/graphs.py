@@ -74,7 +74,7 @@ def graph_report(cost: GraphCost, *, detail: str = "") -> Iterator[Block]:
         yield from _cut(cost.cut)
     if cost.data_parallel is not None:
         yield from _replicas(cost.data_parallel)
-    yield from _played(cost)
+    yield from _simulation(cost)
     yield from ("", _band(cost), *_notes(cost.notes))
 
 
@@ -99,7 +99,7 @@ def _step_time(cost: GraphCost) -> float:
     return cost.step_time if cost.data_parallel is None else cost.data_parallel.step_time
 
 
-def _played(cost: GraphCost) -> Iterator[Block]:
+def _simulation(cost: GraphCost) -> Iterator[Block]:
     """The played step against the closed form."""
     if cost.simulated is None:
         return
@@ -173,9 +173,9 @@ def _replicas(replicas: DataParallel) -> Iterator[Block]:
 
 
 def traces_report(traces: Traces) -> Iterator[Block]:
-    """What Chakra files hold, what had to be mended, and what was written."""
-    for place, file in enumerate(traces.files):
-        if place:
+    """The content of Chakra files, their repairs, and the written files."""
+    for index, file in enumerate(traces.files):
+        if index:
             yield ""
         yield from _trace(file)
     yield from (f"Written: {path}" for path in traces.written)

@@ -136,7 +136,7 @@ def collectives_report(compared: ComparedCollectives) -> Iterator[Block]:
             "Calls were made one after the other, so that one may have begun before the last had ended everywhere; a "
             "prediction is of one call: measure with --apart."
         )
-    yield from _left_out("Not predicted", compared.not_predicted)
+    yield from _omissions("Not predicted", compared.not_predicted)
 
 
 def _compared_table(first: tuple[Column, ...], kinds: Sequence[str], *more: Column) -> Table:
@@ -156,7 +156,7 @@ def _compared_table(first: tuple[Column, ...], kinds: Sequence[str], *more: Colu
     )
 
 
-def _left_out(what: str, reasons: Mapping[str, str]) -> Iterator[Block]:
+def _omissions(what: str, reasons: Mapping[str, str]) -> Iterator[Block]:
     return (Paragraph(f"{what}: {name}: {why}", indent="  ", first="") for name, why in reasons.items())
 
 
@@ -196,7 +196,7 @@ def checkpoints_report(run: MeasuredCheckpoints) -> Iterator[Block]:
     if any(row.operation == "read" for row in run.rows):
         wrong = sum(row.wrong for row in run.rows)
         yield f"{wrong} ranks READ BACK OTHER BYTES" if wrong else "what was read back is what was written"
-    yield from _left_out("Not done", run.left_out)
+    yield from _omissions("Not done", run.left_out)
 
 
 def _is_cached(row: MeasuredCheckpoint) -> bool:
@@ -271,7 +271,7 @@ def _exchange_text(run: MeasuredTraining) -> str:
 def training_report(
     run: MeasuredTraining, others: Mapping[str, MeasuredTraining] | None = None
 ) -> Iterator[Block]:
-    """A run: its layout, some of its steps, its speed; and how far its losses are from those of others, by file name."""
+    """A run: its layout, some steps and its speed; then how its losses differ from those of other runs, by file name."""
     yield f"{run.model} on {run.ranks} rank{'s' * (run.ranks > 1)}: {layout_text(run.plan)}"
     texts = [
         f"{run.plan['global_batch']} samples a step",
@@ -285,9 +285,9 @@ def training_report(
         yield Paragraph(f"resumed after {', '.join(map(str, run.resumed))} steps", indent="  ")
     columns = (Column("step", "", ":d"), Column("loss", "", ":.5f"), Column("time", "seconds", short_seconds))
     count = len(run.rows)
-    some = sorted({round(place * (count - 1) / (_SHOWN - 1)) for place in range(_SHOWN)})
+    some = sorted({round(index * (count - 1) / (_SHOWN - 1)) for index in range(_SHOWN)})
     shown = range(count) if count <= _SHOWN else some
-    yield from ("", Rows(Table(columns=columns), [run.rows[place] for place in shown]), "")
+    yield from ("", Rows(Table(columns=columns), [run.rows[index] for index in shown]), "")
     tokens = f", {format_quantity(run.samples * run.sequence, 'token/s', digits=3)}" if run.sequence else ""
     yield (
         f"{short_seconds(run.step_time)} a step (median), {run.samples:,.1f} samples/s{tokens}; processors: "

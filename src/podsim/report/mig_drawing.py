@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.profiles import Slicing
-from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,8 +32,8 @@ def mig_image(
 ) -> bytes:
     """Bytes of a figure, "svg" or "png", of (label, layout or None for a whole GPU, jobs of its instances).
 
-    Above the memory slices that each instance takes, below the compute slices: given from the left, as no place of them
-    is published; what no instance has is grey.
+    Memory slices stand above compute slices. Compute slices fill from the left, as their places are not published.
+    What no instance has is grey.
     """
     matplotlib = load_matplotlib()
     shown = list(gpus)[:_MOST]
@@ -44,16 +43,13 @@ def mig_image(
         height = 0.55 + _ROW * len(shown) + (0.25 if len(gpus) > _MOST else 0.0)
         figure = Figure(figsize=(9.2, height))
         figure.text(0.015, 1 - 0.24 / height, title[:120], fontsize=11, fontweight="bold", va="center")
-        for place, (label, layout, jobs) in enumerate(shown):
-            bottom = (height - 0.5 - _ROW * (place + 1) + 0.1) / height
+        for row, (label, layout, jobs) in enumerate(shown):
+            bottom = (height - 0.5 - _ROW * (row + 1) + 0.1) / height
             axes = figure.add_axes((0.015, bottom, 0.97, (_ROW - 0.14) / height))
             _gpu(axes, slicing, label, layout, jobs)
         if len(gpus) > _MOST:
             figure.text(0.015, 0.1 / height, f"… and {len(gpus) - _MOST} GPUs more", fontsize=9)
-        out = io.BytesIO()
-        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-        figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(figure, kind, dpi=dpi)
 
 
 def _gpu(axes: Axes, slicing: Slicing, label: str, layout: Layout | None, jobs: Sequence[str]) -> None:
@@ -82,13 +78,21 @@ def _gpu(axes: Axes, slicing: Slicing, label: str, layout: Layout | None, jobs: 
     for at in range(slicing.compute_slices):
         _box(axes, at * wide_c, 0.05, wide_c, 0.62, _FREE, "")
     compute = 0
-    for place, one in enumerate(layout.instances):
-        colour = _COLOURS.get(one.compute, "#bcbddc")
-        job = jobs[place] if place < len(jobs) else ""
-        text = one.profile + (f"\n{job}" if job else "")
-        _box(axes, one.start * wide_m, 0.82, one.size * wide_m, 1.1, colour, text)
-        _box(axes, compute * wide_c, 0.05, one.compute * wide_c, 0.62, colour, one.profile.partition(".")[0])
-        compute += one.compute
+    for index, instance in enumerate(layout.instances):
+        colour = _COLOURS.get(instance.compute, "#bcbddc")
+        job = jobs[index] if index < len(jobs) else ""
+        text = instance.profile + (f"\n{job}" if job else "")
+        _box(axes, instance.start * wide_m, 0.82, instance.size * wide_m, 1.1, colour, text)
+        _box(
+            axes,
+            compute * wide_c,
+            0.05,
+            instance.compute * wide_c,
+            0.62,
+            colour,
+            instance.profile.partition(".")[0],
+        )
+        compute += instance.compute
     for at in range(slicing.memory_slices):
         axes.text(at * wide_m + 0.07, 1.8, str(at), fontsize=6, va="center", color=MUTED)
 

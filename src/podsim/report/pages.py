@@ -1,11 +1,7 @@
-"""Reports as pages: self-contained HTML in one theme, and docs/accuracy.md. Templates hold the tables of a report.
-
-Jinja2 escapes every value that it puts into HTML. A page needs no script and no file next to it, and fetches nothing.
-"""
+"""Reports as pages: self-contained HTML in one theme, and docs/accuracy.md. Templates hold the tables of a report."""
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,13 +9,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
-
-from podsim.report import acceptance as acceptance_tables
-from podsim.report import comparisons as comparison_tables
+import podsim.report.acceptance as acceptance_tables
+import podsim.report.comparisons as comparison_tables
 from podsim.report.acceptance import has_method, verdict_line
-from podsim.report.columns import Column, Table, markdown_text
+from podsim.report.columns import Column, Table
 from podsim.report.comparisons import (
     class_rows,
     ids_by_reason,
@@ -28,17 +21,18 @@ from podsim.report.comparisons import (
     rows_table,
     score_rows,
 )
-from podsim.report.plot_acceptance import RED, checks_svg, curve_svg
+from podsim.report.plot_acceptance import checks_svg, curve_svg
 from podsim.report.plot_schedule import schedule_image
-from podsim.report.plots import BLUE, INK, MUTED, error_line, plot_svg
+from podsim.report.plots import error_line, plot_svg
 from podsim.report.schedules import bubble_text, title
+from podsim.report.theme import inline_svg, render_page
 from podsim.results.acceptance import Acceptance
 from podsim.results.comparison import Comparison, Verdict
 from podsim.results.scheduled import ScheduleSheet
 
 ORIGINS = {
-    "published": "as published by the tool's authors",
-    "either": "as published, or as measured by the podsim developers on the same reference rows",
+    "published": "published by the tool's authors",
+    "either": "published, or measured by the podsim developers on the same reference rows",
     "none": "no figure known",
 }
 _MOST_ROWS = 800
@@ -70,25 +64,6 @@ _RANKS = Table(
 )
 
 
-def render_page(template: str, **values: Any) -> str:
-    """A template of `templates/` with these values, which HTML escapes."""
-    environment = Environment(
-        loader=PackageLoader("podsim.report"), autoescape=template.endswith(".html"), undefined=StrictUndefined,
-    )  # fmt: skip
-    environment.filters["plain"] = markdown_text
-    return environment.get_template(template).render(values)
-
-
-def inline_svg(svg: bytes, prefix: str, label: str) -> Markup:
-    """A plot as an element in the page's colours; `prefix` keeps its ids apart from those of other plots."""
-    text = svg.decode("utf-8")
-    text = text[text.index("<svg") :].replace(INK, "currentColor").replace(BLUE, "var(--blue)")
-    text = text.replace(MUTED, "var(--muted)").replace(RED.lower(), "#d55e00")
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r'(\bid="|"#|url\(#)', rf"\g<1>{prefix}-", text)
-    return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{escape(label)}" ', 1).rstrip())
-
-
 def page(
     comparisons: Sequence[Comparison],
     verdicts: Sequence[Verdict] = (),
@@ -99,7 +74,7 @@ def page(
 
     The same text for the same comparisons. Needs matplotlib; raises PodsimError without it.
     """
-    sections = [_section(comparison, f"t{place}") for place, comparison in enumerate(comparisons)]
+    sections = [_section(comparison, f"t{index}") for index, comparison in enumerate(comparisons)]
     return render_page(
         "comparisons.html", title=title, tables=comparison_tables, score_rows=score_rows(comparisons),
         verdicts=verdicts, met_line=met_line(verdicts), sections=sections,
@@ -133,8 +108,8 @@ def acceptance_page(acceptance: Acceptance) -> str:
         tables=acceptance_tables, verdict=verdict_line(acceptance),
         checks_plot=inline_svg(checks_svg(checks), "checks", "measured over expected") if has_plot else "",
         curves=[
-            (curve.name, inline_svg(curve_svg(curve), f"c{place}", curve.name))
-            for place, curve in enumerate(acceptance.curves)
+            (curve.name, inline_svg(curve_svg(curve), f"c{index}", curve.name))
+            for index, curve in enumerate(acceptance.curves)
         ],
         methods=[check for check in checks if has_method(check)],
     )  # fmt: skip
@@ -146,9 +121,9 @@ class PublishedError:
 
     tool: str
     on: str
-    """the rows it was compared with"""
+    """The rows of the comparison."""
     origin: str
-    """a key of ORIGINS"""
+    """A key of ORIGINS."""
     note: str
     error: float | None = None
     error_to: float | None = None

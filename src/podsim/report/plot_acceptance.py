@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from podsim.report.columns import quantity_text
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.columns import quantity_text, size_text
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.acceptance import Check, Curve
 from podsim.units import format_quantity
 
@@ -24,34 +23,34 @@ _MOST = 1.6
 def checks_svg(checks: Sequence[Check]) -> bytes:
     """A bar for each check that has both figures: measured over expected, with what must be reached."""
     matplotlib = load_matplotlib()
-    told = [check for check in checks if check.share is not None]
+    compared = [check for check in checks if check.share is not None]
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
 
-        height = 0.75 + 0.36 * max(len(told), 1)
+        height = 0.75 + 0.36 * max(len(compared), 1)
         figure = Figure(figsize=(_WIDTH, height))
         axes = figure.add_axes((0.27, 0.55 / height, 0.55, 1 - 0.65 / height))
-        for place, check in enumerate(reversed(told)):
+        for row, check in enumerate(reversed(compared)):
             share = check.share or 0.0
             good = check.verdict == "ok"
-            axes.barh(place, min(share, _MOST), height=0.6, color=BLUE if good else RED)
-            axes.plot([check.least] * 2, [place - 0.42, place + 0.42], color=INK, lw=1.6)
+            axes.barh(row, min(share, _MOST), height=0.6, color=BLUE if good else RED)
+            axes.plot([check.least] * 2, [row - 0.42, row + 0.42], color=INK, lw=1.6)
             measured, expected = (
                 quantity_text(number or 0.0, check.unit) for number in (check.measured, check.expected)
             )
             axes.annotate(
                 f"{measured} of {expected}",
-                (1.02, place),
+                (1.02, row),
                 xycoords=("axes fraction", "data"),
                 va="center",
                 fontsize=8.0,
                 color=INK,
             )
             if share < 0.03:
-                axes.annotate(f"{share:.2%}", (share + 0.015, place), va="center", fontsize=8.0, color=RED)
-        axes.set_yticks(range(len(told)), [check.name for check in reversed(told)], fontsize=8.5)
+                axes.annotate(f"{share:.2%}", (share + 0.015, row), va="center", fontsize=8.0, color=RED)
+        axes.set_yticks(range(len(compared)), [check.name for check in reversed(compared)], fontsize=8.5)
         _share_axis(axes)
-        return _svg(figure)
+        return figure_image(figure, "svg", is_transparent=True)
 
 
 def _share_axis(axes: Axes) -> None:
@@ -100,18 +99,10 @@ def curve_svg(curve: Curve) -> bytes:
         axes.grid(color=MUTED, alpha=0.25, lw=0.6)
         if curve.expected:
             axes.legend(loc="best", fontsize=8.5)
-        return _svg(figure)
+        return figure_image(figure, "svg", is_transparent=True)
 
 
 def _along(number: float, unit: str) -> str:
     if unit == "B":
-        for size, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-            if number >= size:
-                return f"{number / size:g} {name}"
+        return size_text(number)
     return format_quantity(number, unit) if unit else f"{number:g}"
-
-
-def _svg(figure: object) -> bytes:
-    out = io.BytesIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})  # type: ignore[attr-defined]
-    return out.getvalue()

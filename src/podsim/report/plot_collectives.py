@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 from podsim.report.collectives import own_name
 from podsim.report.columns import size_text
-from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.sweep import Sweep
 from podsim.units import format_quantity
 
@@ -45,10 +44,7 @@ def sweep_image(sweep: Sweep, kind: str, *, dpi: int = 150) -> bytes:
         )
         figure.text(0.012, 0.955, title[:110], fontsize=11, fontweight="bold", va="center")
         figure.text(0.012, 0.9, _subtitle(sweep), fontsize=8.5, va="center")
-        out = io.BytesIO()
-        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-        figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(figure, kind, dpi=dpi)
 
 
 def _subtitle(sweep: Sweep) -> str:
@@ -86,9 +82,9 @@ def _lines(left: Axes, right: Axes, sweep: Sweep) -> None:
     factor = last.bus_bandwidth * last.seconds / last.size if last.seconds else 0.0
     mark = "o" if len(sizes) == 1 else ""
     drawn = [(row.name, row.seconds) for row in sweep.algorithms]
-    for place, (name, seconds) in enumerate(drawn):
-        colour = _COLOURS[place % len(_COLOURS)]
-        dashes: Any = _DASHES[place // len(_COLOURS) % len(_DASHES)]
+    for index, (name, seconds) in enumerate(drawn):
+        colour = _COLOURS[index % len(_COLOURS)]
+        dashes: Any = _DASHES[index // len(_COLOURS) % len(_DASHES)]
         _line(left, right, sizes, seconds, factor, name, color=colour, ls=dashes, lw=1.6, marker=mark)
     _line(left, right, sizes, own, factor, own_name(sweep), color=INK, lw=2.4, marker=mark, zorder=4)
 

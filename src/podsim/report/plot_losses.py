@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from typing import Any
 
 from podsim.report.lab import run_name
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.trained import MeasuredTraining
 
 _COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -22,14 +20,14 @@ def loss_image(runs: Sequence[MeasuredTraining], kind: str, *, dpi: int = 150) -
 
         figure = Figure(figsize=(8.4, 5.2))
         loss, time = figure.add_axes((0.095, 0.4, 0.875, 0.47)), figure.add_axes((0.095, 0.11, 0.875, 0.19))
-        for place, run in enumerate(runs):
-            colour = _COLOURS[place % len(_COLOURS)]
+        for index, run in enumerate(runs):
+            colour = _COLOURS[index % len(_COLOURS)]
             steps = [row.step for row in run.rows]
             loss.plot(
                 steps,
                 [row.loss for row in run.rows],
                 color=colour,
-                lw=1.8 - 0.3 * min(place, 3),
+                lw=1.8 - 0.3 * min(index, 3),
                 label=run_name(run),
             )
             time.plot(steps, [1e3 * row.seconds for row in run.rows], color=colour, lw=1.0)
@@ -52,7 +50,4 @@ def loss_image(runs: Sequence[MeasuredTraining], kind: str, *, dpi: int = 150) -
             fontweight="bold",
             va="center",
         )
-        out = io.BytesIO()
-        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-        figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(figure, kind, dpi=dpi)

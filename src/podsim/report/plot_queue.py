@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.queue import wait_text
 from podsim.results.queued import PackResult, QueueResult, QueueRun
 from podsim.results.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 _COLOURS = ("#0072b2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
@@ -42,9 +40,9 @@ def queue_image(result: QueueResult, kind: str, *, dpi: int = 150) -> bytes:
         figure = Figure(figsize=(10.4, 7.0))
         above = figure.add_axes((0.075, 0.56, 0.695, 0.34))
         below = figure.add_axes((0.075, 0.09, 0.695, 0.36))
-        one = result.runs[0]
-        if len(result.runs) == 1 and one.timeline is not None and len(one.timeline) <= _GANTT:
-            _gantt(above, one.timeline, result.gpus, one.makespan)
+        first = result.runs[0]
+        if len(result.runs) == 1 and first.timeline is not None and len(first.timeline) <= _GANTT:
+            _gantt(above, first.timeline, result.gpus, first.makespan)
         else:
             _use(above, result)
         _spread(below, result)
@@ -57,20 +55,13 @@ def queue_image(result: QueueResult, kind: str, *, dpi: int = 150) -> bytes:
         figure.legend(
             handles, names, loc="upper left", bbox_to_anchor=(0.78, 0.46), fontsize=8.5, handlelength=2.6
         )
-        return _bytes(figure, kind, dpi)
+        return figure_image(figure, kind, dpi=dpi)
 
 
-def _bytes(figure: Figure, kind: str, dpi: int) -> bytes:
-    out = io.BytesIO()
-    how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-    figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
-
-
-def _look(place: int) -> dict[str, Any]:
+def _look(index: int) -> dict[str, Any]:
     return {
-        "color": _COLOURS[place % len(_COLOURS)],
-        "ls": _DASHES[place // len(_COLOURS) % len(_DASHES)],
+        "color": _COLOURS[index % len(_COLOURS)],
+        "ls": _DASHES[index // len(_COLOURS) % len(_DASHES)],
         "lw": 1.5,
     }
 
@@ -94,7 +85,7 @@ def _averages(
     timeline: Timeline, name: str, seconds: float, bins: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(edges of equal bins, mean of a counter in each)."""
-    counter = next(one for one in timeline.counters if one.name == name)
+    counter = next(held for held in timeline.counters if held.name == name)
     edges = np.linspace(0.0, max(seconds, 1e-9), bins + 1)
     area = np.concatenate([[0.0], np.cumsum(counter.value[:-1] * np.diff(counter.time))])
     return edges, np.diff(np.interp(edges, counter.time, area)) / np.diff(edges)
@@ -103,10 +94,10 @@ def _averages(
 def _use(axes: Axes, result: QueueResult) -> None:
     seconds = max(run.makespan for run in result.runs)
     size, _ = _time_axis(axes, seconds)
-    for place, run in enumerate(result.runs):
+    for index, run in enumerate(result.runs):
         if run.timeline is not None:
             edges, mean = _averages(run.timeline, "GPUs in use", seconds, max(_BINS // len(result.runs), 60))
-            axes.plot((edges[:-1] + edges[1:]) / 2 / size, mean, **_look(place))
+            axes.plot((edges[:-1] + edges[1:]) / 2 / size, mean, **_look(index))
     axes.axhline(result.gpus, color=MUTED, lw=0.8)
     axes.set_ylim(0, result.gpus * 1.06)
     axes.set_ylabel("GPUs in use", fontsize=9)
@@ -114,7 +105,7 @@ def _use(axes: Axes, result: QueueResult) -> None:
 
 
 def _gantt(axes: Axes, timeline: Timeline, gpus: int, makespan: float) -> None:
-    """Each run as a bar as high as its GPUs, or its part of one, in the lowest rows that are free all the while."""
+    """Each run as a bar as high as its GPUs or its part of a GPU, in the lowest rows that stay free until it ends."""
     from matplotlib.collections import PolyCollection
 
     size, _ = _time_axis(axes, makespan)
@@ -149,9 +140,9 @@ def _spread(axes: Axes, result: QueueResult) -> None:
     """Share of the jobs that ended within a time, over that time."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    for place, run in enumerate(result.runs):
+    for index, run in enumerate(result.runs):
         times, share = _steps(run)
-        axes.plot(times, share, label=f"{run.policy}: mean {wait_text(run.jct_mean)}", **_look(place))
+        axes.plot(times, share, label=f"{run.policy}: mean {wait_text(run.jct_mean)}", **_look(index))
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(list(_TICKS)))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -180,9 +171,9 @@ def pack_image(result: PackResult, kind: str, *, dpi: int = 150) -> bytes:
         figure = Figure(figsize=(9.4, 5.0))
         axes = figure.add_axes((0.1, 0.12, 0.605, 0.74))
         low = 0.6 * min(1.0, result.load)
-        for place, row in enumerate(result.rows):
+        for index, row in enumerate(result.rows):
             axes.plot(
-                row.arrived_A, row.allocated_A, label=f"{row.packer}: {row.allocated:.1%}", **_look(place)
+                row.arrived_A, row.allocated_A, label=f"{row.packer}: {row.allocated:.1%}", **_look(index)
             )
         axes.plot([low, 1.0], [low, 1.0], color=INK, lw=0.8, ls=(0, (1, 2)))
         axes.set_xlim(low, result.load)
@@ -195,4 +186,4 @@ def pack_image(result: PackResult, kind: str, *, dpi: int = 150) -> bytes:
         figure.legend(loc="upper left", bbox_to_anchor=(0.72, 0.87), fontsize=9)
         title = f"Requests of {result.trace} on {result.nodes:,} nodes with {result.gpus:,} GPUs, mean of {result.seeds}"
         figure.text(0.015, 0.94, title[:105], fontsize=11, fontweight="bold", va="center")
-        return _bytes(figure, kind, dpi)
+        return figure_image(figure, kind, dpi=dpi)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podsim.errors import PodsimError
-from podsim.report.plots import INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.schedules import bubble_text, groups, title
 from podsim.results.scheduled import ScheduledAction, ScheduleSheet
 
@@ -48,11 +47,8 @@ def schedule_image(sheet: ScheduleSheet, kind: str, *, dpi: int = 130, titled: b
             "fewer ranks or micro-batches show the same pattern"
         )
     matplotlib = load_matplotlib()
-    out = io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-        _figure(sheet, titled).savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(_figure(sheet, titled), kind, dpi=dpi)
 
 
 def _figure(sheet: ScheduleSheet, titled: bool) -> Figure:
@@ -84,15 +80,15 @@ def _colour(action: ScheduledAction, chunks: int) -> tuple[tuple[float, float, f
 
 
 def _boxes(axes: Axes, sheet: ScheduleSheet, inches: float, row: float) -> None:
-    """Every pass; those beside each other share the height. Numbers where there is room for them."""
+    """Every pass; passes that run at the same time share the height. Numbers stand where there is room."""
     from matplotlib.collections import PolyCollection
 
     chunks = max((a.chunk for a in sheet.actions), default=0) + 1
     corners, colours, numbers = [], [], []
     for group in groups(sheet):
         share = 0.88 / len(group)
-        for place, action in enumerate(group):
-            top = action.rank - 0.44 + place * share
+        for index, action in enumerate(group):
+            top = action.rank - 0.44 + index * share
             left, right = action.start, action.end
             corners.append([(left, top), (right, top), (right, top + share), (left, top + share)])
             colour, dark = _colour(action, chunks)
@@ -164,8 +160,8 @@ def _margin(axes: Axes, sheet: ScheduleSheet) -> None:
     if max(sheet.copies) != 1:
         columns.append(("weights", [f"{x:g}x" for x in sheet.copies]))
     inch = 1 / (axes.get_position().width * axes.figure.get_figwidth())  # type: ignore[union-attr]
-    for place, (name, values) in enumerate(columns):
-        x = 1 + (0.5 + 0.55 * place) * inch
+    for index, (name, values) in enumerate(columns):
+        x = 1 + (0.5 + 0.55 * index) * inch
         axes.text(x, -0.62, name, transform=across, ha="right", va="bottom", fontsize=8, color=INK)
         for rank, value in enumerate(values):
             axes.text(x, rank, value, transform=across, ha="right", va="center", fontsize=8, color=INK)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podsim.report.columns import size_text
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.results.storage import FioRun
 from podsim.units import format_quantity
 
@@ -33,10 +32,7 @@ def fio_image(run: FioRun, kind: str, *, dpi: int = 150) -> bytes:
         figure.text(0.012, 0.95, title, fontsize=11, fontweight="bold", va="center")
         about = f"{run.numjobs} jobs of depth {run.iodepth} a client"
         figure.text(0.012, 0.89, about, fontsize=8.5, va="center", color=INK)
-        out = io.BytesIO()
-        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-        figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(figure, kind, dpi=dpi)
 
 
 def _unit(run: FioRun) -> str:
@@ -65,8 +61,8 @@ def _rates(axes: Axes, run: FioRun) -> None:
             axes.scatter([p.clients for p in points], [p.bandwidth or p.iops for p in points], s=62, zorder=4,
                          facecolors=face, edgecolors=_ORANGE, linewidths=1.6, label=label)  # fmt: skip
     _axes(axes, clients, "read and written" if 0 < run.read_share < 1 else "", _unit(run))
-    told = [p.bandwidth or p.iops for p in run.published if p.clients <= clients[-1]]
-    axes.set_ylim(0.0, max(*rates, *told, min(max(most), 2.2 * max(rates))) * 1.08)
+    published = [p.bandwidth or p.iops for p in run.published if p.clients <= clients[-1]]
+    axes.set_ylim(0.0, max(*rates, *published, min(max(most), 2.2 * max(rates))) * 1.08)
     axes.legend(loc="lower right", fontsize=8.5)
 
 

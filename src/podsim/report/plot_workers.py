@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from podsim.report.plots import BLUE, INK, MUTED, STYLE, load_matplotlib
+from podsim.report.plots import BLUE, INK, MUTED, STYLE, figure_image, load_matplotlib
 from podsim.report.workers import bound_name
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.units import format_quantity
@@ -47,10 +46,7 @@ def tradeoff_image(compared: Tradeoff, kind: str, *, dpi: int = 150) -> bytes:
         stale.legend(loc="upper left", fontsize=8.5)
         figure.text(0.012, 0.945, compared.name[:110], fontsize=11, fontweight="bold", va="center")
         figure.text(0.012, 0.88, _subtitle(compared), fontsize=8.5, va="center")
-        out = io.BytesIO()
-        how: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {"dpi": dpi}
-        figure.savefig(out, format=kind, facecolor="white", **how)
-    return out.getvalue()
+        return figure_image(figure, kind, dpi=dpi)
 
 
 def _subtitle(compared: Tradeoff) -> str:
@@ -74,8 +70,8 @@ def _axes(axes: Axes, runs: tuple[ExchangeRun, ...], title: str) -> None:
 
 def _line(axes: Axes, runs: tuple[ExchangeRun, ...], values: list[float], colour: str, label: str) -> None:
     """A line over the bounds; an all-reduce is a hollow mark, no part of the line."""
-    served = [place for place, run in enumerate(runs) if run.servers]
-    alone = [place for place, run in enumerate(runs) if not run.servers]
+    served = [index for index, run in enumerate(runs) if run.servers]
+    alone = [index for index, run in enumerate(runs) if not run.servers]
     axes.plot(
         served, [values[at] for at in served], color=colour, marker="o", ms=5, lw=1.8, label=label or None
     )

@@ -24,7 +24,7 @@ MUTED = "#8c959f"
 BLUE = "#0072b2"
 """the first class; likewise, as it is dark on a dark page"""
 _COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
-"""Okabe and Ito's palette, told apart by colour-blind readers, without its yellow and black, and a violet"""
+"""Okabe and Ito's palette for colour-blind readers, without its yellow and black, and a violet"""
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _OTHER = "others"
 STYLE = {
@@ -41,12 +41,12 @@ _DENSE = 1500
 
 def plot_svg(comparison: Comparison, *, titled: bool = True) -> bytes:
     """SVG of `plot`: the same bytes for the same comparison."""
-    return _drawn(plot(comparison, titled=titled), format="svg", metadata={"Date": None, "Creator": None})
+    return figure_image(plot(comparison, titled=titled), "svg", is_transparent=True)
 
 
 def plot_png(comparison: Comparison, *, dpi: int = 150) -> bytes:
     """PNG of `plot`, on white."""
-    return _drawn(plot(comparison), format="png", dpi=dpi, facecolor="white")
+    return figure_image(plot(comparison), "png", dpi=dpi)
 
 
 def plot(comparison: Comparison, *, titled: bool = True) -> Figure:
@@ -91,11 +91,13 @@ def load_matplotlib() -> Any:
     return module
 
 
-def _drawn(figure: Figure, **how: Any) -> bytes:
-    """Bytes of the figure, saved in the style it was drawn in."""
+def figure_image(figure: Figure, kind: str, *, dpi: int = 150, is_transparent: bool = False) -> bytes:
+    """Bytes of a figure, "svg" or "png", on white unless it is transparent; the same bytes for the same figure."""
     out = io.BytesIO()
+    options: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}} if kind == "svg" else {}
+    background = {"transparent": True} if is_transparent else {"facecolor": "white"}
     with load_matplotlib().rc_context(STYLE):
-        figure.savefig(out, transparent="facecolor" not in how, **how)
+        figure.savefig(out, format=kind, dpi=dpi, **background, **options)
     return out.getvalue()
 
 

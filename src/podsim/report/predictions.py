@@ -1,4 +1,4 @@
-"""Predictions of plans, and rankings of them."""
+"""Predictions of plans, and rankings of plans."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _RANKING = Table(
 
 
 def layout(plan: Mapping[str, object]) -> str:
-    """The plan in a line: what differs from the plainest one."""
+    """The degrees of a plan and its other choices, in a line."""
     degrees = ["tp", "pp", "dp", *(name for name in ("cp", "ep") if plan[name] != 1)]
     words = [" ".join(f"{name}={plan[name]}" for name in degrees)]
     words.append(f"micro-batch={plan['micro_batch']}")

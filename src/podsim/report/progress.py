@@ -36,5 +36,5 @@ def doing() -> Iterator[Callable[[str], None]]:
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status("") as status:
-        yield lambda text: status.update(Text(text))
+    with Console(stderr=True).status("") as line:
+        yield lambda text: line.update(Text(text))

@@ -70,8 +70,8 @@ def plain_rows(result: QueueResult) -> list[dict[str, Any]]:
 
 def plain_result(result: QueueResult) -> dict[str, Any]:
     """The result with its users, without the arrays of every job and span."""
-    whole = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "runs"}
-    return {**whole, "runs": [{**_plain(run), "users": list(run.users)} for run in result.runs]}
+    summary = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "runs"}
+    return {**summary, "runs": [{**_plain(run), "users": list(run.users)} for run in result.runs]}
 
 
 def _plain(run: QueueRun) -> dict[str, Any]:
@@ -83,8 +83,8 @@ def queue_report(result: QueueResult) -> Iterator[Block]:
     yield bold(f"{result.jobs:,} jobs of {result.trace} on {result.machine}")
     load = f", load {result.load:.0%} while jobs arrive" if result.load else ", all submitted at once"
     yield f"{result.source}: {result.users:,} {'user' if result.users == 1 else 'users'}{load}"
-    yield from (Paragraph(text, "warning") for text in _left_out(result))
-    best = min(range(len(result.runs)), key=lambda place: result.runs[place].jct_mean)
+    yield from (Paragraph(text, "warning") for text in _omissions(result))
+    best = min(range(len(result.runs)), key=lambda index: result.runs[index].jct_mean)
     yield from ("", Rows(_POLICIES, result.runs, marked=best), "")
     if len(result.runs) == 1:
         yield from _one_policy(result.runs[0])
@@ -92,7 +92,7 @@ def queue_report(result: QueueResult) -> Iterator[Block]:
         yield from _best_policy(result.runs)
 
 
-def _left_out(result: QueueResult) -> Iterator[str]:
+def _omissions(result: QueueResult) -> Iterator[str]:
     """What of the trace was not run as it stands."""
     for reason, count in result.left_out.items():
         yield f"{'Warning: ' if result.too_large else ''}{count:,} jobs left out: {reason}"
@@ -110,7 +110,7 @@ def _left_out(result: QueueResult) -> Iterator[str]:
 def _best_policy(runs: tuple[QueueRun, ...]) -> Iterator[str]:
     best, worst = min(runs, key=lambda run: run.jct_mean), max(runs, key=lambda run: run.jct_mean)
     if best.jct_mean == worst.jct_mean:
-        yield "The mean completion time is the same under all of them."
+        yield "The mean completion time is the same under all policies."
     elif best.jct_mean > 0:
         yield (
             f"Shortest mean completion time: {best.policy} ({best.says}), {worst.jct_mean / best.jct_mean:.2f} times"
@@ -144,5 +144,5 @@ def pack_report(result: PackResult) -> Iterator[Block]:
     )
     orders = "order" if result.seeds == 1 else "orders, mean"
     yield f"Requests arrive until they ask for {result.load:.0%} of the GPUs; {result.seeds} random {orders}"
-    best = max(range(len(result.rows)), key=lambda place: result.rows[place].allocated)
+    best = max(range(len(result.rows)), key=lambda index: result.rows[index].allocated)
     yield from ("", Rows(_PACKERS, result.rows, marked=best))

@@ -29,12 +29,11 @@ Cell = tuple[int, int, str, str]
 def title(sheet: ScheduleSheet) -> str:
     """ "zb-v: 4 ranks, 8 micro-batches, 2 chunks a rank"."""
     chunks = f", {sheet.virtual_stages} chunks a rank" if sheet.virtual_stages > 1 else ""
-    return (
-        f"{sheet.schedule}: {_many(sheet.ranks, 'rank')}, {_many(sheet.micro_batches, 'micro-batch')}{chunks}"
-    )
+    ranks, micro_batches = _count_text(sheet.ranks, "rank"), _count_text(sheet.micro_batches, "micro-batch")
+    return f"{sheet.schedule}: {ranks}, {micro_batches}{chunks}"
 
 
-def _many(number: int, what: str) -> str:
+def _count_text(number: int, what: str) -> str:
     plural = f"{what}es" if what.endswith("ch") else f"{what}s"
     return f"{number} {what if number == 1 else plural}"
 
@@ -50,7 +49,7 @@ def bubble_text(sheet: ScheduleSheet) -> str:
 
 
 def groups(sheet: ScheduleSheet) -> Iterator[tuple[ScheduledAction, ...]]:
-    """Actions that run beside each other, together."""
+    """The actions in order; those that run at the same time are one group."""
     held: list[ScheduledAction] = []
     for action in sheet.actions:
         if held and not action.beside:
@@ -98,7 +97,9 @@ def _sentences(sheet: ScheduleSheet) -> Iterator[str]:
     chunked = sheet.parts > sheet.ranks or sheet.placement == "two ways"
     stage = "the number before it is the stage, " if chunked else ""
     legend = ", ".join(f"{LETTERS[work]} {_MEANT[LETTERS[work]]}" for work in used)
-    beside = "; + joins passes beside each other" if any(action.beside for action in sheet.actions) else ""
+    beside = (
+        "; + joins passes that run at the same time" if any(action.beside for action in sheet.actions) else ""
+    )
     yield f"{legend}; {stage}the number after it the micro-batch{beside}"
 
 
@@ -112,9 +113,9 @@ def _chart(sheet: ScheduleSheet, width: int) -> Iterator[Line]:
     room = max((width - margin) // step, 1) * step
     blocks = list(range(0, total, room))
     most = max(_LINES // (sheet.ranks + 2), 2)
-    for place, first in enumerate(blocks):
-        if len(blocks) > most and most - 1 <= place < len(blocks) - 1:
-            if place == most - 1:
+    for index, first in enumerate(blocks):
+        if len(blocks) > most and most - 1 <= index < len(blocks) - 1:
+            if index == most - 1:
                 yield ((f"… {len(blocks) - most} more blocks; --plot and --json have all …", "dim"),)
             continue
         last = min(first + room, total)
@@ -125,13 +126,13 @@ def _chart(sheet: ScheduleSheet, width: int) -> Iterator[Line]:
 
 def _scale(sheet: ScheduleSheet) -> float:
     """Columns to a unit of time: room for the label of every action, unless some are far shorter than most."""
-    found = [(group[0].end - group[0].start, len(_label(sheet, group)) + 1) for group in groups(sheet)]
-    found = [(seconds, room) for seconds, room in found if seconds > 0]
-    if not found:
+    lengths = [(group[0].end - group[0].start, len(_label(sheet, group)) + 1) for group in groups(sheet)]
+    lengths = [(seconds, room) for seconds, room in lengths if seconds > 0]
+    if not lengths:
         return 1.0
-    wanted = max(room / seconds for seconds, room in found)
-    middling = sorted(seconds for seconds, _ in found)[len(found) // 2]
-    scale = min(wanted, max(_WIDEST_CELL, *(room for _, room in found)) / middling)
+    wanted = max(room / seconds for seconds, room in lengths)
+    middling = sorted(seconds for seconds, _ in lengths)[len(lengths) // 2]
+    scale = min(wanted, max(_WIDEST_CELL, *(room for _, room in lengths)) / middling)
     return float(round(scale)) if scale >= 2 else scale
 
 
@@ -146,11 +147,13 @@ def _cells(sheet: ScheduleSheet, scale: float) -> list[list[Cell]]:
     rows: list[list[Cell]] = [[] for _ in range(sheet.ranks)]
     for group in groups(sheet):
         first, last = round(group[0].start * scale), round(group[0].end * scale)
-        rows[group[0].rank].append((first, last, _filled(_label(sheet, group), last - first), group[0].work))
+        rows[group[0].rank].append(
+            (first, last, _padded_label(_label(sheet, group), last - first), group[0].work)
+        )
     return rows
 
 
-def _filled(label: str, width: int) -> str:
+def _padded_label(label: str, width: int) -> str:
     """A label drawn out to the width of its action, with a space behind it."""
     if len(label) >= width:
         return label[:width]
@@ -202,7 +205,10 @@ _SCHEDULES = Table(
 
 def schedules_report(comparison: ScheduleComparison) -> Iterator[Block]:
     """All schedules side by side."""
-    ranks, micro_batches = _many(comparison.ranks, "rank"), _many(comparison.micro_batches, "micro-batch")
+    ranks, micro_batches = (
+        _count_text(comparison.ranks, "rank"),
+        _count_text(comparison.micro_batches, "micro-batch"),
+    )
     durations = ", ".join(f"{name} {seconds:g}" for name, seconds in comparison.durations.items())
     yield bold(f"Schedules of {ranks} and {micro_batches}")
     yield f"Durations of a rank's share of the model: {durations}; overlap {comparison.overlap:g}"

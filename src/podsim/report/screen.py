@@ -40,11 +40,11 @@ class Paragraph:
     text: str
     style: str = ""
     indent: str = ""
-    """what opens every line"""
+    """The text that opens every line."""
     first: str | None = None
-    """what opens the first line instead"""
+    """The text that opens the first line instead."""
     is_wrapped: bool = True
-    """whether lines break at words; otherwise the text's own lines stay"""
+    """Whether lines break at words; otherwise the text's own lines stay."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Rows:
     table: Table
     rows: Sequence[Any]
     marked: int | None = None
-    """the row that stands out"""
+    """The row that stands out."""
     otherwise: Rows | None = None
-    """what a terminal shows that is too narrow for the table"""
+    """The text for a terminal that is too narrow for the table."""
 
 
 Drawing: TypeAlias = Callable[[int], Iterable[Line]]
@@ -98,9 +98,9 @@ def facts(*rows: tuple[str, str, str]) -> Rows:
 
 def show(report: Report) -> None:
     """Print a report."""
-    coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    has_styles = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     for line in _lines(report, screen_width()):
-        text = "".join(_coloured(*piece) if coloured else piece[0] for piece in line)
+        text = "".join(_styled_text(*piece) if has_styles else piece[0] for piece in line)
         sys.stdout.write(text + "\n")
 
 
@@ -114,7 +114,7 @@ def screen_width() -> int:
     return min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
 
 
-def _coloured(text: str, style: str) -> str:
+def _styled_text(text: str, style: str) -> str:
     return f"\033[{_STYLES[style]}m{text}\033[0m" if style and text else text
 
 
@@ -152,67 +152,71 @@ def table_lines(block: Rows, width: int) -> Iterator[Line]:
     """The lines of a table: columns that may go do so where the room is short, bars shrink, the last column wraps."""
     rows = [row for row in block.rows if not isinstance(row, (str, Paragraph))]
     table = block.table.without_empty(rows)
-    columns = _fitting(table, rows, width)
-    if block.otherwise is not None and _needed(table.indent, _sizes(columns)) > width:
+    columns = _fitting_columns(table, rows, width)
+    if block.otherwise is not None and _needed_width(table.indent, _widths(columns)) > width:
         yield from table_lines(block.otherwise, width)
         return
-    sizes = _sizes(columns)
+    widths = _widths(columns)
     if table.headings:
-        yield from _row_lines([c.heading for c, _ in columns], columns, sizes, (table.indent, width), "bold")
-    place = 0
+        yield from _row_lines([c.heading for c, _ in columns], columns, widths, (table.indent, width), "bold")
+    number = 0
     for row in block.rows:
         if isinstance(row, (str, Paragraph)):
             yield from _lines([row], width)
             continue
-        style = "bold" if place == block.marked else ""
+        style = "bold" if number == block.marked else ""
         yield from _row_lines(
-            [cells[place] for _, cells in columns], columns, sizes, (table.indent, width), style
+            [cells[number] for _, cells in columns], columns, widths, (table.indent, width), style
         )
-        place += 1
+        number += 1
 
 
-Filled: TypeAlias = tuple[Column, list[str]]
+FilledColumn: TypeAlias = tuple[Column, list[str]]
 """a column and its cells"""
 
 
-def _fitting(table: Table, rows: Sequence[Any], width: int) -> list[Filled]:
+def _fitting_columns(table: Table, rows: Sequence[Any], width: int) -> list[FilledColumn]:
     """The columns that there is room for, with their cells."""
-    columns: list[Filled] = [(column, [column.text(row) for row in rows]) for column in table.columns]
+    columns: list[FilledColumn] = [(column, [column.text(row) for row in rows]) for column in table.columns]
     bars = [filled for filled in columns if filled[0].format == BAR]
     others = [filled for filled in columns if filled not in bars]
     enough = width - _LEAST if table.columns[-1].wrap else width
     for filled in sorted((filled for filled in others if filled[0].drop), key=lambda filled: filled[0].drop):
-        if _needed(table.indent, _sizes(others)) <= enough:
+        if _needed_width(table.indent, _widths(others)) <= enough:
             break
         others.remove(filled)
         columns.remove(filled)
-    room = min(BAR_WIDTH, width - _needed(table.indent, _sizes(others)) - len(GAP))
+    room = min(BAR_WIDTH, width - _needed_width(table.indent, _widths(others)) - len(GAP))
     for column, cells in bars:
-        place = columns.index((column, cells))
-        columns[place] = (column, [cell[: round(len(cell) * room / BAR_WIDTH)] for cell in cells])
+        index = columns.index((column, cells))
+        columns[index] = (column, [cell[: round(len(cell) * room / BAR_WIDTH)] for cell in cells])
         if room < _LEAST_BAR:
-            del columns[place]
+            del columns[index]
     return columns
 
 
-def _sizes(columns: Sequence[Filled]) -> list[int]:
+def _widths(columns: Sequence[FilledColumn]) -> list[int]:
     """The widths of the columns; 0 for one that wraps."""
     return [0 if column.wrap else max([len(column.heading), *map(len, cells)]) for column, cells in columns]
 
 
-def _needed(indent: int, sizes: Sequence[int]) -> int:
+def _needed_width(indent: int, widths: Sequence[int]) -> int:
     """Columns of a terminal that a line takes, without a column that wraps."""
-    return indent + sum(sizes) + len(GAP) * (len(sizes) - 1)
+    return indent + sum(widths) + len(GAP) * (len(widths) - 1)
 
 
 def _row_lines(
-    cells: Sequence[str], columns: Sequence[Filled], sizes: Sequence[int], room: tuple[int, int], style: str
+    cells: Sequence[str],
+    columns: Sequence[FilledColumn],
+    widths: Sequence[int],
+    room: tuple[int, int],
+    style: str,
 ) -> Iterator[Line]:
     """One row: its columns, and the text that wraps next to them, or below them where there is no room."""
     indent, width = room
     padded = [
         cell.rjust(size) if column.is_number else cell.ljust(size)
-        for cell, size, (column, _) in zip(cells, sizes, columns, strict=True)
+        for cell, size, (column, _) in zip(cells, widths, columns, strict=True)
     ]
     if not columns[-1][0].wrap:
         yield (((" " * indent + GAP.join(padded)).rstrip(), style),)
@@ -221,7 +225,7 @@ def _row_lines(
     left = width - len(start) - len(GAP)
     if left < min(_LEAST, len(note)) or not note:
         yield ((start.rstrip(), style),)
-        lines = paragraph(note, width, indent=" " * 2 * indent) if note else []
+        lines = paragraph(note, width, indent=" " * (2 * indent or 4)) if note else []
         yield from (((line, style or "dim"),) for line in lines)
         return
     first, *others = wrap(note, left, break_long_words=False, break_on_hyphens=False)

@@ -42,7 +42,7 @@ def _batches(kind: str) -> Table:
             Column("latency", "", "s"),
             Column(_UNIT[kind], "throughput", _rate_text),
             *(of_tokens if kind == "generator" else ()),
-            Column("of peak", "utilisation", ":.0%"),
+            Column("of peak", "utilisation", ":.0%", drop=1),
             Column("memory", "", "B", digits=3),
             Column("", _verdict),
         )

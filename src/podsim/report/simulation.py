@@ -25,7 +25,7 @@ _FASTER = 0.1
 """share of their time that the ops of a critical path are to lose"""
 _BARS = " ▁▂▃▄▅▆▇█"
 _LINKS, _BINS = 8, 80
-"""links that are listed, and at most so many columns of their use over time"""
+"""links that are listed, and the most columns of their use over time"""
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 """lower ends of the classes of utilisation that links and times are counted in"""
 _STANDING = Table(
@@ -159,7 +159,7 @@ def use_over_time(use: LinkUse, seconds: float, bins: int) -> Floats:
 
 
 def time_by_level(use: LinkUse, seconds: float) -> Floats:
-    """Share of a length of time that a link's utilisation spends in each class of LEVELS, the first of them idle."""
+    """Share of a length of time that a link spends in each class of LEVELS; the first class counts idle time."""
     if not len(use.time) or seconds <= 0:
         return np.asarray([1.0, *[0.0] * (len(LEVELS) - 1)])
     time = np.append(use.time, max(seconds, float(use.time[-1])))
@@ -221,7 +221,7 @@ def _use_lines(links: Sequence[LinkUse], seconds: float, width: int) -> Iterator
     for use in links:
         heights = np.ceil(use_over_time(use, seconds, bins) * 8 - 1e-9)
         bars = "".join(_BARS[int(height)] for height in np.clip(heights, 0, 8))
-        yield ((f"  {use.name:{longest}}  {bars}", ""),)
+        yield ((f"  {use.name:{longest}}  {bars}".rstrip(), ""),)
 
 
 def _levels(links: Sequence[LinkUse], step: SimulatedStep) -> Iterator[Block]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podsim.report.columns import Column, Table, percent, signed_percent
-from podsim.report.screen import Block, Paragraph, Rows, bold, report_text, show, warnings
+from podsim.report.screen import Block, Paragraph, Rows, bold, show, warnings
 from podsim.results.measured import MeasuredStep, StepComparison, StepRow
 from podsim.units import format_quantity
 
@@ -18,16 +18,6 @@ def print_against(comparison: StepComparison) -> None:
 def print_measured(step: MeasuredStep) -> None:
     """Print what a trace says of a step on a screen."""
     show(measured_report(step))
-
-
-def against_text(comparison: StepComparison, width: int = 100) -> str:
-    """`against_report` as plain text."""
-    return report_text(against_report(comparison), width)
-
-
-def measured_text(step: MeasuredStep, width: int = 100) -> str:
-    """`measured_report` as plain text."""
-    return report_text(measured_report(step), width)
 
 
 def against_report(comparison: StepComparison) -> Iterator[Block]:
@@ -61,7 +51,7 @@ def against_report(comparison: StepComparison) -> Iterator[Block]:
 
 
 def measured_report(step: MeasuredStep) -> Iterator[Block]:
-    """Seconds by kind of a measured step, and what of them is not hidden."""
+    """Seconds of a measured step by kind, and how many of them are exposed."""
     rank = f", rank {step.rank} of {step.ranks:,}" if step.ranks > 1 else ""
     yield bold(f"{step.source}: {step.device}{rank}")
     count, spread = len(step.step_times), ""

@@ -1,4 +1,4 @@
-"""Whether a machine is what it should be: what is in it, and what it does, beside what was expected. Plain values."""
+"""Whether a machine is what it should be: its parts and its speed, compared with the expected ones. Plain values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Threshold:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One measured figure beside what was expected."""
+    """One measured figure and the expected one."""
 
     group: str
     """The group: storage, metadata, network, training."""
@@ -83,7 +83,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """A machine held against what it should be."""
+    """A machine compared with what it should be."""
 
     machine: str
     """The machine, in words."""
@@ -104,9 +104,9 @@ class Acceptance:
         """What keeps it from being accepted, in words."""
         parts = [f"{part.name} differs" for part in self.parts if part.verdict == "differs"]
         bad = [check for check in self.checks if check.verdict not in ("ok", "no expectation")]
-        found = (*parts, *(f"{check.name}: {check.verdict}" for check in bad))
+        problems = (*parts, *(f"{check.name}: {check.verdict}" for check in bad))
         verdicts = {part.verdict for part in self.parts} | {check.verdict for check in self.checks}
-        return found if found or "ok" in verdicts else ("nothing could be judged",)
+        return problems if problems or "ok" in verdicts else ("nothing could be judged",)
 
     @property
     def accepted(self) -> bool:

@@ -100,7 +100,7 @@ class Cut:
 
 @dataclass(frozen=True, kw_only=True)
 class DataParallel:
-    """A step of several replicas, gradients reduced in buckets beside the backward pass."""
+    """A step of several replicas, whose gradients are reduced in buckets during the backward pass."""
 
     gpus: int
     buckets: int
@@ -174,7 +174,7 @@ class GraphCost:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceFile:
-    """What one Chakra file holds, and what had to be mended."""
+    """The content of one Chakra file, and its repairs."""
 
     file: str
     version: str

@@ -1,4 +1,4 @@
-"""What the lab measured, on what machine, and how predictions compare with it. Plain values that name no formula."""
+"""The lab's measurements, with their machine and their predictions. Plain values that name no formula."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class MeasuredCollectives:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedCollective:
-    """One measured row beside its prediction, and what the difference is made of."""
+    """One measured row with its prediction, and the parts of the difference."""
 
     algorithm: str
     size: float
@@ -142,7 +142,7 @@ class ComparedCollective:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedCollectives:
-    """A measured run beside its predictions."""
+    """A measured run with its predictions."""
 
     run: str
     """The name of its file."""

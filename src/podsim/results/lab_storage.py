@@ -1,4 +1,4 @@
-"""What the lab measured of storage, reading samples and writing checkpoints, and predictions beside it. Plain values."""
+"""Storage as the lab measured it (samples read, checkpoints written), with predictions. Plain values."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class MeasuredLoader:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedStorageRow:
-    """One measured row beside its prediction, and what the difference is made of."""
+    """One measured row with its prediction, and the parts of the difference."""
 
     row: str
     """The measured figure, in words."""
@@ -175,7 +175,7 @@ class ComparedStorageRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedStorage:
-    """A measured run of storage beside its predictions."""
+    """A measured run of storage with its predictions."""
 
     run: str
     """The name of its file."""

@@ -1,4 +1,4 @@
-"""What a real step's trace says, and how it stands beside a simulated one: plain values in SI that name no formula."""
+"""A real step's trace, and its comparison with a simulated step: plain values in SI that name no formula."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class StepRow:
 
 @dataclass(frozen=True, kw_only=True)
 class StepComparison:
-    """A measured step beside a simulated one."""
+    """A measured step compared with a simulated one."""
 
     source: str
     """The name of the trace."""

@@ -42,7 +42,7 @@ class PublishedPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class FioRow:
-    """What fio would find with so many clients at once, all of them together."""
+    """The result of fio for a number of simultaneous clients, over all of them."""
 
     clients: int
     bandwidth: float
@@ -97,7 +97,7 @@ class FioMeasured:
 
 @dataclass(frozen=True, kw_only=True)
 class FioRun:
-    """fio predicted on a storage system for one to so many clients."""
+    """A prediction of fio on a storage system, for one client and more."""
 
     system: str
     rw: str
@@ -290,7 +290,7 @@ class SizeRun:
 
 @dataclass(frozen=True, kw_only=True)
 class FailRow:
-    """A storage system with so many servers lost."""
+    """A storage system with a number of lost servers."""
 
     failed: int
     reads: bool
@@ -318,7 +318,7 @@ class FailRow:
 
 @dataclass(frozen=True, kw_only=True)
 class FailRun:
-    """Lost servers of a storage system, from none to as many as were asked for."""
+    """Lost servers of a storage system, from none to the requested number."""
 
     system: str
     clients: int

@@ -72,7 +72,7 @@ class MeasuredTraining:
 
     @property
     def step_time(self) -> float:
-        """s of a step, median of those since the run started or last resumed, without the first of them."""
+        """s of a step: the median since the run started or last resumed, without the first steps."""
         since = [row.seconds for row in self.rows if row.step >= max(self.resumed, default=0)]
         return median(since[WARM:] or since or [row.seconds for row in self.rows])
 
@@ -84,7 +84,7 @@ class MeasuredTraining:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedTraining:
-    """A measured step time beside its prediction."""
+    """A measured step time with its prediction."""
 
     run: str
     """The name of its file."""
@@ -125,7 +125,7 @@ class MeasuredDdp:
 
     layers: int
     size: float
-    """B. The gradients of a layer; each is a bucket of its own."""
+    """B. The gradients of a layer; each layer is one bucket."""
     forward: float
     """s. The pause of a layer's forward pass."""
     backward: float
@@ -165,7 +165,7 @@ class MeasuredDdp:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedDdp:
-    """A measured step of DistributedDataParallel beside two predictions: with and without overlap."""
+    """A measured step of DistributedDataParallel with two predictions: with and without overlap."""
 
     run: str
     """The name of its file."""

@@ -13,6 +13,8 @@ How the order of a rank is written down: phases of a repeated pattern, from whic
 A pattern is words such as "F0 B1+": forward of the rank's first chunk, then backward of its second, overlapped with it.
 Micro-batches run through every chunk in the order 0, 1, 2, …, so that the n-th forward of a chunk is of its n-th
 micro-batch, and a pattern need not name any. "W" without a chunk is the weight gradient that has waited longest.
+
+How layers are divided over the chunks of a pipeline.
 """
 
 from __future__ import annotations
@@ -53,35 +55,35 @@ class ScheduleTable:
 
     name: str
     ranks: int
-    """pipeline ranks, p"""
+    """The number of pipeline ranks, p."""
     micro_batches: int
-    """m"""
+    """The number of micro-batches, m."""
     parts: int
-    """pieces the model is cut into"""
+    """The number of pieces of the model."""
     stage_rank: Ints
-    """rank that holds the stage, [stages]"""
+    """The rank that holds each stage, [stages]."""
     stage_part: Ints
-    """model part that it computes, [stages]"""
+    """The model part that each stage computes, [stages]."""
     stage_before: Ints
-    """stage whose output it needs, -1 for the first of a direction, [stages]"""
+    """The stage whose output it needs; -1 for the first of a direction, [stages]."""
     stage_after: Ints
-    """stage that needs its output, -1 for the last of a direction, [stages]"""
+    """The stage that needs its output; -1 for the last of a direction, [stages]."""
     pointer: Ints
-    """rank r runs actions pointer[r] : pointer[r + 1], in order, [ranks + 1]"""
+    """The start of each rank's actions: pointer[r] : pointer[r + 1], in order, [ranks + 1]."""
     work: Ints
-    """a Work, [actions]"""
+    """The Work of each action, [actions]."""
     stage: Ints
-    """[actions]"""
+    """The stage of each action, [actions]."""
     micro: Ints
-    """micro-batch, [actions]"""
+    """The micro-batch of each action, [actions]."""
     beside: Bools
-    """runs overlapped with the action before it, [actions]"""
+    """Whether it overlaps with the action before it, [actions]."""
     flush: bool = True
-    """weights change only when all micro-batches are done; False: asynchronous, see `version`"""
+    """Whether weights change only when all micro-batches are done; False: asynchronous, see `version`."""
     version: Ints | None = None
-    """updates that the weights have had which an action uses, [actions]; None: all use the same"""
+    """The number of updates in the weights that an action uses, [actions]; None: all use the same."""
     update: int = 0
-    """micro-batches whose gradients make one update; 0: all of the table"""
+    """The number of micro-batches whose gradients make one update; 0: all of the table."""
 
     def __post_init__(self) -> None:
         """Columns are of one length."""
@@ -266,8 +268,8 @@ def assemble(
     """The table of a schedule from the program of each rank."""
     parts, stage_rank, stage_part, before, after, chunks_RC = placement
     programs = [of_rank(rank) for rank in range(len(chunks_RC))]
-    sizes = [len(one.work) for one in programs]
-    stages = [chunks_RC[rank][one.chunk] for rank, one in enumerate(programs)]
+    sizes = [len(order.work) for order in programs]
+    stages = [chunks_RC[rank][order.chunk] for rank, order in enumerate(programs)]
     return ScheduleTable(
         name=name,
         ranks=len(programs),
@@ -278,9 +280,20 @@ def assemble(
         stage_before=before,
         stage_after=after,
         pointer=np.concatenate([[0], np.cumsum(sizes)]),
-        work=np.concatenate([one.work for one in programs]),
+        work=np.concatenate([order.work for order in programs]),
         stage=np.concatenate(stages),
-        micro=np.concatenate([one.micro for one in programs]),
-        beside=np.concatenate([one.beside for one in programs]),
+        micro=np.concatenate([order.micro for order in programs]),
+        beside=np.concatenate([order.beside for order in programs]),
         flush=flush,
     )
+
+
+def chunk_sizes(layers: int, chunks: int) -> list[int]:
+    """Layers of each model chunk: equal, or the extra ones in the middle.
+
+    The first chunk also holds the embedding and the last the head, so these two are the last to get an extra layer.
+    """
+    base, extra = divmod(layers, chunks)
+    order = [*range(1, chunks - 1), 0, chunks - 1]
+    larger = set(order[:extra])
+    return [base + (chunk in larger) for chunk in range(chunks)]

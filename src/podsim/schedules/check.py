@@ -25,21 +25,21 @@ _SHOWN = 6
 
 def check_schedule(table: ScheduleTable) -> ScheduleTable:
     """The table itself, or ScheduleError with all that is wrong with it."""
-    found = schedule_problems(table)
-    if found:
-        raise ScheduleError(found)
+    problems = schedule_problems(table)
+    if problems:
+        raise ScheduleError(problems)
     return table
 
 
 def schedule_problems(table: ScheduleTable) -> list[str]:
     """All that is wrong with a table, one sentence for each kind of problem, with the first few examples."""
-    found = _numbers(table) or _stages(table)
-    if found:
-        return found  # the rest looks things up by these numbers
-    found = [*_placement(table), *_counts(table), *_order(table)]
-    if not found:
-        found = _deadlock(table) + _versions(table)
-    return found
+    problems = _numbers(table) or _stages(table)
+    if problems:
+        return problems  # the rest looks things up by these numbers
+    problems = [*_placement(table), *_counts(table), *_order(table)]
+    if not problems:
+        problems = _deadlock(table) + _versions(table)
+    return problems
 
 
 def _some(actions: list[str]) -> str:
@@ -61,7 +61,7 @@ def _count(wrong: Bools) -> str:
 
 def _numbers(table: ScheduleTable) -> list[str]:
     """Columns hold numbers that exist."""
-    found = []
+    problems = []
     for name, column, end in (
         ("work", table.work, len(Work)),
         ("stage", table.stage, table.stages),
@@ -74,10 +74,12 @@ def _numbers(table: ScheduleTable) -> list[str]:
         wrong = np.unique(column[(column < 0) | (column >= end)])
         if len(wrong):
             low = -1 if "before" in name or "after" in name else 0
-            found.append(f"{name} {_some([str(x + low) for x in wrong])}: it may be {low} to {end - 1 + low}")
+            problems.append(
+                f"{name} {_some([str(x + low) for x in wrong])}: it may be {low} to {end - 1 + low}"
+            )
     if (np.diff(table.pointer) < 0).any():
-        found.append("pointer falls: it gives where the actions of each rank begin and must rise")
-    return found
+        problems.append("pointer falls: it gives where the actions of each rank begin and must rise")
+    return problems
 
 
 def _stages(table: ScheduleTable) -> list[str]:
@@ -87,17 +89,17 @@ def _stages(table: ScheduleTable) -> list[str]:
     first = table.stage_before < 0
     wrong = np.where(last, False, table.stage_before[table.stage_after] != stages)
     wrong |= np.where(first, False, table.stage_after[table.stage_before] != stages)
-    found = []
+    problems = []
     if wrong.any():
-        found.append(
+        problems.append(
             f"stages {_some([str(s) for s in stages[wrong]])}: stage_after and stage_before do not agree"
         )
     expected = np.where(first, 0, table.stage_part[table.stage_before] + 1)
     skipped = (table.stage_part != expected) | (last & (table.stage_part != table.parts - 1))
-    if skipped.any() and not found:
+    if skipped.any() and not problems:
         names = _some([f"{s} (part {table.stage_part[s]})" for s in stages[skipped]])
-        found.append(f"stages {names}: a direction must run through parts 0 to {table.parts - 1} in order")
-    return found
+        problems.append(f"stages {names}: a direction must run through parts 0 to {table.parts - 1} in order")
+    return problems
 
 
 def _placement(table: ScheduleTable) -> list[str]:
@@ -121,23 +123,23 @@ def _counts(table: ScheduleTable) -> list[str]:
     heads = np.unique(direction)
     forward_DM = np.stack([(count_WSM[Work.FORWARD, direction == head] > 0).sum(axis=0) for head in heads])
     own_SM = direction[:, None] == heads[forward_DM.argmax(axis=0)][None, :]
-    found = []
+    problems = []
     stray_WSM = (count_WSM > 0) & ~own_SM
     if stray_WSM.any():
-        found.append(f"micro-batches that run through two directions: {_cells(stray_WSM)}")
+        problems.append(f"micro-batches that run through two directions: {_cells(stray_WSM)}")
     gradient_SM = count_WSM[Work.BACKWARD] + count_WSM[Work.INPUT]
     lost_WSM = np.zeros_like(stray_WSM)
     lost_WSM[Work.FORWARD] = own_SM & (count_WSM[Work.FORWARD] == 0)
     lost_WSM[Work.BACKWARD] = own_SM & (gradient_SM == 0)
     lost_WSM[Work.WEIGHT] = (count_WSM[Work.INPUT] > 0) & (count_WSM[Work.WEIGHT] == 0)
     if lost_WSM.any():
-        found.append(f"missing: {_cells(lost_WSM)}")
+        problems.append(f"missing: {_cells(lost_WSM)}")
     twice_WSM = count_WSM > 1
     twice_WSM[Work.INPUT] |= (count_WSM[Work.BACKWARD] > 0) & (count_WSM[Work.INPUT] > 0)
     twice_WSM[Work.WEIGHT] |= (count_WSM[Work.BACKWARD] > 0) & (count_WSM[Work.WEIGHT] > 0)
     if twice_WSM.any():
-        found.append(f"done twice: {_cells(twice_WSM)}")
-    return found
+        problems.append(f"done twice: {_cells(twice_WSM)}")
+    return problems
 
 
 def _cells(wrong_WSM: Bools) -> str:
@@ -152,27 +154,27 @@ def _order(table: ScheduleTable) -> list[str]:
     at_WSM = np.full((4, table.stages, m), far)
     at_WSM[kind, table.stage, table.micro] = np.arange(len(table))
     forward_SM, gradient_SM, weight_SM = (at_WSM[w] for w in (Work.FORWARD, Work.INPUT, Work.WEIGHT))
-    found = []
+    problems = []
     early = (gradient_SM < forward_SM) & (forward_SM < far)
     if early.any():
         names = [f"{s}F{x}" for s, x in np.argwhere(early)]
-        found.append(f"forward after its own backward: {_some(names)}")
+        problems.append(f"forward after its own backward: {_some(names)}")
     hasty = (weight_SM < gradient_SM) & (gradient_SM < far)
     if hasty.any():
-        found.append(
+        problems.append(
             f"weight gradient before its input gradient: {_some([f'{s}W{x}' for s, x in np.argwhere(hasty)])}"
         )
     beside = np.flatnonzero(table.beside)
     alone = beside[np.isin(beside, table.pointer[:-1])]
     if len(alone):
-        found.append(
+        problems.append(
             f"first on its rank, with nothing to run beside: {_some([action_text(table, a) for a in alone.tolist()])}"
         )
     same = table.beside.copy()
     same[1:] &= (table.stage[1:] == table.stage[:-1]) & (table.micro[1:] == table.micro[:-1])
     if same[1:].any():
-        found.append(f"beside what it depends on: {_named(table, same)}")
-    return found
+        problems.append(f"beside what it depends on: {_named(table, same)}")
+    return problems
 
 
 def _deadlock(table: ScheduleTable) -> list[str]:
@@ -193,10 +195,10 @@ def _versions(table: ScheduleTable) -> list[str]:
     is_forward = table.work == Work.FORWARD
     forward_SM[table.stage[is_forward], table.micro[is_forward]] = table.version[is_forward]
     other = table.version != forward_SM[table.stage, table.micro]
-    found = []
+    problems = []
     if other.any():
-        found.append(f"backward with other weights than its forward: {_named(table, other)}")
+        problems.append(f"backward with other weights than its forward: {_named(table, other)}")
     early = table.version > updates_before(table)
     if early.any():
-        found.append(f"weights that are not made yet: {_named(table, early)}")
-    return found
+        problems.append(f"weights that are not made yet: {_named(table, early)}")
+    return problems

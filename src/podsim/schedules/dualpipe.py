@@ -1,4 +1,4 @@
-"""DualPipe: micro-batches enter at both ends, and a forward hides beside a backward.
+"""DualPipe: micro-batches enter at both ends, and a forward pass overlaps with a backward pass.
 
 Sources: DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1; the order of each rank is that of
 github.com/deepseek-ai/DualPipe (MIT), whose cut-in-half variant is DualPipeV.
@@ -44,11 +44,11 @@ def dualpipe(p: int, v: int, m: int) -> ScheduleTable:
 
     def of_rank(rank: int) -> Program:
         near = min(rank, p - 1 - rank)
-        one = _program(near, p // 2, m // 2)
-        away = one.chunk == (
+        order = _program(near, p // 2, m // 2)
+        away = order.chunk == (
             0 if rank >= p // 2 else 1
         )  # the chunk of the direction that starts at the last rank
-        return replace(one, micro=one.micro + np.where(away, m // 2, 0))
+        return replace(order, micro=order.micro + np.where(away, m // 2, 0))
 
     return assemble("dualpipe", m, two_ways(p), of_rank)
 

@@ -52,11 +52,11 @@ class SizeRule:
     """What a schedule demands of (p, v, m)."""
 
     of: str
-    """which size it is about mostly: "virtual stages", "pipeline" or "batches" """
+    """The size that it is mostly about: "virtual stages", "pipeline" or "batches"."""
     needs: str
-    """in words: "virtual_stages of 2 or more" """
+    """The rule in words: "virtual_stages of 2 or more"."""
     broken: Callable[[Any, Any, Any], Any]
-    """(p, v, m) -> where the rule is broken; broadcasts over whole numbers from 1"""
+    """The function from (p, v, m) to where the rule is broken; it broadcasts over whole numbers from 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,19 +65,21 @@ class ScheduleEntry:
 
     name: str
     build: Callable[[int, int, int], ScheduleTable]
-    """(p, v, m) -> table"""
+    """The function from (p, v, m) to the table."""
     rules: tuple[SizeRule, ...]
     activations: Callable[[Any, Any, Any, Any], Any]
-    """(p, v, m, r) -> high water of activations, in what a micro-batch leaves in one part; broadcasts; what `held` finds
-    if weight gradients free all that split backwards hold, and, without a flush, once the pipeline is full"""
+    """The function from (p, v, m, r) to the peak of activations, in units of a micro-batch in one part. It broadcasts.
+    It equals `held` if weight gradients free all that split backward passes hold and, without a flush, once the
+    pipeline is full."""
     copies: Callable[[Any, Any, Any, Any], Any] = lambda p, v, m, r: 1
-    """(p, v, m, r) -> copies of a rank's share of the weights; what `weight_copies` finds"""
+    """The function from (p, v, m, r) to the copies of a rank's share of the weights; equal to `weight_copies`."""
     idle: str
-    """published: seconds that a rank waits in a step of equal stages, for the durations that the source states"""
+    """The published wait of a rank in a step of equal stages, for the durations that the source states."""
     flush: bool = True
-    """False: asynchronous"""
+    """Whether the pipeline drains; False: asynchronous."""
     placement: str
-    """how parts lie: "loop" (part s on rank s mod p), "vee" (down the ranks and up again), "two ways" (each twice)"""
+    """The placement of parts: "loop" (part s on rank s mod p), "vee" (down the ranks and up again), "two ways" (each
+    twice)."""
     source: str
 
     def problems(self, p: int, v: int, m: int) -> list[str]:

@@ -57,9 +57,9 @@ class Joined:
         """Whether the action is a forward pass."""
         has_need, need = joined("need") >= 0, joined("need", self.first_action)
         node = np.cumsum(~beside) - 1
-        for place in range(int(self.size.max())):
-            action = np.minimum(self.lead + place, len(beside) - 1)
-            waits = has_need[action] & (place < self.size)
+        for nth in range(int(self.size.max())):
+            action = np.minimum(self.lead + nth, len(beside) - 1)
+            waits = has_need[action] & (nth < self.size)
             needed = np.where(waits, node[need[action]], len(self.lead))
             self.needs.append(needed)
             self.needs_send.append(waits & (np.append(self.node_rank, 0)[needed] != self.node_rank))
@@ -72,7 +72,7 @@ class Joined:
 
     @cached_property
     def is_paired(self) -> Bools:
-        """Whether each action runs beside another."""
+        """Whether each action overlaps with another."""
         return np.repeat(self.size > 1, self.size)
 
     @cached_property
@@ -103,9 +103,9 @@ class Joined:
         """
         total = seconds[self.work[self.lead], self.stage[self.lead]]
         longest = total.copy() if overlap else total
-        for place in range(1, len(self.needs)):
-            more = np.flatnonzero(self.size > place)
-            action = self.lead[more] + place
+        for nth in range(1, len(self.needs)):
+            more = np.flatnonzero(self.size > nth)
+            action = self.lead[more] + nth
             each = seconds[self.work[action], self.stage[action]]
             total[more] += each
             if overlap:
@@ -128,7 +128,7 @@ class Play(NamedTuple):
     """When nodes end, [nodes, durations]."""
 
     end: Floats
-    """s from the start of the step."""
+    """s. The end, from the start of the step."""
     before: NDArray[np.int32]
     """The node before it on its longest path; the number of nodes for none."""
     is_done: Bools

@@ -25,7 +25,7 @@ def to_csv(table: ScheduleTable) -> str:
 
 
 def _cells(table: ScheduleTable, rank: int) -> list[str]:
-    """Actions of a rank as cells; those beside each other share one."""
+    """Actions of a rank as cells; simultaneous ones share a cell."""
     groups: list[list[str]] = []
     for action in range(table.row(rank).start, table.row(rank).stop):
         if table.beside[action] and groups:
@@ -37,18 +37,18 @@ def _cells(table: ScheduleTable, rank: int) -> list[str]:
 
 def torch_problems(table: ScheduleTable) -> list[str]:
     """Why torch's runtime cannot run a table that it can read; empty if it can."""
-    found = []
+    problems = []
     if not table.flush:
-        found.append(
+        problems.append(
             f"{table.name} is asynchronous; torch's runtime has one version of the weights and flushes every step"
         )
     stages = np.arange(table.stages)
     if table.stages != table.parts or (table.stage_part != stages).any():
-        found.append(
+        problems.append(
             f"{table.name} gives each part of the model to several ranks; torch's runtime sends every micro-batch "
             "through all stages in order"
         )
-    return found
+    return problems
 
 
 def read_csv(text: str, *, like: ScheduleTable | None = None, name: str = "csv") -> ScheduleTable:
@@ -109,19 +109,19 @@ def _chain(name: str, stage: Ints, rank: Ints, ranks: int) -> ScheduleTable:
 def _read_line(rank: int, line: str, problems: list[str]) -> list[tuple[int, int, int, int]]:
     """(work, stage, micro, beside) of each action of a line."""
     out = []
-    for place, cell in enumerate(line.split(",")):
+    for column, cell in enumerate(line.split(",")):
         text = cell.strip().strip('"')
         if not text:
             continue
         pair = _BESIDE.fullmatch(text)
         words: Sequence[str] = [w.strip() for w in pair[1].split(";")] if pair else [text]
         for position, word in enumerate(words):
-            found = _ACTION.fullmatch(word)
-            if found is None:
+            match = _ACTION.fullmatch(word)
+            if match is None:
                 problems.append(
-                    f"rank {rank}, cell {place}: {text[:40]!r} is no action; 3F0 is the forward of micro-batch 0 on "
+                    f"rank {rank}, cell {column}: {text[:40]!r} is no action; 3F0 is the forward of micro-batch 0 on "
                     "stage 3, and B, I, W are its whole backward, input and weight gradient"
                 )
                 break
-            out.append((LETTERS.index(found[2]), int(found[1]), int(found[3]), int(position > 0)))
+            out.append((LETTERS.index(match[2]), int(match[1]), int(match[3]), int(position > 0)))
     return out

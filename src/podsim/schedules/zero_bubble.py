@@ -55,7 +55,7 @@ def zb_v(p: int, v: int, m: int) -> ScheduleTable:
             (rank, "W1"),
             (rank, "W0"),
         ]
-        whole = program(phases)
-        return whole.keep(whole.micro < m)
+        order = program(phases)
+        return order.keep(order.micro < m)
 
     return assemble("zb-v", m, vee(p), of_rank)

@@ -1,4 +1,4 @@
-"""Inference engines and their eras: what one adds to the hardware's own speed. Values stand in `engines.toml`."""
+"""Inference engines and their versions: what one adds to the hardware's own speed. Values are in `engines.toml`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from podsim.errors import CatalogError, unknown_name
 
 FITTED = ("half_speed", "int8_speed", "attention_speed", "kernel", "sparse_speed")
-"""constants that `podsim.serving.fit` fits"""
+"""constants that `reference.engines` fits"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """One inference engine in one era."""
+    """One version of an inference engine."""
 
     name: str
     """The name of the engine and its version."""

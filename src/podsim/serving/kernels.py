@@ -44,7 +44,7 @@ def runs_on(gpu: Gpu, precision: str, sparse: bool) -> Gpu:
 
 
 def weight_bytes(precision: str, sparse: bool) -> float:
-    """B of one weight of a product as it is stored; of 2:4 sparse ones half, and two bits for the place of each."""
+    """B of one stored weight of a product; half for 2:4 sparse ones, with two bits for each position."""
     width = operand_bytes(precision)
     return width / 2 + 0.125 if sparse else width
 
@@ -53,11 +53,11 @@ class Moved(NamedTuple):
     """What a product reads and writes."""
 
     read: npt.ArrayLike | None = None
-    """Elements of the input that are read; m k if None."""
+    """count. The elements of the input that are read; m k if None."""
     result: float | None = None
-    """B of an element of the result; the operands' own width, at least 2, if None."""
+    """B. The size of an element of the result; the operands' own width, at least 2, if None."""
     more: npt.ArrayLike = 0.0
-    """B that are read besides, such as a residual."""
+    """B. The further bytes that are read, such as a residual."""
 
 
 OPERANDS = Moved()
@@ -77,7 +77,7 @@ def product_seconds(
     """Seconds of `batch` products of m x k inputs by k x n weights: the shape of m and batch together."""
     machine = runs_on(gpu, precision, sparse)
     width = operand_bytes(precision)
-    rows, copies = (np.atleast_1d(one).astype(float) for one in np.broadcast_arrays(m, batch))
+    rows, copies = (np.atleast_1d(column).astype(float) for column in np.broadcast_arrays(m, batch))
     columns, depth = np.full_like(rows, n), np.full_like(rows, k)
     inputs = rows * k if moved.read is None else np.broadcast_to(np.asarray(moved.read, float), rows.shape)
     read = width * inputs + weight_bytes(precision, sparse) * n * k + np.asarray(moved.more, float)
@@ -122,5 +122,5 @@ def core_seconds(gpu: Gpu, op: TensorOp, batch: Floats, tokens: float, precision
 
 
 def moved_seconds(gpu: Gpu, moved: npt.ArrayLike) -> Floats:
-    """Seconds of a kernel that only moves so many B."""
+    """Seconds of a kernel that only moves a number of bytes."""
     return memory_seconds(gpu, np.atleast_1d(np.asarray(moved, float)))

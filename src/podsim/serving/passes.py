@@ -35,15 +35,15 @@ class Pass:
     """Seconds of one pass at each batch."""
 
     products_B: Floats
-    """s of matrix products and convolutions"""
+    """s. The time of matrix products and convolutions."""
     attention_B: Floats
-    """s of attention cores"""
+    """s. The time of attention cores."""
     memory_B: Floats
-    """s of kernels that only move bytes: norms, embeddings, pooling"""
+    """s. The time of memory-bound kernels: norms, embeddings, pooling."""
     kernels: int
-    """launched"""
+    """The number of launched kernels."""
     whole: bool = False
-    """whether attention ran in the engine's kernel for whole sequences, of which a speed is fitted"""
+    """Whether attention ran in the engine's kernel for whole sequences, which has a fitted speed."""
 
     def seconds(self, engine: Engine, precision: str, sparse: bool) -> dict[str, Floats]:
         """s of each part under an engine, [B]: products, attention, memory, kernels."""
@@ -122,14 +122,14 @@ def token_pass(
 
 
 def image_pass(net: ConvNet, gpu: Gpu, batch_B: Floats, *, precision: str, sparse: bool) -> Pass:
-    """A batch of images through a convolutional network; what a layer writes is as wide as what the next reads."""
+    """A batch of images through a convolutional network; a layer writes in the width that the next one reads."""
     width = weight_bytes(precision, False)
     products = memory = np.zeros_like(batch_B)
-    for one in net.convolutions:
-        outputs = batch_B * one.size**2
-        moved = Moved(batch_B * one.read, width, width * outputs * one.outputs * one.residual)
+    for layer in net.convolutions:
+        outputs = batch_B * layer.size**2
+        moved = Moved(batch_B * layer.read, width, width * outputs * layer.outputs * layer.residual)
         products = products + product_seconds(
-            gpu, outputs, one.outputs, one.depth, precision=precision, sparse=sparse and one.inputs % 4 == 0,
+            gpu, outputs, layer.outputs, layer.depth, precision=precision, sparse=sparse and layer.inputs % 4 == 0,
             moved=moved,
         )  # fmt: skip
     for read, written in net.pooled:
@@ -158,7 +158,7 @@ def _head(model: Model, gpu: Gpu, batch_B: Floats, precision: str) -> tuple[Floa
 
 
 def _product(gpu: Gpu, op: TensorOp, block: Block, tokens_B: Floats, precision: str, sparse: bool) -> Floats:
-    """Seconds of one product; an expert's is over the tokens of those experts that are met on average."""
+    """Seconds of one product; an expert's covers the tokens of the mean number of active experts."""
     if not op.expert:
         return product_seconds(gpu, tokens_B, op.n, op.k, precision=precision, sparse=sparse)
     met_B = block.experts * (1 - (1 - block.top_k / block.experts) ** tokens_B)
@@ -203,7 +203,7 @@ def cache_bytes(model: Model, tokens: float) -> float:
 
 
 def weights_of(model: Model, precision: str, sparse: bool) -> float:
-    """B of weights: those of the layers' products in the precision, all others in 16 bits (32 in fp32 and tf32)."""
+    """B of weights: the layers' products in the precision, all others in 16 bits (32 in fp32 and tf32)."""
     plain = max(min(weight_bytes(precision, False), 4.0), 2.0)
     total = 0.0
     for block in model.blocks:

@@ -1,4 +1,4 @@
-"""A pass written down as ops: a chain of pieces one after the other, and what runs beside it."""
+"""A pass as ops: a chain of pieces one after the other, and the ops that overlap with it."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Draft:
     pieces: list[Piece] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
     tickets: dict[Ticket, int] = field(default_factory=dict)
-    """what others may wait for: its op"""
+    """The op of each thing that others may wait for."""
     waits: list[tuple[int, Ticket]] = field(default_factory=list)
-    """(op, what it waits for that another draft holds)"""
+    """The pairs (op, what it waits for that another draft holds)."""
     sent: list[int] = field(default_factory=list)
-    """for each action: the op that sends its output on, -1 if none"""
+    """The op that sends the output of each action on; -1 if none."""
     heads: list[int] = field(default_factory=list)
-    """for each action: its first op"""
+    """The first op of each action."""
     first: int = -1
-    """first op of the chain"""
+    """The first op of the chain."""
     last: int = -1
-    """last op of the chain"""
+    """The last op of the chain."""
     pending: list[int] = field(default_factory=list)
-    """ops that the next one of the chain waits for"""
+    """The ops that the next one of the chain waits for."""
     loose: list[int] = field(default_factory=list)
-    """ops that run beside the chain"""
+    """The ops outside the chain."""
 
     def chain(self, pieces: Iterable[Piece]) -> None:
-        """Go on with pieces one after the other; those marked `beside` are left to run beside the next."""
+        """Continue with pieces one after the other; those marked `beside` overlap with the next."""
         for piece in pieces:
             if piece.beside:
                 self.aside(piece)

@@ -29,15 +29,15 @@ class Transfers:
     """Kinds of transfer: how fast each is alone, and which links it uses. L links, T kinds."""
 
     peak: Floats
-    """[T] B/s at full speed"""
+    """B/s. The rate at full speed, [T]."""
     latency: Floats
-    """[T] s before its first byte moves"""
+    """s. The time before the first byte moves, [T]."""
     routes: tuple[Ints, Ints]
-    """(indptr [T + 1], links)"""
+    """The routes, as (indptr [T + 1], links)."""
     use: Floats
-    """B over each link of a route for each byte of the transfer"""
+    """factor. The bytes over each link of a route for each byte of the transfer."""
     capacity: Floats
-    """[L] B/s"""
+    """B/s. The capacity of each link, [L]."""
 
 
 NO_TRANSFERS = Transfers(
@@ -48,14 +48,14 @@ NO_TRANSFERS = Transfers(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Streams:
-    """What streams do to each other: ops of one that `slows` take `share` of the speed of those that are `slowed`."""
+    """How streams slow each other: ops of a stream that `slows` take `share` of the speed of those that are `slowed`."""
 
     domain: NDArray[np.int32]
-    """[S] streams of one number share processors"""
+    """The domain of each stream, [S]; streams of one domain share processors."""
     slows: NDArray[np.bool_]
     slowed: NDArray[np.bool_]
     share: float
-    """share of its speed that an op loses while another slows it"""
+    """share. The share of its speed that an op loses while another slows it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,20 +63,20 @@ class Ops:
     """N ops, E edges: op after[e] starts when op before[e] has ended."""
 
     stream: Small
-    """[N], from 0; ops of one stream run in the order of their numbers"""
+    """The stream of each op, from 0, [N]; ops of one stream run in the order of their numbers."""
     seconds: Floats
-    """[N] work, s if nothing slows it; of a transfer: its bytes over its peak"""
+    """s. The work without slowdown, [N]; for a transfer, its bytes over its peak."""
     before: Small
-    """[E]"""
+    """The op before of each edge, [E]."""
     after: Small
-    """[E]"""
+    """The op after of each edge, [E]."""
     join: Small = field(default_factory=_none)
-    """[N] ops with the same number start together (a collective), -1: alone; empty: all alone"""
+    """The join of each op, [N]: ops with the same number start together (a collective); -1: alone; empty: all alone."""
     transfer: Small = field(default_factory=_none)
-    """[N] kind of transfer, -1: none; empty: no op is one"""
+    """The kind of transfer of each op, [N]; -1: none; empty: no op is one."""
     transfers: Transfers = NO_TRANSFERS
     streams: Streams | None = None
-    """None: no stream slows another"""
+    """The streams; None: no stream slows another."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,15 +84,15 @@ class Played:
     """When each op ran."""
 
     start: Floats
-    """[N] s"""
+    """s. The start of each op, [N]."""
     end: Floats
-    """[N] s"""
+    """s. The end of each op, [N]."""
     why: Small
-    """[N] the op whose end let it start; -1: it could start at once"""
+    """The op whose end let it start, [N]; -1: it could start at once."""
     seconds: float
-    """end of the last op, s"""
+    """s. The end of the last op."""
     solved: int
-    """times that shares of links had to be worked out"""
+    """The number of times that shares of links were computed."""
 
 
 @njit

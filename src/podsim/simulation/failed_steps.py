@@ -10,7 +10,7 @@ from podsim.fleet.reliability_rates import recovery
 from podsim.results.failed import FailedStep
 from podsim.results.simulated import SimulatedStep
 from podsim.simulation.lower_links import Trouble
-from podsim.training.plan_inputs import Setting
+from podsim.training.plan import Setting
 
 if TYPE_CHECKING:
     from podsim.simulation.events import Played
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Failing:
-    """What fails, and what it costs until somebody sees it."""
+    """The failure, and its cost until somebody notices."""
 
     rank: int
     time: float
-    """s from the start of the step"""
+    """s. The time from the start of the step."""
     adapter: bool
-    """only its adapter"""
+    """Whether only its adapter fails."""
     watchdog: float
-    """s"""
+    """s. The time of the watchdog."""
     interval: float
-    """s between checkpoints, 0: not told"""
+    """s. The time between checkpoints; 0 if unknown."""
 
 
 def failing(

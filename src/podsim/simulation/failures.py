@@ -30,13 +30,13 @@ class Stopped:
     """A play that stops short."""
 
     lowered: Lowered
-    """its ops with the work that is done of them"""
+    """The ops with the work that is done of them."""
     played: Played
-    """ops that never run begin and end when all stands still"""
+    """The play, in which ops that never run begin and end when all stands still."""
     under_way: tuple[str, ...]
     standing: tuple[Standing, ...]
     hung: float
-    """s: when the first exchange began that hangs, which is when its first rank came to it"""
+    """s. The time at which the first hanging exchange began, when its first rank came to it."""
 
 
 def _class(lowered: Lowered, rank: int) -> int:
@@ -166,7 +166,9 @@ def _kept(ops: Ops, kept: Bools, join: Small, seconds: Floats) -> Ops:
 
 
 def _reached(ops: Ops, first: Bools) -> Bools:
-    """What never ends: these ops, what waits for them, what comes after on their streams, and who should join them."""
+    """The ops that never end: these, those that wait for them, later ones on their streams, and the others of their
+    joins.
+    """
     n = len(ops.stream)
     order = np.argsort(ops.stream, kind="stable")
     following = np.full(n, -1, np.int64)
@@ -180,7 +182,7 @@ def _reached(ops: Ops, first: Bools) -> Bools:
 
 
 def _rows(key: Ints | Small, value: Ints | Small, n: int) -> tuple[Ints, Ints]:
-    """Values by key: those of k are values[pointer[k] : pointer[k + 1]]."""
+    """Values by key: values[pointer[k] : pointer[k + 1]] belong to k."""
     order = np.argsort(key, kind="stable")
     pointer = np.concatenate([[0], np.cumsum(np.bincount(key, minlength=n))]).astype(np.int64)
     return pointer, np.asarray(value[order], np.int64)

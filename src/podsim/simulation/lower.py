@@ -35,18 +35,19 @@ from podsim.simulation.lower_links import (
 from podsim.simulation.passes import Row, Stage, Writer, row_of
 from podsim.simulation.pieces import Piece, Stream, block_pieces
 from podsim.simulation.state import Small
-from podsim.training.batch import Prepared, prepare
+from podsim.training.batch import PlanTables, prepare
 from podsim.training.groups import owned_parameters, send_bytes, stage_exchanges, tied_seconds
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline import part_blocks, recomputed_share
-from podsim.training.plan import SCHEDULE_CODES, Array, Grid, Placement, Plan, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES, Array, Grid, Placement, Schedule
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software
 from podsim.workload.graph import Model
 
 
 def stages_of(
-    model: Model, cluster: Cluster, plan: Plan, ready: Prepared, table: ScheduleTable
+    model: Model, cluster: Cluster, plan: Plan, ready: PlanTables, table: ScheduleTable
 ) -> list[Stage]:
     """Each pipeline rank's stage."""
     parts = part_blocks(model.order, len(model.kinds), table.parts)
@@ -68,9 +69,9 @@ def stages_of(
 
 
 def _stage(
-    model: Model, cluster: Cluster, plan: Plan, ready: Prepared, parts: list[tuple[int, ...]], ends: bool
+    model: Model, cluster: Cluster, plan: Plan, ready: PlanTables, parts: list[tuple[int, ...]], ends: bool
 ) -> Stage:
-    """The stage of a rank that holds these parts; `ends`: one of those that share a tied embedding."""
+    """The stage of a rank that holds these parts; `ends`: it shares a tied embedding."""
     software, wide = ready.software, plan.arrays().wide()
     weights = weight_table(model, wide)
     blocks = np.concatenate([np.array(part, np.int64) for part in parts])
@@ -156,21 +157,22 @@ class Lowered:
 
     ops: Ops
     what: Ints
-    """[N] number of the piece of each op"""
+    """The number of the piece of each op, [N]."""
     micro: Ints
-    """[N] micro-batch, -1 for none"""
+    """The micro-batch of each op, -1 for none, [N]."""
     pieces: list[Piece]
     classes: Classes
     base: Ints
-    """[C + 1] ops of class c are base[c] : base[c + 1]"""
+    """The start of the ops of each class: base[c] : base[c + 1], [C + 1]."""
     rows: list[Row]
-    """of the pipeline ranks, for each type of GPU"""
+    """The rows of the pipeline ranks, for each type of GPU."""
     row_of: Ints
-    """[C] the row of each class"""
+    """The row of each class, [C]."""
     tables: list[ScheduleTable]
-    """of each type of rank: as many micro-batches as its replica has; rows r : r + ranks are of type r / ranks"""
+    """The table of each type of rank, with as many micro-batches as its replica has; rows r : r + ranks are of type r /
+    ranks."""
     table: ScheduleTable
-    ready: Prepared
+    ready: PlanTables
     link_names: tuple[str, ...]
 
 
@@ -240,7 +242,7 @@ def lower(
 def _edges(
     rows: list[Row], row_of: Ints, tables: list[ScheduleTable], classes: Classes, base: Ints
 ) -> tuple[Small, Small]:
-    """(before, after): edges inside each class, and from what one stage sends to what the next one does with it."""
+    """(before, after): edges inside each class, and from each send to the op that uses it on the next stage."""
     before = [row_edges(rows[r])[0] + base[c] for c, r in enumerate(row_of)]
     after = [row_edges(rows[r])[1] + base[c] for c, r in enumerate(row_of)]
     ranks = tables[0].ranks
@@ -336,7 +338,7 @@ def group_of(piece: Piece) -> str:
 
 
 def _streams(count: int, share: float) -> Streams:
-    """Exchanges of data-parallel ranks take a share of the speed of what computes beside them."""
+    """Exchanges of data-parallel ranks take a share of the speed of simultaneous compute."""
     kind = np.tile(np.arange(STREAMS), count)
     return Streams(
         domain=np.repeat(np.arange(count), STREAMS).astype(np.int32), slows=kind == Stream.DATA,

@@ -30,7 +30,8 @@ from podsim.hardware.cluster import Cluster
 from podsim.simulation.drafts import Ints
 from podsim.simulation.events import NO_TRANSFERS, Transfers
 from podsim.simulation.pieces import Piece, Stream
-from podsim.training.plan import Grid, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Grid
 
 Kind = tuple[str, int]
 """a type of rank: (its GPU, "" for the cluster's own; micro-batches of its replica, 0 for the plan's own)"""
@@ -41,19 +42,19 @@ class Trouble:
     """What is not as it should be: ranks whose GPU is slow, or whose adapter is; noise."""
 
     slow: dict[int, float] = field(default_factory=dict)
-    """rank -> times as long as its kernels take"""
+    """The slowdown of each slow rank's kernels."""
     throttle: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """rank -> (times as long as its kernels take once it is hot, s of computing until 63 % of that)"""
+    """The final slowdown of each hot rank's kernels, and the s of computing until 63 % of it."""
     link: dict[int, float] = field(default_factory=dict)
-    """rank -> share of its network bandwidth that is left"""
+    """The share of network bandwidth that each rank has left."""
     fail: tuple[int, ...] = ()
-    """ranks that will do nothing more, or that lose their adapter: told apart from others, not played"""
+    """The ranks that will fail, or lose their adapter; they are separated from others, not played."""
     nodes: dict[int, str] = field(default_factory=dict)
-    """server -> type of its GPUs, where that is another"""
+    """The type of GPU of each server that differs."""
     shares: tuple[int, ...] = ()
-    """micro-batches of each data-parallel replica; none: all have as many"""
+    """The number of micro-batches of each data-parallel replica; empty: all have as many."""
     jitter: float = 0.0
-    """standard deviation of the logarithm of each pass's duration, drawn anew for each rank and op"""
+    """factor. The standard deviation of the logarithm of each pass's duration, drawn for each rank and op."""
     seed: int = 0
 
 
@@ -87,7 +88,7 @@ def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints
 
 
 def throttled(seconds: NDArray[np.float64], factor: float, tau: float) -> NDArray[np.float64]:
-    """Seconds of kernels in a row on a GPU that grows hot, which take so many `seconds` on a cool one.
+    """Seconds of consecutive kernels on a GPU that grows hot, which take `seconds` on a cool one.
 
     After b seconds of computing they take 1 + (factor - 1) (1 - exp(-b / tau)) times as long: work w is done after
     b = tau ln((factor - 1 + exp(factor w / tau)) / factor). Waiting does not cool it.
@@ -123,12 +124,12 @@ class Wired(NamedTuple):
     """Ops on links."""
 
     kind: Small
-    """[N] kind of transfer of each op, -1 for none"""
+    """The kind of transfer of each op; -1 for none, [N]."""
     transfers: Transfers
     names: tuple[str, ...]
-    """of the links"""
+    """The names of the links."""
     stretch: NDArray[np.float64]
-    """[N] (or 1) times as long as each op takes, for an adapter that is slow"""
+    """factor. The slowdown of each op by a slow adapter, [N] or 1."""
 
 
 def transfers_of(
@@ -240,16 +241,16 @@ class Classes:
     """Ranks by class, and the classes of each class's groups."""
 
     label_RXT: Ints
-    """class of each rank"""
+    """The class of each rank."""
     copies: Ints
-    """[C] ranks of each class"""
+    """The number of ranks of each class, [C]."""
     first: Ints
-    """[C, 3] its first rank: pipeline, data and context, tensor position"""
+    """The first rank of each class: pipeline, data and context, tensor position, [C, 3]."""
     line_CR: Ints
-    """class of its counterpart on each pipeline rank"""
+    """The class of its counterpart on each pipeline rank."""
     groups: dict[str, Ints]
-    """"tp", "cp", "ep", "dp", "all", "ends" -> [C] number of the group that each class is in; classes with one
-    number meet in it"""
+    """The number of the group of each class, [C], by "tp", "cp", "ep", "dp", "all", "ends"; classes with one number
+    meet in it."""
 
     @property
     def count(self) -> int:
@@ -289,7 +290,7 @@ def _signature(members: Ints, ordered: bool, n: int) -> Ints:
 
 
 def _refine(plan: Plan, label_RXT: Ints) -> Ints:
-    """Classes told apart by the classes of their groups."""
+    """Classes refined by the classes of their groups."""
     n = int(label_RXT.max()) + 1
     keys = [label_RXT]
     for name, members in _axes(plan, label_RXT).items():

@@ -1,4 +1,4 @@
-"""What a played step says: when everything ran, where the time went, what was critical, what the links carried.
+"""The result of a simulated step: when everything ran, where the time went, the critical path, the load of links.
 
 Memory of each rank over a step: what it holds all the time, and what passes leave and free.
 """
@@ -19,10 +19,11 @@ from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
 from podsim.simulation.lower_links import adapter
 from podsim.simulation.pieces import Stream
-from podsim.training.batch import combine
+from podsim.training.batch import cost_slice
 from podsim.training.memory import KINDS
 from podsim.training.pipeline import held_blocks, part_blocks
-from podsim.training.plan import Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Recompute
 from podsim.training.step import SPLIT
 from podsim.workload.graph import Model
 
@@ -304,7 +305,7 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
 def _static(lowered: Lowered, plan: Plan) -> Floats:
     """B of each pipeline rank without the activations of its micro-batches (but with the layer computed again)."""
     model = lowered.ready.model
-    cost = combine(lowered.ready, slice(0, 1))
+    cost = cost_slice(lowered.ready, slice(0, 1))
     counts_SB = lowered.ready.stages.table.blocks[..., 0]
     held_RB = held_blocks(
         model.order, len(model.kinds), int(plan.pp), int(plan.virtual_stages), int(plan.placement)

@@ -1,4 +1,4 @@
-"""What one action of a schedule is on its rank: the passes through its layers, and the exchanges beside them.
+"""One action of a schedule on its rank: the passes through its layers, and the exchanges that overlap with them.
 
 What one pipeline rank does in a step, op by op.
 """
@@ -25,30 +25,30 @@ _FULL = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What a pipeline rank holds, and what its exchanges take if nothing hides them."""
+    """The content of a pipeline rank, and the time of its exchanges if nothing hides them."""
 
     parts: dict[int, tuple[int, ...]]
-    """model part -> positions of the blocks in it, in order"""
+    """The positions of the blocks in each model part, in order."""
     edges: tuple[int, int]
-    """positions of embedding and head among the blocks"""
+    """The positions of embedding and head among the blocks."""
     again: float
-    """share of each layer's recomputation that is done"""
+    """share. The share of each layer's recomputation that is done."""
     reduce: Piece
-    """gradients of all of it"""
+    """The reduction of all its gradients."""
     gather: Piece
-    """weights of all of it"""
+    """The gathering of all its weights."""
     layer_gather: Piece
     layer_reduce: Piece
     ends: tuple[Piece, ...]
-    """what ends its step, one after the other"""
+    """The pieces that end its step, one after the other."""
     near: Piece
-    """activations of a micro-batch to the next stage, or gradients back, on the same node"""
+    """The activations of a micro-batch to the next stage, or gradients back, on the same node."""
     far: Piece
-    """the same to another node"""
+    """The same to another node."""
     beside: int
-    """stages that share a node"""
+    """The number of stages that share a node."""
     charge: Piece
-    """what a send or receive takes of the compute stream"""
+    """The compute-stream time of a send or receive."""
 
     @property
     def layers(self) -> int:
@@ -71,7 +71,7 @@ class Writer:
     stage: Stage
     blocks: list[BlockPieces]
     kernels: bool
-    """kernels one by one, rather than what lies between two collectives as one op"""
+    """Whether kernels are separate ops; otherwise one op holds all between two collectives."""
 
     @property
     def zero(self) -> int:
@@ -88,7 +88,7 @@ class Writer:
         return stage >= 0 and int(self.table.stage_rank[stage]) != self.rank
 
     def together(self, actions: list[tuple[int, bool, bool]]) -> Draft:
-        """Actions that run beside each other, or one alone: (action, opening, closing).
+        """Simultaneous actions, or one alone: (action, opening, closing).
 
         `opening`: the first pass of its stage in this step, `closing`: the last of that kind. What two passes beside each
         other need is there before both, and what they send leaves after both, as in DualPipe's own code, which exchanges
@@ -144,7 +144,7 @@ class Writer:
         return draft
 
     def opening(self) -> Draft:
-        """Weights gathered at the start of the step, beside the first passes (ZeRO 1 and 2)."""
+        """Weights gathered at the start of the step, during the first passes (ZeRO 1 and 2)."""
         draft = Draft()
         if self.zero in (1, 2) and self.plan.overlap_param and self.stage.gather.seconds > 0.0:
             bucket = self.stage.gather.times(1 / self.stage.layers)
@@ -155,7 +155,7 @@ class Writer:
         return draft
 
     def closing(self) -> Draft:
-        """What is left when all passes are done: gradients not yet reduced, the optimizer, the host."""
+        """The work after all passes: gradients not yet reduced, the optimizer, the host."""
         draft = Draft()
         if self.zero < 2 and not self.plan.overlap_grad:
             draft.chain([self.stage.reduce])
@@ -164,7 +164,7 @@ class Writer:
 
 
 class Hooks:
-    """The exchanges of data-parallel ranks beside one pass."""
+    """The exchanges of data-parallel ranks during one pass."""
 
     def __init__(
         self, writer: Writer, work: int, part: int, opening: bool, closing: bool, order: list[int]
@@ -193,7 +193,7 @@ class Hooks:
             self.gathered[place] = draft.aside(self.early)
 
     def before(self, draft: Draft, layer: int) -> None:
-        """What stands before the pass through a layer: its weights, and those of the next one on their way."""
+        """The exchanges before the pass through a layer: its weights, and those of the next layer in flight."""
         if layer not in self.order:
             return
         place = self.order.index(layer)
@@ -237,22 +237,22 @@ class Row:
     """All ops of one pipeline rank."""
 
     what: Ints
-    """[n] number of its piece in the catalog"""
+    """The number of each op's piece in the catalog, [n]."""
     stream: Ints
-    """[n] a Stream"""
+    """The Stream of each op, [n]."""
     micro: Ints
-    """[n] micro-batch, -1 for none"""
+    """The micro-batch of each op, -1 for none, [n]."""
     before: Ints
-    """[e] edges among these ops"""
+    """The edges among these ops, [e]."""
     after: Ints
     first: Ints
-    """[actions] first op of each action of the rank"""
+    """The first op of each action of the rank, [actions]."""
     sent: Ints
-    """[actions] op that sends its output on, -1 if none"""
+    """The op that sends each action's output on, -1 if none, [actions]."""
 
 
 def _passes(table: ScheduleTable, rank: int) -> Iterator[list[tuple[int, bool, bool]]]:
-    """Actions of a rank in order, those that run beside each other together: (action, opening, closing)."""
+    """Actions of a rank in order, with simultaneous ones together: (action, opening, closing)."""
     row = range(*table.row(rank).indices(len(table)))
     begun: set[int] = set()
     last = {(int(table.stage[a]), int(table.work[a])): a for a in row}

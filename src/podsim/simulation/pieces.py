@@ -15,20 +15,21 @@ import numpy as np
 from podsim.hardware.cluster import Cluster
 from podsim.network.bus import bus_factor, ring_share
 from podsim.schedules import Work
-from podsim.training.batch import Prepared
+from podsim.training.batch import PlanTables
 from podsim.training.layers import (
     PARTS,
     Pass,
     cp_bytes,
     cp_gather_seconds,
     ep_bytes,
+    last_ops,
     op_times,
     syncs_of,
     tp_bytes,
     tp_sync_seconds,
-    unneeded,
 )
-from podsim.training.plan import Array, Grid, Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Grid, Recompute
 from podsim.training.step import SPLIT
 from podsim.workload.graph import Block, Model, TensorOp
 
@@ -58,20 +59,20 @@ class Piece:
 
     name: str
     kind: str
-    """a part of the step (SPLIT), or what is hidden behind others: "tp beside" """
+    """A part of the step (SPLIT), or what hides behind others: "tp beside"."""
     seconds: float
     stream: Stream = Stream.COMPUTE
     beside: bool = False
-    """runs beside the pieces after it, which do not wait for it"""
+    """Whether it overlaps with the pieces after it, which do not wait for it."""
     bytes: float = 0.0
-    """B that leave the rank's node, if it is an exchange or a send"""
+    """B. The bytes that leave the rank's node, for an exchange or a send."""
     message: float = 0.0
-    """B that a collective is asked to reduce, gather or exchange, or that a send carries"""
+    """B. The bytes that a collective reduces, gathers or exchanges, or that a send carries."""
     mix: Array | None = None
-    """s by part, if it is several pieces in one (SPLIT)"""
+    """s. The time by part, if it is several pieces in one (SPLIT)."""
 
     def times(self, factor: float) -> Piece:
-        """The same work, so many times as long."""
+        """The same work, longer by a factor."""
         mix = None if self.mix is None else self.mix * factor
         return replace(
             self,
@@ -95,15 +96,15 @@ class BlockPieces:
 
     forward: tuple[Piece, ...]
     input: tuple[Piece, ...]
-    """gradient of the input"""
+    """The gradient of the input."""
     weight: tuple[Piece, ...]
-    """gradient of the weights"""
+    """The gradient of the weights."""
     backward: tuple[Piece, ...]
-    """both, in the order in which autograd runs them"""
+    """The gradients of both, in the order in which autograd runs them."""
     again: tuple[Piece, ...]
-    """what recomputation computes again before its backward pass"""
+    """The recomputation before its backward pass."""
     gaps: tuple[float, float]
-    """s that the GPU waits for the host in a backward pass: with no, and with all of the recomputation"""
+    """s. The time that the GPU waits for the host in a backward pass: without, and with all of the recomputation."""
 
     def of(self, work: int, again: float) -> Iterable[Piece]:
         """The pieces of an action; `again` is the share of its recomputation that is done."""
@@ -132,7 +133,7 @@ class _Timed:
         return "compute" if self.op.kind in ("gemm", "attention") else "memory"
 
 
-def block_pieces(ready: Prepared, cluster: Cluster) -> list[BlockPieces]:
+def block_pieces(ready: PlanTables, cluster: Cluster) -> list[BlockPieces]:
     """Pieces of each distinct block of the model, for the one plan that was prepared."""
     model, plan, software = ready.model, ready.plan, ready.software
     timed: list[list[_Timed]] = [[] for _ in model.kinds]
@@ -146,7 +147,7 @@ def block_pieces(ready: Prepared, cluster: Cluster) -> list[BlockPieces]:
     for position, block in enumerate(model.kinds):
         timed[position] = [found[id(op), id(block)] for op in block.ops]
     once = float(tp_sync_seconds(model, cluster, plan.wide(), software)[0])
-    tail = unneeded(model) if software.early_stop else frozenset()
+    tail = last_ops(model) if software.early_stop else frozenset()
     table_YXB = ready.layers.table[..., ready.layers.index[0]]
     return [
         _sent(
@@ -157,7 +158,9 @@ def block_pieces(ready: Prepared, cluster: Cluster) -> list[BlockPieces]:
     ]
 
 
-def _rates(ready: Prepared, cluster: Cluster, block: Block, sync: float, exchange: float) -> dict[str, float]:
+def _rates(
+    ready: PlanTables, cluster: Cluster, block: Block, sync: float, exchange: float
+) -> dict[str, float]:
     """B/s out of a rank's node in collectives of its tensor-, context- and expert-parallel groups, by kind of piece.
 
     These take `sync` and `exchange` seconds. As for gradients (lower_stages), a ring over N nodes with g ranks each takes
@@ -232,7 +235,7 @@ def _gap(seconds: float) -> Piece:
 
 
 def _places(chosen: Sequence[int], wanted: int, last: int) -> list[int]:
-    """So many of the chosen positions, the last ones; the end of the pass for those that are too many."""
+    """The last of the chosen positions, a number of them; the end of the pass for any beyond."""
     return [*[last] * max(wanted - len(chosen), 0), *(chosen[-wanted:] if wanted else [])]
 
 
@@ -241,7 +244,7 @@ def _collective(name: str, kind: str, seconds: float) -> Piece:
 
 
 def _beside(timed: list[_Timed], hidden: float, weight: bool) -> dict[int, Piece]:
-    """What of the tensor-parallel collectives runs beside each GEMM, in proportion to its time."""
+    """The part of the tensor-parallel collectives that overlaps with each GEMM, in proportion to its time."""
     if hidden <= 0.0:
         return {}
     gemms = {i: t.weight if weight else t.forward for i, t in enumerate(timed) if t.op.kind == "gemm"}
@@ -317,7 +320,7 @@ def _backward(
 
 
 def _full(forward: list[Piece], timed: list[_Timed], tail: frozenset[int]) -> list[Piece]:
-    """The forward pass again, less what no gradient needs."""
+    """The forward pass again, without what no gradient needs."""
     spare = {t.op.name for t in timed if id(t.op) in tail}
     return [_again(p) for p in forward if p.name not in spare and p.kind != "launch" and not p.beside]
 

@@ -22,106 +22,106 @@ class Program(NamedTuple):
     """What is played. Names ending in _ptr point into rows: the rows of i are ptr[i] : ptr[i + 1]."""
 
     stream: Small
-    """[N] stream of each op"""
+    """The stream of each op, [N]."""
     order_ptr: Ints
-    """[S + 1]"""
+    """The start of each stream in `order`, [S + 1]."""
     order: Small
-    """[N] ops of each stream, in the order in which they run"""
+    """The ops of each stream, in the order in which they run, [N]."""
     seconds: Floats
-    """[N] work of each op: s if nothing slows it"""
+    """s. The work of each op without slowdown, [N]."""
     next_ptr: Ints
-    """[N + 1]"""
+    """The start of each op in `after`, [N + 1]."""
     after: Small
-    """[E] ops that wait for each op"""
+    """The ops that wait for each op, [E]."""
     join: Small
-    """[N] ops with the same number start together, when all of them could; -1: alone"""
+    """The join of each op, [N]: ops with the same number start together, when all of them could; -1: alone."""
     join_size: Small
-    """[J] ops of each join"""
+    """The number of ops of each join, [J]."""
     transfer: Small
-    """[N] kind of transfer, -1 for an op that uses no link"""
+    """The kind of transfer, [N]; -1 for an op that uses no link."""
     peak: Floats
-    """[T] B/s of a transfer at full speed"""
+    """B/s. The rate of a transfer at full speed, [T]."""
     latency: Floats
-    """[T] s before its first byte moves"""
+    """s. The time before the first byte moves, [T]."""
     link_ptr: Ints
-    """[T + 1] links of a kind of transfer"""
+    """The start of the links of each kind of transfer, [T + 1]."""
     link: Ints
     use: Floats
-    """B over the link for each byte of the transfer"""
+    """factor. The bytes over the link for each byte of the transfer."""
     capacity: Floats
-    """[L] B/s"""
+    """B/s. The capacity of each link, [L]."""
     domain: Small
-    """[S] what a stream shares with others: a GPU's processors"""
+    """The domain of each stream, [S]: a GPU's processors."""
     slows: NDArray[np.uint8]
-    """[S] whether ops of the stream slow others of their domain"""
+    """Whether ops of the stream slow others of their domain, [S]."""
     slowed: NDArray[np.uint8]
-    """[S] whether they are slowed"""
+    """Whether they are slowed, [S]."""
     domain_ptr: Ints
-    """[D + 1] streams of each domain that are slowed"""
+    """The start of the slowed streams of each domain, [D + 1]."""
     domain_stream: Ints
     share: Floats
-    """[1] share of its speed that a slowed op loses"""
+    """share. The share of its speed that a slowed op loses, [1]."""
 
 
 class State(NamedTuple):
     """Where the play stands."""
 
     start: Floats
-    """[N] s, NaN before"""
+    """s. The start of each op, NaN before, [N]."""
     end: Floats
     why: Small
-    """[N] the op whose end let this one start, -1 at the very start"""
+    """The op whose end let this one start; -1 at the very start, [N]."""
     need: Small
-    """[N] ops still waited for"""
+    """The number of ops still waited for, [N]."""
     join_need: Small
     join_head: Small
-    """[J] last stream that came to the join"""
+    """The last stream that came to the join, [J]."""
     join_next: Small
-    """[S] the stream that came before"""
+    """The stream that came before, [S]."""
     held: NDArray[np.uint8]
-    """[S] waits at a join"""
+    """Whether the stream waits at a join, [S]."""
     at: Ints
-    """[S] position in `order`"""
+    """The position in `order`, [S]."""
     running: Small
-    """[S] op under way, -1: idle"""
+    """The op in progress; -1: idle, [S]."""
     left: Floats
-    """[S] work left at `since`"""
+    """s. The work left at `since`, [S]."""
     since: Floats
     rate: Floats
-    """[S] share of full speed"""
+    """share. The share of full speed, [S]."""
     flowing: Small
-    """[S] kind of transfer on its links now, -1: none (a transfer in its latency, too)"""
+    """The kind of transfer now on its links; -1: none, or in its latency, [S]."""
     active: Small
-    """[D] ops under way that slow others"""
+    """The number of running ops that slow others, [D]."""
     heap_time: Floats
     heap_stream: Ints
     place: Ints
-    """[S] place in the heap, -1: not there"""
+    """The position in the heap; -1: not there, [S]."""
     lane: Ints
-    """[S x room] links of the transfer on each stream: its own limit first, then those of its kind"""
+    """The links of the transfer on each stream: its own limit first, then those of its kind, [S x room]."""
     lane_use: Floats
     starts: Ints
     ends: Ints
     following: Ints
-    """[S x room] next entry on the same link, -1: last"""
+    """The next entry on the same link; -1: last, [S x room]."""
     previous: Ints
     head: Ints
-    """[L] first entry on each link"""
+    """The first entry on each link, [L]."""
     demand: Floats
-    """[L] B/s that its transfers could use"""
+    """B/s. The rate that a link's transfers could use, [L]."""
     was_tight: NDArray[np.uint8]
     marked: NDArray[np.uint8]
     dirty: Ints
-    """links that a transfer left or joined"""
+    """The links that a transfer left or joined."""
     fresh: Ints
-    """streams whose transfer has joined"""
+    """The streams whose transfer has joined."""
     seen: Ints
-    """[S] stamp"""
+    """The stamp of each stream, [S]."""
     seen_link: Ints
     found: Ints
     todo: Ints
     capacity: Floats
-    """[L + S] of links, then of each stream alone"""
+    """B/s. The capacity of links, then of each stream alone, [L + S]."""
     ones: Floats
     flow_rate: Floats
     left_over: Floats

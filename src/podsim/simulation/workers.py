@@ -37,22 +37,22 @@ class Exchange:
     """How workers exchange what they learned, over servers."""
 
     gradients: float
-    """B that a worker pushes a round"""
+    """B. The gradients that a worker pushes in a round."""
     weights: float
-    """B that it pulls"""
+    """B. The weights that it pulls."""
     bandwidth: Floats
-    """[W] B/s of each worker's adapters, one direction"""
+    """B/s. The bandwidth of each worker's adapters, in one direction, [W]."""
     latency: float
-    """s of a push or pull before its first byte"""
+    """s. The latency of a push or pull before its first byte."""
     servers: int
     server_bandwidth: float
-    """B/s of one server's adapters, one direction; not used if they are beside"""
+    """B/s. The bandwidth of one server's adapters, in one direction; unused if they are on the workers' machines."""
     bound: int | None
-    """rounds that the fastest worker may be ahead of the slowest; None: any number"""
+    """The number of rounds that the fastest worker may be ahead of the slowest; None: any."""
     beside: bool = False
-    """server i shares the adapters of worker i"""
+    """Whether server i shares the adapters of worker i."""
     unfold: bool = False
-    """play each server, although all are equal"""
+    """Whether each server is played, although all are equal."""
 
     @property
     def played(self) -> int:
@@ -68,7 +68,7 @@ class Rounds:
     rounds: int
     workers: int
     parts: int
-    """servers that are played; 0 for an all-reduce"""
+    """The number of servers that are played; 0 for an all-reduce."""
 
     def of_workers(self, column: Floats) -> Floats:
         """A column of the ops as (R, W, K), without those that belong to no worker."""

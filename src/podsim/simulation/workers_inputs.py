@@ -8,9 +8,9 @@ from typing import NamedTuple
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.network.bus import ring_all_reduce_seconds
-from podsim.network.nccl import collective_seconds
+from podsim.network.nccl import Members, collective_seconds
 from podsim.training.groups import group_table
-from podsim.training.plan_inputs import Setting
+from podsim.training.plan import Setting
 from podsim.training.predict import predict_plan
 from podsim.training.shapes import element_bytes, group_seconds
 from podsim.training.software import load_software
@@ -25,22 +25,22 @@ class Workforce(NamedTuple):
     name: str
     replicas: int
     members: int
-    """replicas that are one worker"""
+    """The number of replicas that are one worker."""
     compute: float
-    """s of a step of a replica"""
+    """s. The time of a step of a replica."""
     inside: float
-    """s in which the members of a worker add up their gradients"""
+    """s. The time in which the members of a worker add up their gradients."""
     all_reduce: float
-    """s in which all replicas do"""
+    """s. The time in which all replicas add up their gradients."""
     gradients: float
-    """B of a replica, and of a worker"""
+    """B. The gradients of a replica, and of a worker."""
     weights: float
     bandwidth: float
-    """B/s of a worker's adapters, one direction"""
+    """B/s. The bandwidth of a worker's adapters, in one direction."""
     latency: float
     server_bandwidth: float
     samples: float | None
-    """of a replica's step"""
+    """count. The samples of a replica's step."""
 
 
 class Given(NamedTuple):
@@ -112,8 +112,8 @@ def _count(workers: int) -> int:
 
 def _nccl(cluster: Cluster, gradients: float) -> float:
     local = min(cluster.gpus, cluster.gpus_per_node)
-    found = collective_seconds("all_reduce", gradients, cluster, ranks=cluster.gpus, ranks_per_node=local)
-    return float(found)
+    members = Members(ranks=cluster.gpus, ranks_per_node=local)
+    return float(collective_seconds("all_reduce", gradients, cluster, members))
 
 
 def of_plan(setting: Setting, given: Given, hierarchical: bool) -> Workforce:

@@ -32,27 +32,27 @@ class Moments(NamedTuple):
     begun: Floats
     computed: Floats
     written: Floats
-    """its gradients are with the servers (all-reduce: all workers' are added up)"""
+    """s. The time at which its gradients are with the servers (all-reduce: all workers' are added up)."""
     read: Floats
-    """it begins to pull the weights"""
+    """s. The time at which it begins to pull the weights."""
     done: Floats
-    """it has them"""
+    """s. The time at which it has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What a run's result repeats of what was asked."""
+    """The part of a run's result that repeats the question."""
 
     name: str
     exchange: str
     members: int
     every: int
     samples: float | None
-    """of a worker's step, all members together"""
+    """count. The samples of a worker's step, over all members."""
     gradients: float
     weights: float
     overlap: float = 0.0
-    """share of a step's compute beside which its gradients already leave"""
+    """share. The share of a step's compute during which its gradients may already leave."""
 
 
 def play_all_reduce(compute_RW: Floats, seconds: float, told: Told) -> ExchangeRun:
@@ -81,7 +81,7 @@ def play_servers(compute_RW: Floats, exchange: Exchange, told: Told) -> Exchange
 
 
 def _tails(compute_RW: Floats, told: Told) -> Floats:
-    """Seconds of each round beside which gradients already leave: of its last step, all steps being alike."""
+    """Seconds of each round in which gradients may already leave: of its last step, since all steps are equal."""
     return compute_RW * (told.overlap / told.every)
 
 
@@ -207,7 +207,7 @@ def _shared(name: str, copies: int, capacity: float, own: Floats, start: Floats,
 def _timeline(
     spans: list[tuple[int, Floats, Floats]], seconds: float, links: tuple[LinkUse, ...]
 ) -> Timeline:
-    """Each worker's rounds on a lane of its own, and what a server carried as counters."""
+    """Each worker's rounds on its own lane, and the load of a server as counters."""
     rounds, workers = spans[0][1].shape
     begin = np.stack([begin for _, begin, _ in spans])
     end = np.minimum(np.stack([end for _, _, end in spans]), seconds)

@@ -20,13 +20,13 @@ class Pace:
     """What a step of a replica takes."""
 
     compute: float
-    """s, the mean of a replica that nothing slows"""
+    """s. The mean time of a replica that nothing slows."""
     jitter: float = 0.0
-    """standard deviation of the logarithm of each step's duration (lognormal, the mean stays)"""
+    """factor. The standard deviation of the logarithm of each step's duration (lognormal, with the same mean)."""
     slow: Mapping[int, float] = field(default_factory=dict)
-    """replicas, and the times that they take longer"""
+    """The slowdown of each slow replica."""
     throttle: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    """replicas that grow hot: (times that they take longer when they are hot, s of computing until 63 % of that)"""
+    """The replicas that grow hot: (final slowdown, s of computing until 63 % of it)."""
 
 
 def step_seconds(pace: Pace, steps: int, replicas: int, rng: np.random.Generator) -> Floats:

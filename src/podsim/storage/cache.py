@@ -30,11 +30,11 @@ class Cache:
 
     kind: str
     size: float
-    """B of one node"""
+    """B. The size on one node."""
     read: float
-    """B/s of one node"""
+    """B/s. The read bandwidth of one node."""
     write: float
-    """B/s of one node"""
+    """B/s. The write bandwidth of one node."""
 
 
 def cache_of(system: System, kind: str, size: float | None) -> Cache:

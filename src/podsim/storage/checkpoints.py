@@ -31,9 +31,10 @@ class State:
     """Bytes of training state, rank by rank."""
 
     written: Floats
-    """B that each rank writes, [R]: together every parameter once (norms once for each tensor-parallel rank)"""
+    """B. The bytes that each rank writes, [R]: together every parameter once (norms once for each tensor-parallel
+    rank)."""
     held: Floats
-    """B that each rank needs to go on, [R]: what it reads at a restart"""
+    """B. The bytes that each rank needs to continue, [R]: what it reads at a restart."""
 
     @property
     def size(self) -> float:

@@ -36,12 +36,12 @@ class Wires:
 
     fabric: Fabric
     capacity: Floats
-    """B/s of the server's links, and after them of its adapters' wires"""
+    """B/s. The capacity of the server's links, and after them of its adapters' wires."""
     names: tuple[str, ...]
     homes: tuple[int, ...]
-    """end of the processor that each GPU hangs on"""
+    """The end of each GPU's processor."""
     wires: Mapping[int, int] = field(default_factory=dict)
-    """link of the wire at an adapter, by its end"""
+    """The link of the wire at an adapter, by its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +49,13 @@ class Transfer:
     """How long bytes take, and what holds them back."""
 
     seconds: float
-    """s until the last byte is there"""
+    """s. The time until the last byte has arrived."""
     link: str
-    """the fullest link while all flows run"""
+    """The fullest link while all flows run."""
     capacity: float
-    """B/s of one such link"""
+    """B/s. The capacity of one such link."""
     size: float
-    """B in all"""
+    """B. The bytes in all."""
 
 
 def wires_of(cluster: Cluster) -> Wires:

@@ -23,20 +23,22 @@ class Store:
     name: str
     title: str
     read: float
-    """B/s of all clients together"""
+    """B/s. The read bandwidth of all clients together."""
     write: float
-    """B/s of all clients together"""
+    """B/s. The write bandwidth of all clients together."""
     client_read: float
-    """B/s of one node; infinite where no limit is known"""
+    """B/s. The read bandwidth of one node; infinite if no limit is known."""
     client_write: float
-    """B/s of one node; infinite where no limit is known"""
+    """B/s. The write bandwidth of one node; infinite if no limit is known."""
     nodes: int
-    """nodes that `read` and `write` are for, a store for more being larger in proportion; 0: they are of the whole"""
+    """The number of nodes that `read` and `write` are for, with a larger store in proportion; 0: they are of the whole.
+    """
     source: str
     notes: tuple[str, ...] = ()
 
     def sized(self, nodes: int) -> Store:
-        """The store for a cluster of so many nodes: beyond its own number in proportion, below it straight to one node's.
+        """The store for a cluster of a number of nodes: proportional beyond its own number, and linear from one node's
+        below it.
 
         As podsim.storage.sizing reads the same guidance between its columns.
         """

@@ -46,11 +46,11 @@ class Times:
 
     state: State
     stall: float
-    """s that training stands still"""
+    """s. The time that training stands still."""
     persist: float
-    """s after that until the checkpoint is complete"""
+    """s. The time after that until the checkpoint is complete."""
     write: Transfer
-    """of the slower part: to the end for sync, from memory onwards for async"""
+    """The transfer of the slower part: to the end for sync, from memory onwards for async."""
     read: Transfer
     store: Store | None
 

@@ -66,7 +66,7 @@ def _exposed_bytes(system: StorageSystem, hurt: Damage, fill: float) -> float:
 
 
 def _seconds(system: StorageSystem, alive: int, moved: float) -> float:
-    """Seconds in which the servers that are left move so many bytes, reads and writes alike."""
+    """Seconds in which the remaining servers move a number of bytes, reads and writes alike."""
     if moved == 0.0:
         return 0.0
     server = system.server

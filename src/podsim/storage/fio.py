@@ -34,11 +34,11 @@ class Job:
 
     rw: str
     block: float
-    """B of one access"""
+    """B. The size of one access."""
     numjobs: int
     iodepth: int
     read_share: float = 1.0
-    """share of the accesses that read"""
+    """share. The share of the accesses that read."""
 
     @property
     def outstanding(self) -> int:

@@ -95,7 +95,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _jobs(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """The jobs; of a run over clients those of the clients, without the line that sums them up."""
+    """The jobs; for a run over clients the jobs of the clients, without the line of their sum."""
     rows = document.get("client_stats") or document.get("jobs")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise TableError(f"{name}: no list of jobs in it; is it what fio --output-format=json wrote?")
@@ -186,7 +186,7 @@ def _number(value: object, what: str, name: str) -> float:
 
 
 def _pattern(options: Mapping[str, Any], sides: Mapping[str, tuple[float, float, float]]) -> str:
-    """fio's --rw, or what the numbers say where it is not told."""
+    """fio's --rw, or what the numbers imply if it is missing."""
     given = str(options.get("rw", options.get("readwrite", ""))).split(":", maxsplit=1)[0]
     if given:
         return "rw" if given == "readwrite" else given

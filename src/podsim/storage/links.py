@@ -30,11 +30,11 @@ class Stream:
 
     name: str
     use: Mapping[str, float]
-    """how much of each link, by name, a unit of its rate takes"""
+    """factor. The use of each link, by name, for a unit of the stream's rate."""
     copies: int = 1
-    """equal streams, one for each client"""
+    """The number of equal streams, one for each client."""
     weight: float = 1.0
-    """its share against others on a full link"""
+    """factor. The weight against others on a full link."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +42,11 @@ class Flow:
     """What one of the copies of a stream gets."""
 
     rate: float
-    """units a second"""
+    """1/s. The rate in units."""
     limit: str
-    """the full link that holds it back; the first of them in its order"""
+    """The full link that limits it; the first of them in its order."""
     loads: Mapping[str, float]
-    """share of each of its links in use, by all streams"""
+    """share. The share of each of its links in use, by all streams."""
 
 
 def share(links: Links, streams: Sequence[Stream]) -> list[Flow]:

@@ -37,16 +37,16 @@ class Load:
 
     samples: int
     record: float
-    """B of a sample, mean"""
+    """B. The mean size of a sample."""
     batch: int
     workers: int
     cores: int
     processor: float
-    """s of processor time that a worker takes for a sample"""
+    """s. The processor time of a worker for a sample."""
     compute: float
-    """s of all steps"""
+    """s. The time of all steps."""
     stored: float
-    """share of the bytes that come from the store; the rest from the cache"""
+    """share. The share of the bytes from the store; the rest comes from the cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Timed:
 
 
 def epoch_time(load: Load, system: StorageSystem, cache: StorageSystem | None) -> Timed:
-    """Seconds of an epoch: compute, what reading adds to it, what waiting for answers adds, what the processor adds."""
+    """Seconds of an epoch: compute, and the additions of reading, of waiting for answers, and of the processor."""
     links: dict[str, Link] = dict(storage_links(system, 1))
     if cache is not None:
         links |= {f"cache {name}": link for name, link in storage_links(cache, 1).items()}
@@ -94,7 +94,7 @@ def _seconds(links: Mapping[str, Link], uses: Mapping[str, float], samples: int)
 
 
 def _bytes(load: Load, system: StorageSystem, cache: StorageSystem | None) -> tuple[dict[str, float], float]:
-    """(what a sample's bytes take of each link, s that a worker waits for them beside the links' own time)."""
+    """(a sample's use of each link, s that a worker waits for it in addition to the links' own time)."""
     stored, kept = load.stored * load.record, (1.0 - load.stored) * load.record
     own = access(system, storage_links(system, 1), load.record)
     uses = {name: use * stored for name, use in own.items()}
@@ -116,15 +116,15 @@ class Transfer:
     """Bytes that all ranks write and flush, or read."""
 
     size: float
-    """B. Of all ranks."""
+    """B. The size of all ranks together."""
     ranks: int
     clients: int
     cores: int
-    """Cores of one client."""
+    """The number of cores of one client."""
     block: float
-    """B. What a rank asks for at once."""
+    """B. The bytes that a rank requests at once."""
     processor: float
-    """s. Processor time of all ranks."""
+    """s. The processor time of all ranks."""
     is_write: bool
     has_waiting_blocks: bool
     """Whether a block is asked for when the one before has come, as of an object store; else the file system gathers

@@ -42,12 +42,12 @@ class Result:
     submitter: str
     system: str
     workload: str
-    """name in the workload catalog"""
+    """The name in the workload catalog."""
     accelerator: str
     accelerators: int
     hosts: int
     rate: float
-    """1/s, samples of one accelerator"""
+    """1/s. The rate of samples of one accelerator."""
     utilisation: float
     source: str
 

@@ -1,4 +1,4 @@
-"""What a storage system is made of: servers, stripes, clients. SI inside: B, B/s, 1/s, s.
+"""The parts of a storage system: servers, stripes, clients. SI inside: B, B/s, 1/s, s.
 
 Speeds of software are kept as the time of a processor: a byte costs `per_byte` seconds and an operation `per_operation`
 seconds of one core (or of one server, where its cores are not told apart). Both follow from two published figures, a

@@ -38,25 +38,25 @@ class Setting:
 
     workload: Workload
     cluster: Cluster
-    """the nodes that train"""
+    """The nodes that train."""
     accelerators: int
-    """of one node"""
+    """The number of accelerators of one node."""
     step: Step
     system: StorageSystem
     tier: StorageSystem | None
-    """the object store behind it"""
+    """The object store behind it."""
     cache: Cache
     shuffle: str
     decode: str
-    """gpu or cpu"""
+    """The decoder: gpu or cpu."""
     readers: int
-    """reading threads of one accelerator"""
+    """The number of reading threads of one accelerator."""
     samples: int
-    """of the training data; 0: the workload's own"""
+    """The number of samples of the training data; 0: the workload's own."""
     cold: float = 0.0
-    """share of the data that lies on the object store only when training starts"""
+    """share. The share of the data that is on the object store only when training starts."""
     lost: int = 0
-    """servers that have failed, with nothing rebuilt"""
+    """The number of servers that have failed, with nothing rebuilt."""
 
     @property
     def overflow(self) -> float:
@@ -85,7 +85,7 @@ def data_bytes(setting: Setting) -> float:
 
 
 def cores_of(setting: Setting) -> int:
-    """Processor cores of a node; 0 where they are not told."""
+    """Processor cores of a node; 0 if unknown."""
     system = setting.cluster.system
     return system.cpu.cores * system.cpus if system.cpu else 0
 

@@ -1,4 +1,4 @@
-"""A storage system on one page: what it has, what it was shown to do, and what follows."""
+"""A storage system on one page: its parts, its demonstrated speed, and what follows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SNAPSHOTS = "at no cost when taken; then each 4 KiB block that is overwritten i
 
 
 def storage_sheet(system: StorageSystem, clients: int) -> StorageSheet:
-    """The sheet of a system with so many clients."""
+    """The sheet of a system with a number of clients."""
     server, client, stripe = system.server, system.client, system.stripe
     figures = {"servers": "the node itself" if system.local else str(system.servers)}
     if server.ssd is not None:

@@ -54,7 +54,7 @@ def _table() -> dict[str, dict[str, list[float]]]:
 
 
 def guidance(nodes: int) -> dict[str, tuple[float, float]]:
-    """good, better, best -> (B/s read, B/s written) for so many nodes."""
+    """(B/s read, B/s written) for a number of nodes, by good, better and best."""
     table = _table()
     at = table["nodes"]["nodes"]
 
@@ -103,7 +103,7 @@ def servers_needed(
     capacity: float,
     least: int = 1,
 ) -> int:
-    """Servers that read, write and hold enough for so many nodes; 0 if more do not help (the nodes are the limit)."""
+    """Servers that read, write and hold enough for a number of nodes; 0 if more do not help (the nodes are the limit)."""
 
     def enough(servers: int) -> bool:
         system = build(servers)

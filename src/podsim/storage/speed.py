@@ -28,7 +28,7 @@ import numpy as np
 
 from podsim.errors import StorageError
 from podsim.hardware.cluster import Cluster
-from podsim.network.nccl import collective_seconds
+from podsim.network.nccl import Members, collective_seconds
 from podsim.storage.workloads import Run, Workload
 
 
@@ -38,13 +38,13 @@ class Step:
 
     accelerator: str
     batch: int
-    """samples of one accelerator"""
+    """The number of samples of one accelerator."""
     seconds: float
-    """s of the step"""
+    """s. The time of the step."""
     compute: float
-    """s of it that count as the accelerator's work"""
+    """s. The part of it that counts as the accelerator's work."""
     origin: str
-    """where it comes from, in words"""
+    """The origin, in words."""
     run: Run | None = None
 
     @property
@@ -118,15 +118,14 @@ def _exposed_seconds(workload: Workload, cluster: Cluster) -> float:
         "all_reduce",
         workload.gradient,
         cluster,
-        ranks=np.array([cluster.gpus, per]),
-        ranks_per_node=per,
-        sharing=1,
+        Members(ranks=np.array([cluster.gpus, per]), ranks_per_node=per, sharing=1),
     )
     return max(float(both[0] - both[1]), 0.0)
 
 
 def epochs_to_target(workload: Workload, run: Run, batch: int) -> float:
-    """Epochs to the target at a global batch: linear in its logarithm through the runs of the era; else the run's own.
+    """Epochs to the target at a global batch: linear in its logarithm through the runs of that software; else the
+    run's own.
 
     A smaller batch than theirs needs the epochs of the smallest: large batches cost epochs, small ones do not save any.
     """
@@ -138,7 +137,7 @@ def epochs_to_target(workload: Workload, run: Run, batch: int) -> float:
 
 
 def known_batches(workload: Workload, run: Run) -> tuple[int, int]:
-    """Least and greatest global batch whose epochs are known in the era of a run."""
+    """Least and greatest global batch whose epochs are known for the software of a run."""
     alike = [r.batch * r.accelerators for r in workload.runs if r.era == run.era]
     return min(alike), max(alike)
 
@@ -148,7 +147,7 @@ def _mean(values: list[float]) -> float:
 
 
 def start_epochs(workload: Workload) -> float:
-    """Epochs that a run takes beside its epochs and evaluations: start-up, a slower first epoch. Mean of the runs."""
+    """The further time of a run in epochs (start-up, a slower first epoch), as the mean of the runs."""
     return _mean(
         [(run.seconds - run.epochs * run.epoch_seconds - run.evaluation_seconds) / run.epoch_seconds
          for run in workload.runs]

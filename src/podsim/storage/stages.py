@@ -37,7 +37,7 @@ class _Stage:
     name: str
     samples: int
     moved: float
-    """B"""
+    """B. The bytes moved."""
     cpu: float
     use: dict[str, float]
 

@@ -1,4 +1,4 @@
-"""Stripes of data and parity over servers: space, the work of writing, what is left when servers fail.
+"""Stripes of data and parity over servers: space, the work of writing, and the effect of lost servers.
 
 A stripe of D data and P parity blocks lies on D+P servers chosen anew each time, so that all servers share every load.
 
@@ -72,17 +72,17 @@ class Damage:
 
     failed: int
     lost: float
-    """share of the stripes that cannot be read any more"""
+    """share. The share of the stripes that cannot be read any more."""
     exposed: float
-    """share of the stripes that no further failure may touch"""
+    """share. The share of the stripes that would not survive another failure."""
     read_work: float
-    """bytes read for one asked for"""
+    """factor. The bytes read for each requested byte."""
     rebuild: float
-    """B to be made again; 0 where there is nothing, or not enough servers, to rebuild with"""
+    """B. The bytes to rebuild; 0 if nothing can or must be rebuilt."""
     moved: float
-    """B that the other servers read and write for it"""
+    """B. The bytes that the other servers read and write for it."""
     restores: bool
-    """whether full protection comes back without the lost servers"""
+    """Whether full protection returns without the lost servers."""
 
 
 def damage(system: StorageSystem, failed: int, *, fill: float = FILL) -> Damage:

@@ -51,7 +51,7 @@ def training_time(setting: Setting) -> TrainingTime | None:
 
 
 def _published(setting: Setting) -> dict[str, object] | None:
-    """The published time of the same workload, storage, era, nodes and batch."""
+    """The published time of the same workload, storage, software, nodes and batch."""
     run = setting.step.run
     key = (
         setting.workload.name,

@@ -1,17 +1,17 @@
-"""A timeline as one HTML page to zoom into: no file beside it, nothing fetched; spans travel as packed arrays."""
+"""A timeline as one self-contained HTML page to zoom into; spans travel as packed arrays."""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import json
-from html import escape
-from importlib.resources import files
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from podsim.errors import TimelineError
+from podsim.report.theme import render_page
 from podsim.results.timeline import Timeline
 from podsim.timeline.gantt import length_text
 from podsim.timeline.kind_colours import colours
@@ -37,24 +37,11 @@ def gantt_page(timeline: Timeline, *, title: str = "") -> str:
     title = title or "Timeline"
     described, packed = _data(timeline)
     described["title"] = title
-    here = files(__package__)
-    style = here.joinpath("gantt.css").read_text("utf-8")
-    script = here.joinpath("gantt.js").read_text("utf-8")
-    said = f"{len(timeline):,} spans on {len(timeline.lanes):,} lanes in {length_text(timeline)}"
-    held = json.dumps(described, separators=(",", ":")).replace("</", "<\\/")
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        f"<header><h1>{escape(title)}</h1><p>{escape(said)}</p>"
-        '<p class="keys">wheel or W/S: zoom · drag or A/D: move · double click or 0: all · click a kind: only it · '
-        'shift and wheel: up and down</p><div id="kinds"></div></header>\n'
-        '<div id="chart"><canvas id="spans" tabindex="0" aria-label="Gantt chart"></canvas>'
-        '<div id="tip" hidden></div></div>\n'
-        f'<script type="application/json" id="described">{held}</script>\n'
-        f'<script type="application/octet-stream;base64" id="packed">{packed}</script>\n'
-        f"<script>\n{script}</script>\n</body>\n</html>\n"
-    )
+    return render_page(
+        "gantt.html", package="podsim.timeline", title=title,
+        size=f"{len(timeline):,} spans on {len(timeline.lanes):,} lanes in {length_text(timeline)}",
+        described=Markup(json.dumps(described, separators=(",", ":")).replace("</", "<\\/")), packed=Markup(packed),
+    )  # fmt: skip
 
 
 def _data(timeline: Timeline) -> tuple[dict[str, object], str]:
@@ -72,17 +59,17 @@ def _data(timeline: Timeline) -> tuple[dict[str, object], str]:
     for name, values in timeline.arguments.items():
         key = f"argument {name}"
         if values.dtype.kind in "iub":
-            whole = values[order].astype(np.int64)
-            arrays[key] = whole.astype("<i4" if np.all(np.abs(whole) < 2**31) else "<f8")
+            integers = values[order].astype(np.int64)
+            arrays[key] = integers.astype("<i4" if np.all(np.abs(integers) < 2**31) else "<f8")
         elif values.dtype.kind == "f":
             arrays[key] = values[order].astype("<f8")
         else:
             distinct, word = np.unique(values.astype(str), return_inverse=True)
             words[name], arrays[key] = distinct.tolist(), word[order].astype("<u4")
-    for place, one in enumerate(timeline.counters):
-        arrays[f"counter {place} time"], arrays[f"counter {place} value"] = one.time, one.value
+    for index, counter in enumerate(timeline.counters):
+        arrays[f"counter {index} time"], arrays[f"counter {index} value"] = counter.time, counter.value
     colour = colours(timeline.kinds)
-    places, packed = _packed(arrays)
+    offsets, packed = _packed(arrays)
     described: dict[str, object] = {
         "rows": [
             {"process": timeline.lanes[lane].process, "name": label(timeline.lanes[lane], depth)}
@@ -93,7 +80,7 @@ def _data(timeline: Timeline) -> tuple[dict[str, object], str]:
         "busy": timeline.busy().tolist(),
         "words": words,
         "counters": [{"name": c.name, "process": c.process, "unit": c.unit} for c in timeline.counters],
-        "arrays": places,
+        "arrays": offsets,
     }
     return described, packed
 

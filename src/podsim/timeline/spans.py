@@ -21,6 +21,6 @@ def covered(start: Floats, end: Floats) -> float:
 
 
 def beyond(start: Floats, end: Floats, other_start: Floats, other_end: Floats) -> float:
-    """Seconds in which a span runs and none of the others: of both together, less those of the others."""
+    """Seconds in which a span runs and none of the others: those of both together, minus those of the others."""
     both = covered(np.concatenate([start, other_start]), np.concatenate([end, other_end]))
     return max(0.0, both - covered(other_start, other_end))

@@ -22,17 +22,17 @@ class Rows:
     """A timeline as trace viewers want it: sorted by row and start, in ns, no two spans of a row at once."""
 
     order: Ints
-    """the span at each place, [spans]"""
+    """The span at each position, [spans]."""
     row: Ints
-    """its row, [spans], as what follows"""
+    """The row of each span, [spans]."""
     start: Ints
-    """ns"""
+    """The start in ns, [spans]."""
     end: Ints
-    """ns"""
+    """The end in ns, [spans]."""
     lane: tuple[int, ...]
-    """lane of each row"""
+    """The lane of each row."""
     depth: tuple[int, ...]
-    """0 of a lane's first row, 1 of the next"""
+    """The depth: 0 of a lane's first row, 1 of the next."""
 
 
 def nanoseconds(seconds: NDArray[np.float64]) -> Ints:

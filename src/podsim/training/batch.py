@@ -1,8 +1,8 @@
-"""One plan or a million: tables worked out once for each distinct key, gathered for each plan, and handed to the law.
+"""One plan or a million: tables of distinct keys, gathered for each plan and passed to the law of a step.
 
 A cost that depends on a few fields of a plan is evaluated for one plan of each distinct combination of them. Plans
-come in chunks that fit the caches. A search has several times as many plans as layouts, so each layout is worked out
-once for every way in which its data-parallel ranks may divide it (zero, shard).
+come in chunks that fit the caches. A search has several times as many plans as layouts: plans of one layout differ only
+in what their data-parallel ranks divide (zero, shard), so a layout is computed once for all of them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.training.groups import GROUP_KEY, SEND_KEY, Sends, StepEnd, end_table, send_table
-from podsim.training.layers import LAYER_KEY, layer_table, longest_stretch
+from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
+from podsim.training.layers import LAYER_KEY, layer_table, longest_stretch_seconds, passes_of
+from podsim.training.layout import Layout, Paths, Sends, Stages, StepEnd
 from podsim.training.memory import (
     ACTIVATION_KEY,
     WEIGHT_KEY,
@@ -26,28 +27,29 @@ from podsim.training.memory import (
     Weights,
     activation_table,
     held_memory,
-    memory_kinds,
+    memory_kind_bytes,
     weight_table,
 )
-from podsim.training.paths import PATH_KEY, Paths, paths_table
-from podsim.training.pipeline import STAGE_KEY, Stages, passes_of, stages_table
-from podsim.training.plan import BESIDE, Array, Placement, Plan
+from podsim.training.paths import PATH_KEY, paths_table
+from podsim.training.pipeline import STAGE_KEY, stages_table
+from podsim.training.plan import Plan
+from podsim.training.plan_values import BESIDE, Array, Placement
 from podsim.training.software import Software, load_software
-from podsim.training.step import Layout, charge_seconds, part_seconds, path_seconds, step_times
+from podsim.training.step import charge_seconds, part_seconds, path_seconds, step_times
 from podsim.workload.graph import Model
 
 T = TypeVar("T")
 _DENSE = 1 << 22
-"""largest range of codes for which a lookup table beats sorting"""
+"""The largest range of codes for which a lookup table beats sorting."""
 _DIVIDED = ("zero", "shard")
-"""the fields that say what data-parallel ranks divide"""
+"""The fields that say what data-parallel ranks divide."""
 
 
 class Codes:
-    """Each column of a million plans as small numbers, worked out once for all tables that are keyed by it."""
+    """Each column of a million plans as small numbers, computed once for all tables with that key."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start with no columns."""
         self._known: dict[int, tuple[Array, Array, int]] = {}
 
     def of(self, column: Shaped[Array, "plan"]) -> tuple[Shaped[Array, "plan"], int]:
@@ -67,7 +69,7 @@ class Codes:
         return known[1], known[2]
 
 
-def distinct(plan: Plan, names: Sequence[str], codes: Codes | None = None) -> tuple[Array, Array]:
+def distinct_keys(plan: Plan, names: Sequence[str], codes: Codes | None = None) -> tuple[Array, Array]:
     """(position of one plan for each distinct combination of fields, the combination of each plan).
 
     `plan` must hold 1-D arrays of one length (Plan.arrays()).
@@ -92,14 +94,14 @@ def distinct(plan: Plan, names: Sequence[str], codes: Codes | None = None) -> tu
 
 
 class _GatheredPaths:
-    """The paths of some pipelines: columns of Paths under their names, gathered when they are first asked for."""
+    """The paths of some pipelines: columns of Paths by name, each gathered at its first use."""
 
     def __init__(self, paths: Paths, index: Shaped[Array, "plan"]) -> None:
-        """Nothing is gathered yet."""
+        """Start with no gathered columns."""
         self._paths, self._index = paths, index
 
     def take(self, index: Shaped[Array, "plan"]) -> _GatheredPaths:
-        """Some of them."""
+        """The paths of some of these pipelines."""
         return _GatheredPaths(self._paths, self._index[index])
 
     def __getattr__(self, name: str) -> Any:
@@ -110,7 +112,7 @@ class _GatheredPaths:
 
 
 def gather(table: T, index: Array) -> T:
-    """Positions of the last axis of every array in a dataclass, a tuple or an array."""
+    """An array, tuple or dataclass with only these positions on the last axis of its arrays."""
     return _gather(table, index)  # type: ignore[no-any-return]
 
 
@@ -131,26 +133,26 @@ def _gather(table: Any, index: Array) -> Any:
 
 @dataclass(frozen=True)
 class Keyed(Generic[T]):
-    """A table with one plan for each distinct key, and for each of all plans which of these has its key."""
+    """A table with one plan for each distinct key, and the position of each plan's key in it."""
 
     table: T
     index: Shaped[Array, "plan"]
 
     def of(self, part: slice | Array) -> T:
         """The table's values for some of the plans."""
-        return gather(self.table, self.index[part])
+        return self.table if self.index.size == 1 else gather(self.table, self.index[part])
 
 
-def keyed(
+def keyed_table(
     plan: Plan, names: Sequence[str], function: Callable[[Plan], T], codes: Codes | None = None
 ) -> Keyed[T]:
     """Call `function` on one plan per distinct combination of the named fields.
 
-    The other fields of the plans it sees are arbitrary: it must not depend on them. A single plan must be `wide`.
+    `function` must not depend on other fields of its plans, which are arbitrary. A single plan must be `wide`.
     """
     if plan.size == 1:
         return Keyed(function(plan), np.zeros(1, dtype=np.int64))
-    first, index = distinct(plan, names, codes)
+    first, index = distinct_keys(plan, names, codes)
     return Keyed(function(plan.take(first).wide()), index)
 
 
@@ -161,8 +163,8 @@ def _chunks(size: int, length: int = 8192) -> Iterator[slice]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """Every table that the plans at hand need."""
+class PlanTables:
+    """The tables that some plans need."""
 
     model: Model
     plan: Plan
@@ -172,19 +174,19 @@ class Prepared:
     weights: Keyed[Weights]
     activations: Keyed[Activations]
     ends: Keyed[StepEnd] | None
-    """None for a search, which has them by what ranks divide"""
+    """The ends of steps; None for a search, which has them by division."""
     sends: Keyed[Sends]
     paths: Keyed[Paths]
     stretches: Keyed[Array] | None
-    """s of compute of a forward pass between two syncs, at most; None where no passes are paired"""
+    """s. The longest compute of a forward pass between two syncs; None where no schedule has pairs of passes."""
     core_share: float = 1.0
-    """cores that a rank of a measured machine has to itself (podsim.hardware.measured.Host)"""
+    """The cores of a rank of a measured machine (podsim.hardware.measured.Host); 1 for others."""
 
 
 def prepare(
     model: Model, cluster: Cluster, plan: Plan, *, search: bool = False, software: Software | None = None
-) -> Prepared:
-    """Tables for the plans; for a `search` of layouts, without the ends, and with a layer's seconds summed over parts.
+) -> PlanTables:
+    """Tables of plans; for a `search`, without ends, and with the seconds of layers summed over parts.
 
     `software` replaces the catalog's entry of the plan's name, as a fit of its constants does.
     """
@@ -201,9 +203,9 @@ def prepare(
         return table if paired or not search else table.sum(axis=1, keepdims=True)
 
     def of_key(names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
-        return keyed(plan, names, function, codes)
+        return keyed_table(plan, names, function, codes)
 
-    return Prepared(
+    return PlanTables(
         model=model,
         plan=plan,
         software=software,
@@ -214,21 +216,21 @@ def prepare(
         ends=None if search else of_key(GROUP_KEY, lambda sub: end_table(model, cluster, sub, software)),
         sends=of_key(SEND_KEY, lambda sub: send_table(model, cluster, sub, software)),
         paths=of_key(PATH_KEY, lambda sub: paths_table(model, sub)),
-        stretches=of_key(LAYER_KEY, lambda sub: longest_stretch(model, cluster, sub, software))
+        stretches=of_key(LAYER_KEY, lambda sub: longest_stretch_seconds(model, cluster, sub, software))
         if paired
         else None,
         core_share=cluster.host.share if cluster.host is not None else 1.0,
     )
 
 
-def _layout(ready: Prepared, part: slice) -> Layout:
-    """The layouts of some of the plans at hand."""
-    plan, software = ready.plan, ready.software
+def _layout(tables: PlanTables, part: slice) -> Layout:
+    """The layouts of some of the plans."""
+    plan, software = tables.plan, tables.software
     if plan.size > 1:
         plan = plan.take(part).wide()
-    stages, sends, paths = ready.stages.of(part), ready.sends.of(part), ready.paths.of(part)
-    stretch = None if ready.stretches is None else ready.stretches.of(part)
-    passes = passes_of(ready.model, plan, stages, ready.layers.of(part), stretch)
+    stages, sends, paths = tables.stages.of(part), tables.sends.of(part), tables.paths.of(part)
+    stretch = None if tables.stretches is None else tables.stretches.of(part)
+    passes = passes_of(tables.model, plan, stages, tables.layers.of(part), stretch)
     piped = np.asarray(plan.pp) > 1
     chunks = np.where(piped, plan.virtual_stages, 1.0)
     charge = np.where(piped, charge_seconds(sends, software), 0.0)
@@ -239,7 +241,7 @@ def _layout(ready: Prepared, part: slice) -> Layout:
         paths=paths,
         passes=passes,
         sends=sends,
-        held=held_memory(plan, software, stages, ready.weights.of(part), ready.activations.of(part)),
+        held=held_memory(plan, software, stages, tables.weights.of(part), tables.activations.of(part)),
         micro_batches=np.asarray(plan.micro_batches, dtype=float),
         chunks=chunks,
         parts=np.where(plan.placement == Placement.TWO_WAYS, 2.0, chunks),
@@ -264,20 +266,21 @@ class StepCost:
     """Seconds and bytes of plans."""
 
     seconds: Shaped[Array, "plan"]
+    """s. The step."""
     parts: Shaped[Array, "part plan"]
-    """s by part (SPLIT); their sum is `seconds`"""
+    """s. The parts of the step (SPLIT), which add up to it."""
     memory: Shaped[Array, "plan"]
-    """B on the fullest stage"""
+    """B. The memory of the fullest stage."""
     kinds: Shaped[Array, "kind plan"]
-    """B by kind (KINDS) on the fullest stage"""
+    """B. The kinds of memory (KINDS) of the fullest stage."""
     stages: Shaped[Array, "kind stage plan"]
-    """B by kind for each class of stages; kept for a single plan only"""
+    """B. The kinds of memory of each class of stages; only for a single plan."""
 
 
 def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software | None = None) -> StepCost:
     """Seconds and bytes of every plan, with the split into parts."""
-    ready = prepare(model, cluster, plan, software=software)
-    costs = [combine(ready, part) for part in _chunks(ready.plan.size)]
+    tables = prepare(model, cluster, plan, software=software)
+    costs = [cost_slice(tables, part) for part in _chunks(tables.plan.size)]
     if len(costs) == 1:
         return costs[0]
     return StepCost(
@@ -288,12 +291,12 @@ def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software 
     )
 
 
-def combine(ready: Prepared, part: slice) -> StepCost:
+def cost_slice(tables: PlanTables, part: slice) -> StepCost:
     """Seconds and bytes of a slice of the plans, with the split into parts."""
-    layout, software = _layout(ready, part), ready.software
-    assert ready.ends is not None
-    times = step_times(layout, layout.plan, software, ready.ends.of(part), ready.core_share)
-    bytes_of_kinds = memory_kinds(layout.plan, software, layout.held)
+    layout, software = _layout(tables, part), tables.software
+    assert tables.ends is not None
+    times = step_times(layout, layout.plan, software, tables.ends.of(part), tables.core_share)
+    bytes_of_kinds = memory_kind_bytes(layout.plan, software, layout.held)
     kinds = np.empty((len(bytes_of_kinds), *layout.stage_seconds.shape))
     for kind, size in zip(kinds, bytes_of_kinds, strict=True):
         kind[:] = size
@@ -302,7 +305,7 @@ def combine(ready: Prepared, part: slice) -> StepCost:
     column = np.arange(fullest.size)
     return StepCost(
         seconds=times.step,
-        parts=part_seconds(layout, times, software, ready.core_share),
+        parts=part_seconds(layout, times, software, tables.core_share),
         memory=total[fullest, column],
         kinds=kinds[:, fullest, column],
         stages=kinds if fullest.size == 1 else kinds[:, :0],
@@ -316,24 +319,24 @@ class Division:
     zero: int
     shard: int
     start: int
-    """position of the first of them among all plans"""
+    """The position of the first of them among all plans."""
     layouts: Shaped[Array, "plan"]
-    """position of the layout of each"""
+    """The position of the layout of each."""
     ends: Keyed[StepEnd]
 
 
-def in_order(plans: Plan, layouts: Shaped[Array, "plan"]) -> tuple[Plan, Shaped[Array, "plan"]]:
-    """The plans and their layouts by zero and shard, each of these in the order that they had."""
+def sort_by_division(plans: Plan, layouts: Shaped[Array, "plan"]) -> tuple[Plan, Shaped[Array, "plan"]]:
+    """The plans and their layouts, stably sorted by zero and shard."""
     plans = plans.arrays()
-    _, division = distinct(plans, _DIVIDED)
+    _, division = distinct_keys(plans, _DIVIDED)
     order = np.argsort(division.astype(np.int16), kind="stable")  # numpy sorts short numbers by their digits
     return plans.take(order), layouts[order]
 
 
-def divide(
+def divide_plans(
     model: Model, cluster: Cluster, plans: Plan, layouts: Shaped[Array, "plan"], software: Software
-) -> tuple[Prepared, list[Division]]:
-    """(tables of the distinct layouts of plans that are `in_order`, the plans by what they divide).
+) -> tuple[PlanTables, list[Division]]:
+    """(tables of the distinct layouts of plans that are `sort_by_division`, the plans by what they divide).
 
     Plans of one number in `layouts` differ in zero and shard alone.
     """
@@ -341,9 +344,9 @@ def divide(
     plan_of[layouts] = np.arange(layouts.size)
     legal = plan_of >= 0
     number = np.cumsum(legal, dtype=np.int32) - np.int32(1)
-    ready = prepare(model, cluster, plans.take(plan_of[legal]), search=True)
-    first, group = distinct(ready.plan, [name for name in GROUP_KEY if name not in _DIVIDED])
-    groups = ready.plan.take(first)
+    tables = prepare(model, cluster, plans.take(plan_of[legal]), search=True)
+    first, group = distinct_keys(tables.plan, [name for name in GROUP_KEY if name not in _DIVIDED])
+    groups = tables.plan.take(first)
     zero, shard = np.asarray(plans.zero), np.asarray(plans.shard)
     borders = np.flatnonzero((zero[1:] != zero[:-1]) | (shard[1:] != shard[:-1])) + 1
     divisions = []
@@ -354,15 +357,15 @@ def divide(
         sub = groups.take(np.flatnonzero(seen)).having(fields_of).arrays().wide()
         ends = Keyed(end_table(model, cluster, sub, software), (np.cumsum(seen) - 1)[group[own]])
         divisions.append(Division(**fields_of, start=start, layouts=own, ends=ends))
-    return ready, divisions
+    return tables, divisions
 
 
 def divided_chunks(
-    ready: Prepared, divisions: Sequence[Division]
+    tables: PlanTables, divisions: Sequence[Division]
 ) -> Iterator[tuple[slice, Division, Layout, StepEnd]]:
-    """(which of all plans, their division, layouts and ends), in chunks; each layout once for all divisions."""
-    for chunk in _chunks(ready.plan.size):
-        layout = _layout(ready, chunk)
+    """(slice of all plans, their division, layouts and ends) in chunks, with each layout computed once."""
+    for chunk in _chunks(tables.plan.size):
+        layout = _layout(tables, chunk)
         for division in divisions:
             # of the layouts' own type: else all of them would be converted
             bounds = np.array([chunk.start, chunk.stop], dtype=division.layouts.dtype)
@@ -375,8 +378,8 @@ def divided_chunks(
             yield part, division, own, division.ends.of(slice(low, high))
 
 
-def combine_divided(
-    ready: Prepared, layout: Layout, end: StepEnd, division: Division, flags: Shaped[Array, "flags field"]
+def cost_division(
+    tables: PlanTables, layout: Layout, end: StepEnd, division: Division, flags: Shaped[Array, "flags field"]
 ) -> tuple[Shaped[Array, "flags plan"], Shaped[Array, "plan"]]:
     """(step seconds, bytes on the fullest stage) of layouts under one way to divide.
 
@@ -385,6 +388,6 @@ def combine_divided(
     divided = {"zero": division.zero, "shard": division.shard}
     overlaps = {"overlap_grad": flags[:, :1], "overlap_param": flags[:, 1:]}
     plan = layout.plan.having({**divided, **overlaps})
-    times = step_times(layout, plan, ready.software, end, ready.core_share)
-    total = reduce(np.add, memory_kinds(plan, ready.software, layout.held))
+    times = step_times(layout, plan, tables.software, end, tables.core_share)
+    total = reduce(np.add, memory_kind_bytes(plan, tables.software, layout.held))
     return times.step, np.where(layout.stages.count > 0, total, 0.0).max(axis=0)

@@ -12,61 +12,36 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.measured import interpolate
 from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.nccl import send_seconds
+from podsim.training.layout import Groups, Sends, StepEnd
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline import stages_table
-from podsim.training.plan import Array, Grid, Ints, Placement, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Grid, Ints, Placement
 from podsim.training.shapes import element_bytes, group_seconds, tokens
 from podsim.training.software import Software
 from podsim.workload.graph import Model
 
 GROUP_KEY = ("tp", "pp", "virtual_stages", "placement", "loose_end", "dp", "cp", "ep", "zero", "shard")
-"""the plan fields that a step's end depends on"""
+"""The plan fields that a step's end depends on."""
 SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")
-"""the plan fields that sends depend on"""
+"""The plan fields that sends depend on."""
 
 
 class Exchanges(NamedTuple):
     """Seconds of what one pipeline stage exchanges with its data-parallel peers, if nothing hid it."""
 
     reduce: Shaped[Array, "plan"]
-    """gradients, once: all-reduce, or reduce-scatter (and all-reduce across shards)"""
+    """s. The gradients, once: all-reduce, or reduce-scatter (and all-reduce across shards)."""
     gather: Shaped[Array, "plan"]
-    """updated weights, once a step (ZeRO 1 and 2)"""
+    """s. The updated weights, once a step (ZeRO 1 and 2)."""
     layer_gather: Shaped[Array, "plan"]
-    """all-gather of one layer's weights (ZeRO 3)"""
+    """s. The all-gather of one layer's weights (ZeRO 3)."""
     layer_reduce: Shaped[Array, "plan"]
-    """reduce-scatter of one layer's gradients (ZeRO 3)"""
+    """s. The reduce-scatter of one layer's gradients (ZeRO 3)."""
     reduce_layer_share: Shaped[Array, "plan"]
-    """share of `reduce` that is of layers, not of the embedding"""
+    """The share of `reduce` that is of layers, not of the embedding."""
     gather_layer_share: Shaped[Array, "plan"]
-    """the same of `gather`"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Groups:
-    """Seconds of a step's data-parallel communication if nothing hid it, and of its optimizer; as Exchanges has them."""
-
-    reduce: Shaped[Array, "plan"]
-    gather: Shaped[Array, "plan"]
-    layer_gather: Shaped[Array, "plan"]
-    layer_reduce: Shaped[Array, "plan"]
-    reduce_layer_share: Shaped[Array, "plan"]
-    gather_layer_share: Shaped[Array, "plan"]
-    stage_layers: Shaped[Array, "plan"]
-    """layers of the stage whose gradients these are"""
-    embedding: Shaped[Array, "plan"]
-    """all-reduce of tied embedding gradients between first and last stage"""
-    optimizer: Shaped[Array, "plan"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepEnd:
-    """What the ranks that may end a step exchange."""
-
-    last: Groups
-    """of the stage whose backward pass ends last"""
-    first: Groups | None
-    """of the first stage, where another may end last; None where none may"""
+    """The share of `gather` that is of layers."""
 
 
 def end_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> StepEnd:
@@ -131,7 +106,7 @@ def stage_exchanges(
         fewer, part = np.maximum(ranks // plan.ep, 1), np.maximum(shard // plan.ep, 1)
         expert = _Replicas(weights.expert, fewer, part, np.asarray(plan.tp * plan.ep))
         more = _parameter_exchanges(collectives, expert, blocks)
-        total = Exchanges(*(one + other for one, other in zip(total, more, strict=True)))
+        total = Exchanges(*(np.add(*pair) for pair in zip(total, more, strict=True)))
     return total._replace(
         reduce_layer_share=_ratio(total.reduce_layer_share, total.reduce),
         gather_layer_share=_ratio(total.gather_layer_share, total.gather),
@@ -147,13 +122,13 @@ class _Replicas(NamedTuple):
     """Parameters of which several ranks hold the same."""
 
     parameters: Shaped[Array, "block plan"]
-    """of one copy of each block"""
+    """The parameters of one copy of each block."""
     ranks: Shaped[Array, "plan"]
-    """that hold the same"""
+    """The number of ranks that hold the same."""
     shard: Shaped[Array, "plan"]
-    """of these, those over which ZeRO divides"""
+    """The number of these over which ZeRO divides."""
     stride: Shaped[Array, "plan"]
-    """GPUs from one of them to the next"""
+    """The GPUs from one of them to the next."""
 
 
 def _parameter_exchanges(
@@ -208,7 +183,7 @@ class _DataCollectives:
         return np.where((np.asarray(self.plan.zero) == 3) & (ranks > 1), latency + per_byte * size, seconds)
 
     def gather_seconds(self, size: Array, ranks: Array, stride: Array) -> Shaped[Array, "plan"]:
-        """All-gather of `size` bytes in all over data ranks, `stride` GPUs apart."""
+        """All-gather of `size` bytes, the sum over data ranks, `stride` GPUs apart."""
         return self._seconds("all_gather", size, ranks, stride)
 
     def reduce_seconds(self, size: Array, ranks: Array, shard: Array, stride: Array) -> Shaped[Array, "plan"]:
@@ -256,20 +231,6 @@ def send_bytes(
     activations = tokens(plan, plan.length(model)) * model.hidden * element_bytes(plan.precision)
     is_split = np.asarray(plan.sequence_parallel).astype(bool) | software.scatter_gather
     return activations, np.where(is_split, activations / np.asarray(plan.tp, dtype=float), activations)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sends:
-    """Seconds to send one micro-batch's activations to the next pipeline stage, by where that is."""
-
-    near_seconds: Shaped[Array, "plan"]
-    """to a stage on the same node; to any where all are on nodes of their own"""
-    further_seconds: Shaped[Array, "plan"]
-    """more than that, to a stage on another node, where others are on the same"""
-    stages_per_node: Shaped[Array, "plan"]
-    """stages that share a node, where only some do; 1 otherwise"""
-    mean_seconds: Shaped[Array, "plan"]
-    """of all neighbours"""
 
 
 def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Sends:

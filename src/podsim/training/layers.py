@@ -14,7 +14,10 @@ from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.measured import interpolate
 from podsim.network.bus import ring_share
-from podsim.training.plan import Array, Grid, Plan
+from podsim.training.layout import Passes, PassExchanges, Stages
+from podsim.training.pipeline import recomputed_share
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Grid, Recompute
 from podsim.training.shapes import (
     Item,
     OpTimes,
@@ -30,10 +33,11 @@ from podsim.training.software import Software
 from podsim.workload.graph import Block, Model
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
-"""what the seconds of a pass are divided into"""
+"""The parts of the seconds of a pass."""
 MATRIX, MEMORY, LAUNCH, TP, CP, EP = range(len(PARTS))
+_EXCHANGES = slice(TP, None)
 LAYER_KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash", "overlap_tp")
-"""the plan fields that the seconds of a layer depend on"""
+"""The plan fields that the seconds of a layer depend on."""
 
 
 class Pass(IntEnum):
@@ -44,7 +48,7 @@ class Pass(IntEnum):
     BACKWARD_SELECTIVE = 2
     BACKWARD_FULL = 3
     WEIGHT = 4
-    """the part of a backward pass that computes weight gradients: its kernels"""
+    """The part of a backward pass that computes weight gradients: its kernels."""
 
 
 def items_of(model: Model) -> tuple[list[Item], list[int]]:
@@ -87,7 +91,7 @@ def layer_table(
     busy, host = np.zeros((len(Pass), len(PARTS), *shape)), np.zeros((len(Pass), *shape))
     cores, cores_host = np.zeros((2, *shape)), np.zeros(shape)
     last, last_host = np.zeros((2, *shape)), np.zeros(shape)
-    tail = unneeded(model) if software.early_stop else frozenset()
+    tail = last_ops(model) if software.early_stop else frozenset()
     for items, where, times in op_times(model, cluster, plan, software):
         part = MATRIX if is_gemm(items[0].op) or items[0].op.kind == "attention" else MEMORY
         is_core = np.array([[item.op.core or item.op.kind == "attention"] for item in items])
@@ -105,7 +109,7 @@ def layer_table(
             (last_host, launch * is_last),
         ):
             np.add.at(total, where, seconds)
-    _communicate(model, cluster, plan, software, busy, host, cores)
+    _add_exchanges(model, cluster, plan, software, busy, host, cores)
     again, again_host = busy[Pass.FORWARD].copy(), host[Pass.FORWARD] - last_host
     again[:LAUNCH] -= last
     if software.early_stop:  # the last projection's sync is not repeated either
@@ -130,7 +134,9 @@ def layer_table(
     return busy
 
 
-def longest_stretch(model: Model, cluster: Cluster, plan: Plan, software: Software) -> Shaped[Array, "plan"]:
+def longest_stretch_seconds(
+    model: Model, cluster: Cluster, plan: Plan, software: Software
+) -> Shaped[Array, "plan"]:
     """Seconds of the longest stretch of compute between two tensor-parallel syncs of layers' forward passes."""
     seconds: dict[tuple[int, int], Array] = {}
     for items, where, times in op_times(model, cluster, plan, software):
@@ -148,7 +154,7 @@ def longest_stretch(model: Model, cluster: Cluster, plan: Plan, software: Softwa
     return longest
 
 
-def unneeded(model: Model) -> frozenset[int]:
+def last_ops(model: Model) -> frozenset[int]:
     """Identities of the ops at the end of each layer whose output no op saves: the last projection and what follows."""
     tail: set[int] = set()
     for block in model.kinds[1:-1]:
@@ -159,7 +165,7 @@ def unneeded(model: Model) -> frozenset[int]:
     return frozenset(tail)
 
 
-def _communicate(
+def _add_exchanges(
     model: Model,
     cluster: Cluster,
     plan: Plan,
@@ -173,13 +179,13 @@ def _communicate(
     once = tp_sync_seconds(model, cluster, plan, software)
     hidden = np.where(np.asarray(plan.overlap_tp).astype(bool), software.async_tp, 0.0)
     sequence = np.asarray(plan.sequence_parallel).astype(bool)
-    # without sequence parallelism the input gradient's all-reduce runs beside the weight-gradient GEMM; with it, the
+    # without sequence parallelism the input gradient's all-reduce runs during the weight-gradient GEMM; with it, the
     # reduce-scatter does too, but the inputs have to be gathered again: what is hidden and what is added cancel
     back_hidden = np.maximum(hidden, np.where(sequence, 0.0, software.tp_overlap))
     calls = np.where(sequence, 2.0, 1.0) * (tp > 1)
     for position, block in enumerate(model.kinds):
         forward, backward = syncs_of(model, block)
-        # what is hidden runs beside the pass's GEMMs: at most as long as they take (backward: the weights' half)
+        # what is hidden runs during the pass's GEMMs: at most as long as they take (backward: the weights' half)
         gemms = busy[Pass.FORWARD, MATRIX, position] - cores[MATRIX, position]
         for direction, syncs, share in (
             (Pass.FORWARD, forward, hidden),
@@ -238,15 +244,15 @@ def tp_sync_seconds(model: Model, cluster: Cluster, plan: Plan, software: Softwa
         return group_seconds(collective, size * scale, cluster, software, ranks=ranks, members=near)
 
     gathered = 0.5 if plan.precision == "fp8" and software.fp8_gather else 1.0
-    whole, split = np.where(sequence, 1, plan.tp), np.where(sequence, plan.tp, 1)
-    divided = seconds("all_gather", split, gathered) + seconds("reduce_scatter", split)
-    return np.asarray(seconds("all_reduce", whole) + divided)
+    reducing, splitting = np.where(sequence, 1, plan.tp), np.where(sequence, plan.tp, 1)
+    divided = seconds("all_gather", splitting, gathered) + seconds("reduce_scatter", splitting)
+    return np.asarray(seconds("all_reduce", reducing) + divided)
 
 
 def _cp_seconds(
     model: Model, block: Block, cluster: Cluster, plan: Plan, software: Software, core: Array
 ) -> tuple[Shaped[Array, "plan"], Shaped[Array, "plan"]]:
-    """Exposed seconds of gathering keys and values over the context group, beside the attention of its own part."""
+    """Exposed seconds of gathering keys and values over the context group, during the attention of its own part."""
     cp = np.asarray(plan.cp, dtype=float)
     if not any(op.kind == "attention" for op in block.ops) or not (cp > 1).any():
         return np.zeros(1), np.zeros(1)
@@ -279,3 +285,76 @@ def _ep_seconds(
         "all_to_all", busiest, cluster, software, ranks=plan.ep, members=members, stride=plan.tp
     )
     return 2 * once, 2 * once
+
+
+def _stage_seconds(
+    blocks: Shaped[Array, "stage block plan"], seconds: Shaped[Array, "part block plan"]
+) -> Shaped[Array, "part stage plan"]:
+    """Seconds of a stage: the sum over its blocks."""
+    total = blocks[None, :, 0] * seconds[:, None, 0]
+    for block in range(1, blocks.shape[1]):
+        total += blocks[None, :, block] * seconds[:, None, block]
+    return total
+
+
+def _backward_seconds(
+    plan: Plan, layers: Shaped[Array, "pass part block plan"]
+) -> Shaped[Array, "part block plan"]:
+    """Backward seconds of each block under the plan's recomputation, of all layers if of any."""
+    mode = np.asarray(plan.recompute)
+    again = np.where(mode == Recompute.SELECTIVE, layers[Pass.BACKWARD_SELECTIVE], layers[Pass.BACKWARD_FULL])
+    return np.asarray(np.where(mode == Recompute.NONE, layers[Pass.BACKWARD], again))
+
+
+def passes_of(
+    model: Model,
+    plan: Plan,
+    stages: Stages,
+    layers: Shaped[Array, "pass part block plan"],
+    stretch: Shaped[Array, "plan"] | None,
+) -> Passes:
+    """Seconds of the passes of plans; `stretch` as in PassExchanges, None where no schedule has pairs of passes."""
+    chosen = _backward_seconds(plan, layers)
+    stage_backward = _stage_seconds(stages.blocks, chosen)
+    share = recomputed_share(plan, stages.blocks)
+    if share is not None:
+        plain = layers[Pass.BACKWARD]
+        stage_backward = share * stage_backward + (1 - share) * _stage_seconds(stages.blocks, plain)
+        least = np.where(stages.count > 0, share, 1.0).min(axis=0)
+        chosen = least * chosen + (1 - least) * plain
+    stage_parts = _stage_seconds(stages.blocks, layers[Pass.FORWARD]) + stage_backward
+    if stretch is not None:
+        stage_parts[_EXCHANGES] *= ~plan.paired
+    forward, backward = layers[Pass.FORWARD].sum(axis=0), chosen.sum(axis=0)
+    weight = layers[Pass.WEIGHT].sum(axis=0)
+    closing = np.where(plan.loose_end, weight, backward) if plan.loose_end.any() else backward
+    mean = np.array([block.count for block in model.kinds[1:-1]], dtype=float)
+    mean /= mean.sum()
+    return Passes(
+        stage_parts=stage_parts,
+        layers=stages.blocks[:, 1:-1].sum(axis=1),
+        forward=forward,
+        backward=backward,
+        weight=weight,
+        layer_forward=mean @ forward[1:-1],
+        layer_backward=mean @ backward[1:-1],
+        layer_closing=mean @ closing[1:-1],
+        exchanges=None if stretch is None else _pass_exchanges(model, layers, chosen, stretch),
+    )
+
+
+def _pass_exchanges(
+    model: Model,
+    layers: Shaped[Array, "pass part block plan"],
+    backward: Shaped[Array, "part block plan"],
+    stretch: Shaped[Array, "plan"],
+) -> PassExchanges:
+    """What the passes of plans exchange; `stretch`: s of compute without a kernel's launch."""
+    forward, syncs = layers[Pass.FORWARD], layers[Pass.BACKWARD, TP]
+    number = np.maximum([syncs_of(model, block)[1] for block in model.kinds], 1)
+    return PassExchanges(
+        seconds=np.stack([forward[_EXCHANGES].sum(axis=0), backward[_EXCHANGES].sum(axis=0)]),
+        sync=syncs / number[:, None],
+        syncs=syncs,
+        stretch=stretch + forward[LAUNCH].max(axis=0),
+    )

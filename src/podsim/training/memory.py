@@ -6,6 +6,7 @@ flight of each schedule).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
@@ -14,6 +15,7 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.hardware.parts import PRECISIONS
 from podsim.schedules.entries import SCHEDULES, ScheduleEntry
+from podsim.training.layout import Held, Stages
 from podsim.training.memory_torch import (
     TorchLayout,
     beyond_kept_bytes,
@@ -25,14 +27,15 @@ from podsim.training.memory_torch import (
     traffic_bytes,
     working_bytes,
 )
-from podsim.training.pipeline import Stages, recomputed_share
-from podsim.training.plan import SCHEDULE_CODES, Array, Plan, Recompute
-from podsim.training.shapes import element_bytes, repeated, tokens, width
+from podsim.training.pipeline import recomputed_share
+from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES, Array, Recompute
+from podsim.training.shapes import element_bytes, repeated_share, split_ranks, tokens
 from podsim.training.software import Software
 from podsim.workload.graph import Block, Model, Split, TensorOp
 
 KINDS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "floor")
-"""kinds of memory"""
+"""The kinds of memory."""
 WEIGHT_KEY = ("tp", "ep")
 ACTIVATION_KEY = ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "flash")
 
@@ -42,9 +45,11 @@ class Weights:
     """Parameters of one copy of each block on one rank."""
 
     dense: Shaped[Array, "block plan"]
+    """The parameters, except experts."""
     expert: Shaped[Array, "block plan"]
+    """The parameters of experts."""
     tied: Shaped[Array, "plan"]
-    """of the head's own copy of a tied embedding table, on a stage that has no embedding"""
+    """The parameters of the head's own copy of a tied embedding table, on a stage without embedding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +57,13 @@ class Activations:
     """Bytes that one micro-batch leaves in one copy of each block until its backward pass, and transient bytes."""
 
     kept: Shaped[Array, "recompute block plan"]
+    """B. The activations, under each way to recompute."""
     logits: Shaped[Array, "plan"]
+    """B. The logits, and what the loss keeps of them."""
     gathered: Shaped[Array, "plan"]
-    """sequence parallelism: a gathered input and its gradient"""
+    """B. A gathered input and its gradient, under sequence parallelism."""
     working: Shaped[Array, "tensor plan"]
-    """a layer that runs backward in PyTorch's own runtime; zero in others"""
+    """B. A layer that runs backward in PyTorch's own runtime; zero in others."""
 
 
 def weight_table(model: Model, plan: Plan) -> Weights:
@@ -68,7 +75,7 @@ def weight_table(model: Model, plan: Plan) -> Weights:
         for share, table in zip(shares, (dense, expert), strict=True):
             table[position] = share.whole + share.divided / tp
             for heads, held in share.kv:
-                table[position] += held * repeated(heads, tp)
+                table[position] += held * repeated_share(heads, tp)
     shared = 0
     if model.tied_embeddings and any(op.kind == "gemm" and op.split == "vocab" for op in model.head.ops):
         shared = sum(
@@ -82,10 +89,11 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
     sequence, element = plan.length(model), element_bytes(plan.precision)
     rank_tokens = tokens(plan, sequence)
     torch = software.runtime == "torch"
+    ranks = {split: split_ranks(plan, split) for split in get_args(Split)}
     working = np.zeros((2, plan.size))
     columns = []
     for position, block in enumerate(model.kinds):
-        kept = _block_bytes(block, plan, software, sequence)
+        kept = _block_bytes(block, plan, software, sequence, ranks)
         if 0 < position < len(model.kinds) - 1:
             if torch:
                 traffic = traffic_bytes(block, plan, sequence, model.hidden)
@@ -95,7 +103,7 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
                 if software.selective == "ops":
                     kept[Recompute.SELECTIVE] = op_checkpoint_bytes(block, plan, sequence, model.hidden)
             kept[: Recompute.FULL] *= software.activation_scale
-            kept[Recompute.FULL] = rank_tokens * model.hidden * element / width(plan, "sequence")
+            kept[Recompute.FULL] = rank_tokens * model.hidden * element / ranks["sequence"]
             if software.selective == "ops" and not torch:
                 # half of what lies between matrix products is computed again
                 kept[Recompute.SELECTIVE] = 0.5 * (kept[Recompute.NONE] + kept[Recompute.FULL])
@@ -116,15 +124,18 @@ def activation_table(model: Model, plan: Plan, software: Software) -> Activation
 
 
 def _block_bytes(
-    block: Block, plan: Plan, software: Software, sequence: int
+    block: Block, plan: Plan, software: Software, sequence: int, ranks: Mapping[str, Array]
 ) -> Shaped[Array, "recompute plan"]:
-    """Bytes that the ops of a block keep without recomputation and with selective; nothing yet with full."""
+    """Bytes that the ops of a block keep without recomputation and with selective; nothing yet with full.
+
+    `ranks`: those that each split divides over.
+    """
     kept = np.zeros((len(Recompute), plan.size))
-    ranks = {split: width(plan, split) for split in get_args(Split)}
+    rank_tokens = tokens(plan, sequence)
+    copies = rank_tokens, rank_tokens * max(block.top_k, 1)
     for op in block.ops:
         if software.runtime == "torch" and op.kind == "cross_entropy":
             continue  # part of the loss
-        copies = tokens(plan, sequence), tokens(plan, sequence) * max(block.top_k, 1)
         stored = _stored_bytes(op, plan, software, ranks, copies)
         kept[Recompute.SELECTIVE] += stored
         if op.kind == "attention":
@@ -134,11 +145,11 @@ def _block_bytes(
 
 
 def _stored_bytes(
-    op: TensorOp, plan: Plan, software: Software, ranks: dict[str, Array], copies: tuple[Array, Array]
+    op: TensorOp, plan: Plan, software: Software, ranks: Mapping[str, Array], copies: tuple[Array, Array]
 ) -> Shaped[Array, "plan"]:
     """Bytes an op keeps for the backward pass, its attention core's own apart.
 
-    `ranks`: what a split divides by; `copies`: tokens, and tokens of all experts that each is routed to.
+    `copies`: tokens, and tokens of all experts that each is routed to.
     """
     element = element_bytes(plan.precision)
     stored = np.zeros(copies[0].size)
@@ -162,14 +173,16 @@ def _core_bytes(op: TensorOp, plan: Plan, sequence: int) -> Shaped[Array, "plan"
     )
 
 
-def in_flight(plan: Plan, first: Shaped[Array, "stage plan"]) -> Shaped[Array, "stage plan"]:
+def micro_batches_in_flight(plan: Plan, first: Shaped[Array, "stage plan"]) -> Shaped[Array, "stage plan"]:
     """Micro-batches (of a whole stage) whose activations a stage holds at once.
 
     1F1B: as many as stages from here to the end.  Interleaved: 2 (p - i - 1) + (v - 1) p + 1 chunks.  GPipe: all.
     Each schedule says its own (`schedules/entries.py`); it is what a play of its table holds at most, if weight
     gradients free what split backward passes hold.
     """
-    return np.asarray(_of_schedule(plan, first, "activations") / np.asarray(plan.virtual_stages, dtype=float))
+    return np.asarray(
+        _schedule_number(plan, first, "activations") / np.asarray(plan.virtual_stages, dtype=float)
+    )
 
 
 def weight_copies(
@@ -182,9 +195,9 @@ def weight_copies(
     DualPipe trains each part on two ranks, so that a rank has twice its share of weights, gradients and optimizer.
     Asynchronous schedules train one copy and keep older versions of its weights for backward passes to come.
     """
-    if not any(code in _COPIED for code in _present(plan)):
+    if not any(code in _COPIED for code in _schedule_codes(plan)):
         return None
-    copies = _of_schedule(plan, first, "copies")
+    copies = _schedule_number(plan, first, "copies")
     endless = np.isin(plan.schedule, _ENDLESS)
     return np.where(endless, 1.0, copies), np.where(endless, copies, 1.0)
 
@@ -192,46 +205,26 @@ def weight_copies(
 _ENTRIES = {int(SCHEDULE_CODES[name]): entry for name, entry in SCHEDULES.items()}
 _ENDLESS = tuple(code for code, entry in _ENTRIES.items() if not entry.flush)
 _COPIED = tuple(code for code, entry in _ENTRIES.items() if entry.copies is not ScheduleEntry.copies)
-"""schedules that keep more than one copy of weights"""
+"""The schedules that keep more than one copy of weights."""
 
 
-def _present(plan: Plan) -> list[int]:
+def _schedule_codes(plan: Plan) -> list[int]:
     """The schedules that some plan has."""
     return np.flatnonzero(np.bincount(np.ravel(plan.schedule), minlength=len(_ENTRIES))).tolist()
 
 
-def _of_schedule(plan: Plan, first: Shaped[Array, "stage plan"], what: str) -> Shaped[Array, "stage plan"]:
-    """A number that each plan's schedule gives for its sizes."""
+def _schedule_number(
+    plan: Plan, first: Shaped[Array, "stage plan"], what: str
+) -> Shaped[Array, "stage plan"]:
+    """The number that each plan's schedule has for its sizes."""
     sizes = [np.asarray(x, dtype=float) for x in (plan.pp, plan.virtual_stages, plan.micro_batches)]
-    codes = _present(plan)
+    codes = _schedule_codes(plan)
     shape = np.broadcast_shapes(np.shape(first), np.shape(sizes[-1]))
     number = np.broadcast_to(getattr(_ENTRIES[codes[0]], what)(*sizes, first), shape)
     for code in codes[1:]:
         own = getattr(_ENTRIES[code], what)(*sizes, first)
         number = np.where(np.asarray(plan.schedule) == code, own, number)
     return np.asarray(number)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """What stages hold, whatever ZeRO divides; of classes of stages that a pipeline lacks anything, to be masked."""
-
-    dense: Shaped[Array, "stage plan"]
-    """parameters"""
-    expert: Shaped[Array, "stage plan"] | None
-    """parameters of experts; None without any"""
-    copies: tuple[Shaped[Array, "stage plan"], Shaped[Array, "stage plan"]] | None
-    """as weight_copies gives them"""
-    activations: Shaped[Array, "stage plan"]
-    """B of activations"""
-    logits: Shaped[Array, "stage plan"]
-    """B of logits"""
-    gathered: Shaped[Array, "plan"]
-    """B of what is gathered along the sequence"""
-    largest: Shaped[Array, "plan"]
-    """parameters of the largest block"""
-    torch: TorchLayout | None
-    """of PyTorch's own runtime, in place of activations, logits and what is gathered; None for others"""
 
 
 def held_memory(
@@ -255,12 +248,12 @@ def held_memory(
 
 
 def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Activations) -> TorchLayout:
-    """What the memory of PyTorch's own runtime depends on, whatever ZeRO divides."""
+    """What the memory of PyTorch's own runtime depends on, before ZeRO divides it."""
     blocks, layers = _kept_bytes(plan, stages.blocks, activations.kept)
     working = np.where(plan.overlap_tp, activations.working[1], activations.working[0])
     return TorchLayout(
         blocks=stages.blocks,
-        chunks_in_flight=_of_schedule(plan, stages.first, "activations"),
+        chunks_in_flight=_schedule_number(plan, stages.first, "activations"),
         dense=weights.dense,
         expert=weights.expert,
         block_bytes=blocks,
@@ -271,20 +264,20 @@ def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Act
     )
 
 
-def memory_kinds(plan: Plan, software: Software, held: Held) -> tuple[Shaped[Array, "stage plan"], ...]:
-    """Bytes of each kind, in the order of KINDS, for each class of stages of plans (they broadcast)."""
+def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shaped[Array, "stage plan"], ...]:
+    """Bytes of each kind, in the order of KINDS, for each class of stages of plans (the arrays broadcast)."""
     zero, floor = np.asarray(plan.zero), np.asarray(software.memory_floor)
-    # a framework that gathers weights once a step keeps them, and whole gradients, until its pipeline has run
-    whole = (np.asarray(plan.pp) > 1) & (zero >= 3) & (not software.regather)
+    # a framework that gathers weights once a step keeps them, and all gradients, until its pipeline has run
+    is_whole = (np.asarray(plan.pp) > 1) & (zero >= 3) & (not software.regather)
     if held.torch is None:
-        trained = _trained_bytes(plan, software, held, whole)
+        trained = _trained_bytes(plan, software, held, is_whole)
         largest = held.largest * (2 * element_bytes(plan.precision) + software.gradient_memory)
-        buffers = np.where((zero >= 3) & ~whole, largest, 0.0) + held.gathered
+        buffers = np.where((zero >= 3) & ~is_whole, largest, 0.0) + held.gathered
         others = (held.activations, held.logits, buffers, floor)
     else:
         moment = highest_moment(plan, software, held.torch)
-        # what is whole is part of the moment
-        trained = _trained_bytes(plan, software, held, np.zeros_like(whole))
+        # the moment includes what is not divided
+        trained = _trained_bytes(plan, software, held, np.zeros_like(is_whole))
         trained[0] = np.where(zero >= 3, moment.weights, trained[0])
         trained[1] = trained[1] + np.where(zero >= 3, moment.gradients, 0.0)
         others = (moment.activations, moment.logits, moment.buffers, floor + software.reserved)
@@ -295,8 +288,8 @@ def memory_kinds(plan: Plan, software: Software, held: Held) -> tuple[Shaped[Arr
     return (*trained, *others)
 
 
-def _trained_bytes(plan: Plan, software: Software, held: Held, whole: Array) -> list[Array]:
-    """[weights, gradients, optimizer] of one copy; where `whole`, ZeRO 3 divides neither weights nor gradients."""
+def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) -> list[Array]:
+    """[weights, gradients, optimizer] of one copy; where `is_whole`, ZeRO 3 divides neither weights nor gradients."""
     zero = np.asarray(plan.zero)
     parameters = held.dense if held.expert is None else held.dense + held.expert
     divided = parameters
@@ -317,8 +310,8 @@ def _trained_bytes(plan: Plan, software: Software, held: Held, whole: Array) -> 
     master = 4.0 if stored < 4 else 0.0
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
     return [
-        from_level(3, whole) * stored,
-        from_level(2, whole) * software.gradient_memory,
+        from_level(3, is_whole) * stored,
+        from_level(2, is_whole) * software.gradient_memory,
         from_level(1) * (master + moments),
     ]
 
@@ -330,7 +323,7 @@ def _activation_bytes(plan: Plan, stages: Stages, activations: Activations) -> S
     stage = layers + blocks[:, 0] * of_block[0] + blocks[:, -1] * of_block[-1]
     is_full = np.asarray(plan.recompute) == Recompute.FULL
     again = np.where(is_full, kept[Recompute.NONE, 1:-1].max(axis=0), 0.0)
-    return np.asarray(stage * in_flight(plan, stages.first) + again)
+    return np.asarray(stage * micro_batches_in_flight(plan, stages.first) + again)
 
 
 def _kept_bytes(

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.training.plan import Array, Plan, Recompute, Schedule
-from podsim.training.shapes import element_bytes, tokens, width
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Recompute, Schedule
+from podsim.training.shapes import element_bytes, split_ranks, tokens
 from podsim.training.software import Software
 from podsim.workload.graph import Block, TensorOp
 
@@ -28,7 +29,7 @@ def op_checkpoint_bytes(block: Block, plan: Plan, sequence: int, hidden: int) ->
     (torchtitan 0.1, models/llama3/infra/parallelize.py: `_save_list`, `_apply_ac_to_transformer_block`).
     """
     rank_tokens, element = tokens(plan, sequence), element_bytes(plan.precision)
-    kept = rank_tokens * hidden * element / width(plan, "sequence")
+    kept = rank_tokens * hidden * element / split_ranks(plan, "sequence")
     position = 0
     for op in block.ops:
         if op.kind == "attention":
@@ -39,10 +40,10 @@ def op_checkpoint_bytes(block: Block, plan: Plan, sequence: int, hidden: int) ->
         for size in _product_widths(block, op):
             position += 1
             if position % 2:
-                ranks = width(plan, "none" if op.split == "row" else op.split)
+                ranks = split_ranks(plan, "none" if op.split == "row" else op.split)
                 kept = kept + copies * size * element / ranks
         if op.split == "row":
-            summed = copies * op.n * element / width(plan, "sequence")
+            summed = copies * op.n * element / split_ranks(plan, "sequence")
             kept = kept + np.where(np.asarray(plan.tp) > 1, summed, 0.0)
     return np.asarray(kept)
 
@@ -72,24 +73,24 @@ def norm_copy_bytes(block: Block, plan: Plan, token_bytes: Shaped[Array, "plan"]
     """
     wide = sum(saved.elements for op in block.ops if op.kind == "norm" for saved in op.saved)
     ratio = 2 * _FP32 / element_bytes(plan.precision) - 1
-    return np.asarray(token_bytes * wide * ratio / width(plan, "sequence"))
+    return np.asarray(token_bytes * wide * ratio / split_ranks(plan, "sequence"))
 
 
 class TrafficBytes(NamedTuple):
     """Bytes of what passes through a layer."""
 
     state: Shaped[Array, "plan"]
-    """of a rank's part of the hidden states"""
+    """B. The rank's part of the hidden states."""
     gathered: Shaped[Array, "plan"]
-    """of the hidden states gathered over the TP group; 0 where none are"""
+    """B. The hidden states gathered over the TP group; 0 where none are."""
     inner: Shaped[Array, "plan"]
-    """of the MLP's inner width"""
+    """B. The inner activations of the MLP."""
     heads: Shaped[Array, "plan"]
-    """of the queries"""
+    """B. The queries."""
     tokens: Shaped[Array, "plan"]
-    """of one element of every token"""
+    """B. One element of every token."""
     repeated: Shaped[Array, "plan"]
-    """that keys and values grow by when they are repeated for every head; a single head is only viewed"""
+    """B. The growth of keys and values that are repeated for every head; a single head is only viewed."""
 
 
 def traffic_bytes(block: Block, plan: Plan, sequence: int, hidden: int) -> TrafficBytes:
@@ -99,14 +100,14 @@ def traffic_bytes(block: Block, plan: Plan, sequence: int, hidden: int) -> Traff
     inner, heads, repeated = np.zeros((3, plan.size))
     for op in _mlp_ends(block):
         copies = rank_tokens * (max(block.top_k, 1) if op.expert else 1)
-        inner = inner + copies * op.k * element / width(plan, "row")
+        inner = inner + copies * op.k * element / split_ranks(plan, "row")
     core = next((op for op in block.ops if op.kind == "attention"), None)
     if core is not None:
         heads = rank_tokens * core.heads * core.head_dim * element / np.asarray(plan.tp)
         several = core.kv_heads > np.asarray(plan.tp)
         repeated = np.where(several, 2 * heads * (1 - core.kv_heads / core.heads), 0.0)
     return TrafficBytes(
-        state=rank_tokens * hidden * element / width(plan, "sequence"),
+        state=rank_tokens * hidden * element / split_ranks(plan, "sequence"),
         gathered=np.where(is_split, rank_tokens * hidden * element, 0.0),
         inner=inner,
         heads=heads,
@@ -116,7 +117,7 @@ def traffic_bytes(block: Block, plan: Plan, sequence: int, hidden: int) -> Traff
 
 
 def _mlp_ends(block: Block) -> list[TensorOp]:
-    """The products that close an MLP: those whose result is summed over the TP group, but for attention's."""
+    """The products that close an MLP: those whose result is summed over the TP group, except attention's."""
     return [op for op in block.ops if op.kind == "gemm" and op.split == "row"][1:]
 
 
@@ -125,7 +126,7 @@ def plain_layer_bytes(
 ) -> Shaped[Array, "plan"]:
     """Bytes a layer keeps without recomputation: `saved` by the ops' count, and what nothing fuses away.
 
-    That is, run op by op: fp32 copies in norms, the MLP's activation beside its product, keys and values repeated for
+    That is, run op by op: fp32 copies in norms, the MLP's activation and its product, keys and values repeated for
     every head.
     """
     if software.fuses:
@@ -137,17 +138,19 @@ def plain_layer_bytes(
 def working_bytes(
     block: Block, plan: Plan, software: Software, traffic: TrafficBytes, kept: Shaped[Array, "plan"]
 ) -> Shaped[Array, "tensor plan"]:
-    """Bytes alive while a layer runs backward, at most: what it keeps and what passes through it.
+    """The most bytes alive during a layer's backward pass: those that it keeps and those that pass through it.
 
     Three moments: the last product of the MLP, the gated product before it, and attention. DTensor gathers along the
-    sequence, so that a collective's own buffer stands beside the reordered copy
+    sequence, so that a collective's own buffer and the reordered copy exist at once
     (distributed/_functional_collectives.py, all_gather_tensor: cat of chunks). AsyncTP writes each part where it belongs;
     but with several sequences they lie in turns, and what reads them flat copies them
     (distributed/_symmetric_memory, `_fused_all_gather_matmul_impl`: unflatten).
-    A gradient gathered in fp8 has half the bytes, and a transposed copy beside it (torchao, preprocess_addmm).
+    A gradient gathered in fp8 has half the bytes, and a transposed copy (torchao, preprocess_addmm).
     """
     element = element_bytes(plan.precision)
-    mlp = sum((op.weight for op in _mlp_ends(block) if not op.expert), 0.0) * element / width(plan, "row")
+    mlp = (
+        sum((op.weight for op in _mlp_ends(block) if not op.expert), 0.0) * element / split_ranks(plan, "row")
+    )
     weights = sum(op.weight for op in block.ops if not op.expert) * element
     freed = (3 if software.fuses else 4) * traffic.inner
     gradients = 2 * traffic.state + weights / np.asarray(plan.tp, dtype=float) - freed
@@ -181,25 +184,26 @@ def beyond_kept_bytes(
 
 @dataclass(frozen=True, kw_only=True)
 class TorchLayout:
-    """What the highest moment of a step depends on, whatever ZeRO divides."""
+    """What the highest moment of a step depends on, before ZeRO divides it."""
 
     blocks: Shaped[Array, "stage block plan"]
-    """copies of each block in a stage"""
+    """The copies of each block in a stage."""
     chunks_in_flight: Shaped[Array, "stage plan"]
+    """The model chunks of micro-batches whose activations a stage holds at once."""
     dense: Shaped[Array, "block plan"]
-    """parameters of each block on a rank"""
+    """The parameters of each block on a rank, except experts."""
     expert: Shaped[Array, "block plan"]
-    """parameters of its experts"""
+    """The parameters of its experts."""
     block_bytes: Shaped[Array, "block plan"]
-    """B of a micro-batch in each block"""
+    """B. The bytes that a micro-batch keeps in each block."""
     layers_bytes: Shaped[Array, "stage plan"]
-    """B of a micro-batch in all layers of a stage"""
+    """B. The bytes that it keeps in all layers of a stage."""
     state_bytes: Shaped[Array, "plan"]
-    """B of a rank's part of the hidden states"""
+    """B. The rank's part of the hidden states."""
     logit_bytes: Shaped[Array, "plan"]
-    """B of the loss"""
+    """B. The loss."""
     working_bytes: Shaped[Array, "plan"]
-    """B of a layer that runs backward, beyond what its micro-batch keeps of it"""
+    """B. A layer that runs backward, beyond what its micro-batch keeps of it."""
 
 
 class Moment(NamedTuple):
@@ -217,27 +221,27 @@ class _Sizes:
     """Parameters and bytes that the moments of a step are made of."""
 
     stage: Shaped[Array, "stage plan"]
-    """parameters of the stage's share"""
+    """The parameters of a rank."""
     embedding: Shaped[Array, "stage plan"]
-    """parameters of the embedding"""
+    """The parameters of the embedding on a rank."""
     table: Shaped[Array, "stage plan"]
-    """parameters of the embedding, not divided over the TP group"""
+    """The parameters of the whole embedding, not divided over the TP group."""
     head: Shaped[Array, "stage plan"]
-    """parameters of the head"""
+    """The parameters of the head."""
     layer: Shaped[Array, "stage plan"]
-    """parameters of the largest layer"""
+    """The parameters of the largest layer."""
     chunk_bytes: Shaped[Array, "stage plan"]
-    """B that a micro-batch leaves in one chunk"""
+    """B. The bytes that a micro-batch keeps in one chunk."""
     head_bytes: Shaped[Array, "stage plan"]
-    """B that the head keeps of the micro-batch at hand"""
+    """B. The bytes that the head keeps of the current micro-batch."""
     waiting_bytes: Shaped[Array, "stage plan"]
-    """B that it keeps of all others whose loss waits"""
+    """B. The bytes that it keeps of all others whose loss waits."""
     output_bytes: Shaped[Array, "stage plan"]
-    """B of logits that outlive their loss"""
+    """B. The logits that outlive their loss."""
     loss_bytes: Shaped[Array, "stage plan"]
-    """B of the loss"""
+    """B. The loss."""
     working_bytes: Shaped[Array, "stage plan"]
-    """as TorchLayout has it"""
+    """B. The working bytes, as in TorchLayout."""
 
     def layer_moment(self, weights: Array, gradients: Array, chunks: Array, working: Array) -> Moment:
         """A layer that runs backward, with a number of chunks in flight."""
@@ -302,7 +306,7 @@ def highest_moment(plan: Plan, software: Software, layout: TorchLayout) -> Momen
     else:
         whole = _whole_moment(plan, software, layout, sizes)
         divided = _divided_moment(plan, software, layout, sizes)
-        moment = Moment(*(np.where(is_whole, one, other) for one, other in zip(whole, divided, strict=True)))
+        moment = Moment(*(np.where(is_whole, *pair) for pair in zip(whole, divided, strict=True)))
     states = 2 * _chunks(plan) - (layout.blocks[:, 0] > 0) - (layout.blocks[:, -1] > 0)
     received = np.asarray(plan.micro_batches, dtype=float) * layout.state_bytes * states
     shard = np.asarray(plan.shard_ranks, dtype=float)
@@ -326,7 +330,7 @@ def has_chunks_apart(plan: Plan) -> Shaped[Array, "plan"]:
     return np.asarray((schedule == Schedule.BREADTH_FIRST) | rounds) & (np.asarray(plan.virtual_stages) > 1)
 
 
-def _highest(options: list[Moment]) -> Moment:
+def _highest_of(options: list[Moment]) -> Moment:
     """The option with most bytes, stage by stage and plan by plan."""
     best, most = options[0], sum(options[0])
     for option in options[1:]:
@@ -355,9 +359,9 @@ def _whole_moment(plan: Plan, software: Software, layout: TorchLayout, sizes: _S
     passes = np.where(apart, micro_batches, micro_batches * chunks)
     none = np.zeros_like(weights)
     before, after = np.minimum(in_flight, micro_batches * chunks - 1), np.minimum(in_flight, passes - 1)
-    # what a chunk's head keeps is gone when an earlier chunk runs backward, but for the logits
+    # what a chunk's head keeps is gone when an earlier chunk runs backward, except the logits
     later = replace(sizes, waiting_bytes=np.where(apart, 0.0, sizes.waiting_bytes))
-    return _highest(
+    return _highest_of(
         [
             sizes.layer_moment(weights, none, in_flight, sizes.working_bytes),
             sizes.loss_moment(weights, none, in_flight),
@@ -382,7 +386,7 @@ def _divided_moment(plan: Plan, software: Software, layout: TorchLayout, sizes: 
     behind = weights + sizes.layer * software.gradient_memory
     loss = sizes.loss_moment(none, none, layout.chunks_in_flight)
     layer = sizes.layer_moment(none, none, layout.chunks_in_flight, sizes.working_bytes)
-    return _highest(
+    return _highest_of(
         [
             loss._replace(buffers=np.where(is_sharded, sizes.layer * stored, 0.0)),
             layer._replace(buffers=np.where(is_sharded, behind, 0.0)),

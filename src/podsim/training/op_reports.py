@@ -8,7 +8,15 @@ from podsim.kernels.gemm import gemm_source
 from podsim.results.prediction import OpReport
 from podsim.training.layers import items_of, op_times
 from podsim.training.plan import Plan
-from podsim.training.shapes import Item, element_bytes, gemm_shapes, is_gemm, tokens, traffic, width
+from podsim.training.shapes import (
+    Item,
+    element_bytes,
+    gemm_shapes,
+    is_gemm,
+    relative_traffic,
+    split_ranks,
+    tokens,
+)
 from podsim.training.software import Software, load_software
 from podsim.workload.graph import Model
 
@@ -57,9 +65,9 @@ def _report(
         moved = count * heads * (2 * op.head_dim + 2 * op.value_dim) * element
         source, shape = "law", f"{heads:.0f} heads x {length} x {op.head_dim}"
     else:
-        ranks = float(width(plan, op.split)[0])
+        ranks = float(split_ranks(plan, op.split)[0])
         moved = count / ranks * (op.read + op.write) * element
-        shape = f"{moved * traffic(op, software) / 1e6:.1f} MB"
+        shape = f"{moved * relative_traffic(op, software) / 1e6:.1f} MB"
     arithmetic, memory = flops / gpu.peaks[precision], moved / gpu.memory_bandwidth
     light = max(arithmetic, memory) / forward if forward > 0 else 0.0
     return OpReport(

@@ -4,13 +4,12 @@ A schedule takes as long as the longest path through order and dependencies. The
 are typical of the model, and the path that turns out longest is kept as counts: passes of each kind through each block,
 and sends. A path is as long as the sum of its counts times the durations of a plan, so the longest of a few paths bounds
 every play from below, and equals it where one of them is the critical one. The bubble is what a path has beyond the work
-of one rank: nothing about a bubble is put in.
+of one rank; no formula for it goes in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,18 +20,20 @@ from podsim.schedules import ScheduleTable
 from podsim.schedules.actions import Work
 from podsim.schedules.entries import build
 from podsim.schedules.joined import Joined
-from podsim.training.path_play import (
+from podsim.training.layout import Paths
+from podsim.training.pipeline import (
     PathCounts,
     longest_paths,
+    part_blocks,
     path_counts,
     single_rank_counts,
 )
-from podsim.training.pipeline import part_blocks
-from podsim.training.plan import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Plan, Schedule
+from podsim.training.plan import Plan
+from podsim.training.plan_values import SCHEDULE_CODES, SPLIT_BACKWARD, Array, Schedule
 from podsim.workload.graph import Model
 
 PATH_KEY = ("schedule", "pp", "virtual_stages", "dp", "micro_batch", "global_batch")
-"""the plan fields that paths depend on"""
+"""The plan fields that paths depend on."""
 _LOOSE = tuple(int(code) for code in SPLIT_BACKWARD)
 _NAMES = {code: name for name, code in SCHEDULE_CODES.items()}
 
@@ -41,16 +42,17 @@ class _Durations(NamedTuple):
     """Durations that paths are found with, relative to one layer's forward pass."""
 
     input: float
-    """of the gradient of a layer's input"""
+    """The gradient of a layer's input."""
     weight: float
-    """of the gradient of its weights"""
+    """The gradient of its weights."""
     head: float
-    """how much the head's share of the arithmetic weighs forward"""
+    """The weight of the head's share of the arithmetic, forward."""
     head_back: float
-    """and backward"""
+    """The same backward."""
     send: float
+    """A send from rank to rank."""
     charge: float
-    """what a send takes of the compute stream"""
+    """The compute-stream time of a send."""
 
 
 _TYPICAL = (
@@ -63,8 +65,8 @@ _IN_TURN = (
     _Durations(1.0, 1.0, 1.0, 0.0, 0.1, 0.0),
     _Durations(1.0, 1.0, 0.0, 1.0, 0.1, 0.0),
 )
-"""for schedules with all forward passes before the backward ones: each half waits for its own slowest rank, as a head is
-not computed again"""
+"""Durations for schedules with all forward passes before the backward ones: each half waits for its own slowest rank, as
+no head is computed again."""
 _APART = (
     *_TYPICAL,
     _Durations(2.5, 1.0, 1.0, 1.0, 0.0, 0.01),
@@ -72,68 +74,24 @@ _APART = (
     _Durations(1.5, 1.0, 1.5, 1.5, 0.0, 0.01),
     _Durations(2.0, 1.0, 0.5, 0.5, 0.0, 0.01),
 )
-"""for schedules with weight gradients apart, whose longest path depends on durations more than others' does"""
+"""Durations for schedules with separate weight gradients, whose longest path depends more on them."""
 _AT_ONCE = 1_000_000
-"""actions of tables that are played together"""
+"""The number of actions of the tables that are played together."""
 _LONGEST = 2048
-"""micro-batches up to which a table that does not grow alike is played in full"""
+"""The number of micro-batches up to which a table with uneven growth is played in full."""
 _ROUNDS = 64
-"""rounds of micro-batches that the growth of longer ones is taken over"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Paths:
-    """Counts along the paths of pipelines; a path that a pipeline lacks repeats another."""
-
-    forward: Shaped[Array, "path block plan"]
-    """forward passes through each block"""
-    backward: Shaped[Array, "path block plan"]
-    """backward passes through each block, or gradients of the input alone"""
-    weight: Shaped[Array, "path block plan"] | None
-    """gradients of the weights alone, less those of the input alone; None where no schedule computes them apart"""
-    forward_passes: Shaped[Array, "path plan"]
-    forward_layers: Shaped[Array, "path plan"]
-    """layers (not embedding nor head) that they pass through"""
-    backward_passes: Shaped[Array, "path plan"]
-    """where the gradients are apart, one gathers weights and the other reduces: pairs of both"""
-    backward_layers: Shaped[Array, "path plan"]
-    backward_embeddings: Shaped[Array, "path plan"]
-    """those that pass through the embedding"""
-    forward_sends: Shaped[Array, "path plan"]
-    """activations sent from rank to rank that are waited for"""
-    backward_sends: Shaped[Array, "path plan"]
-    """gradients sent back that are waited for"""
-    sends: Shaped[Array, "path plan"]
-    """both"""
-    far_sends: Shaped[Array, "sharing path plan"]
-    """of both, those to another node if that number of ranks (plan.BESIDE) shares one"""
-    charges: Shaped[Array, "path plan"]
-    """sends and receives that take the compute stream of their rank on the path"""
-    closing: Shaped[Array, "path plan"]
-    """last backward passes of stages on the path, but for the very last"""
-    staying: Shaped[Array, "path plan"]
-    """of these, those after which the path stays on their rank"""
-    passes_after: Shaped[Array, "path plan"]
-    """passes that follow there at least, before the next of these"""
-    paired_forward: Shaped[Array, "path block plan"]
-    """forward passes through each block beside another pass, which hides their exchanges"""
-    paired_backward: Shaped[Array, "path block plan"]
-    """backward passes beside another"""
-    pairs: Shaped[Array, "path plan"]
-    """pairs of passes side by side"""
-    ends_first: Shaped[Array, "path plan"]
-    """whether a path ends on the rank that holds the embedding"""
+"""The number of rounds of micro-batches over which the growth of longer tables is taken."""
 
 
 class _Blocks(NamedTuple):
     """What paths need to know of a model."""
 
     order: tuple[int, ...]
-    """kind of each layer"""
+    """The kind of each layer."""
     width: int
-    """kinds of blocks"""
+    """The number of kinds of blocks."""
     shares: tuple[float, ...]
-    """arithmetic of each block's forward pass over that of the first kind of layer, in steps of a tenth"""
+    """The arithmetic of each block's forward pass, relative to the first kind of layer, in tenths."""
 
 
 class _Size(NamedTuple):
@@ -158,7 +116,7 @@ def _stacked_paths(model: _Blocks, sizes: tuple[_Size, ...]) -> Paths:
     tables = _pipeline_counts(model, sizes)
     depth = np.arange(max(len(table) for table in tables))
     stacked = np.stack([table[np.where(depth < len(table), depth, 0)] for table in tables])
-    counts = PathCounts(np.moveaxis(stacked, 0, 1), model.width)
+    counts = PathCounts.from_table(np.moveaxis(stacked, 0, 1), model.width)
 
     def plans_last(column: Shaped[Array, "path plan ..."]) -> Shaped[Array, "path ... plan"]:
         return np.ascontiguousarray(np.moveaxis(column, 1, -1))
@@ -187,7 +145,7 @@ def _stacked_paths(model: _Blocks, sizes: tuple[_Size, ...]) -> Paths:
         paired_forward=paired[:, Work.FORWARD],
         paired_backward=paired[:, Work.BACKWARD] + paired[:, Work.INPUT],
         pairs=plans_last(counts.pairs),
-        ends_first=plans_last(counts.first) > 0,
+        ends_first=plans_last(counts.ends_first) > 0,
     )
 
 
@@ -208,7 +166,7 @@ def _block_shares(model: Model) -> tuple[float, ...]:
 
 
 def _pipeline_counts(model: _Blocks, sizes: Sequence[_Size]) -> list[Shaped[Array, "path count"]]:
-    """Counts of the distinct paths of each pipeline; beyond a few rounds each grows by the same counts a round."""
+    """Counts of the distinct paths of each pipeline; after a few rounds, every further round adds the same counts."""
     played = _played_counts(model, [short for size in sizes for short in _short_sizes(model, size)])
     grown = [_grown_counts(model, size, played) for size in sizes]
     uneven = [size for size, counts in zip(sizes, grown, strict=True) if counts is None]
@@ -226,13 +184,13 @@ def _short_sizes(model: _Blocks, size: _Size) -> list[_Size]:
         return []
     if size.micro_batches <= short + ranks:
         return [size]
-    # where it may not grow alike, a third says whether it does
+    # where growth may be uneven, a third shows whether it is
     is_unsure = len(model.order) % (ranks * size.chunks) or size.schedule in _LOOSE
     return [size._replace(micro_batches=short + rounds * ranks) for rounds in range(3 if is_unsure else 2)]
 
 
 def _long_sizes(size: _Size) -> list[_Size]:
-    """Sizes of the tables to play for a pipeline that does not grow alike: its own, or two with many rounds."""
+    """Sizes of the tables to play for a pipeline with uneven growth: its own, or two with many rounds."""
     if size.micro_batches <= _LONGEST:
         return [size]
     rest = size.micro_batches % size.ranks
@@ -242,7 +200,7 @@ def _long_sizes(size: _Size) -> list[_Size]:
 def _grown_counts(
     model: _Blocks, size: _Size, played: Mapping[_Size, Array]
 ) -> Shaped[Array, "path count"] | None:
-    """Counts of a pipeline's paths from those of shorter ones; None where these do not grow alike."""
+    """Counts of a pipeline's paths from shorter pipelines; None if their growth is uneven."""
     ranks, micro_batches = size.ranks, size.micro_batches
     if ranks == 1:
         blocks = np.bincount(np.array([0, *model.order, model.width - 1]), minlength=model.width)
@@ -257,7 +215,7 @@ def _grown_counts(
 
 
 def _average_counts(size: _Size, played: Mapping[_Size, Array]) -> Shaped[Array, "path count"]:
-    """Counts of such a pipeline's paths: its own, or what many rounds add on average (a path's, but for their mean)."""
+    """Counts of the paths of a pipeline with uneven growth: its own, or with the mean growth of many rounds."""
     few, *others = (played[long] for long in _long_sizes(size))
     if not others:
         return _distinct_rows(few)
@@ -266,7 +224,7 @@ def _average_counts(size: _Size, played: Mapping[_Size, Array]) -> Shaped[Array,
 
 
 def _distinct_rows(counts: Shaped[Array, "path count"]) -> Shaped[Array, "path count"]:
-    """The distinct paths, in the order in which each is first met."""
+    """The distinct paths, in order of first occurrence."""
     known: dict[bytes, int] = {}
     for number, path in enumerate(counts):
         known.setdefault(path.tobytes(), number)
@@ -275,14 +233,14 @@ def _distinct_rows(counts: Shaped[Array, "path count"]) -> Shaped[Array, "path c
 
 @lru_cache(maxsize=16384)
 def _cell(model: _Blocks, size: _Size) -> list[Array]:
-    """Where the paths of a table are kept once it was played; many are played at once, so each is filled in later."""
+    """A cell for the counts of a table, which is empty until the table is played with others."""
     return []
 
 
 def _played_counts(model: _Blocks, sizes: Sequence[_Size]) -> dict[_Size, Shaped[Array, "path count"]]:
     """Counts of the longest path of each table for each of the typical durations.
 
-    Where any rank may end last, those of the longest that ends on the first rank too.
+    Where any rank may end last, the longest path that ends on the first rank counts too.
     """
     cells = {size: _cell(model, size) for size in sizes}
     new: dict[tuple[_Durations, ...], list[_Size]] = {_TYPICAL: [], _IN_TURN: [], _APART: []}
@@ -350,7 +308,7 @@ def _stage_seconds(
         back = blocks @ np.append(layer[:-1], durations.head_back * layer[-1])
         both = durations.input + durations.weight
         seconds = np.stack([forward, both * back, durations.input * back, durations.weight * back])
-        # a send leaves when the pass is done, beside what it takes of the compute stream
+        # a send leaves after the pass, and takes some of the compute stream
         seconds[: Work.WEIGHT] += durations.charge * is_abroad
         columns.append(seconds)
     return np.stack(columns, axis=2)

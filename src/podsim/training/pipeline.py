@@ -1,43 +1,24 @@
-"""Pipeline stages: which layers each holds, which of them are alike, and the seconds of a micro-batch through them."""
+"""Pipelines: which layers each stage holds, and the longest paths through their schedule tables, as counts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
+from itertools import pairwise
+from math import prod
 
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.training.layers import PARTS, Pass, syncs_of
-from podsim.training.plan import Array, Placement, Plan, Recompute
+from podsim.schedules.actions import Work, chunk_sizes
+from podsim.schedules.joined import Joined, play_nodes
+from podsim.training.layout import Stages
+from podsim.training.plan import Plan
+from podsim.training.plan_values import BESIDE, Array, Placement, Recompute
 from podsim.workload.graph import Model
 
 STAGE_KEY = ("pp", "virtual_stages", "placement")
-"""the plan fields that the layers of a stage depend on"""
-_EXCHANGES = slice(PARTS.index("tp"), None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stages:
-    """Classes of equal pipeline stages; a class that a pipeline lacks has no stages."""
-
-    blocks: Shaped[Array, "stage block plan"]
-    """copies of each block in a stage of the class; of DualPipe the mean of the two parts that a rank holds"""
-    count: Shaped[Array, "stage plan"]
-    """stages in the class"""
-    first: Shaped[Array, "stage plan"]
-    """position of its first stage (0 runs first)"""
-
-
-def chunk_sizes(layers: int, chunks: int) -> list[int]:
-    """Layers of each model chunk: equal, or the extra ones in the middle.
-
-    The first chunk also holds the embedding and the last the head, so these two are the last to get an extra layer.
-    """
-    base, extra = divmod(layers, chunks)
-    order = [*range(1, chunks - 1), 0, chunks - 1]
-    larger = set(order[:extra])
-    return [base + (chunk in larger) for chunk in range(chunks)]
+"""The plan fields that the layers of a stage depend on."""
 
 
 def part_blocks(order: tuple[int, ...], width: int, parts: int) -> list[tuple[int, ...]]:
@@ -103,108 +84,214 @@ def recomputed_share(
     return np.where(limited, np.minimum(plan.recompute_layers / np.maximum(layers, 1), 1.0), 1.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PassExchanges:
-    """Seconds of what passes exchange within a tensor-, context- or expert-parallel group."""
-
-    seconds: Shaped[Array, "direction block plan"]
-    """of a forward and of a backward pass through a block"""
-    sync: Shaped[Array, "block plan"]
-    """of one tensor-parallel sync of a backward pass"""
-    syncs: Shaped[Array, "block plan"]
-    """of all of them"""
-    stretch: Shaped[Array, "plan"]
-    """of the longest compute of a forward pass between two syncs"""
+_WORKS = len(Work)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Passes:
-    """Seconds of one micro-batch through blocks and stages."""
+class TracedPaths:
+    """Paths, each from its last action back to its first, one path after the other."""
 
-    stage_parts: Shaped[Array, "part stage plan"]
-    """forward and backward through a stage, without what pairs of passes may hide"""
-    layers: Shaped[Array, "stage plan"]
-    """layers of a stage (a number)"""
-    forward: Shaped[Array, "block plan"]
-    backward: Shaped[Array, "block plan"]
-    """of the stage that recomputes least"""
-    weight: Shaped[Array, "block plan"]
-    """of the gradients of weights alone"""
-    layer_forward: Shaped[Array, "plan"]
-    """of the mean layer"""
-    layer_backward: Shaped[Array, "plan"]
-    layer_closing: Shaped[Array, "plan"]
-    """of its last pass in a step: of the gradients of weights alone where those are apart"""
-    exchanges: PassExchanges | None
-    """what one pass of a pair may hide of the other; None where no schedule has pairs"""
+    path: Shaped[Array, "action"]
+    """The path of each action; grows."""
+    action: Shaped[Array, "action"]
+    """The position of the action among those of all tables."""
+    forward_sends: Shaped[Array, "path"]
+    """The sends of activations that the path waits for."""
+    backward_sends: Shaped[Array, "path"]
+    """The sends of gradients that it waits for."""
+    far_sends: Shaped[Array, "sharing path"]
+    """The sends to another node, for each number of ranks that may share a node (BESIDE)."""
 
 
-def _stage_sum(
-    blocks: Shaped[Array, "stage block plan"], seconds: Shaped[Array, "part block plan"]
-) -> Shaped[Array, "part stage plan"]:
-    """Seconds of a stage: the sum over its blocks."""
-    total = blocks[None, :, 0] * seconds[:, None, 0]
-    for block in range(1, blocks.shape[1]):
-        total += blocks[None, :, block] * seconds[:, None, block]
-    return total
+def longest_paths(
+    joined: Joined,
+    seconds: Shaped[Array, "work stage duration"],
+    send: Shaped[Array, "duration"],
+    *,
+    first: bool,
+) -> TracedPaths:
+    """The longest path of each table for each duration and end, in this order.
+
+    `seconds`: the duration of each kind of work on each stage of all tables; `send`: the latency from rank to rank. With
+    `first`, each table has two ends: its last node, and the last on a rank with the model's first part.
+    """
+    play = play_nodes(joined, joined.node_seconds(seconds), send)
+    assert play.is_done.all(), "ranks wait for each other"
+    last = []
+    for low, high in pairwise(joined.first_node.tolist()):
+        own = [play.end[low:high].argmax(axis=0)]
+        if first:
+            early = joined.holds_first[joined.node_rank[low:high]]
+            own.append(np.where(early[:, None], play.end[low:high], -1.0).argmax(axis=0))
+        last.append(np.stack(own, axis=1) + low)
+    duration = np.broadcast_to(np.arange(send.size)[:, None], (len(last), *last[0].shape))
+    return _trace(joined, play.before, np.concatenate(last).ravel(), duration.ravel())
 
 
-def _backward(plan: Plan, layers: Shaped[Array, "pass part block plan"]) -> Shaped[Array, "part block plan"]:
-    """Backward seconds of each block under the plan's recomputation, of all layers if of any."""
-    mode = np.asarray(plan.recompute)
-    again = np.where(mode == Recompute.SELECTIVE, layers[Pass.BACKWARD_SELECTIVE], layers[Pass.BACKWARD_FULL])
-    return np.asarray(np.where(mode == Recompute.NONE, layers[Pass.BACKWARD], again))
-
-
-def passes_of(
-    model: Model,
-    plan: Plan,
-    stages: Stages,
-    layers: Shaped[Array, "pass part block plan"],
-    stretch: Shaped[Array, "plan"] | None,
-) -> Passes:
-    """Seconds of the passes of plans; `stretch` as in PassExchanges, None where no schedule has pairs of passes."""
-    chosen = _backward(plan, layers)
-    stage_backward = _stage_sum(stages.blocks, chosen)
-    share = recomputed_share(plan, stages.blocks)
-    if share is not None:
-        plain = layers[Pass.BACKWARD]
-        stage_backward = share * stage_backward + (1 - share) * _stage_sum(stages.blocks, plain)
-        least = np.where(stages.count > 0, share, 1.0).min(axis=0)
-        chosen = least * chosen + (1 - least) * plain
-    stage_parts = _stage_sum(stages.blocks, layers[Pass.FORWARD]) + stage_backward
-    if stretch is not None:
-        stage_parts[_EXCHANGES] *= ~plan.paired
-    forward, backward = layers[Pass.FORWARD].sum(axis=0), chosen.sum(axis=0)
-    weight = layers[Pass.WEIGHT].sum(axis=0)
-    closing = np.where(plan.loose_end, weight, backward) if plan.loose_end.any() else backward
-    mean = np.array([block.count for block in model.kinds[1:-1]], dtype=float)
-    mean /= mean.sum()
-    return Passes(
-        stage_parts=stage_parts,
-        layers=stages.blocks[:, 1:-1].sum(axis=1),
-        forward=forward,
-        backward=backward,
-        weight=weight,
-        layer_forward=mean @ forward[1:-1],
-        layer_backward=mean @ backward[1:-1],
-        layer_closing=mean @ closing[1:-1],
-        exchanges=None if stretch is None else _pass_exchanges(model, layers, chosen, stretch),
+def _trace(
+    joined: Joined,
+    before: Shaped[Array, "node duration"],
+    last: Shaped[Array, "path"],
+    duration: Shaped[Array, "path"],
+) -> TracedPaths:
+    """Paths from their last nodes back, one node of every path at a time."""
+    forward_sends, backward_sends = np.zeros((2, last.size))
+    live, node = np.arange(last.size), last
+    live_paths, live_nodes = [], []
+    while live.size:
+        live_paths.append(live)
+        live_nodes.append(node)
+        cause = before[node, duration[live]]
+        on = cause < len(before)
+        live, node, cause = live[on], node[on], cause[on]
+        is_sent = joined.node_rank[node] != joined.node_rank[cause]
+        is_forward = np.zeros(is_sent.size, bool)
+        for needed, forward in zip(joined.needs, joined.is_forward, strict=True):
+            is_forward = np.where(needed[node] == cause, forward[node], is_forward)
+        forward_sends[live] += is_sent & is_forward
+        backward_sends[live] += is_sent & ~is_forward
+        node = cause
+    path, node = np.concatenate(live_paths), np.concatenate(live_nodes)
+    order = np.argsort(path, kind="stable")
+    path, node = path[order], node[order]
+    size = joined.size[node]
+    action = np.repeat(joined.lead[node] - (np.cumsum(size) - size), size) + np.arange(size.sum())
+    return TracedPaths(
+        path=np.repeat(path, size),
+        action=action,
+        forward_sends=forward_sends,
+        backward_sends=backward_sends,
+        far_sends=_far_sends(joined, path, node, last.size),
     )
 
 
-def _pass_exchanges(
-    model: Model,
-    layers: Shaped[Array, "pass part block plan"],
-    backward: Shaped[Array, "part block plan"],
-    stretch: Shaped[Array, "plan"],
-) -> PassExchanges:
-    """What the passes of plans exchange; `stretch`: s of compute without a kernel's launch."""
-    forward, syncs = layers[Pass.FORWARD], layers[Pass.BACKWARD, PARTS.index("tp")]
-    number = np.maximum([syncs_of(model, block)[1] for block in model.kinds], 1)
-    return PassExchanges(
-        seconds=np.stack([forward[_EXCHANGES].sum(axis=0), backward[_EXCHANGES].sum(axis=0)]),
-        sync=syncs / number[:, None],
-        syncs=syncs,
-        stretch=stretch + forward[PARTS.index("launch")].max(axis=0),
-    )
+def _far_sends(joined: Joined, path: Array, node: Array, paths: int) -> Shaped[Array, "sharing path"]:
+    """Sends to another server along each path, for each number of ranks that may share one."""
+    same_path = path[1:] == path[:-1]
+    counts = []
+    for ranks in BESIDE:
+        server = joined.pipeline_rank[node] // ranks
+        moved = same_path & (server[1:] != server[:-1])
+        counts.append(np.bincount(path[1:][moved], minlength=paths))
+    return np.stack(counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathCounts:
+    """What lies on paths. Rounds of micro-batches add the same to all counts, so they also form one table."""
+
+    works: Shaped[Array, "... work block"]
+    """The passes of each kind through each block."""
+    paired: Shaped[Array, "... work block"]
+    """The passes of these that run at the same time as another."""
+    actions: Shaped[Array, "... work"]
+    """The actions of each kind."""
+    far_sends: Shaped[Array, "... sharing"]
+    """As TracedPaths has them, and the two counts that follow."""
+    forward_sends: Shaped[Array, "..."]
+    backward_sends: Shaped[Array, "..."]
+    charges: Shaped[Array, "..."]
+    """This and what follows are as in layout.Paths."""
+    closing: Shaped[Array, "..."]
+    staying: Shaped[Array, "..."]
+    passes_after: Shaped[Array, "..."]
+    pairs: Shaped[Array, "..."]
+    ends_first: Shaped[Array, "..."]
+
+    def table(self) -> Shaped[Array, "path count"]:
+        """All counts of each path as one row."""
+        paths = len(self.charges)
+        return np.hstack([getattr(self, field.name).reshape(paths, -1) for field in fields(self)])
+
+    @classmethod
+    def from_table(cls, table: Shaped[Array, "... count"], width: int) -> PathCounts:
+        """The counts in the rows of a table; `width`: the distinct blocks of the model."""
+        shapes = {"works": (_WORKS, width), "paired": (_WORKS, width), "actions": (_WORKS,)}
+        shapes["far_sends"] = (len(BESIDE),)
+        columns, start = {}, 0
+        for field in fields(cls):
+            shape = shapes.get(field.name, ())
+            stop = start + prod(shape)
+            columns[field.name] = table[..., start:stop].reshape(*table.shape[:-1], *shape)
+            start = stop
+        return cls(**columns)
+
+
+def single_rank_counts(blocks: Shaped[Array, "block"], micro_batches: int) -> Shaped[Array, "path count"]:
+    """Counts of the one path of a pipeline of a single rank, which holds these copies of each block."""
+    works, actions, none = np.zeros((1, _WORKS, len(blocks))), np.zeros((1, _WORKS)), np.zeros(1)
+    works[0, : Work.BACKWARD + 1] = micro_batches * blocks
+    actions[0, : Work.BACKWARD + 1] = micro_batches
+    return PathCounts(
+        works=works,
+        paired=np.zeros_like(works),
+        actions=actions,
+        far_sends=np.zeros((1, len(BESIDE))),
+        forward_sends=none,
+        backward_sends=none,
+        charges=none,
+        closing=none,
+        staying=none,
+        passes_after=none,
+        pairs=none,
+        ends_first=np.ones(1),
+    ).table()
+
+
+def path_counts(
+    joined: Joined, traced: TracedPaths, blocks: Shaped[Array, "stage block"]
+) -> Shaped[Array, "path count"]:
+    """Counts of traced paths; `blocks`: copies of each block in each stage."""
+    path, action = traced.path, traced.action
+    paths, width = traced.forward_sends.size, blocks.shape[1]
+    work, stage, rank = joined.work[action], joined.stage[action], joined.rank[action]
+
+    def by_path(values: Shaped[Array, "action"]) -> Shaped[Array, "path"]:
+        return np.bincount(path, weights=values, minlength=paths)
+
+    def by_work(chosen: Shaped[Array, "action"]) -> Shaped[Array, "path work block"]:
+        key, held = _WORKS * path[chosen] + work[chosen], blocks[stage[chosen]]
+        counts = [np.bincount(key, weights=column, minlength=_WORKS * paths) for column in held.T]
+        return np.stack(counts, axis=1).reshape(paths, _WORKS, width)
+
+    is_paired, is_closing = joined.is_paired[action], joined.last_gradient[stage] == action
+    begins = np.append(True, path[1:] != path[:-1])
+    staying, passes_after = _stay_counts(is_closing, rank, begins, traced)
+    sends = traced.forward_sends + traced.backward_sends
+    actions = np.bincount(_WORKS * path + work, minlength=_WORKS * paths).reshape(paths, _WORKS)
+    return PathCounts(
+        works=by_work(np.full(path.size, True)),
+        paired=by_work(is_paired),
+        actions=actions.astype(float),
+        far_sends=traced.far_sends.T,
+        forward_sends=traced.forward_sends,
+        backward_sends=traced.backward_sends,
+        charges=by_path(joined.is_sending[stage] & (work != Work.WEIGHT)) - sends,
+        closing=np.maximum(by_path(is_closing) - 1, 0),
+        staying=staying,
+        passes_after=passes_after,
+        pairs=by_path(is_paired) / 2.0,
+        ends_first=joined.holds_first[rank[begins]].astype(float),
+    ).table()
+
+
+def _stay_counts(
+    is_closing: Shaped[Array, "action"],
+    rank: Shaped[Array, "action"],
+    begins: Shaped[Array, "action"],
+    traced: TracedPaths,
+) -> tuple[Shaped[Array, "path"], Shaped[Array, "path"]]:
+    """(closing passes after which a path stays on their rank, the fewest passes that follow there before another).
+
+    The actions of a path lie in reverse order, from where it `begins`.
+    """
+    path, paths = traced.path, traced.forward_sends.size
+    position = np.arange(path.size)
+    # the passes that follow end where the rank changes, another closing pass comes, or the path ends
+    is_broken = begins | is_closing | np.append(rank[1:] != rank[:-1], True)
+    following = position[1:] - np.maximum.accumulate(np.where(is_broken, position, 0))[:-1]
+    stays = np.flatnonzero(is_closing[1:] & ~begins[1:] & (rank[1:] == rank[:-1]))
+    staying = np.bincount(path[1:][stays], minlength=paths).astype(float)
+    least = np.full(paths, np.inf)
+    np.minimum.at(least, path[1:][stays], following[stays])
+    return staying, np.where(staying > 0, least, 0.0)

@@ -1,322 +1,181 @@
-"""How a model is laid out on a cluster. A Plan's fields may be scalars or arrays: one row of a search, or all of them.
+"""The plan of a training run: how a model is laid out on a cluster, and the rules that it keeps.
 
-Ranks lie in one grid, tensor parallelism innermost, then context, data, and pipeline outermost (Megatron-LM's order):
-groups are slices of it, so a TP group fills a node before it leaves it. Expert groups are slices of the data and
-context ranks: ep divides dp x cp.
+`read_plan` makes one of a user's options, checked against the model and the part of the cluster that it gets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from enum import IntEnum
-from functools import cached_property
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log2
+from numbers import Integral
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from podsim.errors import PlanError
-from podsim.hardware.cluster import Cluster
+from podsim.errors import ClusterError, PlanError, PodsimError
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.parts import Gpu
+from podsim.options.plan_options import PlanOptions
+from podsim.options.question import options_of
+from podsim.training.plan_values import PlanValues
+from podsim.training.rules import problems
+from podsim.training.software import load_software
+from podsim.workload.catalog import load_model
 from podsim.workload.graph import Model
-
-BESIDE = (2, 4, 8, 16)
-"""pipeline stages that may share a node of a pipeline over several nodes, besides one"""
-
-Array: TypeAlias = NDArray[Any]
-Ints: TypeAlias = int | NDArray[Any]
-
-
-class Recompute(IntEnum):
-    """Which activations are computed again in the backward pass."""
-
-    NONE = 0
-    SELECTIVE = 1
-    """the attention core (Korthikanti et al. 2022)"""
-    FULL = 2
-    """whole layers, from their input"""
-
-
-class Schedule(IntEnum):
-    """In which order a pipeline stage runs its micro-batches."""
-
-    GPIPE = 0
-    ONE_F_ONE_B = 1
-    INTERLEAVED = 2
-    ZB_H1 = 3
-    ZB_H2 = 4
-    ZB_V = 5
-    DUALPIPE = 6
-    DUALPIPE_V = 7
-    BREADTH_FIRST = 8
-    PIPEDREAM = 9
-    PIPEDREAM_2BW = 10
-
-
-SCHEDULE_CODES = {
-    "gpipe": Schedule.GPIPE,
-    "1f1b": Schedule.ONE_F_ONE_B,
-    "interleaved": Schedule.INTERLEAVED,
-    "zb-h1": Schedule.ZB_H1,
-    "zb-h2": Schedule.ZB_H2,
-    "zb-v": Schedule.ZB_V,
-    "dualpipe": Schedule.DUALPIPE,
-    "dualpipe-v": Schedule.DUALPIPE_V,
-    "breadth-first": Schedule.BREADTH_FIRST,
-    "pipedream": Schedule.PIPEDREAM,
-    "pipedream-2bw": Schedule.PIPEDREAM_2BW,
-}
-"""by name; `podsim.schedules` has what each is"""
-
-
-class Placement(IntEnum):
-    """Which model parts a pipeline rank holds."""
-
-    LOOP = 0
-    """rank r parts r, r + p, ..."""
-    VEE = 1
-    """rank r parts r and 2 p - 1 - r"""
-    TWO_WAYS = 2
-    """rank r parts r and p - 1 - r, for half of the micro-batches each"""
-
-
-SPLIT_BACKWARD = (Schedule.ZB_H1, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE, Schedule.DUALPIPE_V)
-"""schedules that compute gradients of weights apart"""
-# the same by code, which is quicker to look up than to compare: of one plan as of a million
-_SPLIT = np.array([code in SPLIT_BACKWARD for code in Schedule])
-_PAIRED = np.array([code in (Schedule.DUALPIPE, Schedule.DUALPIPE_V) for code in Schedule])
-_PLACEMENTS = np.full(len(Schedule), int(Placement.LOOP))
-_PLACEMENTS[[Schedule.ZB_V, Schedule.DUALPIPE_V]] = Placement.VEE
-_PLACEMENTS[Schedule.DUALPIPE] = Placement.TWO_WAYS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(PlanValues):
     """The layout of one training run. Integer and boolean fields may be numpy arrays that broadcast together."""
-
-    tp: Ints = 1
-    """The tensor-parallel degree."""
-    pp: Ints = 1
-    """The number of pipeline stages."""
-    virtual_stages: Ints = 1
-    """The number of model chunks per pipeline stage (interleaved and V-shaped schedules)."""
-    dp: Ints = 1
-    """The number of data-parallel replicas."""
-    cp: Ints = 1
-    """The context-parallel degree."""
-    ep: Ints = 1
-    """The expert-parallel degree; divides dp x cp."""
-    micro_batch: Ints = 1
-    """The number of sequences of one pass."""
-    global_batch: Ints = 1
-    """The number of sequences of one step."""
-    sequence_parallel: Ints = False
-    """Whether the TP group divides norms, dropouts and residuals (Korthikanti et al. 2022)."""
-    zero: Ints = 0
-    """The ZeRO level. The data-parallel group divides: 1 the optimizer, 2 also gradients, 3 also weights (FSDP)."""
-    shard: Ints = 0
-    """The number of ranks over which ZeRO divides; 0 is the whole data-parallel group, fewer is hybrid sharding (HSDP).
-    """
-    recompute: Ints | str = Recompute.NONE
-    """The recomputation of activations: 0 none, 1 selective (the attention core), 2 full (whole layers)."""
-    recompute_layers: Ints = 0
-    """The number of recomputed layers of each stage under full recomputation; 0 is all."""
-    schedule: Ints | str = Schedule.ONE_F_ONE_B
-    """The code of the schedule: 0 GPipe, 1 1F1B, 2 interleaved, 3 ZB-H1, 4 ZB-H2, 5 ZB-V, 6 DualPipe, 7 DualPipeV, 8
-    breadth-first, 9 PipeDream, 10 PipeDream-2BW."""
-    flash: Ints = True
-    """Whether fused attention never stores the scores (FlashAttention)."""
-    overlap_grad: Ints = True
-    """Whether gradient reduction overlaps with the backward pass."""
-    overlap_param: Ints = True
-    """Whether parameter gathering (ZeRO) overlaps with the forward pass."""
-    overlap_tp: Ints = False
-    """Whether tensor-parallel collectives overlap with the GEMMs that they feed."""
-    precision: str = "bf16"
-    """The precision of weights and activations."""
-    optimizer_precision: str = "fp32"
-    """The precision of the two Adam moments."""
-    software: str = "megatron-core"
-    """The software and its version (`podsim show software` lists them)."""
-    sequence: int = 0
-    """The number of tokens of a sequence; 0 is the model's own."""
-
-    def __post_init__(self) -> None:
-        """Turn names into codes."""
-        if isinstance(self.recompute, str):
-            object.__setattr__(self, "recompute", _code("recompute", self.recompute, _RECOMPUTES))
-        if isinstance(self.schedule, str):
-            object.__setattr__(self, "schedule", _code("schedule", self.schedule, SCHEDULE_CODES))
-
-    @property
-    def gpus(self) -> Ints:
-        """GPUs it occupies."""
-        return self.tp * self.pp * self.dp * self.cp
-
-    @property
-    def micro_batches(self) -> Ints:
-        """Micro-batches each pipeline runs in a step."""
-        return self.global_batch // (self.dp * self.micro_batch)
-
-    @cached_property
-    def placement(self) -> Array:
-        """Which model parts a pipeline rank holds, a Placement."""
-        return np.asarray(_PLACEMENTS[self.schedule])
-
-    @cached_property
-    def paired(self) -> Array:
-        """Whether its schedule runs passes beside each other, so that one hides the exchanges of the other."""
-        return _PAIRED[self.schedule] & (np.asarray(self.pp) > 1)
-
-    @cached_property
-    def loose_end(self) -> Array:
-        """Whether another rank than the first may run the last pass of a step: schedules with weight gradients apart."""
-        return _SPLIT[self.schedule] & (np.asarray(self.pp) > 1)
-
-    @property
-    def shard_ranks(self) -> Ints:
-        """Ranks over which ZeRO divides what it divides."""
-        whole = self.dp * self.cp
-        return np.where(np.asarray(self.shard) > 0, np.minimum(self.shard, whole), np.asarray(whole))
-
-    def length(self, model: Model) -> int:
-        """Tokens of a sequence."""
-        return self.sequence or model.sequence
 
     def problems(self, model: Model, cluster: Cluster) -> list[str]:
         """Every rule this (scalar) plan breaks, each with the value and what would be allowed."""
-        from podsim.training.rules import problems
-
         return problems(self, model, cluster)
 
-    def check(self, model: Model, cluster: Cluster) -> Plan:
+    def check(self, model: Model, cluster: Cluster) -> Self:
         """Give the plan itself, or raise PlanError with all its problems."""
-        found = self.problems(model, cluster)
-        if found:
-            raise PlanError(found)
+        broken = self.problems(model, cluster)
+        if broken:
+            raise PlanError(broken)
         return self
 
-    @cached_property
-    def size(self) -> int:
-        """Number of plans it holds (1 for a scalar plan)."""
-        return int(np.broadcast(*(np.asarray(getattr(self, name)) for name in ARRAY_FIELDS)).size)
 
-    def arrays(self) -> Plan:
-        """The same plan with every numeric field a 1-D array of one common length."""
-        values = [np.atleast_1d(np.asarray(getattr(self, name))) for name in ARRAY_FIELDS]
-        if any(value.size != 1 for value in values):
-            values = list(np.broadcast_arrays(*values))
-        return self.having(dict(zip(ARRAY_FIELDS, values, strict=True)))
+DEFAULT_TOKENS = 4 * 2**20
+"""tokens of a step when no batch is given, as large language models of 2020-2024 were trained with"""
 
-    def having(self, columns: Mapping[str, Any]) -> Plan:
-        """The same plan with other values of some fields."""
-        return replace(self, **columns)
-
-    def wide(self) -> Plan:
-        """The same arrays with 64-bit whole numbers, which products of degrees and sizes need; flags as they are."""
-        columns = {name: np.asarray(getattr(self, name)) for name in ARRAY_FIELDS}
-        narrow = {name: v for name, v in columns.items() if v.dtype not in _WIDE}
-        return self.having({name: v.astype(np.int64) for name, v in narrow.items()}) if narrow else self
-
-    def rows(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
-        """Values of some fields or properties, plan by plan."""
-        columns = (np.atleast_1d(getattr(self, name)) for name in names)
-        wide = (c if c.size == self.size else np.broadcast_to(c, self.size) for c in columns)
-        return list(zip(*(column.tolist() for column in wide), strict=True))
-
-    def take(self, index: Any) -> Plan:
-        """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
-        chosen: dict[str, Any] = {}
-        for name in ARRAY_FIELDS:
-            value = np.asarray(getattr(self, name))
-            picked = value if value.ndim == 0 else value[index]
-            chosen[name] = _scalar(name, picked) if np.ndim(picked) == 0 else picked
-        return self.having(chosen)
-
-    def describe(self) -> dict[str, object]:
-        """Names and values of a scalar plan, with codes spelled out."""
-        out: dict[str, object] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "recompute":
-                value = Recompute(int(value)).name.lower()
-            elif field.name == "schedule":
-                value = {code: name for name, code in SCHEDULE_CODES.items()}[Schedule(int(value))]
-            elif field.name in _BOOLEAN:
-                value = bool(value)
-            elif field.name in ARRAY_FIELDS:
-                value = int(value)
-            out[field.name] = value
-        return out
+LARGEST_BATCH = 10_000_000
+"""sequences of a step: a thousand times what has been trained with"""
 
 
-_RECOMPUTES = {code.name.lower(): code for code in Recompute}
-_BOOLEAN = ("sequence_parallel", "flash", "overlap_grad", "overlap_param", "overlap_tp")
-_WIDE = (np.dtype(np.int64), np.dtype(bool))
-_TEXT = ("precision", "optimizer_precision", "software", "sequence")
-ARRAY_FIELDS = tuple(field.name for field in fields(Plan) if field.name not in _TEXT)
+def split_overrides(pairs: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:
+    """(overrides of the model, overrides of the cluster); the model's start with "model."."""
+    if pairs is not None and not isinstance(pairs, Mapping):
+        raise PodsimError(f'overrides={str(pairs)[:60]!r}: give a mapping, such as {{"gpu.memory": "64GB"}}')
+    model, cluster = {}, {}
+    for key, value in (pairs or {}).items():
+        if key.startswith("model."):
+            model[key.removeprefix("model.")] = value
+        else:
+            cluster[key] = value
+    return model, cluster
 
 
-def _code(field: str, text: str, codes: dict[str, Any]) -> int:
-    if text.lower() not in codes:
-        raise PlanError([f"{field}={text!r} is unknown; {field} may be {', '.join(codes)}"])
-    return int(codes[text.lower()])
+def read_inputs(
+    model: str | Path,
+    on: str | Path,
+    gpus: int | None,
+    sequence: int | None,
+    overrides: Mapping[str, str] | None,
+) -> tuple[Model, Cluster, int]:
+    """The model, the part of the cluster that the job gets, and its GPUs."""
+    for_model, for_cluster = split_overrides(overrides)
+    if sequence is not None:
+        for_model["sequence"] = str(sequence)
+    network = load_model(model, for_model)
+    cluster = load_cluster(on, for_cluster)
+    count = cluster.gpus if gpus is None else gpus
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ClusterError(f"gpus={count!r}: a job has 1 to {cluster.gpus} GPUs on {cluster.name}")
+    return network, cluster.subset(count), count
 
 
-def _scalar(name: str, value: Any) -> int | bool:
-    return bool(value) if name in _BOOLEAN else int(value)
+def batch_of(batch: int | None, sequence: int, gpus: int = 1) -> tuple[int, bool]:
+    """(sequences of a step, whether that is the default of about four million tokens).
 
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """Where the members of each group lie: how many of them share a node.
-
-    The stride of a group in the rank grid decides: members of a group of `size` ranks, `stride` apart, share a node
-    of G GPUs in runs of G / stride. Where groups do not tile nodes some lie across two, and a step waits for the
-    one with fewest members on a node of its own.
+    The default is a power of two times the odd part of the GPUs, so that replicas may divide it: 2,240 on 4,480 GPUs.
     """
+    if batch is None:
+        sequences = max(1, DEFAULT_TOKENS // sequence)
+        odd = gpus // (gpus & -gpus)
+        if 1 < odd <= 2 * sequences:
+            return odd << max(0, round(log2(sequences / odd))), True
+        return 1 << (sequences.bit_length() - 1), True
+    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= LARGEST_BATCH:
+        raise PodsimError(f"batch={batch!r}: a step has 1 to {LARGEST_BATCH:,} sequences")
+    return batch, False
 
-    gpus_per_node: int
+
+def precision_of(precision: str | None, cluster: Cluster) -> str:
+    """The precision asked for; without a wish bf16, or fp16 on a GPU without it, fp32 on processors."""
+    return precision or default_precision(cluster.gpu)
+
+
+def default_precision(gpu: Gpu) -> str:
+    """bf16, or fp16 on a GPU without it; fp32 on processors."""
+    return "fp32" if gpu.architecture == "cpu" else "bf16" if "bf16" in gpu.peaks else "fp16"
+
+
+_OF_GPUS = ("megatron-core", "dle-pytorch")
+"""eras that verbs take by default"""
+
+
+def software_of(software: str, gpu: Gpu) -> str:
+    """The requested software; by default that of the verbs on GPUs, and eager PyTorch on processors.
+
+    What is printed names what was taken.
+    """
+    return "pytorch-eager" if gpu.architecture == "cpu" and software in _OF_GPUS else software
+
+
+class Setting(NamedTuple):
+    """A legal plan of a model on (a part of) a cluster."""
+
+    model: Model
+    cluster: Cluster
     plan: Plan
-    """The plan whose groups lie in the grid."""
+    default_batch: bool
+    """Whether the batch was not given."""
 
-    def per_node(self, size: Ints, stride: Ints) -> Array:
-        """Members on a node of the group that is spread most: 2 of six ranks side by side, on nodes of eight."""
-        size, stride = np.asarray(size), np.asarray(stride)
-        room = np.gcd(size * stride, self.gpus_per_node)  # groups begin and end at multiples of it in a node
-        return np.asarray(np.minimum(np.maximum(room // stride, 1), size))
 
-    @property
-    def tp(self) -> Array:
-        """TP members on a node."""
-        return self.per_node(self.plan.tp, 1)
+def read_plan(options: PlanOptions) -> Setting:
+    """The plan of a model on a cluster, as `podsim.predict` words it.
 
-    @property
-    def cp(self) -> Array:
-        """CP members on a node."""
-        return self.per_node(self.plan.cp, self.plan.tp)
+    What is None follows: dp takes the GPUs that are left, overlaps are what the framework era can. Raises PlanError with
+    all rules that it breaks, and PodsimError for anything unusable.
+    """
+    tp, pp, dp, cp = options.tp, options.pp, options.dp, options.cp
+    degrees = {"tp": tp, "pp": pp, "cp": cp, **({} if dp is None else {"dp": dp})}
+    if wrong := [
+        f"{name}={value!r} is not a whole number" for name, value in degrees.items() if not _is_whole(value)
+    ]:
+        raise PlanError(wrong)
+    gpus = int(tp * pp * dp * cp) if dp is not None and options.gpus is None else options.gpus
+    network, cluster, count = read_inputs(
+        options.model, options.on, gpus, options.sequence, options.overrides
+    )
+    sequences, default = batch_of(options.batch, network.sequence, count)
+    each = int(tp * pp * cp)
+    divided = each >= 1 and count % each == 0
+    changes = {
+        **_following(options, cluster, count // each if divided else 1),
+        "software": software_of(options.software, cluster.gpu), "sequence": network.sequence,
+    }  # fmt: skip
+    fields = {name: getattr(options, name) for name in options_of(Plan)}
+    plan = Plan(global_batch=sequences, **{**fields, **changes})
+    problems = plan.problems(network, cluster)
+    if dp is None and not divided:
+        problems = [
+            f"tp x pp x cp = {tp} x {pp} x {cp} does not divide {count} GPUs; give dp, or degrees that do",
+            *(problem for problem in problems if "dp" not in problem),
+        ]
+    if problems:
+        raise PlanError(problems)
+    return Setting(network, cluster, plan, default)
 
-    @property
-    def ep(self) -> Array:
-        """EP members on a node."""
-        return self.per_node(self.plan.ep, self.plan.tp)
 
-    def data(self, size: Ints) -> Array:
-        """Members on a node of a group of `size` data and context ranks."""
-        return self.per_node(size, self.plan.tp)
+def _following(options: PlanOptions, cluster: Cluster, replicas: int) -> dict[str, Any]:
+    """Values of the fields that were not given."""
+    software = load_software(software_of(options.software, cluster.gpu), cluster.gpu)
+    values = {
+        "dp": replicas,
+        "schedule": "interleaved" if options.virtual_stages > 1 else "1f1b",
+        "flash": cluster.gpu.compute_capability >= 7.5 and "flash" not in software.lacks,
+        "overlap_grad": "overlap_grad" in software.can_overlap,
+        "overlap_param": "overlap_param" in software.can_overlap,
+        "precision": precision_of(None, cluster),
+    }
+    return {name: value for name, value in values.items() if getattr(options, name) in (None, "")}
 
-    @property
-    def _stage(self) -> Array:
-        """GPUs from one pipeline stage to the next."""
-        return np.asarray(self.plan.tp * self.plan.cp * self.plan.dp)
 
-    @property
-    def stages(self) -> Array:
-        """Neighbouring pipeline stages that share a node, of a pipeline over several nodes: 1, or one of BESIDE."""
-        room = np.maximum(self.gpus_per_node // self._stage, 1)
-        return np.asarray(np.take((1, *BESIDE), np.searchsorted(BESIDE, room, side="right")))
-
-    @property
-    def pipeline_crosses(self) -> Array:
-        """Whether first and last pipeline stage lie on different nodes."""
-        return np.asarray(self._stage * np.asarray(self.plan.pp) > self.gpus_per_node)
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -9,9 +9,10 @@ import numpy as np
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.results.prediction import Prediction, StageMemory
-from podsim.training.batch import Prepared, StepCost, combine, prepare, step_cost
+from podsim.training.batch import PlanTables, StepCost, cost_slice, prepare, step_cost
 from podsim.training.memory import KINDS
-from podsim.training.plan import Array, Plan, Recompute
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Recompute
 from podsim.training.step import SPLIT
 from podsim.workload.graph import Model
 
@@ -49,8 +50,8 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
 
     About a millisecond.  Raises nothing for a plan that does not fit: `fits` says so.
     """
-    ready = prepare(model, cluster, plan)
-    cost = combine(ready, slice(0, 1))
+    tables = prepare(model, cluster, plan)
+    cost = cost_slice(tables, slice(0, 1))
     step = float(cost.seconds[0])
     parts = dict(zip(SPLIT, cost.parts[:, 0].tolist(), strict=True))
     length = plan.length(model)
@@ -58,7 +59,7 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
     gpus = int(plan.gpus)
     peak = cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * gpus
     done = {name: count * trained / step / peak for name, count in flops_per_token(model, plan).items()}
-    stages = _stage_memory(ready, cost.stages)
+    stages = _stage_memory(tables, cost.stages)
     memory = float(cost.memory[0])
     return Prediction(
         model=model.name,
@@ -101,10 +102,10 @@ def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     return {"6PD": 6.0 * model.active_parameters, "model": 3.0 * once, "hardware": 3.0 * once + again}
 
 
-def _stage_memory(ready: Prepared, kinds: Array) -> tuple[StageMemory, ...]:
+def _stage_memory(tables: PlanTables, kinds: Array) -> tuple[StageMemory, ...]:
     """Memory of every class of pipeline stages, in the order of their first stage."""
-    stages = ready.stages.table
-    found = [
+    stages = tables.stages.table
+    memory = [
         StageMemory(
             first=int(stages.first[s, 0]),
             count=int(stages.count[s, 0]),
@@ -113,11 +114,11 @@ def _stage_memory(ready: Prepared, kinds: Array) -> tuple[StageMemory, ...]:
         for s in range(stages.count.shape[0])
         if stages.count[s, 0] > 0
     ]
-    return tuple(sorted(found, key=lambda stage: stage.first))
+    return tuple(sorted(memory, key=lambda stage: stage.first))
 
 
 def _bottleneck(parts: dict[str, float], step: float, plan: Plan, cluster: Cluster) -> str:
-    """The largest part, and if that is arithmetic the largest loss beside it, in a sentence."""
+    """The largest part in a sentence, and the largest loss if that part is arithmetic."""
     first, second = sorted(parts, key=lambda name: -parts[name])[:2]
     text = f"{100 * parts[first] / step:.0f} % of the step is {_NAMES[first]}"
     if first != "compute":
@@ -140,7 +141,7 @@ def _remedy(part: str, plan: Plan, cluster: Cluster) -> str:
     return text.replace("overlap, ", "") if overlapped else text
 
 
-def faster(cluster: Cluster, resource: str, factor: float) -> Cluster:
+def speed_up(cluster: Cluster, resource: str, factor: float) -> Cluster:
     """The same cluster with one resource scaled: flops, memory bandwidth, nvlink, network."""
     gpu = cluster.gpu
     if resource == "nvlink":
@@ -162,7 +163,8 @@ def gains(model: Model, cluster: Cluster, plan: Plan, *, factor: float = 1.1) ->
     """Share of throughput gained if one resource were `factor` times as fast, for each of RESOURCES."""
     base = _seconds(step_cost(model, cluster, plan))
     return {
-        name: base / _seconds(step_cost(model, faster(cluster, name, factor), plan)) - 1 for name in RESOURCES
+        name: base / _seconds(step_cost(model, speed_up(cluster, name, factor), plan)) - 1
+        for name in RESOURCES
     }
 
 

@@ -2,6 +2,9 @@
 
 A rule is (name, violated, message). `violated` broadcasts over plans; `message` words it for one plan, with the
 value and what would be allowed.
+
+What a framework may lack is no rule: a search leaves such values out unless they are asked for by name, but a plan that
+uses one is predicted with a warning, as the question "what would it have brought?" is a fair one.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ from numpy.typing import NDArray
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.schedules.entries import SCHEDULES
-from podsim.training.plan import ARRAY_FIELDS, SCHEDULE_CODES, Plan, Recompute
-from podsim.training.software import software_names
+from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute
+from podsim.training.software import Software, software_names
 from podsim.workload.graph import Model
 
 Bools = NDArray[np.bool_]
@@ -75,29 +78,29 @@ def _mod(a: Any, b: Any) -> Any:
     return np.asarray(a) % np.maximum(b, 1)
 
 
-Rule = tuple[str, Callable[[Plan, Facts], Any], Callable[[Plan, Facts], str]]
+Rule = tuple[str, Callable[[PlanValues, Facts], Any], Callable[[PlanValues, Facts], str]]
 
 _DEGREES = ("tp", "pp", "virtual_stages", "dp", "cp", "ep", "micro_batch", "global_batch")
 
 
-def _not_positive(plan: Plan, f: Facts) -> Any:
+def _not_positive(plan: PlanValues, f: Facts) -> Any:
     return np.logical_or.reduce(np.broadcast_arrays(*(np.asarray(getattr(plan, n)) < 1 for n in _DEGREES)))
 
 
-def _say_not_positive(plan: Plan, f: Facts) -> str:
+def _say_not_positive(plan: PlanValues, f: Facts) -> str:
     wrong = [f"{name}={getattr(plan, name)}" for name in _DEGREES if getattr(plan, name) < 1]
     return f"{', '.join(wrong)}: degrees and batches are whole numbers from 1"
 
 
-def _kv_uneven(plan: Plan, f: Facts) -> Any:
+def _kv_uneven(plan: PlanValues, f: Facts) -> Any:
     return (_mod(f.kv_heads, plan.tp) != 0) & (_mod(plan.tp, f.kv_heads or 1) != 0)
 
 
-def _batch_uneven(plan: Plan, f: Facts) -> Any:
+def _batch_uneven(plan: PlanValues, f: Facts) -> Any:
     return _mod(plan.global_batch, plan.dp * np.asarray(plan.micro_batch)) != 0
 
 
-def _say_batch(plan: Plan, f: Facts) -> str:
+def _say_batch(plan: PlanValues, f: Facts) -> str:
     shown = _divisors(int(plan.global_batch))
     return (
         f"global_batch={plan.global_batch} is not a multiple of dp x micro_batch = {plan.dp} x {plan.micro_batch}; "
@@ -109,10 +112,10 @@ _ENTRIES = tuple((int(SCHEDULE_CODES[name]), entry) for name, entry in SCHEDULES
 _ENDLESS = tuple(code for code, entry in _ENTRIES if not entry.flush)
 
 
-def _size_broken(of: str) -> Callable[[Plan, Facts], Any]:
+def _size_broken(of: str) -> Callable[[PlanValues, Facts], Any]:
     """Where a schedule's own rules about one of its sizes are broken."""
 
-    def broken(plan: Plan, f: Facts) -> Any:
+    def broken(plan: PlanValues, f: Facts) -> Any:
         schedule, m = np.asarray(plan.schedule), _micro_batches(plan)
         found: Any = np.False_
         for code, entry in _ENTRIES:
@@ -126,8 +129,8 @@ def _size_broken(of: str) -> Callable[[Plan, Facts], Any]:
     return broken
 
 
-def _say_size(of: str) -> Callable[[Plan, Facts], str]:
-    def say(plan: Plan, f: Facts) -> str:
+def _say_size(of: str) -> Callable[[PlanValues, Facts], str]:
+    def say(plan: PlanValues, f: Facts) -> str:
         entry = SCHEDULES[str(plan.describe()["schedule"])]
         p, v, m = int(plan.pp), int(plan.virtual_stages), int(_micro_batches(plan))
         return "; ".join(entry.say(r, p, v, m) for r in entry.rules if r.of == of and bool(r.broken(p, v, m)))
@@ -135,11 +138,11 @@ def _say_size(of: str) -> Callable[[Plan, Facts], str]:
     return say
 
 
-def _micro_batches(plan: Plan) -> Any:
+def _micro_batches(plan: PlanValues) -> Any:
     return np.asarray(plan.global_batch) // np.maximum(plan.dp * np.asarray(plan.micro_batch), 1)
 
 
-def _cp_uneven(plan: Plan, f: Facts) -> Any:
+def _cp_uneven(plan: PlanValues, f: Facts) -> Any:
     parts = np.where(np.asarray(plan.cp) > 1, plan.cp * np.asarray(2 if f.causal else 1), 1)
     return _mod(f.length, parts) != 0
 
@@ -279,12 +282,12 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def violations(plan: Plan, f: Facts) -> dict[str, Bools]:
+def violations(plan: PlanValues, f: Facts) -> dict[str, Bools]:
     """For each rule, which plans break it (broadcast)."""
     return {name: np.asarray(violated(plan, f), dtype=bool) for name, violated, _ in RULES}
 
 
-def problems(plan: Plan, model: Model, cluster: Cluster) -> list[str]:
+def problems(plan: PlanValues, model: Model, cluster: Cluster) -> list[str]:
     """Every rule a scalar plan breaks, worded."""
     wrong = [n for n in ARRAY_FIELDS if np.ndim(getattr(plan, n)) == 0 and not _whole(getattr(plan, n))]
     if wrong:
@@ -301,7 +304,7 @@ def _whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer, np.bool_)) and abs(int(value)) < 1 << 40
 
 
-def _text_problems(plan: Plan, f: Facts) -> list[str]:
+def _text_problems(plan: PlanValues, f: Facts) -> list[str]:
     found = []
     if plan.precision not in f.precisions:
         found.append(f"precision={plan.precision!r}: this GPU trains in {', '.join(f.precisions)}")
@@ -310,3 +313,58 @@ def _text_problems(plan: Plan, f: Facts) -> list[str]:
     if plan.software not in software_names():
         found.append(f"software={plan.software!r} may be {', '.join(software_names())}")
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ability:
+    """Something that a framework has or lacks."""
+
+    field: str
+    """The field of a plan that uses it."""
+    uses: Callable[[Any], Any]
+    """Whether values of the field need it."""
+    title: str
+
+
+def _is_several(number: Any) -> Any:
+    return np.asarray(number) > 1
+
+
+def _is_value(value: int) -> Callable[[Any], Any]:
+    return lambda values: np.asarray(values) == value
+
+
+ABILITIES = {
+    "tensor": Ability(field="tp", uses=_is_several, title="tensor parallelism"),
+    "pipeline": Ability(field="pp", uses=_is_several, title="pipeline parallelism"),
+    "interleaving": Ability(field="virtual_stages", uses=_is_several, title="interleaved stages"),
+    "context": Ability(field="cp", uses=_is_several, title="context parallelism"),
+    "experts": Ability(field="ep", uses=_is_several, title="expert parallelism"),
+    "sequence": Ability(field="sequence_parallel", uses=_is_value(True), title="sequence parallelism"),
+    "selective": Ability(
+        field="recompute", uses=_is_value(Recompute.SELECTIVE), title="selective recomputation"
+    ),
+    "partial": Ability(
+        field="recompute_layers", uses=lambda v: np.asarray(v) > 0, title="recomputation of some layers"
+    ),
+    "flash": Ability(field="flash", uses=_is_value(True), title="flash attention"),
+    "zero-1": Ability(field="zero", uses=_is_value(1), title="ZeRO 1"),
+    "zero-2": Ability(field="zero", uses=_is_value(2), title="ZeRO 2"),
+    "zero-3": Ability(field="zero", uses=_is_value(3), title="ZeRO 3"),
+}
+"""The abilities by name, as an entry of software.toml lists them under `lacks`."""
+
+
+def is_available(field: str, values: NDArray[Any], software: Software) -> Bools:
+    """Whether the framework has each value of a plan's field."""
+    has = np.ones(values.shape, dtype=bool)
+    for name in software.lacks:
+        if ABILITIES[name].field == field:
+            has &= ~ABILITIES[name].uses(values)
+    return has
+
+
+def lacking_titles(plan: PlanValues, software: Software) -> tuple[str, ...]:
+    """Titles of what one plan uses and its framework lacks."""
+    lacking = (ABILITIES[name] for name in software.lacks)
+    return tuple(ability.title for ability in lacking if bool(ability.uses(getattr(plan, ability.field))))

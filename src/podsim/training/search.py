@@ -6,45 +6,29 @@ batch, sequence) is the user's choice and stays fixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from podsim.axes import Shaped
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
-from podsim.training.abilities import available
-from podsim.training.batch import combine_divided, divide, divided_chunks, in_order
-from podsim.training.plan import Array, Plan, Recompute, Schedule
-from podsim.training.rules import RULES, Facts, facts
+from podsim.options.plan_options import LayoutFields
+from podsim.options.question import options_of
+from podsim.training.batch import cost_division, divide_plans, divided_chunks, sort_by_division
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Recompute, Schedule
+from podsim.training.rules import RULES, Facts, facts, is_available
 from podsim.training.software import Software, load_software
 from podsim.workload.graph import Model
 
+Space: TypeAlias = Mapping[str, Sequence[Any]]
+"""The values that each field may take; every legal one for a field that is left out."""
 
-@dataclass(frozen=True, kw_only=True)
-class Space:
-    """Values that each field may take; an empty tuple means every legal one."""
-
-    tp: Sequence[int] = ()
-    pp: Sequence[int] = ()
-    virtual_stages: Sequence[int] = ()
-    cp: Sequence[int] = ()
-    ep: Sequence[int] = ()
-    micro_batch: Sequence[int] = ()
-    sequence_parallel: Sequence[bool] = ()
-    zero: Sequence[int] = ()
-    shard: Sequence[int] = ()
-    """The values that `Plan.shard` may take: 0 is the whole data-parallel group; by default also one node (hybrid
-    sharding)."""
-    recompute: Sequence[int] = ()
-    recompute_layers: Sequence[int] = ()
-    schedule: Sequence[int] = ()
-    flash: Sequence[bool] = ()
-    overlap_grad: Sequence[bool] = ()
-    overlap_param: Sequence[bool] = ()
-    overlap_tp: Sequence[bool] = ()
+SEARCHED = {name: known for name, known in options_of(LayoutFields).items() if name != "dp"}
+"""The fields that a search chooses; dp takes the remaining GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,23 +36,23 @@ class SearchResult:
     """The result of a search; a plan is named by its position in the flattened table of flags and combinations."""
 
     combinations: Plan
-    """plans without the two flags"""
+    """The plans without the two flags."""
     flags: Shaped[Array, "flags field"]
-    """values of overlap_grad and overlap_param"""
+    """The values of overlap_grad and overlap_param."""
     step_seconds: Shaped[Array, "flags plan"]
-    """s; infinite where the flags make no difference to another plan, or a plan was not reached"""
+    """s. The time of a step; infinite where the flags equal another plan, or where a plan was not reached."""
     memory_bytes: Shaped[Array, "plan"]
-    """B on the fullest stage"""
+    """B. The memory of the fullest stage."""
     order: Array
-    """positions of the plans that fit, fastest first"""
+    """The positions of the plans that fit, fastest first."""
     pareto: Array
-    """positions on the front of memory against time, fastest first"""
+    """The positions on the front of memory against time, fastest first."""
     evaluated: int
-    """plans that got a time and a memory, whether they fit or not"""
+    """The number of plans with a time and a memory, whether they fit or not."""
     cut: dict[str, int] = field(default_factory=dict)
-    """combinations that were never evaluated, by the rule they break"""
+    """The number of combinations never evaluated, by the rule that they break."""
     complete: bool = True
-    """false when it was interrupted: the best of what had been evaluated"""
+    """Whether the search was completed; False if it was interrupted, with the best so far."""
 
     def plan(self, position: int) -> Plan:
         """The plan at a position, scalar."""
@@ -89,7 +73,7 @@ def _flags(wanted: Space, software: Software) -> Shaped[Array, "flags field"]:
     """Values of overlap_grad and overlap_param that the framework can run, the most overlapped first."""
 
     def values(name: str) -> list[bool]:
-        given = getattr(wanted, name)
+        given = wanted.get(name, ())
         able = name in software.can_overlap
         return [bool(v) for v in given] if len(given) else ([True, False] if able else [False])
 
@@ -120,23 +104,23 @@ def search(
     best so far.  PlanError when no combination is legal, saying what cut them.
     """
     count = gpus or cluster.gpus
-    wanted = wanted or Space()
+    wanted = wanted or {}
     software = load_software(fixed.software, cluster.gpu)
     plans, layouts, cut = space(model, cluster, fixed, count, wanted, software)
     total = int(np.size(plans.tp))
     if total == 0:
         raise PlanError([_no_plan(count, fixed, cut)])
-    plans, layouts = in_order(plans, layouts)
+    plans, layouts = sort_by_division(plans, layouts)
     flags = _flags(wanted, software)
     step_seconds = np.full((len(flags), total), np.inf)
     memory_bytes = np.full(total, np.inf)
     done = evaluated = 0
     try:
-        ready, divisions = divide(model, cluster, plans, layouts, software)
-        for part, division, layout, end in divided_chunks(ready, divisions):
+        tables, divisions = divide_plans(model, cluster, plans, layouts, software)
+        for part, division, layout, end in divided_chunks(tables, divisions):
             skip = _is_redundant(layout.plan, division.zero, flags)
             tried = np.flatnonzero(~skip.all(axis=1))
-            seconds, memory_bytes[part] = combine_divided(ready, layout, end, division, flags[tried])
+            seconds, memory_bytes[part] = cost_division(tables, layout, end, division, flags[tried])
             step_seconds[tried, part] = np.where(skip[tried], np.inf, seconds)
             done, evaluated = done + skip.shape[1], evaluated + int(skip.size - np.count_nonzero(skip))
             if progress:
@@ -172,7 +156,7 @@ def _rank(step_seconds: Shaped[Array, "flags plan"], fits: Shaped[Array, "plan"]
     """Positions of the plans that fit, fastest first; of equal ones the first."""
     order = np.flatnonzero(np.isfinite(step_seconds) & fits)
     seconds = step_seconds.ravel()[order]
-    # several times as quick as a stable sort; equal ones are put in order afterwards
+    # several times as quick as a stable sort; equal ones are sorted afterwards
     rank = np.argsort(seconds)
     seconds = seconds[rank]
     same = np.concatenate([[False], seconds[1:] == seconds[:-1]])
@@ -190,8 +174,10 @@ def _front(memory_bytes: Shaped[Array, "plan"], order: Array) -> Array:
     return np.asarray(order[memory < best_before])
 
 
+_LATER = {"zero", "shard", "recompute", "recompute_layers", "overlap_grad", "overlap_param"}
+"""The fields that are tried on each layout."""
 _LAYOUT = "layout"
-"""the column that numbers combinations of all fields but zero and shard"""
+"""The column that numbers combinations of all fields except zero and shard."""
 
 
 def _divisors(number: int) -> Array:
@@ -201,16 +187,16 @@ def _divisors(number: int) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class _Choices:
-    """Values that each field may take: what is wanted, or those of the default that the framework has."""
+    """The values that each field may take: the requested ones, or the default ones that the software has."""
 
     wanted: Space
     software: Software
 
     def of(self, field: str, default: Sequence[Any] | Array) -> Array:
-        given = getattr(self.wanted, field)
+        given = self.wanted.get(field, ())
         values = np.asarray(given if len(given) else default)
         if not len(given):
-            values = values[available(field, values, self.software)]
+            values = values[is_available(field, values, self.software)]
         return values if values.dtype == bool else values.astype(np.int32)
 
 
@@ -233,7 +219,7 @@ class _Growth:
         return self.fixed.having({name: c for name, c in self.columns.items() if name != _LAYOUT})
 
     def add(self, name: str, values: Array, rules: Sequence[str] = ()) -> None:
-        """Every combination with the values of one more field, less what breaks the named rules."""
+        """Every combination with the values of one more field, except those that break the named rules."""
         count = self.size
         if values.size == 1:
             self.columns[name] = np.full(count, values[0])
@@ -293,6 +279,8 @@ def space(
     useless = (grow.columns["tp"] == 1) & (grow.columns["overlap_tp"] != choices.of("overlap_tp", overlap)[0])
     grow.keep("overlap_tp without a TP group", ~useless)
     grow.add("flash", choices.of("flash", [True, False]), ["flash"])
+    for name in sorted(choices.wanted.keys() - grow.columns.keys() - _LATER):
+        grow.add(name, choices.of(name, ()))
     grow.columns[_LAYOUT] = np.arange(grow.size)
     _add_sharding(grow, choices, cluster)
     _add_recompute(grow, choices, known)
@@ -304,8 +292,8 @@ def _add_pipeline(grow: _Growth, choices: _Choices, known: Facts) -> None:
     grow.add("virtual_stages", choices.of("virtual_stages", chunk[chunk <= 16]))
     grow.add("schedule", choices.of("schedule", [Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE]))
     grow.drop(["virtual stages", "schedule's pipeline", "layers", "schedule's batches"])
-    alone = (grow.columns["pp"] == 1) & (len(choices.wanted.schedule) != 1)
-    tried = choices.wanted.schedule or (Schedule.ONE_F_ONE_B,)
+    alone = (grow.columns["pp"] == 1) & (len(choices.wanted.get("schedule", ())) != 1)
+    tried = choices.wanted.get("schedule", ()) or (Schedule.ONE_F_ONE_B,)
     plain = next((code for code in (Schedule.ONE_F_ONE_B, Schedule.GPIPE) if code in tried), tried[0])
     grow.keep("one stage has one schedule", ~alone | (grow.columns["schedule"] == plain))
 
@@ -320,7 +308,8 @@ def _add_sharding(grow: _Growth, choices: _Choices, cluster: Cluster) -> None:
     hybrid = shard > 0
     useful = (grow.columns["zero"] == 3) & (ranks > shard) & (grow.columns["tp"] == 1)
     grow.keep(
-        "hybrid sharding is for ZeRO 3 over several nodes", ~hybrid | useful | bool(choices.wanted.shard)
+        "hybrid sharding is for ZeRO 3 over several nodes",
+        ~hybrid | useful | bool(choices.wanted.get("shard")),
     )
     grow.drop(["shard"])
 

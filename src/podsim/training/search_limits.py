@@ -6,15 +6,10 @@ from collections.abc import ItemsView, Mapping, Sequence
 from typing import Any
 
 from podsim.errors import PlanError, unknown_name
-from podsim.training.plan import SCHEDULE_CODES
-from podsim.training.search import Space
+from podsim.training.search import SEARCHED, Space
 
 Limit = Mapping[str, str | Sequence[object]]
 
-_CODES: dict[str, Mapping[str, int]] = {
-    "recompute": {"none": 0, "selective": 1, "full": 2},
-    "schedule": SCHEDULE_CODES,
-}
 _FLAGS = {
     "true": True,
     "yes": True,
@@ -38,14 +33,11 @@ _HIGHEST = {
 
 def read_limits(limit: Limit | None, gpus: int) -> Space:
     """The space of a search on a number of GPUs; PlanError with every field and value that cannot be."""
-    from dataclasses import fields
-
-    known = [field.name for field in fields(Space)]
     problems: list[str] = []
     values: dict[str, Any] = {}
     for name, given in _items(limit):
-        if name not in known:
-            problems.append(unknown_name("field of a plan", name, known))
+        if name not in SEARCHED:
+            problems.append(unknown_name("field of a plan", name, SEARCHED))
             continue
         words = _words(given)
         wrong = [word for word in words if _value(name, word, gpus) is None]
@@ -57,7 +49,7 @@ def read_limits(limit: Limit | None, gpus: int) -> Space:
             values[name] = tuple(dict.fromkeys(v for w in words if (v := _value(name, w, gpus)) is not None))
     if problems:
         raise PlanError(problems)
-    return Space(**values)
+    return values
 
 
 def spelled(limit: Limit | None) -> dict[str, list[str]]:
@@ -78,19 +70,21 @@ def _words(given: object) -> list[str]:
 
 def _value(name: str, word: str, gpus: int) -> int | None:
     """The code of a word; None if the field cannot have it."""
-    if name in _CODES:
-        return _CODES[name].get(word)
-    if name in _SWITCHES:
+    known = SEARCHED[name]
+    if known.choices:
+        return known.choices.index(word) if word in known.choices else None
+    if known.kind is bool:
         return _FLAGS.get(word)
     if not (word.isascii() and word.isdigit() and len(word) < 10):
         return None
     number = int(word)
-    return number if _LOWEST.get(name, 1) <= number <= _HIGHEST.get(name, gpus) else None
+    return number if known.least <= number <= (known.most or gpus) else None
 
 
 def _allowed(name: str, gpus: int) -> str:
-    if name in _CODES:
-        return ", ".join(_CODES[name])
-    if name in _SWITCHES:
+    known = SEARCHED[name]
+    if known.choices:
+        return ", ".join(known.choices)
+    if known.kind is bool:
         return "true, false"
-    return f"whole numbers from {_LOWEST.get(name, 1)} to {_HIGHEST.get(name, gpus)}"
+    return f"whole numbers from {known.least} to {known.most or gpus}"

@@ -16,8 +16,9 @@ from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import Layout, gemm_seconds
-from podsim.network.nccl import collective_seconds
-from podsim.training.plan import Array, Ints, Plan
+from podsim.network.nccl import Members, collective_seconds
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Ints
 from podsim.training.software import Software
 from podsim.workload.graph import Block, TensorOp
 
@@ -35,13 +36,15 @@ class OpTimes:
     """GPU seconds of ops, and the kernels that each launches."""
 
     forward: Shaped[Array, "op plan"]
+    """s. The forward pass."""
     backward: Shaped[Array, "op plan"]
+    """s. The backward pass."""
     weight: Shaped[Array, "op plan"]
-    """part of `backward` that computes weight gradients, which no earlier layer waits for"""
+    """s. The part of `backward` that computes weight gradients, which no earlier layer waits for."""
     kernels: Shaped[Array, "op plan"]
-    """kernels launched forward (a number; one column if the same for all plans)"""
+    """The number of kernels of the forward pass; one column if all plans have the same."""
     kernels_back: Shaped[Array, "op plan"]
-    """kernels launched backward"""
+    """The number of kernels of the backward pass."""
 
 
 def tokens(plan: Plan, sequence: int) -> Shaped[Array, "plan"]:
@@ -54,7 +57,7 @@ def element_bytes(precision: str) -> float:
     return 4.0 if precision in ("fp32", "tf32") else 2.0
 
 
-def width(plan: Plan, split: str) -> Shaped[Array, "plan"]:
+def split_ranks(plan: Plan, split: str) -> Shaped[Array, "plan"]:
     """Ranks among which an op's width or tokens are divided."""
     if split in ("column", "row", "head", "vocab"):
         return np.asarray(plan.tp, dtype=float)
@@ -63,7 +66,7 @@ def width(plan: Plan, split: str) -> Shaped[Array, "plan"]:
     return np.ones_like(np.asarray(plan.tp, dtype=float))
 
 
-def repeated(kv_heads: int, tp: Array) -> Shaped[Array, "plan"]:
+def repeated_share(kv_heads: int, tp: Array) -> Shaped[Array, "plan"]:
     """Share of keys and values that a rank has beyond its part, where there are fewer heads of them than ranks."""
     return np.asarray(1 / np.minimum(kv_heads, tp) - 1 / tp)
 
@@ -76,10 +79,10 @@ def gemm_shapes(
     rows = []
     for item in items:
         op, block = item.op, item.block
-        tp = width(plan, op.split)
+        tp = split_ranks(plan, op.split)
         n = np.ceil(op.n / tp) if op.split in ("column", "vocab") else np.full_like(rank_tokens, op.n)
         if op.kv_heads:
-            n = n + op.kv_heads * (op.head_dim + op.value_dim) * repeated(op.kv_heads, tp)
+            n = n + op.kv_heads * (op.head_dim + op.value_dim) * repeated_share(op.kv_heads, tp)
         k = np.ceil(op.k / tp) if op.split == "row" else np.full_like(rank_tokens, op.k)
         m = rank_tokens / tp if op.split == "sequence" else rank_tokens
         batch = np.ones_like(rank_tokens)
@@ -114,7 +117,7 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
 
 
 _ALIGNED = 16
-"""elements of a byte, the narrowest, that kernels read at once"""
+"""The number of elements of a byte, the narrowest, that kernels read at once."""
 
 
 def cast_elements(
@@ -135,7 +138,8 @@ def _distinct_gemm_seconds(
 
     `sizes`: (m, n, k, batch). A batch is the experts of a rank, whose products are one kernel, or plain ones.
     """
-    m, n, k, batch = np.broadcast_arrays(*sizes)
+    m, n, k, batch = sizes
+    batch = np.broadcast_to(batch, m.shape)
     if m.size < 256:
         return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, kernel="grouped")
     flat = [size.ravel() for size in (m, n, k, batch)]
@@ -164,7 +168,7 @@ def attention_times(
     flash = np.atleast_1d(np.asarray(plan.flash)).astype(bool)
     forward, backward, launched, launched_back = [], [], [], []
     for item in items:
-        fused_softmax = ~flash & _softmax_fused(item.op, plan, software)
+        fused_softmax = ~flash & _is_softmax_fused(item.op, plan, software)
         seconds: list[Array] = [np.zeros(1), np.zeros(1)]
         ways = (
             (software.flash, True, flash),
@@ -200,7 +204,7 @@ _SCORES = 4
 (megatron/model/fused_softmax.py, is_kernel_available)"""
 
 
-def _softmax_fused(op: TensorOp, plan: Plan, software: Software) -> Array:
+def _is_softmax_fused(op: TensorOp, plan: Plan, software: Software) -> Array:
     """Whether unfused attention has one kernel for scale, mask and softmax."""
     heads = np.maximum(op.heads / np.asarray(plan.tp, dtype=float), 1.0) * np.asarray(plan.micro_batch)
     return np.asarray(software.fused_softmax & (heads % _SCORES == 0))
@@ -239,17 +243,17 @@ def memory_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, sof
     moved, moved_back = [], []
     for item in items:
         op = item.op
-        copies = rank_tokens / width(plan, op.split) * (item.block.top_k if op.expert else 1)
-        scale = element * traffic(op, software)
+        copies = rank_tokens / split_ranks(plan, op.split) * (item.block.top_k if op.expert else 1)
+        scale = element * relative_traffic(op, software)
         moved.append(copies * (op.read + op.write) * scale)
         moved_back.append(copies * (op.read_back + op.write_back) * scale)
     seconds = memory_seconds(gpu, np.array([moved, moved_back]))
     seconds = seconds / software.memory_speed
-    kernels = np.array([[max(1.0, round(traffic(item.op, software) * 1.5))] for item in items])
+    kernels = np.array([[max(1.0, round(relative_traffic(item.op, software) * 1.5))] for item in items])
     return OpTimes(seconds[0], seconds[1], np.zeros_like(kernels), kernels, 1.5 * kernels)
 
 
-def traffic(op: TensorOp, software: Software) -> float:
+def relative_traffic(op: TensorOp, software: Software) -> float:
     """Bytes this framework moves for a memory-bound op, relative to one fused kernel."""
     if op.kind == "norm":
         return software.norm_traffic
@@ -280,10 +284,7 @@ def group_seconds(
         collective,
         size,
         cluster,
-        ranks=ranks,
-        ranks_per_node=members,
-        sharing=sharing,
-        stride=stride,
+        Members(ranks=ranks, ranks_per_node=members, sharing=sharing, stride=stride),
         version=software.nccl,
     )
     spans = np.asarray(ranks) > members

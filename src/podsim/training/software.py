@@ -1,8 +1,8 @@
-"""Frameworks and their eras: what a training framework adds to the hardware's own speed.
+"""Software: what a training framework of some year adds to the hardware's own speed.
 
-The same GPU gained 24 % in eight months of software, so the era is part of every plan, named and documented, never
-a silent factor. Values stand in `software.toml`, each entry with its source; the ones marked fitted come from
-end-to-end measurements with role `calibrate`.
+The same GPU gained 24 % in eight months of software, so the software is part of every plan, never a silent factor. Values
+stand in `software.toml`, each entry with its source; `software_published.toml` holds those that exist for single sources
+of published rows. Fitted values come from end-to-end measurements with role `calibrate`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OVERLAPS = ("overlap_grad", "overlap_param", "overlap_tp")
 
 @dataclass(frozen=True, kw_only=True)
 class Software:
-    """One framework in one era."""
+    """One version of a framework."""
 
     name: str
     title: str
@@ -89,7 +89,7 @@ class Software:
     can_overlap: tuple[str, ...] = OVERLAPS
     """The overlaps of a plan that this framework has."""
     lacks: tuple[str, ...] = ()
-    """The abilities that this framework lacks, by the names of `abilities.py`; a search leaves them out."""
+    """The abilities that this framework lacks, by the names of `rules.ABILITIES`; a search leaves them out."""
     contention: float = 0.1
     """share. The share by which compute slows while a collective runs."""
     late_gather: float = 0.0
@@ -134,12 +134,19 @@ class Software:
 @cache
 def _catalog() -> Mapping[str, Mapping[str, Software]]:
     """Name, then GPU, architecture or architecture-precision ("" for any other), to the entry."""
-    return read_catalog(_raw())
+    return read_catalog(software_entries())
 
 
 @cache
-def _raw() -> Mapping[str, Any]:
-    return tomllib.loads(files("podsim.training").joinpath("software.toml").read_text("utf-8"))
+def software_entries() -> Mapping[str, Any]:
+    """Every packaged entry as its file has it: frameworks, then the overrides for single sources of published rows."""
+    folder = files("podsim.training")
+    names = ("software.toml", "software_published.toml")
+    return {
+        name: entry
+        for file in names
+        for name, entry in tomllib.loads(folder.joinpath(file).read_text("utf-8")).items()
+    }
 
 
 def read_catalog(raw: Mapping[str, Any]) -> dict[str, dict[str, Software]]:
@@ -192,7 +199,7 @@ def software_names() -> tuple[str, ...]:
 
 
 def load_software(name: str, gpu: Gpu | None = None, precision: str = "") -> Software:
-    """One framework era by name, as it runs on a GPU in a precision; CatalogError if it is unknown."""
+    """One software entry by name, as it runs on a GPU in a precision; CatalogError if it is unknown."""
     catalog = _catalog()
     if name not in catalog:
         raise CatalogError(unknown_name("software", str(name), catalog))
@@ -209,7 +216,7 @@ def part_of(name: str, gpu: Gpu, precision: str = "", also: str = "") -> str:
 
     Tables that it inherits are not its own: what the entry itself says replaces theirs.
     """
-    own = {key for key, value in _raw()[name].items() if isinstance(value, dict)}
+    own = {key for key, value in software_entries()[name].items() if isinstance(value, dict)}
     return holds({*own, also, ""}, gpu, precision)
 
 
@@ -221,7 +228,7 @@ def holds(parts: Collection[str], gpu: Gpu, precision: str) -> str:
 
 @cache
 def _measured(file: str, name: str) -> Mapping[str, float]:
-    """Constants of an era that were measured on one machine: the table software.NAME of its file."""
+    """Constants of a software entry that were measured on one machine: the table software.NAME of its file."""
     try:
         table = tomllib.loads(Path(file).read_text("utf-8")).get("software", {}).get(name, {})
     except (OSError, ValueError) as problem:

@@ -1,10 +1,11 @@
-"""The law of a training step: its seconds, from those of its passes, sends, exchanges and optimizer.
+"""The law of a training step: its seconds, from the seconds of passes, sends, exchanges and optimizer.
 
-    step = max(longest path, work of the busiest rank + its sends) + waits at both ends + optimizer + host
-    path = passes of each kind through each block + sends + exchanges - what pairs of passes hide
+    step    = through + waits at both ends + optimizer + host
+    through = max(longest path, work of the busiest rank + its sends)
+    path    = passes of each kind through each block + sends + exchanges - what pairs of passes hide
 
 Every function broadcasts over its last axis, plan: one plan, or all of a search. `podsim.training.batch` works out
-what several plans share once, and spreads it over them.
+what several plans share once and gathers it for each. `podsim.training.waits` has the exchanges during compute.
 """
 
 from __future__ import annotations
@@ -14,106 +15,48 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.training.groups import Sends, StepEnd
-from podsim.training.memory import Held
-from podsim.training.paths import Paths
-from podsim.training.pipeline import Passes, Stages
-from podsim.training.plan import Array, Plan
+from podsim.training.layout import Layout, Passes, Paths, Sends, StepEnd
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array
 from podsim.training.software import Software
 from podsim.training.waits import ByOverlap, Waits, of_longest, pair_saving_seconds
 
 SPLIT = ("compute", "memory", "launch", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
-"""the parts of a step, in the order of part_seconds"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """What the law needs to know of plans, whatever their data-parallel ranks divide."""
-
-    plan: Plan
-    stages: Stages
-    paths: Paths
-    passes: Passes
-    sends: Sends
-    held: Held
-    micro_batches: Shaped[Array, "plan"]
-    chunks: Shaped[Array, "plan"]
-    """model chunks of a rank that take turns"""
-    parts: Shaped[Array, "plan"]
-    """model parts of a rank"""
-    far_seconds: Shaped[Array, "path plan"] | None
-    """s of each path's sends beyond those within a node; None where no node has several stages, but not all"""
-    charge_seconds: Shaped[Array, "plan"]
-    """s that a send or receive takes of the compute stream"""
-    path_seconds: Shaped[Array, "path plan"]
-    """s of each path without exchanges"""
-    stage_seconds: Shaped[Array, "stage plan"]
-    """s of a micro-batch on each class of stages without exchanges; 0 where a pipeline lacks the class"""
-
-
-def charge_seconds(sends: Sends, software: Software) -> Shaped[Array, "plan"]:
-    """charge = host_send + pipeline_exposed x send: what a send or receive takes of the compute stream."""
-    return np.asarray(sends.mean_seconds * software.pipeline_exposed + software.host_send)
-
-
-def path_seconds(
-    paths: Paths, passes: Passes, sends: Sends, charge: Array, far: Array | None
-) -> Shaped[Array, "path plan"]:
-    """path = sends x send + charges x charge + sum over blocks of (forward + backward + weight gradients)."""
-    path = paths.sends * sends.near_seconds
-    path += paths.charges * charge
-    if far is not None:
-        path += far
-    for block, forward in enumerate(passes.forward):
-        path += paths.forward[:, block] * forward
-        path += paths.backward[:, block] * passes.backward[block]
-        if paths.weight is not None:
-            path += paths.weight[:, block] * passes.weight[block]
-    return path
+"""The parts of a step, in the order of part_seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimes:
-    """Seconds of a step and of what it is made of, of plans or of the flags that are tried on them."""
+    """Seconds of a step and of its parts, for plans or for the flags that are tried on them."""
 
     step: Shaped[Array, "plan"]
+    """s. The whole step."""
     through: Shaped[Array, "plan"]
-    """from the first pass to the last"""
+    """s. The time from the first pass to the last."""
     work: Shaped[Array, "plan"]
-    """of the rank that works longest, without its sends; where ranks share cores, of the mean of all"""
+    """s. The work of the busiest rank, without its sends; where ranks share cores, the mean of all."""
     sends: Shaped[Array, "plan"]
-    """that sends take of a rank's compute stream"""
+    """s. The compute-stream time of sends on a rank."""
     ends: Shaped[Array, "plan"]
-    """waits of the step's start and end"""
+    """s. The waits of the step's start and end."""
     optimizer: Shaped[Array, "plan"]
+    """s. The optimizer's update."""
     stages: ByOverlap
-    """of one micro-batch on each class of stages"""
-
-
-def step_seconds(through: Array, ends: Array, optimizer: Array, host: float) -> Shaped[Array, "plan"]:
-    """step = through + waits at both ends + optimizer + host."""
-    return np.asarray(through + ends + optimizer + host)
+    """s. One micro-batch on each class of stages."""
 
 
 def step_times(layout: Layout, plan: Plan, software: Software, end: StepEnd, core_share: float) -> StepTimes:
-    """Seconds of the step of plans of a layout; `core_share`: cores of a rank (1 where they are no bound)."""
-    waits = Waits(
-        plan=plan,
-        software=software,
-        groups=end.last,
-        passes=layout.passes,
-        parts=layout.parts,
-        charge=layout.charge_seconds,
-        send=layout.sends.mean_seconds,
-    )
+    """Seconds of the step of plans of a layout; `core_share`: the cores of a rank, 1 where it has one to itself."""
+    waits = Waits(plan=plan, software=software, layout=layout, groups=end.last)
     closing = _closing_seconds(layout, waits)
     slowdown = of_longest(layout.path_seconds + closing, closing)
     overlaps = np.where(np.asarray(plan.zero) == 3, plan.overlap_param, plan.overlap_grad).astype(bool)
     paths = ByOverlap.of(
-        overlaps, lambda on: layout.path_seconds + _path_exchange_seconds(layout, waits, closing, on)
+        overlaps,
+        lambda overlapped: layout.path_seconds + _path_exchange_seconds(layout, waits, closing, overlapped),
     )
     stages = ByOverlap.of(
-        overlaps, lambda on: layout.stage_seconds + _stage_exchange_seconds(layout, waits, on)
+        overlaps, lambda overlapped: layout.stage_seconds + _stage_exchange_seconds(layout, waits, overlapped)
     )
     longest = paths.of_plan(lambda path: path.max(axis=0))
     busiest = work = layout.micro_batches * stages.of_plan(lambda stage: stage.max(axis=0))
@@ -127,17 +70,21 @@ def step_times(layout: Layout, plan: Plan, software: Software, end: StepEnd, cor
     if end.first is not None:
         first = paths.of_plan(lambda path: np.where(layout.paths.ends_first, path, 0.0).max(axis=0))
         first_ends = replace(waits, groups=end.first).end_seconds(slowdown)
-        through, ends = _latest(through, ends, first, first_ends)
-    optimizer = end.last.optimizer
+        through, ends = _latest_end(through, ends, first, first_ends)
     return StepTimes(
-        step=step_seconds(through, ends, optimizer, software.host_step),
+        step=step_seconds(through, ends, end.last.optimizer, software.host_step),
         through=through,
         work=work,
         sends=sends,
         ends=ends,
-        optimizer=optimizer,
+        optimizer=end.last.optimizer,
         stages=stages,
     )
+
+
+def step_seconds(through: Array, ends: Array, optimizer: Array, host: float) -> Shaped[Array, "plan"]:
+    """step = through + waits at both ends + optimizer + host."""
+    return np.asarray(through + ends + optimizer + host)
 
 
 def through_seconds(longest: Array, busiest: Array, sends: Array) -> Shaped[Array, "plan"]:
@@ -152,10 +99,11 @@ def shared_through_seconds(
 
         through = max(mean work, share x work of the busiest) + sends + idle
         idle    = bubble x share x max(pp x share - 1, 0) / (pp - 1)
+        bubble  = longest path - work of the busiest - sends
 
-    Every rank's seconds were measured while all ranks were busy, so they are those of a `core_share` of a core. Cores are
-    idle only while fewer stages work than fill them, pp x share: a pipeline of as many stages has that bubble, and its
-    passes then run on whole cores. With one core for each rank, share 1, that is the pipeline's own bubble.
+    Every rank's seconds were measured while all ranks were busy, so they are those of a `core_share` of a core. Cores
+    are idle only while fewer stages work than fill them, pp x share. A pipeline of that many stages has that bubble,
+    and its passes then run on whole cores. With one core for each rank, share 1, that is the pipeline's own bubble.
     """
     bubble = np.maximum(longest - busiest - sends, 0.0)
     stages = np.asarray(pp, dtype=float)
@@ -163,20 +111,44 @@ def shared_through_seconds(
     return np.asarray(np.maximum(mean, core_share * busiest) + sends + idle)
 
 
-def _latest(through: Array, ends: Array, first: Array, first_ends: Array) -> tuple[Array, Array]:
-    """(through, waits at the ends) of the later of two: the longest path, and that of the rank with the embedding.
+def _latest_end(through: Array, ends: Array, first: Array, first_ends: Array) -> tuple[Array, Array]:
+    """(through, waits at both ends) of the later of two: the longest path, and that of the rank with the embedding.
 
-    Where weight gradients are apart either may end last, each with its own gradients.
+    Where weight gradients are apart, either may end last, each with its own gradients.
     """
     total, first_total = through + ends, first + first_ends
     ends = np.where(first_total > total, first_ends, ends)
     return np.maximum(total, first_total) - ends, ends
 
 
-def _closing_seconds(layout: Layout, waits: Waits) -> Shaped[Array, "path plan"]:
-    """Seconds by which gradients on their way slow each path.
+def charge_seconds(sends: Sends, software: Software) -> Shaped[Array, "plan"]:
+    """charge = host_send + pipeline_exposed x send: what a send or receive takes of the compute stream."""
+    return np.asarray(sends.mean_seconds * software.pipeline_exposed + software.host_send)
 
-    closing = last passes on the path x slowdown of a last pass + those it stays after x slowdown of later passes
+
+def path_seconds(
+    paths: Paths, passes: Passes, sends: Sends, charge: Array, far: Array | None
+) -> Shaped[Array, "path plan"]:
+    """path = sends x send + charges x charge + sum over blocks of (forward + backward + weight gradients).
+
+    `far`: s beyond that of the sends to other nodes.
+    """
+    path = paths.sends * sends.near_seconds
+    path += paths.charges * charge
+    if far is not None:
+        path += far
+    for block, forward in enumerate(passes.forward):
+        path += paths.forward[:, block] * forward
+        path += paths.backward[:, block] * passes.backward[block]
+        if paths.weight is not None:
+            path += paths.weight[:, block] * passes.weight[block]
+    return path
+
+
+def _closing_seconds(layout: Layout, waits: Waits) -> Shaped[Array, "path plan"]:
+    """closing = last passes x their slowdown + those that stay on their rank x slowdown of what follows there.
+
+    Seconds by which gradients on their way slow each path.
     """
     if (np.asarray(waits.plan.zero) >= 2).all():
         return np.zeros_like(layout.path_seconds)
@@ -194,7 +166,7 @@ def _path_exchange_seconds(
     paths = layout.paths
     total = closing if overlapped else np.zeros_like(closing)
     if layout.passes.exchanges is not None:
-        total = total - pair_saving_seconds(paths, layout.passes, waits, overlapped=overlapped)
+        total = total - pair_saving_seconds(layout, waits, overlapped=overlapped)
     if not (np.asarray(waits.plan.zero) >= 2).any():
         return total
     forward = waits.forward_seconds(
@@ -213,7 +185,7 @@ def _path_exchange_seconds(
 def _stage_exchange_seconds(
     layout: Layout, waits: Waits, overlapped: bool
 ) -> Shaped[Array, "stage plan"] | float:
-    """Waits of one micro-batch on each class of stages, whatever its rank waits for.
+    """exchanges = waits of the forward and backward passes of one micro-batch, on each class of stages.
 
     In a pipeline the first gather and the last reduction of a pass may hide behind waiting.
     """
@@ -228,7 +200,7 @@ def _stage_exchange_seconds(
 
 
 def _mean_of_ranks(layout: Layout, stages: Shaped[Array, "... stage plan"]) -> Shaped[Array, "... plan"]:
-    """The mean of all ranks, from a value of each class of stages."""
+    """mean = sum over classes of stages (value x stages in the class) / stages."""
     count = layout.stages.count
     return np.asarray(np.where(count > 0, stages * count, 0.0).sum(axis=-2) / count.sum(axis=0))
 
@@ -241,25 +213,17 @@ def part_seconds(
     bubble = through - work - sends - sends that the longest path waits for
     """
     stages = times.stages.of_plan(lambda stage: stage)
-    slowest = stages.argmax(axis=0)
+    busiest = stages.argmax(axis=0)
 
-    def of_rank(values: Shaped[Array, "... stage plan"]) -> Array:
+    def of_rank(values: Shaped[Array, "... stage plan"]) -> Shaped[Array, "... plan"]:
         if core_share < 1:
             return np.asarray(layout.micro_batches * _mean_of_ranks(layout, values))
-        return np.asarray(layout.micro_batches * values[..., slowest, np.arange(slowest.size)])
+        return np.asarray(layout.micro_batches * values[..., busiest, np.arange(busiest.size)])
 
     waited = times.through - times.work - times.sends
     far = 0.0 if layout.far_seconds is None else layout.far_seconds[0]
     sent = np.minimum(layout.paths.sends[0] * layout.sends.near_seconds + far, waited)
-    exchanges = times.work - of_rank(layout.stage_seconds) + times.ends
+    data = times.work - of_rank(layout.stage_seconds) + times.ends
     host = np.full_like(layout.micro_batches, software.host_step)
-    return np.stack(
-        [
-            *of_rank(layout.passes.stage_parts),
-            times.sends + sent,
-            exchanges,
-            waited - sent,
-            times.optimizer,
-            host,
-        ]
-    )
+    passes = of_rank(layout.passes.stage_parts)
+    return np.stack([*passes, times.sends + sent, data, waited - sent, times.optimizer, host])

@@ -1,9 +1,10 @@
-"""What a step waits for of the exchanges among data-parallel ranks, and what pairs of passes hide of their exchanges.
+"""Exchanges during compute: the waits of a step, and the exchanges that pairs of passes hide.
 
-Exchanges go layer by layer on a stream of their own: the weights of a layer arrive while the layer before it is
-computed, its gradients leave while the next one is. They slow compute meanwhile, by the share c (Software.contention):
+    exposed(x, b) = max(c x, x - b)
 
-    exposed seconds of an exchange of x seconds beside b seconds of compute = max(c x, x - b)
+is the time that an exchange of x seconds adds to b seconds of compute. c is the share by which compute slows meanwhile
+(Software.contention). Data-parallel ranks exchange layer by layer, on a stream of their own: the weights of a layer
+arrive during the compute of the layer before it, and its gradients leave during the next one.
 
 The simulation plays the same exchanges; these are their closed forms.
 """
@@ -17,23 +18,22 @@ from functools import cached_property
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.training.groups import Groups
-from podsim.training.paths import Paths
-from podsim.training.pipeline import Passes, PassExchanges
-from podsim.training.plan import Array, Plan, Schedule
+from podsim.training.layout import Groups, Layout, Passes, PassExchanges, Paths
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array, Schedule
 from podsim.training.software import Software
 
 
 @dataclass(frozen=True)
 class ByOverlap:
-    """Seconds of plans whose exchanges overlap compute, and of those whose exchanges do not."""
+    """Seconds of plans with and without overlapping exchanges."""
 
     overlaps: Shaped[Array, "plan"]
-    """whether the exchanges of a plan overlap compute"""
+    """Whether the exchanges of a plan overlap compute."""
     overlapped: Array | None
-    """None where no plan overlaps"""
+    """s. The time with overlap; None if no plan has it."""
     alone: Array | None
-    """None where all plans do"""
+    """s. The time without overlap; None if all plans have it."""
 
     @classmethod
     def of(cls, overlaps: Array, seconds: Callable[[bool], Array]) -> ByOverlap:
@@ -63,62 +63,63 @@ def of_longest(
 
 @dataclass(frozen=True, kw_only=True)
 class Waits:
-    """Seconds beyond the passes themselves."""
+    """Seconds that the exchanges among data-parallel ranks add to the passes."""
 
     plan: Plan
     software: Software
+    layout: Layout
     groups: Groups
-    passes: Passes
-    parts: Shaped[Array, "plan"]
-    """model parts of a rank"""
-    charge: Shaped[Array, "plan"]
-    """s that a send or receive takes of the compute stream"""
-    send: Shaped[Array, "plan"]
-    """s of one send, the mean of all neighbours"""
+    """The exchanges of the stage that ends the step."""
+
+    @property
+    def passes(self) -> Passes:
+        """Seconds of the passes of a micro-batch."""
+        return self.layout.passes
 
     @cached_property
-    def _zero(self) -> Array:
+    def _zero(self) -> Shaped[Array, "plan"]:
+        """The ZeRO level."""
         return np.asarray(self.plan.zero)
 
     @cached_property
-    def _part_layers(self) -> Array:
-        """Layers in one model part of the stage that ends the step."""
-        return np.floor(self.groups.stage_layers / self.parts)
+    def _part_layers(self) -> Shaped[Array, "plan"]:
+        """The number of layers in one model part of the stage that ends the step."""
+        return np.floor(self.groups.stage_layers / self.layout.parts)
 
     @property
-    def paying_share(self) -> Array | float:
-        """Share of micro-batches whose passes exchange: all, or one a step where weights are gathered once."""
+    def paying_share(self) -> Shaped[Array, "plan"] | float:
+        """The share of micro-batches whose passes exchange: all, or one a step if weights are gathered once."""
         if self.software.regather:
             return 1.0
         once = (np.asarray(self.plan.pp) > 1) & (self._zero == 3)
         return np.where(once, 1 / np.maximum(np.asarray(self.plan.micro_batches), 1), 1.0)
 
     def _exposed_seconds(self, exchange: Array, compute: Array) -> Array:
-        """exposed = max(c x, x - b): of an exchange of x seconds beside b seconds of compute."""
+        """exposed(x, b) = max(c x, x - b): an exchange of x seconds during b seconds of compute."""
         return np.asarray(np.maximum(self.software.contention * exchange, exchange - compute))
 
     def _slowdown_seconds(self, exchange: Array) -> Array:
-        """slowdown = min(c x, c / (1 - c) b): by what an exchange slows a layer's backward pass if none waits for it."""
+        """slowdown(x) = min(c x, c / (1 - c) b): what a hidden exchange adds to b, the backward pass of a layer."""
         share = self.software.contention
         return np.asarray(np.minimum(share * exchange, share / (1 - share) * self.passes.layer_backward))
 
     def forward_seconds(
         self, passes: Array, layers: Array, overlapped: bool, *, hidden: Array | float = 0.0
     ) -> Array:
-        """Waits of a number of forward passes through a number of layers in all (ZeRO 3).
+        """Seconds that forward passes wait for weights (ZeRO 3), from the numbers of passes and of their layers.
 
-            alone = (layers - hidden) gather
+            alone      = (layers - hidden) gather
             overlapped = (passes - hidden) gather + (layers - passes - hidden) exposed(gather, forward of a layer)
 
         The first gathers of `hidden` passes arrive while their rank waits for something else.
         """
-        full, gather = self._zero == 3, self.groups.layer_gather
+        is_full, gather = self._zero == 3, self.groups.layer_gather
         if not overlapped:
-            return np.asarray(np.where(full, (layers - hidden) * gather, 0.0))
-        second = np.clip(layers / np.maximum(passes, 1e-9) - 1, 0.0, 1.0)
-        later = layers - passes - hidden * second
+            return np.asarray(np.where(is_full, (layers - hidden) * gather, 0.0))
+        has_second = np.clip(layers / np.maximum(passes, 1e-9) - 1, 0.0, 1.0)
+        later = layers - passes - hidden * has_second
         exposed = later * self._exposed_seconds(gather, self.passes.layer_forward)
-        return np.asarray(np.where(full, (passes - hidden) * gather + exposed, 0.0))
+        return np.asarray(np.where(is_full, (passes - hidden) * gather + exposed, 0.0))
 
     def backward_seconds(
         self,
@@ -129,45 +130,48 @@ class Waits:
         embeddings: Array,
         hidden: Array | float = 0.0,
     ) -> Array:
-        """Waits of a number of backward passes through a number of layers in all (ZeRO 2 and 3).
+        """Seconds that backward passes wait for weights and gradients (ZeRO 2 and 3), from the same numbers.
 
-            waits = passes x those of one - hidden x those of its last reduction and first gather
-                    - embeddings x what the backward pass of the embedding hides of the last reduction
+            waits = passes x waits of one - hidden x (its last reduction + its first gather)
+                    - embeddings x (last reduction - exposed(last reduction, backward of the embedding))
 
-        `embeddings` of the passes go through the embedding; none waits for the last reduction of `hidden` ones, nor for
-        the first gather beside them.
+        `embeddings` of the passes go through the embedding. Nothing waits for the last reduction of `hidden` passes, nor
+        for the first gather that runs with it.
         """
-        full = self._zero == 3
-        each = np.maximum(layers / np.maximum(passes, 1e-9), 1.0)
-        last = np.where(full, self.groups.layer_reduce, self._bucket_seconds(self.groups.reduce))
+        is_full = self._zero == 3
+        pass_layers = np.maximum(layers / np.maximum(passes, 1e-9), 1.0)
+        last = np.where(is_full, self.groups.layer_reduce, self._bucket_seconds(self.groups.reduce))
         if overlapped:
-            queued = np.where(full, np.minimum(each - 1, 1.0), each - 1)
+            queued = np.where(is_full, np.minimum(pass_layers - 1, 1.0), pass_layers - 1)
             backward = self.passes.layer_backward
             free = last + queued * (self._exposed_seconds(last, backward) - self._slowdown_seconds(last))
             early = self.groups.layer_gather * (1 - self.software.late_gather)
-            free = free + np.where(full, queued * self._exposed_seconds(early, backward), 0.0)
+            free = free + np.where(is_full, queued * self._exposed_seconds(early, backward), 0.0)
             saved = embeddings * (last - self._exposed_seconds(last, self.passes.backward[0]))
         else:
-            free, saved = np.where(full, last, each * last), np.zeros(1)
-        waits = passes * self._backward_pass_seconds(each, overlapped) - hidden * free - saved
+            free, saved = np.where(is_full, last, pass_layers * last), np.zeros(1)
+        waits = passes * self._backward_pass_seconds(pass_layers, overlapped) - hidden * free - saved
         return np.asarray(np.where(self._zero >= 2, waits, 0.0))
 
     def _backward_pass_seconds(self, layers: Array, overlapped: bool) -> Array:
-        """Waits of one backward pass through a number of layers."""
-        full = self._zero == 3
-        if full.all():
-            return self._full_seconds(layers, overlapped)
-        if not full.any():
-            return self._gradient_seconds(layers, overlapped)
-        return np.where(
-            full, self._full_seconds(layers, overlapped), self._gradient_seconds(layers, overlapped)
+        """Seconds that one backward pass through `layers` layers waits."""
+        is_full = self._zero == 3
+        if is_full.all():
+            return self._weight_seconds(layers, overlapped)
+        gradients = self._gradient_seconds(layers, overlapped)
+        return (
+            np.where(is_full, self._weight_seconds(layers, overlapped), gradients)
+            if is_full.any()
+            else gradients
         )
 
-    def _full_seconds(self, layers: Array, overlapped: bool) -> Array:
-        """Waits of one backward pass under ZeRO 3: weights are gathered and gradients reduced, layer by layer.
+    def _weight_seconds(self, layers: Array, overlapped: bool) -> Array:
+        """The same under ZeRO 3: weights are gathered and gradients reduced, layer by layer.
 
-        alone = (layers - 1) gather + layers reduce
-        overlapped = reduce + both ends, one at a time + what is between, two at a time + late gathers
+        alone      = (layers - 1) gather + layers reduce
+        overlapped = reduce + exposed(early, backward) + exposed(reduce, compute)
+                     + (layers - 2) exposed(early + reduce, compute) + (layers - 1) late
+        early      = gather - late: what is gathered ahead;  compute = backward of a layer + late
         """
         gather, reduce = self.groups.layer_gather, self.groups.layer_reduce
         if not overlapped:
@@ -181,9 +185,9 @@ class Waits:
         return np.asarray(reduce + (inner + (layers - 1) * late))
 
     def _gradient_seconds(self, layers: Array, overlapped: bool) -> Array:
-        """Waits of one backward pass under ZeRO 2: the gradients of every micro-batch are reduced.
+        """The same under ZeRO 2: the gradients of every micro-batch are reduced, a bucket a layer.
 
-        alone = layers bucket
+        alone      = layers bucket
         overlapped = bucket + (layers - 1) exposed(bucket, backward of a layer)
         """
         bucket = self._bucket_seconds(self.groups.reduce)
@@ -192,9 +196,10 @@ class Waits:
         return np.asarray(bucket + (layers - 1) * self._exposed_seconds(bucket, self.passes.layer_backward))
 
     def exchange_seconds(self, passes: Array, forward_layers: Array, backward_layers: Array) -> Array:
-        """All gathers and reductions of a number of forward and as many backward passes (ZeRO 3).
+        """exchanges = (forward layers + early share x (backward layers - passes)) gather + backward layers x reduce.
 
-        Backward passes find the weights of the last layer still there.
+        The gathers and reductions of equal numbers of forward and backward passes (ZeRO 3). The weights of the last layer
+        stay for the backward pass.
         """
         early = 1 - self.software.late_gather
         gathers = forward_layers + early * np.maximum(backward_layers - passes, 0.0)
@@ -202,41 +207,47 @@ class Waits:
         return np.asarray(np.where(self._zero == 3, seconds, 0.0))
 
     def _bucket_seconds(self, exchange: Array) -> Array:
-        """One layer's share of what a stage exchanges."""
+        """bucket = exchange of a stage / its layers."""
         return np.asarray(exchange / np.maximum(self.groups.stage_layers, 1))
 
     @cached_property
-    def _layer_reduce_seconds(self) -> Array:
-        """Reduction of the gradients of one layer, without the embedding's."""
+    def _layer_reduce_seconds(self) -> Shaped[Array, "plan"]:
+        """Seconds to reduce the gradients of one layer, without the embedding's."""
         return np.asarray(self._bucket_seconds(self.groups.reduce) * self.groups.reduce_layer_share)
 
-    def last_pass_slowdown_seconds(self) -> Array:
-        """By what a stage's own gradients slow its last backward pass, through which the last ones come back.
+    def last_pass_slowdown_seconds(self) -> Shaped[Array, "plan"]:
+        """(layers - 1) slowdown(reduce of a layer): what a stage's own gradients add to its last backward pass.
 
-        (layers - 1) slowdown(reduce of a layer)
+        The last gradients come back through that pass.
         """
         slowdown = self._slowdown_seconds(self._layer_reduce_seconds)
         return self._once_a_step(np.maximum(self._part_layers - 1, 0.0) * slowdown)
 
-    def later_pass_slowdown_seconds(self, passes: Array) -> Array:
-        """By what they slow the `passes` of another chunk that their rank goes on with, at least."""
+    def later_pass_slowdown_seconds(self, passes: Shaped[Array, "path plan"]) -> Shaped[Array, "path plan"]:
+        """What they add to the next `passes` on the same rank, which are of another chunk.
+
+            later = min(c layers reduce, c / (1 - c) compute) - slowdown of the last pass
+
+        with the compute of all but one layer of the last pass, and of the passes that follow.
+        """
         share, layers = self.software.contention, np.maximum(self._part_layers, 1.0)
-        beside = (layers - 1 + passes * layers) * self.passes.layer_backward
-        most = np.minimum(share * layers * self._layer_reduce_seconds, share / (1 - share) * beside)
+        compute = (layers - 1 + passes * layers) * self.passes.layer_backward
+        most = np.minimum(share * layers * self._layer_reduce_seconds, share / (1 - share) * compute)
         before = (layers - 1) * self._slowdown_seconds(self._layer_reduce_seconds)
         return self._once_a_step(np.maximum(most - before, 0.0))
 
     def _once_a_step(self, seconds: Array) -> Array:
-        """Seconds of gradients that leave once a step, not with every micro-batch."""
+        """Seconds of gradients that leave once a step (ZeRO 0 and 1), not with every micro-batch."""
         return np.asarray(np.where(self._zero < 2, seconds, 0.0))
 
-    def end_seconds(self, slowdown: Array) -> Array:
-        """Waits of a step's start and end.
+    def end_seconds(self, slowdown: Shaped[Array, "plan"]) -> Shaped[Array, "plan"]:
+        """Seconds that a step waits at its start for weights, and at its end for gradients.
 
-            start = exposed(first gather, embedding) + (layers - 1) exposed(gather, forward of a layer)
-            end = exposed(last reduction, embedding) + (layers - 1) exposed(reduction, backward of a layer)
+            start = exposed(gather, embedding) + (layers - 1) exposed(gather, forward of a layer)
+            end   = exposed(reduce, embedding) + (layers - 1) exposed(reduce, backward of a layer)
 
-        `slowdown`: s by which gradients on their way slow the passes, which leaves them that much longer to hide.
+        with the gathers and reductions of one layer. `slowdown`: the seconds by which gradients on their way slow the
+        passes, which leaves them that much longer to hide.
         """
         plan, groups, passes = self.plan, self.groups, self.passes
         gather, reduce = self._bucket_seconds(groups.gather), self._bucket_seconds(groups.reduce)
@@ -250,44 +261,50 @@ class Waits:
         opening = np.where(plan.overlap_param, start, groups.gather)
         closing = np.where(plan.overlap_grad, end, groups.reduce)
         closing = np.where(self._zero == 3, groups.reduce, np.where(self._zero == 2, 0.0, closing))
-        gathers = (self._zero == 1) | (self._zero == 2)
-        return np.asarray(np.where(gathers, opening, 0.0) + closing + groups.embedding)
+        has_gather = (self._zero == 1) | (self._zero == 2)
+        return np.asarray(np.where(has_gather, opening, 0.0) + closing + groups.embedding)
 
     def _chunk_end_seconds(
         self, start: Array, end: Array, first: Array, slowdown: Array
-    ) -> tuple[Array, Array]:
-        """The same where a rank's chunks take turns: weights that come, and gradients that go, too late for all of them.
+    ) -> tuple[Shaped[Array, "plan"], Shaped[Array, "plan"]]:
+        """(start, end) where the chunks of a rank take turns; `first`: the exposed seconds of the first gather.
 
-        The last chunk's first pass needs all weights before it, and comes after a turn of each of the chunks before; the
-        first chunk's last gradients go after those of all others, which were ready as many backward passes before.
+            start = max(start, weights before the last layer - passes before x forward of a chunk,
+                        first + c (gather of layers - sends of the first micro-batch))
+            end   = max(end, reduce - passes before x backward of a chunk - (layers - 1) backward - slowdown)
+
+        The first pass of the last chunk needs all weights before it, and follows a turn of each other chunk. The last
+        gradients of the first chunk leave after those of all others, which had those passes to leave in.
         """
         plan, groups, passes = self.plan, self.groups, self.passes
         schedule, chunks = np.asarray(plan.schedule), np.asarray(plan.virtual_stages, dtype=float)
-        turn = np.where(schedule == Schedule.INTERLEAVED, plan.pp, plan.micro_batches)
-        known = (schedule == Schedule.INTERLEAVED) | (schedule == Schedule.BREADTH_FIRST)
+        is_interleaved = schedule == Schedule.INTERLEAVED
+        takes_turns = is_interleaved | (schedule == Schedule.BREADTH_FIRST)
+        passes_before = (chunks - 1) * np.where(is_interleaved, plan.pp, plan.micro_batches)
         layers = np.ceil(groups.stage_layers / chunks)
-        forward = layers * passes.layer_forward + self.charge
-        backward = layers * passes.layer_backward + self.charge
-        passes_before = (chunks - 1) * turn
+        forward = layers * passes.layer_forward + self.layout.charge_seconds
+        backward = layers * passes.layer_backward + self.layout.charge_seconds
         weights = groups.gather * (1 - (layers - 1) / np.maximum(groups.stage_layers, 1))
         late = weights - passes_before * forward
-        # until all weights are there, they slow whatever computes; sends of the first micro-batch they do not
+        # until all weights are there, they slow all compute, but not the sends of the first micro-batch
         gather = groups.gather * groups.gather_layer_share - self._bucket_seconds(groups.gather)
-        sent = (np.asarray(plan.pp) - 1) * self.send
-        late = np.maximum(late, first + self.software.contention * (gather - sent))
-        beside = passes_before * backward + np.maximum(layers - 1, 0.0) * passes.layer_backward
-        left = groups.reduce - beside - slowdown
-        return np.where(known, np.maximum(start, late), start), np.where(known, np.maximum(end, left), end)
+        sends = (np.asarray(plan.pp) - 1) * self.layout.sends.mean_seconds
+        late = np.maximum(late, first + self.software.contention * (gather - sends))
+        compute = passes_before * backward + np.maximum(layers - 1, 0.0) * passes.layer_backward
+        left = groups.reduce - compute - slowdown
+        return (
+            np.where(takes_turns, np.maximum(start, late), start),
+            np.where(takes_turns, np.maximum(end, left), end),
+        )
 
 
 def _idle_seconds(paths: Paths, exchanges: PassExchanges) -> Shaped[Array, "path plan"]:
     """Seconds along each path in which neither pass of a pair computes.
 
-        idle = sum over syncs but one a pair of max(sync - longest stretch of compute, 0)
+        idle = sum over syncs, except one a pair, of max(sync - longest stretch of compute, 0)
 
-    While one pass syncs, the other cannot, as both use one stream: it computes until its own next sync, no further.
-    Of each pair one sync is left out, as the first stretch may have what a receive takes of the stream, too, and
-    one where the forward pass goes through embedding or head.
+    While one pass syncs, the other computes until its own next sync, as both use one stream. One sync of each pair does
+    not count, as a receive may lengthen the first stretch; nor does one of a forward pass through embedding or head.
     """
     share = np.maximum(1 - exchanges.stretch / np.maximum(exchanges.sync, 1e-12), 0.0)
     idle = (paths.paired_backward * exchanges.syncs * share).sum(axis=1)
@@ -295,39 +312,35 @@ def _idle_seconds(paths: Paths, exchanges: PassExchanges) -> Shaped[Array, "path
     return np.asarray(np.maximum(idle - left_out * (exchanges.sync * share).max(axis=0), 0.0))
 
 
-def pair_saving_seconds(
-    paths: Paths, passes: Passes, waits: Waits, *, overlapped: bool
-) -> Shaped[Array, "path plan"]:
-    """Seconds by which the pairs along a path are shorter than their passes one after the other.
+def pair_saving_seconds(layout: Layout, waits: Waits, *, overlapped: bool) -> Shaped[Array, "path plan"]:
+    """saving = forward + backward - pair: what the pairs along a path save against their passes in turn.
 
         pair = max(compute of both + what neither computes, exchanges of both, either pass alone,
                    gathers and reductions of both)
 
-    Nothing is hidden that finds nothing to hide behind. The best order of a pair's kernels comes close to this bound.
+    An exchange hides only behind something else. The best order of a pair's kernels comes close to this bound.
     """
-    exchanges = passes.exchanges
+    paths, passes, exchanges = layout.paths, layout.passes, layout.passes.exchanges
     assert exchanges is not None
-    counts = (paths.paired_forward, paths.paired_backward)
-    alone = [
-        (count * seconds).sum(axis=1)
-        for count, seconds in zip(counts, (passes.forward, passes.backward), strict=True)
-    ]
-    sent = sum(
-        (count * seconds).sum(axis=1) for count, seconds in zip(counts, exchanges.seconds, strict=True)
+    forward = (paths.paired_forward * passes.forward).sum(axis=1)
+    backward = (paths.paired_backward * passes.backward).sum(axis=1)
+    sent_forward, sent_backward = exchanges.seconds
+    sent = (paths.paired_forward * sent_forward).sum(axis=1) + (paths.paired_backward * sent_backward).sum(
+        axis=1
     )
-    compute = sum(alone) - sent
-    busy = np.zeros(1)
+    compute = forward + backward - sent
+    data = np.zeros(1)
     if (np.asarray(waits.plan.zero) == 3).any():
-        share = waits.paying_share
-        layers, back_layers = (count[:, 1:-1].sum(axis=1) for count in counts)
-        embeddings = paths.paired_backward[:, 0]
-        alone[0] = alone[0] + share * waits.forward_seconds(paths.pairs, layers, overlapped)
-        alone[1] = alone[1] + share * waits.backward_seconds(
-            paths.pairs, back_layers, overlapped, embeddings=embeddings
+        share, pairs = waits.paying_share, paths.pairs
+        layers = paths.paired_forward[:, 1:-1].sum(axis=1)
+        back_layers, embeddings = paths.paired_backward[:, 1:-1].sum(axis=1), paths.paired_backward[:, 0]
+        forward = forward + share * waits.forward_seconds(pairs, layers, overlapped)
+        backward = backward + share * waits.backward_seconds(
+            pairs, back_layers, overlapped, embeddings=embeddings
         )
-        busy = share * waits.exchange_seconds(paths.pairs, layers, back_layers)
+        data = share * waits.exchange_seconds(pairs, layers, back_layers)
     idle = _idle_seconds(paths, exchanges)
-    # what is gathered and reduced slows only what is computed meanwhile
-    slowed = compute + idle + waits.software.contention * np.maximum(busy - idle, 0.0)
-    longest = np.maximum.reduce(np.broadcast_arrays(slowed, sent, *alone, busy))
-    return np.asarray(alone[0] + alone[1] - longest)
+    # what is gathered and reduced slows only simultaneous compute
+    slowed = compute + idle + waits.software.contention * np.maximum(data - idle, 0.0)
+    pair = np.maximum.reduce(np.broadcast_arrays(slowed, sent, forward, backward, data))
+    return np.asarray(forward + backward - pair)

@@ -14,12 +14,15 @@ from podsim.graphs.capturing import capture_module, load_torch, make_module, tor
 from podsim.graphs.op_graph import DIMS, KINDS, OpGraph
 from podsim.graphs.op_graph_batch import BATCHES, for_any_batch
 from podsim.graphs.op_graph_json import to_value, write_value
+from podsim.options.graph_options import CaptureOptions
+from podsim.options.question import question
 from podsim.results.graphs import Captured
 
 _LARGEST = 1 << 20
 
 
-def capture(module: str, *, input: Sequence[str] | None = None, out: Path | None = None) -> Captured:
+@question(CaptureOptions)
+def capture(options: CaptureOptions) -> Captured:
     """Capture the graph of a PyTorch module, without computing anything.
 
     `module` is FILE.py:FUNCTION: the function takes nothing and gives a torch.nn.Module, or a module and its inputs.
@@ -28,11 +31,11 @@ def capture(module: str, *, input: Sequence[str] | None = None, out: Path | None
     `podsim graph` reads, also where PyTorch is missing. Arithmetic is held against PyTorch's own counter. Raises
     PodsimError without PyTorch, ModelError for a module that cannot be exported.
     """
-    shapes = input or ()
-    found, own = captured(module, at_samples(shapes, BATCHES[0]), count=True)
-    value = captured_for_any(module, shapes) if any_batch(shapes) else to_value(found)
-    if out is not None:
-        write_value(value, out)
+    shapes = options.input or ()
+    found, own = captured(options.module, at_samples(shapes, BATCHES[0]), count=True)
+    value = captured_for_any(options.module, shapes) if any_batch(shapes) else to_value(found)
+    if options.out is not None:
+        write_value(value, options.out)
     kinds: dict[str, int] = {}
     for kind in found.kind_names:
         kinds[kind] = kinds.get(kind, 0) + 1
@@ -52,7 +55,7 @@ def capture(module: str, *, input: Sequence[str] | None = None, out: Path | None
         kinds=dict(sorted(kinds.items(), key=lambda item: -item[1])), parameters=float(found.parameters.sum()),
         flops=flops, flops_back=back, torch_flops=None if own is None else own[0],
         torch_flops_back=None if own is None else own[1] - own[0], kept=float(found.kept.sum()),
-        file="" if out is None else str(out), notes=notes,
+        file="" if options.out is None else str(options.out), notes=notes,
     )  # fmt: skip
 
 
@@ -114,7 +117,7 @@ def _beside(path: str) -> Iterator[None]:
 
 
 def _function(path: str, name: str) -> Any:
-    """A function of a user's file, which is run as a module of its own."""
+    """A function of a user's file, which is run as a separate module."""
     load_torch()  # before the file, whose own import would fail with a worse message
     try:
         if Path(path).stat().st_size > _LARGEST:

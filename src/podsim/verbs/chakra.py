@@ -1,18 +1,20 @@
-"""`podsim chakra`: MLCommons Chakra execution traces, read, mended and written."""
+"""`podsim chakra`: MLCommons Chakra execution traces, read, repaired and written."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from podsim.errors import TraceError
 from podsim.graphs.chakra_mend import Mended, read_chakra, write_chakra
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, critical_seconds
+from podsim.options.graph_options import ChakraOptions
+from podsim.options.question import question
 from podsim.results.graphs import TraceFile, Traces
 
 
-def chakra(traces: Sequence[Path], *, out: Path | None = None) -> Traces:
-    """Read Chakra traces, one file a rank, and say what they hold and what had to be mended.
+@question(ChakraOptions)
+def chakra(options: ChakraOptions) -> Traces:
+    """Read Chakra traces, one file a rank, and report their content and their repairs.
 
     With `out`, what is left is written as `OUT.RANK.et` for each file: dependencies whole, streams in order, schema
     0.0.4, as ASTRA-sim reads it. Files without a rank in their name are numbered in the order given. Raises TraceError
@@ -20,17 +22,17 @@ def chakra(traces: Sequence[Path], *, out: Path | None = None) -> Traces:
     """
     from dataclasses import replace
 
-    if not traces:
+    if not options.traces:
         raise TraceError("no files: give one .et file for each rank")
-    read = [read_chakra(Path(one)) for one in traces]
+    read = [read_chakra(Path(one)) for one in options.traces]
     written: tuple[Path, ...] = ()
-    if out is not None:
+    if options.out is not None:
         graphs = [one.graph for one in read]
         if all(graph.rank < 0 for graph in graphs):
             graphs = [replace(graph, rank=rank) for rank, graph in enumerate(graphs)]
-        written = write_chakra(graphs, out)
+        written = write_chakra(graphs, options.out)
     return Traces(
-        files=tuple(_summary(str(path), one) for path, one in zip(traces, read, strict=True)),
+        files=tuple(_summary(str(path), one) for path, one in zip(options.traces, read, strict=True)),
         written=tuple(str(path) for path in written),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,8 @@ from podsim.network.nccl import choice
 from podsim.network.nccl_table import nccl_fabric, nccl_table
 from podsim.network.sizes import DIVIDED, ELEMENT, NCCL_NAMES, collective_name, read_sizes
 from podsim.network.table_cost import link_cost
+from podsim.options.machine_options import CollectiveOptions
+from podsim.options.question import question
 from podsim.results.comparison import Comparison
 from podsim.results.sweep import AlgorithmRow, Sweep, Timed
 from podsim.verbs.fabric import given_cluster, read_server
@@ -53,67 +55,46 @@ class _Place:
         return self.ranks // self.local
 
 
-def collective(
-    collective: str = "",
-    *,
-    on: str | Cluster = "",
-    sizes: str | int | Sequence[int] = "",
-    algo: str | Table = "nccl",
-    ranks: int | None = None,
-    launch: str = "",
-    nccl: str = "",
-    simulate: bool = False,
-    compare: bool = False,
-    topology: Path | None = None,
-    against: Path | None = None,
-    overrides: Mapping[str, str] | None = None,
-) -> Sweep | Comparison:
+@question(CollectiveOptions)
+def collective(options: CollectiveOptions) -> Sweep | Comparison:
     """Seconds and bandwidths of a collective over sizes; or, with `against`, predictions against a log of nccl-tests.
 
-    collective  all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter
-    on          a cluster, by name or as a value: load_cluster("dgx-a100:4").without("node0/nic2")
-    topology    instead, a file that describes one server (NCCL's XML, nvidia-smi topo -m)
-    sizes       "8:16G:2": first, last, factor (or +step), as nccl-tests counts; or B, one or several; default from the
-                smallest to 16G
-    algo        nccl: what NCCL would run and what it costs (podsim.network.nccl); else the name of an algorithm, a
-                file (MSCCL's FILE.xml, FILE.py:FUNCTION) or a Table, costed step by step on the cluster's links
-    simulate    play the table on the links, with contention, instead; of nccl, the table it chose at each size
-    compare     all algorithms of the collective side by side
-    ranks       GPUs; default all of the cluster
-    launch      process (the default), thread or single; nccl: NCCL's release, default 2.18; with `against`, the default
-                is what the log tells
+    `on` may also be a value: load_cluster("dgx-a100:4").without("node0/nic2"). `sizes` may also be B, one or several.
+    `algo` may also be a Table; tables are costed step by step on the cluster's links. With `simulate`, the table is
+    played on the links with contention; of nccl, it is the table that NCCL chose at each size. With `against`, the log
+    says how ranks were launched and which NCCL ran.
 
     A table's times are of the links alone: no kernel launch, no protocol. Raises PodsimError for what makes no sense.
     """
-    if against is not None:
+    if options.against is not None:
         from podsim.verbs.collective_against import against_log  # it brings the room of measured tables
 
-        given = {
-            "sizes": sizes,
-            "topology": topology,
-            "simulate": simulate,
-            "compare": compare,
-            "ranks": ranks,
-        }
-        if unused := [key for key, value in given.items() if value]:
+        others = ("sizes", "topology", "simulate", "compare", "ranks")
+        if unused := [name for name in others if getattr(options, name)]:
             raise PodsimError(
                 f"--against compares what a log measured; {', '.join(unused)} cannot be given with it"
             )
-        if algo != "nccl":
+        if options.algo != "nccl":
             raise PodsimError("--against compares with what NCCL would do; --algo cannot be given with it")
         return against_log(
-            against, on=on, collective=collective, launch=launch, nccl=nccl, overrides=overrides
+            options.against,
+            on=options.on,
+            collective=options.collective,
+            launch=options.launch,
+            nccl=options.nccl,
+            overrides=options.overrides,
         )
-    if not collective:
+    if not options.collective:
         raise PodsimError("name a collective, such as all-reduce, or give a log with --against")
-    name, launch, nccl = collective_name(collective), launch or "process", nccl or "2.18"
-    place = _place(on, topology, ranks, overrides)
-    found = read_sizes(sizes, name, place.ranks)
-    if algo == "nccl":
-        rows, how = _nccl_rows(place, name, found, launch, nccl, simulate)
+    name = collective_name(options.collective)
+    launch, nccl = options.launch or "process", options.nccl or "2.18"
+    place = _place(options.on, options.topology, options.ranks, options.overrides)
+    found = read_sizes(options.sizes, name, place.ranks)
+    if options.algo == "nccl":
+        rows, how = _nccl_rows(place, name, found, launch, nccl, options.simulate)
     else:
-        rows, how = _table_rows(place, name, found, algo, simulate)
-    algorithms, left_out = _compared(place, name, found, simulate) if compare else ((), {})
+        rows, how = _table_rows(place, name, found, options.algo, options.simulate)
+    algorithms, left_out = _compared(place, name, found, options.simulate) if options.compare else ((), {})
     return Sweep(
         collective=name, machine=place.machine, gpu=_gpu(place), ranks=place.ranks, ranks_per_node=place.local,
         launch=launch, version=nccl, how=how, rows=rows, algorithms=algorithms, left_out=left_out,

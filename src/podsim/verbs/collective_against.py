@@ -8,18 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from podsim.accuracy.express_row import NotExpressible
-from podsim.accuracy.measured_tables import Row, Rows
+from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.nccl_tests import read_log_text
-from podsim.accuracy.price_collectives import Call, call_of, call_on, call_seconds, decade
-from podsim.accuracy.pricing import Priced
+from podsim.accuracy.price_collectives import Call, call_seconds, decade, make_call, read_call
+from podsim.accuracy.score import Priced, compare_priced
+from podsim.accuracy.tables import Row, Rows
 from podsim.errors import ClusterError, TableError
 from podsim.hardware.cluster import Cluster
 from podsim.network.nccl import choice
 from podsim.network.sizes import NCCL_NAMES, collective_name
 from podsim.results.comparison import Comparison
 from podsim.verbs.fabric import given_cluster
-from podsim.verbs.validate import comparison_of
 
 _MOST = 64 << 20
 
@@ -55,7 +54,7 @@ def against_log(
         raise ClusterError(next(iter(failed.values())))
     groups = {id: decade(call.size) for id, call in calls.items()}
     notes = {id: _picked(call) for id, call in calls.items() if id in seconds}
-    compared = comparison_of(rows, Priced(predictions=seconds, reasons=failed, notes=notes, groups=groups))
+    compared = compare_priced(rows, Priced(predictions=seconds, reasons=failed, notes=notes, groups=groups))
     return replace(compared, title=f"{path.name} on {next(iter(calls.values())).cluster.name}")
 
 
@@ -80,7 +79,7 @@ def _rows(path: Path, collective: str) -> Rows:
 
 def _call(row: Row, whole: Cluster | None) -> Call:
     """The row as a call on the cluster that it ran on."""
-    found = call_of(row.fields)
+    found = read_call(row.fields)
     if whole is None:
         if isinstance(found, str):
             raise ClusterError(f"{row.id}: {found}; name the cluster with --on, such as --on dgx-a100-80gb:2")
@@ -93,7 +92,7 @@ def _call(row: Row, whole: Cluster | None) -> Call:
             f"{whole.gpus_per_node} GPUs"
         )
     try:
-        return call_on(cluster, row.fields)
+        return make_call(cluster, row.fields)
     except NotExpressible as problem:
         raise TableError(f"{row.id}: {problem}") from None
 

@@ -1,59 +1,31 @@
-"""`podsim compare`: a run of the lab beside its prediction, row by row, with the difference explained by kind."""
+"""`podsim compare`: a run of the lab and its prediction side by side, with the difference explained by kind."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple
-
+from podsim.acceptance.compare_collectives import compare_collectives
+from podsim.acceptance.compare_ddp import compare_ddp
 from podsim.acceptance.compare_storage import compare_storage
-from podsim.errors import LabError, PodsimError
-from podsim.lab.links import KEPT, MTU
-from podsim.lab.program import programs
+from podsim.acceptance.compare_training import compare_training
+from podsim.errors import LabError
 from podsim.lab.record import read_run
-from podsim.network.collectives import Table, summary
-from podsim.network.collectives.lookup import table_of
-from podsim.network.play_links import Links, make_links
-from podsim.network.table_bursts import IDLE, Buckets, Processors, shaped_rounds
-from podsim.report.collectives import links_text
-from podsim.results.lab import (
-    ComparedCollective,
-    ComparedCollectives,
-    Emulated,
-    MeasuredCollective,
-    MeasuredCollectives,
-)
+from podsim.network.collectives import Table
+from podsim.options.measure_options import CompareOptions
+from podsim.options.question import question
+from podsim.results.lab import ComparedCollectives
 from podsim.results.lab_storage import ComparedStorage, MeasuredCheckpoints, MeasuredLoader
 from podsim.results.sweep import Sweep
 from podsim.results.trained import ComparedDdp, ComparedTraining, MeasuredDdp, MeasuredTraining
 from podsim.verbs.collective import collective
-from podsim.verbs.compare_ddp import OTHERS_MOST, OWN_MOST, compare_ddp
-from podsim.verbs.compare_training import compare_training
-
-_SHORTEST = 0.1
-"""s of all timed calls below which the kernel's clock (a tick is 10 ms) does not tell who used the processors"""
-_LIMITED = "CPU-limited, not comparable"
-_FLOAT = 4
-_HEADERS = (52, 14)
-"""B of a packet that are no data, inside its MTU and before it: IP and TCP with a timestamp; Ethernet"""
 
 
-class Parts(NamedTuple):
-    """A prediction by kind, s."""
-
-    links: float
-    messages: float
-    burst: float = 0.0
-    processors: float = 0.0
-
-
+@question(CompareOptions)
 def compare(
-    run: Path, *, on: str = "", cache_on: str = "", overrides: Mapping[str, str] | None = None
+    options: CompareOptions,
 ) -> ComparedCollectives | ComparedStorage | ComparedTraining | ComparedDdp:
-    """A measured run (--save of podsim measure or train) beside its predictions.
+    """A measured run (--save of podsim measure or train) and its predictions, side by side.
 
-    on: the cluster that collectives or training ran on (a run on emulated links needs none), the storage system that was
-    read and written; cache_on: that of a loader's cache (podsim.acceptance.compare_storage says what is predicted).
+    `on` is the cluster that collectives or training ran on (a run on emulated links needs none), or the storage system
+    that was read and written; podsim.acceptance.compare_storage says what is predicted of these.
 
     Of collectives measured is the rank that took longest. A prediction is made of links (the table played on them),
     messages (a latency for each transfer that waits for another, as measured at the start of the run), burst (what the
@@ -62,160 +34,26 @@ def compare(
     processors, or other programs more than a tenth. Raises LabError for a file that is no run, or one that says nothing
     of its links.
     """
-    found = read_run(run)
-    if isinstance(found, (MeasuredCheckpoints, MeasuredLoader)):
-        return compare_storage(run.name, found, on=on, cache_on=cache_on, overrides=overrides)
-    if cache_on:
-        raise LabError(f"--cache-on is for runs of podsim measure loader; {run.name} is of another kind")
-    if isinstance(found, MeasuredTraining):
-        return compare_training(found, run.name, on, overrides)
-    if isinstance(found, MeasuredDdp):
-        return compare_ddp(found, run.name, on, overrides)
-    return _collectives(found, run, on, overrides)
-
-
-def _collectives(
-    found: MeasuredCollectives, run: Path, on: str, overrides: Mapping[str, str] | None
-) -> ComparedCollectives:
-    if found.emulated is not None and (on or overrides):
-        raise LabError(
-            f"{run.name} says which links it ran on; --on and --set are for runs on a real cluster"
+    run, name, where = read_run(options.run), options.run.name, (options.on, options.overrides)
+    if isinstance(run, (MeasuredCheckpoints, MeasuredLoader)):
+        return compare_storage(
+            name, run, on=options.on, cache_on=options.cache_on, overrides=options.overrides
         )
-    if found.emulated is None and not on:
-        raise LabError(
-            f"{run.name} ran on links that nobody described; name the cluster with --on, or measure on links that are "
-            "known: podsim emulate dgx-a100:2 --scale 1/4000 -- podsim measure collective --save run.jsonl"
-        )
-    rows, missing = [], dict(found.left_out)
-    for row in found.rows:
-        try:
-            parts = _predicted(found, row, on, overrides)
-        except PodsimError as problem:
-            missing[f"{row.algorithm} of {row.size:,.0f} B"] = str(problem)
-            continue
-        rows.append(_compared(found, row, parts))
-    good = [abs(row.difference) for row in rows if row.verdict == "comparable"]
-    return ComparedCollectives(
-        run=run.name, collective=found.collective, ranks=found.ranks, machine=links_text(found),
-        cluster=on or "the same links", rows=tuple(rows), mean=sum(good) / len(good) if good else None,
-        worst=max(good) if good else None, not_predicted=missing, apart=found.apart,
-    )  # fmt: skip
+    if options.cache_on:
+        raise LabError(f"--cache-on is for runs of podsim measure loader; {name} is of another kind")
+    if isinstance(run, MeasuredTraining):
+        return compare_training(run, name, *where)
+    if isinstance(run, MeasuredDdp):
+        return compare_ddp(run, name, *where)
 
+    def seconds_on(size: float, table: Table | None) -> float:
+        """Seconds of the run's collective on the cluster: a table played on its links, or what NCCL would choose."""
+        played = {"algo": table, "simulate": True} if table is not None else {}
+        sweep = collective(
+            run.collective, on=options.on, sizes=f"{size:.0f}", ranks=run.ranks, overrides=options.overrides,
+            **played,
+        )  # fmt: skip
+        assert isinstance(sweep, Sweep)
+        return sweep.rows[0].seconds
 
-def _compared(run: MeasuredCollectives, row: MeasuredCollective, parts: Parts) -> ComparedCollective:
-    predicted, measured = sum(parts), row.slowest
-    return ComparedCollective(
-        algorithm=row.algorithm, size=row.size, measured=measured, predicted=predicted,
-        difference=predicted / measured - 1.0,
-        parts=parts._asdict() | {"rest": measured - predicted},
-        cpu=row.cpu, others=row.others, verdict=_verdict(run, row),
-    )  # fmt: skip
-
-
-def _verdict(run: MeasuredCollectives, row: MeasuredCollective) -> str:
-    """Whether a row says anything about links."""
-    if row.wrong or row.in_place_wrong:
-        return "wrong result, not comparable"
-    if run.backend != "gloo":  # GPUs move the data, and a core that waits for them looks busy
-        return "comparable"
-
-    if row.cpu > OWN_MOST or row.others > OTHERS_MOST:
-        return _LIMITED
-    return "comparable" if row.iterations * row.seconds >= _SHORTEST else "too short, not comparable"
-
-
-def _predicted(
-    run: MeasuredCollectives, row: MeasuredCollective, on: str, overrides: Mapping[str, str] | None
-) -> Parts:
-    """The prediction of one row. Raises PodsimError where there is none."""
-    if run.emulated is not None:
-        if run.ranks != run.emulated.ranks:
-            raise PodsimError(
-                f"{run.ranks} ranks ran on {run.emulated.ranks} emulated ones; all must take part"
-            )
-        return on_shaped_links(run, _table(run, row), row.size, 1 if run.apart else row.iterations)
-    return _on_cluster(run, row, on, overrides)
-
-
-def _table(run: MeasuredCollectives, row: MeasuredCollective) -> Table:
-    """The table that a row ran; for the library's own, the one that gloo runs."""
-    name = row.algorithm
-    if name == "library":
-        if run.collective != "all-reduce":
-            raise PodsimError(
-                f"what gloo does for {run.collective} is not modelled; its all-reduce is a ring"
-            )
-        name = "ring"
-    return table_of(name, run.collective, run.ranks // run.local, run.local)
-
-
-def on_shaped_links(run: MeasuredCollectives | MeasuredDdp, table: Table, size: float, calls: int) -> Parts:
-    """One of so many calls without a pause: links as they were shaped, messages as measured, buckets as they were set.
-
-    Processors are counted where the run measured what they cost.
-    """
-    import numpy as np
-
-    from podsim.network.play import play
-
-    made = run.emulated
-    assert made is not None
-    bare, real = emulated_fabric(made), emulated_fabric(made, run.message)
-    links = play(table, size, bare).seconds
-    own = np.arange(len(bare.capacity)) < 2 * made.ranks
-    buckets = Buckets(
-        np.where(own, made.inside_burst, made.between_burst),
-        np.where(own, made.local - 1, made.ranks - made.local),
-        KEPT,
-    )
-    work = IDLE
-    if isinstance(run, MeasuredCollectives):
-        work = Processors(run.message_work, run.byte_work, run.add_work, min(run.cores, run.ranks))
-    elements = int(size) // _FLOAT
-    inputs = (part for one in programs(table, elements, range(run.ranks)) for part in one.input)
-    found = shaped_rounds(
-        table, bare, size, buckets, calls, processors=work,
-        copied=_FLOAT * float(sum(last - first for first, last, _ in inputs)),
-    )  # fmt: skip
-    messages = play(table, size, real).seconds - links
-    return Parts(links, messages, found.shaped - found.plain, found.worked - found.shaped)
-
-
-def emulated_fabric(made: Emulated, latency: float = 0.0) -> Links:
-    """The links of an emulated cluster as the simulation takes them; latency: s of a message between any two ranks.
-
-    Links: of each rank in its server, up and down; of each adapter of each server, up and down. A link carries what
-    its packets hold beside their headers.
-    """
-    import numpy as np
-
-    ranks, local, adapters = made.ranks, made.local, made.servers * max(made.nics, 1)
-    payload = (MTU - _HEADERS[0]) / (MTU + _HEADERS[1])
-    capacity = payload * np.repeat([made.inside, max(made.between, 1.0)], [2 * ranks, 2 * adapters])
-
-    def route(source: np.ndarray, destination: np.ndarray) -> np.ndarray:
-        near = source // local == destination // local
-        up, down = (
-            rank // local * made.nics + rank % local * made.nics // local for rank in (source, destination)
-        )
-        first = np.where(near, source, 2 * ranks + up)
-        return np.stack([first, np.where(near, ranks + destination, 2 * ranks + adapters + down)], axis=1)
-
-    return make_links(capacity, latency / 2.0, route)
-
-
-def _on_cluster(
-    run: MeasuredCollectives, row: MeasuredCollective, on: str, overrides: Mapping[str, str] | None
-) -> Parts:
-    """On a real cluster: a table played on its links, the library as NCCL's law has it."""
-    size = f"{row.size:.0f}"
-    if row.algorithm == "library" and run.backend == "nccl":
-        found = collective(run.collective, on=on, sizes=size, ranks=run.ranks, overrides=overrides)
-        assert isinstance(found, Sweep)
-        return Parts(found.rows[0].seconds, 0.0)
-    table = _table(run, row)
-    found = collective(
-        run.collective, on=on, sizes=size, ranks=run.ranks, algo=table, simulate=True, overrides=overrides
-    )
-    assert isinstance(found, Sweep)
-    return Parts(found.rows[0].seconds, summary(table).rounds * run.message)
+    return compare_collectives(run, name, *where, seconds_on)

@@ -2,92 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from podsim.errors import ClusterError, PodsimError
-from podsim.hardware.cluster import load_cluster
 from podsim.lab.emulate import perform
-from podsim.lab.links import burst_of
-from podsim.results.lab import Emulated
-from podsim.verbs.measure import EMULATED
-
-PER_CORE = 250e6
-"""B/s of all senders together that one core keeps up with"""
-_LEAST = 12_500.0
-"""B/s of the slowest link worth shaping: 100 kbit/s"""
+from podsim.lab.emulated_links import EMULATED, emulated_cluster
+from podsim.options.measure_options import EmulateOptions
+from podsim.options.question import question
 
 
-def emulate(
-    cluster: str,
-    command: Sequence[str],
-    *,
-    scale: str = "1/1000",
-    per: str = "gpu",
-    overrides: Mapping[str, str] | None = None,
-    own: Callable[[Sequence[str]], int] | None = None,
-) -> int:
+@question(EmulateOptions)
+def emulate(options: EmulateOptions, *, own: Callable[[Sequence[str]], int] | None = None) -> int:
     """Exit status of a command that every rank of the emulated cluster runs, as under torchrun.
 
-    cluster     dgx-a100:2, a TOML file, …; its bandwidths times `scale` are the rates of the links
-    per         gpu: a process for each GPU; server: one for each server, which has all its adapters as one link
-    own         runs a command of podsim in the rank's process, where PyTorch is loaded; default: as any other command
+    The cluster's bandwidths times `scale` are the rates of the links. `own` runs a command of podsim in the rank's
+    process, where PyTorch is loaded; by default it is run as any other command.
+
     Raises ClusterError for a cluster that cannot be emulated, LabError where this machine does not allow it.
     """
-    made = emulated_cluster(cluster, scale=scale, per=per, overrides=overrides)
-    words = list(command)
-    return perform(made, words, own=own if words[:1] == ["podsim"] else None, variable=EMULATED)
-
-
-def emulated_cluster(
-    cluster: str, *, scale: str = "1/1000", per: str = "gpu", overrides: Mapping[str, str] | None = None
-) -> Emulated:
-    """The links that a cluster gets when it is emulated. Raises PodsimError as `emulate` does."""
-    share = _share(scale)
-    if per not in ("gpu", "server"):
-        raise PodsimError(f"--per {per[:40]!r}; it is gpu or server")
-    whole = load_cluster(cluster, overrides)
-    local = whole.gpus_per_node if per == "gpu" else 1
-    nics = min(whole.nics, local)
-    inside = whole.nvlink.bandwidth * share
-    between = whole.node_bandwidth / nics * share if nics and whole.nodes > 1 else 0.0
-    if per == "server":
-        inside = max(inside, between)
-    if whole.nodes * local < 2:
-        raise ClusterError(f"{whole.name}: {whole.nodes} x {local} processes; emulating needs two or more")
-    if slow := [rate for rate in (inside, between) if 0 < rate < _LEAST]:
-        raise ClusterError(
-            f"--scale {scale}: a link of {slow[0] * 8:.3g} b/s; 100 kb/s is the slowest worth shaping: take a larger one"
-        )
-    return Emulated(
-        cluster=whole.name, scale=share, servers=whole.nodes, local=local, inside=inside, between=between, nics=nics,
-        inside_burst=burst_of(inside), between_burst=burst_of(between),
-    )  # fmt: skip
-
-
-def warnings_of(made: Emulated) -> tuple[str, ...]:
-    """What will not work well on this machine: rates that its cores do not keep up with."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    each, where = (made.inside, " inside a server") if made.local > 1 else (made.between, "")
-    rate, room = made.ranks * each, PER_CORE * cores
-    if rate <= room:
-        return ()
-    return (
-        f"{made.ranks} ranks at {each * 8e-9:.3g} Gb/s are {rate * 8e-9:.3g} Gb/s; {cores} cores keep up with "
-        f"about {room * 8e-9:.3g}: where all send at once{where}, processors will be the limit; --scale "
-        f"1/{rate / made.scale / room:.0f} would not be",
+    links = emulated_cluster(
+        options.cluster, scale=options.scale, per=options.per, overrides=options.overrides
     )
-
-
-def _share(text: str) -> float:
-    """A scale as a number: "1/500", "0.002"."""
-    above, _, below = text.partition("/")
-    try:
-        share = float(above) / float(below or 1)
-    except (ValueError, ZeroDivisionError):
-        share = 0.0
-    if not 0.0 < share <= 1.0:
-        raise PodsimError(
-            f"--scale {text[:40]!r}; expected a share above 0, at most 1, such as 1/500 or 0.002"
-        )
-    return share
+    words = list(options.command)
+    return perform(links, words, own=own if words[:1] == ["podsim"] else None, variable=EMULATED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +25,12 @@ from podsim.fleet.reliability import (
 )
 from podsim.fleet.reliability_rates import recovery
 from podsim.fleet.reliability_runs import HORIZON, MOST_RUNS, RunSamples, simulate_runs
+from podsim.options.fleet_options import GoodputOptions
+from podsim.options.question import question
 from podsim.results.runs import LOSSES, Goodput, IntervalPoint, Quantiles
 from podsim.storage.checkpoints_stores import load_store
-from podsim.training.search_limits import Limit
 from podsim.verbs.long_runs import (
     Asked,
-    best_job,
     check_ends,
     checkpoint_time,
     long_run,
@@ -40,6 +39,7 @@ from podsim.verbs.long_runs import (
     read_with,
     steps_of,
 )
+from podsim.verbs.plan import best_job
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,83 +48,52 @@ if TYPE_CHECKING:
 _BINS = 40
 _CURVE = 81
 _DAY = 86400.0
+_TIMES = ("step", "interval", "mtbf", "restart", "found")
 
 
-def goodput(
-    model: str,
-    *,
-    on: str,
-    tokens: str | float,
-    gpus: int | None = None,
-    batch: int | None = None,
-    sequence: int | None = None,
-    precision: str | None = None,
-    optimizer_precision: str = "fp32",
-    software: str = "megatron-core",
-    limit: Limit | None = None,
-    step: str | float | None = None,
-    to: str = "store",
-    store: str = "superpod-better",
-    mode: str = "sync",
-    writers: str = "all",
-    interval: str | float | None = None,
-    failures: str = "",
-    mtbf: str | float | None = None,
-    restart: str | float | None = None,
-    spares: int | None = None,
-    slow: float = 0.0,
-    found: str | float | None = None,
-    spread: float = 0.0,
-    runs: int = 10_000,
-    seed: int = 0,
-    overrides: Mapping[str, str] | None = None,
-) -> Goodput:
-    """Days to train so many tokens with failures: closed forms, and `runs` simulated runs.
+@question(GoodputOptions)
+def goodput(options: GoodputOptions) -> Goodput:
+    """Days to train some tokens with failures: closed forms, and simulated runs.
 
-    The plan is the fastest that fits, within `limit`, and its step the predicted one unless `step` gives a measured one.
-    Checkpoints are those of `checkpoint`, at the best interval unless `interval` is given. Failures come at the rate
-    of a study (`failures`: a name, "parts" for the sum over the node's parts, default by the GPU's architecture), or
-    as a `mtbf` of the whole job; `spread` lets the rate differ from run to run. A failure costs a `restart` (default:
-    five minutes and the reading of the checkpoint), some of them a time-out before; some take a node away, and a run
-    whose `spares` (default 5 %) are used up waits for a repair. `slow` is the share of nodes that are silently slow,
-    `found` how long until one is found (default never). Times are text with a unit or s. The same seed gives the same
-    result. Raises NoFitError where nothing fits or the run would never end, PodsimError for anything unusable.
+    The plan is the fastest that fits, within `limit`, and checkpoints are those of `checkpoint`. Failures come at the
+    rate of a study, by default the one of the GPU's architecture, or as a mean time between failures of the whole job.
+    A failure costs a restart, and some cost a time-out before it. Some take a node away; a run whose spares are used up
+    waits for a repair. Times are text with a unit, or s. Raises NoFitError where nothing fits or the run would never
+    end, PodsimError for anything unusable.
     """
     from podsim.storage.checkpoints_time import Saving, checkpoint_times
 
-    wanted = read_tokens(tokens)
-    named = {"step": step, "interval": interval, "mtbf": mtbf, "restart": restart, "found": found}
-    read = read_with(named, "s")
-    saving = Saving(to=to, store=store, mode=mode, writers=writers)
-    _check(saving.to, spares, slow, found, spread, runs, seed)
-    load_store(store)
+    wanted = read_tokens(options.tokens)
+    read = read_with({name: getattr(options, name) for name in _TIMES}, "s")
+    saving = Saving(to=options.to, store=options.store, mode=options.mode, writers=options.writers)
+    _check(options)
+    load_store(options.store)
     measured = read.pop("step")
-    asked = Asked(failures=failures, spares=spares, slow=slow, spread=spread, **read)
-    job = best_job(
-        model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
-        optimizer_precision=optimizer_precision, software=software, limit=limit, overrides=overrides,
-    )  # fmt: skip
+    asked = Asked(
+        failures=options.failures, spares=options.spares, slow=options.slow, spread=options.spread, **read
+    )
+    job = best_job(options)
     job = replace(job, prediction=replace(job.prediction, step_time=measured or job.prediction.step_time))
     seconds = job.prediction.step_time
     times = checkpoint_times(job.model, job.cluster, job.plan, saving)
     run = long_run(job, asked, times, work=steps_of(job, wanted) * seconds, step=seconds)
     check_ends(run, _expected(replace(run, spread=0.0)) or 0.0)
-    samples = simulate_runs(run, runs, np.random.default_rng(seed))
-    return _result(job, saving, times, asked, run, samples, tokens=wanted, seed=seed)
+    samples = simulate_runs(run, options.runs, np.random.default_rng(options.seed))
+    return _result(job, saving, times, asked, run, samples, tokens=wanted, seed=options.seed)
 
 
-def _check(
-    to: str, spares: int | None, slow: float, found: object, spread: float, runs: int, seed: int
-) -> None:
+def _check(options: GoodputOptions) -> None:
     """Raise PodsimError with all that is wrong of the plain numbers."""
+    slow, spread, runs, seed = options.slow, options.spread, options.runs, options.seed
+    spares = options.spares
     problems = check_numbers({"slow": slow}, most=1.0) + check_numbers({"spread": spread}, most=3.0)
     problems += check_counts({"runs": runs}, low=1) + check_counts({"seed": seed}, low=0)
     problems += check_counts({"spares": spares}, low=0) if spares is not None else []
     if runs > MOST_RUNS:
         problems.append(f"runs={runs:,}: at most {MOST_RUNS:,} can be drawn")
-    if found is not None and slow == 0:
+    if options.found is not None and slow == 0:
         problems.append("found: no node is slow; give the share of slow nodes, too (slow)")
-    if to == "local":
+    if options.to == "local":
         problems.append(
             "to=local: a failed node takes its drives along, so a run cannot go on from them; to=store or to=neighbour"
         )
@@ -219,7 +188,7 @@ def _histogram(samples: RunSamples) -> tuple[tuple[float, ...], tuple[int, ...]]
 
 
 def _losses(run: LongRun, samples: RunSamples) -> dict[str, float]:
-    """Where the mean run's time goes; what is repeated is what is left."""
+    """The mean run's time by cause; repeated work is the remainder."""
     ended = np.isfinite(samples.seconds)
     if not ended.any():
         return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from podsim.errors import ClusterError, ModelError, PodsimError, unknown_name
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.fusion import fuse as fused
-from podsim.graphs.graph_cost import OpCosts, graph_costs
+from podsim.graphs.graph_cost import OpCosts, graph_costs, update_seconds
 from podsim.graphs.graph_step import Reduction, ReplicasStep, replicas_step
 from podsim.graphs.graph_trace import step_trace
 from podsim.graphs.networks import load_network, networks
@@ -22,9 +23,11 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.network.nccl import send_seconds
+from podsim.options.graph_options import GraphOptions
+from podsim.options.question import question
 from podsim.results.graphs import Cut, CutPart, DataParallel, GraphCost, GraphOp
 from podsim.timeline.timelines import write_timeline
-from podsim.training.inputs import default_precision, software_of
+from podsim.training.plan import default_precision, software_of
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
 from podsim.verbs.capture import any_batch, at_samples, captured
@@ -38,128 +41,114 @@ LAYOUTS = ("channels-last", "channels-first")
 """of tensors with channels: NHWC, NCHW"""
 
 
-def graph(
-    file: str,
-    *,
-    on: str,
-    input: Sequence[str] | None = None,
-    batch: int | None = None,
-    gpus: int | None = None,
-    devices: int = 1,
-    tolerance: float = 0.1,
-    precision: str | None = None,
-    optimizer: str = "sgd",
-    software: str = "dle-pytorch",
-    fuse: str = "none",
-    layout: str = "channels-last",
-    chakra: Path | None = None,
-    timeline: Sequence[Path] = (),
-    overrides: Mapping[str, str] | None = None,
-    detail: str = "",
-) -> GraphCost:
+@question(GraphOptions)
+def graph(options: GraphOptions) -> GraphCost:
     """Cost one training step of a captured graph, op by op.
 
-    `file` is a network of the catalog (`podsim show networks`), what `podsim capture --out` wrote, or FILE.py:FUNCTION,
-    which is captured first; `batch` is the samples of a step on a GPU, for a graph of any batch. `on` is a GPU of the
-    catalog, or a cluster. `gpus` are replicas whose gradients are reduced (default: the whole cluster), `devices` divides
-    the graph over so many with little communication, none more than `tolerance` above the mean work. `fuse` is none (as
-    written, eager), attention, chains or all. `layout` is channels-last or channels-first: how images lie in memory.
-    `chakra` writes an execution trace of each replica, CHAKRA.RANK.et. `timeline` plays the step, of a replica or of all
-    devices of a divided graph, one batch at a time, and writes it (.pftrace, .json, .html, .png, .svg).
-    `detail="ops"` prints every op. Raises PodsimError for anything unusable.
+    A module FILE.py:FUNCTION is captured first. Devices divide the graph with little communication. The timeline is
+    that of a replica, or of all devices of a divided graph, one batch at a time. `layout` says how images lie in
+    memory. Raises PodsimError for anything unusable.
     """
-    from dataclasses import replace
+    if options.fuse not in FUSIONS:
+        raise PodsimError(unknown_name("fusion", options.fuse, FUSIONS))
+    if options.layout not in LAYOUTS:
+        raise PodsimError(unknown_name("layout", options.layout, LAYOUTS))
+    if options.detail not in ("", "ops"):
+        raise PodsimError(f"detail={options.detail!r} may be ops")
+    case = _case(options)
+    cut, division = _cut(case.graph, case.costs, options.devices, options.tolerance, case.precision)
+    simulated = _simulated(case, division, options.timeline) if options.timeline else None
+    if options.chakra is not None:
+        step = case.step
+        _write_traces(
+            case.graph, case.costs, step.update, step.reduction, case.software, case.gpus, options.chakra
+        )
+    cost = replace(_graph_cost(case, options, cut, division), simulated=simulated)
+    return _with_band(cost, case, options.file)
 
-    if fuse not in FUSIONS:
-        raise PodsimError(unknown_name("fusion", fuse, FUSIONS))
-    if layout not in LAYOUTS:
-        raise PodsimError(unknown_name("layout", layout, LAYOUTS))
-    if detail not in ("", "ops"):
-        raise PodsimError(f"detail={detail!r} may be ops")
-    gpu, cluster, count = _machine(on, gpus, overrides)
-    found = fused(_graph(file, input or (), batch), FUSIONS[fuse])
-    number = precision or default_precision(gpu)
-    era = load_software(software_of(software, gpu), gpu, number)
-    costs = graph_costs(found, gpu, number, era, channels_first=layout == LAYOUTS[1])
-    step = replicas_step(found, costs, gpu, cluster, number, optimizer, era, gpus=count)
-    cut, division = _cut(found, costs, devices, tolerance, number)
-    simulated = _simulated(found, costs, step, era, cluster, division, number, timeline) if timeline else None
-    if chakra is not None:
-        _write_traces(found, costs, step.update, step.reduction, era, count, chakra)
-    said = _said(
-        found, gpu, costs, era, division, cut, _replicas(found, step, count), step.alone, step.update, number,
-        optimizer, FUSIONS[fuse],
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """A graph, the GPUs that run it, and what it costs there."""
+
+    graph: OpGraph
+    gpu: Gpu
+    cluster: Cluster | None
+    gpus: int
+    precision: str
+    software: Software
+    costs: OpCosts
+    step: ReplicasStep
+
+
+def _case(options: GraphOptions) -> _Case:
+    """The graph with its ops merged, and its costs on one GPU and on all."""
+    gpu, cluster, gpus = _machine(options.on, options.gpus, options.overrides)
+    merged = fused(_graph(options.file, options.input or (), options.batch), FUSIONS[options.fuse])
+    precision = options.precision or default_precision(gpu)
+    software = load_software(software_of(options.software, gpu), gpu, precision)
+    costs = graph_costs(merged, gpu, precision, software, channels_first=options.layout == LAYOUTS[1])
+    update = update_seconds(merged, gpu, precision, options.optimizer, software)
+    step = replicas_step(merged, costs, cluster, precision, software, update=update, gpus=gpus)
+    return _Case(
+        graph=merged, gpu=gpu, cluster=cluster, gpus=gpus, precision=precision, software=software, costs=costs,
+        step=step,
     )  # fmt: skip
-    return _with_band(
-        replace(said, simulated=simulated),
-        found,
-        costs,
-        gpu,
-        file,
-        count,
-        1 if cluster is None else cluster.gpus_per_node,
-    )
 
 
-def _simulated(
-    found: OpGraph, costs: OpCosts, step: ReplicasStep, era: Software, cluster: Cluster | None,
-    division: Division | None, precision: str, timeline: Sequence[Path],
-) -> float:  # fmt: skip
+def _simulated(case: _Case, division: Division | None, timeline: Sequence[Path]) -> float:
     """Seconds of the played step; its timeline is written."""
     from podsim.simulation.graphs import played_graph
 
+    graph, cluster = case.graph, case.cluster
     part = sends = None
     if division is not None:
         devices = len(division.load)
         if cluster is None or cluster.gpus < devices:
             have = "one GPU" if cluster is None else f"{cluster.gpus} GPUs"
             raise PodsimError(f"timeline of devices={devices}: --on has {have}; name a cluster with as many")
-        size = nets_of(found)[2] * element_bytes(precision) / found.element
+        size = nets_of(graph)[2] * element_bytes(case.precision) / graph.element
         part = division.part
         sends = send_seconds(size, cluster, crosses_node=devices > cluster.gpus_per_node)
-    seconds, played = played_graph(found, costs, step, era, part=part, sends=sends)
+    seconds, played = played_graph(graph, case.costs, case.step, case.software, part=part, sends=sends)
     for path in timeline:
-        write_timeline(played, path, title=found.name)
+        write_timeline(played, path, title=graph.name)
     return seconds
 
 
-def _with_band(
-    said: GraphCost, found: OpGraph, costs: OpCosts, gpu: Gpu, file: str, gpus: int, node: int
-) -> GraphCost:
+def _with_band(cost: GraphCost, case: _Case, file: str) -> GraphCost:
     """The cost with the error band of its step on all GPUs."""
-    from dataclasses import replace
-
-    wanted = features_of_graph(
-        found, costs, architecture=gpu.architecture, precision=said.precision,
-        network=file if file in networks() else "", software=said.software, gpus=gpus, node=node,
+    features = features_of_graph(
+        case.graph, case.costs, architecture=case.gpu.architecture, precision=cost.precision,
+        network=file if file in networks() else "", software=cost.software, gpus=case.gpus,
+        node=1 if case.cluster is None else case.cluster.gpus_per_node,
     )  # fmt: skip
-    band, reason = band_of_graph(wanted)
-    return replace(said, band=band, band_reason=reason)
+    band, reason = band_of_graph(features)
+    return replace(cost, band=band, band_reason=reason)
 
 
-def _said(
-    found: OpGraph, gpu: Gpu, costs: OpCosts, era: Software, division: Division | None, cut: Cut | None,
-    replicas: DataParallel | None, step: float, update: float, precision: str, optimizer: str, rules: tuple[str, ...],
-) -> GraphCost:  # fmt: skip
-
+def _graph_cost(case: _Case, options: GraphOptions, cut: Cut | None, division: Division | None) -> GraphCost:
+    """The costs of the graph, op by op and in all."""
+    graph, costs, precision, rules = case.graph, case.costs, case.precision, FUSIONS[options.fuse]
     forward, backward = costs.passes
-    flops, back = float(found.flops.sum()), float(found.flops_back.sum())
+    flops, back = float(graph.flops.sum()), float(graph.flops_back.sum())
     kinds: dict[str, float] = {}
     for kind, there, again in zip(
-        found.kind_names, costs.forward.tolist(), costs.backward.tolist(), strict=True
+        graph.kind_names, costs.forward.tolist(), costs.backward.tolist(), strict=True
     ):
         kinds[kind] = kinds.get(kind, 0.0) + there + again
+    step = case.step.alone
     return GraphCost(
-        model=found.name, source=found.source, gpu=gpu.name, precision=precision, software=era.name,
-        optimizer=optimizer, fused=rules, batch=found.batch, parameters=float(found.parameters.sum()), flops=flops,
-        flops_back=back, forward=forward, backward=backward, update=update,
-        host=forward + backward - float(costs.forward.sum() + costs.backward.sum()), host_step=era.host_step,
-        step_time=step, samples_per_second=found.batch / step,
-        utilisation=(flops + back) / peak_of(gpu, PRECISIONS[precision].matmul) / step,
-        kept=float(found.kept.sum()) * element_bytes(precision) / found.element,
+        model=graph.name, source=graph.source, gpu=case.gpu.name, precision=precision, software=case.software.name,
+        optimizer=options.optimizer, fused=rules, batch=graph.batch, parameters=float(graph.parameters.sum()),
+        flops=flops, flops_back=back, forward=forward, backward=backward, update=case.step.update,
+        host=forward + backward - float(costs.forward.sum() + costs.backward.sum()),
+        host_step=case.software.host_step, step_time=step, samples_per_second=graph.batch / step,
+        utilisation=(flops + back) / peak_of(case.gpu, PRECISIONS[precision].matmul) / step,
+        kept=float(graph.kept.sum()) * element_bytes(precision) / graph.element,
         kinds=dict(sorted(kinds.items(), key=lambda item: -item[1])),
-        ops=_ops(found, costs, division), cut=cut, data_parallel=replicas,
-        notes=(*found.notes, *(() if rules else ("ops run one by one, as written (eager); --fuse merges them",))),
+        ops=_ops(graph, costs, division), cut=cut, data_parallel=_replicas(graph, case.step, case.gpus),
+        notes=(*graph.notes, *(() if rules else ("ops run one by one, as written (eager); --fuse merges them",))),
     )  # fmt: skip
 
 

@@ -1,20 +1,19 @@
-"""`podsim launch`: what one runs to start a plan, and the plan of what others run."""
+"""`podsim launch`: the files that start a plan, written, and read back."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from podsim.errors import PlanError, PodsimError, unknown_name
 from podsim.hardware.cluster import load_cluster
 from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading
+from podsim.options.plan_options import LaunchOptions
+from podsim.options.question import options_of, question
 from podsim.results.launched import PlanRead, Recipe
-from podsim.training.inputs import split_overrides
-from podsim.training.plan import Plan
-from podsim.training.plan_inputs import LayoutOptions, read_plan
+from podsim.training.plan import Plan, read_plan, split_overrides
 from podsim.units import parse_quantity
 from podsim.verbs.predict import describe
 from podsim.workload.catalog import load_model
@@ -23,72 +22,50 @@ from podsim.workload.specification import Transformer
 from podsim.workload.transformer import build
 
 
-def launch(
-    model: str = "",
-    *,
-    on: str = "",
-    tool: str = "",
-    read: str = "",
-    software: str | None = None,
-    image: str | None = None,
-    mount: Sequence[str] = (),
-    partition: str = "",
-    time_limit: str = "1 d",
-    **options: Unpack[LayoutOptions],
-) -> Recipe | PlanRead:
+@question(LaunchOptions)
+def launch(options: LaunchOptions) -> Recipe | PlanRead:
     """What starts a plan of a model on a cluster with a tool; or, with `read`, the plan of a file that others run.
 
-    `tool` is megatron (default), torchtitan, deepspeed, torchrun, slurm or kubernetes. The plan's arguments are those of
-    `predict`; `software` is by default the tool's own era, and `torchrun`, `slurm` and `kubernetes` start torchtitan if
-    it is one of torchtitan's, else Megatron-LM. `image` (empty for none), `mount`, `partition` and `time_limit` are for
-    schedulers. `read` names a file, or "-" for standard input; what is read may need `gpus`, `model` or `sequence`, and
-    is predicted if `on` names a cluster. Raises PlanError with everything that the tool cannot run, or that a file
-    contradicts itself in, and PodsimError for anything unusable.
+    torchrun, slurm and kubernetes start torchtitan if the software is one of torchtitan's, else Megatron-LM. What is
+    read may need `gpus`, `model` or `sequence`, and is predicted if `on` names a cluster. Raises PlanError with
+    everything that the tool cannot run, or that a file contradicts itself in, and PodsimError for anything unusable.
     """
-    if read:
+    if options.read:
         wrong = [
             f"--{name.replace('_', '-')}"
             for name, plain in _OF_THE_FILE.items()
-            if _said(options, name) != plain
+            if getattr(options, name) not in (plain, options_of(LaunchOptions)[name].default)
         ]
         if wrong:
             raise PodsimError(f"--read takes the plan from the file; leave out {', '.join(wrong)}")
-        given = (options.get("gpus"), options.get("sequence"), software, options.get("overrides"))
-        return _read(model, read, on, tool, *given)
-    if not model or not on:
+        return _read(options)
+    if not options.model or not options.on:
         raise PodsimError("give MODEL and --on CLUSTER to write a launch file, or --read FILE to read one")
-    wishes = {"image": image, "mounts": tuple(mount), "partition": partition, "limit": time_limit}
-    return _write(model, on, tool or "megatron", software, options, wishes)
+    return _write(options)
 
 
 _OF_THE_FILE = {"tp": 1, "pp": 1, "dp": 1, "cp": 1, "ep": 1, "zero": 0, "micro_batch": 1}
 """what a file that is read says itself, and its value where the user said nothing"""
 
 
-def _said(options: LayoutOptions, name: str) -> object:
-    """What the user gave; no number of replicas is one."""
-    given = options.get(name, _OF_THE_FILE[name])
-    return given or 1 if name == "dp" else given
-
-
-def _write(
-    model: str, on: str, tool: str, software: str | None, options: LayoutOptions, wishes: dict[str, Any]
-) -> Recipe:
+def _write(options: LaunchOptions) -> Recipe:
     from podsim.launching.tools import TOOLS, emit
 
+    tool = options.tool or "megatron"
     if tool not in TOOLS:
         raise PodsimError(unknown_name("tool", tool, TOOLS))
-    limit = _limit(wishes["limit"])
-    mounts = _mounts(wishes["mounts"])
-    if tool == "deepspeed" and options.get("overlap_param") is None:
-        options = {**options, "overlap_param": options.get("zero", 0) == 3}
-    network, cluster, plan, _ = read_plan(model, on=on, software=software or TOOLS[tool].eras[0], **options)
-    image = IMAGE if wishes["image"] is None else wishes["image"]
+    limit = _limit(options.time_limit)
+    mounts = _mounts(tuple(options.mount))
+    if tool == "deepspeed" and options.overlap_param is None:
+        options = replace(options, overlap_param=options.zero == 3)
+    options = replace(options, software=options.software or TOOLS[tool].eras[0])
+    network, cluster, plan, _ = read_plan(options)
+    image = IMAGE if options.image is None else options.image
     if any(c.isspace() or not c.isprintable() for c in image):
         raise PodsimError(f"image {image[:80]!r}: an image is named without spaces: REGISTRY#IMAGE:TAG")
     job = Job(
         model=network, cluster=cluster.subset(int(plan.gpus)), plan=plan, image=image, mounts=mounts,
-        partition=wishes["partition"], limit=limit,
+        partition=options.partition, limit=limit,
     )  # fmt: skip
     return emit(job, tool)
 
@@ -113,63 +90,54 @@ def _mounts(mounts: tuple[str, ...]) -> tuple[str, ...]:
     return mounts
 
 
-def _read(
-    model: str, path: str, on: str, tool: str, gpus: int | None, sequence: int | None, software: str | None,
-    overrides: Mapping[str, str] | None,
-) -> PlanRead:  # fmt: skip
-
-    if gpus is not None and gpus < 1:
-        raise PodsimError(f"gpus={gpus}: a job has 1 GPU or more")
-    text = _text(path)
-    if not on:
-        network = _named(model, sequence, overrides) if model else None
-        reading = _reading(text, path, tool, gpus, network, sequence)
-        _agree(reading, network)
-        return _result(PlanRead, reading, network, software)
-    return _predicted(model, text, path, on, tool, gpus, sequence, software, overrides)
-
-
-def _predicted(
-    model: str, text: str, path: str, on: str, tool: str, gpus: int | None, sequence: int | None,
-    software: str | None, overrides: Mapping[str, str] | None,
-) -> PlanRead:  # fmt: skip
-
-    cluster = load_cluster(on, split_overrides(overrides)[1])
-    network = _named(model, sequence, overrides) if model else None
-    try:
-        reading = _reading(text, path, tool, gpus, network, sequence)
-    except PlanError as error:
-        if gpus is not None or not any(GIVE_GPUS in problem for problem in error.problems):
-            raise
-        reading = _reading(text, path, tool, cluster.gpus, network, sequence)
+def _read(options: LaunchOptions) -> PlanRead:
+    """The plan of a file, predicted where there is a cluster."""
+    if options.gpus is not None and options.gpus < 1:
+        raise PodsimError(f"gpus={options.gpus}: a job has 1 GPU or more")
+    text = _text(options.read)
+    if options.on:
+        return _predicted(options, text)
+    network = _named(options.model, options) if options.model else None
+    reading = _reading(text, options, options.gpus, network)
     _agree(reading, network)
-    network = network or (
-        _named(reading.named, sequence, overrides) if reading.named else _built(reading, path)
-    )
-    plan = _plan(reading, network, software)
+    return _result(PlanRead, reading, network, options.software)
+
+
+def _predicted(options: LaunchOptions, text: str) -> PlanRead:
+    """The plan of a text, with its prediction."""
+    cluster = load_cluster(options.on, split_overrides(options.overrides)[1])
+    network = _named(options.model, options) if options.model else None
+    try:
+        reading = _reading(text, options, options.gpus, network)
+    except PlanError as error:
+        if options.gpus is not None or not any(GIVE_GPUS in problem for problem in error.problems):
+            raise
+        reading = _reading(text, options, cluster.gpus, network)
+    _agree(reading, network)
+    network = network or (_named(reading.named, options) if reading.named else _built(reading, options.read))
+    plan = _plan(reading, network, options.software)
     part = cluster.subset(reading.gpus)
     problems = plan.problems(network, part)
     if problems:
         raise PlanError(problems)
-    return replace(_result(PlanRead, reading, network, software), prediction=describe(network, part, plan))
+    result = _result(PlanRead, reading, network, options.software)
+    return replace(result, prediction=describe(network, part, plan))
 
 
-def _named(model: str, sequence: int | None, overrides: Mapping[str, str] | None) -> Model:
-    wanted = split_overrides(overrides)[0] | ({"sequence": str(sequence)} if sequence is not None else {})
-    return load_model(model, wanted)
+def _named(model: str, options: LaunchOptions) -> Model:
+    length = {} if options.sequence is None else {"sequence": str(options.sequence)}
+    return load_model(model, split_overrides(options.overrides)[0] | length)
 
 
-def _reading(
-    text: str, path: str, tool: str, gpus: int | None, network: Model | None, sequence: int | None
-) -> Reading:
+def _reading(text: str, options: LaunchOptions, gpus: int | None, network: Model | None) -> Reading:
     """What the text says; problems begin with the name of the file."""
     from podsim.launching.tools import read
 
     layers = network.layer_count if network else 0
-    length = sequence or (network.sequence if network else 0)
-    name = "standard input" if path == "-" else path[-200:]
+    length = options.sequence or (network.sequence if network else 0)
+    name = "standard input" if options.read == "-" else options.read[-200:]
     try:
-        return read(text, tool=tool, gpus=gpus, layers=layers, sequence=length)
+        return read(text, tool=options.tool, gpus=gpus, layers=layers, sequence=length)
     except PlanError as error:
         raise PlanError([f"{name}: {problem}" for problem in error.problems]) from None
     except PodsimError as error:
@@ -177,7 +145,7 @@ def _reading(
 
 
 def _agree(reading: Reading, network: Model | None) -> None:
-    """Raise PlanError where a command gives another shape than the model that is named."""
+    """Raise PlanError if a command gives another shape than that of the named model."""
     if network is None:
         return
     ours = {"layers": network.layer_count, "hidden": network.hidden}

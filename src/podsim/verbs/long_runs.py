@@ -1,4 +1,4 @@
-"""What checkpoints and failures make of a plan: the inputs of `checkpoint`, `goodput`, and of `predict` with tokens."""
+"""Checkpoints and failures of a plan: the inputs of `checkpoint`, `goodput`, and of `predict` with tokens."""
 
 from __future__ import annotations
 
@@ -15,11 +15,8 @@ from podsim.hardware.cluster import Cluster
 from podsim.report.columns import duration
 from podsim.results.prediction import Prediction, TrainingTime
 from podsim.results.runs import CheckpointTime
-from podsim.training.inputs import read_inputs
 from podsim.training.plan import Plan
-from podsim.training.search_limits import Limit
 from podsim.units import format_quantity, parse_quantity
-from podsim.verbs.plan import plan as search
 from podsim.workload.graph import Model
 
 if TYPE_CHECKING:
@@ -41,18 +38,18 @@ class Asked:
     """What a user may say of failures; None or an empty text where the packaged figure counts."""
 
     failures: str = ""
-    """a study of the catalog, or "parts\""""
+    """A study of the catalog, or "parts"."""
     mtbf: float | None = None
-    """s between failures of the whole job"""
+    """s. The time between failures of the whole job."""
     restart: float | None = None
-    """s of a restart, loading included"""
+    """s. The time of a restart, with loading."""
     spares: int | None = None
     interval: float | None = None
-    """s between checkpoints"""
+    """s. The time between checkpoints."""
     slow: float = 0.0
-    """share of nodes that run slowly"""
+    """share. The share of nodes that run slowly."""
     found: float | None = None
-    """s until a slow node is found"""
+    """s. The time until a slow node is detected."""
     spread: float = 0.0
 
 
@@ -82,20 +79,6 @@ def read_tokens(tokens: str | float) -> float:
         raise PodsimError(f"{error}; such as 300G, with G for a billion and T for a trillion") from None
     assert found is not None
     return found
-
-
-def best_job(
-    model: str, *, on: str, gpus: int | None, batch: int | None, sequence: int | None, precision: str | None,
-    optimizer_precision: str, software: str, limit: Limit | None, overrides: Mapping[str, str] | None,
-) -> Job:  # fmt: skip
-    """The fastest plan that fits within the limits; raises what `podsim plan` raises."""
-    found = search(
-        model, on=on, gpus=gpus, batch=batch, sequence=sequence, precision=precision,
-        optimizer_precision=optimizer_precision, software=software, top=1, limit=limit, overrides=overrides,
-    )  # fmt: skip
-    network, cluster, _ = read_inputs(model, on, found.gpus, sequence, overrides)
-    prediction = found.ranked[0].prediction
-    return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]
 
 
 def mtbf_of(cluster: Cluster, asked: Asked) -> tuple[float, float, str]:
@@ -190,7 +173,7 @@ def checkpoint_time(job: Job, saving: Saving, times: Times, asked: Asked) -> Che
 
 
 def training_time(job: Job, tokens: float) -> TrainingTime:
-    """Days of a run over so many tokens, with and without failures, all figures the packaged ones.
+    """Days of a run over a number of tokens, with and without failures, by the packaged figures.
 
     Synchronous checkpoints to the default store at the best interval; a run that waits for spares is longer by the
     long-run share of Erlang's formula. Raises NoFitError if the run would hardly ever get through.
@@ -212,7 +195,7 @@ def training_time(job: Job, tokens: float) -> TrainingTime:
 
 
 def steps_of(job: Job, tokens: float) -> int:
-    """Steps that train at least so many tokens."""
+    """The number of steps that train at least a number of tokens."""
     each = float(job.plan.global_batch) * job.plan.length(job.model)
     return max(1, math.ceil(tokens / each * (1.0 - 1e-12)))
 

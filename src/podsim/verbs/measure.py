@@ -2,207 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping
-from pathlib import Path
 
-from podsim.errors import LabError, PodsimError
-from podsim.lab.library import LIBRARY
-from podsim.lab.measure import Job, task_of
-from podsim.lab.options import no_folder, unknown_backend
-from podsim.lab.ranks import MOST_RANKS, Place, here, run_here, run_joined
-from podsim.lab.record import emulated_of, run_of, write_run
-from podsim.lab.wires import gpus_here
-from podsim.network.bus import bus_factor
-from podsim.network.collectives import Table
-from podsim.network.collectives.algorithms import servers
-from podsim.network.collectives.lookup import all_tables, table_of
-from podsim.network.sizes import DIVIDED, ELEMENT, collective_name, read_sizes
-from podsim.results.lab import Emulated, MeasuredCollectives
-
-EMULATED = "PODSIM_EMULATED"
-"""environment variable that tells a rank which shaped links it runs on: the JSON of Emulated"""
-_SIZES = "64K:1M:4"
+from podsim.errors import LabError
+from podsim.lab.collective_job import collective_job
+from podsim.lab.measure import task_of
+from podsim.lab.options import no_folder
+from podsim.lab.ranks import run_task, started_rank
+from podsim.lab.record import keep_run
+from podsim.options.measure_options import MeasureCollectiveOptions
+from podsim.options.question import question
+from podsim.results.lab import MeasuredCollectives
 
 
-def measure_collective(
-    collective: str = "all-reduce",
-    *,
-    ranks: int | None = None,
-    local: int | None = None,
-    algo: str = "all",
-    sizes: str = _SIZES,
-    iters: int = 20,
-    warmup: int = 1,
-    limit: float = 10.0,
-    in_place: bool = True,
-    apart: bool = False,
-    backend: str = "auto",
-    timeout: float = 60.0,
-    save: Path | None = None,
-) -> MeasuredCollectives | None:
+@question(MeasureCollectiveOptions)
+def measure_collective(options: MeasureCollectiveOptions) -> MeasuredCollectives | None:
     """Seconds of a collective run for real, by algorithm and size; None on every rank but the first of a job.
 
-    collective  all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter
-    ranks       processes to fork on this machine, default 4; under torchrun or `podsim emulate`, theirs are taken
-    local       ranks of a server, for algorithms that know servers; default up to 8, under torchrun its own
-    algo        all, library, or names of algorithms (or MSCCL's FILE.xml, FILE.py:FUNCTION) with commas between
-    sizes       FIRST:LAST:FACTOR (or +STEP), as nccl-tests counts
-    iters       calls timed one after the other, fewer where they would take more than `limit` seconds
-    warmup      calls before, at least 1: its result is checked against a sum in float64
-    in_place    within one buffer, too
-    apart       one call at a time, all ranks starting each together; default one after the other, as nccl-tests
-    does, where
-                the start of a call may run beside the end of the one before
-    backend     auto (NCCL where every rank has a GPU), gloo, nccl
-    timeout     s after which a call gives up on ranks that do not answer
-    save        file that keeps the run (JSON lines), for `podsim compare`
+    Under torchrun or `podsim emulate` the ranks are theirs; else they are forked on this machine. Of calls one after the
+    other, the start of one may overlap with the end of the one before; the result of the first is checked in float64.
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
-    place = here(os.environ)
-    job = _job(
-        collective, place, ranks=ranks, local=local, algo=algo, sizes=sizes, iters=iters, warmup=warmup, limit=limit,
-        in_place=in_place, apart=apart, backend=backend, timeout=timeout,
-    )  # fmt: skip
-    if lost := no_folder(save):
-        raise LabError(*lost)
-    task = task_of(job)
-    told = run_here(task) if place is None else run_joined(task, place)
-    if told is None:
-        return None
-    found: MeasuredCollectives = run_of(told)
-    if save is not None:
-        write_run(save, found)
-    return found
-
-
-def _job(
-    collective: str, place: Place | None, *, ranks: int | None, local: int | None, algo: str, sizes: str, iters: int,
-    warmup: int, limit: float, in_place: bool, apart: bool, backend: str, timeout: float,
-) -> Job:  # fmt: skip
-    """What is to be run; all that is wrong with the numbers in one PodsimError."""
-    name = collective_name(collective)
-    world, each = ranks_of(place, ranks, local)
-    wrong = [
-        f"--{key} {value:g}; it must be at least {least:g}"
-        for key, value, least in (
-            ("iters", iters, 1), ("warmup", warmup, 1), ("limit", limit, 0.001), ("timeout", timeout, 1),
-        )
-        if not value >= least
-    ]  # fmt: skip
-    wrong += unknown_backend(backend)
-    if wrong:
-        raise PodsimError("; ".join(wrong))
-    tables, library, left_out = _chosen(algo, name, world, each)
-    tables = _with_room(tables, left_out, world, place, backend)
-    if library and name not in LIBRARY:
-        library, left_out["library"] = False, f"PyTorch's {name} is not run; {', '.join(LIBRARY)} are"
-    if not tables and not library:
-        raise PodsimError("; ".join(f"{one}: {why}" for one, why in left_out.items()))
-    return Job(
-        collective=name, ranks=world, local=each, tables=tables, library=library,
-        sizes=_sizes(sizes, name, world), iterations=iters, warmup=warmup, limit=limit, in_place=in_place,
-        apart=apart, timeout=timeout, backend=backend, emulated=emulated_links(os.environ), left_out=left_out,
-        factors=_factors(name, world),
-    )  # fmt: skip
-
-
-def ranks_of(place: Place | None, ranks: int | None, local: int | None) -> tuple[int, int]:
-    """(ranks, ranks of a server)."""
-    if place is not None:
-        if ranks is not None and ranks != place.world:
-            raise PodsimError(f"--ranks {ranks}: this job was started with {place.world}; leave --ranks out")
-        world, each = place.world, place.local if local is None else local
-    else:
-        world = 4 if ranks is None else ranks
-        if not 1 <= world <= MOST_RANKS:
-            raise PodsimError(
-                f"--ranks {world}; 1 to {MOST_RANKS} are forked on one machine, more are started with torchrun"
-            )
-        each = servers(world)[1] if local is None else local
-    if each < 1 or world % each:
-        raise PodsimError(f"--local {each} does not divide {world} ranks into equal servers")
-    return world, each
-
-
-def _sizes(text: str, name: str, ranks: int) -> tuple[int, ...]:
-    """The sizes in B; those that are taken where none are given, less what ranks cannot have equal parts of."""
-    if text != _SIZES or name not in DIVIDED:
-        return read_sizes(text, name, ranks)
-    part = ELEMENT * ranks
-    return tuple(size - size % part for size in read_sizes(text, "all-reduce", ranks))
-
-
-def _with_room(
-    tables: tuple[Table, ...], left_out: dict[str, str], ranks: int, place: Place | None, backend: str
-) -> tuple[Table, ...]:
-    """The tables whose switches get a process, and, over NCCL, a GPU; why not of the others goes into `left_out`.
-
-    Raises LabError for NCCL without a GPU for each rank.
-    """
-    most, why = 0, "its switch needs a process of its own, which only ranks forked by podsim get"
-    if place is None and (backend == "nccl" or any(table.switches for table in tables)):
-        gpus = gpus_here() if backend != "gloo" else 0
-        most, why = MOST_RANKS, f"its switch needs a process of its own; at most {MOST_RANKS} are forked"
-        if backend == "nccl" and gpus < ranks:
-            raise LabError(
-                f"--backend nccl needs a GPU for each of {ranks} ranks; this machine has {gpus}: take gloo"
-            )
-        if gpus >= ranks:
-            most, why = gpus, f"its switch needs a GPU of its own; there are {gpus}: --backend gloo runs it"
-    left_out |= {table.name: why for table in tables if table.switches and table.nodes > most}
-    return tuple(table for table in tables if table.name not in left_out)
-
-
-def _chosen(algo: str, name: str, ranks: int, local: int) -> tuple[tuple[Table, ...], bool, dict[str, str]]:
-    """(tables, whether the library's own is run, what is left out and why)."""
-    wanted = [one.strip() for one in algo.split(",") if one.strip()]
-    if not wanted:
-        raise PodsimError("--algo is empty; give all, library, or names such as ring,tree")
-    tables: dict[str, Table] = {}
-    left_out: dict[str, str] = {}
-    for one in wanted:
-        if one == "all":
-            found, out = all_tables(name, ranks // local, local)
-            tables |= {table.name: table for table in found}
-            left_out |= out
-        elif one == "nccl":
-            raise PodsimError(
-                "--algo nccl: what the library itself does, NCCL on GPUs, is called library here"
-            )
-        elif one != "library":
-            table = table_of(one, name, ranks // local, local)
-            tables[table.name] = table
-    return tuple(tables.values()), bool({"all", "library"} & set(wanted)), left_out
-
-
-def sum_table(all_reduce: str, nodes: int, local: int) -> Table | None:
-    """The table of an all-reduce that ranks run among themselves; None for the library's own.
-
-    Raises LabError for one that needs a switch, and PodsimError for an unknown one.
-    """
-    if all_reduce == "library":
-        return None
-    table = table_of(all_reduce, "all-reduce", nodes, local)
-    if table.switches:
-        raise LabError(f"{table.name}: its switch needs a process of its own, and all of these have work")
-    return table
-
-
-def _factors(name: str, ranks: int) -> dict[str, float]:
-    """What nccl-tests makes of a size: the factor of the bus bandwidth, and into how many parts it counts it."""
-    return {"bus": float(bus_factor(name, ranks)), "parts": float(ranks) if name in DIVIDED else 1.0}
-
-
-def emulated_links(environment: Mapping[str, str]) -> Emulated | None:
-    """The links that `podsim emulate` gave this rank."""
-    text = environment.get(EMULATED)
-    if not text:
-        return None
-
-    try:
-        return emulated_of(json.loads(text))
-    except ValueError as problem:  # a LabError is one, too
-        raise LabError(f"{EMULATED} in the environment is not what podsim emulate sets: {problem}") from None
+    place = started_rank(os.environ)
+    job = collective_job(options, place)
+    if problem := no_folder(options.save):
+        raise LabError(*problem)
+    return keep_run(run_task(task_of(job), place), MeasuredCollectives, options.save)

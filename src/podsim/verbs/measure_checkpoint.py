@@ -7,94 +7,73 @@ import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from podsim.errors import LabError, PodsimError
 from podsim.lab.checkpoint_io import WRITERS, CheckpointJob, task_of
-from podsim.lab.options import no_folder, outside
+from podsim.lab.options import no_folder, outside, wrong_ranks
 from podsim.lab.places import Place, place_of
-from podsim.lab.ranks import MOST_RANKS, here, run_here, run_joined
-from podsim.lab.record import run_of, write_run
+from podsim.lab.ranks import run_task, started_rank
+from podsim.lab.record import keep_run
+from podsim.options.measure_options import MeasureCheckpointOptions
+from podsim.options.question import question
 from podsim.results.lab_storage import MeasuredCheckpoints
 from podsim.units import format_quantity, parse_quantity
 
 _LARGEST = 1 << 50
 
 
+@question(MeasureCheckpointOptions)
 def measure_checkpoint(
-    to: str,
-    *,
-    size: str | float = "256MB",
-    ranks: int | None = None,
-    read: bool = True,
-    repeats: int = 3,
-    block: str | float = "1MiB",
-    writer: str = "files",
-    timeout: float = 600.0,
-    save: Path | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _whole: None,
+    options: MeasureCheckpointOptions, *, progress: Callable[[int, int], None] = lambda _done, _whole: None
 ) -> MeasuredCheckpoints | None:
     """Seconds and B/s of a checkpoint written by several ranks, and read back; None on every rank but the first of a job.
 
-    to        a folder, or a URL that fsspec knows (s3://bucket/folder); a new folder in it is used, and taken away again
-    size      B of all ranks' parts together
-    ranks     processes to fork on this machine, default 4; under torchrun, theirs are taken
-    read      read it back, too: from the drive (nothing of it in the page cache) and from the page cache
-    repeats   how often each is done; the median counts, fastest and slowest are told
-    block     B that a rank writes or reads at once
-    writer    files (one a rank), or dcp: torch.distributed.checkpoint
-    timeout   s after which a rank that does not answer is given up
-    save      file that keeps the run, for `podsim compare`
+    A new folder is used, and taken away again. What is read back comes from the drive (nothing of it in the page cache),
+    then from the page cache. The median of the repeats counts.
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
-    joined = here(os.environ)
-    count = ranks if ranks is not None else joined.world if joined else 4
-    whole, each = (
-        round(parse_quantity(value, "B", what=name)) for name, value in (("size", size), ("block", block))
+    joined = started_rank(os.environ)
+    count = options.ranks if options.ranks is not None else joined.world if joined else 4
+    size, each = (
+        round(parse_quantity(value, "B", what=name))
+        for name, value in (("size", options.size), ("block", options.block))
     )
-    wrong = [] if writer in WRITERS else [f"--writer {writer[:40]!r}; known: {', '.join(WRITERS)}"]
-    if joined is not None and count != joined.world:
-        wrong.append(f"--ranks {count}: this job was started with {joined.world}; leave --ranks out")
-    if joined is None and not 1 <= count <= MOST_RANKS:
-        wrong.append(
-            f"--ranks {count}; 1 to {MOST_RANKS} are forked on one machine, more are started with torchrun"
-        )
+    wrong = []
+    if options.writer not in WRITERS:
+        wrong.append(f"--writer {options.writer[:40]!r}; known: {', '.join(WRITERS)}")
+    wrong += wrong_ranks(count, joined.world if joined else None)
     wrong += outside((
-        ("size", whole, max(count, 1), _LARGEST), ("block", each, 4096, 1 << 30), ("repeats", repeats, 1, 1000),
-        ("timeout", timeout, 1, 1e6),
+        ("size", size, max(count, 1), _LARGEST), ("block", each, 4096, 1 << 30),
+        ("repeats", options.repeats, 1, 1000), ("timeout", options.timeout, 1, 1e6),
     ))  # fmt: skip
     if wrong:
         raise PodsimError("; ".join(wrong))
-    if lost := no_folder(save):
+    if lost := no_folder(options.save):
         raise LabError(*lost)
-    place = place_of(to)
-    if writer == "dcp" and not place.local:
-        raise LabError(f"--writer dcp writes to folders; {to} is a URL: take --writer files")
-    _room(place, whole)
+    place = place_of(options.to)
+    if options.writer == "dcp" and not place.local:
+        raise LabError(f"--writer dcp writes to folders; {options.to} is a URL: take --writer files")
+    _room(place, size)
     token = os.environ.get("TORCHELASTIC_RUN_ID", "job") if joined else uuid.uuid4().hex[:12]
     job = CheckpointJob(
-        place=place, folder=f"{place.path}/podsim-checkpoint-{token}", size=whole, ranks=count, block=each,
-        repeats=repeats, read=read, writer=writer, timeout=timeout,
+        place=place, folder=f"{place.path}/podsim-checkpoint-{token}", size=size, ranks=count, block=each,
+        repeats=options.repeats, read=options.read, writer=options.writer, timeout=options.timeout,
     )  # fmt: skip
-    task = task_of(job)
+
+    def watch(rank: int, heard: dict[str, Any]) -> None:
+        if rank == 0 and joined is None:
+            progress(heard["done"], heard["whole"])
+
     try:
-        if joined is not None:
-            told = run_joined(task, joined)
-        else:
-            told = run_here(
-                task, watch=lambda rank, said: progress(said["done"], said["whole"]) if rank == 0 else None
-            )
+        result = run_task(task_of(job), joined, watch=watch)
     except BaseException as broken:  # the ranks took their files away, or are dead
         left = place.clear(job.folder)
         if left and isinstance(broken, LabError):
             raise LabError(f"{broken}; what was written of it may still be there: {left}") from None
         raise
-    if told is None:
-        return None
-    found: MeasuredCheckpoints = run_of(told, kind="checkpoints")
-    if save is not None:
-        write_run(save, found)
-    return found
+    return keep_run(result, MeasuredCheckpoints, options.save)
 
 
 def _room(place: Place, size: int) -> None:

@@ -3,70 +3,52 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from podsim.errors import PodsimError
+from podsim.lab.collective_job import ranks_of, sum_table
+from podsim.lab.emulated_links import emulated_links
 from podsim.lab.options import no_folder, outside, unknown_backend
-from podsim.lab.ranks import here, run_here, run_joined
-from podsim.lab.record import run_of, write_run
+from podsim.lab.ranks import run_task, started_rank
+from podsim.lab.record import keep_run
 from podsim.lab.training.ddp import SMALLEST, Ddp, task_of
+from podsim.options.measure_options import MeasureDdpOptions
+from podsim.options.question import question
 from podsim.results.trained import MeasuredDdp
 from podsim.units import parse_quantity
-from podsim.verbs.measure import emulated_links, ranks_of, sum_table
 
 MOST_LAYERS, MOST_STEPS = 1000, 100_000
 
 
-def measure_ddp(
-    *,
-    ranks: int | None = None,
-    layers: int = 8,
-    size: str | float = "2.1MB",
-    forward: str | float = "10ms",
-    backward: str | float = "20ms",
-    overlap: bool = True,
-    all_reduce: str = "library",
-    steps: int = 5,
-    backend: str = "auto",
-    timeout: float = 60.0,
-    save: Path | None = None,
-) -> MeasuredDdp | None:
+@question(MeasureDdpOptions)
+def measure_ddp(options: MeasureDdpOptions) -> MeasuredDdp | None:
     """Seconds of steps of torch's DistributedDataParallel; None on every rank but the first of a job.
 
-    layers    layers, each with gradients of `size` in a bucket of its own, and pauses of `forward` and `backward`
-    overlap   add gradients up beside the backward pass, as DistributedDataParallel does; else after it
-    all_reduce  what adds them up: library, or the name of a table (or MSCCL's FILE.xml, FILE.py:FUNCTION)
-    steps     that are timed, two more come before; all ranks start each together
-    ranks, backend, timeout, save  as in `podsim.measure_collective`
+    Each layer has its gradients in a bucket of its own. With `overlap` they are added up during the backward pass, as
+    DistributedDataParallel does; else after it. Two more steps come before those that are timed; all ranks start each
+    step together.
 
     Raises PodsimError for what makes no sense; LabError, naming the rank, for a run that broke off.
     """
-    place = here(os.environ)
-    world, local = ranks_of(place, ranks, None)
-    bytes_ = parse_quantity(size, "B", what="--size")
+    place = started_rank(os.environ)
+    world, local = ranks_of(place, options.ranks, None)
+    bytes_ = parse_quantity(options.size, "B", what="--size")
     pauses = [
         parse_quantity(text, "s", what=what)
-        for what, text in (("--forward", forward), ("--backward", backward))
+        for what, text in (("--forward", options.forward), ("--backward", options.backward))
     ]
     wrong = outside((
-        ("layers", layers, 1, MOST_LAYERS), ("steps", steps, 1, MOST_STEPS), ("timeout", timeout, 1, 1e6),
+        ("layers", options.layers, 1, MOST_LAYERS), ("steps", options.steps, 1, MOST_STEPS),
+        ("timeout", options.timeout, 1, 1e6),
         ("forward", pauses[0], 0, 60), ("backward", pauses[1], 0, 60), ("size", bytes_, SMALLEST + 4, 1 << 31),
     ))  # fmt: skip
-    wrong += unknown_backend(backend)
+    wrong += unknown_backend(options.backend)
     wrong += ["--ranks 1: one rank has nobody to add gradients up with"] if world < 2 else []
-    wrong += no_folder(save)
+    wrong += no_folder(options.save)
     if wrong:
         raise PodsimError("; ".join(wrong))
     job = Ddp(
-        ranks=world, local=local, layers=layers, size=int(bytes_) // 4 * 4, forward=pauses[0], backward=pauses[1],
-        overlap=overlap, table=sum_table(all_reduce, world // local, local), steps=steps, timeout=timeout,
-        backend=backend, emulated=emulated_links(os.environ),
+        ranks=world, local=local, layers=options.layers, size=int(bytes_) // 4 * 4, forward=pauses[0],
+        backward=pauses[1], overlap=options.overlap, table=sum_table(options.all_reduce, world // local, local),
+        steps=options.steps, timeout=options.timeout, backend=options.backend, emulated=emulated_links(os.environ),
     )  # fmt: skip
-    task = task_of(job)
-    told = run_here(task) if place is None else run_joined(task, place)
-    if told is None:
-        return None
-    found: MeasuredDdp = run_of(told, kind="ddp")
-    if save is not None:
-        write_run(save, found)
-    return found
+    return keep_run(run_task(task_of(job), place), MeasuredDdp, options.save)

@@ -14,6 +14,8 @@ from podsim.lab.places import place_of
 from podsim.lab.record import write_run
 from podsim.lab.samples import CACHES, make_samples
 from podsim.lab.small_model import MODELS
+from podsim.options.measure_options import MeasureLoaderOptions
+from podsim.options.question import question
 from podsim.results.lab_storage import MeasuredLoader
 from podsim.units import parse_quantity
 
@@ -21,79 +23,66 @@ _MAKE = re.compile(r"\s*([0-9]{1,9})\s*x\s*(.+?)\s*")
 _KINDS = {"filecache": "file", "blockcache": "block"}
 
 
+@question(MeasureLoaderOptions)
 def measure_loader(
-    source: str,
-    *,
-    epochs: int = 3,
-    workers: int = 2,
-    cache: Path | None = None,
-    cache_kind: str = "file",
-    batch: int = 32,
-    step_time: str | float = 0.0,
-    model: str = "",
-    make: str = "",
-    keep_page_cache: bool = False,
-    seed: int = 0,
-    save: Path | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _whole: None,
+    options: MeasureLoaderOptions, *, progress: Callable[[int, int], None] = lambda _done, _whole: None
 ) -> MeasuredLoader:
     """Samples/s, B/s and accelerator utilisation of epochs of samples, and where their bytes came from.
 
-    source      a folder, or a URL that fsspec knows (s3://bucket/folder); each file is a sample
-    workers     processes that read, two batches ahead each
-    cache       folder, on an NVMe drive, that fsspec keeps samples in; a source "filecache::s3://…" says which kind
-    cache_kind  file (whole samples) or block
-    step_time   s that an emulated accelerator takes for a batch, as in MLPerf Storage; 0: read only
-    model       resnet: a small residual network (PyTorch) trains on the samples
-    make        1000x150KB: first write so many samples of so many random bytes to the source
-    keep_page_cache   else what the page cache holds of samples and cache is dropped before each epoch
-    save        file that keeps the run, for `podsim compare`
+    Each worker reads two batches ahead. A source "filecache::s3://…" says which kind of cache. `step_time` is that of an
+    emulated accelerator, as in MLPerf Storage. Unless `keep_page_cache` is set, the page cache drops what it holds of
+    samples and cache before each epoch.
 
     Ctrl-C ends the run, and what was measured is given. Raises PodsimError for what makes no sense, LabError for
     samples that cannot be read.
     """
+    source, cache_kind = options.source, options.cache_kind
     head, chained, rest = source.partition("::")
     if chained and head in _KINDS:
         source, cache_kind = rest, _KINDS[head]
-        if cache is None:
+        if options.cache is None:
             raise LabError(f"{head}:: keeps samples in a folder; name it with --cache")
-    step = parse_quantity(step_time, "s", what="--step-time")
+    step = parse_quantity(options.step_time, "s", what="--step-time")
     wrong = [] if cache_kind in CACHES else [unknown_name("kind of cache", cache_kind, CACHES)]
-    wrong += [unknown_name("model", model, MODELS)] if model and model not in MODELS else []
-    wrong += ["--model trains, --step-time stands for training: give one of them"] if model and step else []
+    if options.model and options.model not in MODELS:
+        wrong.append(unknown_name("model", options.model, MODELS))
+    if options.model and step:
+        wrong.append("--model trains, --step-time stands for training: give one of them")
     wrong += outside((
-        ("epochs", epochs, 1, 10_000), ("workers", workers, 1, 256), ("batch", batch, 1, 1_000_000),
-        ("step-time", step, 0, 3600), ("seed", seed, 0, 2**63),
+        ("epochs", options.epochs, 1, 10_000), ("workers", options.workers, 1, 256),
+        ("batch", options.batch, 1, 1_000_000), ("step-time", step, 0, 3600), ("seed", options.seed, 0, 2**63),
     ))  # fmt: skip
     if wrong:
         raise PodsimError("; ".join(wrong))
-    if lost := no_folder(save):
+    if lost := no_folder(options.save):
         raise LabError(*lost)
     place = place_of(source)
-    if cache and cache_kind == "block" and (place.local or place.filesystem == "memory"):
+    if options.cache and cache_kind == "block" and (place.local or place.filesystem == "memory"):
         raise LabError(
             f"{source}: fsspec reads such files around its cache of blocks: take --cache-kind file"
         )
-    if cache and place.local and cache.absolute().is_relative_to(place.path):
+    if options.cache and place.local and options.cache.absolute().is_relative_to(place.path):
         raise LabError(
-            f"--cache {cache} is within {place.path}: its files would be taken for samples; give another folder"
+            f"--cache {options.cache} is within {place.path}: its files would be taken for samples; give another folder"
         )
-    if make:
-        make_samples(place, *_made(make), progress, seed)
+    if options.make:
+        make_samples(place, *_made(options.make), progress, options.seed)
     elif place.local and not Path(place.path).is_dir():
         raise LabError(
             f"{source}: there is no such folder; --make 1000x150KB makes one with so many samples of so many bytes"
         )
-    found = run(
+    measured = run(
         LoaderJob(
-            place=place, cache=cache_kind if cache else "none", folder=str(cache.absolute()) if cache else "",
-            epochs=epochs, workers=workers, batch=batch, step=step, model=model, keep_pages=keep_page_cache, seed=seed,
+            place=place, cache=cache_kind if options.cache else "none",
+            folder=str(options.cache.absolute()) if options.cache else "", epochs=options.epochs,
+            workers=options.workers, batch=options.batch, step=step, model=options.model,
+            keep_pages=options.keep_page_cache, seed=options.seed,
         ),
         progress,
     )  # fmt: skip
-    if save is not None:
-        write_run(save, found)
-    return found
+    if options.save is not None:
+        write_run(options.save, measured)
+    return measured
 
 
 def _made(text: str) -> tuple[int, int]:

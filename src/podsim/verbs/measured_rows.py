@@ -1,8 +1,8 @@
-"""What `podsim validate --rows` and `podsim calibrate` read: tables, logs of nccl-tests, and files of the lab's own runs.
+"""Measurements for `podsim validate --rows` and `podsim calibrate`: tables, logs of nccl-tests, and runs of the lab.
 
-A file of `podsim measure collective --save` gives a row for each size of the library's own collective, one of `podsim
-train --save` a row with its median step. The lab's other runs, and its other algorithms, are held against their
-links by `podsim compare`.
+A file of `podsim measure collective --save` gives a row for each size of the library's own collective. A file of
+`podsim train --save` gives a row with its median step. `podsim compare` compares the lab's other runs and algorithms
+with their predictions.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from podsim.accuracy import Rows
-from podsim.accuracy.nccl_tests import gpu_name, read_any, rows_of
+from podsim.accuracy.nccl_tests import gpu_name, make_rows, read_any
+from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError, TableError
 from podsim.lab.record import read_run
 from podsim.results.lab import MeasuredCollectives
@@ -22,14 +22,14 @@ from podsim.workload.specification import resolve
 _START = re.compile(rb'\s*\{[^\n]*"format"\s*:\s*"podsim-run"')
 _HEAD = 4096
 _COLLECTIVES = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
-"""as tables call them, beside those with a line for a dash"""
+"""Name of a collective in the lab -> its name in tables, if an underscore for the dash is not enough."""
 _ZERO = ("", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 _ERA = "pytorch-eager"
-"""the framework that `podsim train` is"""
+"""The software entry of `podsim train`."""
 
 
 def read_measured(path: str | Path) -> Rows:
-    """Rows of a file of measurements. Raises TableError for one without any that a table could hold."""
+    """Rows of a file of measurements; TableError if it holds none that fit a table."""
     path = Path(path)
     try:
         with path.open("rb") as file:
@@ -46,7 +46,7 @@ def read_measured(path: str | Path) -> Rows:
         return _training(run, path)
     raise TableError(
         f"{path.name}: no table has rows of such a run; those of podsim measure collective and podsim train are read. "
-        "podsim compare lays it beside its prediction"
+        "podsim compare compares it with its prediction"
     )
 
 
@@ -60,7 +60,7 @@ def _collectives(run: MeasuredCollectives, path: Path) -> Rows:
         )
         raise TableError(
             f"{path.name}: {why}; tables hold the library's collectives on real links (--algo library). podsim compare "
-            "lays the others beside their predictions"
+            "compares the others with their predictions"
         )
     shared = {
         "id": path.stem, "source": path.name, "gpu": gpu_name(run.device), "nodes": str(len(set(run.hosts))),
@@ -68,7 +68,7 @@ def _collectives(run: MeasuredCollectives, path: Path) -> Rows:
         "collective": _COLLECTIVES.get(run.collective, run.collective.replace("-", "_")),
         "launch": "process",
     }  # fmt: skip
-    return rows_of("collectives", path.stem, [
+    return make_rows("collectives", path.stem, [
         {
             **shared, "size_bytes": f"{row.size:.0f}", "time_us": repr(1e6 * row.seconds),
             "algbw_GBps": repr(1e-9 * row.algorithm_bandwidth), "busbw_GBps": repr(1e-9 * row.bus_bandwidth),
@@ -95,11 +95,11 @@ def _training(run: MeasuredTraining, path: Path) -> Rows:
         "zero_stage_or_fsdp": zero, "seq_parallel": "yes" if plan["sequence_parallel"] else "no", "framework": _ERA,
         "step_time_s": repr(run.step_time), "confirmed": "yes",
     }  # fmt: skip
-    return rows_of("llm", path.stem, [cells | _shape(run)])
+    return make_rows("llm", path.stem, [cells | _shape(run)])
 
 
 def _shape(run: MeasuredTraining) -> dict[str, str]:
-    """Columns of a network that is not the catalog's own: its widths; nothing where it is, or is not known here."""
+    """The widths of a changed catalog network, by column; empty if it is unchanged or unknown."""
     changes = {name.removeprefix("model."): value for name, value in run.changes.items()}
     if not changes:
         return {}

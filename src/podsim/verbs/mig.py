@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from podsim.errors import MigError, NoFitError, PodsimError
@@ -23,26 +22,29 @@ from podsim.hardware.mig.results import (
 )
 from podsim.hardware.mig.smi import SeenGpu, differences, find_slicing, layout_of, read_smi
 from podsim.hardware.mig.split import split
+from podsim.options.machine_options import MigCheckOptions, MigLayoutsOptions, MigShowOptions, MigStateOptions
+from podsim.options.question import question
 from podsim.serving.mlperf import sevenths
 
 _LARGEST = 4_000_000
 """characters of a text that is read"""
 
 
-def mig_layouts(gpu: str, *, every: bool = False, partial: bool = False) -> LayoutTable:
+@question(MigLayoutsOptions)
+def mig_layouts(options: MigLayoutsOptions) -> LayoutTable:
     """The maximal layouts of a GPU; with `partial` also those to which something can be added.
 
     Of the basic profiles (1g, 2g, 3g, 4g, 7g), or with `every` of all.  Raises PodsimError for an unknown GPU and one
     without MIG.
     """
-    chip = load_gpu(gpu)
+    chip = load_gpu(options.gpu)
     slicing = slicing_of(chip)
-    all_, full = layouts(slicing, every=every), maximal(slicing, every=every)
+    all_, full = layouts(slicing, every=options.every), maximal(slicing, every=options.every)
 
     def order(layout: Layout) -> tuple[tuple[int, int, str], ...]:
         return tuple((one.start, -one.size, one.profile) for one in layout.instances)
 
-    shown = sorted(all_ if partial else full, key=order)
+    shown = sorted(all_ if options.partial else full, key=order)
     own = set(full)
     return LayoutTable(
         gpu=chip.name, slicing=slicing, total=len(all_), maximal=len(full),
@@ -57,16 +59,17 @@ def mig_layouts(gpu: str, *, every: bool = False, partial: bool = False) -> Layo
     )  # fmt: skip
 
 
-def mig_show(gpu: str, layout: str) -> LayoutSheet:
-    """One layout ("4g,2g,1g", "7x1g.5gb", "3g.20gb@4"): its instances as GPUs, what could be added, what makes it.
+@question(MigShowOptions)
+def mig_show(options: MigShowOptions) -> LayoutSheet:
+    """One layout ("4g,2g,1g", "7x1g.5gb", "3g.20gb@4"): its instances as GPUs, possible additions, and its commands.
 
     Raises PodsimError for a GPU without MIG, and for a layout that cannot be, with all that stands in its way.
     """
     from podsim.hardware.mig.commands import make_commands, make_parted, parted_text
 
-    chip = load_gpu(gpu)
+    chip = load_gpu(options.gpu)
     slicing = slicing_of(chip)
-    made = read_layout(slicing, layout)
+    made = read_layout(slicing, options.layout)
     return LayoutSheet(
         gpu=chip.name, slicing=slicing, layout=made, slices=tuple(split(chip, made)),
         more={name: count for name, count in additions(slicing, made).items() if count},
@@ -88,28 +91,27 @@ def read_text(path: Path) -> str:
         raise PodsimError(f"{str(path)[-200:]} cannot be read: {reason}") from None
 
 
-def mig_state(
-    file: Path | str, *, gpu: str = "", want: str = "", add: str = "", busy: Sequence[str] = ()
-) -> tuple[GpuState, ...]:
+@question(MigStateOptions)
+def mig_state(options: MigStateOptions) -> tuple[GpuState, ...]:
     """The instances that nvidia-smi shows (-L, mig -lgi, mig -lgipp, or several in one file), GPU by GPU.
 
     `gpu` names the GPU where the text does not ("a100-40gb").  `want` is a layout that each shown GPU shall have; `add`
     is what shall be created beside what is there.  `busy` are instances that may not be destroyed, as their numbers in
     nvidia-smi, or "all".  Raises PodsimError for text that is not understood, and for a layout that cannot be.
     """
-    if want and add:
+    if options.want and options.add:
         raise PodsimError(
             "want and add: give one of them: a whole layout, or what to create beside what is there"
         )
-    seen = read_smi(read_text(Path(file)))
+    seen = read_smi(read_text(Path(options.file)))
     ids = {one.instance_id for each in seen for one in each.instances}
-    wrong = [text for text in busy if text != "all" and not (text.isdigit() and int(text) in ids)]
+    wrong = [text for text in options.busy if text != "all" and not (text.isdigit() and int(text) in ids)]
     if wrong:
         known = ", ".join(str(one) for one in sorted(i for i in ids if i is not None)) or "none"
         raise MigError(
             [f"busy {text[:20]!r}: no instance of that number; there are {known}, or all" for text in wrong]
         )
-    return tuple(_state(one, gpu, want, add, set(busy)) for one in seen)
+    return tuple(_state(one, options.gpu, options.want, options.add, set(options.busy)) for one in seen)
 
 
 def _state(seen: SeenGpu, gpu: str, want: str, add: str, busy: set[str]) -> GpuState:
@@ -146,17 +148,18 @@ def _target(slicing: Slicing, now: Layout, want: str, add: str) -> tuple[Layout,
         raise NoFitError([f"beside {now} no {add[:60]}: {problem}" for problem in error.problems]) from None
 
 
-def mig_check(file: Path | str, *, gpu: str) -> tuple[ConfigRow, ...]:
+@question(MigCheckOptions)
+def mig_check(options: MigCheckOptions) -> tuple[ConfigRow, ...]:
     """The configurations of a mig-parted file, each of its entries placed on a GPU of this name.
 
     Raises MigError with every entry that cannot stand on it, and with what breaks the format.
     """
     from podsim.hardware.mig.commands import read_parted
 
-    slicing = slicing_of(load_gpu(gpu))
+    slicing = slicing_of(load_gpu(options.gpu))
     problems: list[str] = []
     made = []
-    for name, entries in read_parted(read_text(Path(file))).items():
+    for name, entries in read_parted(read_text(Path(options.file))).items():
         for one in entries:
             layout = None
             try:

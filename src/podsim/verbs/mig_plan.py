@@ -1,4 +1,4 @@
-"""`podsim mig plan`: what the GPUs of a node become for a mix of jobs, and what an operator runs to make it so."""
+"""`podsim mig plan`: the layouts of a node's GPUs for a mix of jobs, and the commands for them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from podsim.hardware.mig.profiles import Slicing, find_profile, slicing_of
 from podsim.hardware.mig.results import GpuPlan, MigPlan
 from podsim.hardware.overrides import read_quantity
 from podsim.hardware.parts import Gpu
+from podsim.options.machine_options import MigPlanOptions
+from podsim.options.question import question
 
 _JOB = re.compile(r"([^:=]+)[:=]\s*(\d{1,6})\s*[x*]\s*([^@]+?)(?:@([0-9.eE+-]+))?")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 WHOLE = "gpu"
 
 
-def mig_plan(on: str, *, jobs: Sequence[str], objective: str = "throughput") -> MigPlan:
+@question(MigPlanOptions)
+def mig_plan(options: MigPlanOptions) -> MigPlan:
     """What the GPUs of `on` become for the jobs.
 
     `on` is a node or cluster ("dgx-a100-40gb", "dgx-a100-40gb:4"), or one GPU ("a100-40gb").  A job is NAME:NUMBERxWHAT:
@@ -33,22 +36,21 @@ def mig_plan(on: str, *, jobs: Sequence[str], objective: str = "throughput") -> 
 
     Raises PodsimError for what cannot be read or can be met by no instance, NoFitError where the GPUs do not suffice.
     """
-    chip, nodes, per_node = _machine(on)
+    chip, nodes, per_node = _machine(options.on)
     slicing = slicing_of(chip)
-    wishes = _wishes(slicing, jobs)
+    wishes = _wishes(slicing, options.jobs)
     total = nodes * per_node
     whole = [one for one in wishes if one.profile == WHOLE]
     rest = [one for one in wishes if one.profile != WHOLE]
     taken = sum(one.count for one in whole)
     if taken > total:
-        raise NoFitError([f"{taken} whole GPUs asked for; {on} has {total}"])
-    divided = (
-        best_fleet(slicing, total - taken, rest, objective=objective) if rest else (None,) * (total - taken)
-    )
+        raise NoFitError([f"{taken} whole GPUs asked for; {options.on} has {total}"])
+    left = total - taken
+    divided = best_fleet(slicing, left, rest, objective=options.objective) if rest else (None,) * left
     gpus = _gpus(nodes, per_node, [one.name for one in whole for _ in range(one.count)], divided)
     flexible = {one.name for one in rest if not one.profile}
     speeds = [s for one in gpus for job, s in zip(one.jobs, one.speeds, strict=True) if job in flexible]
-    return _written(on, chip, slicing, nodes, wishes, gpus, objective, speeds)
+    return _written(options.on, chip, slicing, nodes, wishes, gpus, options.objective, speeds)
 
 
 def _machine(on: str) -> tuple[Gpu, int, int]:
@@ -187,7 +189,7 @@ def _spans(nodes: list[int]) -> str:
 
 
 def _strategy(layouts: list[Layout | None]) -> str:
-    """What the Kubernetes device plugin must be told: single only where every instance of every GPU is equal."""
+    """The strategy for the Kubernetes device plugin: single only if all instances of all GPUs are equal."""
     profiles = {one.profile for layout in layouts if layout is not None for one in layout.instances}
     if not profiles:
         return "none"

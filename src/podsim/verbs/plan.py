@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import isclose
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,161 +14,146 @@ from numpy.typing import NDArray
 from podsim.accuracy.assumptions import changed
 from podsim.errors import NoFitError, PlanError
 from podsim.hardware.cluster import Cluster
+from podsim.options.fleet_options import SavedJobOptions
+from podsim.options.plan_options import ReplayOptions, SearchOptions
+from podsim.options.question import question, values_of, wrong_choices
 from podsim.results.prediction import PARTS, ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refined
-from podsim.training.inputs import batch_of, precision_of, read_inputs, software_of
-from podsim.training.plan import Plan, Schedule
+from podsim.training.plan import Plan, batch_of, precision_of, read_inputs, software_of
+from podsim.training.plan_values import Schedule
 from podsim.training.search import SearchResult, search
-from podsim.training.search_limits import Limit, read_limits, spelled
+from podsim.training.search_limits import read_limits, spelled
 from podsim.units import format_quantity
-from podsim.verbs.plan_trade import weigh
+from podsim.verbs.long_runs import Job, read_tokens
+from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
 from podsim.verbs.save import check_directory, read_experiment, save_plans
-from podsim.workload.graph import Model
 
-OBJECTIVES = ("time", "memory", "cost", "energy")
 _TRADES = ("cost", "energy")
 _LAYOUT = ("tp", "pp", "cp", "ep", "dp")
 
 
-def plan(
-    model: str | Path,
-    *,
-    on: str | Path,
-    gpus: int | None = None,
-    batch: int | None = None,
-    sequence: int | None = None,
-    precision: str | None = None,
-    optimizer_precision: str = "fp32",
-    software: str = "megatron-core",
-    objective: str = "time",
-    top: int = 5,
-    limit: Limit | None = None,
-    save: str | Path | None = None,
-    tokens: str | float | None = None,
-    simulate: bool = False,
-    overrides: Mapping[str, str] | None = None,
-    detail: str = "",
-    price: str | float = "",
-    pue: float | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> PlanResult:
+@question(SearchOptions)
+def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanResult:
     """Search every legal plan of a model on a cluster; rank the best layouts, each with its reason.
 
     The ranking shows one plan for each layout (tp, pp, cp, ep, dp): the fastest, or with objective="memory" the one
-    that needs least memory.  With "cost" (of a step, at a `price`: a name that `podsim cost` lists, or USD for a GPU and
-    an hour) and "energy", `gpus` and its halves are searched, and fronts of time against cost and energy are told.
-    `limit` restricts fields to values, as {"tp": (4, 8), "recompute": "full,selective"};
-    everything else is searched.  `save` names a directory for the results and an experiment file that `replay` runs.
-    `tokens` ("300G") adds the days to train so many to each plan shown, with and without failures. `simulate` plays the
-    plans that are shown, ranks them by that, and says where simulation and closed form disagree.
-    `progress` is called with (evaluated, all) combinations; Ctrl-C gives the best so far.  The other arguments are
-    those of `predict`.  Raises NoFitError when no plan fits, saying by how much, PlanError when none is legal, and
-    PodsimError for anything unusable.
+    that needs least memory. By cost (of a step, at a price) and by energy, `gpus` and its halves are searched, and
+    the fronts of time against both are given. A limit may be a list of values: {"tp": (4, 8)}; all other fields are
+    searched. With `simulate`, the result also says where simulation and closed form disagree. `progress` is called
+    with (evaluated, all) combinations; Ctrl-C gives the best so far. Raises NoFitError when no plan fits, saying by
+    how much, PlanError when none is legal, and PodsimError for anything unusable.
     """
-    from podsim.verbs.long_runs import read_tokens
-
-    wanted, price = None if tokens is None else read_tokens(tokens), str(price)
-    _check(objective, top, detail, price, pue, wanted, simulate)
-    if save is not None:
-        check_directory(Path(save))
-    network, cluster, count = read_inputs(model, on, gpus, sequence, overrides)
-    software = software_of(software, cluster.gpu)
-    sequences, default = batch_of(batch, network.sequence, count)
+    tokens = None if options.tokens is None else read_tokens(options.tokens)
+    options = replace(options, price=str(options.price), tokens=tokens)
+    _check(options)
+    if options.save is not None:
+        check_directory(Path(options.save))
+    network, cluster, count = read_inputs(
+        options.model, options.on, options.gpus, options.sequence, options.overrides
+    )
+    software = software_of(options.software, cluster.gpu)
+    sequences, default = batch_of(options.batch, network.sequence, count)
     fixed = Plan(
-        global_batch=sequences, precision=precision_of(precision, cluster), optimizer_precision=optimizer_precision,
-        software=software, sequence=network.sequence, flash=cluster.gpu.compute_capability >= 7.5,
+        global_batch=sequences, precision=precision_of(options.precision, cluster),
+        optimizer_precision=options.optimizer_precision, software=software, sequence=network.sequence,
+        flash=cluster.gpu.compute_capability >= 7.5,
     ).check(network, cluster)  # fmt: skip
-    arguments: dict[str, object] = {
-        "model": str(model), "on": str(on), "gpus": count, "batch": sequences, "sequence": network.sequence,
-        "precision": fixed.precision, "optimizer_precision": optimizer_precision, "software": software,
-        "objective": objective, "top": top, "limit": spelled(limit), "overrides": dict(overrides or {}),
-        **({} if wanted is None else {"tokens": wanted}), **({"simulate": True} if simulate else {}),
-    }  # fmt: skip
-    if objective in _TRADES:
-        result = _weighed(network, cluster, fixed, limit, price, pue, default, detail, progress, arguments)
-    else:
-        result = _searched(network, cluster, fixed, limit, default, detail, progress, arguments)
-    if overrides:
-        told = (replace(one, prediction=changed(one.prediction, overrides)) for one in result.ranked)
-        result = replace(result, ranked=tuple(told))
-    if save is not None:
-        save_plans(result, Path(save))
+    case = Case(model=network, cluster=cluster, fixed=fixed, options=options, default_batch=default)
+    result = (_weighed if options.objective in _TRADES else _searched)(case, progress)
+    result = replace(result, arguments=_arguments(case))
+    if options.overrides:
+        ranked = (
+            replace(each, prediction=changed(each.prediction, options.overrides)) for each in result.ranked
+        )
+        result = replace(result, ranked=tuple(ranked))
+    if options.save is not None:
+        save_plans(result, Path(options.save))
     return result
 
 
-def replay(
-    experiment: str | Path,
-    *,
-    save: str | Path | None = None,
-    detail: str = "",
-    progress: Callable[[int, int], None] | None = None,
-) -> PlanResult:
+def _arguments(case: Case) -> dict[str, Any]:
+    """The content of an experiment file: the options, and the values that followed from them."""
+    options, fixed = case.options, case.fixed
+    asked = {
+        name: value
+        for name, value in (
+            ("tokens", options.tokens),
+            ("simulate", options.simulate),
+            ("price", options.price),
+        )
+        if value
+    } | ({} if options.pue is None else {"pue": options.pue})
+    return {
+        "model": str(options.model), "on": str(options.on), "gpus": case.cluster.gpus,
+        "batch": int(fixed.global_batch), "sequence": case.model.sequence, "precision": fixed.precision,
+        "optimizer_precision": options.optimizer_precision, "software": fixed.software,
+        "objective": options.objective, "top": options.top, "limit": spelled(options.limit),
+        "overrides": dict(options.overrides or {}), **asked,
+    }  # fmt: skip
+
+
+@question(ReplayOptions)
+def replay(options: ReplayOptions, *, progress: Progress | None = None) -> PlanResult:
     """Run the search of an experiment file that `plan` saved; raises what `plan` does."""
-    return plan(**read_experiment(Path(experiment)), save=save, detail=detail, progress=progress)
+    return plan(
+        **read_experiment(Path(options.experiment)),
+        save=options.save,
+        detail=options.detail,
+        progress=progress,
+    )
 
 
-def _searched(
-    model: Model, cluster: Cluster, fixed: Plan, limit: Limit | None, default: bool, detail: str,
-    progress: Callable[[int, int], None] | None, arguments: dict[str, Any],
-) -> PlanResult:  # fmt: skip
+def _searched(case: Case, progress: Progress | None) -> PlanResult:
     """The result of a search by time or memory."""
+    model, cluster, fixed = case.model, case.cluster, case.fixed
     gpus = cluster.gpus
     started = time.perf_counter()
-    found = search(model, cluster, fixed, gpus=gpus, wanted=read_limits(limit, gpus), progress=progress)
+    found = search(
+        model, cluster, fixed, gpus=gpus, wanted=read_limits(case.options.limit, gpus), progress=progress
+    )
     taken = time.perf_counter() - started
     if found.order.size == 0:
         raise NoFitError([_does_not_fit(found, cluster, gpus)])
     return PlanResult(
         model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
-        ranked=_ranking(model, cluster, found, arguments, detail, default),
+        ranked=_ranking(case, found),
         pareto=tuple(
             ParetoPoint(step_time=found.seconds(i), memory=found.memory(i), plan=found.plan(i).describe())
             for i in found.pareto.tolist()
         ),
         evaluated=found.evaluated, fitting=int(found.order.size), cut=found.cut, seconds=taken,
-        complete=found.complete, arguments=arguments,
+        complete=found.complete, arguments={},
     )  # fmt: skip
 
 
-def _weighed(
-    model: Model, cluster: Cluster, fixed: Plan, limit: Limit | None, price: str, pue: float | None, default: bool,
-    detail: str, progress: Callable[[int, int], None] | None, arguments: dict[str, Any],
-) -> PlanResult:  # fmt: skip
+def _weighed(case: Case, progress: Progress | None) -> PlanResult:
     """The result of a search by cost or energy."""
-    gpus = cluster.gpus
     started = time.perf_counter()
-    found = weigh(
-        model, cluster, fixed, gpus=gpus, limit=limit, objective=arguments["objective"], top=arguments["top"],
-        price=price, pue=pue, default_batch=default, detail=detail, progress=progress,
-    )  # fmt: skip
-    asked = ({"price": price} if price else {}) | ({"pue": pue} if pue is not None else {})
+    found = weigh(case, progress)
     return PlanResult(
-        model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
-        ranked=found.ranked, pareto=(), evaluated=found.evaluated, fitting=found.fitting, cut=found.cut,
-        seconds=time.perf_counter() - started, complete=found.complete, arguments={**arguments, **asked},
+        model=case.model.name, cluster=case.cluster.name, gpus=case.cluster.gpus,
+        batch=int(case.fixed.global_batch), sequence=case.model.sequence, ranked=found.ranked, pareto=(),
+        evaluated=found.evaluated, fitting=found.fitting, cut=found.cut, seconds=time.perf_counter() - started,
+        complete=found.complete, arguments={},
         trade=found.trade,
     )  # fmt: skip
 
 
-def _check(
-    objective: str, top: int, detail: str, price: str, pue: float | None, tokens: float | None, simulate: bool
-) -> None:
-    """Raise PlanError with all that is wrong of the arguments that name no model and no cluster."""
-    problems = []
-    if objective not in OBJECTIVES:
-        problems.append(f"objective={objective!r} may be {', '.join(OBJECTIVES)}")
+def _check(options: SearchOptions) -> None:
+    """Raise PlanError with all that is wrong of the options that name no model and no cluster."""
+    objective, top, price = options.objective, options.top, options.price
+    given_site = price or options.pue is not None
+    problems = wrong_choices(options, "objective", "detail")
     if not isinstance(top, int) or not 1 <= top <= 1000:
         problems.append(f"top={top}: between 1 and 1000 plans can be shown")
-    if detail not in ("", "ops"):
-        problems.append(f"detail={detail!r} may be ops")
     if objective == "cost" and not price:
         problems.append(
             "objective=cost needs a price: a name that `podsim cost` lists, or USD for a GPU and an hour"
         )
-    if objective in _TRADES and (tokens or simulate):
+    if objective in _TRADES and (options.tokens or options.simulate):
         problems.append(f"tokens and simulate go with objective time or memory, not with {objective}")
-    if objective not in _TRADES and (price or pue is not None):
+    if objective not in _TRADES and given_site:
         problems.append(f"price and pue go with objective {' or '.join(_TRADES)}, not with {objective}")
     if problems:
         raise PlanError(problems)
@@ -188,22 +172,16 @@ def _does_not_fit(found: SearchResult, cluster: Cluster, gpus: int) -> str:
     )
 
 
-def _ranking(
-    model: Model,
-    cluster: Cluster,
-    found: SearchResult,
-    arguments: Mapping[str, Any],
-    detail: str,
-    default: bool,
-) -> tuple[Ranked, ...]:
+def _ranking(case: Case, found: SearchResult) -> tuple[Ranked, ...]:
     """The best plan of each layout, in order, predicted in full; the prediction must say what the search said."""
-    order = _fastest(found) if arguments["objective"] == "time" else found.pareto[::-1]
+    model, cluster, options = case.model, case.cluster, case.options
+    order = _fastest(found) if options.objective == "time" else found.pareto[::-1]
     predictions: list[Prediction] = []
-    positions = _first_of_each_layout(found, order.tolist(), arguments["top"])
+    positions = _first_of_each_layout(found, order.tolist(), options.top)
     for position in positions:
         one = describe(
-            model, cluster, found.plan(position), detail="" if predictions else detail, default_batch=default,
-            tokens=arguments.get("tokens"),
+            model, cluster, found.plan(position), detail="" if predictions else options.detail,
+            default_batch=case.default_batch, tokens=cast("float | None", options.tokens),
         )  # fmt: skip
         assert isclose(one.step_time, found.seconds(position), rel_tol=1e-6), (
             one.plan,
@@ -215,7 +193,7 @@ def _ranking(
         Ranked(rank=place + 1, prediction=one, reason=_reason(one, predictions[0], place))
         for place, one in enumerate(predictions)
     )
-    if not arguments.get("simulate"):
+    if not options.simulate:
         return ranked
     return refined(model, cluster, ranked, [found.plan(position) for position in positions])
 
@@ -262,3 +240,13 @@ def _reason(one: Prediction, best: Prediction, place: int) -> str:
     ]
     time_ = f"{slower:+.1%} time" if abs(slower) >= 5e-4 else "the same time"
     return f"{time_} and {memory} as the first" if not told else f"{time_} ({', '.join(told)}), {memory}"
+
+
+def best_job(options: SavedJobOptions) -> Job:
+    """The fastest plan that fits within the limits; raises what `podsim plan` raises."""
+    result = plan(**values_of(options, SavedJobOptions, SearchOptions), top=1)
+    network, cluster, _ = read_inputs(
+        options.model, options.on, result.gpus, options.sequence, options.overrides
+    )
+    prediction = result.ranked[0].prediction
+    return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]

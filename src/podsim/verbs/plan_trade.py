@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,12 +18,14 @@ from podsim.errors import NoFitError, PlanError
 from podsim.fleet.power import BUSY_PARTS, cluster_power
 from podsim.fleet.power_cost import find_offer, read_site
 from podsim.hardware.cluster import Cluster
+from podsim.options.plan_options import SearchOptions
 from podsim.results.expense import Offer, Trade, TradePoint
 from podsim.results.prediction import Prediction, Ranked
 from podsim.training.batch import step_cost
-from podsim.training.plan import Array, Plan
+from podsim.training.plan import Plan
+from podsim.training.plan_values import Array
 from podsim.training.search import SearchResult, search
-from podsim.training.search_limits import Limit, read_limits
+from podsim.training.search_limits import read_limits
 from podsim.training.step import SPLIT
 from podsim.verbs.power import expense_of
 from podsim.verbs.predict import describe
@@ -31,6 +33,20 @@ from podsim.workload.graph import Model
 
 _FRONT = 40
 """plans of a front that are told"""
+
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """The subject of a search: a model, its part of a cluster, the fixed fields of its plans, and the options."""
+
+    model: Model
+    cluster: Cluster
+    fixed: Plan
+    options: SearchOptions
+    default_batch: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +69,7 @@ class _Lot:
     plans: Plan
     seconds_P: Array
     energy_P: Array
-    """J of a step at the meter"""
+    """J. The energy of a step at the meter."""
 
 
 def counts(cluster: Cluster, gpus: int) -> list[int]:
@@ -67,18 +83,24 @@ def counts(cluster: Cluster, gpus: int) -> list[int]:
     return found
 
 
-def weigh(
-    model: Model, cluster: Cluster, fixed: Plan, *, gpus: int, limit: Limit | None, objective: str, top: int,
-    price: str, pue: float | None, default_batch: bool, detail: str, progress: Callable[[int, int], None] | None,
-) -> Weighed:  # fmt: skip
+def weigh(case: Case, progress: Progress | None) -> Weighed:
     """The best plans by cost or energy, each layout once, and the fronts; NoFitError where no plan fits on any number."""
-    site = read_site(pue, None, None)
-    offer = find_offer(price, cluster, site) if price else None
+    model, cluster, options = case.model, case.cluster, case.options
+    gpus = cluster.gpus
+    site = read_site(options.pue, None, None)
+    offer = find_offer(str(options.price), cluster, site) if options.price else None
     lots, refused, found_all = [], [], []
     for count in counts(cluster, gpus):
         part = cluster.subset(count)
         try:
-            found = search(model, part, fixed, gpus=count, wanted=read_limits(limit, gpus), progress=progress)
+            found = search(
+                model,
+                part,
+                case.fixed,
+                gpus=count,
+                wanted=read_limits(options.limit, gpus),
+                progress=progress,
+            )
         except PlanError as error:
             refused += list(error.problems)
             continue
@@ -92,7 +114,7 @@ def weigh(
         raise NoFitError([f"no plan on {gpus} GPUs or fewer fits the memory or is legal", *refused[:3]])
     trade = _trade(lots, offer)
     return Weighed(
-        ranked=_ranked(model, lots, objective, offer, top, price, pue, default_batch, detail), trade=trade,
+        ranked=_ranked(case, lots, offer), trade=trade,
         evaluated=sum(found.evaluated for found in found_all), fitting=sum(f.order.size for f in found_all),
         cut=_summed(found_all), complete=all(found.complete for found in found_all),
     )  # fmt: skip
@@ -158,28 +180,29 @@ def _trade(lots: list[_Lot], offer: Offer | None) -> Trade:
     )  # fmt: skip
 
 
-def _ranked(
-    model: Model, lots: list[_Lot], objective: str, offer: Offer | None, top: int, price: str, pue: float | None,
-    default_batch: bool, detail: str,
-) -> tuple[Ranked, ...]:  # fmt: skip
+def _ranked(case: Case, lots: list[_Lot], offer: Offer | None) -> tuple[Ranked, ...]:
     """The best plan of each layout by the objective, predicted in full with its expense."""
+    options = case.options
     seconds, energy, cost, which, place = _table(lots, offer)
-    wanted = cost if objective == "cost" else energy
+    wanted = cost if options.objective == "cost" else energy
     seen: dict[tuple[int, ...], int] = {}
     for i in np.lexsort((seconds, wanted)).tolist():
         plan = lots[which[i]].plans.take(int(place[i]))
         seen.setdefault(tuple(int(getattr(plan, name)) for name in ("tp", "pp", "cp", "ep", "dp")), i)
-        if len(seen) == top:
+        if len(seen) == options.top:
             break
     ranked: list[Ranked] = []
     for i in seen.values():
         lot = lots[which[i]]
         one = describe(
-            model, lot.cluster, lot.plans.take(int(place[i])), default_batch=default_batch,
-            detail="" if ranked else detail,
+            case.model, lot.cluster, lot.plans.take(int(place[i])), default_batch=case.default_batch,
+            detail="" if ranked else options.detail,
         )  # fmt: skip
         assert np.isclose(one.step_time, seconds[i], rtol=1e-6), (one.plan, seconds[i])
-        one = replace(one, expense=expense_of(one, lot.cluster, price=price, pue=pue, within=lots[0].cluster))
+        expense = expense_of(
+            one, lot.cluster, price=str(options.price), pue=options.pue, within=lots[0].cluster
+        )
+        one = replace(one, expense=expense)
         ranked.append(
             Ranked(
                 rank=len(ranked) + 1,

@@ -1,4 +1,4 @@
-"""`podsim power` and `podsim cost`: what a cluster draws, and what GPU hours on it take in energy and money."""
+"""`podsim power` and `podsim cost`: the power of a cluster, and the energy and money of GPU-hours on it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from podsim.fleet.power_catalog import figures
 from podsim.fleet.power_cost import HOUR, Site, find_offer, list_offers, read_site
 from podsim.fleet.power_hpl import hpl
 from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.options.fleet_options import CostOptions, PowerOptions
+from podsim.options.question import question
 from podsim.results.expense import Bill, BillRow, Expense, Offer, PowerReport
 from podsim.results.prediction import Prediction
 from podsim.units import parse_quantity
@@ -18,22 +20,15 @@ from podsim.units import parse_quantity
 LOADS = ("idle", "training", "peak")
 
 
-def power(
-    cluster: str,
-    *,
-    gpus: int | None = None,
-    cap: str = "",
-    pue: float | None = None,
-    overrides: Mapping[str, str] | None = None,
-) -> PowerReport:
+@question(PowerOptions)
+def power(options: PowerOptions) -> PowerReport:
     """What a cluster draws idle, in training, at its highest and in High-Performance Linpack, by component.
 
-    `cap` holds every GPU to a power, as "300 W"; `pue` is the site's power over the machine's. Raises PodsimError for an
-    unknown cluster, and for a cap or a PUE that there cannot be.
+    Raises PodsimError for an unknown cluster, and for an impossible cap or PUE.
     """
-    part = _part(cluster, gpus, overrides)
-    watts = _watts(cap)
-    site = read_site(pue, None, None)
+    part = _part(options.cluster, options.gpus, options.overrides)
+    watts = _watts(options.cap)
+    site = read_site(options.pue, None, None)
     node = make_node(part, watts)
     benchmark = hpl(part, cap=watts)
     loads = [load_power(part, load, pue=site.pue, cap=watts) for load in LOADS]
@@ -52,33 +47,29 @@ def power(
     )  # fmt: skip
 
 
-def cost(
-    cluster: str,
-    *,
-    gpu_hours: float,
-    price: Sequence[str] = (),
-    load: str = "training",
-    cap: str = "",
-    pue: float | None = None,
-    carbon: float | None = None,
-    electricity: float | None = None,
-    overrides: Mapping[str, str] | None = None,
-) -> Bill:
-    """Energy, carbon dioxide and money of GPU hours on a cluster, at each price named or at all that are known.
+@question(CostOptions)
+def cost(options: CostOptions) -> Bill:
+    """Energy, carbon dioxide and money of GPU-hours on a cluster, at each price.
 
-    Energy is told twice: as model cards count it (hours times the GPU's limit), and as the whole machine draws it under a
-    load (idle, training, peak) at the meter. `price` holds names of the catalog or USD for a GPU and an hour; `carbon`
-    (kg) and `electricity` (USD) are for a kWh. Raises PodsimError with everything that cannot be.
+    There are two energies: as model cards count it (hours times the GPU's limit), and as the whole machine draws it
+    under a load, at the meter. Raises PodsimError with everything that cannot be.
     """
     from math import isfinite
 
     problems = []
-    if not (isinstance(gpu_hours, (int, float)) and isfinite(gpu_hours) and 0 < gpu_hours < 1e12):
-        problems.append(f"gpu_hours={gpu_hours:g}: a run takes more than 0 GPU hours")
-    if load not in LOADS:
-        problems.append(unknown_name("load", load, LOADS))
-    checks: list[Callable[[], object]] = [partial(read_site, pue, carbon, electricity), partial(_watts, cap)]
-    for check in checks + _price_checks(cluster, price, overrides):
+    if not (
+        isinstance(options.gpu_hours, (int, float))
+        and isfinite(options.gpu_hours)
+        and 0 < options.gpu_hours < 1e12
+    ):
+        problems.append(f"gpu_hours={options.gpu_hours:g}: a run takes more than 0 GPU hours")
+    if options.load not in LOADS:
+        problems.append(unknown_name("load", options.load, LOADS))
+    checks: list[Callable[[], object]] = [
+        partial(read_site, options.pue, options.carbon, options.electricity),
+        partial(_watts, options.cap),
+    ]
+    for check in checks + _price_checks(options.cluster, options.price, options.overrides):
         try:
             check()
         except PlanError as error:
@@ -87,14 +78,18 @@ def cost(
             problems.append(str(error))
     if problems:
         raise PlanError(problems)
-    part, watts, site = _part(cluster, None, overrides), _watts(cap), read_site(pue, carbon, electricity)
-    seconds = gpu_hours * HOUR
-    drawn = load_power(part, load, pue=site.pue, cap=watts)
-    offers = [find_offer(text, part, site) for text in price] or list(list_offers(part, site))
+    part, watts, site = (
+        _part(options.cluster, None, options.overrides),
+        _watts(options.cap),
+        read_site(options.pue, options.carbon, options.electricity),
+    )
+    seconds = options.gpu_hours * HOUR
+    drawn = load_power(part, options.load, pue=site.pue, cap=watts)
+    offers = [find_offer(text, part, site) for text in options.price] or list(list_offers(part, site))
     energy, plain = drawn.site / part.gpus * seconds, part.gpu.power * seconds
     return Bill(
         cluster=part.name, gpu_time=seconds, plain_energy=plain, plain_carbon=plain * site.carbon, energy=energy,
-        carbon=energy * site.carbon, load=load, assumptions=_told(site, offers),
+        carbon=energy * site.carbon, load=options.load, assumptions=_told(site, offers),
         rows=tuple(BillRow(offer=o, low=o.low * seconds, high=o.high * seconds) for o in offers),
     )  # fmt: skip
 
@@ -109,7 +104,7 @@ def expense_of(
     carbon: float | None = None,
     within: Cluster | None = None,
 ) -> Expense:
-    """Energy and money of a predicted plan: of the run over so many tokens, or of one step.
+    """Energy and money of a predicted plan: of a run over a number of tokens, or of one step.
 
     `within` is a larger cluster whose switches are shared.
     """

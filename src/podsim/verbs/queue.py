@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from podsim.fleet.sliced import policy_problem, run_sliced
 from podsim.fleet.traces import DATA, read_jobs
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.mig.profiles import slicing_of
+from podsim.options.fleet_options import PackOptions, QueueOptions
+from podsim.options.question import question
 from podsim.results.queued import PackResult, PackRow, QueueResult
 from podsim.units import parse_quantity
 
@@ -29,63 +31,40 @@ _SIZE = re.compile(r"(?:(\d{1,7})\s*[xX]\s*)?(\d{1,7})")
 _MODEL = "arrivals:"
 
 
-def queue(
-    trace: str,
-    *,
-    on: str,
-    policy: Sequence[str] = (),
-    compare: bool = False,
-    where: Mapping[str, str] | None = None,
-    together: bool = False,
-    placement: str = "best-fit",
-    interval: str = "",
-    start: str = "",
-    checkpoint: str = "",
-    restart: str = "",
-    depth: int | None = None,
-    repartition: str = "",
-    taper: float = 1.0,
-    seed: int = 0,
-    timeline: bool = True,
-    progress: Progress | None = None,
-) -> QueueResult:
+@question(QueueOptions)
+def queue(options: QueueOptions, *, timeline: bool = True, progress: Progress | None = None) -> QueueResult:
     """Run the jobs of a trace through the queue of a machine, under one policy or several.
 
-    `trace` is a packaged name (philly-1 to philly-4, kalos), a file (CSV, Philly's JSON, sacct -P), or a model of
-    arrivals: `arrivals:10000`, `arrivals:jobs=10000,load=0.9,median=2h`.  `on` is a number of GPUs that know no place,
-    nodes as `8x8`, or a cluster.  `policy` names some of podsim.fleet.policies.POLICIES (default easy), `compare` takes
-    all; `where` chooses rows by column; `together` submits all at time 0.  `interval` between decisions and the costs
-    `start`, `checkpoint`, `restart` are times as text ("6 min"); `depth` bounds backfill; `seed` is for arrivals.
+    A model of arrivals is `arrivals:10000` or `arrivals:jobs=10000,load=0.9,median=2h`. A number of GPUs has no
+    topology. Policies are those of podsim.fleet.policies.POLICIES.
 
-    Where jobs ask for MIG instances (column `mig`: 1g.10gb, 3g, …), `on` is a cluster whose GPUs can be divided,
-    `placement` one of podsim.fleet.slots.PACKERS, and `repartition` the time for which a job waits where a GPU is
-    divided anew for it.  Where jobs tell `model`, `plan` and `steps`, their GPUs, length and speed across nodes and
-    leaves are predicted for that cluster; `taper` is the share of a leaf's bandwidth that its uplinks have.
-    `progress` is called with (jobs that have ended, all), counted over the policies.
-    Jobs larger than the machine are reported, and the others run.  Raises PodsimError for anything unusable.
+    Where jobs ask for MIG instances (column `mig`: 1g.10gb, 3g, …), `on` is a cluster whose GPUs can be divided, and
+    `placement` one of podsim.fleet.slots.PACKERS. Where jobs have a `model`, a `plan` and `steps`, their GPUs, length
+    and speed across nodes and leaves are predicted for that cluster. `progress` is called with (jobs that have ended,
+    all), counted over the policies. Jobs larger than the machine are reported, and the others run. Raises PodsimError
+    for anything unusable.
     """
-    machine, name = machine_of(on, placement)
-    jobs = _jobs(trace, machine, where, together, seed, on=on, taper=taper)
+    machine, name = machine_of(options.on, options.placement)
+    jobs = _jobs(options, machine)
     policies = [
-        _changed(one, interval, start, checkpoint, restart, depth)
-        for one in _policies(policy, compare, divided=bool(jobs.mig))
+        _changed(one, options) for one in _policies(options.policy, options.compare, divided=bool(jobs.mig))
     ]
     large = find_too_large(jobs, machine)
     told = tuple(f"{jobs.ids[j]}: {jobs.gpus[j]} GPUs" for j in large[:20])
     if len(large) == len(jobs):
         raise PodsimError(
-            f"{trace[-200:]}: none of its {len(jobs):,} jobs fits {machine.gpus:,} GPUs; the smallest"
+            f"{options.trace[-200:]}: none of its {len(jobs):,} jobs fits {machine.gpus:,} GPUs; the smallest"
             f" asks for {jobs.gpus.min():,}"
         )
     if len(large):
         jobs = jobs.only(jobs.gpus <= machine.gpus, "larger than the machine")
-    run = _runner(jobs, machine, on, placement, repartition)
+    run = _runner(jobs, machine, options.on, options.placement, options.repartition)
     schedules = [run(jobs, one, _after(progress, place, len(policies))) for place, one in enumerate(policies)]
     runs = tuple(make_run(one, timeline=timeline) for one in schedules)
     span, asked = float(jobs.submit.max()), float((jobs.seconds * schedules[0].size).sum())
     return QueueResult(
-        trace=trace[-200:], source=jobs.source, machine=name, gpus=machine.gpus, jobs=len(jobs), users=len(jobs.users),
-        load=asked / machine.gpus / span if span > 0 else 0.0,
+        trace=options.trace[-200:], source=jobs.source, machine=name, gpus=machine.gpus, jobs=len(jobs),
+        users=len(jobs.users),        load=asked / machine.gpus / span if span > 0 else 0.0,
         left_out=jobs.left_out, too_large=told, cut=jobs.cut, rounded=jobs.rounded, runs=runs,
     )  # fmt: skip
 
@@ -157,33 +136,25 @@ def _policies(names: Sequence[str], compare: bool, *, divided: bool) -> list[Pol
     return [find_policy(name) for name in names or ("easy",)]
 
 
-def _changed(
-    policy: Policy, interval: str, start: str, checkpoint: str, restart: str, depth: int | None
-) -> Policy:
+def _changed(policy: Policy, options: QueueOptions) -> Policy:
     """The policy with the costs and the pace that the user gives; conservative backfill keeps its own pace."""
-    given = {"interval": interval, "start": start, "checkpoint": checkpoint, "restart": restart}
+    given = {name: getattr(options, name) for name in ("interval", "start", "checkpoint", "restart")}
     changes: dict[str, Any] = {
         name: parse_quantity(text, "s", what=name) for name, text in given.items() if text != ""
     }
-    if depth is not None:
-        changes["depth"] = depth
+    if options.depth is not None:
+        changes["depth"] = options.depth
     return replace(policy, **changes) if changes else policy
 
 
-def _jobs(
-    trace: str,
-    machine: Machine,
-    where: Mapping[str, str] | None,
-    together: bool,
-    seed: int,
-    *,
-    on: str,
-    taper: float,
-) -> Jobs:
+def _jobs(options: QueueOptions, machine: Machine) -> Jobs:
+    """The jobs of a trace or of a model of arrivals."""
+    trace, where, together, seed = options.trace, options.where, options.together, options.seed
+    taper = options.taper
     if not 0 < taper <= 1:
         raise PodsimError(f"taper={taper:g}; it is above 0 and at most 1")
     if not trace.startswith(_MODEL):
-        return read_jobs(trace, where, together=together, fill=make_plan_filler(on, taper))
+        return read_jobs(trace, where, together=together, fill=make_plan_filler(options.on, taper))
     import numpy as np
 
     if where:
@@ -214,32 +185,35 @@ def _arrivals(text: str) -> Any:
     return Arrivals(**values)
 
 
-def pack(
-    requests: str = "openb", *, nodes: str = "", packer: Sequence[str] = (), load: float = 1.3, seeds: int = 3
-) -> PackResult:
+@question(PackOptions)
+def pack(options: PackOptions) -> PackResult:
     """Pack requests for parts of GPUs onto nodes until `load` times the machine's GPUs have been asked for.
 
     `requests` is `openb` (Alibaba's trace of 2023, in the package, with its nodes), or a CSV of pods with cpu_milli,
     memory_mib, num_gpu, gpu_milli; then `nodes` is a CSV with cpu_milli, memory_mib, gpu, model.  Packers (default all)
     are those of podsim.fleet.packing.PACKERS; each runs over `seeds` random orders of arrival.
     """
-    if not 1 <= seeds <= 1000 or not 0.01 <= load <= 100:
-        raise PodsimError(f"seeds={seeds}, load={load:g}; seeds are 1 to 1000, load is 0.01 to 100")
-    if requests != "openb" and not nodes:
+    if not 1 <= options.seeds <= 1000 or not 0.01 <= options.load <= 100:
+        raise PodsimError(
+            f"seeds={options.seeds}, load={options.load:g}; seeds are 1 to 1000, load is 0.01 to 100"
+        )
+    if options.requests != "openb" and not options.nodes:
         raise PodsimError(
             "nodes: give the CSV of the nodes, too (cpu_milli, memory_mib, gpu, model), or pack openb"
         )
-    machine = read_nodes(Path(nodes) if nodes else DATA / "openb_gpu_nodes.csv.gz")
+    machine = read_nodes(Path(options.nodes) if options.nodes else DATA / "openb_gpu_nodes.csv.gz")
     asked = read_requests(
-        DATA / "openb_pods.csv.gz" if requests == "openb" else Path(requests), machine.models
+        DATA / "openb_pods.csv.gz" if options.requests == "openb" else Path(options.requests), machine.models
     )
-    for name in packer:
+    for name in options.packer:
         if name not in PACKERS:
             raise PodsimError(unknown_name("packer", name, PACKERS))
-    rows = tuple(_packed(asked, machine, name, load, seeds) for name in packer or PACKERS)
+    rows = tuple(
+        _packed(asked, machine, name, options.load, options.seeds) for name in options.packer or PACKERS
+    )
     return PackResult(
-        trace=requests[-200:], nodes=len(machine.gpus), gpus=int(machine.gpus.sum()), requests=len(asked.count),
-        load=load, seeds=seeds, rows=rows,
+        trace=options.requests[-200:], nodes=len(machine.gpus), gpus=int(machine.gpus.sum()), requests=len(asked.count),
+        load=options.load, seeds=options.seeds, rows=rows,
     )  # fmt: skip
 
 

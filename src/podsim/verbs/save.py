@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
+from podsim.options.plan_options import SearchOptions
+from podsim.options.question import Option, options_of
 from podsim.report.data import to_csv, to_json
 from podsim.results.prediction import PlanResult
 
 _LARGEST = 1 << 20
 """B of the largest experiment file read"""
-_TYPES: dict[str, type] = {
-    "model": str, "on": str, "gpus": int, "batch": int, "sequence": int, "precision": str,
-    "optimizer_precision": str, "software": str, "objective": str, "top": int, "limit": dict, "overrides": dict,
-    "tokens": float, "simulate": bool,
-    "price": str, "pue": float,
-}  # fmt: skip
+_KEPT = {name: known for name, known in options_of(SearchOptions).items() if name not in ("save", "detail")}
+"""options of a search that an experiment file keeps"""
 _FILES = ("plans.csv", "pareto.csv", "plans.json", "experiment.toml")
 
 
@@ -89,11 +87,11 @@ def read_experiment(path: Path) -> dict[str, Any]:
     raw = _read(path)
     problems = []
     for key, value in raw.items():
-        if key not in _TYPES:
-            problems.append(unknown_name("key", key, _TYPES))
-        elif not isinstance(value, _TYPES[key]) or isinstance(value, bool) != (_TYPES[key] is bool):
-            problems.append(f"{key}={str(value)[:80]!r} must be {_worded(_TYPES[key])}")
-    problems += [f"{key} is missing" for key in ("model", "on") if key not in raw]
+        if key not in _KEPT:
+            problems.append(unknown_name("key", key, _KEPT))
+        elif type(value) not in (kinds := _kinds(_KEPT[key])):
+            problems.append(f"{key}={str(value)[:80]!r} must be {' or '.join(map(_kind_name, kinds))}")
+    problems += [f"{key} is missing" for key, known in _KEPT.items() if known.is_required and key not in raw]
     if problems:
         raise PodsimError(f"{path}: {'; '.join(problems)}")
     if "overrides" in raw:
@@ -101,7 +99,14 @@ def read_experiment(path: Path) -> dict[str, Any]:
     return raw
 
 
-def _worded(kind: type) -> str:
+def _kinds(known: Option) -> tuple[type, ...]:
+    """The types that an option may have in a file."""
+    if known.read:
+        return (dict,)
+    return (str, float) if known.annotation.startswith("str | float") else (known.kind or str,)
+
+
+def _kind_name(kind: type) -> str:
     return {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}[
         kind
     ]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from podsim.errors import ScheduleError, TableError
+from podsim.options.question import question
+from podsim.options.step_options import ScheduleOptions
 from podsim.results.scheduled import ScheduleComparison, ScheduledAction, ScheduleRow, ScheduleSheet
 from podsim.schedules import (
     SCHEDULES,
@@ -35,33 +37,28 @@ _MOST_BYTES = 32 << 20
 _WORDS = ("forward", "backward", "input", "weight")
 
 
-def schedule(
-    name: str = "",
-    *,
-    pp: int | None = None,
-    micro_batches: int | None = None,
-    virtual_stages: int | None = None,
-    forward: float = 1.0,
-    input: float = 1.0,
-    weight: float = 1.0,
-    send: float = 0.0,
-    overlap: float = 0.0,
-) -> ScheduleSheet | ScheduleComparison:
+@question(ScheduleOptions)
+def schedule(options: ScheduleOptions) -> ScheduleSheet | ScheduleComparison:
     """Play a pipeline schedule; without a name, all of them, side by side.
 
-    `name` is a schedule or a CSV file in the form that torch's pipelining reads, which gives its own sizes; otherwise
-    `pp` ranks (default 4), `micro_batches` (default 8) and `virtual_stages` (default the fewest that the schedule can
-    have). `forward`, `input` and `weight` are the seconds (or any unit) of one micro-batch's forward, input gradient
-    and weight gradient through a rank's whole share of the model, `send` the latency between ranks, and `overlap` the
-    share of the shorter of two passes beside each other that the longer hides. Raises ScheduleError with all problems.
+    A CSV file gives its own sizes. `forward`, `input` and `weight` are of one micro-batch through a rank's whole share
+    of the model. Raises ScheduleError with all problems.
     """
-    durations = {"forward": forward, "input": input, "weight": weight, "send": send}
-    _check_durations(durations, overlap)
-    if not name:
-        p, m = 4 if pp is None else pp, 8 if micro_batches is None else micro_batches
-        return _comparison(p, m, virtual_stages, durations, overlap)
-    table = _table(name, pp, micro_batches, virtual_stages)
-    return _sheet(table, durations, overlap)
+    durations = {
+        "forward": options.forward,
+        "input": options.input,
+        "weight": options.weight,
+        "send": options.send,
+    }
+    _check_durations(durations, options.overlap)
+    if not options.name:
+        p, m = (
+            4 if options.pp is None else options.pp,
+            8 if options.micro_batches is None else options.micro_batches,
+        )
+        return _comparison(p, m, options.virtual_stages, durations, options.overlap)
+    table = _table(options.name, options.pp, options.micro_batches, options.virtual_stages)
+    return _sheet(table, durations, options.overlap)
 
 
 def torch_csv(

@@ -24,6 +24,8 @@ from podsim.hardware.mig.profiles import slicing_of
 from podsim.hardware.mig.split import slice_of
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import kernel_constants
+from podsim.options.machine_options import ServeOptions
+from podsim.options.question import question
 from podsim.results.served import Figure, Served
 from podsim.serving.engine import engine_names, load_engine
 from podsim.serving.kernels import runs_on
@@ -42,49 +44,35 @@ _OUTPUT = 128
 _LONGEST = 2**22
 
 
-def serve(
-    model: str = "",
-    *,
-    on: str = "",
-    batch: str = "",
-    precision: str | None = None,
-    sparse: bool = False,
-    tokens: int | None = None,
-    output: int | None = None,
-    latency: str = "",
-    engine: str = "",
-    triton: Path | None = None,
-    figure: int | None = None,
-    overrides: Mapping[str, str] | None = None,
-) -> Served | Figure:
+@question(ServeOptions)
+def serve(options: ServeOptions) -> Served | Figure:
     """Predict a model's latency, throughput and memory by batch on a GPU or on MIG instances.
 
-    `model` is a catalog name, a config.json or its folder, or "resnet-50".  `on` is a GPU ("a100-40gb"), an instance of
-    one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb", "8xa100-40gb"), or a system or cluster for all
-    its GPUs ("dgx-a100-40gb/7x1g.5gb").  `batch` is one size, or several with commas; `tokens` those of a sequence or
-    prompt (of ResNet-50 the side of the image), `output` those to produce; `latency` the time in which a request must
-    be answered ("10 ms"); `triton` a directory for a config.pbtxt.  `figure` makes figure 7 or 12 of the DGX A100 white
-    paper instead.
+    `on` is a GPU ("a100-40gb"), an instance of one ("a100-40gb/1g.5gb"), several equal ones ("a100-40gb/7x1g.5gb",
+    "8xa100-40gb"), or a system or cluster for all its GPUs ("dgx-a100-40gb/7x1g.5gb"). A figure of the white paper is
+    made instead of a prediction, and takes no model and no GPU.
 
     Raises PodsimError for anything unusable, and NoFitError where no batch fits the memory and the limit.
     """
-    if figure is not None:
-        if model or on:
+    if options.figure is not None:
+        if options.model or options.on:
             raise PodsimError("figure: a figure of the white paper takes no model and no GPU")
-        return made(figure)
+        return made(options.figure)
 
-    if not model or not on:
+    if not options.model or not options.on:
         raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
-    chip, each, gpus = _place(on, overrides)
-    task = _task(model, chip, precision, sparse, tokens, output, engine, overrides)
-    limit = _limit(latency)
+    chip, each, gpus = _place(options.on, options.overrides)
+    task = _task(options, chip)
+    limit = _limit(options.latency)
     cost = _neighbours(chip, each)
-    found = serve_on(task, chip, batches=_batches(batch), limit=limit, instances=each * gpus, neighbours=cost)
+    found = serve_on(
+        task, chip, batches=_batches(options.batch), limit=limit, instances=each * gpus, neighbours=cost
+    )
     found = replace(found, assumptions=_assumptions(task, chip, cost), warnings=_warnings(task, chip))
     if not any(row.fits for row in found.rows):
         raise NoFitError([_too_large(found, task.engine.memory_floor)])
-    if triton is not None:
-        _write(found, triton)
+    if options.triton is not None:
+        _write(found, options.triton)
     return found
 
 
@@ -142,11 +130,10 @@ def _slices(chip: Gpu, text: str) -> tuple[Gpu, int]:
     return slice_of(chip, made.instances[0].profile, slicing), number
 
 
-def _task(
-    model: str, chip: Gpu, precision: str | None, sparse: bool, tokens: int | None, output: int | None, engine: str,
-    overrides: Mapping[str, str] | None,
-) -> Task:  # fmt: skip
-
+def _task(options: ServeOptions, chip: Gpu) -> Task:
+    """What is asked of the GPU; PlanError with all that cannot be."""
+    model, precision, sparse = options.model, options.precision, options.sparse
+    tokens, output, engine = options.tokens, options.output, options.engine
     problems = [
         f"{name}={value}: 1 to {_LONGEST:,}"
         for name, value in (("tokens", tokens), ("output", output))
@@ -160,7 +147,7 @@ def _task(
     if problems:
         raise PlanError(problems)
     name = engine or ("tensorrt-2021" if chip.architecture == "volta" else engine_names()[0])
-    network = _network(model, tokens, overrides)
+    network = _network(model, tokens, options.overrides)
     made = Task(
         network=network, precision=kind, sparse=sparse, tokens=tokens or 0, output=0,
         engine=load_engine(name, chip.architecture),
@@ -218,7 +205,7 @@ def _limit(latency: str) -> float | None:
 
 
 def _neighbours(chip: Gpu, each: int) -> float:
-    """Share that busy instances beside one cost: the mean measured with six, in proportion."""
+    """Share of speed that busy neighbours cost an instance: the mean measured with six, in proportion."""
     if "/" not in chip.name or each == 1:
         return 0.0
 

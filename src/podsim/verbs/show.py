@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from difflib import get_close_matches
-from pathlib import Path
 
 from podsim.errors import CatalogError, ModelError
 from podsim.graphs.networks import load_network, networks
 from podsim.hardware.cluster import cluster_names, load_cluster
 from podsim.hardware.sheet import sheet, sheet_names
 from podsim.hardware.sheet_rows import Row, Section, Sheet
-from podsim.training.inputs import split_overrides
+from podsim.options.machine_options import ShowOptions
+from podsim.options.question import question
+from podsim.training.plan import split_overrides
 from podsim.training.software import load_software, software_names
 from podsim.units import format_quantity
 from podsim.workload.catalog import load_model, model_names
 from podsim.workload.graph import Model
 
 
-def show(name: str | Path, *, overrides: Mapping[str, str] | None = None) -> Sheet:
-    """The sheet of anything in the catalogs: a GPU, a part, a system, a cluster, a model, a network, a framework era.
+@question(ShowOptions)
+def show(options: ShowOptions) -> Sheet:
+    """The sheet of anything in the catalogs: a GPU, a part, a system, a cluster, a model, a network, a software entry.
 
     `name` may also be "software" (all eras), "networks" (all captured ones), a config.json or a cluster file.  Raises
     CatalogError for an unknown name, with the closest ones.
     """
-    name = str(name)
-    for_model, for_hardware = split_overrides(overrides)
+    name = str(options.name)
+    for_model, for_hardware = split_overrides(options.overrides)
     if name == "software" or name in software_names():
-        if overrides:
+        if options.overrides:
             raise CatalogError(f"{name}: a framework era cannot be changed by keys")
         return _all_software() if name == "software" else _software(name)
     if name == "networks" or name in networks():
-        if overrides:
+        if options.overrides:
             raise CatalogError(
                 f"{name}: a captured network cannot be changed by keys; capture a module of your own"
             )

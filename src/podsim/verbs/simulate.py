@@ -2,90 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Unpack
 
 from podsim.errors import NoFitError, PodsimError
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.networks import networks
 from podsim.graphs.trace_graph import TraceGraph
+from podsim.options.question import question, wrong_choices
+from podsim.options.step_options import SimulateOptions
 from podsim.results.simulated import SimulatedStep
 from podsim.simulation.failed_steps import Failing, failing, failing_step
 from podsim.simulation.lower_links import Trouble
 from podsim.simulation.shares import shares
-from podsim.training.plan_inputs import PlanOptions, Setting, read_plan
+from podsim.training.plan import Setting, read_plan
 from podsim.training.predict import predict_plan
 
-RANKS = ("folded", "all")
 
-
-def simulate(
-    model: str,
-    *,
-    on: str,
-    ranks: str = "folded",
-    kernels: bool | None = None,
-    slow: Mapping[int, float] | None = None,
-    throttle: Mapping[int, tuple[float, float]] | None = None,
-    slow_link: Mapping[int, float] | None = None,
-    node: Mapping[int, str] | None = None,
-    uneven: bool = False,
-    jitter: float = 0.0,
-    seed: int = 0,
-    fail: Mapping[int, float] | None = None,
-    fail_link: Mapping[int, float] | None = None,
-    watchdog: float | None = None,
-    checkpoint_every: float = 0.0,
-    force: bool = False,
-    chakra: Path | None = None,
-    **options: Unpack[PlanOptions],
-) -> SimulatedStep:
+@question(SimulateOptions)
+def simulate(options: SimulateOptions) -> SimulatedStep:
     """Play one step of a plan: ops on every rank's streams and adapters, a timeline, the critical path.
 
-    The plan's options are those of `podsim.predict`. `ranks="folded"` plays one rank of each class of equal ones,
-    "all" each by itself. `kernels` lists them one by one, or what lies between two collectives as one op (which
-    changes no time); default: yes if folded. `slow` maps ranks to the times their kernels take longer (5 to 1.2: rank
-    5 is 20 % slower), `throttle` to (times that they take longer when the GPU is hot, s of computing until 63 % of that;
-    the step begins cool), `slow_link` to the share of their adapters' bandwidth that is left, `node` servers to the type
-    of GPUs that they have instead (1 to "a100-sxm4-40gb"); `uneven` gives slower replicas
-    fewer micro-batches. `jitter` is the standard
-    deviation of the logarithm of each op's duration, drawn with `seed`; it makes every rank its own. `fail` maps one rank
-    to the seconds of the step after which it does nothing more, `fail_link` one whose adapter is gone: its traffic goes
-    on over a neighbour's, half as fast, or stops if the node has no other. `watchdog`: seconds that a collective may
-    take before the run is ended (default: 10 minutes, PyTorch's); `checkpoint_every`: seconds between checkpoints, half
-    of which are lost too. `force` plays a plan that does not fit the memory. `chakra`: a directory for Chakra execution
-    traces, one file a rank.
-    Raises NoFitError for such a plan without it, PodsimError for anything unusable.
+    Folded ranks are played once for each class of equal ones. One op for all kernels between two collectives changes
+    no time; by default kernels are listed one by one if ranks are folded. `throttle` maps a rank to (factor when hot,
+    s of computing until 63 % of that); the step begins cool. `jitter` is the standard deviation of the logarithm of
+    each op's duration, and makes every rank its own. Traffic of a failed adapter goes over a neighbour's, half as
+    fast, or stops if the node has no other. A failure also costs half of the time between checkpoints.
+
+    Raises NoFitError for a plan that does not fit, without `force`, and PodsimError for anything unusable.
     """
     from dataclasses import replace
 
-    fault = failing(dict(fail or {}), dict(fail_link or {}), watchdog, checkpoint_every)
+    fault = failing(
+        dict(options.fail or {}), dict(options.fail_link or {}), options.watchdog, options.checkpoint_every
+    )
     trouble = Trouble(
-        slow=dict(slow or {}),
-        throttle=dict(throttle or {}),
-        link=dict(slow_link or {}),
-        nodes=dict(node or {}),
-        jitter=jitter,
-        seed=seed,
+        slow=dict(options.slow or {}),
+        throttle=dict(options.throttle or {}),
+        link=dict(options.slow_link or {}),
+        nodes=dict(options.node or {}),
+        jitter=options.jitter,
+        seed=options.seed,
     )
     if problems := [
         *_problems(trouble),
-        *([] if ranks in RANKS else [f"ranks={ranks!r} may be folded or all"]),
+        *wrong_choices(options, "ranks"),
     ]:
         raise PodsimError("; ".join(problems))
-    _no_graph(model, on)
-    setting = read_plan(model, on=on, **options)
-    if uneven:
+    _no_graph(options.model, options.on)
+    setting = read_plan(options)
+    if options.uneven:
         trouble = replace(trouble, shares=shares(*setting[:3], trouble))
-    unfold = ranks == "all" or jitter > 0
+    unfold = options.ranks == "all" or options.jitter > 0
     return play_setting(
         setting,
-        kernels=not unfold if kernels is None else kernels,
+        kernels=not unfold if options.kernels is None else options.kernels,
         unfold=unfold,
         trouble=trouble,
-        force=force,
-        chakra=chakra,
+        force=options.force,
+        chakra=options.chakra,
         fault=fault,
     )
 

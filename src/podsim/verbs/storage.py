@@ -1,12 +1,18 @@
-"""`podsim storage show`, `fio`, `mdtest` and `fail`: what a storage system is and does for so many clients."""
+"""`podsim storage show`, `fio`, `mdtest` and `fail`: a storage system and its speed for a number of clients."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from podsim.errors import StorageError
+from podsim.options.question import question
+from podsim.options.storage_options import (
+    StorageFailOptions,
+    StorageFioOptions,
+    StorageMdtestOptions,
+    StorageShowOptions,
+)
 from podsim.results.storage import FailRun, FioMeasured, FioRow, FioRun, MdtestRun, StorageSheet
 from podsim.storage.catalog import load_storage, storage_names
 from podsim.storage.fail import fail_row
@@ -20,64 +26,50 @@ from podsim.storage.stripe import damage, net_capacity
 Overrides = Mapping[str, str] | None
 
 
-def storage_show(
-    name: str = "", *, overrides: Overrides = None, client: str = ""
-) -> StorageSheet | list[StorageSheet]:
+@question(StorageShowOptions)
+def storage_show(options: StorageShowOptions) -> StorageSheet | list[StorageSheet]:
     """The sheet of a storage system (weka-ra, weka-ra:4), or of all of them."""
-    if not name:
+    if not options.name:
         return [storage_sheet(*load_storage(each)) for each in storage_names()]
-    return storage_sheet(*load_storage(name, overrides, client=client))
+    return storage_sheet(*load_storage(options.name, options.overrides, client=options.client))
 
 
-def storage_fio(
-    on: str,
-    *,
-    rw: str = "",
-    bs: str = "",
-    numjobs: int | None = None,
-    iodepth: int | None = None,
-    rwmixread: int = 50,
-    runtime: float = 30.0,
-    against: Path | None = None,
-    overrides: Overrides = None,
-    client: str = "",
-) -> FioRun:
-    """What fio would find on a storage system with one to so many clients at once.
+@question(StorageFioOptions)
+def storage_fio(options: StorageFioOptions) -> FioRun:
+    """The result of fio on a storage system, for each number of clients up to that of `on`.
 
-    on        a storage system and clients: weka-ra:4
-    rw, bs    read (default), write, randread, randwrite, rw, randrw; 4k, 128k, 1M as fio counts them (default 1M, and 4k
-              for random accesses)
-    numjobs, iodepth   of one client; default 32 x 1 from 64k on, 64 x 8 below, as wekatester runs fio
-    against   a JSON file of fio: its pattern, block, jobs and depth are taken, and what it measured laid beside
+    The default is 1M, and 4k for random accesses; 32 jobs x 1 from 64k on, 64 x 8 below, as wekatester runs fio. With
+    `against`, the pattern, block, jobs and depth are those of the file.
 
     Raises StorageError, CatalogError or TableError for what makes no sense.
     """
     measured = None
-    if against is not None:
-        given = {"--rw": rw, "--bs": bs, "--numjobs": numjobs, "--iodepth": iodepth}
-        if said := [key for key, value in given.items() if value not in (None, "")]:
+    rw, numjobs, iodepth, rwmixread = options.rw, options.numjobs, options.iodepth, options.rwmixread
+    if options.against is not None:
+        names = ("rw", "bs", "numjobs", "iodepth")
+        if given := [f"--{name}" for name in names if getattr(options, name) not in (None, "")]:
             raise StorageError(
-                f"--against takes the job from the file; {', '.join(said)} cannot be given with it"
+                f"--against takes the job from the file; {', '.join(given)} cannot be given with it"
             )
-        measured = read_fio(against)
+        measured = read_fio(options.against)
         rw, block, numjobs, iodepth = measured.rw, measured.block, measured.numjobs, measured.iodepth
         rwmixread = round(100 * measured.read_iops / (measured.read_iops + measured.write_iops))
     else:
         rw = rw or "read"
-        block = read_block(bs or ("4k" if rw.startswith("rand") else "1M"))
-    if not 0.001 <= runtime <= 1e7:
-        raise StorageError(f"runtime={runtime:g} s: 0.001 to 10,000,000 will do")
-    system, clients = load_storage(on, overrides, client=client)
-    if measured is not None and ":" not in on:
+        block = read_block(options.bs or ("4k" if rw.startswith("rand") else "1M"))
+    if not 0.001 <= options.runtime <= 1e7:
+        raise StorageError(f"runtime={options.runtime:g} s: 0.001 to 10,000,000 will do")
+    system, clients = load_storage(options.on, options.overrides, client=options.client)
+    if measured is not None and ":" not in options.on:
         clients = measured.clients
     job = Job.of(rw, block, numjobs, iodepth, rwmixread / 100.0)
-    points = () if overrides or client else published_points(system.name, rw, job.block)
+    points = () if options.overrides or options.client else published_points(system.name, rw, job.block)
     rows = _beside(
         fio_rows(system, job, clients), {p.clients: p.bandwidth or p.iops for p in points}, job.block
     )
     return FioRun(
         system=system.name, rw=rw, block=job.block, numjobs=job.numjobs, iodepth=job.iodepth, read_share=job.read_share,
-        seconds=runtime, rows=rows, notes=_notes(system.measured_clients, clients, rows, measured),
+        seconds=options.runtime, rows=rows, notes=_notes(system.measured_clients, clients, rows, measured),
         published=points, measured=measured,
     )  # fmt: skip
 
@@ -122,45 +114,37 @@ def _notes(
     return tuple(found)
 
 
-def storage_mdtest(
-    on: str,
-    *,
-    tasks: int | None = None,
-    items: int = 1000,
-    write: str = "0",
-    overrides: Overrides = None,
-    client: str = "",
-) -> MdtestRun:
+@question(StorageMdtestOptions)
+def storage_mdtest(options: StorageMdtestOptions) -> MdtestRun:
     """What mdtest would find on a storage system: operations on names a second.
 
     tasks     of all clients; default 16 a client. items: files and directories of each task; write: bytes of a file
     """
-    system, clients = load_storage(on, overrides, client=client)
-    many = 16 * clients if tasks is None else tasks
-    if items < 1:
-        raise StorageError(f"items={items}: each task makes at least one")
-    size = read_block(write, "write")
+    system, clients = load_storage(options.on, options.overrides, client=options.client)
+    many = 16 * clients if options.tasks is None else options.tasks
+    if options.items < 1:
+        raise StorageError(f"items={options.items}: each task makes at least one")
+    size = read_block(options.write, "write")
     rows = mdtest_rows(system, clients, many, size=size)
     return MdtestRun(
-        system=system.name, clients=clients, tasks=many, files=many * items, bytes_per_file=size, rows=rows,
+        system=system.name, clients=clients, tasks=many, files=many * options.items, bytes_per_file=size, rows=rows,
         notes=("no mdtest rate of an all-flash cluster of this kind was published: nothing to hold this against",),
     )  # fmt: skip
 
 
-def storage_fail(
-    on: str, *, servers: int = 3, fill: float = 0.5, overrides: Overrides = None, client: str = ""
-) -> FailRun:
+@question(StorageFailOptions)
+def storage_fail(options: StorageFailOptions) -> FailRun:
     """Reads, writes and danger with none to `servers` servers lost at once, a share `fill` of the net space in use.
 
     Raises StorageError for more servers than there are, and for a system whose protection is not known.
     """
-    system, clients = load_storage(on, overrides, client=client)
-    damage(system, servers, fill=fill)
-    rows = tuple(fail_row(system, clients, failed, fill) for failed in range(servers + 1))
+    system, clients = load_storage(options.on, options.overrides, client=options.client)
+    damage(system, options.servers, fill=options.fill)
+    rows = tuple(fail_row(system, clients, failed, options.fill) for failed in range(options.servers + 1))
     stripe = system.stripe
     return FailRun(
         system=system.name, clients=clients, stripe=f"{stripe.data}+{stripe.parity}" if stripe else "",
-        net=net_capacity(system), fill=fill, rows=rows,
+        net=net_capacity(system), fill=options.fill, rows=rows,
         notes=(
             "not measured anywhere: the law of podsim.storage.stripe, on what the servers were shown to do",
             "rebuilding takes the bandwidth that clients leave; its times are those of an otherwise idle system",

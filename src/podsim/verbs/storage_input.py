@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from podsim.errors import PodsimError, StorageError
 from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.options.question import options_of, question
+from podsim.options.storage_options import StorageInputOptions
 from podsim.results.storage import EpochRow, InputRun, StageRow
 from podsim.storage.cache import SHUFFLES, cache_of
 from podsim.storage.catalog import load_storage
@@ -21,70 +22,46 @@ from podsim.units import parse_quantity
 
 _DECODE = ("gpu", "cpu")
 
+_UNPUBLISHED = ("overrides", "client", "lost", "samples", "cold", "cache", "cache_size", "readers")
+"""options with which a run is not the published one"""
 
-def storage_input(
-    workload: str,
-    *,
-    on: str,
-    batch: int | None = None,
-    accelerator: str = "",
-    accelerators: int | None = None,
-    era: str = "",
-    cache: str = "",
-    cache_size: str = "",
-    shuffle: str = "global",
-    decode: str = "gpu",
-    readers: int = 4,
-    samples: int | None = None,
-    cold: float = 0.0,
-    lost: int = 0,
-    overrides: Mapping[str, str] | None = None,
-    client: str = "",
-) -> InputRun:
+
+@question(StorageInputOptions)
+def storage_input(options: StorageInputOptions) -> InputRun:
     """Stages, epochs and time to target of a workload on the nodes that mount a storage system.
 
-    workload   resnet50, mlperf-unet3d, mlperf-resnet50, mlperf-cosmoflow, video-1080p
-    on         a storage system and nodes: weka-ra:4, local-nvme:2
-    batch      samples of one accelerator's step; accelerator: of MLPerf Storage, a100 or h100; accelerators: of one node,
-               emulated ones as many as wanted; era: of the software that was measured
-    cache      page (half the memory), nvme (the data drives) or none; cache_size: of one node, as 500GB
-    shuffle    global (each node draws from all the data) or shard; decode: gpu or cpu
-    readers    reading threads of one accelerator; samples: of the training data
-    cold       share of the data that is on the object store only when training starts
-    lost       servers of the storage that have failed, with nothing rebuilt
+    The page cache is half of a node's memory, and nvme its data drives. Under a global shuffle each node draws from
+    all the data. Cold data is on the object store only when training starts. Nothing of a lost server was rebuilt.
 
     A published time is shown for the storage, data and caches that it was published for only.
     Raises StorageError or CatalogError with what is wrong.
     """
-    setting = _setting(
-        workload, on=on, batch=batch, accelerator=accelerator, accelerators=accelerators, era=era, cache=cache,
-        cache_size=cache_size, shuffle=shuffle, decode=decode, readers=readers, samples=samples, cold=cold, lost=lost,
-        overrides=overrides, client=client,
-    )  # fmt: skip
+    setting = _setting(options)
     stages, epochs = stage_rows(setting), epoch_rows(setting)
     step, each = setting.step, setting.accelerators * setting.nodes
     later = epochs[-1]
     time = training_time(setting)
-    if overrides or client or lost or samples is not None or cold or cache or cache_size or readers != 4:
+    known = options_of(StorageInputOptions)
+    if any(getattr(options, name) not in (known[name].default, {}) for name in _UNPUBLISHED):
         time = replace(time, published=None, error=None, source="") if time else None
     return InputRun(
         workload=setting.workload.name, title=setting.workload.title, system=setting.system.name,
         clients=setting.nodes, accelerators=each, accelerator=step.accelerator, batch=step.batch,
         utilisation=later.rate / each * step.compute / step.batch,
-        demand=each / (step.compute / step.batch) * setting.workload.record, shuffle=shuffle, stages=stages,
+        demand=each / (step.compute / step.batch) * setting.workload.record, shuffle=options.shuffle, stages=stages,
         epochs=epochs, shrink=shrink_rows(setting), training=time,
         notes=(*_notes(setting, stages, epochs, data_bytes(setting)), f"step: {step.origin}"),
     )  # fmt: skip
 
 
-def _setting(
-    workload: str, *, on: str, batch: int | None, accelerator: str, accelerators: int | None, era: str, cache: str,
-    cache_size: str, shuffle: str, decode: str, readers: int, samples: int | None, cold: float, lost: int,
-    overrides: Mapping[str, str] | None, client: str,
-) -> Setting:  # fmt: skip
-
-    work = load_workload(workload)
-    system, nodes = load_storage(on, overrides, client=client)
+def _setting(options: StorageInputOptions) -> Setting:
+    """The workload on its nodes; StorageError with all that cannot be."""
+    accelerators, shuffle, decode, readers = (
+        options.accelerators, options.shuffle, options.decode, options.readers
+    )  # fmt: skip
+    samples, cold, lost = options.samples, options.cold, options.lost
+    work = load_workload(options.workload)
+    system, nodes = load_storage(options.on, options.overrides, client=options.client)
     cluster = _cluster(system, nodes)
     problems = [
         f"{name}={value}: {rule}"
@@ -116,14 +93,18 @@ def _setting(
     if cold and not system.tier:
         problems.append(f"cold={cold:g}: {system.name} has no object store behind it")
     try:
-        kept = cache_of(cluster.system, cache or ("none" if work.threshold else "page"), _size(cache_size))
+        kept = cache_of(
+            cluster.system, options.cache or ("none" if work.threshold else "page"), _size(options.cache_size)
+        )
     except PodsimError as error:
         problems.append(str(error))
     if problems:
         raise StorageError("; ".join(problems))
     made = Setting(
         workload=work, cluster=cluster, accelerators=accelerators or cluster.gpus_per_node,
-        step=step_of(work, cluster, batch=batch, accelerator=accelerator, era=era), system=system,
+        step=step_of(
+            work, cluster, batch=options.batch, accelerator=options.accelerator, era=options.era
+        ), system=system,
         tier=load_storage(system.tier)[0] if system.tier else None, cache=kept, shuffle=shuffle, decode=decode,
         readers=readers, samples=samples or 0, cold=cold, lost=lost,
     )  # fmt: skip
@@ -140,7 +121,7 @@ def _size(text: str) -> float | None:
 
 
 def _cluster(system: StorageSystem, nodes: int) -> Cluster:
-    """The clients as a cluster: so many nodes of their kind."""
+    """The clients as a cluster: a number of nodes of their kind."""
     return load_cluster(f"{system.client.system.name}:{nodes}")
 
 

@@ -8,6 +8,8 @@ from functools import partial
 
 from podsim.errors import CatalogError, PodsimError, StorageError, unknown_name
 from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.options.question import question
+from podsim.options.storage_options import StorageSizeOptions
 from podsim.results.storage import Need, SizeRun
 from podsim.storage.cache import SHUFFLES, cache_of
 from podsim.storage.catalog import load_storage, storage_names
@@ -30,41 +32,30 @@ from podsim.verbs.long_runs import read_tokens
 from podsim.workload.catalog import load_model
 
 
-def storage_size(
-    model: str,
-    *,
-    on: str,
-    batch: int | None = None,
-    accelerator: str = "",
-    era: str = "",
-    tokens: str | float | None = None,
-    slower: float = 0.05,
-    shuffle: str = "shard",
-    overrides: Mapping[str, str] | None = None,
-) -> SizeRun:
+@question(StorageSizeOptions)
+def storage_size(options: StorageSizeOptions) -> SizeRun:
     """What a job asks of storage on a cluster, and which systems would do.
 
-    model    a workload (resnet50, mlperf-unet3d, video-1080p, …), or a language model as podsim predict takes it
-    on       a cluster: dgx-a100:32, superpod-a100:2su, selene
-    tokens   of a language model's training data, as 300G; default twenty for each parameter
-    slower   share by which waiting for storage may make a run longer
-    shuffle  of samples: shard (each node reads its own part each epoch, and keeps it in memory) or global (every node
-             draws from all the data, so that its cache fills over many epochs)
-    Raises PodsimError with what is wrong.
+    The default of `tokens` is twenty for each parameter. Under shard, each node keeps its samples in memory; under
+    global, its cache fills over many epochs. Raises PodsimError with what is wrong.
     """
-    if not 0.0 <= slower <= 10.0:
-        raise StorageError(f"slower={slower:g}: a share of the run, 0 to 10")
-    if shuffle not in SHUFFLES:
-        raise StorageError(unknown_name("shuffle", shuffle, SHUFFLES))
-    cluster = load_cluster(on, overrides)
+    if not 0.0 <= options.slower <= 10.0:
+        raise StorageError(f"slower={options.slower:g}: a share of the run, 0 to 10")
+    if options.shuffle not in SHUFFLES:
+        raise StorageError(unknown_name("shuffle", options.shuffle, SHUFFLES))
+    cluster = load_cluster(options.on, options.overrides)
     try:
-        work = load_workload(model)
+        work = load_workload(options.model)
     except CatalogError:
-        name, needs, notes = _language(model, cluster, tokens, (batch, accelerator, era))
+        name, needs, notes = _language(
+            options.model, cluster, options.tokens, (options.batch, options.accelerator, options.era)
+        )
     else:
-        if tokens is not None:
+        if options.tokens is not None:
             raise StorageError(f"--tokens: {work.name} reads samples; tokens are a language model's")
-        name, needs, notes = _samples(work, cluster, batch, accelerator, era, slower, shuffle)
+        name, needs, notes = _samples(
+            work, cluster, options.batch, options.accelerator, options.era, options.slower, options.shuffle
+        )
     read = max((need.value for need in needs if need.what.startswith("read")), default=0.0)
     write = sum(need.value for need in needs if need.what.startswith("write"))
     capacity = sum(need.value for need in needs if need.unit == "B" and need.what.startswith("room"))
@@ -112,7 +103,7 @@ def _samples(
 
 
 def _kept(fits: bool, shuffle: str, reads: Mapping[str, float]) -> tuple[str, ...]:
-    """What the nodes' memory does for later epochs, and what the other way to shuffle would ask for."""
+    """The effect of the nodes' memory on later epochs, and the need under the other way to shuffle."""
     other = "global" if shuffle == "shard" else "shard"
     alike = abs(reads[other] / reads[shuffle] - 1.0) < 1e-6
     if not fits:

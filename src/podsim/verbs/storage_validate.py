@@ -1,11 +1,11 @@
-"""`podsim storage validate`: what is predicted of storage against what others published."""
+"""`podsim storage validate`: predictions of storage compared with published figures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
 
-from podsim.accuracy import assess
+from podsim.accuracy.score import assess
 from podsim.results.comparison import ComparedRow, Comparison, Verdict
 from podsim.storage.mlperf import Result, at_limit, by_utilisation, results, unhindered
 from podsim.storage.published import published_systems

@@ -1,22 +1,20 @@
 """`podsim validate`: the packaged tables of measurements, or a user's own, against predictions.
 
-The truth is seconds (or bytes, or a rate that the source itself measured); a published MFU stands beside its row with
-the source's own convention. Rows that constants may be fitted on (`calibrate`) and rows that are only looked at (`test`)
-share no figure. What podsim cannot express is listed with the reason.
+The measured values are seconds, bytes, or a rate that the source measured itself. A published MFU is shown with its
+row in the source's own convention. Rows for fitting (`calibrate`) and rows for testing (`test`) share no figure. Rows
+that podsim cannot express are listed with the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from podsim.accuracy import Rows, assess, load, measurement, quantities
 from podsim.accuracy.bars import verdicts
-from podsim.accuracy.compared_tables import compare
-from podsim.accuracy.pricing import Priced, price
-from podsim.accuracy.tables import TABLES
+from podsim.accuracy.pricing import compare_rows
+from podsim.accuracy.tables import TABLES, Rows, load, measurement, quantities
 from podsim.errors import PodsimError
+from podsim.options.accuracy_options import ValidateOptions
+from podsim.options.question import question
 from podsim.results.comparison import Comparison, Verdict
 from podsim.verbs.measured_rows import read_measured
 
@@ -26,24 +24,24 @@ _PARTS = {
     "tokens/s per GPU": ("tokens", "rates of tokens"),
     "FLOP/s per GPU": ("flops", "rates of arithmetic"),
 }
-"""quantity -> what is added to the name and the title of a user's table for the rows that measured it"""
+"""Quantity -> the additions to the name and title of a user's table for the rows that measured it."""
 
 UNKNOWN = """\
 ## What the model does not know
 
-- Kernels were measured in short bursts; what clocks do in hours of training is one factor per framework era.
-- Between nodes no constant of the collective law is fitted: times from 64 KiB to 8 MiB are too short. In-network
+- Kernels were measured in short bursts. One factor per software entry stands for the clocks in hours of training.
+- No constant of the collective law is fitted between nodes, and times from 64 KiB to 8 MiB are too short. In-network
   reduction (SHARP), NVLS across nodes, congestion and routing are not modelled.
-- Data loading, evaluation, checkpoints and failures are no part of a step here: captured networks whose samples are
-  read and prepared more slowly than a GPU trains come out too fast.
-- Rows of inference have no law and are listed as not expressed; so are networks whose batch or lengths no source states,
+- A step excludes data loading, evaluation, checkpoints and failures. Captured networks whose samples are read more
+  slowly than a GPU trains are predicted too fast.
+- Rows of inference have no law and are not expressed. Nor are networks whose batch or lengths no source states,
   networks that are not packaged, and frameworks without an entry in the software catalog.
-- What slows DeepSpeed's pipelines on hundreds of GPUs: MT-NLG and BLOOM come out 13 to 27 % too fast, though
-  Megatron-DeepSpeed on 64 to 256 GPUs (vTrain) does not.
-- Captured networks run as replicas: how their frameworks divide embeddings (DLRM) or images over GPUs is not modelled.
-- Vendor libraries have sizes without a well-tuned kernel (k = 32 to 256 with large m, n): up to 30 % off.
+- Something unknown slows DeepSpeed's pipelines on hundreds of GPUs. MT-NLG and BLOOM are predicted 13 to 27 % too fast,
+  while Megatron-DeepSpeed on 64 to 256 GPUs (vTrain) is not.
+- Captured networks run as replicas. podsim does not model how frameworks divide embeddings (DLRM) or images over GPUs.
+- Vendor libraries have sizes without a well-tuned kernel (k = 32 to 256 with large m, n), with errors of up to 30 %.
 - Two bars rest on rows that constants were fitted to, because no others were measured: the A100's products and its
-  all-reduces in a node. There each row is predicted by a fit to other rows (five folds, over sizes and over sweeps).
+  all-reduces in a node. Each of these rows is predicted by a fit to other rows (five folds, over sizes and over sweeps).
 """
 
 
@@ -60,54 +58,34 @@ class Validation:
         return all(verdict.met for verdict in self.verdicts)
 
 
-def validate(
-    tables: str | Sequence[str] = (),
-    *,
-    rows: str | Path | None = None,
-    role: str = "",
-    cross_validate: bool = True,
-) -> Validation:
+@question(ValidateOptions)
+def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Validation:
     """Comparisons of some packaged tables (default all), or of a file: a CSV with the columns of one of
     them, what nccl-tests printed, or a run that the lab kept.
 
     `role` keeps the rows of one role. Raises TableError for an unknown table or role, or a file that cannot be
     read.
     """
+    tables = options.tables
     tables = (tables,) if isinstance(tables, str) and tables else tables
-    if rows is not None and tables:
+    if options.rows is not None and tables:
         raise PodsimError("--table and --rows: choose one")
-    if rows is not None:
-        read = read_measured(rows)
-        found = [compare_rows(one, cross_validate=False) for one in _in_own_quantities(read)]
+    if options.rows is not None:
+        read = read_measured(options.rows)
+        comparisons = [compare_rows(table, cross_validate=False) for table in _in_own_quantities(read)]
     else:
-        found = [compare_rows(load(name), cross_validate=cross_validate) for name in tables or TABLES]
-    judged = verdicts(found)
-    if role:
-        found = [comparison.only(role) for comparison in found]
-        judged = tuple(verdict for verdict in judged if verdict.role == role)
-    return Validation(comparisons=tuple(found), verdicts=() if rows is not None else judged)
-
-
-def compare_rows(rows: Rows, *, cross_validate: bool = True) -> Comparison:
-    """Comparison, with scores, of the rows of one table in its own quantity."""
-    return comparison_of(rows, price(rows, cross_validate=cross_validate))
-
-
-def comparison_of(rows: Rows, priced: Priced) -> Comparison:
-    """Comparison of what was priced, in the classes that the pricing names."""
-    found = compare(
-        rows, priced.predictions, not_expressed=priced.reasons, ideals=priced.ideals, notes=priced.notes
-    )
-    if not priced.groups:
-        return found
-    named = tuple(replace(row, group=priced.groups.get(row.id, row.group)) for row in found.rows)
-    return assess(replace(found, rows=named))
+        comparisons = [compare_rows(load(name), cross_validate=cross_validate) for name in tables or TABLES]
+    judged = verdicts(comparisons)
+    if options.role:
+        comparisons = [comparison.only(options.role) for comparison in comparisons]
+        judged = tuple(verdict for verdict in judged if verdict.role == options.role)
+    return Validation(comparisons=tuple(comparisons), verdicts=() if options.rows is not None else judged)
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:
-    """The rows in their table's quantity, or in what most of them measured instead.
+    """The rows in their table's quantity, or in the quantity that most of them measured.
 
-    Of language models, those that measured something else follow in that quantity, and all with bytes in bytes.
+    For language models, rows of other quantities follow in theirs, and all rows with bytes in bytes.
     """
     counts = {
         what: sum(measurement(row, what) is not None for row in rows)
@@ -125,12 +103,12 @@ def _in_own_quantities(rows: Rows) -> list[Rows]:
     }
     parts = [replace(rows.where(lambda row: compared[row.id] == main), what=main)]
     for what in order[1:]:
-        parts.append(_part(rows, what, {id for id, one in compared.items() if one == what}))
+        parts.append(_part(rows, what, {id for id, quantity in compared.items() if quantity == what}))
     return [part for part in (*parts, _part(rows, "bytes", heavy)) if len(part)]
 
 
 def _part(rows: Rows, what: str, ids: set[str]) -> Rows:
-    """The rows of these ids, in a quantity that is not their table's; sweeps are of the table's own."""
+    """The rows of these ids, in a quantity other than their table's; only the table's own quantity has sweeps."""
     name, title = _PARTS[what]
     part = rows.where(lambda row: row.id in ids)
     return replace(part, name=f"{rows.name}-{name}", title=f"{rows.title}: {title}", what=what, sweep=())

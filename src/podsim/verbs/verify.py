@@ -1,230 +1,96 @@
-"""`podsim verify`: a machine held against what it should be, as an acceptance suite does."""
+"""`podsim verify`: a machine compared with what it should be, as in an acceptance suite."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Callable
 
-from podsim.acceptance.inventory_checks import inventory_parts
-from podsim.acceptance.storage_checks import (
-    checked_storage,
-    measure_disk,
-    not_run,
-    storage_checks,
-    stored_checks,
-)
+from podsim.acceptance.machine_checks import Findings, Machine, add_checks, disturbed, machine_text
 from podsim.acceptance.thresholds import thresholds_of
-from podsim.errors import LabError, PodsimError, unknown_name
+from podsim.errors import PodsimError, unknown_name
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.lab.inventory import Inventory, read_inventory
-from podsim.lab.inventory_tools import ask_machine, nothing_told
+from podsim.lab.inventory import read_inventory
+from podsim.lab.options import outside
 from podsim.lab.ranks import MOST_RANKS
-from podsim.lab.usage import clocks, cores, others_since
-from podsim.lab.wires import gpus_here
-from podsim.results.acceptance import Acceptance, Check, Curve, Part
+from podsim.lab.usage import clocks, now_text, others_since
+from podsim.options.measure_options import VerifyOptions
+from podsim.options.question import question
+from podsim.results.acceptance import Acceptance
 from podsim.storage.fio_results import read_block
-from podsim.units import format_quantity
-from podsim.verbs.verify_network import all_reduce, network_checks, read_network
-from podsim.verbs.verify_training import measure_images, training_checks
+from podsim.verbs.storage_input import storage_input
 
 GROUPS = ("inventory", "storage", "network", "training")
 Note = Callable[[str], None]
 _LARGEST = 1 << 40
-_DISTURBED = 0.1
-"""share of the processors that others may use before a note says so"""
 
 
-def verify_machine(
-    *,
-    expect: str,
-    only: str = "",
-    folder: Path = Path(),
-    storage: str = "local-nvme",
-    ranks: int | None = None,
-    sizes: str = "256K:64M:4",
-    size: str = "1G",
-    seconds: float = 5.0,
-    fio: Sequence[Path] = (),
-    mdtest: Path | None = None,
-    run: Path | None = None,
-    root: Path = Path("/"),
-    progress: Note = lambda _: None,
-) -> Acceptance:
-    """This machine, or what was run elsewhere, held against an expected system.
+@question(VerifyOptions)
+def verify_machine(options: VerifyOptions, *, progress: Note = lambda _: None) -> Acceptance:
+    """This machine, or earlier runs elsewhere, compared with an expected system.
 
-    expect    a system or cluster of the catalog, or a cluster's file, such as `podsim measure host` writes
-    only      inventory, storage, network, training, with commas between; default all
-    folder    where fio and mdtest work, and records lie: on the storage that is to be judged
-    storage   what is expected there: local-nvme (the system's own drives), or a storage system of the catalog, weka-ra:1
-    ranks     of the all-reduce and of ResNet-50; default one for each GPU, else as many as the expected node has, up to 8
-              (ResNet-50: up to the cores, as more would only wait for each other)
-    sizes     of the all-reduce, FIRST:LAST:FACTOR as nccl-tests counts
-    size      of fio's file, as fio writes it; seconds: of each run of fio
-    fio       files of fio to judge instead of running it; mdtest: what mdtest printed; run: what `podsim measure
-              collective --algo library --save` kept: of several nodes, say
-    root      where the file systems of the machine lie whose inventory is taken
+    What is expected is a system or cluster of the catalog, or a cluster's file, such as `podsim measure host` writes.
+    fio and mdtest work in `folder`, and records lie there: on the storage that is to be judged. ResNet-50 trains on up to
+    as many ranks as there are cores, since more would only wait for each other.
 
     What cannot be run is said, and the rest goes on. Raises PodsimError for what makes no sense.
     """
-    groups = _groups(only)
-    cluster = load_cluster(expect)
-    bytes_ = int(read_block(size, "--size"))
-    _checked(folder, bytes_, seconds, ranks)
-    started, begun = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-    found = read_inventory(root)
-    job = _Job(
-        cluster=cluster, client=expect if expect.lower().endswith(".toml") else cluster.system.name, storage=storage,
-        folder=folder, root=root, ranks=ranks, sizes=sizes, size=bytes_, seconds=seconds, fio=tuple(fio), mdtest=mdtest,
-        run=run, note=progress,
-    )  # fmt: skip
-    made, before = _Found(), clocks()
-    if "inventory" in groups:
-        _inventory(job, found, made)
-    for name, work in (("storage", _storage), ("network", _network), ("training", _training)):
-        if name in groups:
-            work(job, made)
-
-    kept = {"inventory", *(["network"] if run else []), *(["storage"] if fio or mdtest else [])}
-    if set(groups) - kept:  # else nothing was measured here and now
-        made.notes += _disturbed(others_since(before))
-
+    groups, cluster = _groups(options.only), load_cluster(options.expect)
+    size = int(read_block(options.size, "--size"))
+    _check(options, size)
+    started, begun = now_text(), time.monotonic()
+    inventory = read_inventory(options.root)
+    machine = Machine(
+        options=options,
+        cluster=cluster,
+        size=size,
+        inventory=inventory,
+        predict_images=_images,
+        note=progress,
+    )
+    findings, before = Findings(), clocks()
+    for group in groups:
+        add_checks(group, machine, findings)
+    stored = {"inventory", *(["network"] if options.run else []),
+              *(["storage"] if options.fio or options.mdtest else [])}  # fmt: skip
+    if set(groups) - stored:  # else nothing was measured here and now
+        findings.notes += disturbed(others_since(before))
     return Acceptance(
-        machine=_machine(found), expected=cluster.name, started=started, seconds=time.monotonic() - begun,
-        parts=tuple(made.parts), checks=tuple(made.checks), curves=tuple(made.curves),
-        thresholds=thresholds_of(made.checks), notes=tuple(made.notes),
+        machine=machine_text(inventory), expected=cluster.name, started=started, seconds=time.monotonic() - begun,
+        parts=tuple(findings.parts), checks=tuple(findings.checks), curves=tuple(findings.curves),
+        thresholds=thresholds_of(findings.checks), notes=tuple(findings.notes),
     )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Job:
-    """What is asked for."""
-
-    cluster: Cluster
-    client: str
-    storage: str
-    folder: Path
-    root: Path
-    ranks: int | None
-    sizes: str
-    size: int
-    seconds: float
-    fio: tuple[Path, ...]
-    mdtest: Path | None
-    run: Path | None
-    note: Note
-
-    @property
-    def same(self) -> bool:
-        """Whether the expected figures were measured on this machine before."""
-        return self.cluster.host is not None
-
-    @property
-    def here(self) -> int:
-        """Ranks to start."""
-        return self.ranks or gpus_here() or min(self.cluster.gpus_per_node, 8)
-
-
-@dataclass
-class _Found:
-    parts: list[Part] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
-    curves: list[Curve] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 def _groups(only: str) -> tuple[str, ...]:
-    wanted = tuple(one.strip() for one in only.split(",") if one.strip()) or GROUPS
-    if unknown := [one for one in wanted if one not in GROUPS]:
-        raise PodsimError("; ".join(unknown_name("group of checks (--only)", one, GROUPS) for one in unknown))
-    return wanted
+    """The groups of checks, in their order; PodsimError for one that is unknown."""
+    wanted = tuple(word.strip() for word in only.split(",") if word.strip()) or GROUPS
+    if unknown := [word for word in wanted if word not in GROUPS]:
+        raise PodsimError(
+            "; ".join(unknown_name("group of checks (--only)", word, GROUPS) for word in unknown)
+        )
+    return tuple(group for group in GROUPS if group in wanted)
 
 
-def _checked(folder: Path, size: int, seconds: float, ranks: int | None) -> None:
+def _check(options: VerifyOptions, size: int) -> None:
+    """Raise PodsimError with all that is wrong with the numbers."""
+    folder, ranks = options.folder, options.ranks
     wrong = [] if folder.is_dir() else [f"--folder {str(folder)[-200:]}: there is no such folder"]
     if not 1 << 20 <= size <= _LARGEST:
         wrong.append(f"--size {size:,} B; 1M to 1024G will do")
-    if not 0.5 <= seconds <= 3600:
-        wrong.append(f"--seconds {seconds:g}; 0.5 to 3600 will do")
+    wrong += outside((("seconds", options.seconds, 0.5, 3600),))
     if ranks is not None and not 1 <= ranks <= MOST_RANKS:
         wrong.append(f"--ranks {ranks}; 1 to {MOST_RANKS} are started on one machine")
     if wrong:
         raise PodsimError("; ".join(wrong))
 
 
-def _disturbed(others: float) -> list[str]:
-    """A note where other programs took so much that figures are theirs, too."""
-    if others <= _DISTURBED:
-        return []
-    return [
-        f"Other programs used {others:.0%} of the processors meanwhile: what falls short may be their doing. "
-        "Run it again when the machine is idle."
-    ]
-
-
-def _machine(found: Inventory) -> str:
-    gpus = f"{len(found.gpus)} GPUs, " if found.gpus else "no GPU, "
-    return (
-        f"{found.sockets} x {found.processor or 'unnamed processor'}, {found.cores} cores,"
-        f" {format_quantity(found.memory, 'B')}, {gpus}{'virtual' if found.virtual else 'not virtual'}"
+def _images(cluster: Cluster, client: str) -> tuple[float | None, str]:
+    """(images a second of each GPU of a node, what says so); None and why, where no run on such nodes is known."""
+    try:
+        prediction = storage_input("resnet50", on="local-nvme", client=client)
+    except PodsimError as problem:
+        return None, str(problem)[:160]
+    command = (
+        f"podsim storage input resnet50 --on local-nvme --client {cluster.system.name}, each of its GPUs"
     )
-
-
-def _inventory(job: _Job, found: Inventory, made: _Found) -> None:
-    job.note("inventory")
-    told = ask_machine() if job.root == Path("/") else nothing_told(f"{job.root} is not this machine")
-    made.parts += inventory_parts(found, told, job.cluster.system)
-
-
-def _storage(job: _Job, made: _Found) -> None:
-    names = job.cluster.host.names if job.cluster.host is not None else {}
-    checked_storage(job.storage, job.client)
-    if job.fio or job.mdtest is not None:
-        made.checks += stored_checks(
-            job.fio, job.mdtest, system=job.storage, client=job.client, same=job.same, names=names
-        )
-        return
-    try:
-        disk = measure_disk(job.folder, cores(), size=job.size, seconds=job.seconds, note=job.note)
-    except LabError as problem:
-        made.checks += not_run(str(problem))
-        return
-    made.checks += storage_checks(disk, system=job.storage, client=job.client, same=job.same, names=names)
-
-
-def _network(job: _Job, made: _Found) -> None:
-    if job.run is not None:
-        measured = read_network(job.run)
-    else:
-        try:
-            job.note("all-reduce")
-            measured = all_reduce(job.here, job.sizes, limit=1.5)
-        except LabError as problem:
-            made.checks.append(_failed("network", "all-reduce", "B/s", problem))
-            return
-    checks, curve = network_checks(measured, job.cluster, same=job.same)
-    made.checks += checks
-    made.curves.append(curve)
-
-
-def _training(job: _Job, made: _Found) -> None:
-    try:
-        gpus = gpus_here()
-        ranks = job.here if gpus >= job.here or job.ranks else min(job.here, max(cores(), 1))
-        images = measure_images(job.folder, ranks, gpu=gpus >= ranks, note=job.note)
-    except LabError as problem:
-        made.checks.append(_failed("training", "ResNet-50", "1/s", problem))
-        return
-    before = job.cluster.host.images.get(ranks) if job.cluster.host is not None else None
-    checks, curves = training_checks(images, job.cluster, job.client, same=job.same, before=before)
-    made.checks += checks
-    made.curves += curves
-
-
-def _failed(group: str, name: str, unit: str, problem: LabError) -> Check:
-    return Check(
-        group=group, name=name, unit=unit, measured=None, expected=None, limit=None, threshold="", least=0.0,
-        verdict="not run", why=str(problem), basis="", how="",
-    )  # fmt: skip
+    return prediction.epochs[-1].rate / prediction.accelerators, command

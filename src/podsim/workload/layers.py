@@ -2,7 +2,7 @@
 
 Legend: h hidden, f inner width of the MLP, t tensor-parallel degree; bytes are at 2 per element (bf16).
 
-Saved tensors follow Korthikanti et al. 2022 (arXiv 2205.05198, section 4), whose GPT layer keeps, beside the
+Saved tensors follow Korthikanti et al. 2022 (arXiv 2205.05198, section 4), whose GPT layer keeps, in addition to the
 attention core's own 5 heads x sequence bytes, 34h bytes per token:
 
     attention   2h input of qkv | 6h queries, keys, values | 2h input of proj | 1h dropout mask
@@ -12,7 +12,7 @@ attention core's own 5 heads x sequence bytes, 34h bytes per token:
 of which 24h is divided by t, and the other 10h only under sequence parallelism. The other families follow the
 same rule: each op keeps what its gradient needs, and a tensor needed twice is kept once. A gated activation
 keeps its 2f inputs; ReLU keeps none (its output, which `down` keeps, tells the sign); grouped-query attention
-keeps q + 2 kv heads; a norm of queries and keys keeps its input beside them; parallel branches share the
+keeps q + 2 kv heads; a norm of queries and keys also keeps its input; parallel branches share the
 input of their norms.
 
 Traffic of a memory-bound op is that of one fused kernel: bias + dropout + residual sum, bias + activation, or

@@ -1,4 +1,4 @@
-"""What a transformer is made of: one specification for every family, with its rules."""
+"""The dimensions of a transformer: one specification for every family, with its rules."""
 
 from __future__ import annotations
 
@@ -24,98 +24,98 @@ class Transformer:
     source: str = ""
 
     layers: int
-    """decoder layers (of an encoder-only model: its layers)"""
+    """The number of decoder layers (of an encoder-only model: its layers)."""
     hidden: int
     heads: int
     kv_heads: int = 0
-    """key/value heads; 0 is `heads`"""
+    """The number of key/value heads; 0 is `heads`."""
     head_dim: int = 0
-    """width of a query/key head; 0 is hidden / heads, or nope_dim + rope_dim for latent attention"""
+    """The width of a query/key head; 0 is hidden / heads, or nope_dim + rope_dim for latent attention."""
     value_dim: int = 0
-    """width of a value head; 0 is head_dim"""
+    """The width of a value head; 0 is head_dim."""
     ffn: int = 0
-    """inner width of the MLP; 0 is 4 hidden"""
+    """The inner width of the MLP; 0 is 4 hidden."""
     vocab: int
     sequence: int
-    """training sequence length, tokens"""
+    """The training sequence length in tokens."""
 
     gated: bool = False
-    """the MLP has a gate beside its up-projection (SwiGLU, GeGLU)"""
+    """Whether the MLP has a gate next to its up-projection (SwiGLU, GeGLU)."""
     activation: str = "gelu"
     norm: Norm = "layernorm"
     norm_scale: bool = True
-    """norms have a learned scale"""
+    """Whether norms have a learned scale."""
     norm_bias: bool = True
-    """LayerNorms have a learned bias; an RMSNorm never has one"""
+    """Whether LayerNorms have a learned bias; an RMSNorm never has one."""
     qkv_bias: bool = True
     proj_bias: bool = True
     mlp_bias: bool = True
     head_bias: bool = False
     tied: bool = True
-    """the head multiplies by the embedding's table"""
+    """Whether the head multiplies by the embedding's table."""
     dropout: bool = False
-    """dropout after the embedding and after each branch of a layer"""
+    """Whether there is dropout after the embedding and after each branch of a layer."""
 
     position: Position = "learned"
     positions: int = 0
-    """rows of a learned position table; 0 is `sequence`"""
+    """The number of rows of a learned position table; 0 is `sequence`."""
     relative_buckets: int = 0
-    """rows of a relative-position table (T5: one for the encoder, one for the decoder)"""
+    """The number of rows of a relative-position table (T5: one for the encoder, one for the decoder)."""
     token_types: int = 0
-    """rows of a token-type table (BERT)"""
+    """The number of rows of a token-type table (BERT)."""
     embedding_width: int = 0
-    """width of the embedding table if it is projected to `hidden` (OPT-350m); 0 is `hidden`"""
+    """The width of the embedding table if it is projected to `hidden` (OPT-350m); 0 is `hidden`."""
     embedding_norm: bool = False
     final_norm: bool = True
 
     parallel_residual: bool = False
-    """attention and MLP read the same input, and both are added to it"""
+    """Whether attention and MLP read the same input, and both are added to it."""
     shared_norm: bool = False
-    """with parallel_residual: one norm feeds both"""
+    """Whether one norm feeds both, with parallel_residual."""
     norm_first: bool = True
-    """norms stand before attention and MLP; else after the residual sum (BERT)"""
+    """Whether norms stand before attention and MLP; otherwise after the residual sum (BERT)."""
     sandwich_norms: bool = False
-    """one more norm after attention and after the MLP, before the residual sum (Gemma 2, 3)"""
+    """Whether there is one more norm after attention and after the MLP, before the residual sum (Gemma 2, 3)."""
     qk_norm: QkNorm = "none"
-    """norm of queries and keys: over each head with one set of weights, or over their full width"""
+    """The norm of queries and keys: over each head with one set of weights, or over their full width."""
     windows: tuple[int, ...] = ()
-    """sliding windows in tokens (0 is full attention), a pattern repeated over the layers"""
+    """The sliding windows in tokens (0 is full attention), a pattern repeated over the layers."""
 
     experts: int = 0
     top_k: int = 0
     expert_ffn: int = 0
-    """inner width of one expert; 0 is `ffn`"""
+    """The inner width of one expert; 0 is `ffn`."""
     shared_ffn: int = 0
-    """inner width of all shared experts together"""
+    """The inner width of all shared experts together."""
     shared_experts: int = 0
     shared_gate: bool = False
-    """the shared experts' output is gated by a learned scalar (Qwen2-MoE)"""
+    """Whether a learned scalar gates the shared experts' output (Qwen2-MoE)."""
     router_bias: bool = False
-    """a learned correction per expert (DeepSeek-V3)"""
+    """Whether there is a learned correction per expert (DeepSeek-V3)."""
     dense_layers: tuple[int, ...] = ()
-    """indices of the layers of a mixture that keep a plain MLP"""
+    """The indices of the layers of a mixture that keep a plain MLP."""
 
     kv_rank: int = 0
-    """latent attention (MLA): width of the compressed keys and values; 0 is plain attention"""
+    """The width of the compressed keys and values of latent attention (MLA); 0 is plain attention."""
     q_rank: int = 0
-    """latent attention: width of the compressed query; 0 leaves queries uncompressed"""
+    """The width of the compressed query of latent attention; 0 leaves queries uncompressed."""
     nope_dim: int = 0
-    """latent attention: part of a query/key head without rotary position"""
+    """The part of a query/key head without rotary position, for latent attention."""
     rope_dim: int = 0
-    """latent attention: part of a query/key head with rotary position, shared by the key heads"""
+    """The part of a query/key head with rotary position, shared by the key heads, for latent attention."""
 
     encoder_layers: int = 0
-    """layers of an encoder whose output the decoder attends to (T5)"""
+    """The number of layers of an encoder whose output the decoder attends to (T5)."""
     bidirectional: bool = False
-    """attention sees the whole sequence (BERT)"""
+    """Whether attention sees the whole sequence (BERT)."""
     lm_head: bool = True
-    """the model ends in logits over the vocabulary"""
+    """Whether the model ends in logits over the vocabulary."""
     mlm_transform: bool = False
-    """dense layer, activation and norm before the logits (BERT)"""
+    """Whether there is a dense layer, activation and norm before the logits (BERT)."""
     pooler: bool = False
-    """dense layer on the first token (BERT)"""
+    """Whether there is a dense layer on the first token (BERT)."""
     classes: int = 0
-    """width of a classifier: on the pooled token if there is a pooler, else on every token"""
+    """The width of a classifier: on the pooled token if there is a pooler, otherwise on every token."""
 
 
 # largest value that is still believed, per field: an order of magnitude above anything published

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import Result
+from click.testing import Result
 
+from podsim.acceptance.compare_ddp import step_seconds
 from podsim.errors import LabError
 from podsim.lab.record import read_run, write_run
 from podsim.lab.training.batches import batches_of
@@ -20,7 +21,6 @@ from podsim.lab.training.gpt import gpt, pieces
 from podsim.results.lab import Emulated
 from podsim.results.trained import MeasuredDdp, MeasuredPass, MeasuredTraining
 from podsim.verbs.compare import compare
-from podsim.verbs.compare_ddp import step_times
 from podsim.verbs.train import train
 from podsim.workload.catalog import load_model, load_specification
 from podsim.workload.specification import resolve
@@ -159,9 +159,12 @@ def test_misuse_of_ddp(podsim: Callable[..., Result], arguments: list[str], said
 
 
 def test_a_step_with_and_without_overlap() -> None:
-    assert step_times(4, 1.0, 2.0, 0.5) == (4 + 8 + 0.5, 4 * 3.5)  # only the last bucket is seen
-    assert step_times(4, 1.0, 2.0, 5.0) == (4 + 2 + 20, 4 * 8.0)  # links are never idle after the first layer
-    assert step_times(1, 1.0, 2.0, 5.0) == (8.0, 8.0)  # nothing to hide behind
+    assert step_seconds(4, 1.0, 2.0, 0.5) == (4 + 8 + 0.5, 4 * 3.5)  # only the last bucket is seen
+    assert step_seconds(4, 1.0, 2.0, 5.0) == (
+        4 + 2 + 20,
+        4 * 8.0,
+    )  # links are never idle after the first layer
+    assert step_seconds(1, 1.0, 2.0, 5.0) == (8.0, 8.0)  # nothing to hide behind
 
 
 @pytest.mark.parametrize("overlap", [True, False])

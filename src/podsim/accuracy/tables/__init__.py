@@ -1,7 +1,8 @@
 """Packaged tables of published measurements: `names()` lists them, `load(name)` reads one.
 
-The files beside this module are made by reference/; every row keeps its source, role, id and what was confirmed.
-`load("llm")` is a whole file, `load("korthikanti")` the part of it that one publication gave.
+reference/ writes the files in this folder; every row keeps its source, role, id and state of confirmation.
+`load("llm")` is a whole file, `load("korthikanti")` the part of it from one publication. `measurement(row, what)` is a
+measured value of a row in SI; only units are converted here, by no law of the model.
 """
 
 from __future__ import annotations
@@ -9,17 +10,140 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from podsim.accuracy.columns import KINDS, Kind, kind_named
-from podsim.accuracy.measured_tables import Row, Rows
-from podsim.errors import TableError, unknown_name
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["NAMED", "TABLES", "NamedTable", "load", "make_row", "named", "names"]
+from podsim.accuracy.table_columns import KINDS, RATES, Kind
+from podsim.errors import TableError, unknown_name
+from podsim.results.comparison import QUANTITIES, Measurement
+
+__all__ = [
+    "NAMED",
+    "TABLES",
+    "UNRESOLVED",
+    "NamedTable",
+    "Row",
+    "Rows",
+    "find_kind",
+    "load",
+    "make_row",
+    "measurement",
+    "named_table",
+    "names",
+    "quantities",
+    "training_rows",
+]
+
+UNRESOLVED = "unresolved: "
+"""The start of a source that could not be traced to its publisher."""
+
+_NO_TARGET = ("no", "threshold")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One measured case."""
+
+    id: str
+    """The id, unique in its table."""
+    role: str
+    source: str
+    confirmed: str
+    """The state of the number in the reference tables: yes, approx, partial, no, …, or "not stated"."""
+    kind: str
+    fields: Mapping[str, str] = field(hash=False)
+    """The cells of the raw table as text, by column; "" where blank."""
+
+    @property
+    def validates(self) -> bool:
+        """Whether the number may be compared with a prediction: it was measured, and its source is known."""
+        return self.confirmed not in _NO_TARGET and not self.source.startswith(UNRESOLVED)
+
+    def text(self, column: str) -> str:
+        """Cell of a column, "" where blank; raises TableError on an unknown column."""
+        try:
+            return self.fields[column]
+        except KeyError:
+            raise TableError(unknown_name("column", column, self.fields)) from None
+
+    def number(self, column: str) -> float | None:
+        """Cell as a float, None where blank; raises TableError if it is no finite number."""
+        cell = self.text(column)
+        if not cell:
+            return None
+        try:
+            value = float(cell)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise TableError(f"row {self.id}: {column}={cell[:60]!r} is not a finite number")
+        return value
+
+    def integer(self, column: str) -> int | None:
+        """Cell as an int, None where blank; raises TableError if it is no whole number."""
+        value = self.number(column)
+        if value is None:
+            return None
+        if not value.is_integer():
+            raise TableError(f"row {self.id}: {column}={self.text(column)[:60]!r} is not a whole number")
+        return int(value)
+
+    def label(self, columns: Iterable[str]) -> str:
+        """Text such as "tp=8, pp=1" of some columns; blank cells are left out."""
+        return ", ".join(f"{column}={self.text(column)}" for column in columns if self.text(column))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """A table of measurements; iterates over its rows."""
+
+    name: str
+    title: str
+    kind: str
+    rows: tuple[Row, ...]
+    what: str
+    """The quantity compared by default (a key of podsim.results.comparison.QUANTITIES)."""
+    sweep: tuple[str, ...] = ()
+    """The columns that define a sweep; () for none."""
+    classes: tuple[str, ...] = ()
+    """The columns of the breakdown."""
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        """Rows in file order."""
+        return iter(self.rows)
+
+    def __getitem__(self, id: str) -> Row:
+        """The row of that id; raises TableError on another."""
+        for row in self.rows:
+            if row.id == id:
+                return row
+        raise TableError(unknown_name("row", id, [row.id for row in self.rows]))
+
+    def where(self, keep: Callable[[Row], bool] = lambda row: True, *, role: str | None = None) -> Rows:
+        """The rows that pass, of one role if it is given."""
+        return replace(self, rows=tuple(r for r in self.rows if role in (None, r.role) and keep(r)))
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """Cells of a column as float64, NaN where blank; shape (rows,)."""
+        cells = [row.number(name) for row in self.rows]
+        return np.array([math.nan if cell is None else cell for cell in cells], dtype=np.float64)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Sources, each once, in order of first use."""
+        return tuple(dict.fromkeys(row.source for row in self.rows))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,17 +153,17 @@ class NamedTable:
     slug: str
     title: str
     years: str
-    """years of the measured software, or "not stated"; one model gained 24 % in eight months on one node"""
+    """The years of the measured software, or "not stated"."""
     sweep: bool = False
-    """whether it holds several plans for the same work, so that ranking them means something"""
+    """Whether it holds several plans for the same work, so that ranking them has a meaning."""
     of: str = "llm"
-    """the packaged table it is a part of"""
+    """The packaged table that it is a part of."""
     what: str = ""
-    """quantity compared unless another is asked for; "" takes that of the packaged table"""
+    """The quantity compared by default; "" uses that of the packaged table."""
     classes: tuple[str, ...] = ()
-    """columns of the breakdown; () takes those of the packaged table"""
+    """The columns of the breakdown; () uses those of the packaged table."""
     overlaps: bool = False
-    """whether its rows are in other named tables, too"""
+    """Whether its rows are also in other named tables."""
 
 
 def _read_named() -> tuple[NamedTable, ...]:
@@ -52,9 +176,17 @@ def _read_named() -> tuple[NamedTable, ...]:
 
 
 NAMED = _read_named()
-"""every named part of the packaged tables, in the order they are shown"""
+"""Every named part of the packaged tables, in the order of their display."""
 TABLES = tuple(table.slug for table in NAMED)
-"""their slugs"""
+"""The slugs of the named parts."""
+
+
+def find_kind(name: str) -> Kind:
+    """The kind of that name; raises TableError on another."""
+    for kind in KINDS:
+        if kind.name == name:
+            return kind
+    raise TableError(unknown_name("kind of table", name, [kind.name for kind in KINDS]))
 
 
 def names() -> tuple[str, ...]:
@@ -62,8 +194,8 @@ def names() -> tuple[str, ...]:
     return tuple(kind.name for kind in KINDS) + tuple(table.slug for table in NAMED)
 
 
-def named(slug: str) -> NamedTable:
-    """What is known of a part: title, years, classes; raises TableError on another name."""
+def named_table(slug: str) -> NamedTable:
+    """The named part of a slug: title, years, classes; raises TableError on another name."""
     for table in NAMED:
         if table.slug == slug:
             return table
@@ -76,8 +208,8 @@ def load(name: str) -> Rows:
         return _load_file(name)
     if name not in names():
         raise TableError(unknown_name("table", name, names()))
-    table = named(name)
-    packaged, kind = _load_file(table.of), kind_named(table.of)
+    table = named_table(name)
+    packaged, kind = _load_file(table.of), find_kind(table.of)
     return Rows(
         name=table.slug,
         title=table.title,
@@ -90,7 +222,7 @@ def load(name: str) -> Rows:
 
 
 def make_row(kind: Kind, fields: dict[str, str], *, id: str = "", role: str = "", source: str = "") -> Row:
-    """Row of the cells of one line; where its id, role or source is blank or missing, the given one."""
+    """Row of the cells of one line; a given id, role or source replaces a blank one."""
     given = fields.get("id") or id
     cell = fields.get(kind.series, "") if kind.series and fields.get("id") else ""
     return Row(
@@ -106,7 +238,7 @@ def make_row(kind: Kind, fields: dict[str, str], *, id: str = "", role: str = ""
 @cache
 def _load_file(name: str) -> Rows:
     """Rows of one packaged file; an assert fails if a row has no source, or two have one id."""
-    kind = kind_named(name)
+    kind = find_kind(name)
     packed = files(__package__).joinpath(f"{name}.csv.gz").read_bytes()
     lines = csv.reader(io.StringIO(gzip.decompress(packed).decode("utf-8"), newline=""))
     header = next(lines)
@@ -122,3 +254,102 @@ def _load_file(name: str) -> Rows:
         sweep=kind.sweep,
         classes=kind.classes,
     )
+
+
+def _scaled(column: str, factor: float) -> Callable[[Row], float | None]:
+    """Reader of a column that is `factor` SI units a unit."""
+
+    def read(row: Row) -> float | None:
+        value = row.number(column)
+        return None if value is None else value * factor
+
+    return read
+
+
+def _step_seconds(row: Row) -> float | None:
+    """Seconds of a step: as the source gives them, or the tokens of a step over a rate of tokens."""
+    given = row.number("step_time_s")
+    batch, length = row.number("global_batch"), row.number("seq_len")
+    if given is not None or not batch or not length:
+        return given
+    rate = row.number("tokens_per_s")
+    if rate is None:
+        each, gpus = row.number("tokens_per_s_per_gpu"), row.number("n_gpus")
+        rate = each * gpus if each and gpus else None
+    return batch * length / rate if rate else None
+
+
+def _token_rate(row: Row) -> float | None:
+    """Tokens per second and GPU."""
+    each, rate, gpus = (row.number(name) for name in ("tokens_per_s_per_gpu", "tokens_per_s", "n_gpus"))
+    return rate / gpus if each is None and rate and gpus else each
+
+
+def _throughput(row: Row) -> float | None:
+    """1/s of a throughput in the row's own unit; raises TableError on an unknown one."""
+    value, unit = row.number("throughput"), row.text("unit")
+    if value is None:
+        return None
+    if unit not in RATES:
+        raise TableError(f"row {row.id}: {unknown_name('unit', unit, RATES)}")
+    return value * RATES[unit]
+
+
+def _collective_seconds(row: Row) -> float | None:
+    """Seconds of a collective; from nccl-tests' algbw = size / time where no time was printed."""
+    time, size, rate = row.number("time_us"), row.number("size_bytes"), row.number("algbw_GBps")
+    if time is None and size and rate:
+        return size / (rate * 1e9)
+    return None if time is None else time * 1e-6
+
+
+_READERS: dict[tuple[str, str], Callable[[Row], float | None]] = {
+    ("llm", "seconds per step"): _step_seconds,
+    ("llm", "tokens/s per GPU"): _token_rate,
+    ("llm", "FLOP/s per GPU"): _scaled("tflops_per_gpu", 1e12),
+    ("llm", "bytes"): _scaled("memory_gb", 1e9),
+    ("vision", "samples/s"): _throughput,
+    ("vision", "seconds"): _scaled("latency_ms", 1e-3),
+    ("vision", "seconds to train"): _scaled("time_to_train_h", 3600.0),
+    ("mlperf", "samples/s"): _scaled("throughput_samples_s", 1.0),
+    ("mlperf", "seconds to train"): _scaled("minutes_score", 60.0),
+    ("kernels", "seconds"): _scaled("latency_ms", 1e-3),
+    ("kernels", "FLOP/s per GPU"): _scaled("tflops", 1e12),
+    ("kernels", "B/s"): _scaled("bus_gb_per_s", 1e9),
+    ("collectives", "seconds"): _collective_seconds,
+    ("collectives", "B/s"): _scaled("busbw_GBps", 1e9),
+}
+_MACHINE = {
+    "llm": ("n_gpus", "gpu", "node_type", "interconnect"),
+    "vision": ("n_gpus", "gpu", "node_type"),
+    "mlperf": ("n_accelerators", "accelerator", "system"),
+    "kernels": ("gpu",),
+    "collectives": ("gpus", "gpu", "system", "nics"),
+}
+
+
+def quantities(kind: str) -> tuple[str, ...]:
+    """Quantities that rows of a kind can hold."""
+    return tuple(what for name, what in _READERS if name == kind)
+
+
+def measurement(row: Row, what: str) -> Measurement | None:
+    """The measured value of a quantity in SI; None if the source does not state it.
+
+    Raises TableError on a quantity that rows of this kind never hold.
+    """
+    reader = _READERS.get((row.kind, what))
+    if reader is None:
+        known = quantities(row.kind)
+        kind = "quantity" if what not in QUANTITIES else f"quantity of a table of kind {row.kind!r}"
+        raise TableError(unknown_name(kind, what, known))
+    value = reader(row)
+    if value is None:
+        return None
+    machine = " ".join(text for column in _MACHINE[row.kind] if (text := row.text(column)))
+    return Measurement(id=row.id, what=what, value=value, source=row.source, role=row.role, machine=machine)
+
+
+def training_rows() -> list[Mapping[str, str]]:
+    """Rows of the packaged tables of training, as text by column."""
+    return [row.fields for kind in ("llm", "vision", "mlperf") for row in load(kind)]

@@ -199,9 +199,9 @@ class Switches:
 
     ports: int
     trunk: float
-    """B/s. Bandwidth of a cable between switches."""
+    """B/s. The bandwidth of a cable between switches."""
     hop: float = 0.0
-    """s. Latency of a further switch."""
+    """s. The latency of a further switch."""
     taper: float = 1.0
     """factor. The cables down over the cables up of a full leaf, 1 or more."""
     name: str = ""

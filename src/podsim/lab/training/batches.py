@@ -24,7 +24,7 @@ class Batches(Protocol):
     """Where the batches of a run come from."""
 
     classes: int
-    """of what is to be told apart; 0 for tokens"""
+    """classes of images; 0 for tokens"""
 
     def batch(self, step: int, count: int) -> Pair:
         """(inputs, targets) of a step, all `count` samples of it."""
@@ -51,8 +51,8 @@ class Synthetic:
         tokens = np.empty((count, self.length + 1), np.int64)
         tokens[:, 0] = draws.integers(0, self.vocabulary, count)
         choice = draws.choice(4, (count, self.length), p=[0.7, 0.15, 0.1, 0.05])
-        for place in range(self.length):
-            tokens[:, place + 1] = self.next[tokens[:, place], choice[:, place]]
+        for position in range(self.length):
+            tokens[:, position + 1] = self.next[tokens[:, position], choice[:, position]]
         return tokens[:, :-1], tokens[:, 1:]
 
 
@@ -119,7 +119,7 @@ class Images:
                 "reading images needs Pillow, which is not installed: pip install podsim[lab]"
             ) from error
         self.open, self.side, self.seed = Image.open, side, seed
-        names = sorted(one.name for one in folder.iterdir() if one.is_dir())
+        names = sorted(each.name for each in folder.iterdir() if each.is_dir())
         self.files = [
             (path, label)
             for label, name in enumerate(names)

@@ -1,21 +1,19 @@
 """Steps of DistributedDataParallel with real communication and emulated compute: every layer pauses inside autograd.
 
-So many processes can share few cores, and what is timed is whether the buckets' all-reduces run beside the backward pass.
+Many processes can then share few cores. What is timed is whether the buckets' all-reduces overlap with the backward pass.
 """
 
 from __future__ import annotations
 
-import platform
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 from podsim.lab import usage
-from podsim.lab.measure import message_time
+from podsim.lab.measure import message_seconds
 from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.training.sums import Sums, hook_of
@@ -37,18 +35,18 @@ class Ddp:
 
     ranks: int
     local: int
-    """ranks of a server"""
+    """The number of ranks of a server."""
     layers: int
     size: int
-    """B of a layer's gradients"""
+    """The bytes of a layer's gradients."""
     forward: float
-    """s that a layer's forward pass pauses"""
+    """s. The pause of a layer's forward pass."""
     backward: float
-    """s that a layer's backward pass pauses"""
+    """s. The pause of a layer's backward pass."""
     overlap: bool
-    """gradients are added up beside the backward pass"""
+    """Whether gradients are added up during the backward pass."""
     table: Table | None
-    """what adds them up; None: as the library does it"""
+    """The table that adds them up; None: the library's own way."""
     steps: int
     timeout: float
     backend: str
@@ -64,9 +62,9 @@ def task_of(job: Ddp) -> Task:
 
 
 def _measure(job: Ddp, wires: Wires, note: Note) -> MeasuredDdp | None:
-    board, started = Board(wires), datetime.now(UTC).isoformat(timespec="seconds")
-    ranks = board.gather({"host": platform.node(), "cores": usage.cores()})
-    message = message_time(wires, board)
+    board, started = Board(wires), usage.now_text()
+    ranks = board.gather(usage.this_process())
+    message = message_seconds(wires, board)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch, about its own ways
         once = _step(job, wires)
@@ -83,21 +81,19 @@ def _measure(job: Ddp, wires: Wires, note: Note) -> MeasuredDdp | None:
             once()
             seconds.append(time.perf_counter() - start)
         used = usage.since(before)
-    told = board.gather({"seconds": seconds, "used": used})
-    if ranks is None or told is None:
+    reports = board.gather({"seconds": seconds, "used": used})
+    if ranks is None or reports is None:
         return None
-    hosts = [one["host"] for one in ranks]
-    cpu, others = usage.busiest(
-        [one["used"] for one in told], hosts, {one["host"]: one["cores"] for one in ranks}
-    )
-    slowest = [max(each) for each in zip(*(one["seconds"] for one in told), strict=True)]
+    hosts = [each_rank["host"] for each_rank in ranks]
+    cpu, others = usage.busiest([each_rank["used"] for each_rank in reports], ranks)
+    slowest = [max(each) for each in zip(*(each_rank["seconds"] for each_rank in reports), strict=True)]
     return MeasuredDdp(
         layers=job.layers, size=float(job.size), forward=job.forward, backward=job.backward, overlap=job.overlap,
         all_reduce=job.table.name if job.table is not None else "library", ranks=job.ranks, local=job.local,
-        backend=wires.backend, software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
-        hosts=tuple(hosts), cores=min(one["cores"] for one in ranks), emulated=job.emulated, message=message,
+        backend=wires.backend, software=wires.software,
+        hosts=tuple(hosts), cores=min(each_rank["cores"] for each_rank in ranks), emulated=job.emulated, message=message,
         started=started, cpu=cpu, others=others,
-        rows=tuple(MeasuredPass(step=k, seconds=one) for k, one in enumerate(slowest)),
+        rows=tuple(MeasuredPass(step=k, seconds=each_rank) for k, each_rank in enumerate(slowest)),
     )  # fmt: skip
 
 

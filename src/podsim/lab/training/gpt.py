@@ -23,15 +23,15 @@ class Piece:
     """What one pipeline stage holds of a network."""
 
     first: int
-    """its first layer"""
+    """The first layer."""
     last: int
-    """one after its last layer"""
+    """The layer after its last one."""
     embedding: bool
     head: bool
 
 
 def pieces(cut: tuple[int, ...]) -> tuple[Piece, ...]:
-    """The pieces of a network that is cut into so many layers each."""
+    """The pieces of a network, by their numbers of layers."""
     ends = [sum(cut[: k + 1]) for k in range(len(cut))]
     return tuple(
         Piece(first=end - size, last=end, embedding=k == 0, head=k == len(cut) - 1)
@@ -53,19 +53,19 @@ def gpt_problems(spec: Transformer) -> list[str]:
         "value heads of their own width": spec.value_dim not in (0, spec.head_dim),
         f"activation {spec.activation}": spec.activation not in ("relu", "silu", *_ACTIVATIONS),
     }  # fmt: skip
-    found = [name for name, there in lacking.items() if there]
-    said = [f"{spec.name} has {', '.join(found)}, which podsim train does not build"] if found else []
+    names = [name for name, there in lacking.items() if there]
+    problems = [f"{spec.name} has {', '.join(names)}, which podsim train does not build"] if names else []
     if spec.dropout:
-        said.append(
+        problems.append(
             f"{spec.name} has dropout, which no two layouts draw alike: add --set model.dropout=false"
         )
-    return said
+    return problems
 
 
 def gpt(spec: Transformer, piece: Piece, *, seed: int, recompute: bool = False) -> Any:
     """The module of a stage, on the CPU, with its first weights. recompute: layers run again in the backward pass."""
     torch = load_torch()
-    module = _classes()(spec, piece, recompute)
+    module = _stage_class()(spec, piece, recompute)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             draws = torch.Generator().manual_seed((seed << 32) + zlib.crc32(name.encode()))
@@ -81,17 +81,20 @@ def gpt(spec: Transformer, piece: Piece, *, seed: int, recompute: bool = False) 
     return module
 
 
+def _norm(spec: Transformer) -> Any:
+    """The norm that a network has."""
+    nn = load_torch().nn
+    if spec.norm == "rmsnorm":
+        return nn.RMSNorm(spec.hidden, eps=1e-5)
+    return nn.LayerNorm(spec.hidden, bias=spec.norm_bias)
+
+
 @lru_cache(maxsize=1)
-def _classes() -> Any:
-    """The class of a stage; made when PyTorch is there."""
+def _layer_class() -> Any:
+    """The class of a layer; made when PyTorch is there."""
     torch = load_torch()
     nn, functional = torch.nn, torch.nn.functional
     base: Any = nn.Module
-
-    def norm(spec: Transformer) -> Any:
-        if spec.norm == "rmsnorm":
-            return nn.RMSNorm(spec.hidden, eps=1e-5)
-        return nn.LayerNorm(spec.hidden, bias=spec.norm_bias)
 
     class Attention(base):  # type: ignore[misc]
         """Causal self-attention; under tensor parallelism over the heads that this rank has."""
@@ -118,7 +121,7 @@ def _classes() -> Any:
             return self.out(mixed.transpose(1, 2).flatten(2))
 
     class Mlp(base):  # type: ignore[misc]
-        """Up, activation (with a gate beside it), down."""
+        """Up, activation (with an optional gate), down."""
 
         def __init__(self, spec: Transformer) -> None:
             super().__init__()
@@ -140,12 +143,22 @@ def _classes() -> Any:
 
         def __init__(self, spec: Transformer) -> None:
             super().__init__()
-            self.norm1, self.attention = norm(spec), Attention(spec)
-            self.norm2, self.mlp = norm(spec), Mlp(spec)
+            self.norm1, self.attention = _norm(spec), Attention(spec)
+            self.norm2, self.mlp = _norm(spec), Mlp(spec)
 
         def forward(self, x: Any) -> Any:
             x = x + self.attention(self.norm1(x))
             return x + self.mlp(self.norm2(x))
+
+    return Layer
+
+
+@lru_cache(maxsize=1)
+def _stage_class() -> Any:
+    """The class of a stage; made when PyTorch is there."""
+    torch, layer_class = load_torch(), _layer_class()
+    nn = torch.nn
+    base: Any = nn.Module
 
     class Stage(base):  # type: ignore[misc]
         """Tokens or activations in, activations or logits out."""
@@ -156,8 +169,8 @@ def _classes() -> Any:
             learned = piece.embedding and spec.position == "learned"
             self.tokens: Any = nn.Embedding(spec.vocab, spec.hidden) if piece.embedding else None
             self.positions = nn.Embedding(spec.positions, spec.hidden) if learned else None
-            self.layers = nn.ModuleDict({str(k): Layer(spec) for k in range(piece.first, piece.last)})
-            self.norm: Any = norm(spec) if piece.head else None
+            self.layers = nn.ModuleDict({str(k): layer_class(spec) for k in range(piece.first, piece.last)})
+            self.norm: Any = _norm(spec) if piece.head else None
             self.head: Any = nn.Linear(spec.hidden, spec.vocab, bias=False) if piece.head else None
             if spec.tied and self.head is not None and self.tokens is not None:
                 self.head.weight = self.tokens.weight

@@ -23,39 +23,39 @@ class Training:
     """One training run."""
 
     network: Transformer | None
-    """the GPT; None for a residual network"""
+    """The GPT; None for a residual network."""
     changes: Mapping[str, str]
-    """fields of the network that were changed"""
+    """The fields of the network that were changed."""
     residual: str = ""
-    """the residual network's name"""
+    """The name of the residual network."""
     plan: Plan
     cut: tuple[int, ...]
-    """layers of each part of the model"""
+    """The layers of each part of the model."""
     schedule: ScheduleTable | None
-    """of the pipeline; None without one"""
+    """The schedule of the pipeline; None without one."""
     all_reduce: Table | None
-    """how gradients are added up; None: as the library does it"""
+    """The way in which gradients are added up; None: the library's own."""
     exchange: str
-    """one of EXCHANGES"""
+    """One of EXCHANGES."""
     staleness: int | None
-    """of ssp: steps that the fastest replica may be ahead of the slowest"""
+    """The number of steps that the fastest replica may be ahead of the slowest, for ssp."""
     slow: Mapping[int, float]
-    """s that a replica rests in each step, by replica"""
+    """s. The rest of a replica in each step, by replica."""
     steps: int
     rate: float
-    """learning rate of AdamW"""
+    """factor. The learning rate of AdamW."""
     seed: int
     data: str
-    """synthetic, or the path of a text file or of a folder of images"""
+    """The data: synthetic, or the path of a text file or of a folder of images."""
     image: int
-    """pixels of a side of an image"""
+    """The side of an image in pixels."""
     classes: int
-    """of synthetic images"""
+    """The number of classes of synthetic images."""
     checkpoint: Path | None
     every: int
-    """steps between checkpoints; 0: one at the end"""
+    """The number of steps between checkpoints; 0: one at the end."""
     keep: int
-    """checkpoints that are kept; 0: all"""
+    """The number of checkpoints that are kept; 0: all."""
     resume: bool
     timeout: float
     backend: str
@@ -80,7 +80,7 @@ class Training:
     def same(self) -> dict[str, Any]:
         """What stays the same where a run goes on, as plain values: network, batch, seed and data, not the layout."""
         network = asdict(self.network) if self.network else {"image": self.image, "classes": self.classes}
-        told = {name: value for name, value in network.items() if name not in ("name", "source")}
-        told |= {"residual": self.residual, "batch": self.plan.global_batch, "seed": self.seed}
-        found: dict[str, Any] = json.loads(json.dumps(told | {"data": Path(self.data).name}, default=int))
-        return found
+        values = {name: value for name, value in network.items() if name not in ("name", "source")}
+        values |= {"residual": self.residual, "batch": self.plan.global_batch, "seed": self.seed}
+        plain: dict[str, Any] = json.loads(json.dumps(values | {"data": Path(self.data).name}, default=int))
+        return plain

@@ -1,4 +1,4 @@
-"""A network laid out over the ranks as a plan says: torch's own DDP, FSDP2, DTensor and pipeline stages.
+"""A network divided over the ranks as a plan says: torch's own DDP, FSDP2, DTensor and pipeline stages.
 
 degree                       is
 dp, zero 0                   DistributedDataParallel; with tensor parallelism or a pipeline, where its hooks do not
@@ -22,37 +22,37 @@ from podsim.lab.wires import Wires, load_part
 
 
 @dataclass(frozen=True, kw_only=True)
-class Laid:
+class Layout:
     """What one rank holds."""
 
     modules: dict[int, Any]
-    """the part of the network itself, by pipeline stage"""
+    """The part of the network itself, by pipeline stage."""
     runs: dict[int, Any]
-    """what is called: the same, or wrapped"""
+    """The callable form of it: the same, or wrapped."""
     optimizer: Any
     moments: Any
-    """the optimizer that holds the moments of this rank"""
+    """The optimizer that holds the moments of this rank."""
     own: dict[int, Any]
-    """what the optimizer moves, by the id of the parameter: of a DTensor what lies on this rank"""
+    """The tensors that the optimizer moves, by the id of the parameter; for a DTensor the local part."""
     sums: Sums | None
-    """adds up the gradients after the backward passes; None where something else does"""
+    """The function that adds up the gradients after the backward passes; None if something else does."""
     hooked: bool
-    """gradients are added up beside the backward pass"""
+    """Whether gradients are added up during the backward pass."""
     pipe: Any
-    """process group of its pipeline"""
+    """The process group of its pipeline."""
     replica: int
-    """which data-parallel replica it is"""
+    """The number of its data-parallel replica."""
     stage: int
-    """its place in the pipeline"""
+    """The position in the pipeline."""
     tensor: int
-    """its place in the tensor-parallel group"""
+    """The position in the tensor-parallel group."""
 
     def parameters(self) -> list[tuple[str, Any]]:
         """Names in the whole network, and values."""
         return [pair for module in self.modules.values() for pair in module.named_parameters()]
 
 
-def lay(job: Training, wires: Wires) -> Laid:
+def make_layout(job: Training, wires: Wires) -> Layout:
     """This rank's share of the network, on its device, with its optimizer. Every rank of the job calls it."""
     torch, plan = wires.torch, job.plan
     if job.served:
@@ -69,7 +69,7 @@ def lay(job: Training, wires: Wires) -> Laid:
             _divide(module, mesh["tp"], sequence=bool(plan.sequence_parallel))
     runs = dict(modules)
     alone = tp == 1 and pp == 1 and bool(plan.overlap_grad)
-    members = tuple(stage * tp * dp + one * tp + tensor for one in range(dp))
+    members = tuple(stage * tp * dp + member * tp + tensor for member in range(dp))
     group = _group(wires, mesh, members, tp, pp, dp)
     sums = None
     if dp > 1 and zero < 2:
@@ -88,18 +88,18 @@ def lay(job: Training, wires: Wires) -> Laid:
             for layer in module.layers.values():
                 shard(layer, mesh=over, reshard_after_forward=zero == 3)
             shard(module, mesh=over, reshard_after_forward=zero == 3)
-    own = {id(one): _own(torch, one) for module in modules.values() for one in module.parameters()}
+    own = {id(member): _own(torch, member) for module in modules.values() for member in module.parameters()}
     optimizer, moments = _optimizer(job, wires, list(own.values()), group if zero == 1 and dp > 1 else None)
-    return Laid(
+    return Layout(
         modules=modules, runs=runs, optimizer=optimizer, moments=moments, own=own, sums=sums,
         hooked=alone and dp > 1 and zero < 2, pipe=mesh["pp"].get_group(), replica=replica, stage=stage, tensor=tensor,
     )  # fmt: skip
 
 
-def _apart(job: Training, wires: Wires) -> Laid:
+def _apart(job: Training, wires: Wires) -> Layout:
     """A whole network on each replica and on the server, which alone updates it."""
     modules = {k: module.to(wires.device) for k, module in _modules(job, 0).items()}
-    return Laid(
+    return Layout(
         modules=modules, runs=modules, optimizer=None, moments=None, own={}, sums=None, hooked=False, pipe=None,
         replica=wires.rank, stage=0, tensor=0,
     )  # fmt: skip
@@ -107,13 +107,13 @@ def _apart(job: Training, wires: Wires) -> Laid:
 
 def _group(wires: Wires, mesh: Any, members: tuple[int, ...], tp: int, pp: int, dp: int) -> Any:
     """Process group of the ranks that hold the same weights; made by all ranks, in the same order."""
-    found = None
+    own = None
     for stage in range(pp):
         for tensor in range(tp):
-            ranks = [stage * tp * dp + one * tp + tensor for one in range(dp)]
+            ranks = [stage * tp * dp + member * tp + tensor for member in range(dp)]
             group = wires.torch.distributed.new_group(ranks)
-            found = group if tuple(ranks) == members else found
-    return found
+            own = group if tuple(ranks) == members else own
+    return own
 
 
 def _modules(job: Training, stage: int) -> dict[int, Any]:
@@ -127,7 +127,7 @@ def _modules(job: Training, stage: int) -> dict[int, Any]:
 
 
 def _own(torch: Any, parameter: Any) -> Any:
-    """A parameter, or of one that is divided the part that lies here: the same numbers in memory."""
+    """A parameter, or this rank's part of a divided one: the same numbers in memory."""
     if not hasattr(parameter, "to_local"):
         return parameter
     return torch.nn.Parameter(parameter.detach().to_local())
@@ -149,16 +149,16 @@ def _optimizer(job: Training, wires: Wires, own: list[Any], group: Any) -> tuple
 def _divide(module: Any, mesh: Any, *, sequence: bool) -> None:
     """Tensor parallelism of a stage, as Megatron-LM cuts it; with `sequence`, tokens are divided between the cuts."""
     parallel, tensor = load_part("torch.distributed.tensor.parallel"), load_part("torch.distributed.tensor")
-    whole = tensor.Replicate()
-    between = tensor.Shard(1) if sequence else whole
+    everywhere = tensor.Replicate()
+    between = tensor.Shard(1) if sequence else everywhere
     column, row = parallel.ColwiseParallel(), parallel.RowwiseParallel(output_layouts=between)
-    table = parallel.RowwiseParallel(input_layouts=whole, output_layouts=between)
+    table = parallel.RowwiseParallel(input_layouts=everywhere, output_layouts=between)
     # gathered once for all that read it, so that their gradients are added up before the ranks add them up
-    shared = parallel.PrepareModuleInput(input_layouts=(between,), desired_input_layouts=(whole,))
+    shared = parallel.PrepareModuleInput(input_layouts=(between,), desired_input_layouts=(everywhere,))
     plan: dict[str, Any] = {
         "layers.*.mlp": shared, "layers.*.attention": shared,
         "tokens": table, "positions": table,
-        "head": parallel.ColwiseParallel(input_layouts=between, output_layouts=whole),
+        "head": parallel.ColwiseParallel(input_layouts=between, output_layouts=everywhere),
         "layers.*.mlp.up": column, "layers.*.mlp.gate": column, "layers.*.mlp.out": row,
         "layers.*.attention.q": column, "layers.*.attention.k": column, "layers.*.attention.v": column,
         "layers.*.attention.out": row,
@@ -166,8 +166,10 @@ def _divide(module: Any, mesh: Any, *, sequence: bool) -> None:
     if sequence:
         norm = parallel.SequenceParallel(use_local_output=True)
         plan |= {"norm": norm, "layers.*.norm1": norm, "layers.*.norm2": norm}
-    there = {name for name, one in module.named_modules() if one is not None}
-    wanted = {name: style for name, style in plan.items() if any(_like(name, one) for one in there)}
+    there = {name for name, module_name in module.named_modules() if module_name is not None}
+    wanted = {
+        name: style for name, style in plan.items() if any(_like(name, module_name) for module_name in there)
+    }
     parallel.parallelize_module(module, mesh, wanted, src_data_rank=None)
 
 

@@ -67,8 +67,8 @@ def _classes() -> Any:
             self.norm = nn.GroupNorm(_GROUPS, widths[0])
             made, before = {}, widths[0]
             for level, (width, count) in enumerate(zip(widths, blocks, strict=True)):
-                for place in range(count):
-                    made[f"{level}-{place}"] = Block(before, width, 2 if level and not place else 1)
+                for number in range(count):
+                    made[f"{level}-{number}"] = Block(before, width, 2 if level and not number else 1)
                     before = width
             self.layers = nn.ModuleDict(made)
             self.head = nn.Linear(before, classes)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import platform
 import time
 import warnings
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from podsim.errors import LabError
@@ -17,7 +15,7 @@ from podsim.lab.ranks import Note, Task
 from podsim.lab.record import plain
 from podsim.lab.training.batches import batches_of
 from podsim.lab.training.job import Training
-from podsim.lab.training.layout import Laid, lay
+from podsim.lab.training.layout import Layout, make_layout
 from podsim.lab.training.servers import Replica, serve
 from podsim.lab.training.state import Keeper
 from podsim.lab.training.steps import Stepper
@@ -42,27 +40,27 @@ def task_of(job: Training) -> Task:
 
 def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
     """Train; what was measured at rank 0, None at the others. `note` hears each step, with its loss where it is known."""
-    board, started = Board(wires), datetime.now(UTC).isoformat(timespec="seconds")
-    told = board.gather({"host": platform.node(), "cores": usage.cores()})
+    board, started = Board(wires), usage.now_text()
+    processes = board.gather(usage.this_process())
     note("the network")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch, about its own ways
-        laid = lay(job, wires)
-        run = _Run(job, wires, board, laid, note)
+        layout = make_layout(job, wires)
+        run = _Run(job, wires, board, layout, note)
         first = run.resume()
         wires.barrier()
         before = usage.mark()
         if wires.rank >= job.ranks:
-            run.late = serve(job, wires, laid)
+            run.late = serve(job, wires, layout)
         else:
             run.steps(first)
         wires.settle()
         run.used = usage.since(before)
     gathered, ended = run.gather(), run.end()
-    if told is None or gathered is None or ended is None:
+    if processes is None or gathered is None or ended is None:
         return None
-    hosts = [one["host"] for one in told]
-    cpu, others = usage.busiest(ended[0], hosts, {one["host"]: one["cores"] for one in told})
+    hosts = [each["host"] for each in processes]
+    cpu, others = usage.busiest(ended[0], processes)
     network = job.network
     return MeasuredTraining(
         model=network.name if network is not None else job.residual,
@@ -72,8 +70,9 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
         all_reduce=job.all_reduce.name if job.all_reduce is not None else "library", exchange=job.exchange,
         staleness=job.staleness, late=ended[1], data=job.data, seed=job.seed, rate=job.rate, ranks=job.ranks,
         backend=wires.backend, device=device_name(wires),
-        software=f"torch {wires.torch.__version__}, Python {platform.python_version()}",
-        hosts=tuple(hosts[: job.ranks]), cores=min(one["cores"] for one in told), emulated=job.emulated, started=started,
+        software=wires.software,
+        hosts=tuple(hosts[: job.ranks]), cores=min(each["cores"] for each in processes), emulated=job.emulated,
+        started=started,
         resumed=tuple(run.resumed), cpu=cpu, others=others,
         rows=tuple(
             TrainedStep(step=step, loss=loss, seconds=seconds)
@@ -85,15 +84,17 @@ def train(job: Training, wires: Wires, note: Note) -> MeasuredTraining | None:
 class _Run:
     """The state of a run on one rank: losses and seconds so far, and where its checkpoints are."""
 
-    def __init__(self, job: Training, wires: Wires, board: Board, laid: Laid, note: Note) -> None:
-        self.job, self.wires, self.board, self.laid, self.note = job, wires, board, laid, note
+    def __init__(self, job: Training, wires: Wires, board: Board, layout: Layout, note: Note) -> None:
+        self.job, self.wires, self.board, self.layout, self.note = job, wires, board, layout, note
         self.losses: list[float | None] = []
         self.seconds: list[float] = []
         self.past: dict[str, list[float]] = {"losses": [], "seconds": []}
         self.resumed: list[int] = []
         self.late: Mapping[str, int] = {}
         self.used: Mapping[str, float] = {}
-        self.keeper = None if job.checkpoint is None else Keeper(job.checkpoint, job.keep, laid, wires, board)
+        self.keeper = (
+            None if job.checkpoint is None else Keeper(job.checkpoint, job.keep, layout, wires, board)
+        )
 
     def resume(self) -> int:
         """The first step to do; what a checkpoint holds is in place then, and the next one can be written."""
@@ -118,9 +119,9 @@ class _Run:
             job.data, vocabulary=network.vocab if network else 0, length=network.sequence if network else 0,
             side=job.image, classes=job.classes, seed=job.seed, images=network is None,
         )  # fmt: skip
-        stepper = Stepper(job, wires, self.laid, batches)
-        server = Replica(wires, self.laid, job.ranks) if job.served else None
-        factor = job.slow.get(self.laid.replica, 1.0)
+        stepper = Stepper(job, wires, self.layout, batches)
+        server = Replica(wires, self.layout, job.ranks) if job.served else None
+        factor = job.slow.get(self.layout.replica, 1.0)
         for step in range(first, job.steps):
             start = time.perf_counter()
             loss = stepper.gradients(step)
@@ -139,25 +140,27 @@ class _Run:
                 self.keep(step + 1)
 
     def keep(self, count: int) -> None:
-        """Write a checkpoint after so many steps."""
+        """Write a checkpoint after `count` steps."""
         assert self.keeper is not None
         self.note(f"the checkpoint of step {count}")
-        found = self.gather()
-        history = None if found is None else {**found, "resumed": self.resumed, "same": self.job.same}
+        steps = self.gather()
+        history = None if steps is None else {**steps, "resumed": self.resumed, "same": self.job.same}
         self.keeper.save(count, self.job.plan.describe(), history)
 
     def gather(self) -> dict[str, Any] | None:
         """Losses and seconds of all steps so far, at rank 0; None at the others."""
-        told = self.board.gather({"losses": self.losses, "seconds": self.seconds})
-        if told is None:
+        reports = self.board.gather({"losses": self.losses, "seconds": self.seconds})
+        if reports is None:
             return None
-        told = told[: self.job.ranks]
-        heard = [one["losses"] for one in told if one["losses"] and one["losses"][0] is not None]
+        reports = reports[: self.job.ranks]
+        heard = [
+            report["losses"] for report in reports if report["losses"] and report["losses"][0] is not None
+        ]
         means = [sum(each) / len(each) for each in zip(*heard, strict=True)]
-        slowest = [max(each) for each in zip(*(one["seconds"] for one in told), strict=True)]
+        slowest = [max(each) for each in zip(*(report["seconds"] for report in reports), strict=True)]
         return {"losses": [*self.past["losses"], *means], "seconds": [*self.past["seconds"], *slowest]}
 
     def end(self) -> tuple[list[Mapping[str, float]], Mapping[str, int]] | None:
         """(processor time of each rank, how late gradients were), at rank 0; None at the others."""
-        told = self.board.gather({"used": self.used, "late": self.late})
-        return None if told is None else ([one["used"] for one in told], told[-1]["late"])
+        reports = self.board.gather({"used": self.used, "late": self.late})
+        return None if reports is None else ([report["used"] for report in reports], reports[-1]["late"])

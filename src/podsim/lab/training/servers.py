@@ -1,7 +1,7 @@
 """A parameter server: one process that holds the weights, gets gradients from replicas, and sends weights back.
 
     ps     a round at a time: it waits for every replica, and updates once with the mean, as an all-reduce would
-    ssp    each gradient is an update as it comes; a replica that is more than so many steps ahead of the slowest waits
+    ssp    each gradient is an update as it comes; a replica that is too many steps ahead of the slowest waits
     async  each gradient is an update as it comes; nobody waits
 
 Where each gradient is an update of its own there are as many updates to a round as replicas, so the learning rate is
@@ -14,41 +14,41 @@ from collections import Counter
 from typing import Any
 
 from podsim.lab.training.job import Training
-from podsim.lab.training.layout import Laid
+from podsim.lab.training.layout import Layout
 from podsim.lab.wires import Wires
 
 
-def _flat(torch: Any, laid: Laid) -> Any:
-    return torch.cat([one.detach().reshape(-1) for _, one in laid.parameters()])
+def _flat(torch: Any, layout: Layout) -> Any:
+    return torch.cat([parameter.detach().reshape(-1) for _, parameter in layout.parameters()])
 
 
 class Replica:
     """A replica's end: gradients out, weights in."""
 
-    def __init__(self, wires: Wires, laid: Laid, server: int) -> None:
+    def __init__(self, wires: Wires, layout: Layout, server: int) -> None:
         """server: the rank that holds the weights."""
-        self.wires, self.laid, self.server = wires, laid, server
+        self.wires, self.layout, self.server = wires, layout, server
 
     def exchange(self) -> None:
         """Send the gradients, and take the weights that come back."""
-        torch, parameters = self.wires.torch, [one for _, one in self.laid.parameters()]
-        flat = torch.cat([one.grad.reshape(-1) for one in parameters])
+        torch, parameters = self.wires.torch, [parameter for _, parameter in self.layout.parameters()]
+        flat = torch.cat([parameter.grad.reshape(-1) for parameter in parameters])
         torch.distributed.send(flat, self.server, group=self.wires.up)
         torch.distributed.recv(flat, self.server, group=self.wires.down)
         done = 0
         with torch.no_grad():
-            for one in parameters:
-                one.copy_(flat[done : done + one.numel()].view_as(one))
-                done += one.numel()
+            for parameter in parameters:
+                parameter.copy_(flat[done : done + parameter.numel()].view_as(parameter))
+                done += parameter.numel()
 
 
 class _Server:
     """The weights, and what is known of each replica."""
 
-    def __init__(self, job: Training, wires: Wires, laid: Laid) -> None:
+    def __init__(self, job: Training, wires: Wires, layout: Layout) -> None:
         torch, self.replicas = wires.torch, int(job.plan.dp)
         self.wires, self.job = wires, job
-        self.weights = torch.nn.Parameter(_flat(torch, laid))
+        self.weights = torch.nn.Parameter(_flat(torch, layout))
         share = 1.0 if job.exchange == "ps" else 1.0 / self.replicas
         self.optimizer = torch.optim.AdamW(
             [self.weights], lr=job.rate * share, betas=(0.9, 0.95), weight_decay=0.1, foreach=False
@@ -97,16 +97,18 @@ class _Server:
             self.clock[replica] += 1
             waiting.append(replica)
             slowest = min(self.clock)
-            for one in [one for one in waiting if bound is None or self.clock[one] - slowest <= bound]:
-                waiting.remove(one)
-                self.reply(one)
+            for replica_ in [
+                replica_ for replica_ in waiting if bound is None or self.clock[replica_] - slowest <= bound
+            ]:
+                waiting.remove(replica_)
+                self.reply(replica_)
         for replica in waiting:  # those that were ahead to the end
             self.reply(replica)
 
 
-def serve(job: Training, wires: Wires, laid: Laid) -> dict[str, int]:
+def serve(job: Training, wires: Wires, layout: Layout) -> dict[str, int]:
     """Serve a whole run; how many gradients were how many updates late."""
-    server = _Server(job, wires, laid)
+    server = _Server(job, wires, layout)
     if job.exchange == "ps":
         for _ in range(job.steps):
             server.round()

@@ -31,11 +31,11 @@ class Shard:
     """The block of a tensor that a rank holds, axis by axis."""
 
     shape: tuple[int, ...]
-    """elements. Size of the whole tensor."""
+    """The size of the whole tensor in elements."""
     offset: tuple[int, ...]
-    """elements. First element of the block."""
+    """The first element of the block."""
     size: tuple[int, ...]
-    """elements. Size of the block."""
+    """The size of the block in elements."""
 
 
 def load_safetensors(part: str = "safetensors") -> Any:
@@ -130,6 +130,6 @@ def _overlap(first: Shard, second: Shard) -> Shard | None:
 
 
 def _slices(block: Shard, shard: Shard) -> tuple[slice, ...]:
-    """Where a block lies within a shard that holds it."""
+    """The position of a block within a shard that holds it."""
     starts = (first - origin for first, origin in zip(block.offset, shard.offset, strict=True))
     return tuple(slice(start, start + count) for start, count in zip(starts, block.size, strict=True))

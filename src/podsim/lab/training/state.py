@@ -13,7 +13,7 @@ from typing import Any
 
 from podsim.errors import CheckpointError
 from podsim.lab.checkpoints import begin, commit, discard, opened, part_of, steps, unwritten
-from podsim.lab.training.layout import Laid
+from podsim.lab.training.layout import Layout
 from podsim.lab.training.shards import Shard, load_safetensors, read_shards, shapes_of, write_shards
 from podsim.lab.wires import Board, Wires
 
@@ -24,38 +24,38 @@ _PICKLED = ".metadata"
 """the index of torch.distributed.checkpoint, which earlier releases wrote: a pickle"""
 
 
-def state_of(laid: Laid, wires: Wires) -> dict[str, Any]:
+def state_of(layout: Layout, wires: Wires) -> dict[str, Any]:
     """Weights and moments of this rank by name: the tensors that training changes, so that loading fills them.
 
-    To be called before the first step; it makes the moments, laid out as their parameters.
+    To be called before the first step; it makes the moments, divided as their parameters are.
     """
-    torch, found = wires.torch, {}
-    held = {id(one) for group in laid.moments.param_groups for one in group["params"]}
-    for name, parameter in laid.parameters():
-        found[f"weights.{name}"] = parameter.detach()
-        own = laid.own[id(parameter)]
+    torch, state = wires.torch, {}
+    held = {id(tensor) for group in layout.moments.param_groups for tensor in group["params"]}
+    for name, parameter in layout.parameters():
+        state[f"weights.{name}"] = parameter.detach()
+        own = layout.own[id(parameter)]
         if id(own) not in held:
             continue
         moments = {kind: torch.zeros_like(parameter).detach() for kind in _MOMENTS}
-        found |= {f"{kind}.{name}": moment for kind, moment in moments.items()}
-        here = {kind: one if own is parameter else one.to_local() for kind, one in moments.items()}
-        laid.moments.state[own] = here | {"step": torch.tensor(0.0)}
-    return found
+        state |= {f"{kind}.{name}": moment for kind, moment in moments.items()}
+        here = {kind: tensor if own is parameter else tensor.to_local() for kind, tensor in moments.items()}
+        layout.moments.state[own] = here | {"step": torch.tensor(0.0)}
+    return state
 
 
 class Keeper:
     """Checkpoints of a run: every rank calls the same methods in the same order."""
 
-    def __init__(self, root: Path, keep: int, laid: Laid, wires: Wires, board: Board) -> None:
+    def __init__(self, root: Path, keep: int, layout: Layout, wires: Wires, board: Board) -> None:
         """root: the folder that holds them; keep: how many, 0 for all."""
-        self.root, self.keep, self.laid, self.wires, self.board = root, keep, laid, wires, board
+        self.root, self.keep, self.layout, self.wires, self.board = root, keep, layout, wires, board
         load_safetensors()
-        self.state = state_of(laid, wires)
+        self.state = state_of(layout, wires)
         shards = {name: _shard_of(tensor) for name, tensor in self.state.items()}
         self.shards = {name: shard for name, shard in shards.items() if all(shard.size)}
 
     def ready(self, step: int) -> None:
-        """Make sure that a checkpoint of so many steps can be written. Raises CheckpointError where it cannot be."""
+        """Make sure that a checkpoint of this step can be written. Raises CheckpointError where it cannot be."""
 
         def tried() -> None:
             begin(self.root, step)
@@ -64,7 +64,7 @@ class Keeper:
         self._agree(lambda: tried() if self.wires.rank == 0 else None)
 
     def save(self, step: int, layout: Mapping[str, Any], history: Mapping[str, Any] | None) -> None:
-        """Write a checkpoint after so many steps, whole or not at all; `history` is what rank 0 keeps beside it.
+        """Write a checkpoint of this step, completely or not at all; `history` is what rank 0 keeps with it.
 
         Raises CheckpointError where it cannot be written.
         """
@@ -115,8 +115,8 @@ class Keeper:
             raise _unfit(folder, str(problem)) from None
         for name, array in arrays.items():
             _local(self.state[name]).copy_(self.wires.torch.from_numpy(array))
-        for parameter in self.laid.moments.state:
-            self.laid.moments.state[parameter]["step"] = self.wires.torch.tensor(float(step))
+        for parameter in self.layout.moments.state:
+            self.layout.moments.state[parameter]["step"] = self.wires.torch.tensor(float(step))
         return step, history
 
     def _own(self) -> list[str]:
@@ -150,26 +150,26 @@ class Keeper:
 
     def _agree(self, work: Callable[[], Any]) -> Any:
         """What rank 0's work gives, at every rank; what it raises, everywhere."""
-        told: dict[str, Any] = {}
+        answer: dict[str, Any] = {}
         try:
-            told["value"] = work()
+            answer["value"] = work()
         except (CheckpointError, OSError) as problem:
-            told["problem"] = str(problem)
-        if isinstance(told.get("value"), Path):
-            told["value"] = None
-        told = self.board.tell(told)
-        if "problem" in told:
-            raise CheckpointError(told["problem"])
-        return told["value"]
+            answer["problem"] = str(problem)
+        if isinstance(answer.get("value"), Path):
+            answer["value"] = None
+        answer = self.board.tell(answer)
+        if "problem" in answer:
+            raise CheckpointError(answer["problem"])
+        return answer["value"]
 
 
 def _local(tensor: Any) -> Any:
-    """The part of a tensor that lies on this rank: the same numbers in memory."""
+    """This rank's part of a tensor: the same numbers in memory."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def _shard_of(tensor: Any) -> Shard:
-    """Where this rank's part lies in a tensor; of size 0 for a rank that holds none of it."""
+    """The position of this rank's part in a tensor; of size 0 for a rank that holds none of it."""
     shape = tuple(tensor.shape)
     if not hasattr(tensor, "to_local"):
         return Shard(shape=shape, offset=(0,) * len(shape), size=shape)

@@ -8,7 +8,7 @@ from typing import Any
 
 from podsim.lab.training.batches import Batches
 from podsim.lab.training.job import Training
-from podsim.lab.training.layout import Laid
+from podsim.lab.training.layout import Layout
 from podsim.lab.wires import Wires, load_part
 from podsim.schedules.torch_csv import to_csv
 
@@ -16,22 +16,22 @@ from podsim.schedules.torch_csv import to_csv
 class Stepper:
     """This rank's part of each step."""
 
-    def __init__(self, job: Training, wires: Wires, laid: Laid, batches: Batches) -> None:
+    def __init__(self, job: Training, wires: Wires, layout: Layout, batches: Batches) -> None:
         """Nothing is computed yet."""
-        self.job, self.wires, self.laid, self.batches = job, wires, laid, batches
+        self.job, self.wires, self.layout, self.batches = job, wires, layout, batches
         self.micro = int(job.plan.micro_batches)
-        self.last = len(job.cut) - 1 in laid.runs
+        self.last = len(job.cut) - 1 in layout.runs
         self.pipeline = None if job.schedule is None else self._pipeline()
 
     def gradients(self, step: int) -> float | None:
         """Leave the step's gradients in the parameters; the mean loss of this replica, None where it is not known."""
-        for _, one in self.laid.parameters():
-            one.grad = None
+        for _, parameter in self.layout.parameters():
+            parameter.grad = None
         inputs, targets = self._share(step)
         if self.pipeline is None:
             return self._passes(inputs, targets)
         losses: list[Any] = []
-        given = (inputs,) if 0 in self.laid.runs else ()
+        given = (inputs,) if 0 in self.layout.runs else ()
         self.pipeline.step(
             *given,
             target=targets if self.last else None,
@@ -42,32 +42,32 @@ class Stepper:
 
     def update(self) -> None:
         """Add the gradients up over the replicas, where that is not done yet, and move the weights."""
-        parameters = [one for _, one in self.laid.parameters()]
-        for one in parameters:
-            _settled(one)
-        if self.laid.sums is not None:
-            self.laid.sums.gradients(parameters)
-        for one in parameters:
-            mine = self.laid.own[id(one)]
-            if mine is not one:
-                mine.grad = one.grad.to_local()
-        self.laid.optimizer.step()
+        parameters = [parameter for _, parameter in self.layout.parameters()]
+        for parameter in parameters:
+            _align_gradient(parameter)
+        if self.layout.sums is not None:
+            self.layout.sums.gradients(parameters)
+        for parameter in parameters:
+            mine = self.layout.own[id(parameter)]
+            if mine is not parameter:
+                mine.grad = parameter.grad.to_local()
+        self.layout.optimizer.step()
 
     def _share(self, step: int) -> tuple[Any, Any]:
         """The samples of this replica, on its device."""
         torch, plan = self.wires.torch, self.job.plan
-        whole, dp = int(plan.global_batch), int(plan.dp)
-        each = whole // dp
-        mine = slice(self.laid.replica * each, (self.laid.replica + 1) * each)
-        inputs, targets = (torch.from_numpy(part[mine].copy()) for part in self.batches.batch(step, whole))
+        batch, dp = int(plan.global_batch), int(plan.dp)
+        each = batch // dp
+        mine = slice(self.layout.replica * each, (self.layout.replica + 1) * each)
+        inputs, targets = (torch.from_numpy(part[mine].copy()) for part in self.batches.batch(step, batch))
         return inputs.to(self.wires.device), targets.to(self.wires.device)
 
     def _passes(self, inputs: Any, targets: Any) -> float:
         """Micro-batches one after the other; gradients leave with the last."""
-        run, total = self.laid.runs[0], 0.0
+        run, total = self.layout.runs[0], 0.0
         pieces = zip(inputs.chunk(self.micro), targets.chunk(self.micro), strict=True)
         for number, (given, wanted) in enumerate(pieces):
-            if self.laid.hooked:
+            if self.layout.hooked:
                 run.require_backward_grad_sync = number == self.micro - 1
             loss = self._loss(run(given), wanted) / self.micro
             loss.backward()
@@ -84,8 +84,8 @@ class Stepper:
         schedules = load_part("torch.distributed.pipelining.schedules")
         assert table is not None
         stages = [
-            pipelining.PipelineStage(run, stage, table.stages, self.wires.device, group=self.laid.pipe)
-            for stage, run in self.laid.runs.items()
+            pipelining.PipelineStage(run, stage, table.stages, self.wires.device, group=self.layout.pipe)
+            for stage, run in self.layout.runs.items()
         ]
         runtime = schedules._PipelineScheduleRuntime(stages, self.micro, loss_fn=self._loss)
         with tempfile.TemporaryDirectory(prefix="podsim-") as folder:
@@ -95,8 +95,8 @@ class Stepper:
         return runtime
 
 
-def _settled(parameter: Any) -> None:
-    """A gradient that is whole, or a sum over ranks still to be made, becomes one that is laid out as its parameter."""
+def _align_gradient(parameter: Any) -> None:
+    """A gradient that is whole, or a sum over ranks still to be made, becomes one that is divided as its parameter is."""
     grad = parameter.grad
     if hasattr(grad, "placements") and grad.placements != parameter.placements:
         parameter.grad = grad.redistribute(placements=parameter.placements)

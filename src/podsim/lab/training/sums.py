@@ -1,4 +1,4 @@
-"""Gradients added up over data-parallel replicas: by a table of transfers or by the library, beside the backward pass
+"""Gradients added up over data-parallel replicas: by a table of transfers or by the library, during the backward pass
 (a communication hook of DistributedDataParallel) or after it."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Sums:
     def gradients(self, parameters: list[Any]) -> None:
         """Replace the gradients by their means, all in one buffer."""
         torch = self.wires.torch
-        grads = [_local(one.grad) for one in parameters if one.grad is not None]
+        grads = [_local(parameter.grad) for parameter in parameters if parameter.grad is not None]
         flat = torch.cat([grad.reshape(-1) for grad in grads])
         self.mean(flat)
         done = 0
@@ -52,28 +52,28 @@ class Sums:
 
 
 def _local(grad: Any) -> Any:
-    """What of a gradient lies on this rank."""
+    """This rank's part of a gradient."""
     return grad.to_local() if hasattr(grad, "to_local") else grad
 
 
 def hook_of(sums: Sums) -> Callable[[Any, Any], Any]:
-    """A hook for DistributedDataParallel; buckets are added up one after the other, beside the backward pass."""
+    """A hook for DistributedDataParallel; buckets are added up one after the other, during the backward pass."""
     torch = sums.wires.torch
     pool = ThreadPoolExecutor(1)
 
     def hook(state: Any, bucket: Any) -> Any:
-        told = torch.futures.Future()
+        result = torch.futures.Future()
         data = bucket.buffer()
 
         def run() -> None:
             try:
                 sums.mean(data)
-                told.set_result(data)
+                result.set_result(data)
             except Exception as problem:
-                told.set_exception(problem)
+                result.set_exception(problem)
 
         pool.submit(run)
-        return told
+        return result
 
     hook.__annotations__ = {  # torch reads them, and this module names no type of torch's
         "bucket": torch.distributed.GradBucket, "return": torch.futures.Future[torch.Tensor],

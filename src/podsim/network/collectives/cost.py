@@ -1,4 +1,6 @@
-"""What a table costs, from the table alone: rounds, bytes, fan-in, seconds on equal links, and what no table can beat."""
+"""The cost of a table, from the table alone: rounds, bytes, fan-in, seconds on equal links, and the lower bound of any
+table.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,20 @@ class Summary:
     """A table in figures; bytes for the `size` asked for."""
 
     rounds: int
-    """steps in which something is sent"""
+    """The number of steps in which something is sent."""
     transfers: int
     total: float
-    """B sent by all nodes together"""
+    """B. The bytes sent by all nodes together."""
     sent_most: float
-    """B sent by the rank that sends most"""
+    """B. The bytes sent by the rank that sends most."""
     sent_mean: float
-    """B sent by a rank on average"""
+    """B. The bytes sent by a rank on average."""
     peak: float
-    """B into (or out of) the busiest node in its busiest step"""
+    """B. The bytes into (or out of) the busiest node in its busiest step."""
     fan_in: int
-    """most nodes that one node receives from in a step"""
+    """The most nodes that one node receives from in a step."""
     fan_out: int
-    """most nodes that one node sends to in a step"""
+    """The most nodes that one node sends to in a step."""
 
 
 def windows(table: Table) -> Iterator[tuple[int, int, Ints, Floats]]:

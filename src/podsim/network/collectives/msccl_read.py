@@ -30,7 +30,7 @@ class Tick(NamedTuple):
     to_at: int
     cnt: int
     block: int
-    """thread block that must have done `step` before, -1 for none"""
+    """The thread block that must have done `step` before; -1 for none."""
     step: int
 
 
@@ -40,9 +40,9 @@ class Message(NamedTuple):
     chunks: tuple[int, ...]
     own: bool
     level: int
-    """earliest step of the transfer"""
+    """The earliest step of the transfer."""
     written: tuple[int, ...]
-    """in which steps the source's chunks had been written when it left"""
+    """The steps in which the source's chunks had been written when it left."""
 
 
 @dataclass(kw_only=True)
@@ -62,21 +62,21 @@ class Machine:
 
     blank: Table
     own_input: bool
-    """inputs stay as they were, sums are made in the outputs"""
+    """Whether inputs stay as they were and sums are made in the outputs."""
     personal: bool
     blocks: dict[tuple[int, int], Block] = field(default_factory=dict)
     held: dict[tuple[int, str, int], int] = field(default_factory=dict)
-    """chunk in (rank, buffer, offset)"""
+    """The chunk in (rank, buffer, offset)."""
     wires: dict[tuple[int, int, int], deque[Message]] = field(default_factory=lambda: defaultdict(deque))
     wrote: dict[tuple[int, int], tuple[int, bool]] = field(default_factory=dict)
-    """last step in which a rank's chunk was written, and whether added to"""
+    """The last step in which a rank's chunk was written, and whether it was added to."""
     read: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(lambda: -1))
     edge: dict[tuple[int, int, int], int] = field(default_factory=lambda: defaultdict(lambda: -1))
-    """step of the latest transfer between two ranks on a channel"""
+    """The step of the latest transfer between two ranks on a channel."""
     later: set[tuple[int, str, int]] = field(default_factory=set)
-    """places whose content is added to another place (`re`) once it is there"""
+    """The locations whose content is added to another one (`re`) once it is there."""
     parked: dict[tuple[int, str, int], tuple[Block, Message]] = field(default_factory=dict)
-    """what has been received into those, and by whom: it is a transfer that adds, when it is added"""
+    """The data received into those, with their sender; the transfer counts when they are added."""
     of_rank: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     work: int = 0
     rows: list[tuple[int, int, int, int, int, bool, bool, int]] = field(default_factory=list)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,32 +50,34 @@ class Table:
     ranks: int
     chunks: int
     switches: int
-    """nodes beyond the ranks (numbers ranks, ranks + 1, ...): they add up and pass on, with a port for each neighbour"""
+    """The number of switches, nodes with numbers ranks, ranks + 1, ...: they add up and pass on, with a port for each
+    neighbour."""
     lockstep: bool
-    """a step starts when all of the step before has arrived; else a transfer starts when its own data are there"""
+    """Whether a step starts when all of the step before has arrived; otherwise a transfer starts when its own data are
+    there."""
     step: Ints
     source: Ints
     destination: Ints
     chunk: Ints
-    """first chunk of the transfer (of the first one of a train)"""
+    """The first chunk of the transfer (of the first one of a train)."""
     count: Ints
-    """neighbouring chunks in one transfer"""
+    """The number of neighbouring chunks in one transfer."""
     reduce: Bools
-    """the destination adds (else it keeps a copy)"""
+    """Whether the destination adds; otherwise it keeps a copy."""
     own: Bools
-    """the source sends its own input, as it was before the collective, rather than what it holds by now"""
+    """Whether the source sends its own input, as it was before the collective, rather than its present content."""
     channel: Ints
-    """transfers between the same ends on one channel go one after the other"""
+    """The channel; transfers between the same ends on one channel run one after the other."""
     repeat: Ints
     turn: Ints
-    """+1, 0 or -1"""
+    """The direction: +1, 0 or -1."""
     wheel: Ints
     home: Ints
-    """where a chunk starts, [chunks]"""
+    """The start of each chunk, [chunks]."""
     goal: Ints
-    """where it must end, [chunks]"""
+    """The end of each chunk, [chunks]."""
     sizes: Floats
-    """chunk sizes as shares of `size`, [chunks]"""
+    """share. The chunk sizes relative to `size`, [chunks]."""
 
     @property
     def nodes(self) -> int:
@@ -84,7 +86,7 @@ class Table:
 
     @property
     def transfers(self) -> int:
-        """Transfers, those of trains counted one by one."""
+        """The number of transfers, with those of trains counted one by one."""
         return int(self.repeat.sum())
 
 
@@ -103,6 +105,17 @@ USUAL: dict[str, ArrayLike] = {
 """columns of rows that may be left out"""
 
 
+class ChunkColumns(TypedDict, total=False):
+    """The properties of each chunk, one value for all or [chunks]; None for the usual one."""
+
+    home: ArrayLike | None
+    """The rank that has the chunk first."""
+    goal: ArrayLike | None
+    """The rank that has it in the end."""
+    sizes: ArrayLike | None
+    """share. The share of `size`."""
+
+
 def make_table(
     name: str,
     collective: str,
@@ -110,11 +123,9 @@ def make_table(
     *,
     ranks: int,
     chunks: int,
-    home: ArrayLike | None = None,
-    goal: ArrayLike | None = None,
-    sizes: ArrayLike | None = None,
     switches: int = 0,
     lockstep: bool = False,
+    **of_chunks: Unpack[ChunkColumns],
 ) -> Table:
     """A Table of rows given as columns, names as in Table; one number serves all rows, USUAL ones may be left out.
 
@@ -137,16 +148,18 @@ def make_table(
         raise TableError(
             f"{name}: columns {', '.join(wrong)} unknown or missing; rows have {', '.join(ROW_FIELDS)}"
         )
-    buffer = ranks if collective == "all-to-all" else chunks
+    if unknown := sorted(set(of_chunks) - set(ChunkColumns.__annotations__)):
+        raise TableError(f"{name}: {', '.join(unknown)} unknown; chunks have home, goal and sizes")
+    home, goal = _ends(collective, ranks, chunks)
+    equal = 1.0 / (ranks if collective == "all-to-all" else chunks)
     try:
         full = np.broadcast_arrays(*(np.atleast_1d(np.asarray(given[key])) for key in ROW_FIELDS))
         ends = [
             np.broadcast_to(np.asarray(default if end is None else end, np.int64), chunks).copy()
-            for end, default in zip((home, goal), _ends(collective, ranks, chunks), strict=True)
+            for end, default in ((of_chunks.get("home"), home), (of_chunks.get("goal"), goal))
         ]
-        share = np.broadcast_to(
-            np.asarray(1.0 / buffer if sizes is None else sizes, np.float64), chunks
-        ).copy()
+        sizes = of_chunks.get("sizes")
+        share = np.broadcast_to(np.asarray(equal if sizes is None else sizes, np.float64), chunks).copy()
     except ValueError as error:
         raise TableError(f"{name}: rows, home, goal or sizes do not fit each other: {error}") from None
     for chunk in np.flatnonzero(~((share >= 0.0) & np.isfinite(share)))[:1]:
@@ -218,7 +231,7 @@ def expand(table: Table) -> tuple[Table, Ints]:
 
 
 def split(table: Table, elements: int) -> Table:
-    """The table for a buffer of so many elements, which its chunks need not divide: the first chunks are one longer."""
+    """The table for a buffer of a number of elements; if chunks do not divide it, the first ones are one longer."""
     buffer = table.ranks if table.collective == "all-to-all" else table.chunks
     if elements < 1:
         raise TableError(f"{table.name}: {elements} elements; at least one is needed")

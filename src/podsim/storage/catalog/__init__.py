@@ -1,4 +1,4 @@
-"""Storage systems that are known, each figure with its source: storage.toml beside this module.
+"""The catalog of storage systems, each figure with its source: storage.toml next to this module.
 
     storage_names()                            what there is
     load_storage("weka-ra:4")                  (system, clients)
@@ -185,7 +185,7 @@ def _problems(entry: StorageEntry, name: str) -> list[str]:
 
 
 def _stripe_problems(entry: StorageEntry) -> list[str]:
-    """What no stripe over so many servers can be; of WekaFS also what its documentation rules out."""
+    """The rules that a stripe over a number of servers breaks; for WekaFS also those of its documentation."""
     stripe = entry.stripe
     if stripe is None:
         return []

@@ -1,0 +1,175 @@
+"""The run of a row of a table: a model, a cluster and a plan, from the columns that state them.
+
+The packaged tables state the three in `network`, `cluster` and `plan` (reference/ wrote them), each a name and settings
+such as "gpt-22b layers=96"; or the `reason` why nothing can be predicted. podsim.accuracy.own_rows fills in what a user's
+row leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+from podsim.graphs.fusion import FUSIONS
+from podsim.hardware.cluster import Cluster, load_cluster
+from podsim.hardware.parts import PRECISIONS
+from podsim.training.plan import Plan
+from podsim.workload.catalog import load_model
+from podsim.workload.graph import Model
+
+_TYPES = {field.name: type(field.default) for field in fields(Plan)}
+_WORDS = ("recompute", "schedule")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRun:
+    """The run of a row of a table of language models."""
+
+    model: Model
+    cluster: Cluster
+    plan: Plan
+    layer_only: bool = False
+    """Whether the measurement is of one layer's forward and backward pass, not of a step."""
+    chosen: str = ""
+    """The settings that the row leaves open and podsim chose, in words; "" if the row states its micro-batch."""
+    implied: str = ""
+    """The settings that the row does not state but must have had, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkRun:
+    """The run of a row of a table of networks: replicas of a captured network."""
+
+    network: str
+    batch: int
+    """The number of samples that a GPU computes at once."""
+    accumulate: int
+    """The number of micro-batches of a step."""
+    items: float
+    """count. The number of the row's units in one sample."""
+    precision: str
+    fuse: str
+    channels_first: bool
+    optimizer: str
+    software: str
+    cluster: Cluster
+    gpus: int
+
+
+class NotExpressible(Exception):
+    """The row lacks something, or describes what podsim does not model; the text says what."""
+
+
+def cell_text(row: Mapping[str, str], column: str) -> str:
+    """The cell of a column without blanks around it; "" if the row has no such column."""
+    return (row.get(column) or "").strip()
+
+
+def read_count(row: Mapping[str, str], column: str, default: int | None = None) -> int:
+    """The whole number, from 1, in a column; `default` if the cell is blank. NotExpressible if there is none."""
+    text = cell_text(row, column)
+    if not text:
+        if default is None:
+            raise NotExpressible(f"{column} is not given")
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        raise NotExpressible(f"{column}={text!r} is not a number") from None
+    if not 0 < value < 1e12 or value != int(value):
+        raise NotExpressible(f"{column}={text!r} is not a whole number from 1")
+    return int(value)
+
+
+def is_described(row: Mapping[str, str]) -> bool:
+    """Whether a row states its network, cluster and plan; NotExpressible if it states a plan alone."""
+    if not cell_text(row, "plan"):
+        return False
+    if missing := [column for column in ("network", "cluster") if not cell_text(row, column)]:
+        raise NotExpressible(
+            f"plan is stated, and {' and '.join(missing)} is not: state all three, or no plan"
+        )
+    return True
+
+
+def read_settings(text: str) -> tuple[str, dict[str, str]]:
+    """("gpt-22b", {"layers": "96"}) of "gpt-22b layers=96": the name, "" if there is none, and the settings."""
+    words = text.split()
+    settings = dict(word.split("=", maxsplit=1) for word in words if "=" in word)
+    return " ".join(word for word in words if "=" not in word), settings
+
+
+def write_settings(name: str, settings: Mapping[str, object]) -> str:
+    """The text that `read_settings` reads; blanks within values are left out."""
+    return " ".join(filter(None, [name, *(f"{k}={str(v).replace(' ', '')}" for k, v in settings.items())]))
+
+
+@lru_cache(maxsize=512)
+def read_model(settings: str) -> Model:
+    """The model that a text such as "gpt-22b layers=96 sequence=4096" describes: a catalog name and its overrides."""
+    name, overrides = read_settings(settings)
+    return load_model(name, overrides)
+
+
+@lru_cache(maxsize=512)
+def read_cluster(settings: str) -> Cluster:
+    """The cluster that a text such as "dgx-a100-80gb:2 network.nics=4" describes; ClusterError if there is none."""
+    name, overrides = read_settings(settings)
+    return load_cluster(name, overrides)
+
+
+def read_plan(settings: str) -> Plan:
+    """The plan of a text such as "tp=8 pp=2 recompute=full"; other fields have the defaults of Plan."""
+    _, words = read_settings(settings)
+    try:
+        values: dict[str, Any] = {name: _value(name, text) for name, text in words.items()}
+    except (KeyError, ValueError):
+        raise NotExpressible(f"plan={settings[:80]!r} is not a list of a plan's settings") from None
+    return Plan(**values)
+
+
+def _value(name: str, text: str) -> int | bool | str:
+    if name in _WORDS or _TYPES[name] is str:
+        return text
+    return text == "true" if _TYPES[name] is bool else int(text)
+
+
+def read_training_run(row: Mapping[str, str]) -> TrainingRun:
+    """The run of a row that states its network, cluster and plan; NotExpressible if the plan breaks a rule."""
+    model, cluster, plan = read_model(row["network"]), read_cluster(row["cluster"]), read_plan(row["plan"])
+    if problems := plan.problems(model, cluster):
+        raise NotExpressible("; ".join(problems))
+    return TrainingRun(
+        model=model,
+        cluster=cluster,
+        plan=plan,
+        layer_only=cell_text(row, "scope") == "layer",
+        chosen=cell_text(row, "chosen"),
+        implied=cell_text(row, "implied"),
+    )
+
+
+def read_network_run(row: Mapping[str, str]) -> NetworkRun:
+    """The run of a network of a row that states its network, cluster and plan."""
+    _, plan = read_settings(row["plan"])
+    try:
+        gpus = int(plan["gpus"])
+        run = NetworkRun(
+            network=row["network"], batch=int(plan["batch"]), accumulate=int(plan["accumulate"]),
+            items=float(plan["items"]), precision=plan["precision"], fuse=plan["fuse"],
+            channels_first=plan["channels_first"] == "true", optimizer=plan["optimizer"], software=plan["software"],
+            cluster=read_cluster(row["cluster"]).subset(gpus), gpus=gpus,
+        )  # fmt: skip
+    except (KeyError, ValueError):
+        raise NotExpressible(f"plan={row['plan'][:80]!r} does not describe a run of a network") from None
+    if (
+        run.precision not in PRECISIONS
+        or run.fuse not in FUSIONS
+        or min(run.batch, run.accumulate, run.items) <= 0
+    ):
+        raise NotExpressible(
+            f"plan={row['plan'][:80]!r}: precision, fuse or a count is not one that podsim knows"
+        )
+    return run

@@ -1,0 +1,192 @@
+"""GPUs, machines, networks and models as users and sources write them -> names and settings of the catalog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from podsim.accuracy.measured_runs import (
+    NotExpressible,
+    cell_text,
+    read_cluster,
+    read_count,
+    read_model,
+    write_settings,
+)
+from podsim.errors import ModelError
+from podsim.workload.catalog import load_specification
+
+# GPU and system as sources write them -> system of the catalog, the first whose two patterns are found
+_NODES = (
+    (r"A100.*\b40 ?GB", r"NDv4|ND A100 v4|ND96asr", "azure-ndv4-40gb"),
+    (r"A100", r"NDv4|ND A100 v4|ND96amsr", "azure-ndv4-80gb"),
+    (r"A100", r"\bp4de\b", "aws-p4de"),
+    (r"A100", r"\bp4d\b", "aws-p4d"),
+    (r"A100", r"BM\.GPU4\.8", "oci-bm-gpu4-8"),
+    (r"A100", r"BM\.GPU\.A100-v2\.8", "oci-bm-gpu-a100-v2-8"),
+    (r"A100", r"A100 PCIe NV12", "a100-pcie-pair"),
+    (r"A100[- ]?PCIe[- ]?40", "", "a100-pcie-40gb-server"),
+    (r"A100[- ]?PCIe", "", "a100-pcie-server"),
+    (r"A100(-SXM4?)?[- ]40 ?GB", "", "dgx-a100-40gb"),
+    (r"\bA100", "", "dgx-a100-80gb"),
+    (r"\bA800", "", "hgx-a800"),
+    (r"V100.*450 ?W", "", "dgx-2h"),
+    (r"V100", r"DGX-2H", "dgx-2h"),
+    (r"V100-SXM3", "", "dgx-2"),
+    (r"V100", r"DGX-2\b", "dgx-2"),
+    (r"V100.*\b32 ?GB", "", "dgx-1-v100-32gb"),
+    (r"\bV100", "", "dgx-1-v100-16gb"),
+    (r"H100.*\b96 ?GB", "", "grand-teton-h100-96gb"),
+    (r"H100", r"Grand Teton", "grand-teton-h100"),
+    (r"\bH100(?!.*(PCIe|NVL\b))", "", "dgx-h100"),
+    (r"\bH200(?!.*(PCIe|NVL\b))", "", "dgx-h200"),
+    (r"\bH800", "", "hgx-h800"),
+    (r"\bH20\b", "", "hgx-h20"),
+    (r"\bB200", "", "dgx-b200"),
+    (r"\bL40S\b", "", "l40s-server"),
+)
+_RATES = {"HDR200": 200, "NDR400": 400, "HDR100": 100, "EDR": 100, "NDR": 400, "HDR": 200}
+"""Gb/s of an InfiniBand adapter by name; the first name in the text counts."""
+_GIGABITS = r"(\d+)\s*G(?:b|bit|bE|bps)?(?:/s)?\b"
+"""The rate of an Ethernet or EFA adapter: 100GbE, 200 Gb/s, 400G."""
+_FAMILIES = (
+    (r"llama|internlm|mi[sx]tral|qwen|deepseek|baichuan|\byi\b|vicuna|gemma|olmo|grok|dbrx|phi-?3", "llama"),
+    (r"mpt", "mpt"),
+    (r"gpt(?!-?neox|-?j)", "gpt"),
+)
+_BASES = {
+    "gpt": "gpt-22b tied=true",
+    "gpt, own head": "gpt-22b tied=false",
+    "llama": "llama-7b tied=false",
+    "llama, no head": "llama-7b tied=true",
+    "mpt": "mpt-7b position=learned tied=true",
+    "mpt, own head": "mpt-7b position=learned tied=false",
+}
+"""Kind of transformer -> a model of the catalog that differs from it in widths only."""
+_OTHER = {"gpt": "gpt, own head", "llama": "llama, no head", "mpt": "mpt, own head"}
+_NAMED = re.compile(r"(?P<name>[\w.-]+)(?:\s+[\d.]+[BT])?(?:\s*\((?P<layers>\d+) layers\))?", re.IGNORECASE)
+_APART = 0.25
+"""The relative error allowed against a published size: tables round it, or leave embeddings out."""
+
+
+def find_node(gpu: str, system: str = "", memory: str = "") -> str | None:
+    """The catalog name of a node with such GPUs, or None; `memory` is GB per GPU if `gpu` does not state it."""
+    text = gpu
+    if memory and not re.search(r"\d ?GB", gpu):
+        text += f"-{memory.split('.', maxsplit=1)[0]}GB"
+    return next(
+        (
+            name
+            for pattern, where, name in _NODES
+            if re.search(pattern, text, re.IGNORECASE) and re.search(where, system, re.IGNORECASE)
+        ),
+        None,
+    )
+
+
+def read_adapters(text: str, gpus: int) -> dict[str, str]:
+    """Overrides for the network that a text states, such as "4x100Gb/s RoCE".
+
+    `gpus` are those of a node: "400 Gb/s per GPU" is that many adapters, "1600 Gb/s per node" at most.
+    """
+    out: dict[str, str] = {}
+    if match := re.search(r"(\d+)\s*x\s*" + _GIGABITS, text):
+        out = {"network.nics": match[1], "network.bandwidth": f"{match[2]} Gb/s"}
+    elif match := re.search(_GIGABITS + r"\s*(?:/node|inter-node|per node)", text):
+        adapters = max(1, min(gpus, int(match[1]) // 200))
+        out = {"network.nics": str(adapters), "network.bandwidth": f"{int(match[1]) // adapters} Gb/s"}
+    elif match := re.search(_GIGABITS + r"\s*per GPU", text):
+        out = {"network.nics": str(gpus), "network.bandwidth": f"{match[1]} Gb/s"}
+    else:
+        rate_match = re.search(_GIGABITS, text)
+        rate = next(
+            (value for name, value in _RATES.items() if name in text), int(rate_match[1]) if rate_match else 0
+        )
+        count = re.search(r"\b(\d+)\s*x", text)
+        if count and rate:
+            out["network.nics"] = count[1]
+        if rate:
+            out["network.bandwidth"] = f"{rate} Gb/s"
+    for name, fabric in (("RoCE", "roce"), ("EFA", "efa")):
+        if name in text:
+            out["fabric"] = fabric
+    return out
+
+
+def cluster_settings(node: str, gpus: int, network: Mapping[str, str]) -> str:
+    """Settings for `read_cluster`: enough whole nodes for the GPUs, and overrides of the network."""
+    gpus_per_node = read_cluster(f"{node}:1").gpus_per_node
+    return write_settings(f"{node}:{-(-gpus // gpus_per_node)}", network)
+
+
+def model_settings(row: Mapping[str, str]) -> str:
+    """Settings for `read_model`; NotExpressible if the dimensions contradict the stated size."""
+    if not cell_text(row, "layers"):
+        return _catalog_model_settings(row.get("model", ""), read_count(row, "seq_len"))
+    name = row.get("model", "model")
+    widths = {
+        "layers": read_count(row, "layers"),
+        "hidden": read_count(row, "hidden"),
+        "heads": read_count(row, "heads"),
+        "kv_heads": read_count(row, "kv_heads", read_count(row, "heads")),
+        "ffn": read_count(row, "ffn_hidden", 4 * read_count(row, "hidden")),
+        "vocab": read_count(row, "vocab"),
+        "sequence": read_count(row, "seq_len"),
+    }
+    experts = 0 if cell_text(row, "moe_experts") == "0" else read_count(row, "moe_experts", 1)
+    if experts > 1:
+        widths |= {"experts": experts, "top_k": read_count(row, "moe_topk")}
+    return _nearest_in_size(_candidate_settings(name, widths), cell_text(row, "params_b"))
+
+
+def _catalog_model_settings(text: str, sequence: int) -> str:
+    """Settings of a named model, such as "llama3-70b", "DeepSeek-V2 236B" or "llama3-70b (12 layers)"."""
+    known = _NAMED.fullmatch(text.strip())
+    layers = {"layers": known["layers"]} if known and known["layers"] else {}
+    settings = write_settings(known["name"] if known else "", {"sequence": sequence, **layers})
+    try:
+        read_model(settings)
+    except ModelError:
+        raise NotExpressible(f"layers is not given, and model={text!r} is none of the catalog") from None
+    return settings
+
+
+def _nearest_in_size(candidates: list[str], published: str) -> str:
+    """The likeliest candidate of the published size (10^9 parameters); the first if no size is given."""
+    try:
+        size = float(published or "0") * 1e9
+    except ValueError:
+        raise NotExpressible(f"params_b={published!r} is not a number") from None
+    if not size:
+        return candidates[0]
+    distances = [abs(read_model(each).parameters / size - 1.0) for each in candidates]
+    best = 0 if distances[0] <= _APART else distances.index(min(distances))
+    if distances[best] > _APART:
+        raise NotExpressible(
+            f"params_b={published}, but these dimensions make {read_model(candidates[best]).parameters / 1e9:.3g}: "
+            "experts (moe_experts, moe_topk), ffn_hidden, kv_heads or vocab is not as it should be"
+        )
+    return candidates[best]
+
+
+def _candidate_settings(name: str, widths: Mapping[str, int]) -> list[str]:
+    """Settings of the models that fit the dimensions, the likeliest first."""
+    family = next((kind for pattern, kind in _FAMILIES if re.search(pattern, name, re.IGNORECASE)), "")
+    known = _catalog_settings(name, widths)
+    if known and ("experts" in widths or not family):
+        return [known]
+    kinds = [family, _OTHER[family]] if family else ["gpt", "gpt, own head", "llama", "llama, no head"]
+    return [write_settings(_BASES[kind], widths) for kind in kinds]
+
+
+def _catalog_settings(name: str, widths: Mapping[str, int]) -> str:
+    """The catalog's model of that name with the row's sequence length; "" if it has other dimensions."""
+    known = re.sub(r"[\s_]+", "-", name.strip().lower()).replace("/", "-")
+    try:
+        spec = load_specification(known)
+    except ModelError:
+        return ""
+    compared = ("layers", "hidden", "heads", "experts", "top_k")
+    if any(getattr(spec, field) != widths.get(field, 0) for field in compared):
+        return ""
+    return write_settings(known, {"sequence": widths["sequence"]})

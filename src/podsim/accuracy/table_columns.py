@@ -1,0 +1,177 @@
+"""The columns of each kind of reference table: the type of their cells, and which columns a table must have.
+
+Columns for readers hold a source's own names of its model, machine and software. `network`, `cluster` and `plan` hold
+what podsim runs for a row, each a name and settings such as "gpt-22b layers=96"; `reason` says why there is nothing to
+run. `tables` names the parts of podsim.accuracy.tables that hold the row. A user's file may leave these columns out.
+
+Types of cells: text; role (calibrate or test); unit (of the throughput column); count (a whole number, 1 or more);
+positive (a number above 0); amount (a number, 0 or more). A cell may be blank: the source did not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+RATES = {
+    "images/s": 1.0, "img/s": 1.0, "img/sec": 1.0, "imgs/second": 1.0, "samples/s": 1.0, "samples/sec": 1.0,
+    "samples / s": 1.0, "samples / second": 1.0, "sequences/s": 1.0, "sequences/sec": 1.0, "seq/sec": 1.0,
+    "sequences/s (computed = batch/avg latency)": 1.0, "Inferences/Second": 1.0, "Inferences/second": 1.0,
+    "tok/s": 1.0, "tokens/s": 1.0, "frames/s": 1.0, "frames/sec": 1.0, "items/s": 1.0, "item/s": 1.0,
+    "utterances/s": 1.0, "mol/ms": 1e3,
+}  # fmt: skip
+"""Unit of a throughput as written -> its value in items per second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of reference table."""
+
+    name: str
+    title: str
+    columns: Mapping[str, str]
+    """The cell type of each column, in file order."""
+    required: tuple[str, ...]
+    """The columns that a table of this kind must have."""
+    measured: tuple[str, ...]
+    """The columns of measurements; a table needs at least one of them."""
+    what: str
+    """The quantity compared by default."""
+    sweep: tuple[str, ...]
+    """The columns that define a sweep: rows equal in them do the same work and compete."""
+    classes: tuple[str, ...]
+    """The columns of the breakdown."""
+    series: str = ""
+    """The column that separates rows of one id; "" if ids are unique."""
+    source: str = "source"
+    """The column of the sources."""
+
+
+def _columns(text: str) -> dict[str, str]:
+    """Column types of "type: name name …" lines, in the order of the columns."""
+    columns = {}
+    for line in text.strip().splitlines():
+        cell, names = line.split(":")
+        columns.update(dict.fromkeys(names.split(), cell.strip()))
+    return columns
+
+
+_LLM = _columns("""
+    role: role
+    text: id source source_url_or_repo_path
+    count: year
+    text: model
+    positive: params_b
+    count: layers hidden ffn_hidden heads kv_heads vocab seq_len moe_experts moe_topk
+    text: gpu
+    positive: gpu_mem_gb
+    count: n_gpus
+    text: node_type interconnect
+    count: tp pp virtual_pp dp cp ep
+    text: zero_stage_or_fsdp seq_parallel
+    count: micro_batch global_batch
+    text: precision recompute framework
+    positive: step_time_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu memory_gb
+    text: confirmed network cluster plan scope chosen implied reason tables
+""")
+_VISION = _columns("""
+    role: role
+    text: id source path model framework task gpu
+    count: n_gpus
+    text: node_type precision batch_per_gpu seq_len
+    positive: throughput
+    unit: unit
+    positive: latency_ms time_to_train_h
+    text: network cluster plan reason tables
+""")
+_MLPERF = _columns("""
+    role: role
+    text: id version submitter division system accelerator
+    count: n_nodes accel_per_node n_accelerators
+    text: benchmark framework
+    count: global_batch
+    positive: batch_per_accel
+    count: grad_accum seq_len n_runs
+    amount: n_logs_parsed n_success
+    positive: minutes_score minutes_min minutes_max accel_hours converge_mean
+    text: converge_unit
+    positive: throughput_samples_s throughput_per_accel
+    text: throughput_method
+    positive: throughput_logged median_step_s median_epoch_s
+    amount: eval_s_mean
+    text: host_cpu interconnect host_networking path confirmed network cluster plan reason tables
+""")
+_KERNELS = _columns("""
+    role: role
+    text: id source path gpu op
+    count: m n k batch heads kv_heads seq_len head_dim
+    text: causal direction dtype
+    positive: latency_ms tflops gb_per_s
+    count: n_gpus message_bytes
+    positive: bus_gb_per_s
+    text: device kernel precision accumulate cluster launch nccl reason tables
+""")
+_COLLECTIVES = _columns("""
+    role: role
+    text: id source path system gpu
+    count: nodes gpus
+    text: nics collective algo proto
+    count: size_bytes
+    positive: time_us algbw_GBps busbw_GBps
+    text: confirmed cluster launch nccl in_switch reason tables
+""")
+
+KINDS = (
+    Kind(
+        name="llm",
+        title="Training of language models",
+        columns=_LLM,
+        required=("model", "seq_len", "gpu", "n_gpus"),
+        measured=("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "memory_gb"),
+        what="seconds per step",
+        sweep=("model", "layers", "hidden", "seq_len", "gpu", "n_gpus", "global_batch"),
+        classes=("tp", "pp"),
+    ),
+    Kind(
+        name="vision",
+        title="Training and inference of vision, language, speech and recommendation models",
+        columns=_VISION,
+        required=("model", "task", "gpu", "n_gpus", "precision", "batch_per_gpu"),
+        measured=("throughput", "latency_ms", "time_to_train_h"),
+        what="samples/s",
+        sweep=(),
+        classes=("model",),
+    ),
+    Kind(
+        name="mlperf",
+        title="MLPerf Training",
+        columns=_MLPERF,
+        required=("benchmark", "accelerator", "n_accelerators", "global_batch"),
+        measured=("minutes_score", "throughput_samples_s"),
+        what="samples/s",
+        sweep=(),
+        classes=("benchmark",),
+        source="path",
+    ),
+    Kind(
+        name="kernels",
+        title="Kernels on one GPU",
+        columns=_KERNELS,
+        required=("gpu", "op", "dtype"),
+        measured=("latency_ms", "tflops", "gb_per_s", "bus_gb_per_s"),
+        what="seconds",
+        sweep=(),
+        classes=("op",),
+    ),
+    Kind(
+        name="collectives",
+        title="NCCL collectives",
+        columns=_COLLECTIVES,
+        required=("collective", "nodes", "gpus", "size_bytes"),
+        measured=("time_us", "algbw_GBps", "busbw_GBps"),
+        what="seconds",
+        sweep=(),
+        classes=("collective",),
+        series="size_bytes",
+    ),
+)

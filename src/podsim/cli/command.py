@@ -1,0 +1,274 @@
+"""One command: its options from their declarations, its question, how its answer is printed, and what ends it early."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from podsim.errors import PodsimError
+from podsim.options.question import Option, options_of
+
+if TYPE_CHECKING:
+    from podsim.report.screen import Report  # which loads rich, and `podsim --help` shall not
+import os
+from traceback import extract_tb
+
+from podsim import __version__
+from podsim.errors import LabError, NoFitError, PlanError, ScheduleError
+
+Status = Callable[[Any], int]
+_FORMS = ("json", "csv", "fio_json")
+"""options that choose how an answer is printed"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A line of the table of commands."""
+
+    help: str
+    options: str = "machine_options:NoOptions"
+    """The options, as MODULE:CLASS of podsim.options."""
+    verb: str = ""
+    """The verb: a public name of podsim, or MODULE:FUNCTION."""
+    ask: str = ""
+    """The function that asks, given (options, output), where the output decides what to ask."""
+    check: str = ""
+    """The check, given (output, options), that raises PodsimError for contradictory options before the work begins."""
+    output: str = "output_options:Output"
+    report: str = ""
+    """The function from an answer to its report."""
+    rows: str = ""
+    """The attribute, or MODULE:FUNCTION, of the rows of CSV; by default the answer itself."""
+    data: str = ""
+    """The function from an answer to its JSON; by default the answer itself."""
+    show: str = ""
+    """The function that prints an answer in every form, given (answer, output, options), if `report` and `rows` do not.
+    """
+    picture: str = ""
+    """The function that draws --plot, given (answer, kind)."""
+    plotted: str = ""
+    """The keyword of the question that is true if --plot is given."""
+    progress: str = ""
+    """The title of a bar, or "doing" for a line, if the question reports its progress."""
+    ranked: bool = False
+    """Whether it runs in every rank of a job, and only the first reports mistakes."""
+    status: Status = lambda answer: 0
+    """The exit status by the answer."""
+
+
+class Command(click.Command):
+    """A command whose parameters are made when they are needed."""
+
+    def __init__(self, name: str, row: Row) -> None:
+        """Keep the row; nothing of it is imported."""
+        super().__init__(name=name, help=row.help, callback=self._run)
+        self.row = row
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters, from the declarations of the options."""
+        if not self.params:
+            declared = {**options_of(self._group), **options_of(self._output)}
+            self.params = [parameter(known) for known in declared.values()]
+        return super().get_params(ctx)
+
+    @property
+    def _group(self) -> Any:
+        return load(f"options.{self.row.options}")
+
+    @property
+    def _output(self) -> Any:
+        return load(f"options.{self.row.output}")
+
+    def _run(self, **given: Any) -> None:
+        status = guarded(lambda: self._answered(given))
+        if status:
+            raise click.exceptions.Exit(status)
+
+    def _answered(self, given: Mapping[str, Any]) -> int:
+        """Ask and print; the exit status."""
+        row = self.row
+        output = self._output(**_values(options_of(self._output), given))
+        _one_format(output)
+        options = _values(options_of(self._group), given)
+        with first_rank_speaks() if row.ranked else nullcontext():
+            if row.check:
+                load(row.check)(output, options)
+            answer = self._asked(options, output)
+        if answer is None:  # another rank has the result
+            return 0
+        if row.picture and output.plot is not None:
+            output.plot.write_bytes(load(row.picture)(answer, output.plot.suffix.lower()[1:]))
+        if row.show:
+            load(row.show)(answer, output, options)
+        elif row.report:
+            data = load(row.data) if row.data else None
+            print_answer(answer, output, load(row.report), rows=_rows(row, answer), data=data)
+        sys.stdout.flush()
+        return row.status(answer)
+
+    def _asked(self, options: Mapping[str, Any], output: Any) -> Any:
+        """The answer to the question."""
+        row = self.row
+        if row.ask:
+            return load(row.ask)(options, output)
+        plotted = {row.plotted: output.plot is not None} if row.plotted else {}
+        with _progress(row.progress) as progress:
+            return load(row.verb)(**options, **plotted, **progress)
+
+
+def load(name: str) -> Any:
+    """What MODULE:NAME of podsim is, or a public NAME of podsim: the one place where commands import what they need."""
+    module, colon, attribute = name.rpartition(":")
+    return getattr(import_module(f"podsim.{module}" if colon else "podsim"), attribute)
+
+
+def parameter(known: Option) -> click.Parameter:
+    """An option of a command, or an argument, as it is declared."""
+    if known.kind is bool:
+        flag = _flag(known)
+        both = flag if known.flag else f"{flag}/--no-{flag.removeprefix('--')}"
+        return click.Option([both, known.name], is_flag=True, default=known.default, help=known.help)
+    default = {} if known.is_required or known.many else {"default": known.default}
+    details = {"type": _type(known), "required": known.is_required, "help": known.help, **default}
+    if known.argument and not known.flag:
+        count = -1 if known.many else 1
+        return click.Argument([known.name], nargs=count, metavar=known.metavar or None, **details)
+    is_shown = default.get("default") not in (None, "")
+    return click.Option([_flag(known), known.name], multiple=known.many, show_default=is_shown, **details)
+
+
+def _type(known: Option) -> Any:
+    return click.Path(path_type=Path) if known.kind is Path else known.kind
+
+
+def _values(options: Mapping[str, Option], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a group, as its functions take them; repeated ones are read."""
+    values = {name: _value(known, given[name]) for name, known in options.items()}
+    return {
+        name: value for name, value in values.items() if not (value is None and options[name].is_required)
+    }
+
+
+def _value(known: Option, value: Any) -> Any:
+    if known.many:
+        if not value:
+            return known.default
+        return known.read(value, _flag(known)) if known.read else tuple(value)
+    if known.suffixes and value is not None and value.suffix.lower() not in known.suffixes:
+        ends = f"{', '.join(known.suffixes[:-1])} or {known.suffixes[-1]}"
+        raise PodsimError(f"{_flag(known)} {str(value)[-80:]}: give a name that ends in {ends}")
+    return value
+
+
+def _flag(known: Option) -> str:
+    return known.flag or f"--{known.name.replace('_', '-')}"
+
+
+def _one_format(output: Any) -> None:
+    """Raise PodsimError for several forms at once."""
+    flags = [_flag(known) for name, known in options_of(type(output)).items() if name in _FORMS]
+    if sum(bool(getattr(output, name, False)) for name in _FORMS) > 1:
+        raise PodsimError(f"{', '.join(flags[:-1])} and {flags[-1]}: choose one")
+
+
+def print_answer(
+    answer: Any,
+    output: Any,
+    report: Callable[[Any], Report],
+    *,
+    rows: Any = None,
+    data: Callable[[Any], Any] | None = None,
+) -> None:
+    """Print an answer as JSON (its `data`), as CSV (its `rows`), or as a report."""
+    if getattr(output, "json", False):
+        sys.stdout.write(load("report.data:to_json")(data(answer) if data else answer) + "\n")
+    elif getattr(output, "csv", False):
+        sys.stdout.write(load("report.data:to_csv")(answer if rows is None else rows))
+    else:
+        load("report.screen:show")(report(answer))
+
+
+def _rows(row: Row, answer: Any) -> Any:
+    """What CSV shows of an answer."""
+    if ":" in row.rows:
+        return load(row.rows)(answer)
+    return getattr(answer, row.rows) if row.rows else answer
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[dict[str, Any]]:
+    """The keyword of a question that reports its progress, drawn on standard error."""
+    if not title:
+        yield {}
+        return
+    drawn = load("report.progress:doing")() if title == "doing" else load("report.progress:bar")(title)
+    with drawn as progress:
+        yield {"progress": progress}
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """The exit status of a command whose mistakes and interruptions end on one screen, without a traceback."""
+    try:
+        status = command()
+        sys.stdout.flush()
+        return status
+    except PodsimError as error:
+        return _mistake(error)
+    except KeyboardInterrupt:
+        sys.stderr.write("\npodsim: interrupted\n")
+        return 130
+    except BrokenPipeError:  # the reader has seen enough; nothing more may be written, not even at exit
+        _write_no_more()
+        return 0
+    except OSError as error:
+        sys.stderr.write(
+            f"podsim: cannot write {error.filename or 'the result'}: {error.strerror or error}\n"
+        )
+        _write_no_more()
+        return 2
+
+
+def _mistake(error: PodsimError) -> int:
+    """Write every problem to standard error; the exit status."""
+    for line in error.problems if isinstance(error, (PlanError, ScheduleError)) else (str(error),):
+        sys.stderr.write(f"podsim: {line}\n")
+    return 1 if isinstance(error, NoFitError) else 2
+
+
+def bug_report(error: Exception) -> str:
+    """What is said of an error that no user can have made."""
+    if isinstance(error, MemoryError):
+        return "podsim: this takes more memory than there is; ask for less at once\n"
+    frames = [frame for frame in extract_tb(error.__traceback__) if "podsim" in Path(frame.filename).parts]
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    what = " ".join(str(error).split())[:200]
+    return (
+        f"podsim: a bug in podsim {__version__}: {type(error).__name__}: {what}{where}\n"
+        "podsim: please report it with the command and what it prints under PODSIM_TRACEBACK=1\n"
+    )
+
+
+def _write_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def first_rank_speaks() -> Iterator[None]:
+    """Every rank of a job gets the same options; the first alone reports mistakes in them. A run that broke off is
+    reported by all.
+    """
+    try:
+        yield
+    except LabError:
+        raise
+    except PodsimError:
+        if os.environ.get("RANK", "0") == "0":
+            raise
+        raise click.exceptions.Exit(2) from None

@@ -1,0 +1,172 @@
+"""Fits of matrix products: the law on measured rows, the host's time in them, and constants of batches.
+
+Fitted of batches, on top of plain products, are what they reach of the ceiling, and how long a thread block waits at a
+step of k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from podsim.errors import TableError
+from podsim.fitting import Bools, Fit, Floats, Parameter, Solution, Values, fold_of, held_out, solve
+from podsim.hardware.catalog import load_gpu
+from podsim.hardware.parts import Gpu
+from podsim.kernels.constants import Evidence, GemmConstants, base_name, gemm_constants, kernel_constants
+from podsim.kernels.gemm import gemm_law, gemm_seconds, is_aligned, operand_bytes, peak_of, result_bytes
+from podsim.kernels.measured_kernels import KernelRows
+
+LONG = 20e-6
+"""s. The shortest kernel whose error is reported."""
+_HOST_TIMED = ("EleutherAI",)
+"""Sources timed on the host's clock, call by call: their fit has one more constant, the host's time of a call."""
+_FIELDS = frozenset(field.name for field in fields(GemmConstants))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """Predicted and measured seconds, row by row, shape (R,); both with the host's time where the source has it."""
+
+    predicted: Floats
+    law: Floats
+    """s. The prediction without the correction."""
+    measured: Floats
+
+    def errors(self, *, law: bool = False) -> Floats:
+        """predicted / measured - 1 of rows over 20 us."""
+        long = self.measured > LONG
+        return np.asarray((self.law if law else self.predicted)[long] / self.measured[long] - 1)
+
+
+def law_seconds(constants: GemmConstants, gpu: Gpu, rows: KernelRows) -> Floats:
+    """Seconds of rows, all of one precision, by the law."""
+    precision = str(rows.precision[0])
+    machine = (float(gpu.sms), peak_of(gpu, precision), gpu.memory_bandwidth)
+    widths = (operand_bytes(precision), np.where(rows.accumulate, 8.0, result_bytes(precision)))
+    aligned = is_aligned(rows.m, rows.n, rows.k, widths[0], "nn")
+    shapes = (rows.m, rows.n, rows.k, rows.batch)
+    return gemm_law(constants, machine, shapes, widths=widths, aligned=aligned, cache=gpu.l2)
+
+
+def host_timed(rows: KernelRows) -> npt.NDArray[np.bool_]:
+    """Which rows were timed on the host's clock, and so hold its time of a call."""
+    return np.array([source.startswith(_HOST_TIMED) for source in rows.source], dtype=bool)
+
+
+def fit_products_law(
+    parts: Sequence[tuple[Gpu, KernelRows, Floats]], constants: GemmConstants, fit: Fit
+) -> tuple[GemmConstants, Solution]:
+    """`constants` with those that `fit` varies, and the solution.
+
+    Each part is a GPU, its rows and their weights. Of the parameters, "host" is the host's seconds in rows timed on its
+    clock, and "factor" what the source's seconds are over the law's; the others are constants of the law.
+    """
+    hosted = [host_timed(rows) for _, rows, _ in parts]
+
+    def residuals(values: Values) -> Floats:
+        law, factor, host = (
+            _with_values(constants, values),
+            values.get("factor", 1.0),
+            values.get("host", 0.0),
+        )
+        logs = [
+            np.log((law_seconds(law, gpu, rows) * factor + is_hosted * host) / rows.seconds) * weights
+            for (gpu, rows, weights), is_hosted in zip(parts, hosted, strict=True)
+        ]
+        return np.concatenate(logs)
+
+    solution = solve(fit, residuals)
+    return _with_values(constants, solution.values), solution
+
+
+def _with_values(constants: GemmConstants, values: Values) -> GemmConstants:
+    return replace(constants, **{name: value for name, value in values.items() if name in _FIELDS})
+
+
+def evidence_of(
+    errors: Floats, sources: Iterable[str], note: str = "", *, rows: int | None = None
+) -> Evidence:
+    """The evidence of a fit: its relative errors, and the sources of its rows (as many as errors unless given)."""
+    sizes = np.abs(errors)
+    return Evidence(
+        rows=len(sizes) if rows is None else rows,
+        median_error=float(np.median(sizes)),
+        mean_error=float(sizes.mean()),
+        sources=tuple(sorted(set(sources))),
+        note=note,
+    )
+
+
+UNMEASURED = {"batched": 0.91, "step": 1e-7, "step_far": 0.5e-7}
+"""Constants of a chip whose batches were not measured, near those of the A100; fits start here."""
+_FIT = Fit(
+    parameters={
+        "batched": Parameter(start=UNMEASURED["batched"], low=0.3, high=1.05),
+        "step": Parameter(start=UNMEASURED["step"], low=1e-9, high=2e-6, scale=1e-7),
+        "step_far": Parameter(start=UNMEASURED["step_far"], low=0.0, high=2e-6, scale=1e-7),
+        "host": Parameter(start=20e-6, low=0.0, high=60e-6, scale=20e-6),
+    },
+    softness=0.05,
+    pull=0.01,
+    differences=(3e-2, 1e-2),
+    evaluations=40,
+    # a wait is only felt from some length on, so one start is long
+    other_starts=({"batched": 0.7, "step": 5e-7, "step_far": 3e-7, "host": 20e-6},),
+)
+_FEWEST = 20
+"""The fewest batches that a fit needs."""
+
+
+def fit_batches(rows: KernelRows, gpu: Gpu, constants: GemmConstants) -> tuple[GemmConstants, str]:
+    """`constants` with those of batches, from 16-bit rows of any GPU of the same chip; and a note, "" for no change.
+
+    A board whose base is of its own chip keeps that one's: its rows of batches are the same.
+    """
+    chip = _chip(gpu.name)
+    if _chip(base_name(gpu)) == chip:
+        return constants, ""
+    halves = (rows.op == "bmm") & np.isin(rows.precision, ["fp16", "bf16"])
+    part = rows.take(np.char.startswith(rows.gpu, chip + "-") & halves)
+    many = int((part.batch > 1).sum())
+    if many < _FEWEST:
+        return constants, "; no batch was measured"
+    fitted, _ = fit_products_law(_parts_by_gpu(part), constants, _FIT)
+    return fitted, f"; batches from {many} sizes of {', '.join(sorted(set(part.source)))}"
+
+
+def cross_validate_batches(rows: KernelRows, gpu: Gpu, *, folds: int = 5, seed: int = 0) -> Check:
+    """Predictions for rows of batches on `gpu`, all of one precision: each fold by a fit to the others.
+
+    Plain constants are the packaged ones, which no batch was fitted to; a batch of one is a plain product. The host's
+    time of a call, where the source has it, is predicted too. Raises TableError for too few rows.
+    """
+    part = rows.take((rows.gpu == gpu.name.lower()) & (rows.op == "bmm"))
+    if len(part) < _FEWEST:
+        raise TableError(f"{len(part)} batches of products on {gpu.name}; {_FEWEST} are needed for folds")
+    precision = str(part.precision[0])
+    constants, _ = gemm_constants(kernel_constants(gpu), precision)
+    plain = gemm_seconds(gpu, part.m, part.n, part.k, precision=precision)
+    hosted = host_timed(part)
+
+    def predict(held: Bools) -> Floats:
+        fitted, solution = fit_products_law(_parts_by_gpu(part.take(~held)), constants, _FIT)
+        host = hosted[held] * solution.values["host"]
+        law = law_seconds(fitted, gpu, part.take(held)) + host
+        return np.stack([law, np.where(part.batch[held] == 1, plain[held] + host, law)])
+
+    law, predicted = held_out(fold_of((part.m, part.n, part.k, part.batch), folds, seed), folds, predict)
+    return Check(predicted=predicted, law=law, measured=part.seconds)
+
+
+def _chip(name: str) -> str:
+    return name.lower().partition("-")[0]
+
+
+def _parts_by_gpu(rows: KernelRows) -> list[tuple[Gpu, KernelRows, Floats]]:
+    """The rows of each GPU, with it and equal weights: a chip is sold with memories of different speed."""
+    parts = ((load_gpu(name), rows.take(rows.gpu == name)) for name in sorted(set(rows.gpu.tolist())))
+    return [(gpu, part, np.ones(len(part))) for gpu, part in parts]

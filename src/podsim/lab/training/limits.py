@@ -1,0 +1,113 @@
+"""What of a legal plan cannot be run for real: by PyTorch, with a parameter server, in this machine's memory."""
+
+from __future__ import annotations
+
+import os
+
+from podsim.errors import LabError
+from podsim.lab.wires import gpus_here
+from podsim.options.measure_options import TrainOptions
+from podsim.schedules import ScheduleTable, torch_problems
+from podsim.schedules.actions import Work
+from podsim.training.plan import Plan
+from podsim.units import format_quantity
+from podsim.workload.specification import Transformer
+from podsim.workload.transformer import build
+
+
+def run_problems(
+    plan: Plan, schedule: ScheduleTable | None, network: Transformer | None, options: TrainOptions
+) -> list[str]:
+    """What of a legal plan cannot be run for real, worded."""
+    return [
+        *_schedule_problems(plan, schedule),
+        *_layout_problems(plan, network),
+        *_gradient_problems(plan, options),
+        *_server_problems(plan, options),
+    ]
+
+
+def _schedule_problems(plan: Plan, schedule: ScheduleTable | None) -> list[str]:
+    """What PyTorch's runtime of pipelines cannot run."""
+    if schedule is None:
+        return []
+    problems, zero = list(torch_problems(schedule)), int(plan.zero)
+    if zero >= 2 and (schedule.work == Work.WEIGHT).any():
+        problems.append(
+            f"schedule={plan.describe()['schedule']} with zero={zero}: FSDP2 adds gradients up after whole backward "
+            "passes, and this schedule splits them; take zero 0 or 1, or 1f1b"
+        )
+    return problems
+
+
+def _layout_problems(plan: Plan, network: Transformer | None) -> list[str]:
+    """What the modules of a network, and torch's means to divide them, lack."""
+    tp, pp, dp, problems = int(plan.tp), int(plan.pp), int(plan.dp), []
+    if int(plan.zero) == 1 and plan.shard and int(plan.shard) != dp:
+        problems.append(
+            f"shard={plan.shard} with zero=1: ZeroRedundancyOptimizer divides over all replicas; leave it out"
+        )
+    if plan.describe()["recompute"] == "selective":
+        problems.append("recompute=selective: attention is fused here and keeps no scores; take none or full")
+    if network is not None and network.tied and tp * pp > 1:
+        problems.append(
+            f"{network.name} ties its head to the embedding, which tp={tp}, pp={pp} put apart: add --set model.tied=false"
+        )
+    if network is not None and network.vocab % tp:
+        problems.append(f"tp={tp} does not divide a vocabulary of {network.vocab}: --set model.vocab=…")
+    return problems
+
+
+def _gradient_problems(plan: Plan, options: TrainOptions) -> list[str]:
+    """What does not go together with how gradients are added up."""
+    dp, zero, problems = int(plan.dp), int(plan.zero), []
+    exchange, all_reduce, slow = options.exchange, options.all_reduce, options.slow or {}
+    if all_reduce != "library" and (zero >= 2 or dp < 2 or exchange != "bsp"):
+        problems.append(
+            f"--all-reduce {all_reduce[:40]}: gradients meet in an all-reduce with dp of 2 or more, zero 0 or 1 and "
+            "exchange bsp only"
+        )
+    problems += [f"--slow {replica}={factor:g}: replicas are 0 to {dp - 1}, factors 1 to 1000"
+              for replica, factor in slow.items() if not (0 <= replica < dp and 1 <= factor <= 1000)]  # fmt: skip
+    if slow and int(plan.pp) > 1:
+        problems.append("--slow with a pipeline: its stages wait for each other; take pp=1")
+    return problems
+
+
+def _server_problems(plan: Plan, options: TrainOptions) -> list[str]:
+    """What does not go together with a parameter server."""
+    exchange, staleness = options.exchange, options.staleness
+    problems = []
+    if (exchange == "ssp") != (staleness is not None):
+        problems.append(
+            "--staleness is of --exchange ssp, which needs it: 0 or more steps ahead of the slowest"
+        )
+    elif staleness is not None and staleness < 0:
+        problems.append(f"--staleness {staleness}; 0 or more steps")
+    if exchange != "bsp" and (int(plan.tp) > 1 or int(plan.pp) > 1 or int(plan.zero)):
+        problems.append(
+            f"--exchange {exchange}: a parameter server has whole replicas; tp and pp must be 1, zero 0"
+        )
+    if exchange != "bsp" and options.checkpoint is not None:
+        problems.append(
+            f"--exchange {exchange} with --checkpoint: only runs in step with an all-reduce are kept"
+        )
+    return problems
+
+
+def check_memory(plan: Plan, network: Transformer, backend: str) -> None:
+    """Raise LabError where the weights, gradients and moments of all ranks are more than this machine's memory.
+
+    In fp32, 4 B, 4 B and 8 B a parameter, in each replica but for what ZeRO divides. Of GPUs nothing is said: CUDA
+    tells at once that theirs is full.
+    """
+    dp, zero = int(plan.dp), int(plan.zero)
+    each = sum(size * (1 if zero >= stage else dp) for size, stage in ((8, 1), (4, 2), (4, 3)))
+    parameters = build(network).parameters
+    needed, there = float(parameters) * each, float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    if needed > there and (backend == "gloo" or not gpus_here()):
+        raise LabError(
+            f"{network.name} has {parameters:,} parameters: weights, gradients and moments of all ranks "
+            f"take {format_quantity(needed, 'B')}, and this machine has {format_quantity(there, 'B')}; make it "
+            "smaller, as with --set model.layers=2 --set model.hidden=256 --set model.heads=8"
+        )

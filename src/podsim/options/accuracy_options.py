@@ -1,0 +1,38 @@
+"""Options about accuracy: validate and calibrate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from podsim.options.question import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateOptions:
+    """Which measurements predictions are compared with."""
+
+    tables: Sequence[str] = option(
+        (), "A packaged table; repeatable. Default: all.", flag="--table", argument=True
+    )
+    rows: str | Path | None = option(
+        None, "CSV with the columns of a reference table, log of nccl-tests, or run of the lab.", kind=Path
+    )
+    role: str = option("", "test or calibrate: only the rows of that role.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateOptions:
+    """Which constants are fitted, and to what."""
+
+    files: Sequence[Path] = option(
+        (),
+        "CSV files with the columns of a reference table, logs of nccl-tests, runs of the lab.",
+        argument=True,
+    )
+    gpus: Sequence[str] = option((), "Only the kernels of this GPU; repeatable.", flag="--gpu")
+    software: str = option("", "Fit this framework era instead: NAME or NAME.GPU.")
+    constants: str = option("", "With --software: which constants, comma-separated.")
+    to: Path | None = option(None, "Directory to write to; default a new one, calibrated.")
+    check: bool = option(False, "Fit again and compare with the packaged constants.", flag="--check")

@@ -1,0 +1,121 @@
+"""Options about whole machines over days: long runs, queues, power and money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass
+
+from podsim.options.plan_options import JobOptions, PredictOptions, TrainedFields, overrides_option
+from podsim.options.question import like, option, pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedJobOptions(TrainedFields, JobOptions):
+    """A job whose best plan is searched, and how its checkpoints are written."""
+
+    limit: Mapping[str, str | Sequence[object]] | None = option(
+        None, "Restrict the plan, as tp=8 or zero=1. Repeatable; else the fastest.", read=pairs("tp=8")
+    )
+    to: str = option("store", "Where checkpoints go: store, neighbour (its memory), local (drives).")
+    store: str = option(
+        "superpod-better", "superpod-good, -better, -best, selene, jean-zay, tectonic, or 273GB/s."
+    )
+    mode: str = option("sync", "sync, or async: to memory, then to the store while training goes on.")
+    writers: str = option("all", "Who writes what data-parallel ranks have in common: all, replica.")
+    interval: str | float | None = option(None, "Training between checkpoints, as 30min; default the best.")
+    failures: str = option("", "Failure rate: rsc-1, rsc-jobs, llama-3, bloom, opt-175b, rsc-2, or parts.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointOptions(SavedJobOptions):
+    """A checkpoint of a job."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoodputOptions(SavedJobOptions):
+    """A long run of a job, and what fails in it."""
+
+    tokens: str | float = option(MISSING, "Tokens to train, as 300G or 15T.")
+    step: str | float | None = option(None, "A measured step, as 5.2s; default the predicted.")
+    mtbf: str | float | None = option(None, "Mean time between failures of the whole job, as 7.9h.")
+    restart: str | float | None = option(None, "A restart, as 10min; default 5 min and reading back.")
+    spares: int | None = option(None, "Spare nodes; default 5 %.")
+    slow: float = option(0.0, "Share of nodes that are silently slow, as 0.005.")
+    found: str | float | None = option(None, "Time until a slow node is noticed, as 12h; default never.")
+    spread: float = option(
+        0.0, "Standard deviation of the logarithm of the failure rate between runs, as 0.7."
+    )
+    runs: int = option(10_000, "Runs to simulate.")
+    seed: int = option(0, "Seed of the random numbers: the same seed gives the same result.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueOptions:
+    """Jobs, the machine that they wait for, and its policy."""
+
+    trace: str = option(
+        MISSING,
+        "philly-1 to philly-4, kalos; a CSV, Philly's JSON or sacct -P; arrivals:10000 (jobs=10000,load=0.9).",
+        argument=True,
+    )
+    on: str = option(MISSING, "GPUs (64), nodes (8x8), or a cluster: selene, a TOML file.")
+    policy: Sequence[str] = option(
+        (),
+        "fifo, fifo-skip, easy (default), conservative, sjf, qssf, srtf, srsf, las, tiresias, themis,"
+        " themis-known, slurm. Repeatable.",
+    )
+    compare: bool = option(False, "All policies side by side.", flag="--compare")
+    where: Mapping[str, str] | None = option(
+        None, "Keep rows of the trace, as vc=7f04ca. Repeatable.", read=pairs("vc=7f04ca")
+    )
+    together: bool = option(False, "Submit all jobs at once.", flag="--together")
+    placement: str = option("best-fit", "best-fit, first-fit or spread; fgd for MIG.")
+    interval: str = option("", "Time between decisions, as 6min; default every event.")
+    start: str = option("", "Time a job needs before its first step, as 2min.")
+    checkpoint: str = option("", "Time a preempted job needs to save.")
+    restart: str = option("", "Time a preempted job needs to load and go on.")
+    depth: int | None = option(None, "Jobs that backfill looks at; 0 all.")
+    repartition: str = option("", "Time a job waits while a GPU is repartitioned for it (MIG), as 10s.")
+    taper: float = option(1.0, "Share of a leaf's bandwidth that its uplinks have, for jobs with plans.")
+    seed: int = option(0, "Seed of a model of arrivals.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackOptions:
+    """Requests for parts of GPUs, and the nodes that they are packed onto."""
+
+    requests: str = option(
+        "openb", "openb (Alibaba 2023), or a CSV: cpu_milli, memory_mib, num_gpu, gpu_milli.", argument=True
+    )
+    nodes: str = option("", "A CSV of nodes: cpu_milli, memory_mib, gpu, model.")
+    packer: Sequence[str] = option(
+        (), "random, dot-product, clustering, packing, best-fit, fgd. Repeatable; default all."
+    )
+    load: float = option(1.3, "Requested GPUs over existing GPUs.")
+    seeds: int = option(3, "Random orders of arrival.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerOptions:
+    """A cluster, and what bounds its power."""
+
+    cluster: str = option(MISSING, "Cluster: dgx-a100-80gb:64, selene, or a TOML file.", argument=True)
+    gpus: int | None = option(None, "GPUs of it; default all.")
+    cap: str = option("", "Power cap of each GPU, as 300W.")
+    pue: float | None = like(PredictOptions, "pue")
+    overrides: Mapping[str, str] | None = overrides_option("gpu.power=300W")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostOptions:
+    """GPU-hours on a cluster, and their prices."""
+
+    cluster: str = like(PowerOptions, "cluster")
+    gpu_hours: float = option(MISSING, "GPU-hours, summed over GPUs.")
+    price: Sequence[str] = option((), "A price of the catalog, or USD per GPU-hour; default all. Repeatable.")
+    load: str = option("training", "idle, training or peak.")
+    cap: str = like(PowerOptions, "cap")
+    pue: float | None = like(PowerOptions, "pue")
+    carbon: float | None = option(None, "Carbon dioxide of the electricity, kg per kWh.")
+    electricity: float | None = option(None, "Price of electricity, USD per kWh.")
+    overrides: Mapping[str, str] | None = like(PowerOptions, "overrides")

@@ -1,0 +1,213 @@
+"""Options of what runs for real: measure, train, emulate, compare, verify."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+
+from podsim.options.plan_options import LayoutFields, TrainedFields, overrides_option
+from podsim.options.question import factors, like, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class RanksOptions:
+    """The processes of a run, and the file that keeps it."""
+
+    ranks: int | None = option(None, "Processes; default 4, under torchrun its own.")
+    backend: str = option("auto", "auto, gloo or nccl.")
+    timeout: float = option(60.0, "Seconds after which podsim gives up on a silent rank.")
+    save: Path | None = option(None, "File that keeps the run, for podsim compare.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureCollectiveOptions(RanksOptions):
+    """A collective that is run and timed."""
+
+    collective: str = option(
+        "all-reduce",
+        "all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send-recv, gather, scatter.",
+        argument=True,
+    )
+    local: int | None = option(None, "Ranks of a server; default up to 8.")
+    algo: str = option("all", "all, library, or names with commas: ring,tree,FILE.xml,FILE.py:FUNCTION.")
+    sizes: str = option("64K:1M:4", "FIRST:LAST:FACTOR (or +STEP), as nccl-tests.")
+    iters: int = option(20, "Calls that are timed, one after the other.")
+    warmup: int = option(1, "Calls before; the first is checked.")
+    limit: float = option(10.0, "Seconds that timed calls may take; fewer are made then.")
+    in_place: bool = option(True, "Run it within one buffer, too.")
+    apart: bool = option(
+        False, "One call at a time, ranks starting together; for podsim compare.", flag="--apart"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureDdpOptions(RanksOptions):
+    """Steps of DistributedDataParallel that are timed."""
+
+    layers: int = option(8, "Layers of the network.")
+    size: str | float = option("2.1MB", "Gradients of a layer, a bucket of its own.")
+    forward: str | float = option("10ms", "Pause that stands for a layer's forward pass.")
+    backward: str | float = option("20ms", "Pause that stands for its backward pass.")
+    overlap: bool = option(True, "Add gradients up during the backward pass.")
+    all_reduce: str = option(
+        "library", "Collective that adds them up: library, ring, FILE.xml, FILE.py:FUNCTION."
+    )
+    steps: int = option(5, "Steps that are timed.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureHostOptions(RanksOptions):
+    """This machine, and how long it is measured."""
+
+    ranks: int | None = like(RanksOptions, "ranks", "Processes busy at once; default one a GPU, else 8.")
+    timeout: float = like(RanksOptions, "timeout", default=300.0)
+    save: Path | None = like(RanksOptions, "save", "Write the catalog entry to this .toml file.")
+    name: str = option("", "Name of the entry; default the machine's own.")
+    folder: Path = option(Path(), "Folder on the disk that is measured.")
+    size: str = option("1G", "Size of fio's file, as fio writes it.")
+    seconds: float = option(0.3, "Seconds for each kernel.")
+    disk: bool = option(True, "Measure the disk with fio.")
+    images: bool = option(True, "Train ResNet-50, too, for podsim verify.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureCheckpointOptions:
+    """A checkpoint that is written and read."""
+
+    to: str = option(
+        MISSING, "Folder, or URL: s3://bucket/folder. Nothing stays in it.", flag="--to", argument=True
+    )
+    size: str | float = option("256MB", "Bytes of the whole checkpoint: 2GB.")
+    ranks: int | None = like(RanksOptions, "ranks")
+    read: bool = option(True, "Read it back, too.")
+    repeats: int = option(3, "Number of repeats; the median counts.")
+    block: str | float = option("1MiB", "Bytes that a rank writes or reads at once.")
+    writer: str = option("files", "files (one a rank) or dcp (torch.distributed.checkpoint).")
+    timeout: float = like(RanksOptions, "timeout", default=600.0)
+    save: Path | None = like(RanksOptions, "save")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureLoaderOptions:
+    """Samples that are read."""
+
+    source: str = option(MISSING, "Folder, or URL: s3://bucket/folder. Each file is a sample.", argument=True)
+    epochs: int = option(3, "Passes over the samples.")
+    workers: int = option(2, "Processes that read.")
+    cache: Path | None = option(None, "Folder that fsspec keeps samples in.")
+    cache_kind: str = option("file", "file (whole samples) or block.")
+    batch: int = option(32, "Samples of a step.")
+    step_time: str | float = option("0", "Time of an emulated accelerator's step: 50ms. 0: read only.")
+    model: str = option("", "resnet: train a small network on the samples.")
+    make: str = option("", "First make samples: 1000x150KB.")
+    keep_page_cache: bool = option(
+        False, "Keep the page cache; by default it is dropped before each epoch.", flag="--keep-page-cache"
+    )
+    seed: int = option(0, "Seed of the order of the samples.")
+    save: Path | None = like(RanksOptions, "save")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(RanksOptions):
+    """A small network, its plan, and how it is trained."""
+
+    model: str = option(
+        "gpt-tiny",
+        "gpt-tiny, another GPT of `podsim models` or a config.json; resnet-8, -18, -20.",
+        argument=True,
+    )
+    ranks: int | None = like(
+        RanksOptions, "ranks", "Processes; default what the plan needs, under torchrun its own."
+    )
+    batch: int = option(16, "Samples of a step of all replicas.")
+    tp: int = like(LayoutFields, "tp")
+    pp: int = like(LayoutFields, "pp")
+    dp: int | None = like(LayoutFields, "dp")
+    virtual_stages: int = like(LayoutFields, "virtual_stages")
+    micro_batch: int | None = like(
+        LayoutFields,
+        "micro_batch",
+        "Samples of a micro-batch; default a replica's, or 2 x pp of them.",
+        default=None,
+    )
+    schedule: str | None = like(LayoutFields, "schedule")
+    sequence_parallel: bool = like(LayoutFields, "sequence_parallel")
+    zero: int = like(LayoutFields, "zero")
+    shard: int = like(LayoutFields, "shard")
+    recompute: str = like(LayoutFields, "recompute")
+    overlap_grad: bool | None = like(LayoutFields, "overlap_grad")
+    sequence: int | None = like(TrainedFields, "sequence")
+    overrides: Mapping[str, str] | None = overrides_option("model.layers=4")
+    all_reduce: str = option(
+        "library", "Collective that adds gradients up: library, ring, tree, FILE.xml, FILE.py:FUNCTION."
+    )
+    exchange: str = option("bsp", "bsp (all-reduce), ps (server, in step), ssp (bounded), async.")
+    staleness: int | None = option(
+        None, "For ssp: steps that the fastest replica may be ahead of the slowest."
+    )
+    slow: Mapping[int, float] | None = option(
+        None,
+        "A slow replica, as 3=1.5: it takes 1.5 times as long. Repeatable.",
+        read=factors("worker", "3=1.5"),
+    )
+    steps: int = option(20, "Steps in all, with those before a resumption.")
+    rate: float = option(3e-3, "Learning rate of AdamW.")
+    seed: int = option(0, "Seed of the first weights and of the data.")
+    data: str = option(
+        "synthetic", "synthetic; a text file; a folder of images with a folder for each class."
+    )
+    image: int = option(32, "Pixels of a side of an image.")
+    classes: int = option(10, "Classes of synthetic images.")
+    checkpoint: Path | None = option(None, "Folder of checkpoints.")
+    every: int = option(0, "Steps between checkpoints; 0: one at the end.")
+    keep: int = option(0, "Checkpoints that are kept; 0: all.")
+    resume: bool = option(False, "Go on from the last checkpoint, if there is one.", flag="--resume")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmulateOptions:
+    """A cluster of network namespaces, and what runs on it."""
+
+    cluster: str = option(MISSING, "Cluster: dgx-a100:2, or a TOML file.", argument=True)
+    command: Sequence[str] = option(
+        MISSING,
+        "After --: what every rank runs, as under torchrun.",
+        metavar="-- COMMAND...",
+        argument=True,
+    )
+    scale: str = option("1/1000", "Share of the cluster's bandwidths: 1/500.")
+    per: str = option("gpu", "gpu or server: what is one process.")
+    overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """A run that was measured, and where."""
+
+    run: Path = option(MISSING, "A file that --save of podsim measure or train wrote.", argument=True)
+    on: str = option(
+        "", "Cluster or storage that it ran on, or a TOML file; an emulated run knows its cluster."
+    )
+    cache_on: str = option("", "Storage that a loader's cache is on; default local-nvme.")
+    overrides: Mapping[str, str] | None = like(EmulateOptions, "overrides")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions:
+    """A machine, and what it should be."""
+
+    expect: str = option(
+        MISSING, "The expected machine: dgx-a100-80gb, a TOML file, or what `measure host` wrote."
+    )
+    only: str = option("", "inventory, storage, network, training, with commas; default all.")
+    folder: Path = option(Path(), "Folder on the storage that is judged.")
+    storage: str = option("local-nvme", "Expected storage: local-nvme, or a storage system, weka-ra:1.")
+    ranks: int | None = option(None, "Processes; default one a GPU, else the expected node's, up to 8.")
+    sizes: str = option("256K:64M:4", "Sizes of the all-reduce, FIRST:LAST:FACTOR.")
+    size: str = option("1G", "Size of fio's file, as fio writes it.")
+    seconds: float = option(5.0, "Seconds of each run of fio.")
+    fio: Sequence[Path] = option((), "JSON of fio to judge instead of running it. Repeatable.")
+    mdtest: Path | None = option(None, "What mdtest printed.")
+    run: Path | None = option(None, "What `measure collective --algo library --save` kept.")
+    root: Path = option(Path("/"), "Root of the machine's file systems.")

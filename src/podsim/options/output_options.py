@@ -1,0 +1,160 @@
+"""Options of how a command prints and draws its answer; Python functions have none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from podsim.options.question import like, option
+
+PICTURES = (".svg", ".png")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOutput:
+    """What a command prints is fixed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonOutput:
+    """Text, or JSON."""
+
+    json: bool = option(False, "Print JSON, numbers in SI.", flag="--json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(JsonOutput):
+    """Text, JSON or CSV."""
+
+    csv: bool = option(False, "Print CSV, numbers in SI.", flag="--csv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlotOutput(Output):
+    """The same, and a picture."""
+
+    plot: Path | None = option(None, "Draw it: FILE.svg or .png.", suffixes=PICTURES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuePlot(PlotOutput):
+    """A picture of a queue."""
+
+    plot: Path | None = like(PlotOutput, "plot", "Draw use over time and completion times: FILE.svg or .png.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackPlot(PlotOutput):
+    """A picture of packing."""
+
+    plot: Path | None = like(PlotOutput, "plot", "Draw allocated over requested GPUs: FILE.svg or .png.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoodputPlot(PlotOutput):
+    """A picture of long runs."""
+
+    plot: Path | None = like(PlotOutput, "plot", "Draw intervals and the days' histogram: FILE.svg or .png.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveOutput(PlotOutput):
+    """A picture of a sweep."""
+
+    plot: Path | None = like(PlotOutput, "plot", "Draw time and bandwidth over size: FILE.svg or .png.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FioOutput(PlotOutput):
+    """A picture of the scaling, and fio's own form."""
+
+    plot: Path | None = like(PlotOutput, "plot", "Draw the scaling over clients: FILE.svg or .png.")
+    fio_json: bool = option(False, "Print the run of all clients in fio's own JSON form.", flag="--fio-json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawOutput(Output):
+    """A picture of the slices of GPUs."""
+
+    draw: Path | None = option(None, "Draw the slices: FILE.svg or .png.", suffixes=PICTURES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigPlanOutput(DrawOutput):
+    """The same, and files that divide the GPUs."""
+
+    save: Path | None = option(None, "Directory for commands.sh, mig-parted.yaml, kubernetes.yaml.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowOutput(Output):
+    """A sheet, or a drawing of the fabric."""
+
+    fabric: bool = option(
+        False, "Draw servers and switches instead; NAME may be a topology XML, too.", flag="--fabric"
+    )
+    svg: Path | None = option(None, "With --fabric: write the drawing to this file, too.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleOutput(Output):
+    """A picture of a schedule, and torch's own form."""
+
+    csv: bool = like(Output, "csv", "Print CSV: a line for each action, or schedule.")
+    csv_torch: Path | None = option(None, "Write the CSV that torch.distributed.pipelining loads.")
+    plot: Path | None = option(None, "Draw it: FILE.png, .svg or .html.", suffixes=(".png", ".svg", ".html"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulateOutput(Output):
+    """The timeline and the links of a step, or a measured step next to it."""
+
+    csv: bool = like(Output, "csv", "Print CSV: the critical path, or the ranks that a failure stops.")
+    timeline: Sequence[Path] = option(
+        (), "Write the timeline: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable."
+    )
+    links: Path | None = option(None, "Draw the busiest links: FILE.png or .svg.")
+    against: Path | None = option(
+        None, "A PyTorch profile (Kineto JSON) of the real step, to compare it with."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkersOutput(Output):
+    """The timeline of an exchange, or a picture of a comparison."""
+
+    csv: bool = like(Output, "csv", "Print CSV: a line for each exchange.")
+    plot: Path | None = option(None, "With --compare: draw it, FILE.png or .svg.", suffixes=(".png", ".svg"))
+    timeline: Sequence[Path] = option(
+        (), "Write it: FILE.pftrace or .json (Perfetto), .html, .png, .svg. Repeatable."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOutput(Output):
+    """Losses of this run, and of others."""
+
+    csv: bool = like(Output, "csv", "Print CSV: a line for each step.")
+    plot: Path | None = option(None, "Draw the losses, FILE.png or .svg.", suffixes=(".png", ".svg"))
+    against: Sequence[Path] = option((), "A saved run whose losses are compared, and drawn. Repeatable.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateOutput(JsonOutput):
+    """Pages of the accuracy, or how constants move it."""
+
+    html: Path | None = option(None, "Write one HTML page with a plot for each table.")
+    markdown: Path | None = option(None, "Write the page docs/accuracy.md.")
+    sensitivity: bool = option(
+        False, "How far 5 % of each constant moves each table; takes minutes.", flag="--sensitivity"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOutput(Output):
+    """The report of an acceptance, as a page."""
+
+    csv: bool = like(Output, "csv", "Print the checks as CSV, numbers in SI.")
+    html: Path | None = option(None, "Write the report as one HTML page.")
+    pdf: Path | None = option(None, "Write it as PDF, by the browser on this machine.")

@@ -1,0 +1,160 @@
+"""Options of a plan, and of the questions about one: predict, plan, replay, launch.
+
+A field of `LayoutFields` or `TrainedFields` is a field of `podsim.training.plan.Plan`, a keyword of Python functions,
+an option of commands, and what a search may try: it is declared here, read by a law, and named nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from podsim.options.question import like, option, pairs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray  # a command's help shall not load numpy
+
+
+Ints: TypeAlias = "int | NDArray[Any]"
+
+RECOMPUTATIONS = ("none", "selective", "full")
+SCHEDULES = (
+    "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe", "dualpipe-v", "breadth-first", "pipedream",
+    "pipedream-2bw",
+)  # fmt: skip
+_MOST = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutFields:
+    """How a model is laid out. None: it follows from the other fields, from the GPU or from the software."""
+
+    tp: Ints = option(1, "Tensor-parallel degree.")
+    pp: Ints = option(1, "Pipeline stages.")
+    virtual_stages: Ints = option(1, "Model chunks per pipeline stage.", most=_MOST)
+    dp: Any = option(None, "Data-parallel replicas; default what is left.", kind=int)
+    cp: Ints = option(1, "Context-parallel degree.")
+    ep: Ints = option(1, "Expert-parallel degree.", most=_MOST)
+    micro_batch: Ints = option(1, "Sequences of a micro-batch.", most=1024)
+    sequence_parallel: Ints = option(False, "Divide norms and residuals over the TP group.")
+    """Whether the TP group divides norms, dropouts and residuals (Korthikanti et al. 2022)."""
+    zero: Ints = option(0, "ZeRO stage: 1 optimizer, 2 gradients, 3 weights (FSDP).", least=0, most=3)
+    """The ZeRO level. The data-parallel group divides: 1 the optimizer, 2 also gradients, 3 also weights (FSDP)."""
+    shard: Ints = option(0, "Ranks that ZeRO divides over; 0 is all of them, fewer is HSDP.", least=0)
+    recompute: Any = option(
+        "none", "Recomputation of activations: none, selective or full.", choices=RECOMPUTATIONS
+    )
+    """The recomputation of activations: none, the attention core (selective; Korthikanti et al. 2022), whole layers."""
+    recompute_layers: Ints = option(
+        0, "Layers of a stage that full recomputation covers; 0 is all.", least=0, most=_MOST
+    )
+    schedule: Any = option(
+        None, "gpipe, 1f1b, interleaved and others; `podsim schedule` lists them.", choices=SCHEDULES
+    )
+    flash: Any = option(None, "Fused attention.", kind=bool)
+    """Whether fused attention never stores the scores (FlashAttention)."""
+    overlap_grad: Any = option(None, "Reduce gradients during the backward pass.", kind=bool)
+    overlap_param: Any = option(None, "Gather weights during the forward pass.", kind=bool)
+    overlap_tp: Ints = option(False, "Overlap tensor-parallel collectives with GEMMs.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedFields:
+    """The fields that a search does not vary: precision, software and sequence."""
+
+    precision: Any = option(None, "fp32, tf32, fp16, bf16, fp8; default bf16, or fp16 on GPUs without it.")
+    optimizer_precision: str = option("fp32", "Precision of the Adam moments: fp32, bf16, fp8.")
+    software: str = option("megatron-core", "Framework era; `podsim show software` lists them.")
+    sequence: Any = option(None, "Tokens of a sequence; default the model's.", kind=int)
+
+
+def overrides_option(example: str) -> Any:
+    """The option that changes what the catalogs say, by key and value."""
+    first = example.split(",", 1)[0].strip()
+    return option(None, f"Override, as {example}. Repeatable.", flag="--set", read=pairs(first))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """A model, the part of a cluster that it gets, and what is changed of both."""
+
+    model: str = option(
+        MISSING, "A name that `podsim models` lists, a config.json, or the folder it is in.", argument=True
+    )
+    on: str = option(MISSING, "Cluster: dgx-a100-80gb:64, selene, superpod-a100:2su, or a TOML file.")
+    gpus: int | None = option(None, "GPUs of the job; default the whole cluster.")
+    batch: int | None = option(None, "Sequences of a step; default about four million tokens.")
+    overrides: Mapping[str, str] | None = overrides_option(
+        "gpu.memory=64GB, network.bandwidth=100Gb/s, model.layers=12"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(TrainedFields, LayoutFields, JobOptions):
+    """A plan as a user words it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(PlanOptions):
+    """A plan, and what a prediction says of it."""
+
+    tokens: str | float | None = option(None, "Tokens to train, as 300G: days with and without failures.")
+    detail: str = option(
+        "", "`ops` lists each op, its share of the speed of light, and its source.", choices=("", "ops")
+    )
+    price: str | float = option("", "Price of a GPU-hour: a name that `podsim cost` lists, or USD, as 2.10.")
+    pue: float | None = option(None, "Power of the site over that of the machine (PUE).")
+    carbon: float | None = option(None, "Carbon dioxide of electricity, kg per kWh.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(TrainedFields, JobOptions):
+    """A search among every legal plan; what an experiment file keeps."""
+
+    objective: str = option(
+        "time", "time, memory, cost or energy.", choices=("time", "memory", "cost", "energy")
+    )
+    top: int = option(5, "Layouts to show.")
+    limit: Mapping[str, str | Sequence[object]] | None = option(
+        None, "Restrict a field, as tp=4,8 or zero=1. Repeatable.", read=pairs("tp=4,8")
+    )
+    save: str | Path | None = option(
+        None, "Directory for the plans, the Pareto front and a replay file.", kind=Path
+    )
+    tokens: str | float | None = like(PredictOptions, "tokens")
+    simulate: bool = option(False, "Play the plans that are shown, and rank them by that.")
+    detail: str = like(PredictOptions, "detail")
+    price: str | float = like(PredictOptions, "price")
+    pue: float | None = like(PredictOptions, "pue")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+    """A search that was saved."""
+
+    experiment: str | Path = option(
+        MISSING, "An experiment.toml that `podsim plan --save` wrote.", kind=Path, argument=True
+    )
+    save: str | Path | None = like(SearchOptions, "save")
+    detail: str = like(SearchOptions, "detail")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions(PlanOptions):
+    """A plan to write a launch file of, or a launch file to read."""
+
+    model: str = like(
+        JobOptions, "model", "A model, as for predict; with --read only if the file names none.", default=""
+    )
+    on: str = like(JobOptions, "on", "Cluster, as for predict.", default="")
+    tool: str = option(
+        "", "megatron (default), torchtitan, deepspeed, torchrun, slurm or kubernetes.", flag="--for"
+    )
+    read: str = option("", "Instead: read the plan of this file, or of standard input (-).")
+    software: Any = like(TrainedFields, "software", "Framework era; default the tool's own.", default=None)
+    image: str | None = option(None, "Container image, REGISTRY#IMAGE:TAG; empty for none.")
+    mount: Sequence[str] = option((), "Container mount, /SOURCE:/TARGET. Repeatable.")
+    partition: str = option("", "Partition of the scheduler.")
+    time_limit: str = option("1 d", "Time limit of the scheduler, as 4h.")

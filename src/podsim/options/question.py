@@ -1,0 +1,250 @@
+"""An option, and the Python function that a group of options becomes.
+
+An option is a field of a dataclass that knows its description, its kind and its values. `question` makes a function of
+keywords from a function that takes such a group. Repeated options (NAME=VALUE, RANK=FACTOR) have readers here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import MISSING, dataclass, field, replace
+from functools import cache, wraps
+from inspect import Parameter, Signature, cleandoc, signature
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
+
+from podsim.errors import PodsimError
+from podsim.units import parse_quantity
+
+Reader: TypeAlias = Callable[[Sequence[str], str], Any]
+"""gives the value of a repeated option from its texts and its flag"""
+
+_KINDS: dict[str, type] = {"bool": bool, "float": float, "int": int, "str": str, "Path": Path}
+_LISTED = re.compile(r"(?:Sequence|tuple)\[(\w+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """What a terminal, a form or a file needs to know of one option."""
+
+    help: str
+    name: str = ""
+    """The name of the field and of the keyword."""
+    default: Any = MISSING
+    annotation: str = ""
+    kind: type | None = None
+    """The kind of one value: bool, float, int, str or Path."""
+    flag: str = ""
+    """The flag in a terminal, if it is not --NAME."""
+    argument: bool = False
+    """Whether it is given by its position, not by its name."""
+    metavar: str = ""
+    many: bool = False
+    """Whether it may be repeated."""
+    read: Reader | None = None
+    choices: tuple[str, ...] = ()
+    """The names of the values; where a search needs a number, it is the position."""
+    least: int = 1
+    most: int | None = None
+    """The upper bound of a search; None: the number of GPUs."""
+    suffixes: tuple[str, ...] = ()
+    """The possible suffixes of the file's name."""
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is MISSING
+
+
+def option(default: Any, help: str, **details: Any) -> Any:
+    """A field of a group of options; MISSING as the default makes it required."""
+    return field(default=default, metadata={"option": Option(help=help, default=default, **details)})
+
+
+def like(group: type, name: str, help: str = "", **changes: Any) -> Any:
+    """The same option as that of another group, with some changes."""
+    known = options_of(group)[name]
+    changed = replace(known, help=help or known.help, **changes)
+    return field(default=changed.default, metadata={"option": changed})
+
+
+def options_of(group: type) -> dict[str, Option]:
+    """The options of a group by name, in their order."""
+    return _options_of(cast("Hashable", group))
+
+
+@cache
+def _options_of(group: Any) -> dict[str, Option]:
+    return {each.name: _declared(each) for each in dataclasses.fields(group) if "option" in each.metadata}
+
+
+def wrong_choices(options: object, *names: str) -> list[str]:
+    """A line for each named option whose value is none of its choices."""
+    known = options_of(type(options))
+    return [
+        f"{name}={str(value)[:40]!r} may be {', '.join(filter(None, known[name].choices))}"
+        for name in names
+        if (value := getattr(options, name)) not in known[name].choices
+    ]
+
+
+def values_of(options: object, *groups: type) -> dict[str, Any]:
+    """The values of the options that all the groups share."""
+    names = [name for name in options_of(type(options)) if all(name in options_of(group) for group in groups)]
+    return {name: getattr(options, name) for name in names}
+
+
+def _declared(declaration: dataclasses.Field[Any]) -> Option:
+    known: Option = declaration.metadata["option"]
+    annotation = str(declaration.type)
+    listed = _LISTED.match(annotation)
+    kind = known.kind or _kind(listed[1] if listed else annotation, known.default)
+    return replace(
+        known, name=declaration.name, annotation=annotation, kind=kind, many=bool(known.many or listed or known.read)
+    )  # fmt: skip
+
+
+def _kind(annotation: str, default: Any) -> type:
+    """The type of one value, by the annotation or else by the default."""
+    return _KINDS.get(annotation.split(" ", 1)[0]) or (str if default in (None, MISSING) else type(default))
+
+
+def pairs(example: str) -> Reader:
+    """A reader of names and values."""
+
+    def read(texts: Sequence[str], flag: str) -> dict[str, str]:
+        values: dict[str, str] = {}
+        for text in texts:
+            key, equals, value = (part.strip() for part in text.partition("="))
+            if not equals or not key or not value:
+                raise PodsimError(f"{flag} {text[:80]!r}: expected key=value, such as {example}")
+            if key in values:
+                raise PodsimError(f"{flag} {key[:80]} is given twice: {values[key][:80]} and {value[:80]}")
+            values[key] = value
+        return values
+
+    return read
+
+
+def factors(member: str, example: str) -> Reader:
+    """A reader of numbers of members (ranks, workers) and the factor of each."""
+
+    def read(texts: Sequence[str], flag: str) -> dict[int, float]:
+        return {
+            _number(number, flag, member, example): parse_quantity(text, what=f"{flag} {number[:40]}")
+            for number, text in pairs(example)(texts, flag).items()
+        }
+
+    return read
+
+
+def throttles(member: str, example: str) -> Reader:
+    """A reader of numbers of members, and for each its factor when hot and the time in which it gets hot (s)."""
+
+    def read(texts: Sequence[str], flag: str) -> dict[int, tuple[float, float]]:
+        values = {}
+        for number, text in pairs(example)(texts, flag).items():
+            factor, at, time = text.partition("@")
+            if not at:
+                raise PodsimError(
+                    f"{flag} {number[:40]}={text[:40]}: expected FACTOR@TIME, such as {example}"
+                )
+            values[_number(number, flag, member, example)] = (
+                parse_quantity(factor, what=flag),
+                parse_quantity(time, "s", what=flag),
+            )
+        return values
+
+    return read
+
+
+def servers(example: str) -> Reader:
+    """A reader of numbers of servers and the GPU of each."""
+
+    def read(texts: Sequence[str], flag: str) -> dict[int, str]:
+        return {
+            _number(number, flag, "server", example): gpu
+            for number, gpu in pairs(example)(texts, flag).items()
+        }
+
+    return read
+
+
+def _number(text: str, flag: str, member: str, example: str) -> int:
+    """The number of a member, counted from 0."""
+    try:
+        return int(text)
+    except ValueError:
+        raise PodsimError(f"{flag} {text[:40]}: a {member} is a number, such as {example}") from None
+
+
+Group = TypeVar("Group")
+Answer = TypeVar("Answer")
+More = ParamSpec("More")
+
+
+def question(
+    group: type[Group],
+) -> Callable[[Callable[Concatenate[Group, More], Answer]], Callable[..., Answer]]:
+    """Make a function of a group of options one of their names, as `podsim.predict("gpt2", on="dgx-a100", tp=8)`.
+
+    Its signature and its help show the options. Keywords that are not options, such as `progress`, stay as they are.
+    """
+
+    def made(answer: Callable[Concatenate[Group, More], Answer]) -> Callable[..., Answer]:
+        options = options_of(group)
+        shown = _signature(options, answer)
+
+        @wraps(answer)
+        def ask(*arguments: Any, **named: Any) -> Answer:
+            try:
+                given = shown.bind(*arguments, **named).arguments
+            except TypeError as error:
+                raise TypeError(f"{answer.__name__}(): {error}{_hint(named, shown)}") from None
+            said = {name: value for name, value in given.items() if name in options}
+            return answer(
+                group(**said), **{name: value for name, value in given.items() if name not in options}
+            )  # type: ignore[call-arg]
+
+        ask.__signature__ = shown  # type: ignore[attr-defined]
+        ask.__doc__ = _document(answer, options)
+        return ask
+
+    return made
+
+
+def _signature(options: dict[str, Option], answer: Callable[..., Any]) -> Signature:
+    _, *more = signature(answer).parameters.values()
+    parameters = [_parameter(each) for each in options.values()] + more
+    parameters.sort(
+        key=lambda each: (
+            each.kind,
+            each.kind is Parameter.POSITIONAL_OR_KEYWORD and each.default is not Parameter.empty,
+        )
+    )
+    return Signature(parameters, return_annotation=signature(answer).return_annotation)
+
+
+def _parameter(known: Option) -> Parameter:
+    return Parameter(
+        known.name, Parameter.POSITIONAL_OR_KEYWORD if known.argument else Parameter.KEYWORD_ONLY,
+        default=Parameter.empty if known.default is MISSING else known.default, annotation=known.annotation,
+    )  # fmt: skip
+
+
+def _hint(named: dict[str, Any], shown: Signature) -> str:
+    """The closest names to a keyword that does not exist."""
+    from difflib import get_close_matches
+
+    wrong = next((name for name in named if name not in shown.parameters), "")
+    close = get_close_matches(wrong, shown.parameters) if wrong else []
+    return f"; did you mean {', '.join(close)}?" if close else ""
+
+
+def _document(answer: Callable[..., Any], options: dict[str, Option]) -> str:
+    """The docstring, with a line for each option."""
+    width = max(map(len, options), default=0)
+    lines = [f"{name:{width}}  {known.help}" for name, known in options.items()]
+    return "\n".join([cleandoc(answer.__doc__ or ""), *(["", "Options:", ""] if lines else []), *lines])

@@ -1,0 +1,267 @@
+"""The values of a plan: scalars, or arrays with one entry for each plan of a search.
+
+Ranks lie in one grid, tensor parallelism innermost, then context, data, and pipeline outermost (Megatron-LM's order):
+groups are slices of it, so a TP group fills a node before it leaves it. Expert groups are slices of the data and
+context ranks: ep divides dp x cp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podsim.errors import PlanError
+from podsim.options.plan_options import RECOMPUTATIONS, SCHEDULES, LayoutFields, TrainedFields
+from podsim.options.question import like, options_of
+from podsim.workload.graph import Model
+
+BESIDE = (2, 4, 8, 16)
+"""pipeline stages that may share a node of a pipeline over several nodes, besides one"""
+
+Array: TypeAlias = NDArray[Any]
+Ints: TypeAlias = int | NDArray[Any]
+
+
+class Recompute(IntEnum):
+    """Which activations are computed again in the backward pass."""
+
+    NONE = 0
+    SELECTIVE = 1
+    """the attention core (Korthikanti et al. 2022)"""
+    FULL = 2
+    """whole layers, from their input"""
+
+
+class Schedule(IntEnum):
+    """In which order a pipeline stage runs its micro-batches."""
+
+    GPIPE = 0
+    ONE_F_ONE_B = 1
+    INTERLEAVED = 2
+    ZB_H1 = 3
+    ZB_H2 = 4
+    ZB_V = 5
+    DUALPIPE = 6
+    DUALPIPE_V = 7
+    BREADTH_FIRST = 8
+    PIPEDREAM = 9
+    PIPEDREAM_2BW = 10
+
+
+SCHEDULE_CODES = dict(zip(SCHEDULES, Schedule, strict=True))
+"""by name; `podsim.schedules` has what each is"""
+
+
+class Placement(IntEnum):
+    """Which model parts a pipeline rank holds."""
+
+    LOOP = 0
+    """rank r parts r, r + p, ..."""
+    VEE = 1
+    """rank r parts r and 2 p - 1 - r"""
+    TWO_WAYS = 2
+    """rank r parts r and p - 1 - r, for half of the micro-batches each"""
+
+
+SPLIT_BACKWARD = (Schedule.ZB_H1, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE, Schedule.DUALPIPE_V)
+"""schedules that compute gradients of weights apart"""
+# the same by code, which is quicker to look up than to compare: of one plan as of a million
+_SPLIT = np.array([code in SPLIT_BACKWARD for code in Schedule])
+_PAIRED = np.array([code in (Schedule.DUALPIPE, Schedule.DUALPIPE_V) for code in Schedule])
+_PLACEMENTS = np.full(len(Schedule), int(Placement.LOOP))
+_PLACEMENTS[[Schedule.ZB_V, Schedule.DUALPIPE_V]] = Placement.VEE
+_PLACEMENTS[Schedule.DUALPIPE] = Placement.TWO_WAYS
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanValues(TrainedFields, LayoutFields):
+    """The values of one plan, or of many. Integer and boolean fields may be numpy arrays that broadcast together.
+
+    `podsim.options.plan_options` declares the fields; those that follow from others have here what they are without them.
+    """
+
+    dp: Ints = like(LayoutFields, "dp", default=1)
+    global_batch: Ints = 1
+    """The number of sequences of one step."""
+    schedule: Ints | str = like(LayoutFields, "schedule", default=Schedule.ONE_F_ONE_B)
+    flash: Ints = like(LayoutFields, "flash", default=True)
+    overlap_grad: Ints = like(LayoutFields, "overlap_grad", default=True)
+    overlap_param: Ints = like(LayoutFields, "overlap_param", default=True)
+    precision: str = like(TrainedFields, "precision", default="bf16")
+    sequence: int = like(TrainedFields, "sequence", default=0)
+
+    def __post_init__(self) -> None:
+        """Turn names into codes."""
+        if isinstance(self.recompute, str):
+            object.__setattr__(self, "recompute", _code("recompute", self.recompute, _RECOMPUTES))
+        if isinstance(self.schedule, str):
+            object.__setattr__(self, "schedule", _code("schedule", self.schedule, SCHEDULE_CODES))
+
+    @property
+    def gpus(self) -> Ints:
+        """GPUs it occupies."""
+        return self.tp * self.pp * self.dp * self.cp
+
+    @property
+    def micro_batches(self) -> Ints:
+        """Micro-batches each pipeline runs in a step."""
+        return self.global_batch // (self.dp * self.micro_batch)
+
+    @cached_property
+    def placement(self) -> Array:
+        """Which model parts a pipeline rank holds, a Placement."""
+        return np.asarray(_PLACEMENTS[self.schedule])
+
+    @cached_property
+    def paired(self) -> Array:
+        """Whether its schedule has simultaneous passes, so that one hides the exchanges of the other."""
+        return _PAIRED[self.schedule] & (np.asarray(self.pp) > 1)
+
+    @cached_property
+    def loose_end(self) -> Array:
+        """Whether another rank than the first may run the last pass of a step: schedules with weight gradients apart."""
+        return _SPLIT[self.schedule] & (np.asarray(self.pp) > 1)
+
+    @property
+    def shard_ranks(self) -> Ints:
+        """Ranks over which ZeRO divides what it divides."""
+        whole = self.dp * self.cp
+        return np.where(np.asarray(self.shard) > 0, np.minimum(self.shard, whole), np.asarray(whole))
+
+    def length(self, model: Model) -> int:
+        """Tokens of a sequence."""
+        return self.sequence or model.sequence
+
+    @cached_property
+    def size(self) -> int:
+        """Number of plans it holds (1 for a scalar plan)."""
+        return int(np.broadcast(*(np.asarray(getattr(self, name)) for name in ARRAY_FIELDS)).size)
+
+    def arrays(self) -> Self:
+        """The same plan with every numeric field a 1-D array of one common length."""
+        values = [np.atleast_1d(np.asarray(getattr(self, name))) for name in ARRAY_FIELDS]
+        if any(value.size != 1 for value in values):
+            values = list(np.broadcast_arrays(*values))
+        return self.having(dict(zip(ARRAY_FIELDS, values, strict=True)))
+
+    def having(self, columns: Mapping[str, Any]) -> Self:
+        """The same plan with other values of some fields."""
+        return replace(self, **columns)
+
+    def wide(self) -> Self:
+        """The same arrays with 64-bit whole numbers, which products of degrees and sizes need; flags as they are."""
+        columns = {name: np.asarray(getattr(self, name)) for name in ARRAY_FIELDS}
+        narrow = {name: v for name, v in columns.items() if v.dtype not in _WIDE}
+        return self.having({name: v.astype(np.int64) for name, v in narrow.items()}) if narrow else self
+
+    def rows(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Values of some fields or properties, plan by plan."""
+        columns = (np.atleast_1d(getattr(self, name)) for name in names)
+        wide = (c if c.size == self.size else np.broadcast_to(c, self.size) for c in columns)
+        return list(zip(*(column.tolist() for column in wide), strict=True))
+
+    def take(self, index: Any) -> Self:
+        """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
+        chosen: dict[str, Any] = {}
+        for name in ARRAY_FIELDS:
+            value = np.asarray(getattr(self, name))
+            picked = value if value.ndim == 0 else value[index]
+            chosen[name] = _scalar(name, picked) if np.ndim(picked) == 0 else picked
+        return self.having(chosen)
+
+    def describe(self) -> dict[str, object]:
+        """Names and values of a scalar plan, with codes spelled out."""
+        out: dict[str, object] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "recompute":
+                value = Recompute(int(value)).name.lower()
+            elif field.name == "schedule":
+                value = {code: name for name, code in SCHEDULE_CODES.items()}[Schedule(int(value))]
+            elif field.name in _BOOLEAN:
+                value = bool(value)
+            elif field.name in ARRAY_FIELDS:
+                value = int(value)
+            out[field.name] = value
+        return out
+
+
+_RECOMPUTES = dict(zip(RECOMPUTATIONS, Recompute, strict=True))
+_BOOLEAN = tuple(name for name, known in options_of(PlanValues).items() if known.kind is bool)
+_WIDE = (np.dtype(np.int64), np.dtype(bool))
+ARRAY_FIELDS = tuple(
+    field.name for field in fields(PlanValues) if field.name not in options_of(TrainedFields)
+)
+
+
+def _code(field: str, text: str, codes: dict[str, Any]) -> int:
+    if text.lower() not in codes:
+        raise PlanError([f"{field}={text!r} is unknown; {field} may be {', '.join(codes)}"])
+    return int(codes[text.lower()])
+
+
+def _scalar(name: str, value: Any) -> int | bool:
+    return bool(value) if name in _BOOLEAN else int(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Where the members of each group lie: how many of them share a node.
+
+    The stride of a group in the rank grid decides: members of a group of `size` ranks, `stride` apart, share a node
+    of G GPUs in runs of G / stride. Where groups do not tile nodes some lie across two, and a step waits for the
+    one with fewest members on a node of its own.
+    """
+
+    gpus_per_node: int
+    plan: PlanValues
+    """The plan whose groups lie in the grid."""
+
+    def per_node(self, size: Ints, stride: Ints) -> Array:
+        """Members on a node of the group that is spread most: 2 of six ranks side by side, on nodes of eight."""
+        size, stride = np.asarray(size), np.asarray(stride)
+        room = np.gcd(size * stride, self.gpus_per_node)  # groups begin and end at multiples of it in a node
+        return np.asarray(np.minimum(np.maximum(room // stride, 1), size))
+
+    @property
+    def tp(self) -> Array:
+        """TP members on a node."""
+        return self.per_node(self.plan.tp, 1)
+
+    @property
+    def cp(self) -> Array:
+        """CP members on a node."""
+        return self.per_node(self.plan.cp, self.plan.tp)
+
+    @property
+    def ep(self) -> Array:
+        """EP members on a node."""
+        return self.per_node(self.plan.ep, self.plan.tp)
+
+    def data(self, size: Ints) -> Array:
+        """Members on a node of a group of `size` data and context ranks."""
+        return self.per_node(size, self.plan.tp)
+
+    @property
+    def _stage(self) -> Array:
+        """GPUs from one pipeline stage to the next."""
+        return np.asarray(self.plan.tp * self.plan.cp * self.plan.dp)
+
+    @property
+    def stages(self) -> Array:
+        """The number of neighbouring pipeline stages that share a node, for a pipeline over several nodes: 1, or one
+        of BESIDE.
+        """
+        room = np.maximum(self.gpus_per_node // self._stage, 1)
+        return np.asarray(np.take((1, *BESIDE), np.searchsorted(BESIDE, room, side="right")))
+
+    @property
+    def pipeline_crosses(self) -> Array:
+        """Whether first and last pipeline stage lie on different nodes."""
+        return np.asarray(self._stage * np.asarray(self.plan.pp) > self.gpus_per_node)

@@ -1,0 +1,51 @@
+"""The table of commands: every name in it leads somewhere, and its options are those of the question."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import podsim
+from podsim.cli.command import Row, load
+from podsim.cli.table import COMMANDS, GROUPS
+from podsim.options.question import options_of
+
+
+def _loaded() -> Iterator[str]:
+    """Every text that a module of podsim.cli gives to `load`."""
+    for path in sorted(Path(*podsim.__path__, "cli").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "load":
+                yield from (part.value for part in node.args if isinstance(part, ast.Constant))
+
+
+def test_every_name_that_a_command_loads_exists() -> None:
+    names = set(_loaded())
+    assert "report.progress:doing" in names
+    for name in names:
+        assert callable(load(name)), name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_name_of_a_row_leads_somewhere(name: str) -> None:
+    row = COMMANDS[name]
+    assert bool(row.verb) != bool(row.ask)
+    assert name.count(" ") == 0 or name.split(maxsplit=1)[0] in GROUPS
+    for path in (row.verb, row.ask, row.check, row.report, row.data, row.show, row.picture):
+        assert not path or callable(load(path)), path
+    assert ":" not in row.rows or callable(load(row.rows))
+    assert row.report or row.show or name == "emulate"
+
+
+@pytest.mark.parametrize("name", [name for name, row in COMMANDS.items() if row.verb])
+def test_a_command_asks_with_the_options_of_its_question(name: str) -> None:
+    row: Row = COMMANDS[name]
+    options = options_of(load(f"options.{row.options}"))
+    output = options_of(load(f"options.{row.output}"))
+    assert not set(options) & set(output)
+    if row.verb in podsim.__all__:
+        assert set(options) <= set(inspect.signature(load(row.verb)).parameters)
