@@ -39,7 +39,7 @@ class Arrivals:
     """share. The swing of the rate over a day: 0 for a constant rate, 1 for none at the quietest time."""
     users: int = 50
     overrun: float = 2.0
-    """factor. Limits are lengths times a uniform factor from 1 to this; 1: limits are lengths."""
+    """factor. The largest limit over length (uniform from 1); 1: limits are lengths."""
 
     def __post_init__(self) -> None:
         """Raise PodsimError with all impossible values."""

@@ -20,9 +20,9 @@ class Site:
 
     pue: float
     carbon: float
-    """kg/J. The carbon intensity of electricity."""
+    """The carbon intensity of electricity, in kg/J."""
     electricity: float
-    """USD/J. The price of electricity."""
+    """The price of electricity, in USD/J."""
     assumptions: tuple[str, ...]
 
 

@@ -51,10 +51,10 @@ class _Run:
     key: Floats
     waiting: list[int] = field(default_factory=list)
     running: dict[int, tuple[float, Places]] = field(default_factory=dict)
-    """(due time, places) of each running job."""
+    """The (due time, places) of each running job."""
     ends: list[tuple[float, int]] = field(default_factory=list)
     spans: list[tuple[int, float, float, int, int, int, int]] = field(default_factory=list)
-    """(job, start, end, node, distance class, GPU, first memory slice) of each span."""
+    """The (job, start, end, node, distance class, GPU, first memory slice) of each span."""
     blocked: float = 0.0
     """The number of GPUs that are free and enough for the first job of the queue, but without a legal start."""
     relaid: int = 0

@@ -38,7 +38,7 @@ class Part:
     numa: int = 0
     """The closest NUMA domain."""
     note: str = ""
-    """Another name: a bus address, a model."""
+    """The name elsewhere: a bus address, a model."""
     rate: float = 0.0
     """B/s. The rate of an adapter's network port, one way; 0 if its file does not state it."""
 
