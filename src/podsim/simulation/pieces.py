@@ -72,7 +72,7 @@ class Piece:
     """s. The time by part, if it is several pieces in one (SPLIT)."""
 
     def times(self, factor: float) -> Piece:
-        """The same work, so many times as long."""
+        """The same work, longer by a factor."""
         mix = None if self.mix is None else self.mix * factor
         return replace(
             self,
@@ -235,7 +235,7 @@ def _gap(seconds: float) -> Piece:
 
 
 def _places(chosen: Sequence[int], wanted: int, last: int) -> list[int]:
-    """So many of the chosen positions, the last ones; the end of the pass for those that are too many."""
+    """The last of the chosen positions, a number of them; the end of the pass for any beyond."""
     return [*[last] * max(wanted - len(chosen), 0), *(chosen[-wanted:] if wanted else [])]
 
 
@@ -244,7 +244,7 @@ def _collective(name: str, kind: str, seconds: float) -> Piece:
 
 
 def _beside(timed: list[_Timed], hidden: float, weight: bool) -> dict[int, Piece]:
-    """What of the tensor-parallel collectives runs beside each GEMM, in proportion to its time."""
+    """The part of the tensor-parallel collectives that overlaps with each GEMM, in proportion to its time."""
     if hidden <= 0.0:
         return {}
     gemms = {i: t.weight if weight else t.forward for i, t in enumerate(timed) if t.op.kind == "gemm"}
@@ -320,7 +320,7 @@ def _backward(
 
 
 def _full(forward: list[Piece], timed: list[_Timed], tail: frozenset[int]) -> list[Piece]:
-    """The forward pass again, less what no gradient needs."""
+    """The forward pass again, without what no gradient needs."""
     spare = {t.op.name for t in timed if id(t.op) in tail}
     return [_again(p) for p in forward if p.name not in spare and p.kind != "launch" and not p.beside]
 
