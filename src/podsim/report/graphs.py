@@ -174,8 +174,8 @@ def _replicas(replicas: DataParallel) -> Iterator[Block]:
 
 def traces_report(traces: Traces) -> Iterator[Block]:
     """The content of Chakra files, their repairs, and the written files."""
-    for place, file in enumerate(traces.files):
-        if place:
+    for index, file in enumerate(traces.files):
+        if index:
             yield ""
         yield from _trace(file)
     yield from (f"Written: {path}" for path in traces.written)
