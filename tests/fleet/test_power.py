@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from podsim.verbs.plan_lots import front, gpu_counts
 
 import podsim
 from podsim.cli import app
@@ -24,7 +25,6 @@ from podsim.fleet.power_hpl import grid, hpl
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
 from podsim.results.expense import PowerReport
-from podsim.verbs.plan_trade import counts, front
 
 Run = Callable[..., Result]
 DGX = "dgx-a100-80gb"
@@ -266,8 +266,8 @@ def test_fronts(points: list[tuple[int, int]]) -> None:
 
 
 def test_numbers_of_gpus() -> None:
-    assert counts(load_cluster("selene"), 4480) == [4480, 2240, 1120, 560, 280]
-    assert counts(load_cluster(DGX), 8) == [8, 4, 2, 1]
+    assert gpu_counts(load_cluster("selene"), 4480) == [4480, 2240, 1120, 560, 280]
+    assert gpu_counts(load_cluster(DGX), 8) == [8, 4, 2, 1]
 
 
 def test_plans_by_cost_and_energy(run: Run) -> None:

@@ -6,7 +6,7 @@ from podsim.options.fleet_options import CheckpointOptions
 from podsim.options.question import question
 from podsim.results.runs import CheckpointTime
 from podsim.storage.checkpoints_stores import load_store
-from podsim.verbs.long_runs import Asked, checkpoint_time, read_with
+from podsim.storage.long_runs import Asked, checkpoint_time, read_with
 from podsim.verbs.plan import best_job
 
 

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from podsim.errors import PodsimError
+from podsim.fleet.goodput_figures import (
+    efficiency_curve,
+    goodput_quantiles,
+    make_histogram,
+    make_quantiles,
+    mean_losses,
+    run_efficiency,
+)
 from podsim.fleet.reliability import (
     LongRun,
     best_interval_seconds,
@@ -19,17 +27,15 @@ from podsim.fleet.reliability import (
     expected_seconds,
     failure_free_seconds,
     first_order_efficiency,
-    overhead,
-    steady_restart_seconds,
     young_interval_seconds,
 )
 from podsim.fleet.reliability_rates import recovery
 from podsim.fleet.reliability_runs import HORIZON, MOST_RUNS, RunSamples, simulate_runs
 from podsim.options.fleet_options import GoodputOptions
 from podsim.options.question import question
-from podsim.results.runs import LOSSES, Goodput, IntervalPoint, Quantiles
+from podsim.results.runs import Goodput
 from podsim.storage.checkpoints_stores import load_store
-from podsim.verbs.long_runs import (
+from podsim.storage.long_runs import (
     Asked,
     check_ends,
     checkpoint_time,
@@ -41,12 +47,6 @@ from podsim.verbs.long_runs import (
 )
 from podsim.verbs.plan import best_job
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-
-_BINS = 40
-_CURVE = 81
 _DAY = 86400.0
 _TIMES = ("step", "interval", "mtbf", "restart", "found")
 
@@ -122,8 +122,8 @@ def _result(
     """Everything that is said of the run."""
     _, rate, source = mtbf_of(job.cluster, asked)
     blocked = blocked_share(run.spares or 0, run.drain * run.repair / run.mtbf)
-    points = _curve(run, blocked)
-    edges, counts = _histogram(samples)
+    points = efficiency_curve(run, blocked)
+    edges, counts = make_histogram(samples)
     step = job.prediction.step_time
     return Goodput(
         model=job.model.name, cluster=job.cluster.name, gpus=job.prediction.gpus, nodes=job.cluster.nodes,
@@ -132,76 +132,14 @@ def _result(
         rate_source=source, mtbf=run.mtbf, restart=run.restart, load=times.read.seconds, hang=run.hang,
         timeout=run.timeout, spares=run.spares or 0, interval=run.interval, interval_steps=round(run.interval / step),
         young=float(young_interval_seconds(run.stall, run.mtbf)), daly=float(daly_interval_seconds(run.stall, run.mtbf)),
-        best=float(best_interval_seconds(run.stall, run.mtbf)), efficiency=_efficiency(run, run.interval, blocked),
+        best=float(best_interval_seconds(run.stall, run.mtbf)), efficiency=run_efficiency(run, run.interval, blocked),
         first_order=first_order_efficiency(1, 1.0 / run.mtbf, run.restart, run.interval, run.stall), blocked=blocked,
         work=run.work, failure_free=failure_free_seconds(run), expected=_expected(run),
-        seconds=_quantiles(samples.seconds), effective=_shares(run, samples),
-        interruptions=_quantiles(samples.failures.astype(float)), unfinished=samples.unfinished,
-        losses=_losses(run, samples), curve=points, edges=edges, counts=counts, runs=samples.seconds.size, seed=seed,
+        seconds=make_quantiles(samples.seconds), effective=goodput_quantiles(run, samples),
+        interruptions=make_quantiles(samples.failures.astype(float)), unfinished=samples.unfinished,
+        losses=mean_losses(run, samples), curve=points, edges=edges, counts=counts, runs=samples.seconds.size, seed=seed,
         warnings=_warnings(run, samples), assumptions=_assumptions(run, source),
     )  # fmt: skip
-
-
-def _efficiency(run: LongRun, interval: float, blocked: float) -> float:
-    pays = overhead(
-        interval,
-        stall=run.stall,
-        mtbf=run.mtbf,
-        restart=steady_restart_seconds(run, run.mtbf),
-        persist=run.persist,
-    )
-    return (1.0 - blocked) / float(pays)
-
-
-def _curve(run: LongRun, blocked: float) -> tuple[IntervalPoint, ...]:
-    """Efficiency from a twentieth of the best interval to twenty times it, equal steps of the logarithm."""
-    middle = float(best_interval_seconds(run.stall, run.mtbf))
-    low, high = min(middle, run.interval) / 20.0, max(middle, run.interval) * 20.0
-    low = max(low, run.persist)
-    wanted = np.geomspace(low, high, _CURVE).tolist()
-    return tuple(IntervalPoint(interval=t, efficiency=_efficiency(run, t, blocked)) for t in wanted)
-
-
-def _quantiles(values: NDArray[np.float64]) -> Quantiles:
-    """5 %, 50 %, 95 % (a value that was drawn, so that infinite ones do no harm), and the mean of the finite ones."""
-    low, median, high = np.quantile(values, (0.05, 0.5, 0.95), method="inverted_cdf").tolist()
-    finite = values[np.isfinite(values)]
-    return Quantiles(
-        low=low, median=median, mean=float(finite.mean()) if finite.size else math.inf, high=high
-    )
-
-
-def _shares(run: LongRun, samples: RunSamples) -> Quantiles:
-    return _quantiles(run.work / samples.seconds)
-
-
-def _histogram(samples: RunSamples) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Edges and counts of the runs that end, but for the longest hundredth; one bin where all take the same time."""
-    ended = samples.seconds[np.isfinite(samples.seconds)]
-    if not ended.size:
-        return (), ()
-    low, high = float(ended.min()), float(np.quantile(ended, 0.99, method="inverted_cdf"))
-    if high <= low * (1.0 + 1e-9):
-        return (low, low), (int(ended.size),)
-    counts, edges = np.histogram(ended, bins=_BINS, range=(low, high))
-    return tuple(edges.tolist()), tuple(counts.tolist())
-
-
-def _losses(run: LongRun, samples: RunSamples) -> dict[str, float]:
-    """The mean run's time by cause; repeated work is the remainder."""
-    ended = np.isfinite(samples.seconds)
-    if not ended.any():
-        return {}
-    mean = float(samples.seconds[ended].mean())
-    losses = {
-        "training": run.work,
-        "checkpoints": failure_free_seconds(run) - run.work,
-        "restarting": float(samples.restarting[ended].mean()),
-        "waiting": float(samples.waiting[ended].mean()),
-        "slow": float(samples.slowed[ended].mean()),
-    }
-    losses["repeated"] = max(mean - sum(losses.values()), 0.0)
-    return {name: losses[name] for name in LOSSES}
 
 
 def _warnings(run: LongRun, samples: RunSamples) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,20 +12,20 @@ from podsim.errors import ClusterError, ModelError, PodsimError, unknown_name
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.fusion import fuse as fused
+from podsim.graphs.graph_answer import GraphCase, cut_graph, graph_cost
 from podsim.graphs.graph_cost import OpCosts, graph_costs, update_seconds
-from podsim.graphs.graph_step import Reduction, ReplicasStep, replicas_step
+from podsim.graphs.graph_step import Reduction, replicas_step
 from podsim.graphs.graph_trace import step_trace
 from podsim.graphs.networks import load_network, networks
 from podsim.graphs.op_graph import OpGraph, nets_of
 from podsim.graphs.op_graph_json import check_batch, read_graph
 from podsim.hardware.catalog import find, load_gpu
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.hardware.parts import PRECISIONS, Gpu
-from podsim.kernels.gemm import peak_of
+from podsim.hardware.parts import Gpu
 from podsim.network.nccl import send_seconds
 from podsim.options.graph_options import GraphOptions
 from podsim.options.question import question
-from podsim.results.graphs import Cut, CutPart, DataParallel, GraphCost, GraphOp
+from podsim.results.graphs import GraphCost
 from podsim.timeline.timelines import write_timeline
 from podsim.training.plan import default_precision, software_of
 from podsim.training.shapes import element_bytes
@@ -56,32 +56,18 @@ def graph(options: GraphOptions) -> GraphCost:
     if options.detail not in ("", "ops"):
         raise PodsimError(f"detail={options.detail!r} may be ops")
     case = _case(options)
-    cut, division = _cut(case.graph, case.costs, options.devices, options.tolerance, case.precision)
+    cut, division = cut_graph(case.graph, case.costs, options.devices, options.tolerance, case.precision)
     simulated = _simulated(case, division, options.timeline) if options.timeline else None
     if options.chakra is not None:
         step = case.step
         _write_traces(
             case.graph, case.costs, step.update, step.reduction, case.software, case.gpus, options.chakra
         )
-    cost = replace(_graph_cost(case, options, cut, division), simulated=simulated)
+    cost = replace(graph_cost(case, options, cut, division), simulated=simulated)
     return _with_band(cost, case, options.file)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Case:
-    """A graph, the GPUs that run it, and what it costs there."""
-
-    graph: OpGraph
-    gpu: Gpu
-    cluster: Cluster | None
-    gpus: int
-    precision: str
-    software: Software
-    costs: OpCosts
-    step: ReplicasStep
-
-
-def _case(options: GraphOptions) -> _Case:
+def _case(options: GraphOptions) -> GraphCase:
     """The graph with its ops merged, and its costs on one GPU and on all."""
     gpu, cluster, gpus = _machine(options.on, options.gpus, options.overrides)
     merged = fused(_graph(options.file, options.input or (), options.batch), FUSIONS[options.fuse])
@@ -90,13 +76,13 @@ def _case(options: GraphOptions) -> _Case:
     costs = graph_costs(merged, gpu, precision, software, channels_first=options.layout == LAYOUTS[1])
     update = update_seconds(merged, gpu, precision, options.optimizer, software)
     step = replicas_step(merged, costs, cluster, precision, software, update=update, gpus=gpus)
-    return _Case(
+    return GraphCase(
         graph=merged, gpu=gpu, cluster=cluster, gpus=gpus, precision=precision, software=software, costs=costs,
         step=step,
     )  # fmt: skip
 
 
-def _simulated(case: _Case, division: Division | None, timeline: Sequence[Path]) -> float:
+def _simulated(case: GraphCase, division: Division | None, timeline: Sequence[Path]) -> float:
     """Seconds of the played step; its timeline is written."""
     from podsim.simulation.graphs import played_graph
 
@@ -116,7 +102,7 @@ def _simulated(case: _Case, division: Division | None, timeline: Sequence[Path])
     return seconds
 
 
-def _with_band(cost: GraphCost, case: _Case, file: str) -> GraphCost:
+def _with_band(cost: GraphCost, case: GraphCase, file: str) -> GraphCost:
     """The cost with the error band of its step on all GPUs."""
     features = features_of_graph(
         case.graph, case.costs, architecture=case.gpu.architecture, precision=cost.precision,
@@ -125,97 +111,6 @@ def _with_band(cost: GraphCost, case: _Case, file: str) -> GraphCost:
     )  # fmt: skip
     band, reason = band_of_graph(features)
     return replace(cost, band=band, band_reason=reason)
-
-
-def _graph_cost(case: _Case, options: GraphOptions, cut: Cut | None, division: Division | None) -> GraphCost:
-    """The costs of the graph, op by op and in all."""
-    graph, costs, precision, rules = case.graph, case.costs, case.precision, FUSIONS[options.fuse]
-    forward, backward = costs.passes
-    flops, back = float(graph.flops.sum()), float(graph.flops_back.sum())
-    kinds: dict[str, float] = {}
-    for kind, there, again in zip(
-        graph.kind_names, costs.forward.tolist(), costs.backward.tolist(), strict=True
-    ):
-        kinds[kind] = kinds.get(kind, 0.0) + there + again
-    step = case.step.alone
-    return GraphCost(
-        model=graph.name, source=graph.source, gpu=case.gpu.name, precision=precision, software=case.software.name,
-        optimizer=options.optimizer, fused=rules, batch=graph.batch, parameters=float(graph.parameters.sum()),
-        flops=flops, flops_back=back, forward=forward, backward=backward, update=case.step.update,
-        host=forward + backward - float(costs.forward.sum() + costs.backward.sum()),
-        host_step=case.software.host_step, step_time=step, samples_per_second=graph.batch / step,
-        utilisation=(flops + back) / peak_of(case.gpu, PRECISIONS[precision].matmul) / step,
-        kept=float(graph.kept.sum()) * element_bytes(precision) / graph.element,
-        kinds=dict(sorted(kinds.items(), key=lambda item: -item[1])),
-        ops=_ops(graph, costs, division), cut=cut, data_parallel=_replicas(graph, case.step, case.gpus),
-        notes=(*graph.notes, *(() if rules else ("ops run one by one, as written (eager); --fuse merges them",))),
-    )  # fmt: skip
-
-
-def _ops(graph: OpGraph, costs: OpCosts, division: Division | None) -> tuple[GraphOp, ...]:
-    seconds = costs.forward + costs.backward
-    return tuple(
-        GraphOp(
-            name=graph.names[i], op=graph.targets[i], kind=kind, shape=" x ".join(str(n) for n in graph.shapes[i]),
-            flops=float(graph.flops[i]), flops_back=float(graph.flops_back[i]), bytes=float(costs.moved[i]),
-            bytes_back=float(costs.moved_back[i]), forward=float(costs.forward[i]), backward=float(costs.backward[i]),
-            light=float(costs.light[i] / seconds[i]) if seconds[i] > 0 else 0.0, bound=costs.bound[i],
-            part=0 if division is None else int(division.part[i]),
-        )
-        for i, kind in enumerate(graph.kind_names)
-    )  # fmt: skip
-
-
-def _cut(
-    graph: OpGraph, costs: OpCosts, devices: int, tolerance: float, precision: str
-) -> tuple[Cut | None, Division | None]:
-    """The graph divided by seconds of both passes; None for one device."""
-    if devices == 1:
-        return None, None
-    import numpy as np
-
-    from podsim.graphs.graph_cut import divide
-
-    scale = element_bytes(precision) / graph.element
-    first, members, size = nets_of(graph)
-    made = divide(
-        costs.forward + costs.backward, (first, members, size * scale), devices, tolerance=tolerance
-    )
-    parts = tuple(
-        CutPart(
-            ops=int((made.part == p).sum()), seconds=float(made.load[p]),
-            parameters=float(graph.parameters[made.part == p].sum()),
-            kept=float(graph.kept[made.part == p].sum()) * scale, sent=float(made.sent[p]),
-        )
-        for p in range(devices)
-    )  # fmt: skip
-    edges = set(zip(made.part[graph.before].tolist(), made.part[graph.after].tolist(), strict=True))
-    return Cut(
-        devices=devices, bytes=float(made.sent.sum()), tolerance=tolerance, tensors=made.tensors, parts=parts,
-        balance=float(made.load.max() / np.mean(made.load)), pipeline=_onward({e for e in edges if e[0] != e[1]}),
-    ), made  # fmt: skip
-
-
-def _onward(edges: set[tuple[int, int]]) -> bool:
-    """Whether the devices can be put in an order that every edge follows."""
-    nodes = {n for edge in edges for n in edge}
-    while nodes:
-        free = {n for n in nodes if not any(b == n and a in nodes for a, b in edges)}
-        if not free:
-            return False
-        nodes -= free
-    return True
-
-
-def _replicas(graph: OpGraph, step: ReplicasStep, gpus: int) -> DataParallel | None:
-    made = step.reduction
-    if made is None:
-        return None
-    return DataParallel(
-        gpus=gpus, buckets=made.buckets, bytes=made.bytes, reduce=made.seconds, exposed=made.exposed,
-        tables=step.tables, step_time=step.seconds, samples_per_second=gpus * graph.batch / step.seconds,
-        efficiency=step.alone / step.seconds,
-    )  # fmt: skip
 
 
 def _write_traces(

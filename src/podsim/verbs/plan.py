@@ -8,29 +8,23 @@ from math import isclose
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from podsim.accuracy.assumptions import changed
 from podsim.errors import NoFitError, PlanError
-from podsim.hardware.cluster import Cluster
 from podsim.options.fleet_options import SavedJobOptions
 from podsim.options.plan_options import ReplayOptions, SearchOptions
 from podsim.options.question import question, values_of, wrong_choices
-from podsim.results.prediction import PARTS, ParetoPoint, PlanResult, Prediction, Ranked
+from podsim.results.prediction import ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refined
+from podsim.storage.long_runs import Job, read_tokens
 from podsim.training.plan import Plan, batch_of, precision_of, read_inputs, software_of
-from podsim.training.plan_values import Schedule
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits, spelled
-from podsim.units import format_quantity
-from podsim.verbs.long_runs import Job, read_tokens
+from podsim.training.search_order import fastest_plans, first_of_each_layout, no_plan_fits, ranking_reason
 from podsim.verbs.plan_trade import Case, Progress, weigh
 from podsim.verbs.predict import describe
 from podsim.verbs.save import check_directory, read_experiment, save_plans
 
 _TRADES = ("cost", "energy")
-_LAYOUT = ("tp", "pp", "cp", "ep", "dp")
 
 
 @question(SearchOptions)
@@ -114,7 +108,7 @@ def _searched(case: Case, progress: Progress | None) -> PlanResult:
     )
     taken = time.perf_counter() - started
     if result.order.size == 0:
-        raise NoFitError([_does_not_fit(result, cluster, gpus)])
+        raise NoFitError([no_plan_fits(result, cluster, gpus)])
     return PlanResult(
         model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
         ranked=_ranking(case, result),
@@ -159,25 +153,12 @@ def _check(options: SearchOptions) -> None:
         raise PlanError(problems)
 
 
-def _does_not_fit(result: SearchResult, cluster: Cluster, gpus: int) -> str:
-    least = int(result.memory_bytes.argmin())
-    need = format_quantity(float(result.memory_bytes[least]), "B")
-    room = format_quantity(cluster.gpu.memory, "B")
-    shown = result.combinations.take(least).describe()
-    layout = ", ".join(f"{name}={shown[name]}" for name in (*_LAYOUT, "micro_batch", "zero", "recompute"))
-    partly = "" if result.complete else "interrupted: "
-    return (
-        f"{partly}none of {result.evaluated:,} plans on {gpus} GPUs fits: the smallest needs {need} of {room} a GPU "
-        f"({layout}); more GPUs, GPUs with more memory or a shorter sequence would help"
-    )
-
-
 def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
     """The best plan of each layout, in order, predicted in full; the prediction must say what the search said."""
     model, cluster, options = case.model, case.cluster, case.options
-    order = _fastest(result) if options.objective == "time" else result.pareto[::-1]
+    order = fastest_plans(result) if options.objective == "time" else result.pareto[::-1]
     predictions: list[Prediction] = []
-    positions = _first_of_each_layout(result, order.tolist(), options.top)
+    positions = first_of_each_layout(result, order.tolist(), options.top)
     for position in positions:
         prediction = describe(
             model, cluster, result.plan(position), detail="" if predictions else options.detail,
@@ -193,60 +174,14 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
         )
         predictions.append(prediction)
     ranked = tuple(
-        Ranked(rank=index + 1, prediction=prediction, reason=_reason(prediction, predictions[0], index))
+        Ranked(
+            rank=index + 1, prediction=prediction, reason=ranking_reason(prediction, predictions[0], index)
+        )
         for index, prediction in enumerate(predictions)
     )
     if not options.simulate:
         return ranked
     return refined(model, cluster, ranked, [result.plan(position) for position in positions])
-
-
-_TIED = 1e-9
-"""share of a step within which two times are the same: they differ by the order of a sum"""
-
-
-def _fastest(result: SearchResult) -> NDArray[np.int64]:
-    """Positions of the fastest plans; of equally fast ones first those with less memory, then plain 1F1B."""
-    head = result.order[:100_000]
-    seconds = result.step_seconds.ravel()[head]
-    jumps = np.concatenate([[False], seconds[1:] > seconds[:-1] * (1 + _TIED)])
-    combination = head % result.memory_bytes.size
-    plain = (
-        np.broadcast_to(result.combinations.schedule, result.memory_bytes.shape)[combination]
-        == Schedule.ONE_F_ONE_B
-    )
-    return np.asarray(head[np.lexsort((~plain, result.memory_bytes[combination], np.cumsum(jumps)))])
-
-
-def _first_of_each_layout(result: SearchResult, order: list[int], top: int) -> list[int]:
-    seen: dict[tuple[int, ...], int] = {}
-    for position in order:
-        candidate = result.plan(position)
-        seen.setdefault(tuple(int(getattr(candidate, name)) for name in _LAYOUT), position)
-        if len(seen) == top:
-            break
-    return list(seen.values())
-
-
-def _reason(prediction: Prediction, best: Prediction, index: int) -> str:
-    """Why a plan stands where it does: against the first, or for the first its bottleneck."""
-    if index == 0:
-        return prediction.bottleneck
-    slower, room = prediction.step_time / best.step_time - 1, prediction.memory / best.memory - 1
-    memory = f"{room:+.0%} memory" if abs(room) >= 0.005 else "the same memory"
-    deltas = sorted(
-        ((prediction.parts[name] - best.parts[name], name) for name in prediction.parts),
-        key=lambda d: -abs(d[0]),
-    )
-    changes = [
-        f"{delta / best.step_time:+.1%} {PARTS[name]}"
-        for delta, name in deltas[:3]
-        if abs(delta) > 5e-4 * best.step_time
-    ]
-    time_ = f"{slower:+.1%} time" if abs(slower) >= 5e-4 else "the same time"
-    return (
-        f"{time_} and {memory} as the first" if not changes else f"{time_} ({', '.join(changes)}), {memory}"
-    )
 
 
 def best_job(options: SavedJobOptions) -> Job:

@@ -15,25 +15,18 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from podsim.errors import NoFitError, PlanError
-from podsim.fleet.power import BUSY_PARTS, cluster_power
+from podsim.fleet.plan_lots import PlanLot, gpu_counts, lot_table, make_lot, make_trade
 from podsim.fleet.power_cost import find_offer, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import SearchOptions
-from podsim.results.expense import Offer, Trade, TradePoint
+from podsim.results.expense import Offer, Trade
 from podsim.results.prediction import Prediction, Ranked
-from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits
-from podsim.training.step import SPLIT
 from podsim.verbs.power import expense_of
 from podsim.verbs.predict import describe
 from podsim.workload.graph import Model
-
-_FRONT = 40
-"""plans of a front that are told"""
-
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -61,28 +54,6 @@ class Weighed:
     complete: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Lot:
-    """Plans on one number of GPUs."""
-
-    cluster: Cluster
-    plans: Plan
-    seconds_P: Array
-    energy_P: Array
-    """J. The energy of a step at the meter."""
-
-
-def counts(cluster: Cluster, gpus: int) -> list[int]:
-    """Numbers of GPUs to try: all, and halves that are whole nodes or parts of one."""
-    numbers = [gpus]
-    while numbers[-1] % 2 == 0:
-        half = numbers[-1] // 2
-        if half > cluster.gpus_per_node and half % cluster.gpus_per_node:
-            break
-        numbers.append(half)
-    return numbers
-
-
 def weigh(case: Case, progress: Progress | None) -> Weighed:
     """The best plans by cost or energy, each layout once, and the fronts; NoFitError where no plan fits on any number."""
     model, cluster, options = case.model, case.cluster, case.options
@@ -90,7 +61,7 @@ def weigh(case: Case, progress: Progress | None) -> Weighed:
     site = read_site(options.pue, None, None)
     offer = find_offer(str(options.price), cluster, site) if options.price else None
     lots, refused, found_all = [], [], []
-    for count in counts(cluster, gpus):
+    for count in gpu_counts(cluster, gpus):
         part = cluster.subset(count)
         try:
             result = search(
@@ -107,12 +78,12 @@ def weigh(case: Case, progress: Progress | None) -> Weighed:
         found_all.append(result)
         if result.order.size == 0:
             break  # fewer GPUs have less memory
-        lots.append(_lot(model, part, cluster, result, site.pue))
+        lots.append(make_lot(model, part, cluster, result, site.pue))
         if not result.complete:
             break
     if not lots:
         raise NoFitError([f"no plan on {gpus} GPUs or fewer fits the memory or is legal", *refused[:3]])
-    trade = _trade(lots, offer)
+    trade = make_trade(lots, offer)
     return Weighed(
         ranked=_ranked(case, lots, offer), trade=trade,
         evaluated=sum(result.evaluated for result in found_all), fitting=sum(f.order.size for f in found_all),
@@ -128,62 +99,10 @@ def _summed(results: list[SearchResult]) -> dict[str, int]:
     return total
 
 
-def _lot(model: Model, cluster: Cluster, machine: Cluster, result: SearchResult, pue: float) -> _Lot:
-    """Plans that may be the fastest or the leanest: a plan that takes longer than the fastest by more than the machine's
-    draw can fall draws more energy."""
-    least, most = (cluster_power(cluster, busy, within=machine) for busy in (0.0, 1.0))
-    seconds = result.step_seconds.ravel()[result.order]
-    near = result.order[: int(np.searchsorted(seconds, seconds[0] * most / least, side="right"))]
-    flag, combination = np.divmod(near, result.memory_bytes.size)
-    plans = result.combinations.take(combination).having(
-        {"overlap_grad": result.flags[flag, 0], "overlap_param": result.flags[flag, 1]}
-    )
-    cost = step_cost(model, cluster, plans)
-    busy_P = sum(cost.parts[SPLIT.index(name)] for name in BUSY_PARTS)
-    energy_P = pue * (least * cost.seconds + (most - least) * busy_P)
-    return _Lot(cluster=cluster, plans=plans.arrays(), seconds_P=cost.seconds, energy_P=np.asarray(energy_P))
-
-
-def front(first: Array, second: Array) -> Array:
-    """Positions that nothing beats in both values, by the first."""
-    order = np.lexsort((second, first))
-    best = np.minimum.accumulate(second[order])
-    return np.asarray(order[np.concatenate([[True], second[order][1:] < best[:-1]])])
-
-
-def _table(lots: list[_Lot], offer: Offer | None) -> tuple[Array, Array, Array, Array, Array]:
-    """(seconds, energy, cost, lot, position) of all plans."""
-    seconds = np.concatenate([lot.seconds_P for lot in lots])
-    energy = np.concatenate([lot.energy_P for lot in lots])
-    which = np.concatenate([np.full(lot.seconds_P.size, i) for i, lot in enumerate(lots)])
-    position = np.concatenate([np.arange(lot.seconds_P.size) for lot in lots])
-    gpus = np.array([lot.cluster.gpus for lot in lots])[which]
-    return seconds, energy, seconds * gpus * (offer.low if offer else 0.0), which, position
-
-
-def _trade(lots: list[_Lot], offer: Offer | None) -> Trade:
-    seconds, energy, cost, which, position = _table(lots, offer)
-
-    def points(order: Array) -> tuple[TradePoint, ...]:
-        kept = order if order.size <= _FRONT else order[np.linspace(0, order.size - 1, _FRONT).astype(int)]
-        return tuple(
-            TradePoint(
-                gpus=lots[which[i]].cluster.gpus, step_time=float(seconds[i]), energy=float(energy[i]),
-                cost=float(cost[i]) if offer else None, plan=lots[which[i]].plans.take(int(position[i])).describe(),
-            )
-            for i in kept.tolist()
-        )  # fmt: skip
-
-    return Trade(
-        time_cost=points(front(seconds, cost)) if offer else (), time_energy=points(front(seconds, energy)),
-        offer=offer, tried=tuple(lot.cluster.gpus for lot in lots),
-    )  # fmt: skip
-
-
-def _ranked(case: Case, lots: list[_Lot], offer: Offer | None) -> tuple[Ranked, ...]:
+def _ranked(case: Case, lots: list[PlanLot], offer: Offer | None) -> tuple[Ranked, ...]:
     """The best plan of each layout by the objective, predicted in full with its expense."""
     options = case.options
-    seconds, energy, cost, which, position = _table(lots, offer)
+    seconds, energy, cost, which, position = lot_table(lots, offer)
     wanted = cost if options.objective == "cost" else energy
     seen: dict[tuple[int, ...], int] = {}
     for i in np.lexsort((seconds, wanted)).tolist():

@@ -11,10 +11,10 @@ from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import PredictOptions
 from podsim.options.question import question
 from podsim.results.prediction import Prediction
+from podsim.storage.long_runs import Job, read_tokens, training_time
 from podsim.training.op_reports import op_reports
 from podsim.training.plan import Plan, read_plan
 from podsim.training.predict import gains, predict_plan
-from podsim.verbs.long_runs import Job, read_tokens, training_time
 from podsim.verbs.power import expense_of
 from podsim.workload.graph import Model
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from podsim.errors import ScheduleError, TableError
 from podsim.options.question import question
 from podsim.options.step_options import ScheduleOptions
-from podsim.results.scheduled import ScheduleComparison, ScheduledAction, ScheduleRow, ScheduleSheet
+from podsim.results.scheduled import ScheduleComparison, ScheduleRow, ScheduleSheet
 from podsim.schedules import (
     SCHEDULES,
     ScheduleTable,
@@ -23,18 +20,13 @@ from podsim.schedules import (
     read_csv,
     to_csv,
     torch_problems,
-    unit_seconds,
     weight_copies,
 )
-from podsim.schedules.actions import updates_before
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from podsim.schedules.schedule_sheet import action_seconds, idle_share, schedule_sheet, step_seconds
 
 MOST_ACTIONS = 1 << 20
 """actions of a schedule that is shown"""
 _MOST_BYTES = 32 << 20
-_WORDS = ("forward", "backward", "input", "weight")
 
 
 @question(ScheduleOptions)
@@ -58,7 +50,7 @@ def schedule(options: ScheduleOptions) -> ScheduleSheet | ScheduleComparison:
         )
         return _comparison(p, m, options.virtual_stages, durations, options.overlap)
     table = _table(options.name, options.pp, options.micro_batches, options.virtual_stages)
-    return _sheet(table, durations, options.overlap)
+    return schedule_sheet(table, durations, options.overlap)
 
 
 def torch_csv(
@@ -132,85 +124,6 @@ def _chunks(name: str, p: int, m: int, virtual_stages: int | None) -> int:
     return fewest[0] if fewest else 1
 
 
-def _durations(table: ScheduleTable, durations: dict[str, float]) -> NDArray[np.float64]:
-    """Seconds [4, stages] of a stage: a rank's share of the model is as many parts as parts there are to a rank."""
-    share = table.ranks / table.parts
-    parts = {name: durations[name] * share for name in ("forward", "input", "weight")}
-    return unit_seconds(table, **parts)
-
-
-def _sheet(table: ScheduleTable, durations: dict[str, float], overlap: float) -> ScheduleSheet:
-    start, end = play_table(table, _durations(table, durations), durations["send"], overlap=overlap)
-    entry = SCHEDULES.get(table.name)
-    waits = idle(table, start, end)
-    return ScheduleSheet(
-        schedule=table.name,
-        source=entry.source if entry else "",
-        ranks=table.ranks,
-        virtual_stages=max(round(table.parts / table.ranks), 1),
-        micro_batches=table.micro_batches,
-        parts=table.parts,
-        placement=entry.placement if entry else "",
-        flush=table.flush,
-        durations=durations,
-        overlap=overlap,
-        step_time=_step_time(table, start, end),
-        idle=tuple(waits.tolist()),
-        bubble=_share(table, start, end, waits),
-        staggered_bubble=_share(table, start, end, idle(table, start, end, staggered=True)),
-        published=entry.idle if entry else "",
-        activations=tuple((held(table) * table.ranks / table.parts).tolist()),
-        copies=tuple(weight_copies(table).tolist()),
-        staleness=_staleness(table),
-        actions=_actions(table, start, end),
-    )
-
-
-def _step_time(table: ScheduleTable, start: NDArray[np.float64], end: NDArray[np.float64]) -> float:
-    """Seconds of a step; without a flush, of as many micro-batches of an endless run: what the busiest rank needs."""
-    if table.flush:
-        return float(end.max())
-    busy = np.bincount(table.rank, np.where(table.beside, 0.0, end - start), table.ranks)
-    return float((busy + idle(table, start, end)).max())
-
-
-def _share(
-    table: ScheduleTable, start: NDArray[np.float64], end: NDArray[np.float64], waits: NDArray[np.float64]
-) -> float:
-    """Time that ranks wait over the time that they work."""
-    return float(waits.sum() / np.where(table.beside, 0.0, end - start).sum())
-
-
-def _staleness(table: ScheduleTable) -> tuple[int, ...]:
-    """Updates that the oldest gradient of each rank is late; empty with a flush."""
-    if table.version is None:
-        return ()
-    late = np.zeros(table.ranks, np.int64)
-    np.maximum.at(late, table.rank, updates_before(table) - table.version)
-    return tuple(late.tolist())
-
-
-def _actions(
-    table: ScheduleTable, start: NDArray[np.float64], end: NDArray[np.float64]
-) -> tuple[ScheduledAction, ...]:
-    order = np.argsort(table.stage_rank, kind="stable")
-    chunk = np.empty(table.stages, np.int64)
-    chunk[order] = np.arange(table.stages) - np.searchsorted(table.stage_rank[order], table.stage_rank[order])
-    versions = [None] * len(table) if table.version is None else table.version.tolist()
-    columns = zip(
-        table.rank.tolist(), table.work.tolist(), table.stage.tolist(), chunk[table.stage].tolist(),
-        table.stage_part[table.stage].tolist(), table.micro.tolist(), start.tolist(), end.tolist(),
-        table.beside.tolist(), versions, strict=True,
-    )  # fmt: skip
-    return tuple(
-        ScheduledAction(
-            rank=rank, work=_WORDS[work], stage=stage, chunk=position, part=part, micro_batch=micro, start=begin,
-            end=finish, beside=beside, version=version,
-        )
-        for rank, work, stage, position, part, micro, begin, finish, beside, version in columns
-    )  # fmt: skip
-
-
 def _comparison(
     p: int, m: int, virtual_stages: int | None, durations: dict[str, float], overlap: float
 ) -> ScheduleComparison:
@@ -244,13 +157,13 @@ def _row(
             schedule=name, virtual_stages=v, step_time=None, bubble=None, staggered_bubble=None, activations=None,
             copies=None, published=entry.idle, note=f"needs {lacks}",
         )  # fmt: skip
-    start, end = play_table(table, _durations(table, durations), durations["send"], overlap=overlap)
+    start, end = play_table(table, action_seconds(table, durations), durations["send"], overlap=overlap)
     return ScheduleRow(
         schedule=name,
         virtual_stages=v,
-        step_time=_step_time(table, start, end),
-        bubble=_share(table, start, end, idle(table, start, end)),
-        staggered_bubble=_share(table, start, end, idle(table, start, end, staggered=True)),
+        step_time=step_seconds(table, start, end),
+        bubble=idle_share(table, start, end, idle(table, start, end)),
+        staggered_bubble=idle_share(table, start, end, idle(table, start, end, staggered=True)),
         activations=float(held(table).max() * table.ranks / table.parts),
         copies=float(weight_copies(table).max()),
         published=entry.idle,

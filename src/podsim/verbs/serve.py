@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from podsim.errors import (
-    CatalogError,
     ModelError,
     NoFitError,
     PlanError,
     PodsimError,
     UnitError,
-    unknown_name,
 )
-from podsim.hardware.catalog import aliases, find, load_gpu, names
-from podsim.hardware.cluster import load_cluster
-from podsim.hardware.mig.layouts import read_layout
 from podsim.hardware.mig.measured import interference
-from podsim.hardware.mig.profiles import slicing_of
-from podsim.hardware.mig.split import slice_of
 from podsim.hardware.parts import Gpu
-from podsim.kernels.constants import kernel_constants
 from podsim.options.machine_options import ServeOptions
 from podsim.options.question import question
 from podsim.results.served import Figure, Served
@@ -31,6 +22,8 @@ from podsim.serving.engine import engine_names, load_engine
 from podsim.serving.kernels import runs_on
 from podsim.serving.passes import check
 from podsim.serving.predict import LARGEST_BATCH, Task, serve_on
+from podsim.serving.serving_gpus import read_serving_gpu
+from podsim.serving.serving_notes import serving_assumptions, serving_warnings
 from podsim.serving.triton import config_text, model_name
 from podsim.serving.white_paper import figure as made
 from podsim.units import parse_quantity
@@ -61,14 +54,16 @@ def serve(options: ServeOptions) -> Served | Figure:
 
     if not options.model or not options.on:
         raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
-    chip, each, gpus = _place(options.on, options.overrides)
+    chip, each, gpus = read_serving_gpu(options.on, options.overrides)
     task = _task(options, chip)
     limit = _limit(options.latency)
     cost = _neighbours(chip, each)
     answer = serve_on(
         task, chip, batches=_batches(options.batch), limit=limit, instances=each * gpus, neighbours=cost
     )
-    answer = replace(answer, assumptions=_assumptions(task, chip, cost), warnings=_warnings(task, chip))
+    answer = replace(
+        answer, assumptions=serving_assumptions(task, chip, cost), warnings=serving_warnings(task, chip)
+    )
     if not any(row.fits for row in answer.rows):
         raise NoFitError([_too_large(answer, task.engine.memory_floor)])
     if options.triton is not None:
@@ -85,49 +80,6 @@ def _too_large(answer: Served, floor: float) -> str:
     return (
         f"batch {least.batch} needs {least.memory / 1e9:.2f} GB; {has}, room for a batch of {answer.largest}"
     )
-
-
-_PLACE = re.compile(r"(?:(\d{1,6})\s*[x*]\s*)?([^/]+?)(?:/(.+))?")
-_SLICES = re.compile(r"(?:(\d{1,3})\s*[x*]\s*)?([^,\s@:]+)")
-
-
-def _place(on: str, overrides: Mapping[str, str] | None) -> tuple[Gpu, int, int]:
-    """(GPU or instance, how many of it on one GPU, GPUs) of a text."""
-    match = _PLACE.fullmatch(on.strip())
-    if match is None:
-        raise PodsimError(
-            f"on={on[:60]!r}: expected a GPU, such as a100-40gb, a100-40gb/1g.5gb or 8xa100-40gb/7x1g.5gb"
-        )
-    number, name, profile = match.groups()
-    keys = {key: value for key, value in (overrides or {}).items() if not key.startswith("model.")}
-    count = int(number or 1)
-    if not 1 <= count <= 100_000:
-        raise PodsimError(f"on={on[:60]!r}: 1 to 100,000 GPUs")
-    entry = find(name)
-    if entry and entry[0] == "gpu":
-        chip = load_gpu(name, keys)
-    elif entry or ":" in name or name.lower().endswith(".toml"):
-        cluster = load_cluster(name, keys)
-        chip, count = cluster.gpu, count * cluster.gpus
-    else:
-        known = [*names("gpu"), *aliases("gpu"), *names("system")]
-        raise CatalogError(unknown_name("GPU, system or cluster", name, known))
-    if profile is None:
-        return chip, 1, count
-    return *_slices(chip, profile), count
-
-
-def _slices(chip: Gpu, text: str) -> tuple[Gpu, int]:
-    """(instance, how many on one GPU) of "1g.5gb" or "7x1g.5gb". Raises MigError for a layout that cannot be."""
-    match = _SLICES.fullmatch(text.strip())
-    if match is None:
-        raise PodsimError(
-            f"{text[:60]!r}: expected equal instances, such as 1g.5gb or 7x1g.5gb; serve each kind alone"
-        )
-    number = int(match[1] or 1)
-    slicing = slicing_of(chip)
-    made = read_layout(slicing, f"{number}x{match[2]}")
-    return slice_of(chip, made.instances[0].profile, slicing), number
 
 
 def _task(options: ServeOptions, chip: Gpu) -> Task:
@@ -211,55 +163,6 @@ def _neighbours(chip: Gpu, each: int) -> float:
 
     measured = interference()
     return sum(measured.values()) / len(measured) * (each - 1) / 6
-
-
-def _assumptions(task: Task, chip: Gpu, cost: float) -> tuple[str, ...]:
-    notes = [f"{task.engine.title}: {task.engine.evidence}"]
-    if task.kind == "encoder":
-        notes.append(f"every sequence has {task.tokens} tokens, none of them padding")
-    if task.kind == "generator":
-        notes.append(
-            f"{task.tokens} tokens of prompt, {task.output} produced by every sequence of a batch together (no"
-            " continuous batching); keys and values in 16 bits"
-        )
-    if task.kind == "images":
-        notes.append(
-            "batch norms, ReLU and residual sums are folded into convolutions; decoding of images is not counted"
-        )
-    if task.sparse:
-        notes.append(
-            "the weights of the products are pruned 2:4; what that does to the answers is not modelled"
-        )
-    notes.append("a request in time may wait for one whole batch before its own")
-    if cost:
-        notes.append(
-            f"busy neighbours on the GPU cost {cost:.1%} (MLPerf Inference 1.1: 0.6 to 2.4 % with six)"
-        )
-    return tuple(notes)
-
-
-def _warnings(task: Task, chip: Gpu) -> tuple[str, ...]:
-    notes = []
-    length = task.tokens + task.output
-    if not isinstance(task.network, ConvNet) and length > task.network.sequence:
-        notes.append(
-            f"{length:,} tokens are more than the {task.network.sequence:,} the network was trained with"
-        )
-    constants = kernel_constants(chip)
-    if constants.extrapolated:
-        notes.append(
-            f"{chip.name}: no kernel was measured on it; shares of peak are those of {constants.base}"
-        )
-    if task.kind == "generator":
-        notes.append("no published latency of a language model's tokens is held against this")
-    if chip.architecture not in ("ampere", "volta"):
-        notes.append(f"the engine's constants are those of an A100, not of {chip.architecture}")
-    if task.kind == "images":
-        slow = "a third" if task.engine.name == "tensorrt-2021" else "7 to 14 %"
-        notes.append(
-            f"MLPerf's offline throughput (ResNet-50, int8, A100 and slices) is told {slow} too low, unfitted"
-        )
-    return tuple(notes)
 
 
 def _write(answer: Served, directory: Path) -> None:

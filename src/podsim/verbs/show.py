@@ -5,7 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from podsim.errors import CatalogError, ModelError
-from podsim.graphs.networks import load_network, networks
+from podsim.graphs.network_sheets import all_networks_sheet, network_sheet
+from podsim.graphs.networks import networks
 from podsim.hardware.cluster import cluster_names, load_cluster
 from podsim.hardware.sheet import sheet, sheet_names
 from podsim.hardware.sheet_rows import Row, Section, Sheet
@@ -36,7 +37,7 @@ def show(options: ShowOptions) -> Sheet:
             raise CatalogError(
                 f"{name}: a captured network cannot be changed by keys; capture a module of your own"
             )
-        return _all_networks() if name == "networks" else _network(name)
+        return all_networks_sheet() if name == "networks" else network_sheet(name)
     if name.lower().endswith(".toml") or ":" in name or name.lower().partition("/")[0] in sheet_names():
         if for_model:
             raise CatalogError(f"{name} is no model: {', '.join(for_model)} cannot be set")
@@ -140,64 +141,6 @@ def _all_software() -> Sheet:
         name="software", kind="software", title="Frameworks and their eras",
         sections=(Section(title="Software", rows=rows),),
     )  # fmt: skip
-
-
-def _all_networks() -> Sheet:
-    rows = tuple(
-        Row(
-            label=network.name, value=float(network.parameters), unit="",
-            text=format_quantity(float(network.parameters), ""), how=network.title, source=network.source,
-        )
-        for network in networks().values()
-    )  # fmt: skip
-    return Sheet(
-        name="networks", kind="network", title="Networks captured for any batch: podsim graph NAME --batch N --on GPU",
-        sections=(Section(title="Network (parameters)", rows=rows),),
-    )  # fmt: skip
-
-
-def _network(name: str) -> Sheet:
-    network, graph = networks()[name], load_network(name, 1)
-    figures = (
-        ("parameters", float(graph.parameters.sum()), "", "count of weights"),
-        ("forward", float(graph.flops.sum()), "FLOP", f"of one {network.sample}"),
-        ("backward", float(graph.flops_back.sum()), "FLOP", f"of one {network.sample}"),
-        (
-            "activations",
-            float(graph.kept.sum()),
-            "B",
-            f"of one {network.sample}, in the number format of the capture",
-        ),
-        (
-            "ops",
-            float(len(graph)),
-            "",
-            ", ".join(f"{graph.count(k)} {k}" for k in sorted({*graph.kind_names})),
-        ),
-    )
-    rows = [
-        Row(
-            label=label,
-            value=value,
-            unit=unit,
-            text=format_quantity(value, unit),
-            how=how,
-            source=network.source,
-        )
-        for label, value, unit, how in figures
-    ]
-    rows.append(
-        Row(
-            label="captured", value=None, unit="", text=f"examples/modules/{network.module}",
-            how=", ".join(network.inputs), source=network.source,
-        )
-    )  # fmt: skip
-    return Sheet(
-        name=name,
-        kind="network",
-        title=f"{name}: {network.title}",
-        sections=(Section(title="Network", rows=tuple(rows)),),
-    )
 
 
 _SECONDS = ("host_kernel", "host_collective", "host_send", "host_step")

@@ -13,6 +13,7 @@ from podsim.options.storage_options import StorageSizeOptions
 from podsim.results.storage import Need, SizeRun
 from podsim.storage.cache import SHUFFLES, cache_of
 from podsim.storage.catalog import load_storage, storage_names
+from podsim.storage.long_runs import read_tokens
 from podsim.storage.parts import StorageSystem
 from podsim.storage.sizing import (
     CHECKPOINT,
@@ -28,7 +29,6 @@ from podsim.storage.speed import epochs_to_target, step_of
 from podsim.storage.stripe import net_capacity
 from podsim.storage.workloads import Workload, load_workload, workload_names
 from podsim.units import format_quantity
-from podsim.verbs.long_runs import read_tokens
 from podsim.workload.catalog import load_model
 
 
