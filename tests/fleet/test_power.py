@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from podsim.verbs.plan_lots import front, gpu_counts
 
 import podsim
 from podsim.cli import app
 from podsim.errors import CatalogError, PlanError, PodsimError
+from podsim.fleet.plan_lots import front, gpu_counts
 from podsim.fleet.power import capped_speed, cluster_power, count_switches, load_power, make_node
 from podsim.fleet.power_catalog import figures, parse_prices, prices
 from podsim.fleet.power_cost import HOUR, KWH
