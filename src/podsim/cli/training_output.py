@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from podsim.accuracy.registry_sensitivity import sensitivity
 from podsim.cli.command import load, print_answer
 from podsim.errors import PodsimError
 from podsim.lab.options import no_folder
@@ -55,7 +54,11 @@ _WIDTH = 140
 
 def validation_or_sensitivity(options: Mapping[str, Any], output: ValidateOutput) -> Any:
     """What the tables say, or how far constants move them."""
-    return sensitivity(list(options["tables"])) if output.sensitivity else validate(**options)
+    if not output.sensitivity:
+        return validate(**options)
+    from podsim.accuracy.registry_sensitivity import sensitivity
+
+    return sensitivity(list(options["tables"]))
 
 
 def show_validation(answer: Any, output: ValidateOutput, options: Mapping[str, Any]) -> None:
