@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from podsim.errors import ModelError, unknown_name
-from podsim.graphs.capturing import capture_module, load_torch, module_of, torch_flops
+from podsim.graphs.capturing import capture_module, load_torch, make_module, torch_flops
 from podsim.graphs.op_graph import DIMS, KINDS, OpGraph
 from podsim.graphs.op_graph_batch import BATCHES, for_any_batch
 from podsim.graphs.op_graph_json import to_value, write_value
@@ -92,7 +92,7 @@ def captured(place: str, shapes: Sequence[str], *, count: bool) -> tuple[OpGraph
     if not path.endswith(".py") or not function.isidentifier():
         raise ModelError(f"{place[-120:]!r}: expected FILE.py:FUNCTION, such as net.py:build")
     with _beside(path):
-        module, inputs = module_of(_function(path, function), place[-120:], shapes)
+        module, inputs = make_module(_function(path, function), place[-120:], shapes)
         said = ", ".join("x".join(str(n) for n in one.shape) for one in inputs if hasattr(one, "shape"))
         found = capture_module(module, inputs, source=f"captured from {Path(path).name}:{function}, {said}")
         return found, torch_flops(module, inputs) if count else None

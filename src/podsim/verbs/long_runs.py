@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from podsim.errors import NoFitError, PodsimError
-from podsim.fleet.reliability import LongRun, best_interval, blocked_share, expected_seconds
+from podsim.fleet.reliability import LongRun, best_interval_seconds, blocked_share, expected_seconds
 from podsim.fleet.reliability_rates import node_rate, recovery
 from podsim.fleet.reliability_runs import HORIZON
 from podsim.hardware.cluster import Cluster
@@ -128,7 +128,7 @@ def interval_of(asked: Asked, times: Times, mtbf: float, step: float) -> float:
                 "then the next may start; give more"
             )
         return asked.interval
-    best = max(float(best_interval(times.stall, mtbf)), times.persist)
+    best = max(float(best_interval_seconds(times.stall, mtbf)), times.persist)
     steps = max(round(best / step), math.ceil(times.persist / step), 1)
     return steps * step
 

@@ -20,7 +20,7 @@ from podsim.hardware.mig.results import (
     LayoutTable,
     SeventhRow,
 )
-from podsim.hardware.mig.smi import SeenGpu, differences, layout_of, read_smi, slicing_seen
+from podsim.hardware.mig.smi import SeenGpu, differences, find_slicing, layout_of, read_smi
 from podsim.hardware.mig.split import split
 from podsim.options.machine_options import MigCheckOptions, MigLayoutsOptions, MigShowOptions, MigStateOptions
 from podsim.options.question import question
@@ -65,7 +65,7 @@ def mig_show(options: MigShowOptions) -> LayoutSheet:
 
     Raises PodsimError for a GPU without MIG, and for a layout that cannot be, with all that stands in its way.
     """
-    from podsim.hardware.mig.commands import make_commands, parted_of, parted_text
+    from podsim.hardware.mig.commands import make_commands, make_parted, parted_text
 
     chip = load_gpu(options.gpu)
     slicing = slicing_of(chip)
@@ -74,7 +74,7 @@ def mig_show(options: MigShowOptions) -> LayoutSheet:
         gpu=chip.name, slicing=slicing, layout=made, slices=tuple(split(chip, made)),
         more={name: count for name, count in additions(slicing, made).items() if count},
         open=extensions(slicing, made), commands=make_commands(slicing, [made]),
-        parted=parted_text({"podsim": parted_of([made])}),
+        parted=parted_text({"podsim": make_parted([made])}),
     )  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def mig_state(options: MigStateOptions) -> tuple[GpuState, ...]:
 def _state(seen: SeenGpu, gpu: str, want: str, add: str, busy: set[str]) -> GpuState:
     from podsim.hardware.mig.commands import change_commands
 
-    slicing = slicing_of(load_gpu(gpu)) if gpu else slicing_seen(seen)
+    slicing = slicing_of(load_gpu(gpu)) if gpu else find_slicing(seen)
     now = layout_of(slicing, seen)
     numbers = {one.start: one.instance_id for one in seen.instances if one.start is not None}
     uuids = {one.start: one.uuid for one in seen.instances if one.start is not None}

@@ -11,7 +11,7 @@ from pathlib import Path
 from podsim.errors import MigError, NoFitError, PodsimError, UnitError
 from podsim.hardware.catalog import find, load_gpu
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.mig.best import Assignment, Wish, best_fleet, fewest
+from podsim.hardware.mig.best import Assignment, Wish, best_fleet, fewest_gpus
 from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.profiles import Slicing, find_profile, slicing_of
 from podsim.hardware.mig.results import GpuPlan, MigPlan
@@ -138,7 +138,7 @@ def _written(
     objective: str, speeds: list[float],
 ) -> MigPlan:  # fmt: skip
     """The plan with all that an operator runs."""
-    from podsim.hardware.mig.commands import kubernetes_text, make_commands, parted_of, parted_text
+    from podsim.hardware.mig.commands import kubernetes_text, make_commands, make_parted, parted_text
 
     kinds: dict[tuple[Layout | None, ...], list[int]] = {}
     for node in range(nodes):
@@ -167,11 +167,11 @@ def _written(
         on=on, gpu=chip.name, slicing=slicing, nodes=nodes, wishes=wishes, gpus=gpus,
         devices=sum(len(one.jobs) for one in gpus), objective=objective,
         value=(sum(speeds) if objective == "throughput" else min(speeds)) if speeds else 0.0,
-        least=fewest(slicing, dict(profiles)) if profiles else 0, strategy=strategy,
+        least=fewest_gpus(slicing, dict(profiles)) if profiles else 0, strategy=strategy,
         commands=tuple(
             (_spans(kinds[kind]), make_commands(slicing, kind)) for kind in named.values() if any(kind)
         ),
-        parted=parted_text({name: parted_of(kind) for name, kind in named.items()}),
+        parted=parted_text({name: make_parted(kind) for name, kind in named.items()}),
         kubernetes=kubernetes_text(jobs, strategy=strategy, config="podsim" if len(kinds) == 1 else ""),
         notes=_notes(chip, slicing, gpus),
     )  # fmt: skip

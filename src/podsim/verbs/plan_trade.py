@@ -16,7 +16,7 @@ import numpy as np
 
 from podsim.errors import NoFitError, PlanError
 from podsim.fleet.power import BUSY_PARTS, cluster_power
-from podsim.fleet.power_cost import offer_of, read_site
+from podsim.fleet.power_cost import find_offer, read_site
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import SearchOptions
 from podsim.results.expense import Offer, Trade, TradePoint
@@ -88,7 +88,7 @@ def weigh(case: Case, progress: Progress | None) -> Weighed:
     model, cluster, options = case.model, case.cluster, case.options
     gpus = cluster.gpus
     site = read_site(options.pue, None, None)
-    offer = offer_of(str(options.price), cluster, site) if options.price else None
+    offer = find_offer(str(options.price), cluster, site) if options.price else None
     lots, refused, found_all = [], [], []
     for count in counts(cluster, gpus):
         part = cluster.subset(count)

@@ -11,14 +11,14 @@ from typing import Any
 from podsim.errors import PodsimError, unknown_name
 from podsim.fleet.arrivals import Arrivals, draw_jobs
 from podsim.fleet.jobs import Jobs
-from podsim.fleet.metrics import run_of
+from podsim.fleet.metrics import make_run
 from podsim.fleet.openb import read_nodes, read_requests
-from podsim.fleet.packing import PACKERS, draw
+from podsim.fleet.packing import PACKERS, draw_requests
 from podsim.fleet.packing import pack as pack_once
 from podsim.fleet.policies import POLICIES, Policy, find_policy
-from podsim.fleet.queue import Machine, Progress, Schedule, run_queue, too_large
-from podsim.fleet.queue_plans import with_plans
-from podsim.fleet.sliced import problem_of, run_sliced
+from podsim.fleet.queue import Machine, Progress, Schedule, find_too_large, run_queue
+from podsim.fleet.queue_plans import make_plan_filler
+from podsim.fleet.sliced import policy_problem, run_sliced
 from podsim.fleet.traces import DATA, read_jobs
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.mig.profiles import slicing_of
@@ -49,7 +49,7 @@ def queue(options: QueueOptions, *, timeline: bool = True, progress: Progress | 
     policies = [
         _changed(one, options) for one in _policies(options.policy, options.compare, divided=bool(jobs.mig))
     ]
-    large = too_large(jobs, machine)
+    large = find_too_large(jobs, machine)
     told = tuple(f"{jobs.ids[j]}: {jobs.gpus[j]} GPUs" for j in large[:20])
     if len(large) == len(jobs):
         raise PodsimError(
@@ -60,7 +60,7 @@ def queue(options: QueueOptions, *, timeline: bool = True, progress: Progress | 
         jobs = jobs.only(jobs.gpus <= machine.gpus, "larger than the machine")
     run = _runner(jobs, machine, options.on, options.placement, options.repartition)
     schedules = [run(jobs, one, _after(progress, place, len(policies))) for place, one in enumerate(policies)]
-    runs = tuple(run_of(one, timeline=timeline) for one in schedules)
+    runs = tuple(make_run(one, timeline=timeline) for one in schedules)
     span, asked = float(jobs.submit.max()), float((jobs.seconds * schedules[0].size).sum())
     return QueueResult(
         trace=options.trace[-200:], source=jobs.source, machine=name, gpus=machine.gpus, jobs=len(jobs),
@@ -127,7 +127,7 @@ def _policies(names: Sequence[str], compare: bool, *, divided: bool) -> list[Pol
     if names and compare:
         raise PodsimError("compare takes every policy; give policies or compare, not both")
     if compare and divided:
-        return [one for one in POLICIES if not problem_of(one)]
+        return [one for one in POLICIES if not policy_problem(one)]
     if compare:
         return list(POLICIES)
     twice = [name for name in names if list(names).count(name) > 1]
@@ -154,7 +154,7 @@ def _jobs(options: QueueOptions, machine: Machine) -> Jobs:
     if not 0 < taper <= 1:
         raise PodsimError(f"taper={taper:g}; it is above 0 and at most 1")
     if not trace.startswith(_MODEL):
-        return read_jobs(trace, where, together=together, fill=with_plans(options.on, taper))
+        return read_jobs(trace, where, together=together, fill=make_plan_filler(options.on, taper))
     import numpy as np
 
     if where:
@@ -223,7 +223,7 @@ def _packed(asked: Any, machine: Any, packer: str, load: float, seeds: int) -> P
     found = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
-        arrivals = draw(asked, float(machine.gpus.sum()), load, rng)
+        arrivals = draw_requests(asked, float(machine.gpus.sum()), load, rng)
         found.append(pack_once(asked, machine, arrivals, packer, rng=rng))
     grid = np.linspace(0.0, load, 27)[1:]
     final = [float(one.allocated[-1]) for one in found]
