@@ -90,8 +90,8 @@ def _figure_7() -> Figure:
         ),
         not_reproduced=(
             f"the seven: the laws give {seven:.1f} times a V100, and {old:.1f} with the software of 2021",
-            f"published latencies at batch 128 give {_measured_ratio():.1f} for a whole A100 of 2026 over a V100 of 2021; "
-            "none of the paper's own date is known here",
+            f"published latencies at batch 128 give {_measured_ratio():.1f} for a whole A100 of 2026 over a V100 of "
+            "2021; none of the paper's own date is known here",
             f"one slice gives {slice_ratio:.2f} of a V100 (printed: 1, unconfirmed)",
             f"the length of a sequence, which the paper does not say; {tokens} tokens are taken, and {least:.1f} to"
             f" {most:.1f} times a V100 come of {_LENGTHS[0]} to {_LENGTHS[-1]}: no length gives the seven, and no"
