@@ -193,15 +193,15 @@ def _losses(run: LongRun, samples: RunSamples) -> dict[str, float]:
     if not ended.any():
         return {}
     mean = float(samples.seconds[ended].mean())
-    found = {
+    losses = {
         "training": run.work,
         "checkpoints": failure_free_seconds(run) - run.work,
         "restarting": float(samples.restarting[ended].mean()),
         "waiting": float(samples.waiting[ended].mean()),
         "slow": float(samples.slowed[ended].mean()),
     }
-    found["repeated"] = max(mean - sum(found.values()), 0.0)
-    return {name: found[name] for name in LOSSES}
+    losses["repeated"] = max(mean - sum(losses.values()), 0.0)
+    return {name: losses[name] for name in LOSSES}
 
 
 def _warnings(run: LongRun, samples: RunSamples) -> tuple[str, ...]:

@@ -35,15 +35,15 @@ def power(options: PowerOptions) -> PowerReport:
     if benchmark is not None:
         loads.append(load_power(part, "HPL", pue=site.pue, cap=watts, busy=benchmark.busy))
     f = figures()
-    told = {
+    sources = {
         f"{t.source} ({t.date}{'' if t.confirmed == 'yes' else ', unconfirmed'})" for t in (f.gpu, f.server)
     }
-    told |= {f"{f.switch.source} ({f.switch.date})"} if count_switches(part) else set()
-    told |= {f"{f.cap.source} ({f.cap.date})"} if watts is not None else set()
+    sources |= {f"{f.switch.source} ({f.switch.date})"} if count_switches(part) else set()
+    sources |= {f"{f.cap.source} ({f.cap.date})"} if watts is not None else set()
     return PowerReport(
         cluster=part.name, nodes=part.nodes, gpus=part.gpus, cap=node.limit, speed=capped_speed(part, watts),
         limit=node.maximum, pue=site.pue, switches=count_switches(part), loads=tuple(loads), benchmark=benchmark,
-        sources=(*sorted(told), *(text for text in site.assumptions if text.startswith("pue"))),
+        sources=(*sorted(sources), *(text for text in site.assumptions if text.startswith("pue"))),
     )  # fmt: skip
 
 
@@ -132,8 +132,8 @@ def _told(site: Site, offers: Sequence[Offer]) -> tuple[str, ...]:
 
 
 def _part(cluster: str, gpus: int | None, overrides: Mapping[str, str] | None) -> Cluster:
-    whole = load_cluster(cluster, dict(overrides or {}))
-    return whole if gpus is None else whole.subset(gpus)
+    machine = load_cluster(cluster, dict(overrides or {}))
+    return machine if gpus is None else machine.subset(gpus)
 
 
 def _watts(cap: str) -> float | None:
