@@ -223,8 +223,8 @@ def candidate_fields(options: tuple[Candidate, ...]) -> Array:
 
     Without the last two fields where they are zero, as they are but for point-to-point kernels and PCI Express.
     """
-    last = None if any(one.hidden or one.since for one in options) else -2
-    fields_FC1 = np.array([one[2:last] for one in options]).T[:, :, np.newaxis].copy()
+    last = None if any(option.hidden or option.since for option in options) else -2
+    fields_FC1 = np.array([option[2:last] for option in options]).T[:, :, np.newaxis].copy()
     fields_FC1.flags.writeable = False
     return fields_FC1
 
@@ -239,16 +239,16 @@ def _fastest(fields: list[Array], size: Array, index: NDArray[np.intp], shape: t
     if len(fields) == 1:
         flat_E = size.reshape(-1)
         if flat_E.size <= _BLOCK:
-            found = cost_CE(fields[0], flat_E).min(axis=0).reshape(size.shape)
+            seconds = cost_CE(fields[0], flat_E).min(axis=0).reshape(size.shape)
         else:
             blocks = range(0, flat_E.size, _BLOCK)
             parts = [cost_CE(fields[0], flat_E[at : at + _BLOCK]).min(axis=0) for at in blocks]
-            found = np.concatenate(parts).reshape(size.shape)
-        return found if found.shape == shape else np.broadcast_to(found, shape).copy()
-    rows, most = (max(one.shape[axis] for one in fields) for axis in (0, 1))
+            seconds = np.concatenate(parts).reshape(size.shape)
+        return seconds if seconds.shape == shape else np.broadcast_to(seconds, shape).copy()
+    rows, most = (max(field.shape[axis] for field in fields) for axis in (0, 1))
     padded_FCU = np.zeros((rows, most, len(fields)))
-    for place, one in enumerate(fields):
-        padded_FCU[: one.shape[0], :, place] = one[:, np.arange(most) % one.shape[1], 0]
+    for column, field in enumerate(fields):
+        padded_FCU[: field.shape[0], :, column] = field[:, np.arange(most) % field.shape[1], 0]
     size_E = np.broadcast_to(size, shape).reshape(-1)
     index_E = np.broadcast_to(index, shape).reshape(-1)
     out_E = np.empty(size_E.size)
@@ -259,27 +259,29 @@ def _fastest(fields: list[Array], size: Array, index: NDArray[np.intp], shape: t
 
 
 def _groups(
-    ranks: Array, members: Array, sharing: Array, place: NDArray[np.intp]
+    ranks: Array, members: Array, sharing: Array, layout: NDArray[np.intp]
 ) -> tuple[tuple[Group, ...], NDArray[np.intp]]:
     """The distinct communicators, and for each element of the arguments the index of its own."""
-    if ranks.size == members.size == sharing.size == place.size == 1:
-        shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, place.shape)
-        one = Group(
-            int(ranks.item()), int(members.item()), float(sharing.item()), *placed_at(int(place.item()))
+    if ranks.size == members.size == sharing.size == layout.size == 1:
+        shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, layout.shape)
+        group = Group(
+            int(ranks.item()), int(members.item()), float(sharing.item()), *placed_at(int(layout.item()))
         )
-        return (one,), np.zeros(shape, dtype=np.intp)
+        return (group,), np.zeros(shape, dtype=np.intp)
     shares, share_index = np.unique(sharing, return_inverse=True)
     key = (ranks * 2.0**12 + members) * 2.0**16 + share_index.reshape(sharing.shape)
-    if place.any():
-        key = key * 2.0**7 + place
+    if layout.any():
+        key = key * 2.0**7 + layout
     _, first, index = np.unique(key, return_index=True, return_inverse=True)
-    full = [np.broadcast_to(one, key.shape).reshape(-1)[first] for one in (ranks, members, sharing, place)]
+    full = [
+        np.broadcast_to(group, key.shape).reshape(-1)[first] for group in (ranks, members, sharing, layout)
+    ]
     assert shares.size < 2**16
-    assert int(place.max(initial=0)) < 2**7
-    found = tuple(
+    assert int(layout.max(initial=0)) < 2**7
+    groups = tuple(
         Group(int(n), int(g), float(s), *placed_at(int(p))) for n, g, s, p in zip(*full, strict=True)
     )
-    return found, index.reshape(key.shape)
+    return groups, index.reshape(key.shape)
 
 
 def _numbers(

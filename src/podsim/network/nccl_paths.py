@@ -121,10 +121,10 @@ def measured(wires: Wires, collective: str, group: Group) -> Candidate:
     """
     if group.ranks == 1:
         return _NOTHING
-    rows = [one for one in wires.exchanges if one.collective == collective]
+    rows = [row for row in wires.exchanges if row.collective == collective]
     if not rows:
         raise ClusterError(f"{collective} was not measured on this machine: podsim measure host does so")
-    latency, per_byte = (float(one) for one in between(rows, group.ranks))
+    latency, per_byte = (float(value) for value in between(rows, group.ranks))
     name = "pairs" if collective in ("all_to_all", "send_recv") else "ring"
     return Candidate(name, "Simple", math.inf, latency, 0.0, 1.0, per_byte, 0.0, 1.0, 0.0, 0.0)
 
@@ -142,31 +142,31 @@ def candidates(
     if group.ranks == 1:
         return (_NOTHING,)
     if collective in ("all_to_all", "send_recv"):
-        found = _pairs(wires, collective, group, fabric, network)
+        options = _pairs(wires, collective, group, fabric, network)
     else:
         channels = _channels(wires, group, fabric)
         believed = beliefs(wires, group, collective, release, channels)
         until = _until(wires, group, collective, release, channels)
-        found = [
+        options = [
             _cost(wires, collective, group, belief, fabric, network, channels)._replace(until=last)
             for belief, last in zip(believed, until, strict=True)
             if last > 0
         ]
     if wires.pcie:
-        found = _in_turn(found)
-    return tuple(_launched(one, collective, group, launch, release, fabric) for one in found)
+        options = _in_turn(options)
+    return tuple(_launched(option, collective, group, launch, release, fabric) for option in options)
 
 
-def _in_turn(found: list[Candidate]) -> list[Candidate]:
+def _in_turn(options: list[Candidate]) -> list[Candidate]:
     """Candidates each of which begins where the one before it ends.
 
     Elsewhere the fastest of those that NCCL still picks is taken, and is the one that NCCL picks; over PCI Express NCCL
     stays with LL for longer than pays.
     """
     last, out = 0.0, []
-    for one in sorted(found, key=lambda one: one.until):
-        out.append(one._replace(since=math.nextafter(last, math.inf) if last else 0.0))
-        last = one.until
+    for option in sorted(options, key=lambda option: option.until):
+        out.append(option._replace(since=math.nextafter(last, math.inf) if last else 0.0))
+        last = option.until
     return out
 
 
@@ -330,18 +330,18 @@ def _pairs(
 
 
 def _launched(
-    one: Candidate, collective: str, group: Group, launch: str, release: str, fabric: Fabric
+    option: Candidate, collective: str, group: Group, launch: str, release: str, fabric: Fabric
 ) -> Candidate:
     """The candidate with what the way of launching adds."""
     if launch == "thread":
-        return one
+        return option
     if launch == "process":
-        return one._replace(latency=one.latency + fabric.process_wait)
+        return option._replace(latency=option.latency + fabric.process_wait)
     gpus = group.members
     start = gpus * fabric.host
-    if one.algorithm == "pairs":
+    if option.algorithm == "pairs":
         peers = group.ranks - 1 if collective == "all_to_all" else 1
-        return one._replace(start=start + gpus * peers * fabric.host_pair)
+        return option._replace(start=start + gpus * peers * fabric.host_pair)
     each = fabric.host_channel if release == "2.20" else fabric.host_channel_old
-    ramp = one.ramp + (fabric.single_ramp if release != "2.8" and one.protocol != "LL" else 0.0)
-    return one._replace(start=start, channel=gpus * each, ramp=ramp)
+    ramp = option.ramp + (fabric.single_ramp if release != "2.8" and option.protocol != "LL" else 0.0)
+    return option._replace(start=start, channel=gpus * each, ramp=ramp)

@@ -195,9 +195,9 @@ def placed(wires: Wires, members: ArrayLike, stride: ArrayLike, extent: ArrayLik
     return np.asarray(far * (2 + 4 * (np.minimum(steps, SOCKET) - 1)))
 
 
-def placed_at(place: int) -> tuple[int, int]:
+def placed_at(layout: int) -> tuple[int, int]:
     """(Group.apart, Group.stride) of a number of `placed`."""
-    return place % 4, place // 4 + 1
+    return layout % 4, layout // 4 + 1
 
 
 def over_sockets(wires: Wires, group: Group, *, at_once: bool) -> float:
@@ -320,10 +320,12 @@ def _nvls(wires: Wires, group: Group, release: str) -> list[Belief]:
 
 def beliefs(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[Belief]:
     """All that NCCL weighs against each other for this collective, by the constants of that release."""
-    found = _ring(wires, group, collective, release, channels)
+    options = _ring(wires, group, collective, release, channels)
     if collective == "all_reduce":
-        found += _tree(wires, group, release, channels) + _nvls(wires, group, release)
-    return [one for one in found if one.protocol != "LL128"] if wires.pcie else found  # NVLink's only
+        options += _tree(wires, group, release, channels) + _nvls(wires, group, release)
+    return (
+        [option for option in options if option.protocol != "LL128"] if wires.pcie else options
+    )  # NVLink's only
 
 
 def _forecast(
@@ -348,13 +350,13 @@ def _forecast(
 
 
 def chosen_until(
-    found: list[Belief], wires: Wires, group: Group, collective: str, release: str, channels: int
+    options: list[Belief], wires: Wires, group: Group, collective: str, release: str, channels: int
 ) -> list[float]:
     """For each belief the largest size, B, at which NCCL picks it: 0 never, infinity for the last."""
-    forecasts_BS = np.stack([_forecast(b, wires, group, collective, release, channels) for b in found])
+    forecasts_BS = np.stack([_forecast(b, wires, group, collective, release, channels) for b in options])
     picks_S = np.argmin(forecasts_BS, axis=0)
     until = []
-    for index in range(len(found)):
+    for index in range(len(options)):
         (where,) = np.nonzero(picks_S == index)
         last = int(where[-1]) if where.size else -1
         until.append(

@@ -201,8 +201,8 @@ def _stage(table: Table, fabric: Fabric, fold: bool, times: int = 1) -> Stage:
     lane_share = np.bincount(lane, _sent_share(table), len(first))
     flow = np.arange(len(lane))
     if fold:
-        program, flow, place = fold_program(program)
-        link = np.where(link >= 0, place[link], -1)
+        program, flow, link_number = fold_program(program)
+        link = np.where(link >= 0, link_number[link], -1)
     return Stage(
         times=times, table=table, program=program, flow=flow, link=link,
         link_share=np.bincount(links, lane_share[hops], len(fabric.capacity)).astype(np.float64),

@@ -200,7 +200,7 @@ def _occupy(f: int, now: float, step: int, p: Program, s: State) -> None:
 
 @kernel
 def _solve(p: Program, s: State, n: int, sign: int) -> None:
-    """Set lane_rate for the n flows found, whose lanes' keys add up to `sign`."""
+    """Set lane_rate for the n flows of `members`, whose lanes' keys add up to `sign`."""
     slot = memo_slot(sign, s.memo)
     at = s.memo[slot].at
     if at >= 0:
@@ -208,22 +208,22 @@ def _solve(p: Program, s: State, n: int, sign: int) -> None:
             s.lane_rate[s.memo_rates[i].lane] = s.memo_rates[i].rate
         return
     for i in range(n):
-        s.todo[i] = s.flows[s.found[i]].lane
+        s.todo[i] = s.flows[s.members[i]].lane
     flows = Flows(p.start, p.middle, p.link, p.use, p.ones, p.capacity)
     fill(s.todo, n, flows, s.lane_rate, Scratch(s.left, s.load, s.users, s.full))
     s.number[SOLVED] += 1
-    remember(n, sign, s.flows, s.found, s.memo, s.memo_rates, s.lane_rate, s.number)
+    remember(n, sign, s.flows, s.members, s.memo, s.memo_rates, s.lane_rate, s.number)
 
 
 @kernel
-def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Records, link: Ints, found: Ints,
+def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Records, link: Ints, members: Ints,
           stamp: int) -> tuple[int, int]:  # fmt: skip
     """The flows that share with a flow, over links that may be full now: (how many, sum of their lanes' keys)."""
-    found[0] = f
+    members[0] = f
     flows[f].seen = stamp
     n, done, sign = 1, 0, 0
     while done < n:
-        lane = flows[found[done]].lane
+        lane = flows[members[done]].lane
         done += 1
         sign += lanes[lane].key
         for i in range(lanes[lane].first, lanes[lane].middle):
@@ -235,7 +235,7 @@ def _find(f: int, flows: Records, lanes: Records, links: Records, on_link: Recor
                 g = on_link[j].flow
                 if flows[g].seen != stamp:
                     flows[g].seen = stamp
-                    found[n] = g
+                    members[n] = g
                     n += 1
     return n, sign
 
@@ -246,13 +246,13 @@ def _share(f: int, now: float, p: Program, s: State) -> None:
     flows, buckets, number = s.flows, s.buckets, s.number
     if flows[f].seen == number[STAMP]:
         return
-    n, sign = _find(f, flows, s.lanes, s.links, s.on_link, p.link, s.found, number[STAMP])
+    n, sign = _find(f, flows, s.lanes, s.links, s.on_link, p.link, s.members, number[STAMP])
     if n == 1:
         s.lane_rate[flows[f].lane] = flows[f].limit
     else:
         _solve(p, s, n, sign)
     for i in range(n):
-        g = s.found[i]
+        g = s.members[i]
         rate = s.lane_rate[flows[g].lane]
         if flows[g].bucket < 0:
             flows[g].rate = rate

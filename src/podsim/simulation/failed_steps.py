@@ -39,13 +39,13 @@ def failing(
     """What fails, of the ranks and adapters given with their times: at most one. Raises PodsimError."""
     given = [(r, t, False) for r, t in ranks.items()] + [(r, t, True) for r, t in links.items()]
     default = recovery()["timeout"].value
-    told = default if watchdog is None else watchdog
+    seconds = default if watchdog is None else watchdog
     problems = [
         f"{'adapter' if adapter else 'rank'} {r} fails after {t:g} s; give a time of 0 s or more"
         for r, t, adapter in given
         if not 0 <= t < 1e9
     ]
-    problems += [f"watchdog={told:g} s; it must be above 0 and finite"] * (not 0 < told < 1e9)
+    problems += [f"watchdog={seconds:g} s; it must be above 0 and finite"] * (not 0 < seconds < 1e9)
     problems += [f"checkpoint_every={interval:g} s; it must not be negative"] * (not 0 <= interval < 1e9)
     if len(given) > 1:
         problems.append(f"{len(given)} failures in one step; the first ends it or slows it: give one")
@@ -56,7 +56,7 @@ def failing(
     if not given:
         return None
     rank, time, adapter = given[0]
-    return Failing(rank=rank, time=time, adapter=adapter, watchdog=told, interval=interval)
+    return Failing(rank=rank, time=time, adapter=adapter, watchdog=seconds, interval=interval)
 
 
 def failing_step(
@@ -97,12 +97,12 @@ def failing_step(
             half = {r: share * trouble.link.get(r, 1.0) for r, share in half.items()}
             step = detour(lowered, played, made(replace(trouble, link={**trouble.link, **half})), fault.time)
             text = f"the adapter of rank {beside[0]}"
-        found = outcome(model, cluster, plan, step, play(step.ops), closed_form)
-        told = FailedStep(
+        result = outcome(model, cluster, plan, step, play(step.ops), closed_form)
+        failure = FailedStep(
             **common, rerouted=text, under_way=(), standing=(), still=0.0, noticed=0.0,
-            lost=found.step_time - played.seconds,
+            lost=result.step_time - played.seconds,
         )  # fmt: skip
-        return replace(found, failure=told)
+        return replace(result, failure=failure)
     ended = (
         cut_off(lowered, played, plan, alike, fault.time)
         if fault.adapter
@@ -130,10 +130,10 @@ def _stood(
     from podsim.simulation.outcome import outcome
 
     model, cluster, plan = setting[:3]
-    found = outcome(model, cluster, plan, ended.lowered, ended.played, closed_form)
+    result = outcome(model, cluster, plan, ended.lowered, ended.played, closed_form)
     noticed = ended.hung + fault.watchdog
-    told = FailedStep(
+    failure = FailedStep(
         **common, rerouted="", under_way=ended.under_way, standing=ended.standing, still=ended.played.seconds,
         noticed=noticed, lost=noticed + fault.interval / 2,
     )  # fmt: skip
-    return replace(found, failure=told, critical=())
+    return replace(result, failure=failure, critical=())

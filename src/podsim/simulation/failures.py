@@ -136,13 +136,13 @@ def _stopped(
     places = np.flatnonzero(kept)
     why[kept] = np.where(part.why >= 0, places[np.maximum(part.why, 0)], -1)
     done = replace(ops, seconds=np.where(never & ~hangs, 0.0, ops.seconds * share))
-    found = Played(start=start, end=end, why=why, seconds=still, solved=part.solved)
+    partial = Played(start=start, end=end, why=why, seconds=still, solved=part.solved)
     lowered = replace(lowered, ops=done)
-    standing = _standing(lowered, plan, never, found)
+    standing = _standing(lowered, plan, never, partial)
     exchanged = hangs & (ops.stream % STREAMS != Stream.COMPUTE)
-    waiting = [one.since for one in standing if one.waits_for]
+    waiting = [wait.since for wait in standing if wait.waits_for]
     return Stopped(
-        lowered=lowered, played=found, under_way=_under_way(lowered, plan, hangs), standing=standing,
+        lowered=lowered, played=partial, under_way=_under_way(lowered, plan, hangs), standing=standing,
         hung=float(min([*start[exchanged], *waiting], default=time)),
     )  # fmt: skip
 
@@ -253,7 +253,7 @@ def _standing(lowered: Lowered, plan: Plan, never: Bools, played: Played) -> tup
                 waits_for="" if other < 0 else ranks_text(lowered.classes, plan, other),
             )
         )
-    return tuple(sorted(out, key=lambda one: one.since))
+    return tuple(sorted(out, key=lambda wait: wait.since))
 
 
 def _awaited(

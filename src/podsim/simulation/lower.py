@@ -76,8 +76,8 @@ def _stage(
     weights = weight_table(model, wide)
     blocks = np.concatenate([np.array(part, np.int64) for part in parts])
     counts_BK = np.bincount(blocks, minlength=len(model.kinds)).astype(float)[:, None]
-    found = stage_exchanges(model, cluster, wide, software, weights, counts_BK)
-    reduce, gather, layer_gather, layer_reduce = (float(value[0]) for value in found[:4])
+    exchanges = stage_exchanges(model, cluster, wide, software, weights, counts_BK)
+    reduce, gather, layer_gather, layer_reduce = (float(value[0]) for value in exchanges[:4])
     update = optimizer_seconds(
         cluster.gpu, owned_parameters(wide, weights, counts_BK), software.optimizer_traffic
     )
@@ -137,11 +137,11 @@ def _bytes(
     nodes = max(ranks // members, 1)
     share = ring_share(nodes) / members
     per_block_B = (weights.dense + weights.expert)[:, 0]
-    whole, layer = float(counts_BK[:, 0] @ per_block_B), float(per_block_B[1:-1].max())
+    stage, layer = float(counts_BK[:, 0] @ per_block_B), float(per_block_B[1:-1].max())
     times = 1.0 if int(plan.zero) else 2.0
     stored, gradient = element_bytes(plan.precision), software.gradient_bytes
     edges = float(per_block_B[0] + per_block_B[-1])
-    messages = (whole * gradient, whole * stored, layer * stored, layer * gradient, edges * gradient)
+    messages = (stage * gradient, stage * stored, layer * stored, layer * gradient, edges * gradient)
     return [(size, size * share * more) for size, more in zip(messages, (times, 1, 1, 1, 1), strict=True)]
 
 
@@ -200,17 +200,17 @@ def lower(
     made = {
         gpu: cluster.having(gpu) if gpu else cluster for gpu in dict.fromkeys(["", *(g for g, _ in kinds)])
     }
-    readies = {gpu: prepare(model, one, plan) for gpu, one in made.items()}
+    readies = {gpu: prepare(model, pool, plan) for gpu, pool in made.items()}
     ready, tables = readies[""], [schedule_table(plan, count) for _, count in kinds]
     rows: list[Row] = []
     for (gpu, _), table in zip(kinds, tables, strict=True):
-        one, own = made[gpu], readies[gpu]
+        pool, own = made[gpu], readies[gpu]
         common: dict[str, Any] = {
-            "software": own.software, "table": table, "blocks": block_pieces(own, one), "kernels": kernels,
+            "software": own.software, "table": table, "blocks": block_pieces(own, pool), "kernels": kernels,
         }  # fmt: skip
         rows += [
             row_of(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
-            for rank, stage in enumerate(stages_of(model, one, plan, own, table))
+            for rank, stage in enumerate(stages_of(model, pool, plan, own, table))
         ]
     classes = divide(plan, marks, unfold=unfold or trouble.jitter > 0)
     stage_of = classes.first[:, 0] + kind[tuple(classes.first.T)] * int(plan.pp)
@@ -256,8 +256,8 @@ def _edges(
         senders = classes.line_CR[c, owner[source]]
         types = row_of[senders] // ranks  # a pipeline may have GPUs of several types, not several tables
         ops = np.empty(len(source), np.int64)
-        for one in np.unique(types).tolist():
-            ops[types == one] = sent[one][source[types == one]]
+        for kind in np.unique(types).tolist():
+            ops[types == kind] = sent[kind][source[types == kind]]
         assert np.all(ops >= 0)
         before.append(base[senders] + ops)
         after.append(base[c] + first)

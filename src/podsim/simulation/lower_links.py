@@ -75,15 +75,15 @@ def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints
     gpu = [trouble.nodes.get(rank // per, "") for rank in range(ranks)]
     share = np.broadcast_to(_micro_batches_of_ranks(plan, trouble)[None, :, None], shape).ravel().tolist()
     kinds: list[Kind] = list(dict.fromkeys(zip(gpu, share, strict=True)))
-    kinds.sort(key=lambda one: one != ("", 0))
-    kind = np.array([kinds.index(one) for one in zip(gpu, share, strict=True)], np.int64)
+    kinds.sort(key=lambda mark: mark != ("", 0))
+    kind = np.array([kinds.index(mark) for mark in zip(gpu, share, strict=True)], np.int64)
     flat = np.zeros(ranks, np.int64)
     known: dict[object, int] = {}
     for r in sorted({*special, *np.flatnonzero(kind).tolist()}):
         failed = trouble.fail.index(r) + 1 if r in trouble.fail else 0
         hot = trouble.throttle.get(r)
-        one = (trouble.slow.get(r, 1.0), hot, trouble.link.get(r, 1.0), failed, int(kind[r]))
-        flat[r] = known.setdefault(one, len(known) + 1)
+        mark = (trouble.slow.get(r, 1.0), hot, trouble.link.get(r, 1.0), failed, int(kind[r]))
+        flat[r] = known.setdefault(mark, len(known) + 1)
     return flat.reshape(shape), kind.reshape(shape), kinds
 
 
@@ -160,7 +160,7 @@ def transfers_of(
     ]
     if not wide:
         return none
-    whole = adapter(cluster)
+    line_rate = adapter(cluster)
     slot = np.full(len(pieces), -1)
     slot[wide] = np.arange(len(wide))
     seconds = np.array([pieces[i].seconds for i in wide])
@@ -169,12 +169,12 @@ def transfers_of(
     worst_C = np.ones(classes.count)
     np.minimum.at(worst_C, classes.groups["dp"], share_C)
     shared = np.array([pieces[i].stream == Stream.DATA for i in wide])
-    peak_CW = np.broadcast_to(np.minimum(bytes_ / seconds, whole), (classes.count, len(wide)))
+    peak_CW = np.broadcast_to(np.minimum(bytes_ / seconds, line_rate), (classes.count, len(wide)))
     pace_CW = np.where(
-        shared, np.maximum(peak_CW / (whole * worst_C[classes.groups["dp"]][:, None]), 1.0), 1.0
+        shared, np.maximum(peak_CW / (line_rate * worst_C[classes.groups["dp"]][:, None]), 1.0), 1.0
     )
     peak_CW = peak_CW / pace_CW
-    capacity = np.repeat(whole * share_C, 2)
+    capacity = np.repeat(line_rate * share_C, 2)
     out_CW = np.broadcast_to(2 * np.arange(classes.count)[:, None], peak_CW.shape)
     into_CW = _partners(pieces, wide, classes)
     links = np.stack([out_CW, 2 * into_CW + 1], axis=-1).reshape(-1).astype(np.int64)
@@ -284,9 +284,9 @@ def _signature(members: Ints, ordered: bool, n: int) -> Ints:
     """A number for each rank that is equal where the members of its group are: their classes, counted."""
     rng = np.random.default_rng(len(members) + members.shape[-1])
     weight = rng.integers(1, 2**62, (members.shape[-1] if ordered else 1, n))
-    place = np.arange(members.shape[-1]) if ordered else np.zeros(members.shape[-1], np.int64)
+    position = np.arange(members.shape[-1]) if ordered else np.zeros(members.shape[-1], np.int64)
     with np.errstate(over="ignore"):
-        return np.asarray(weight[place, members].sum(axis=-1))
+        return np.asarray(weight[position, members].sum(axis=-1))
 
 
 def _refine(plan: Plan, label_RXT: Ints) -> Ints:
@@ -325,22 +325,22 @@ def divide(plan: Plan, mark_RXT: NDArray[Any], *, unfold: bool = False) -> Class
             label = finer
     count = int(label.max()) + 1
     _, first = np.unique(label, return_index=True)
-    place = np.stack(np.unravel_index(first, shape), axis=1)
+    coordinates = np.stack(np.unravel_index(first, shape), axis=1)
     return Classes(
-        label_RXT=label, copies=np.bincount(label.ravel(), minlength=count), first=place,
-        line_CR=label[:, place[:, 1], place[:, 2]].T, groups=_groups(plan, label, place),
+        label_RXT=label, copies=np.bincount(label.ravel(), minlength=count), first=coordinates,
+        line_CR=label[:, coordinates[:, 1], coordinates[:, 2]].T, groups=_groups(plan, label, coordinates),
     )  # fmt: skip
 
 
-def _groups(plan: Plan, label_RXT: Ints, place: Ints) -> dict[str, Ints]:
+def _groups(plan: Plan, label_RXT: Ints, coordinates: Ints) -> dict[str, Ints]:
     """Number of the group that each class is in: groups made of the same classes are one."""
-    where = tuple(place.T)
+    where = tuple(coordinates.T)
     out = {}
     for name, members in _axes(plan, label_RXT).items():
         if name != "line":
             smallest = members.min(axis=-1)[where]
             out[name] = np.unique(smallest, return_inverse=True)[1]
-    out["all"] = np.zeros(len(place), np.int64)
-    ends = label_RXT[0, place[:, 1], place[:, 2]]
+    out["all"] = np.zeros(len(coordinates), np.int64)
+    ends = label_RXT[0, coordinates[:, 1], coordinates[:, 2]]
     out["ends"] = np.unique(ends, return_inverse=True)[1]
     return out

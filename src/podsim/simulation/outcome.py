@@ -154,8 +154,8 @@ def _timeline(lowered: Lowered, played: Played, plan: Plan, gaps: Gaps, counters
     """Spans of every op, and of the compute streams' waiting."""
     stream = lowered.ops.stream
     used = np.unique(stream)
-    place = np.full(int(stream.max()) + 1, -1)
-    place[used] = np.arange(len(used))
+    lane_of = np.full(int(stream.max()) + 1, -1)
+    lane_of[used] = np.arange(len(used))
     lanes = tuple(
         Lane(
             process=_process(lowered, plan, int(s) // STREAMS), name=_NAMES[Stream(int(s) % STREAMS)],
@@ -173,7 +173,7 @@ def _timeline(lowered: Lowered, played: Played, plan: Plan, gaps: Gaps, counters
     waits = len(gaps.owner)
     return Timeline(
         lanes=lanes, names=tuple(names), kinds=tuple(kinds),
-        lane=np.concatenate([place[stream[long]], place[gaps.owner * STREAMS + Stream.COMPUTE]]),
+        lane=np.concatenate([lane_of[stream[long]], lane_of[gaps.owner * STREAMS + Stream.COMPUTE]]),
         name=np.concatenate([name_of[what], np.full(waits, len(names) - 1)]),
         kind=np.concatenate([kind_of[what], part_of[gaps.part]]),
         start=np.concatenate([played.start[long], gaps.start]), end=np.concatenate([played.end[long], gaps.end]),
@@ -200,7 +200,7 @@ def _critical(lowered: Lowered, played: Played, plan: Plan) -> tuple[CriticalOps
     )
 
 
-def _links(lowered: Lowered, played: Played, plan: Plan, whole: float) -> tuple[LinkUse, ...]:
+def _links(lowered: Lowered, played: Played, plan: Plan, line_rate: float) -> tuple[LinkUse, ...]:
     """What each class's adapters carried, busiest first; `whole`: B/s of an adapter.
 
     Collectives of tensor, context and expert groups do not share links in the play; what leaves a node is counted here.
@@ -230,7 +230,7 @@ def _links(lowered: Lowered, played: Played, plan: Plan, whole: float) -> tuple[
             later = " since it failed" if number // 2 >= lowered.classes.count else ""
             name = f"{text} {_process(lowered, plan, c)}{later}"
             copies = int(lowered.classes.copies[c])
-            capacity = float(transfers.capacity[number]) if len(transfers.capacity) else whole
+            capacity = float(transfers.capacity[number]) if len(transfers.capacity) else line_rate
             out.append(
                 link_use(name, copies, capacity, kind[chosen], amount[chosen], start[chosen], end[chosen])
             )
@@ -251,15 +251,15 @@ def link_use(
     first, last = np.searchsorted(time, start), np.searchsorted(time, end)
     speed = amount / np.maximum(end - start, 1e-30)
     rates = {}
-    for one in np.unique(kind).tolist():
-        mine = kind == one
+    for label in np.unique(kind).tolist():
+        mine = kind == label
         change = np.bincount(first[mine], speed[mine], len(time)) - np.bincount(
             last[mine], speed[mine], len(time)
         )
-        rates[one] = np.maximum(np.cumsum(change), 0.0)
+        rates[label] = np.maximum(np.cumsum(change), 0.0)
     total = np.sum(list(rates.values()), axis=0)
     busy = float(np.diff(time)[total[:-1] > 1e-6 * capacity].sum())
-    carried = {one: float(amount[kind == one].sum()) for one in rates}
+    carried = {label: float(amount[kind == label].sum()) for label in rates}
     return LinkUse(
         name=name, copies=copies, capacity=capacity, bytes=float(amount.sum()), busy=busy, carried=carried, time=time,
         rate=total, rates=rates,

@@ -38,8 +38,8 @@ def together(drafts: list[Draft], *, kernels: bool) -> Draft:
     starts = shortest(cut[0].seconds, cut[0].stream, cut[1].seconds, cut[1].stream)
     rows = sorted(
         (float(time), d, at)
-        for d, one in enumerate(cut)
-        for at, time in enumerate(one.all_starts(starts[d], drafts[d]))
+        for d, pieces in enumerate(cut)
+        for at, time in enumerate(pieces.all_starts(starts[d], drafts[d]))
     )
     return _joined(drafts, cut, [(d, at) for _, d, at in rows], kernels)
 
@@ -65,8 +65,8 @@ class _Cut:
         wave = max(WAVE, busy / SLICES)
         piece: list[int] = []
         share: list[float] = []
-        for at, one in enumerate(draft.pieces):
-            parts = max(int(np.ceil(one.seconds / wave)), 1) if one.stream == Stream.COMPUTE else 1
+        for at, item in enumerate(draft.pieces):
+            parts = max(int(np.ceil(item.seconds / wave)), 1) if item.stream == Stream.COMPUTE else 1
             piece += [at] * parts
             share += [1 / parts] * parts
         loose = _loose(draft)
@@ -78,8 +78,8 @@ class _Cut:
     def all_starts(self, starts: Floats, draft: Draft) -> list[float]:
         """When each slice starts; what runs beside the chain, as soon as the chain is there."""
         out = [0.0] * len(self.piece)
-        for place, i in enumerate(self.chain):
-            out[i] = float(starts[place])
+        for position, i in enumerate(self.chain):
+            out[i] = float(starts[position])
         ends = dict(zip(self.chain, (starts + self.seconds).tolist(), strict=True))
         last = 0.0
         for i in range(len(self.piece)):

@@ -80,8 +80,8 @@ class Writer:
 
     def pieces(self, block: int, work: int) -> Iterable[Piece]:
         """A pass through a block."""
-        found = self.blocks[block].of(work, self.stage.again)
-        return found if self.kernels else merged(found)
+        pieces = self.blocks[block].of(work, self.stage.again)
+        return pieces if self.kernels else merged(pieces)
 
     def abroad(self, stage: int) -> bool:
         """Whether a stage is there and on another rank."""
@@ -97,8 +97,8 @@ class Writer:
         if len(actions) == 1:
             draft = self._action(*actions[0])
         else:  # every kernel counts: what hides what depends on them
-            whole = replace(self, kernels=True)
-            draft = together([whole._action(*action) for action in actions], kernels=self.kernels)
+            writer = replace(self, kernels=True)
+            draft = together([writer._action(*action) for action in actions], kernels=self.kernels)
         ways = [(action, self._way(action)[1]) for action, _, _ in actions]
         sends = [action for action, target in ways if self._moves(action) and self.abroad(target)]
         draft.chain([self.stage.charge] * (len(sends) - 1))
@@ -149,8 +149,8 @@ class Writer:
         if self.zero in (1, 2) and self.plan.overlap_param and self.stage.gather.seconds > 0.0:
             bucket = self.stage.gather.times(1 / self.stage.layers)
             for part in self.stage.parts:
-                for place in range(len(self.stage.inner(part))):
-                    draft.tickets["weights", part, place] = len(draft.pieces)
+                for position in range(len(self.stage.inner(part))):
+                    draft.tickets["weights", part, position] = len(draft.pieces)
                     draft.pieces.append(bucket)
         return draft
 
@@ -184,31 +184,31 @@ class Hooks:
         self.beside = bool(plan.overlap_param if full else plan.overlap_grad)
         self.late, self.early = stage.layer_gather.times(late), stage.layer_gather.times(1 - late)
         self.bucket = stage.layer_reduce if full else stage.reduce.times(1 / stage.layers)
-        self.whole = stage.reduce.times(len(order) / stage.layers)
+        self.full_reduce = stage.reduce.times(len(order) / stage.layers)
         self.gathered: dict[int, int] = {}
         self.reduced = -1
 
-    def _gather(self, draft: Draft, place: int) -> None:
-        if place < len(self.order) and self.early.seconds > 0.0:
-            self.gathered[place] = draft.aside(self.early)
+    def _gather(self, draft: Draft, position: int) -> None:
+        if position < len(self.order) and self.early.seconds > 0.0:
+            self.gathered[position] = draft.aside(self.early)
 
     def before(self, draft: Draft, layer: int) -> None:
         """What stands before the pass through a layer: its weights, and those of the next one on their way."""
         if layer not in self.order:
             return
-        place = self.order.index(layer)
+        position = self.order.index(layer)
         if self.gated:
-            draft.waits.append((len(draft.pieces), ("weights", self.part, place)))
+            draft.waits.append((len(draft.pieces), ("weights", self.part, position)))
         if not self.gathers:
             return
-        if (place == 0 and not self.backward) or (place > 0 and not self.beside):
-            self._gather(draft, place)  # backwards, the weights of the last layer are still there
-        if self.late.seconds > 0.0 and place > 0:
+        if (position == 0 and not self.backward) or (position > 0 and not self.beside):
+            self._gather(draft, position)  # backwards, the weights of the last layer are still there
+        if self.late.seconds > 0.0 and position > 0:
             draft.chain([replace(self.late, stream=Stream.GROUP)])
-        if place in self.gathered:
-            draft.pending.append(self.gathered[place])
+        if position in self.gathered:
+            draft.pending.append(self.gathered[position])
         if self.beside:
-            self._gather(draft, place + 1)
+            self._gather(draft, position + 1)
 
     def behind(self, draft: Draft, layer: int) -> None:
         """What stands behind it: its gradients."""
@@ -221,10 +221,10 @@ class Hooks:
 
     def end(self, draft: Draft) -> None:
         """The end of the pass: ZeRO 2 and 3 wait for the gradients of every micro-batch."""
-        if not self.reduces or self.zero < 2 or self.whole.seconds + self.bucket.seconds <= 0.0:
+        if not self.reduces or self.zero < 2 or self.full_reduce.seconds + self.bucket.seconds <= 0.0:
             return
         if self.zero == 2 and not self.beside:
-            self.reduced = draft.aside(self.whole)
+            self.reduced = draft.aside(self.full_reduce)
         if self.reduced >= 0 and self.reduced not in draft.pending:
             draft.pending.append(self.reduced)
 

@@ -50,7 +50,6 @@ class Stream(IntEnum):
 
 MIX = dict(zip(SPLIT, np.eye(len(SPLIT)), strict=True))
 """a part of the step as a vector over all parts"""
-_PART = dict(zip(PARTS, ("compute", "memory", "launch", "tp", "cp", "ep"), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,15 +136,15 @@ def block_pieces(ready: PlanTables, cluster: Cluster) -> list[BlockPieces]:
     """Pieces of each distinct block of the model, for the one plan that was prepared."""
     model, plan, software = ready.model, ready.plan, ready.software
     timed: list[list[_Timed]] = [[] for _ in model.kinds]
-    found = {}
+    timings = {}
     for items, _, times in op_times(model, cluster, plan.wide(), software):
         weight_OK = np.broadcast_to(times.weight, times.forward.shape)
         for i, item in enumerate(items):
-            found[id(item.op), id(item.block)] = _Timed(
+            timings[id(item.op), id(item.block)] = _Timed(
                 item.op, float(times.forward[i, 0]), float(times.backward[i, 0]), float(weight_OK[i, 0])
             )
     for position, block in enumerate(model.kinds):
-        timed[position] = [found[id(op), id(block)] for op in block.ops]
+        timed[position] = [timings[id(op), id(block)] for op in block.ops]
     once = float(tp_sync_seconds(model, cluster, plan.wide(), software)[0])
     tail = last_ops(model) if software.early_stop else frozenset()
     table_YXB = ready.layers.table[..., ready.layers.index[0]]

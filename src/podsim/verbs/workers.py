@@ -134,7 +134,7 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
     import numpy as np
 
     from podsim.simulation.workers import Exchange
-    from podsim.simulation.workers_outcome import Told, play_all_reduce, play_servers
+    from podsim.simulation.workers_outcome import RunInputs, play_all_reduce, play_servers
 
     servers, slow_link = options.servers or 1, dict(options.slow_link or {})
     count = force.replicas // force.members
@@ -152,7 +152,7 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
         bandwidth[worker] *= share
 
     def run(kind: str, bound: int | None) -> ExchangeRun:
-        told = Told(
+        told = RunInputs(
             name=force.name, exchange=kind, members=force.members, every=options.every, gradients=force.gradients,
             weights=force.weights, overlap=options.overlap,
             samples=None if force.samples is None else force.samples * force.members,

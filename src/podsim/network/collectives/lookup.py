@@ -33,7 +33,7 @@ def _by_servers() -> dict[str, Callable[[int, int], Table]]:
 
 
 def _builders(collective: str) -> dict[str, Callable[[int], Table]]:
-    return {one.name: one.build for one in ALGORITHMS if one.collective == collective}
+    return {algorithm.name: algorithm.build for algorithm in ALGORITHMS if algorithm.collective == collective}
 
 
 def _size_of(name: str, build: Callable[[int], Table], ranks: int) -> float:
@@ -41,7 +41,7 @@ def _size_of(name: str, build: Callable[[int], Table], ranks: int) -> float:
     if ranks <= _SMALL[1]:
         return 0.0
     tables = [build(count) for count in _SMALL]
-    rows = [max(len(one.step), one.chunks) for one in tables]
+    rows = [max(len(table.step), table.chunks) for table in tables]
     power = log2(rows[1] / rows[0])
     return float(f"{rows[1] * (ranks / _SMALL[1]) ** power:.2g}")
 
@@ -112,9 +112,9 @@ def _from_xml(path: str) -> Table:
     return from_msccl(_text(path))
 
 
-def _from_python(place: str, ranks: int) -> Table:
+def _from_python(reference: str, ranks: int) -> Table:
     """What a function of a user's file makes of the number of ranks."""
-    path, _, function = place.rpartition(":")
+    path, _, function = reference.rpartition(":")
     names: dict[str, Any] = {"__name__": "podsim_user_table", "__file__": path}
     source = _text(path)
     try:
@@ -124,12 +124,12 @@ def _from_python(place: str, ranks: int) -> Table:
     except PodsimError:
         raise
     except Exception as error:  # a user's file may raise anything; what it is goes into the message
-        raise TableError(f"{place[-200:]}: {type(error).__name__}: {error}") from None
+        raise TableError(f"{reference[-200:]}: {type(error).__name__}: {error}") from None
 
     if not isinstance(made, Table):
         said = f"returns {type(made).__name__}" if callable(build) else "is no function of that file"
         raise TableError(
-            f"{place[-200:]}: {function} {said}; it must return a podsim.network.collectives.Table"
+            f"{reference[-200:]}: {function} {said}; it must return a podsim.network.collectives.Table"
         )
     return made
 
