@@ -109,7 +109,7 @@ def collective_seconds(
     Raises PodsimError for arguments that make no group, ClusterError for a group that the cluster cannot
     hold.
     """
-    wires, release = wires_of(cluster), _checked(collective, launch, version)
+    wires, release = wires_of(cluster), _read_generation(collective, launch, version)
     size_, ranks_, members_, sharing_ = _numbers(
         wires, size, members.ranks, members.ranks_per_node, members.sharing
     )
@@ -117,10 +117,10 @@ def collective_seconds(
     groups, index_E = _groups(ranks_, members_, sharing_, places)
     tables = [_known_fields(wires, collective, group, launch, release) for group in groups]
     shape = np.broadcast_shapes(size_.shape, index_E.shape)
-    seconds = _fastest(tables, size_, index_E, shape)
+    seconds = _fastest_seconds(tables, size_, index_E, shape)
     if not detail:
         return seconds
-    floor = _fastest(tables, np.zeros(()), index_E, shape)
+    floor = _fastest_seconds(tables, np.zeros(()), index_E, shape)
     return np.stack([seconds, floor, seconds - floor])
 
 
@@ -164,7 +164,7 @@ def choice(
     version: str = "2.18",
 ) -> Choice:
     """What NCCL runs for one call and what it costs; arguments and errors as of collective_seconds."""
-    wires, release = wires_of(cluster), _checked(collective, launch, version)
+    wires, release = wires_of(cluster), _read_generation(collective, launch, version)
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
     if max(size_.size, ranks_.size, members_.size, sharing_.size) > 1:
         raise PodsimError("choice looks at one call; give single numbers")
@@ -234,7 +234,9 @@ def _known_fields(wires: Wires, collective: str, group: Group, launch: str, rele
     return candidate_fields(table(wires, collective, group, launch, release))
 
 
-def _fastest(fields: list[Array], size: Array, index: NDArray[np.intp], shape: tuple[int, ...]) -> Array:
+def _fastest_seconds(
+    fields: list[Array], size: Array, index: NDArray[np.intp], shape: tuple[int, ...]
+) -> Array:
     """Least seconds over the candidates of each element's communicator; of the given shape."""
     if len(fields) == 1:
         flat_E = size.reshape(-1)
@@ -290,11 +292,11 @@ def _numbers(
     """The arguments as arrays, members at most the ranks; all that is wrong with them at once."""
     size_, ranks_ = np.asarray(size, dtype=float), np.asarray(ranks, dtype=float)
     given = np.asarray(ranks_per_node, dtype=float)
-    plain = size_.size == ranks_.size == given.size == 1 and _one_fits(
+    plain = size_.size == ranks_.size == given.size == 1 and _is_valid_call(
         wires, size_.item(), ranks_.item(), given.item()
     )
     if not plain:
-        _require(wires, size_, ranks_, given)
+        _check_values(wires, size_, ranks_, given)
     members = np.minimum(given, ranks_)
     if sharing is None:
         return size_, ranks_, members, np.where(members < ranks_, np.floor(wires.gpus / members), 1.0)
@@ -304,8 +306,8 @@ def _numbers(
     return size_, ranks_, members, share
 
 
-def _one_fits(wires: Wires, size: float, ranks: float, given: float) -> bool:
-    """Whether one call is well-formed and the cluster can hold it: what `_require` says of arrays, without their cost."""
+def _is_valid_call(wires: Wires, size: float, ranks: float, given: float) -> bool:
+    """Whether one call passes `_check_values`, without the cost of arrays."""
     members = min(given, ranks)
     return (
         0.0 <= size < math.inf
@@ -316,7 +318,7 @@ def _one_fits(wires: Wires, size: float, ranks: float, given: float) -> bool:
     )
 
 
-def _require(wires: Wires, size: Array, ranks: Array, given: Array) -> None:
+def _check_values(wires: Wires, size: Array, ranks: Array, given: Array) -> None:
     """All that is wrong with the arguments at once, as an error."""
     problems = [
         f"{name}={_worst(values, good)}: {rule}"
@@ -348,13 +350,13 @@ def _worst(values: Array, good: NDArray[np.bool_]) -> str:
     return f"{bad.reshape(-1)[0]:g}"
 
 
-def _known(kind: str, name: str, known: tuple[str, ...]) -> None:
+def _check_name(kind: str, name: str, known: tuple[str, ...]) -> None:
     if name not in known:
         raise PodsimError(unknown_name(kind, str(name), known))
 
 
-def _checked(collective: str, launch: str, version: str) -> str:
+def _read_generation(collective: str, launch: str, version: str) -> str:
     """The generation of NCCL, the names being known."""
-    _known("collective", collective, COLLECTIVES)
-    _known("launch", launch, LAUNCHES)
+    _check_name("collective", collective, COLLECTIVES)
+    _check_name("launch", launch, LAUNCHES)
     return generation(version)

@@ -232,7 +232,7 @@ def over_network(wires: Wires, protocol: int, step: float) -> float:
     return max(step + more * (2 if PROTOCOLS[protocol] == "Simple" else 1), 0.0)
 
 
-def _counted(wires: Wires, group: Group) -> float:
+def _counted_rate(wires: Wires, group: Group) -> float:
     """B/s inside a node that NCCL counts on."""
     if not wires.pcie:
         return _SHARE_COUNTED * wires.nvlink
@@ -245,9 +245,9 @@ def _row(nodes: int) -> int:
     return min(nodes, 3) - 1
 
 
-def _buses(wires: Wires, group: Group, release: str) -> tuple[float, float]:
+def _bus_rates(wires: Wires, group: Group, release: str) -> tuple[float, float]:
     """NCCL's bus bandwidth of rings and of trees, B/s."""
-    inside = _counted(wires, group) * wires.ringed(group)
+    inside = _counted_rate(wires, group) * wires.ringed(group)
     if release == "2.8" and wires.architecture == "ampere":
         inside = min(inside, _AMPERE_CLAMP)  # lets rings win over trees on two DGX A100
     if group.nodes == 1:
@@ -259,7 +259,7 @@ def _buses(wires: Wires, group: Group, release: str) -> tuple[float, float]:
 
 
 def _ring(wires: Wires, group: Group, collective: str, release: str, channels: int) -> list[Belief]:
-    bus, _ = _buses(wires, group, release)
+    bus, _ = _bus_rates(wires, group, release)
     row, nodes = _row(group.nodes), group.nodes
     link = "pcie" if wires.pcie else "nvlink"
     inner, outer = steps(collective, group)
@@ -285,7 +285,7 @@ def _ring(wires: Wires, group: Group, collective: str, release: str, channels: i
 
 
 def _tree(wires: Wires, group: Group, release: str, channels: int) -> list[Belief]:
-    _, bus = _buses(wires, group, release)
+    _, bus = _bus_rates(wires, group, release)
     row, nodes, arch = _row(group.nodes), group.nodes, wires.architecture
     ll_row = (
         arch if nodes == 1 or arch in _NVLS_EFFICIENCY else "volta" if wires.vendor == "intel" else "ampere"

@@ -258,12 +258,12 @@ def play(table: Table | Prepared, size: float, fabric: Fabric | None = None, *, 
     events = simulated = solved = 0
     for stage in table.stages:
         state = _run(stage.program, size)
-        last, ends = _ends(stage, state)
+        last, ends = _end_seconds(stage, state)
         last_start = now + (stage.times - 1) * last
         finish = np.where(ends[: table.ranks] > 0.0, last_start + ends[: table.ranks], finish)
         now = last_start + last
         link_bytes += stage.times * size * stage.link_share
-        link_busy += stage.times * _busy(stage, state)
+        link_busy += stage.times * _busy_seconds(stage, state)
         events += stage.times * stage.table.transfers
         simulated += int(state.number[EVENTS])
         solved += int(state.number[SOLVED])
@@ -287,7 +287,7 @@ def _run(p: Program, size: float) -> State:
     return state
 
 
-def _ends(stage: Stage, state: State) -> tuple[float, Floats]:
+def _end_seconds(stage: Stage, state: State) -> tuple[float, Floats]:
     """(last arrival, s; when each node has received all and sent all, s, [nodes])."""
     last = state.flows["last"][stage.flow]
     ends = np.zeros(stage.table.nodes)
@@ -296,7 +296,7 @@ def _ends(stage: Stage, state: State) -> tuple[float, Floats]:
     return float(last.max()), ends
 
 
-def _busy(stage: Stage, state: State) -> Floats:
+def _busy_seconds(stage: Stage, state: State) -> Floats:
     """Seconds in which each link carried something; a link of one lane with one channel is busy when its flows are."""
     p, busy = stage.program, state.links["busy"].copy()
     own = np.bincount(p.lane, state.flows["busy"], len(p.start))

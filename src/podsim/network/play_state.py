@@ -193,7 +193,7 @@ def _limit(p: Program) -> Floats:
     return limit
 
 
-def _rooms(p: Program) -> tuple[Ints, Ints]:
+def _room_starts(p: Program) -> tuple[Ints, Ints]:
     """(first place of each link in on_link [L + A + 1], first of each flow in slots [F + 1])."""
     shared = (p.middle - p.first)[p.lane]
     slots = np.concatenate([[0], np.cumsum(shared)]).astype(np.int64)
@@ -212,7 +212,7 @@ def new_state(p: Program) -> State:
     )
     number = np.zeros(COUNTERS, np.int64)
     number[FREE_BUCKETS], number[ROOM] = buckets, in_flight
-    room, slots = _rooms(p)
+    room, slots = _room_starts(p)
     columns = {name: getattr(p, name) for name in FLOW_FIELDS}
     columns.update(bytes=_constant_bytes(p), limit=_limit(p)[p.lane], slots=slots[:-1], bucket=-1)
     bounds = {"flows": gate_at + p.group_ptr[:-1], "flows_end": gate_at + p.group_ptr[1:]}

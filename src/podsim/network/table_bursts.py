@@ -95,7 +95,7 @@ def shaped_rounds(
                 took = float(
                     (np.minimum(beyond / (1.0 - buckets.kept), np.maximum(total - own, 0.0)) / capacity).max()
                 )
-                late = _late(step, held, bucket, took, cost)
+                late = _late_seconds(step, held, bucket, took, cost)
                 took += cost.add * max(float(step.added.sum()), float(step.added.max()) * cost.cores)
                 held = np.clip(held + fill * took - step.load, 0.0, bucket)
                 own = np.minimum(own + capacity * took - total, bursts)
@@ -105,7 +105,7 @@ def shaped_rounds(
     return Rounds(plain, spent(IDLE), spent(processors))
 
 
-def _late(step: _Round, held: Floats, bucket: Floats, took: float, cost: Processors) -> float:
+def _late_seconds(step: _Round, held: Floats, bucket: Floats, took: float, cost: Processors) -> float:
     """Seconds by which processors hold a round up whose links take so many.
 
     A full bucket gains nothing while it waits for a processor, so what goes out at once comes on top; another makes the

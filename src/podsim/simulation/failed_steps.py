@@ -76,13 +76,13 @@ def failing_step(
         )
     if fault.adapter and not cluster.nics:
         raise PodsimError(f"{cluster.name} has no adapters that could fail: nothing leaves its node")
-    alike, beside = _touched(fault, node, cluster.nics, int(plan.gpus))
+    alike, beside = _affected_ranks(fault, node, cluster.nics, int(plan.gpus))
     trouble = replace(trouble, fail=tuple(alike))
 
-    def made(trouble: Trouble) -> Lowered:
+    def lower_with(trouble: Trouble) -> Lowered:
         return lower(model, cluster, plan, kernels=kernels, unfold=unfold, trouble=trouble)
 
-    lowered = made(trouble)
+    lowered = lower_with(trouble)
     played = play(lowered.ops)
     if fault.time >= played.seconds:
         raise not_within(fault.time, played.seconds)
@@ -95,7 +95,9 @@ def failing_step(
         if lowered.link_names:
             half = dict.fromkeys((fault.rank, *beside), 0.5)
             half = {r: share * trouble.link.get(r, 1.0) for r, share in half.items()}
-            step = detour(lowered, played, made(replace(trouble, link={**trouble.link, **half})), fault.time)
+            step = detour(
+                lowered, played, lower_with(replace(trouble, link={**trouble.link, **half})), fault.time
+            )
             text = f"the adapter of rank {beside[0]}"
         result = outcome(model, cluster, plan, step, play(step.ops), closed_form)
         failure = FailedStep(
@@ -108,10 +110,10 @@ def failing_step(
         if fault.adapter
         else stop(lowered, played, plan, fault.rank, fault.time)
     )
-    return _stood(setting, fault, ended, played, common, closed_form)
+    return _stopped_step(setting, fault, ended, played, common, closed_form)
 
 
-def _touched(fault: Failing, node: int, nics: int, gpus: int) -> tuple[list[int], list[int]]:
+def _affected_ranks(fault: Failing, node: int, nics: int, gpus: int) -> tuple[list[int], list[int]]:
     """(ranks to tell apart, the failed one first; the rank whose adapter takes over, if there is one)."""
     if not fault.adapter:
         return [fault.rank], []
@@ -123,7 +125,7 @@ def _touched(fault: Failing, node: int, nics: int, gpus: int) -> tuple[list[int]
     return [fault.rank, *peers], []
 
 
-def _stood(
+def _stopped_step(
     setting: Setting, fault: Failing, ended: Stopped, played: Played, common: dict[str, Any], closed_form: float
 ) -> SimulatedStep:  # fmt: skip
     """A step that stops short."""

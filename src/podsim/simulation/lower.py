@@ -224,10 +224,10 @@ def lower(
     stream = np.concatenate([rows[r].stream + c * STREAMS for c, r in enumerate(stage_of)]).astype(np.int32)
     before, after = _edges(rows, stage_of, tables, classes, base)
     wired = transfers_of(cluster, plan, catalog.pieces, what, classes, base, trouble.link)
-    seconds = _seconds(catalog.pieces, what, classes, base, trouble) * wired.stretch
+    seconds = _op_seconds(catalog.pieces, what, classes, base, trouble) * wired.stretch
     join = _joins(catalog.pieces, rows, stage_of, classes, base)
     if len(readies) > 1:
-        seconds = _as_the_slowest(seconds, join)
+        seconds = _slowest_seconds(seconds, join)
     ops = Ops(
         stream=stream, seconds=seconds, before=before, after=after, join=join,
         transfer=wired.kind, transfers=wired.transfers, streams=_streams(classes.count, ready.software.contention),
@@ -270,7 +270,7 @@ def row_edges(row: Row) -> tuple[Ints, Ints]:
     return row.before[apart], row.after[apart]
 
 
-def _seconds(
+def _op_seconds(
     pieces: list[Piece], what: Ints, classes: Classes, base: Ints, trouble: Trouble
 ) -> NDArray[np.float64]:
     """Seconds of every op, slow and hot GPUs and noise counted."""
@@ -292,7 +292,7 @@ def _seconds(
     return np.asarray(seconds)
 
 
-def _as_the_slowest(seconds: NDArray[np.float64], join: Small) -> NDArray[np.float64]:
+def _slowest_seconds(seconds: NDArray[np.float64], join: Small) -> NDArray[np.float64]:
     """Collectives of unequal ranks go at the pace of the slowest of them."""
     met = join >= 0
     longest = np.zeros(int(join.max(initial=-1)) + 1)

@@ -147,7 +147,7 @@ def transfers_of(
     """
     if not cluster.nics or not cluster.network.bandwidth:
         return Wired(np.empty(0, np.int32), NO_TRANSFERS, (), np.ones(1))
-    alone = _beside_links(cluster, pieces, what, classes, base, left)
+    alone = _collective_slowdowns(cluster, pieces, what, classes, base, left)
     none = Wired(np.empty(0, np.int32), NO_TRANSFERS, (), alone)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
     crosses = dict.fromkeys((Stream.AHEAD, Stream.BACK), bool(grid.pipeline_crosses))
@@ -204,7 +204,7 @@ def _shares(classes: Classes, left: dict[int, float]) -> NDArray[np.float64]:
     return share_C
 
 
-def _beside_links(
+def _collective_slowdowns(
     cluster: Cluster, pieces: list[Piece], what: Ints, classes: Classes, base: Ints, left: dict[int, float]
 ) -> NDArray[np.float64]:
     """[N] (or 1) times as long as collectives of tensor, context and expert groups take where a member's adapter is slow.
@@ -296,10 +296,10 @@ def _refine(plan: Plan, label_RXT: Ints) -> Ints:
     for name, members in _axes(plan, label_RXT).items():
         if members.shape[-1] > 1:
             keys.append(_signature(members, name == "line", n))
-    return _numbered(np.stack([key.ravel() for key in keys]), label_RXT.shape)
+    return _number_columns(np.stack([key.ravel() for key in keys]), label_RXT.shape)
 
 
-def _numbered(rows: Ints, shape: tuple[int, ...]) -> Ints:
+def _number_columns(rows: Ints, shape: tuple[int, ...]) -> Ints:
     """Equal columns as one number, counted in the order in which they come."""
     _, first, inverse = np.unique(rows, axis=1, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
@@ -317,7 +317,7 @@ def divide(plan: Plan, mark_RXT: NDArray[Any], *, unfold: bool = False) -> Class
         label = np.arange(mark_RXT.size).reshape(shape)
     else:
         stage = np.broadcast_to(np.arange(shape[0])[:, None, None], shape)
-        label = _numbered(np.stack([stage.ravel(), mark_RXT.ravel()]), shape)
+        label = _number_columns(np.stack([stage.ravel(), mark_RXT.ravel()]), shape)
         while True:
             finer = _refine(plan, label) if np.any(mark_RXT) else label
             if finer.max() == label.max():

@@ -39,9 +39,9 @@ def together(drafts: list[Draft], *, kernels: bool) -> Draft:
     rows = sorted(
         (float(time), d, at)
         for d, pieces in enumerate(cut)
-        for at, time in enumerate(pieces.all_starts(starts[d], drafts[d]))
+        for at, time in enumerate(pieces.start_seconds(starts[d], drafts[d]))
     )
-    return _joined(drafts, cut, [(d, at) for _, d, at in rows], kernels)
+    return _join_slices(drafts, cut, [(d, at) for _, d, at in rows], kernels)
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class _Cut:
             parts = max(int(np.ceil(item.seconds / wave)), 1) if item.stream == Stream.COMPUTE else 1
             piece += [at] * parts
             share += [1 / parts] * parts
-        loose = _loose(draft)
+        loose = _side_ops(draft)
         chain = [i for i, at in enumerate(piece) if at not in loose]
         seconds = np.array([draft.pieces[piece[i]].seconds * share[i] for i in chain])
         stream = np.array([int(draft.pieces[piece[i]].stream) for i in chain], np.int64)
         return cls(piece, share, chain, seconds, stream)
 
-    def all_starts(self, starts: Floats, draft: Draft) -> list[float]:
+    def start_seconds(self, starts: Floats, draft: Draft) -> list[float]:
         """When each slice starts; what runs beside the chain, as soon as the chain is there."""
         out = [0.0] * len(self.piece)
         for position, i in enumerate(self.chain):
@@ -89,7 +89,7 @@ class _Cut:
         return out
 
 
-def _loose(draft: Draft) -> set[int]:
+def _side_ops(draft: Draft) -> set[int]:
     """Ops that run beside the chain, less those that its very next op waits for: these are part of it."""
     loose, edges = set(draft.loose), set(draft.edges)
     following = len(draft.pieces)
@@ -101,7 +101,7 @@ def _loose(draft: Draft) -> set[int]:
     return loose
 
 
-def _joined(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, int]], kernels: bool) -> Draft:
+def _join_slices(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, int]], kernels: bool) -> Draft:
     """One draft of the slices in their order, those that follow each other undisturbed as one piece."""
     after = [{a for a, _ in draft.edges} for draft in drafts]
     waiting = [
@@ -120,7 +120,7 @@ def _joined(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, int]], 
         same = owner == d and cut[d].piece[before] == at
         free = owner == d and not kernels and cut[d].piece[before] not in after[d] and at not in waiting[d]
         if piece.stream == Stream.COMPUTE and (same or free):
-            out.pieces[op] = _more(out.pieces[op], piece, same)
+            out.pieces[op] = _extend_piece(out.pieces[op], piece, same)
         else:
             op = len(out.pieces)
             out.pieces.append(piece)
@@ -136,7 +136,7 @@ def _joined(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, int]], 
     return out
 
 
-def _more(piece: Piece, slice_: Piece, same: bool) -> Piece:
+def _extend_piece(piece: Piece, slice_: Piece, same: bool) -> Piece:
     """A piece that goes on with a slice: of itself, or of what follows it."""
     if not same:
         return merged([piece, slice_])[0]

@@ -99,37 +99,37 @@ class Writer:
         else:  # every kernel counts: what hides what depends on them
             writer = replace(self, kernels=True)
             draft = together([writer._action(*action) for action in actions], kernels=self.kernels)
-        ways = [(action, self._way(action)[1]) for action, _, _ in actions]
-        sends = [action for action, target in ways if self._moves(action) and self.abroad(target)]
+        ways = [(action, self._route(action)[1]) for action, _, _ in actions]
+        sends = [action for action, target in ways if self._is_exchanging(action) and self.abroad(target)]
         draft.chain([self.stage.charge] * (len(sends) - 1))
         for action, _ in ways:
-            draft.sent.append(draft.aside(self._send(action)) if action in sends else -1)
+            draft.sent.append(draft.aside(self._send_piece(action)) if action in sends else -1)
         draft.chain([self.stage.charge] * min(len(sends), 1))
         return draft
 
-    def _send(self, action: int) -> Piece:
+    def _send_piece(self, action: int) -> Piece:
         """What an action sends on."""
-        other, beside = int(self.table.stage_rank[self._way(action)[1]]), self.stage.beside
+        other, beside = int(self.table.stage_rank[self._route(action)[1]]), self.stage.beside
         piece = self.stage.near if other // beside == self.rank // beside else self.stage.far
         stream = Stream.AHEAD if self.table.work[action] == Work.FORWARD else Stream.BACK
         return replace(piece, stream=stream)
 
-    def _way(self, action: int) -> tuple[int, int]:
+    def _route(self, action: int) -> tuple[int, int]:
         """The stages that an action's input comes from and its output goes to, -1 for none."""
         stage = int(self.table.stage[action])
         ends = (int(self.table.stage_before[stage]), int(self.table.stage_after[stage]))
         return ends if self.table.work[action] == Work.FORWARD else ends[::-1]
 
-    def _moves(self, action: int) -> bool:
+    def _is_exchanging(self, action: int) -> bool:
         return int(self.table.work[action]) != Work.WEIGHT
 
     def _action(self, action: int, opening: bool, closing: bool) -> Draft:
         """One action, without what it sends."""
         work, stage = int(self.table.work[action]), int(self.table.stage[action])
-        source, target = self._way(action)
+        source, target = self._route(action)
         part = int(self.table.stage_part[stage])
         draft = Draft()
-        if self._moves(action) and self.abroad(source) and not self.abroad(target):
+        if self._is_exchanging(action) and self.abroad(source) and not self.abroad(target):
             draft.chain([self.stage.charge])
         layers = self.stage.parts[part]
         order = list(range(len(layers)))[:: 1 if work == Work.FORWARD else -1]
@@ -281,10 +281,10 @@ def row_of(writer: Writer, catalog: Catalog) -> Row:
             drafts[key] = pack(writer.together(group), catalog)
         script.append(([a for a, _, _ in group], drafts[key]))
     script.append(([], pack(writer.closing(), catalog)))
-    return _assembled(writer, script)
+    return _assemble(writer, script)
 
 
-def _assembled(writer: Writer, script: list[tuple[list[int], Packed]]) -> Row:
+def _assemble(writer: Writer, script: list[tuple[list[int], Packed]]) -> Row:
     """The drafts one after the other, with what links them."""
     sizes = np.array([len(packed.what) for _, packed in script])
     offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])

@@ -57,7 +57,7 @@ class RunInputs:
 
 def play_all_reduce(compute_RW: Floats, seconds: float, settings: RunInputs) -> ExchangeRun:
     """Rounds that end in an all-reduce of `seconds`."""
-    rounds = lower_all_reduce(compute_RW, seconds, _tails(compute_RW, settings))
+    rounds = lower_all_reduce(compute_RW, seconds, _tail_seconds(compute_RW, settings))
     played = play(rounds.ops)
     start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
     begun, computed = start_RWK[:, :, 0], end_RWK[:, :, 1]
@@ -69,7 +69,7 @@ def play_all_reduce(compute_RW: Floats, seconds: float, settings: RunInputs) -> 
 
 def play_servers(compute_RW: Floats, exchange: Exchange, settings: RunInputs) -> ExchangeRun:
     """Rounds over parameter servers."""
-    rounds = lower_servers(compute_RW, exchange, _tails(compute_RW, settings))
+    rounds = lower_servers(compute_RW, exchange, _tail_seconds(compute_RW, settings))
     played = play(rounds.ops)
     moments = _moments(rounds, played)
     spans = [
@@ -80,7 +80,7 @@ def play_servers(compute_RW: Floats, exchange: Exchange, settings: RunInputs) ->
     return _run(settings, moments, spans, compute_RW, exchange, links)
 
 
-def _tails(compute_RW: Floats, settings: RunInputs) -> Floats:
+def _tail_seconds(compute_RW: Floats, settings: RunInputs) -> Floats:
     """Seconds of each round beside which gradients already leave: of its last step, all steps being alike."""
     return compute_RW * (settings.overlap / settings.every)
 
@@ -124,7 +124,7 @@ def _run(
     last_W = moments.done[np.maximum(finished_W - 1, 0), np.arange(workers)]
     window_W = np.where(finished_W > 0, last_W, seconds)
     rate_W = finished_W / window_W
-    spent = np.stack([_within(begin, end, window_W) for _, begin, end in spans]) / window_W
+    spent = np.stack([_window_seconds(begin, end, window_W) for _, begin, end in spans]) / window_W
     share = {kind: spent[position] for position, (kind, _, _) in enumerate(spans)}
     moving_W = np.sum([share.get(kind, np.zeros(workers)) for kind in (PUSH, PULL, REDUCE)], axis=0)
     idle_W = 1.0 - share[COMPUTE]
@@ -150,7 +150,7 @@ def _run(
     )  # fmt: skip
 
 
-def _within(begin_RW: Floats, end_RW: Floats, window_W: Floats) -> Floats:
+def _window_seconds(begin_RW: Floats, end_RW: Floats, window_W: Floats) -> Floats:
     """Seconds of spans before the end of each worker's window, (W,)."""
     return np.asarray(np.maximum(np.minimum(end_RW, window_W) - begin_RW, 0.0).sum(axis=0))
 
@@ -178,11 +178,11 @@ def _links(rounds: Rounds, played: Played, exchange: Exchange, seconds: float) -
             kind, capacity = np.full(len(inside), "dp"), float(exchange.bandwidth[0])
             uses.append(link_use(name, exchange.servers, capacity, kind, amount, start, stop))
         else:
-            uses.append(_shared(name, exchange.servers, exchange.server_bandwidth, own, start, stop))
+            uses.append(_shared_link(name, exchange.servers, exchange.server_bandwidth, own, start, stop))
     return tuple(uses)
 
 
-def _shared(name: str, copies: int, capacity: float, own: Floats, start: Floats, end: Floats) -> LinkUse:
+def _shared_link(name: str, copies: int, capacity: float, own: Floats, start: Floats, end: Floats) -> LinkUse:
     """A link that each transfer shares with others, and is limited by nothing else but its own speed.
 
     Max-min shares fill it, or give each transfer its own speed: it carries the smaller of capacity and sum of speeds.
@@ -190,12 +190,12 @@ def _shared(name: str, copies: int, capacity: float, own: Floats, start: Floats,
     time = np.unique(np.concatenate([start, end]))
     first, last = np.searchsorted(time, start), np.searchsorted(time, end)
 
-    def under_way(weight: Floats) -> Floats:
+    def load_at(weight: Floats) -> Floats:
         change = np.bincount(first, weight, len(time)) - np.bincount(last, weight, len(time))
         return np.asarray(np.cumsum(change))
 
-    users = np.rint(under_way(np.ones(len(start))))
-    rate = np.where(users > 0, np.minimum(under_way(own), capacity), 0.0)
+    users = np.rint(load_at(np.ones(len(start))))
+    rate = np.where(users > 0, np.minimum(load_at(own), capacity), 0.0)
     wide = np.diff(time)
     carried = float((rate[:-1] * wide).sum())
     return LinkUse(

@@ -11,7 +11,7 @@ from podsim.network.collectives.rows import Columns, brick, others, ring_rows, s
 from podsim.network.collectives.table import Ints, Table, make_table
 
 
-def _inside(nodes: int, local: int) -> tuple[Ints, Ints, Ints]:
+def _local_pairs(nodes: int, local: int) -> tuple[Ints, Ints, Ints]:
     """All ordered pairs inside all servers: (first rank, second rank, second's local rank)."""
     first, second = others(local)
     shift = np.arange(nodes)[:, None] * local
@@ -21,7 +21,7 @@ def _inside(nodes: int, local: int) -> tuple[Ints, Ints, Ints]:
 def hierarchical_all_reduce(nodes: int, local: int) -> Table:
     """Reduce-scatter in the server, a ring across for each local rank (its rail), all-gather in the server."""
     ranks = nodes * local
-    first, second, index = _inside(nodes, local)
+    first, second, index = _local_pairs(nodes, local)
     step = int(local > 1)
     rails = np.arange(nodes) * local + np.arange(local)[:, None]
     last = step + 2 * (nodes - 1)
@@ -55,7 +55,7 @@ def hierarchical_all_to_all(nodes: int, local: int) -> Table:
     Fewer and larger messages across: each rank talks to nodes - 1 ranks outside its server instead of ranks - local.
     """
     ranks = nodes * local
-    first, second, index = _inside(nodes, local)
+    first, second, index = _local_pairs(nodes, local)
     away = np.arange(nodes)
     inner: Columns = brick(
         step=np.repeat((second - first) % local - 1, nodes),

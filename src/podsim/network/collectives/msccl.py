@@ -56,7 +56,7 @@ class _Places:
         self.scratch: dict[int, dict[int, int]] = defaultdict(dict)
         self.personal = table.collective in PERSONAL
         self.work = "o" if table.collective == "all-gather" or np.any(table.own) else "i"
-        self.rank_of = {"i": _within(table.home), "o": _within(table.goal)}
+        self.rank_of = {"i": _owner_index(table.home), "o": _owner_index(table.goal)}
 
     def __call__(self, rank: int, chunk: int) -> tuple[str, int]:
         """Where a rank keeps a chunk."""
@@ -70,7 +70,7 @@ class _Places:
         return "s", mine.setdefault(chunk, len(mine))
 
 
-def _within(owner: Ints) -> Ints:
+def _owner_index(owner: Ints) -> Ints:
     """Place of each chunk among those of the same owner."""
     index = np.empty(len(owner), np.int64)
     for rank in np.unique(owner):
@@ -134,7 +134,7 @@ def to_msccl(table: Table, *, protocol: str = "Simple") -> str:
         for rank in range(table.ranks):
             done = _add(block(rank, "copy", -1, 0), "cpy", ("i", 0), ("o", 0), table.chunks, [])
             wrote.update({(rank, chunk): done for chunk in range(table.chunks)})
-    for now in _same_step(rows):
+    for now in _step_groups(rows):
         received = []
         for r in now:
             source, to, count = int(rows.source[r]), int(rows.destination[r]), int(rows.count[r])
@@ -159,7 +159,7 @@ def to_msccl(table: Table, *, protocol: str = "Simple") -> str:
     return _document(table, protocol, blocks, slots)
 
 
-def _same_step(rows: Table) -> list[range]:
+def _step_groups(rows: Table) -> list[range]:
     cuts = [0, *(np.flatnonzero(np.diff(rows.step)) + 1).tolist(), len(rows.step)]
     return [range(a, b) for a, b in pairwise(cuts) if b > a]
 
