@@ -45,7 +45,7 @@ def over_servers(
 
 def done_RW(compute_RW: Floats, exchange: Exchange, overlap: float = 0.0) -> Floats:
     rounds = lower_servers(compute_RW, exchange, overlap * compute_RW)
-    return rounds.of_workers(play(rounds.ops).end)[:, :, -1]
+    return rounds.worker_columns(play(rounds.ops).end)[:, :, -1]
 
 
 def recursion(compute_RW: Floats, bound: int | None, push: float, pull: float, overlap: float) -> Floats:
@@ -86,7 +86,7 @@ def test_an_all_reduce_hides_behind_the_tail() -> None:
 def test_a_barrier_takes_the_slowest_worker_and_the_exchange() -> None:
     compute_RW = drawn(50, 7)
     rounds = lower_all_reduce(compute_RW, 0.03)
-    ends = rounds.of_all(play(rounds.ops).end)[1]
+    ends = rounds.shared_columns(play(rounds.ops).end)[1]
     assert np.diff(ends, prepend=0.0) == pytest.approx(compute_RW.max(axis=1) + 0.03, rel=1e-9)
     same = done_RW(compute_RW, over_servers(7, 0))
     assert same == pytest.approx(

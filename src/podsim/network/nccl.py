@@ -26,7 +26,7 @@ from podsim.hardware.nvlink import ring_shares, slot_link, socket_rate
 from podsim.network.bus import bus_factor
 from podsim.network.nccl_constants import STAND_IN
 from podsim.network.nccl_paths import Candidate, table
-from podsim.network.nccl_tuner import Group, Wires, generation, placed, placed_at
+from podsim.network.nccl_tuner import Group, Wires, generation, group_layout, layout_numbers
 
 Array = NDArray[np.float64]
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
@@ -113,7 +113,7 @@ def collective_seconds(
     size_, ranks_, members_, sharing_ = _numbers(
         wires, size, members.ranks, members.ranks_per_node, members.sharing
     )
-    places = placed(wires, members_, members.stride, members.extent)
+    places = layout_numbers(wires, members_, members.stride, members.extent)
     groups, index_E = _groups(ranks_, members_, sharing_, places)
     tables = [_known_fields(wires, collective, group, launch, release) for group in groups]
     shape = np.broadcast_shapes(size_.shape, index_E.shape)
@@ -168,7 +168,7 @@ def choice(
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
     if max(size_.size, ranks_.size, members_.size, sharing_.size) > 1:
         raise PodsimError("choice looks at one call; give single numbers")
-    (group,), _ = _groups(ranks_, members_, sharing_, placed(wires, members_, 1, None))
+    (group,), _ = _groups(ranks_, members_, sharing_, layout_numbers(wires, members_, 1, None))
     options = table(wires, collective, group, launch, release)
     bytes_E = np.array([float(size_), 0.0])
     cost = cost_CE(candidate_fields(options), bytes_E)
@@ -267,7 +267,7 @@ def _groups(
     if ranks.size == members.size == sharing.size == layout.size == 1:
         shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, layout.shape)
         group = Group(
-            int(ranks.item()), int(members.item()), float(sharing.item()), *placed_at(int(layout.item()))
+            int(ranks.item()), int(members.item()), float(sharing.item()), *group_layout(int(layout.item()))
         )
         return (group,), np.zeros(shape, dtype=np.intp)
     shares, share_index = np.unique(sharing, return_inverse=True)
@@ -281,7 +281,7 @@ def _groups(
     assert shares.size < 2**16
     assert int(layout.max(initial=0)) < 2**7
     groups = tuple(
-        Group(int(n), int(g), float(s), *placed_at(int(p))) for n, g, s, p in zip(*full, strict=True)
+        Group(int(n), int(g), float(s), *group_layout(int(p))) for n, g, s, p in zip(*full, strict=True)
     )
     return groups, index.reshape(key.shape)
 

@@ -28,10 +28,10 @@ from podsim.network.nccl_tuner import (
     adapters,
     beliefs,
     chosen_until,
-    out_of_node,
-    over_network,
-    over_sockets,
+    network_step,
+    node_rate,
     post_overhead,
+    socket_share,
     steps,
 )
 
@@ -91,7 +91,7 @@ def table(wires: Wires, collective: str, group: Group, launch: str, release: str
 @lru_cache(maxsize=65536)
 def _table(wires: Wires, collective: str, group: Group, launch: str, release: str) -> tuple[Candidate, ...]:
     if wires.exchanges:
-        return (measured(wires, collective, group),)
+        return (measured_candidate(wires, collective, group),)
     fabric = load_fabric(fabric_name(wires))
     network = load_network(wires.fabric) if group.nodes > 1 else None
     return candidates(wires, collective, group, launch, release, fabric, network)
@@ -111,10 +111,10 @@ def _link_rate(wires: Wires, group: Group, fabric: Fabric) -> float:
     """B/s of the link between GPUs, as far as what lies between them lets it through."""
     if wires.topology == "pcie-root":
         return wires.nvlink * (1.0, fabric.near_share, fabric.far_share)[group.apart]
-    return wires.nvlink * over_sockets(wires, group, at_once=True)
+    return wires.nvlink * socket_share(wires, group, at_once=True)
 
 
-def measured(wires: Wires, collective: str, group: Group) -> Candidate:
+def measured_candidate(wires: Wires, collective: str, group: Group) -> Candidate:
     """What a collective took on a measured machine, between the numbers of ranks that were measured by their logarithm.
 
     It is called a ring, or pairs, after what gloo and NCCL run for large messages.
@@ -189,12 +189,12 @@ def _line_share(network: Network | None) -> float:
 
 def _net_step_seconds(wires: Wires, algorithm: str, protocol: int) -> float:
     """Latency of a step between nodes, s."""
-    return 1e-6 * over_network(wires, protocol, _NET_STEP[algorithm][protocol])
+    return 1e-6 * network_step(wires, protocol, _NET_STEP[algorithm][protocol])
 
 
 def _node_rate(wires: Wires, group: Group, network: Network | None) -> float:
     """B/s that a group can push out of a node."""
-    return out_of_node(wires, group, _line_share(network) * wires.network, wires.slot)
+    return node_rate(wires, group, _line_share(network) * wires.network, wires.slot)
 
 
 def _cost(

@@ -26,7 +26,17 @@ from podsim.network.play_engine import run
 from podsim.network.play_fold import fold_program
 from podsim.network.play_links import Fabric, Routes
 from podsim.network.play_program import Waits, mix, number_rows, waits
-from podsim.network.play_state import EVENTS, ROOM, SOLVED, TIGHT, Program, State, more_room, new_state, typed
+from podsim.network.play_state import (
+    EVENTS,
+    ROOM,
+    SOLVED,
+    TIGHT,
+    Program,
+    State,
+    more_room,
+    new_state,
+    typed_program,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,7 +176,7 @@ def _program(table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[s
     wake_gate = np.repeat(np.arange(gates), np.diff(wait.dep_ptr))[wake]
     delays, which = np.unique(delay, return_inverse=True)  # of lanes: far fewer than flows
     rows: dict[str, Any] = {key: getattr(table, key) for key in ("repeat", "chunk", "turn", "channel")}
-    return typed(Program(
+    return typed_program(Program(
         **rows, width=table.count, wheel=np.maximum(table.wheel, 1), chunk_bytes=table.sizes,
         chunk_ends=np.concatenate([[0.0], np.cumsum(table.sizes)]), lane=lane, delay=which[lane], delays=delays,
         before=wait.before, after=after, gate=wait.gate, dep_ptr=wait.dep_ptr, dep_group=wait.dep_group,

@@ -15,7 +15,7 @@ import numpy as np
 from podsim.jit import njit
 from podsim.network.collectives.table import Ints
 from podsim.network.play_program import hash_pair, mix, number_rows
-from podsim.network.play_state import Program, typed
+from podsim.network.play_state import Program, typed_program
 
 
 class Colours(NamedTuple):
@@ -190,4 +190,4 @@ def fold_program(p: Program) -> tuple[Program, Ints, Ints]:
         group_ptr=group_ptr, group_flow=members_CR[0], wake_ptr=wake_ptr, wake_gate=wake_gate,
         wake_lag=deps_CR[1][wake], **lanes,
     )  # fmt: skip
-    return typed(quotient), flow, link_number
+    return typed_program(quotient), flow, link_number

@@ -165,7 +165,7 @@ class State(NamedTuple):
     """The counters: see HEAP to STAMP."""
 
 
-def typed(p: Program) -> Program:
+def typed_program(p: Program) -> Program:
     """The program with arrays of one kind, so that the kernels are compiled once."""
     kinds = (np.float64 if name in FLOATS else np.int64 for name in p._fields)
     return Program(*(np.require(array, kind, ["C", "W"]) for array, kind in zip(p, kinds, strict=True)))

@@ -168,9 +168,7 @@ def _order(table: ScheduleTable) -> list[str]:
     alone = beside[np.isin(beside, table.pointer[:-1])]
     if len(alone):
         names = [action_text(table, action) for action in alone.tolist()]
-        problems.append(
-            f"first on its rank, with nothing to run beside: {_some_text(names)}"
-        )
+        problems.append(f"first on its rank, with nothing to run beside: {_some_text(names)}")
     same = table.beside.copy()
     same[1:] &= (table.stage[1:] == table.stage[:-1]) & (table.micro[1:] == table.micro[:-1])
     if same[1:].any():

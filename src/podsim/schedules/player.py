@@ -6,7 +6,7 @@ import numpy as np
 
 from podsim.errors import ScheduleError
 from podsim.schedules.actions import Bools, Floats, ScheduleTable, Work, action_text
-from podsim.schedules.joined import Joined, begin_of, play_nodes
+from podsim.schedules.joined import Joined, begin_seconds, play_nodes
 
 
 def unit_seconds(
@@ -33,7 +33,7 @@ def play_table(
     if not play.is_done.all():
         raise ScheduleError([_cycle_text(table, ~np.repeat(play.is_done, joined.size))])
     end = play.end[:, 0]
-    return np.repeat(begin_of(joined, end, send), joined.size), np.repeat(end, joined.size)
+    return np.repeat(begin_seconds(joined, end, send), joined.size), np.repeat(end, joined.size)
 
 
 def _cycle_text(table: ScheduleTable, waits: Bools) -> str:

@@ -33,7 +33,7 @@ class Failing:
     """s. The time between checkpoints; 0 if unknown."""
 
 
-def failing(
+def read_failure(
     ranks: dict[int, float], links: dict[int, float], watchdog: float | None, interval: float
 ) -> Failing | None:
     """What fails, of the ranks and adapters given with their times: at most one. Raises PodsimError."""
@@ -64,7 +64,7 @@ def failing_step(
 ) -> SimulatedStep:
     """The step of a plan in which something fails: until all stand still, or on by a detour."""
     from podsim.simulation.events import play
-    from podsim.simulation.failures import cut_off, detour, not_within, stop
+    from podsim.simulation.failures import cut_off, detour, outside_step_error, stop
     from podsim.simulation.lower import lower
     from podsim.simulation.outcome import outcome
 
@@ -85,7 +85,7 @@ def failing_step(
     lowered = lower_with(trouble)
     played = play(lowered.ops)
     if fault.time >= played.seconds:
-        raise not_within(fault.time, played.seconds)
+        raise outside_step_error(fault.time, played.seconds)
     common: dict[str, Any] = {
         "what": "adapter" if fault.adapter else "rank", "rank": fault.rank, "time": fault.time, "healthy": played.seconds,
         "watchdog": fault.watchdog,

@@ -277,7 +277,7 @@ def _blockers(
     return min(blocked), -1
 
 
-def not_within(time: float, seconds: float) -> SimulationError:
+def outside_step_error(time: float, seconds: float) -> SimulationError:
     """A failure that the step does not see."""
     return SimulationError(
         f"a failure after {time:g} s: the step is over after {seconds:g} s; give a time from 0 to less than that"

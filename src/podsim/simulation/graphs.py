@@ -49,7 +49,7 @@ class _Draft:
         return at
 
 
-def played_graph(
+def play_graph(
     graph: OpGraph, costs: OpCosts, step: ReplicasStep, software: Software, *, part: Ints | None = None,
     sends: Floats | None = None,
 ) -> tuple[float, Timeline]:  # fmt: skip

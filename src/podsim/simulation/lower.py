@@ -29,10 +29,10 @@ from podsim.simulation.lower_links import (
     divide,
     marks_of,
     rank_number,
-    throttled,
+    throttled_seconds,
     transfers_of,
 )
-from podsim.simulation.passes import Row, Stage, Writer, row_of
+from podsim.simulation.passes import Row, Stage, Writer, write_row
 from podsim.simulation.pieces import Piece, Stream, block_pieces
 from podsim.simulation.state import Small
 from podsim.training.batch import PlanTables, prepare
@@ -209,7 +209,7 @@ def lower(
             "software": own.software, "table": table, "blocks": block_pieces(own, pool), "kernels": kernels,
         }  # fmt: skip
         rows += [
-            row_of(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
+            write_row(Writer(plan=plan, rank=rank, stage=stage, **common), catalog)
             for rank, stage in enumerate(stages_of(model, pool, plan, own, table))
         ]
     classes = divide(plan, marks, unfold=unfold or trouble.jitter > 0)
@@ -288,7 +288,7 @@ def _op_seconds(
     for rank, (factor, tau) in trouble.throttle.items():
         c = int(classes.label_RXT.ravel()[rank])
         own = int(base[c]) + np.flatnonzero(kernels[what[base[c] : base[c + 1]]])
-        seconds[own] = throttled(seconds[own], factor, tau)
+        seconds[own] = throttled_seconds(seconds[own], factor, tau)
     return np.asarray(seconds)
 
 

@@ -87,7 +87,7 @@ def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints
     return flat.reshape(shape), kind.reshape(shape), kinds
 
 
-def throttled(seconds: NDArray[np.float64], factor: float, tau: float) -> NDArray[np.float64]:
+def throttled_seconds(seconds: NDArray[np.float64], factor: float, tau: float) -> NDArray[np.float64]:
     """Seconds of kernels in a row on a GPU that grows hot, which take so many `seconds` on a cool one.
 
     After b seconds of computing they take 1 + (factor - 1) (1 - exp(-b / tau)) times as long: work w is done after
@@ -160,7 +160,7 @@ def transfers_of(
     ]
     if not wide:
         return none
-    line_rate = adapter(cluster)
+    line_rate = adapter_rate(cluster)
     slot = np.full(len(pieces), -1)
     slot[wide] = np.arange(len(wide))
     seconds = np.array([pieces[i].seconds for i in wide])
@@ -191,7 +191,7 @@ def transfers_of(
     return Wired(kind, transfers, names, stretch)
 
 
-def adapter(cluster: Cluster) -> float:
+def adapter_rate(cluster: Cluster) -> float:
     """B/s of a rank's share of its node's adapters."""
     return cluster.network.bandwidth * min(1.0, cluster.nics / cluster.gpus_per_node)
 
@@ -221,7 +221,7 @@ def _collective_slowdowns(
         worst_G = np.ones(int(number.max()) + 1)
         np.minimum.at(worst_G, number, share_C)
         speed = pieces[i].bytes / pieces[i].seconds
-        pace_CP[:, i] = np.maximum(speed / (adapter(cluster) * worst_G[number]), 1.0)
+        pace_CP[:, i] = np.maximum(speed / (adapter_rate(cluster) * worst_G[number]), 1.0)
     return np.asarray(pace_CP[owner, what])
 
 

@@ -17,7 +17,7 @@ from podsim.results.timeline import Counter, Lane, Timeline
 from podsim.schedules import Work
 from podsim.simulation.events import Played, critical_path
 from podsim.simulation.lower import STREAMS, Lowered, ranks_text
-from podsim.simulation.lower_links import adapter
+from podsim.simulation.lower_links import adapter_rate
 from podsim.simulation.pieces import Stream
 from podsim.training.batch import cost_slice
 from podsim.training.memory import KINDS
@@ -54,8 +54,8 @@ def outcome(
         bubble=_bubble_ratio(lowered, played, parts_CX), ranks=lowered.classes.count, ops=len(lowered.what),
         represented=int((np.diff(lowered.base) * copies).sum()),
         timeline=_timeline(lowered, played, plan, gaps, counters),
-        links=_links(lowered, played, plan, adapter(cluster)), critical=_critical(lowered, played, plan), memory=memory,
-        memory_limit=cluster.gpu.memory,
+        links=_links(lowered, played, plan, adapter_rate(cluster)), critical=_critical(lowered, played, plan),
+        memory=memory, memory_limit=cluster.gpu.memory,
     )  # fmt: skip
 
 

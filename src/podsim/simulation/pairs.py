@@ -16,7 +16,7 @@ import numpy as np
 
 from podsim.jit import njit
 from podsim.simulation.drafts import Draft, Floats, Ints
-from podsim.simulation.pieces import Piece, Stream, merged
+from podsim.simulation.pieces import Piece, Stream, merge_pieces
 
 WAVE = 25e-6
 """s of a slice of a kernel, between which another kernel may run: a tile of 128 x 256 over k = 1,024 takes an SM of an
@@ -27,15 +27,15 @@ _MEETING = Piece(name="beside each other", kind="compute", seconds=0.0)
 """when both passes can begin, and when both are over"""
 
 
-def together(drafts: list[Draft], *, kernels: bool) -> Draft:
+def pair_drafts(drafts: list[Draft], *, kernels: bool) -> Draft:
     """Two actions that run beside each other as one, their pieces in the order that ends soonest.
 
     Both begin when both can, and are over when both are. `kernels` false: what no exchange parts is one piece, which
     changes no time.
     """
     assert len(drafts) == 2, len(drafts)  # no schedule has more
-    cut = [_Cut.of(draft) for draft in drafts]
-    starts = shortest(cut[0].seconds, cut[0].stream, cut[1].seconds, cut[1].stream)
+    cut = [_Cut.from_draft(draft) for draft in drafts]
+    starts = shortest_starts(cut[0].seconds, cut[0].stream, cut[1].seconds, cut[1].stream)
     rows = sorted(
         (float(time), d, at)
         for d, pieces in enumerate(cut)
@@ -59,7 +59,7 @@ class _Cut:
     stream: Ints
 
     @classmethod
-    def of(cls, draft: Draft) -> _Cut:
+    def from_draft(cls, draft: Draft) -> _Cut:
         """Kernels cut, exchanges whole."""
         busy = sum(p.seconds for p in draft.pieces if p.stream == Stream.COMPUTE)
         wave = max(WAVE, busy / SLICES)
@@ -139,12 +139,14 @@ def _join_slices(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, in
 def _extend_piece(piece: Piece, slice_: Piece, same: bool) -> Piece:
     """A piece that goes on with a slice: of itself, or of what follows it."""
     if not same:
-        return merged([piece, slice_])[0]
+        return merge_pieces([piece, slice_])[0]
     mix = None if piece.mix is None or slice_.mix is None else piece.mix + slice_.mix
     return replace(piece, seconds=piece.seconds + slice_.seconds, mix=mix)
 
 
-def shortest(seconds: Floats, stream: Ints, others: Floats, other_stream: Ints) -> tuple[Floats, Floats]:
+def shortest_starts(
+    seconds: Floats, stream: Ints, others: Floats, other_stream: Ints
+) -> tuple[Floats, Floats]:
     """When each op of two chains starts so that both end soonest, s; ops of one stream never run at once."""
     corners = _corners(seconds, stream, others, other_stream)
     out = (np.zeros(len(seconds)), np.zeros(len(others)))

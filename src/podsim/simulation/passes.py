@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from podsim.schedules import ScheduleTable, Work
 from podsim.simulation.drafts import Catalog, Draft, Packed, Ticket, pack
-from podsim.simulation.pairs import together
-from podsim.simulation.pieces import BlockPieces, Piece, Stream, merged
+from podsim.simulation.pairs import pair_drafts
+from podsim.simulation.pieces import BlockPieces, Piece, Stream, merge_pieces
 from podsim.training.plan import Plan
 from podsim.training.software import Software
 
@@ -80,14 +80,14 @@ class Writer:
 
     def pieces(self, block: int, work: int) -> Iterable[Piece]:
         """A pass through a block."""
-        pieces = self.blocks[block].of(work, self.stage.again)
-        return pieces if self.kernels else merged(pieces)
+        pieces = self.blocks[block].action_pieces(work, self.stage.again)
+        return pieces if self.kernels else merge_pieces(pieces)
 
-    def abroad(self, stage: int) -> bool:
+    def is_abroad(self, stage: int) -> bool:
         """Whether a stage is there and on another rank."""
         return stage >= 0 and int(self.table.stage_rank[stage]) != self.rank
 
-    def together(self, actions: list[tuple[int, bool, bool]]) -> Draft:
+    def write(self, actions: list[tuple[int, bool, bool]]) -> Draft:
         """Actions that run beside each other, or one alone: (action, opening, closing).
 
         `opening`: the first pass of its stage in this step, `closing`: the last of that kind. What two passes beside each
@@ -98,12 +98,12 @@ class Writer:
             draft = self._action(*actions[0])
         else:  # every kernel counts: what hides what depends on them
             writer = replace(self, kernels=True)
-            draft = together([writer._action(*action) for action in actions], kernels=self.kernels)
+            draft = pair_drafts([writer._action(*action) for action in actions], kernels=self.kernels)
         ways = [(action, self._route(action)[1]) for action, _, _ in actions]
-        sends = [action for action, target in ways if self._is_exchanging(action) and self.abroad(target)]
+        sends = [action for action, target in ways if self._is_exchanging(action) and self.is_abroad(target)]
         draft.chain([self.stage.charge] * (len(sends) - 1))
         for action, _ in ways:
-            draft.sent.append(draft.aside(self._send_piece(action)) if action in sends else -1)
+            draft.sent.append(draft.add_aside(self._send_piece(action)) if action in sends else -1)
         draft.chain([self.stage.charge] * min(len(sends), 1))
         return draft
 
@@ -129,17 +129,17 @@ class Writer:
         source, target = self._route(action)
         part = int(self.table.stage_part[stage])
         draft = Draft()
-        if self._is_exchanging(action) and self.abroad(source) and not self.abroad(target):
+        if self._is_exchanging(action) and self.is_abroad(source) and not self.is_abroad(target):
             draft.chain([self.stage.charge])
         layers = self.stage.parts[part]
         order = list(range(len(layers)))[:: 1 if work == Work.FORWARD else -1]
         inner = self.stage.inner(part)
         hooks = Hooks(self, work, part, opening, closing, [i for i in order if i in inner])
         for i in order:
-            hooks.before(draft, i)
+            hooks.before_layer(draft, i)
             draft.chain(self.pieces(layers[i], work))
-            hooks.behind(draft, i)
-        hooks.end(draft)
+            hooks.after_layer(draft, i)
+        hooks.end_pass(draft)
         draft.heads.append(draft.first)
         return draft
 
@@ -190,9 +190,9 @@ class Hooks:
 
     def _gather(self, draft: Draft, position: int) -> None:
         if position < len(self.order) and self.early.seconds > 0.0:
-            self.gathered[position] = draft.aside(self.early)
+            self.gathered[position] = draft.add_aside(self.early)
 
-    def before(self, draft: Draft, layer: int) -> None:
+    def before_layer(self, draft: Draft, layer: int) -> None:
         """What stands before the pass through a layer: its weights, and those of the next one on their way."""
         if layer not in self.order:
             return
@@ -210,21 +210,21 @@ class Hooks:
         if self.beside:
             self._gather(draft, position + 1)
 
-    def behind(self, draft: Draft, layer: int) -> None:
+    def after_layer(self, draft: Draft, layer: int) -> None:
         """What stands behind it: its gradients."""
         if not self.reduces or layer not in self.order or self.bucket.seconds <= 0.0:
             return
         if self.beside or self.zero == _FULL:
-            self.reduced = draft.aside(self.bucket)
+            self.reduced = draft.add_aside(self.bucket)
             if not self.beside:
                 draft.pending.append(self.reduced)
 
-    def end(self, draft: Draft) -> None:
+    def end_pass(self, draft: Draft) -> None:
         """The end of the pass: ZeRO 2 and 3 wait for the gradients of every micro-batch."""
         if not self.reduces or self.zero < 2 or self.full_reduce.seconds + self.bucket.seconds <= 0.0:
             return
         if self.zero == 2 and not self.beside:
-            self.reduced = draft.aside(self.full_reduce)
+            self.reduced = draft.add_aside(self.full_reduce)
         if self.reduced >= 0 and self.reduced not in draft.pending:
             draft.pending.append(self.reduced)
 
@@ -268,7 +268,7 @@ def _passes(table: ScheduleTable, rank: int) -> Iterator[list[tuple[int, bool, b
         yield group
 
 
-def row_of(writer: Writer, catalog: Catalog) -> Row:
+def write_row(writer: Writer, catalog: Catalog) -> Row:
     """All ops of a rank; their pieces are entered in the catalog."""
     drafts: dict[tuple[tuple[int, int, bool, bool], ...], Packed] = {}
     script: list[tuple[list[int], Packed]] = [([], pack(writer.opening(), catalog))]
@@ -278,7 +278,7 @@ def row_of(writer: Writer, catalog: Catalog) -> Row:
             (int(table.work[a]), int(table.stage[a]), opening, closing) for a, opening, closing in group
         )
         if key not in drafts:
-            drafts[key] = pack(writer.together(group), catalog)
+            drafts[key] = pack(writer.write(group), catalog)
         script.append(([a for a, _, _ in group], drafts[key]))
     script.append(([], pack(writer.closing(), catalog)))
     return _assemble(writer, script)

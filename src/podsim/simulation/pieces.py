@@ -105,7 +105,7 @@ class BlockPieces:
     gaps: tuple[float, float]
     """s. The time that the GPU waits for the host in a backward pass: without, and with all of the recomputation."""
 
-    def of(self, work: int, again: float) -> Iterable[Piece]:
+    def action_pieces(self, work: int, again: float) -> Iterable[Piece]:
         """The pieces of an action; `again` is the share of its recomputation that is done."""
         if work == Work.FORWARD:
             return self.forward
@@ -341,7 +341,7 @@ def _repeat_piece(piece: Piece) -> Piece:
     return replace(piece, name=f"{piece.name}, again")
 
 
-def merged(pieces: Iterable[Piece]) -> list[Piece]:
+def merge_pieces(pieces: Iterable[Piece]) -> list[Piece]:
     """The same pass with neighbours on one stream as one piece: exact, as nothing else waits for what is between.
 
     Its kind is what most of it is. Collectives of different groups stay apart: others wait for each.

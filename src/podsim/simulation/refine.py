@@ -13,7 +13,7 @@ AGREES = 0.03
 """share of a step within which closed form and simulation agree"""
 
 
-def refined(
+def refine_ranking(
     model: Model, cluster: Cluster, ranked: tuple[Ranked, ...], plans: list[Plan]
 ) -> tuple[Ranked, ...]:
     """The ranking with the simulated step time of each plan, in the order of the simulation.

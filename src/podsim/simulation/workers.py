@@ -70,13 +70,13 @@ class Rounds:
     parts: int
     """The number of servers that are played; 0 for an all-reduce."""
 
-    def of_workers(self, column: Floats) -> Floats:
+    def worker_columns(self, column: Floats) -> Floats:
         """A column of the ops as (R, W, K), without those that belong to no worker."""
         kinds = 3 + 2 * self.parts if self.parts else 2
         count = self.rounds * self.workers * kinds
         return column[:count].reshape(self.rounds, self.workers, kinds)
 
-    def of_all(self, column: Floats) -> Floats:
+    def shared_columns(self, column: Floats) -> Floats:
         """A column of the ops of all workers together, (., R): an all-reduce and the end of its round, or a clock."""
         kinds = 3 + 2 * self.parts if self.parts else 2
         return column[self.rounds * self.workers * kinds :].reshape(-1, self.rounds)

@@ -70,7 +70,7 @@ class Given(NamedTuple):
         return value
 
 
-def of_numbers(
+def read_workers(
     given: Given, workers: int | None, samples: float | None, on: str, overrides: Mapping[str, str] | None
 ) -> Workforce:
     """Workers as given by numbers; with a cluster each is one of its GPUs, and exchanges as NCCL would.
@@ -116,7 +116,7 @@ def _nccl(cluster: Cluster, gradients: float) -> float:
     return float(collective_seconds("all_reduce", gradients, cluster, members))
 
 
-def of_plan(setting: Setting, given: Given, hierarchical: bool) -> Workforce:
+def plan_workers(setting: Setting, given: Given, hierarchical: bool) -> Workforce:
     """The data-parallel replicas of a plan: what a step takes them, without its exposed exchange of gradients.
 
     A replica's adapters are its GPUs' share of the node's. `hierarchical` makes the replicas of a node one worker.

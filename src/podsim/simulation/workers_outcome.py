@@ -59,10 +59,10 @@ def play_all_reduce(compute_RW: Floats, seconds: float, settings: RunInputs) -> 
     """Rounds that end in an all-reduce of `seconds`."""
     rounds = lower_all_reduce(compute_RW, seconds, _tail_seconds(compute_RW, settings))
     played = play(rounds.ops)
-    start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
+    start_RWK, end_RWK = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
     begun, computed = start_RWK[:, :, 0], end_RWK[:, :, 1]
     last = np.broadcast_to(computed.max(axis=1, keepdims=True), computed.shape)
-    done = np.broadcast_to(rounds.of_all(played.end)[1][:, None], computed.shape)
+    done = np.broadcast_to(rounds.shared_columns(played.end)[1][:, None], computed.shape)
     spans = [(COMPUTE, begun, computed), (WAIT, computed, last), (REDUCE, last, done)]
     return _run(settings, Moments(begun, computed, done, done, done), spans, compute_RW, None, ())
 
@@ -86,7 +86,7 @@ def _tail_seconds(compute_RW: Floats, settings: RunInputs) -> Floats:
 
 
 def _moments(rounds: Rounds, played: Played) -> Moments:
-    start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
+    start_RWK, end_RWK = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
     written = rounds.parts + 2
     return Moments(
         begun=start_RWK[:, :, 0], computed=end_RWK[:, :, 1], written=end_RWK[:, :, written],
@@ -160,7 +160,7 @@ def _links(rounds: Rounds, played: Played, exchange: Exchange, seconds: float) -
 
     Beside workers, rates are means over each transfer; elsewhere they are what the link carried.
     """
-    start_RWK, end_RWK = rounds.of_workers(played.start), rounds.of_workers(played.end)
+    start_RWK, end_RWK = rounds.worker_columns(played.start), rounds.worker_columns(played.end)
     others = slice(1, None) if exchange.beside else slice(None)
     own_RW = np.broadcast_to(exchange.bandwidth, start_RWK.shape[:2])[:, others].ravel() / exchange.servers
     uses = []

@@ -11,7 +11,7 @@ from podsim.options.plan_options import PlanOptions
 from podsim.options.question import question
 from podsim.options.step_options import WorkersOptions
 from podsim.results.exchanged import ExchangeRun, Tradeoff
-from podsim.simulation.workers_inputs import Given, Workforce, of_numbers, of_plan
+from podsim.simulation.workers_inputs import Given, Workforce, plan_workers, read_workers
 from podsim.simulation.workers_times import Pace, round_seconds, step_seconds
 from podsim.training.plan import read_plan
 
@@ -66,11 +66,11 @@ def _workforce(options: WorkersOptions) -> Workforce:
         if not options.on:
             raise PodsimError("a model needs a cluster: give on, as dgx-a100:4")
         setting = read_plan(PlanOptions(**values_of(options, PlanOptions)))
-        return of_plan(setting, given, options.hierarchical)
+        return plan_workers(setting, given, options.hierarchical)
     known = options_of(WorkersOptions)
     if unused := [name for name in _OF_A_PLAN if getattr(options, name) != known[name].default]:
         raise PodsimError(f"{', '.join(unused)}: of a model's plan, and no model is given")
-    return of_numbers(given, options.workers, options.samples, options.on, options.overrides)
+    return read_workers(given, options.workers, options.samples, options.on, options.overrides)
 
 
 def _exchange_problems(options: WorkersOptions) -> Iterator[str]:
