@@ -11,12 +11,12 @@ from podsim.accuracy.price_collectives import read_call
 
 COLUMNS = ("cluster", "launch", "nccl", "in_switch", "reason")
 # system and GPU as sources write them -> why no system of the catalog is it
-_UNTOLD = (
+_UNKNOWN_MACHINES = (
     (r"H100-PCIe", "the source does not say how many of three NVLink bridges join the two cards"),
     (r"MI\d00", "RCCL picks and runs collectives by its own tables, of which podsim has none"),
 )
 # what a log's own floor or date tells where its notes do not: part of its id or source -> (launch, version)
-_UNSTATED = {
+_CIRCUMSTANCES = {
     "superbenchmark": ("single", "2.10"),
     "doc_a100-80_1n8g_all_reduce_mpi8": ("process", "2.2x"),
     "doc_v100": ("single", "2.8"),
@@ -30,18 +30,18 @@ def canonical(row: Mapping[str, str]) -> dict[str, str]:
     """The canonical columns of a row of a table of collectives."""
     launch, version = circumstances(row)
     cells = {
-        "cluster": _cluster(row), "launch": launch, "nccl": version, "reason": _disturbed(row["notes"]),
+        "cluster": _cluster(row), "launch": launch, "nccl": version, "reason": _disturbance(row["notes"]),
         "in_switch": "no" if "dtype int8" in row["notes"] or row["algo"] == "ring" else "",
     }  # fmt: skip
-    told = f"{row['system']} {row['gpu']}"
-    untold = next((why for pattern, why in _UNTOLD if re.search(pattern, told)), "")
+    machine = f"{row['system']} {row['gpu']}"
+    reason = next((why for pattern, why in _UNKNOWN_MACHINES if re.search(pattern, machine)), "")
     if not (cells["cluster"] or cells["reason"]):
         call = read_call({**row, **cells})
-        cells["reason"] = untold or (call if isinstance(call, str) else "")
+        cells["reason"] = reason or (call if isinstance(call, str) else "")
     return cells
 
 
-def _disturbed(notes: str) -> str:
+def _disturbance(notes: str) -> str:
     bad = "problem case" in notes or "much slower" in notes
     return "the source reports a machine that did not work as it should" if bad else ""
 
@@ -61,9 +61,11 @@ def _cluster(row: Mapping[str, str]) -> str:
 
 
 def circumstances(row: Mapping[str, str]) -> tuple[str, str]:
-    """(launch, NCCL's version) of a row, from its notes, else from _UNSTATED, else what most logs are."""
+    """(launch, NCCL's version) of a row, from its notes, else from _CIRCUMSTANCES, else what most logs are."""
     notes, place = row["notes"], f"{row['id']} {row['source']}"
-    launch, version = next((known for part, known in _UNSTATED.items() if part in place), ("single", "2.18"))
+    launch, version = next(
+        (known for part, known in _CIRCUMSTANCES.items() if part in place), ("single", "2.18")
+    )
     if re.search(r"-t \d|threads?\b", notes):
         launch = "thread"
     elif re.search(r"MPI|ranks? (per|x 1) GPU", notes):

@@ -67,7 +67,7 @@ def _kernel(row: Mapping[str, str]) -> str:
 def _collective(row: Mapping[str, str]) -> dict[str, str]:
     """A collective in a node: aiconfigurator runs a thread for each GPU, of the NCCL in its path; vTrain one process."""
     version = re.search(r"/nccl/(2\.\d+)", row["path"])
-    told = prose_collectives.canonical(
+    cells = prose_collectives.canonical(
         {
             **row,
             "system": "",
@@ -80,4 +80,4 @@ def _collective(row: Mapping[str, str]) -> dict[str, str]:
             "notes": f"threads, NCCL {version[1]}" if version else "",
         }
     )
-    return {column: told[column] for column in ("cluster", "launch", "nccl", "reason")}
+    return {column: cells[column] for column in ("cluster", "launch", "nccl", "reason")}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from podsim.accuracy.measured_runs import NotExpressible, read_cluster, read_count, write_settings
 from podsim.accuracy.own_words import cluster_settings, find_node
 from podsim.errors import PodsimError
-from reference.training_runs import Run, run_of
+from reference.training_runs import Run, find_run
 
 COLUMNS = ("network", "cluster", "plan", "reason")
 _PRECISIONS = {
@@ -20,15 +20,15 @@ def canonical(table: str, row: Mapping[str, str]) -> dict[str, str]:
     """The canonical columns of a row of the table "vision" or "mlperf"; a reason where nothing can be predicted."""
     blank = dict.fromkeys(COLUMNS, "")
     try:
-        return blank | _described(table, row)
+        return blank | _run_cells(table, row)
     except (PodsimError, NotExpressible) as problem:
         return blank | {"reason": str(problem)}
 
 
-def _described(table: str, row: Mapping[str, str]) -> dict[str, str]:
+def _run_cells(table: str, row: Mapping[str, str]) -> dict[str, str]:
     if row.get("task", "train") != "train":
         raise NotExpressible("inference is not modelled")
-    run = run_of(table, row)
+    run = find_run(table, row)
     if run is None:
         raise NotExpressible(f"no entry of reference/runs covers {row['framework']} training")
     if run.skip:
@@ -48,16 +48,16 @@ def _described(table: str, row: Mapping[str, str]) -> dict[str, str]:
 
 def _precision(row: Mapping[str, str]) -> str:
     """MLPerf's submissions on these GPUs all compute in fp16; the table has no column for it."""
-    said = row.get("precision", "FP16/mixed")
-    if said not in _PRECISIONS:
-        raise NotExpressible(f"precision={said!r} is not one of {', '.join(_PRECISIONS)}")
-    return _PRECISIONS[said]
+    text = row.get("precision", "FP16/mixed")
+    if text not in _PRECISIONS:
+        raise NotExpressible(f"precision={text!r} is not one of {', '.join(_PRECISIONS)}")
+    return _PRECISIONS[text]
 
 
 def _batch(run: Run, row: Mapping[str, str], precision: str) -> tuple[int, int]:
     """(samples that a GPU computes at once, micro-batches of a step)."""
-    said = re.search(r"accum=(\d+)", row["notes"])
-    text = said[1] if said else row.get("grad_accum", "")
+    accumulation = re.search(r"accum=(\d+)", row["notes"])
+    text = accumulation[1] if accumulation else row.get("grad_accum", "")
     accumulate = int(text) if text.isdigit() else run.accumulate
     column = "batch_per_gpu" if "batch_per_gpu" in row else "batch_per_accel"
     cell = row[column].strip()

@@ -22,7 +22,7 @@ from podsim.training.software import load_software, software_names
 
 COLUMNS = ("network", "cluster", "plan", "scope", "chosen", "implied", "reason")
 FIRST_STAGE = "first-stage memory"
-"""what the notes of a row say that counts the layers of the first stage only"""
+"""The remark in the notes of a row that counts the layers of the first stage only."""
 _FRAMEWORKS = (
     (r"megatron-deepspeed", "megatron-deepspeed"),
     (r"nemo", "nemo-2022"),
@@ -40,16 +40,16 @@ def canonical(row: Mapping[str, str]) -> dict[str, str]:
     blank = dict.fromkeys(COLUMNS, "")
     layer_only = "LAYER micro-benchmark" in row["notes"]
     try:
-        told = _in_podsims_words(row, layer_only)
-        found = _adjusted(own_training_run(told), row, layer_only)
-        if problems := found.plan.problems(found.model, found.cluster):
+        documented = _documented_cells(row, layer_only)
+        run = _with_unlisted_settings(own_training_run(documented), row, layer_only)
+        if problems := run.plan.problems(run.model, run.cluster):
             raise NotExpressible("; ".join(problems))
     except (PodsimError, NotExpressible) as problem:
         return blank | {"reason": str(problem)}
     scope = "layer" if layer_only else "first stage" if FIRST_STAGE in row["notes"] else ""
     return blank | {
-        "network": told["network"], "cluster": told["cluster"], "plan": plan_settings(found.plan), "scope": scope,
-        "chosen": found.chosen, "implied": found.implied,
+        "network": documented["network"], "cluster": documented["cluster"], "plan": plan_settings(run.plan),
+        "scope": scope, "chosen": run.chosen, "implied": run.implied,
     }  # fmt: skip
 
 
@@ -66,44 +66,44 @@ def plan_settings(plan: Plan) -> str:
     )
 
 
-def _in_podsims_words(row: Mapping[str, str], layer_only: bool) -> dict[str, str]:
-    """The row with its words replaced by those of the documented columns."""
+def _documented_cells(row: Mapping[str, str], layer_only: bool) -> dict[str, str]:
+    """The row in the words of the documented columns."""
     gpu = cell_text(row, "gpu")
     node = find_node(gpu, cell_text(row, "node_type"), cell_text(row, "gpu_mem_gb"))
     if node is None:
         raise NotExpressible(f"gpu={gpu!r} has no node in the catalog")
     wires = read_adapters(cell_text(row, "interconnect"), read_cluster(f"{node}:1").gpus_per_node)
-    told = {**row, "cluster": cluster_settings(node, read_count(row, "n_gpus"), wires)}
+    documented = {**row, "cluster": cluster_settings(node, read_count(row, "n_gpus"), wires)}
     if layer_only:
-        told |= {"params_b": "", "vocab": cell_text(row, "vocab") or "51200", "dp": "1"}
-        told |= {"global_batch": row["micro_batch"]}
-    told["network"] = model_settings(told)
-    told["framework"] = _software(row)
-    software = load_software(told["framework"], read_cluster(told["cluster"]).gpu)
+        documented |= {"params_b": "", "vocab": cell_text(row, "vocab") or "51200", "dp": "1"}
+        documented |= {"global_batch": row["micro_batch"]}
+    documented["network"] = model_settings(documented)
+    documented["framework"] = _software(row)
+    software = load_software(documented["framework"], read_cluster(documented["cluster"]).gpu)
     strategy = row["zero_stage_or_fsdp"]
     if "Interleaved" in strategy:
-        told["virtual_pp"] = str(max(read_count(row, "virtual_pp", 1), 2))
+        documented["virtual_pp"] = str(max(read_count(row, "virtual_pp", 1), 2))
     if software.name.startswith("torchtitan"):
-        told["seq_parallel"] = "yes"
+        documented["seq_parallel"] = "yes"
     if not cell_text(row, "micro_batch"):
-        told["micro_batch"] = _micro_batch(told)
-    return told
+        documented["micro_batch"] = _micro_batch(documented)
+    return documented
 
 
-def _adjusted(found: TrainingRun, row: Mapping[str, str], layer_only: bool) -> TrainingRun:
-    """What no documented column says: asynchronous tensor parallelism, and attention without its fused kernel."""
+def _with_unlisted_settings(run: TrainingRun, row: Mapping[str, str], layer_only: bool) -> TrainingRun:
+    """The run with settings that no documented column states: asynchronous tensor parallelism, unfused attention."""
     changes: dict[str, object] = {}
-    if re.search(r"async ?tp", row["notes"] + row["zero_stage_or_fsdp"], re.IGNORECASE) and found.plan.tp > 1:
+    if re.search(r"async ?tp", row["notes"] + row["zero_stage_or_fsdp"], re.IGNORECASE) and run.plan.tp > 1:
         changes["overlap_tp"] = True
     if "without FlashAttention" in row["framework"]:
         changes["flash"] = False
     if layer_only:
-        found = replace(found, chosen="", implied="")
-    return replace(found, plan=found.plan.having(changes), layer_only=layer_only)
+        run = replace(run, chosen="", implied="")
+    return replace(run, plan=run.plan.having(changes), layer_only=layer_only)
 
 
 def _software(row: Mapping[str, str]) -> str:
-    """Catalog name of the framework era that the row's framework and year columns name."""
+    """The software entry that the row's framework and year name."""
     framework = cell_text(row, "framework").lower()
     if framework in software_names():
         return framework

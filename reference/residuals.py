@@ -1,4 +1,4 @@
-"""The residuals behind the error bands, from the packaged tables of training: what scripts/record.py writes."""
+"""The residuals behind the error bands, from the packaged tables of training; scripts/record.py writes them."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ _COLUMNS = ("id", "role", "gpus", "sequence")
 def measure_residuals() -> tuple[Residual, ...]:
     """Residuals of every row of the training table that measured the seconds of a step and can be expressed as it stands.
 
-    Rows of which podsim chose settings say nothing of a plan that is given in full.
+    Rows for which podsim chose settings are left out: they are no evidence for a plan that is stated in full.
     """
     valid = {row.id for row in load("llm") if row.validates}
     rows = [row for row in training_rows() if row.get("step_time_s") and row["id"] in valid]
-    found, _ = training_runs(rows)
-    whole = [(position, one) for position, one in found if not (one.layer_only or one.chosen)]
-    costs = row_costs(make_batches([one for _, one in whole]))
+    runs, _ = training_runs(rows)
+    kept = [(position, run) for position, run in runs if not (run.layer_only or run.chosen)]
+    costs = row_costs(make_batches([run for _, run in kept]))
     out = []
-    for place, (position, one) in enumerate(whole):
+    for index, (position, run) in enumerate(kept):
         row = rows[position]
         out.append(
             Residual(
                 id=row["id"],
                 role=row["role"],
-                features=run_features(one.model, one.cluster, one.plan, float(costs.host[place])),
-                gpus=int(one.plan.gpus),
-                sequence=one.plan.length(one.model),
-                log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds[place])),
-                utilisation=_utilisation(one, float(row["step_time_s"])),
+                features=run_features(run.model, run.cluster, run.plan, float(costs.host[index])),
+                gpus=int(run.plan.gpus),
+                sequence=run.plan.length(run.model),
+                log_ratio=math.log(float(row["step_time_s"]) / float(costs.seconds[index])),
+                utilisation=_utilisation(run, float(row["step_time_s"])),
             )
         )
     return tuple(out)
 
 
-def _utilisation(one: TrainingRun, seconds: float) -> float:
+def _utilisation(run: TrainingRun, seconds: float) -> float:
     """Model FLOPs utilisation of a measured step."""
-    plan, cluster = one.plan, one.cluster
-    work = flops_per_token(one.model, plan)["model"] * float(plan.global_batch) * plan.length(one.model)
+    plan, cluster = run.plan, run.cluster
+    work = flops_per_token(run.model, plan)["model"] * float(plan.global_batch) * plan.length(run.model)
     return work / seconds / (cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * float(plan.gpus))
 
 
@@ -73,17 +73,17 @@ def measure_network_residuals() -> tuple[NetworkResidual, ...]:
     costs, out = NetworkCosts(), []
     for kind in ("vision", "mlperf"):
         rows = {row.id: row for row in load(kind) if row.validates}
-        told = {id: one.value for id, row in rows.items() if (one := measurement(row, "samples/s"))}
-        found, _ = network_runs(kind, [(id, rows[id].fields) for id in told])
-        for id, run in found.items():
-            era, graph, gpu = costs.era(run), costs.graph(run), run.cluster.gpu
+        measured = {id: value.value for id, row in rows.items() if (value := measurement(row, "samples/s"))}
+        runs, _ = network_runs(kind, [(id, rows[id].fields) for id in measured])
+        for id, run in runs.items():
+            software, graph, gpu = costs.software(run), costs.graph(run), run.cluster.gpu
             features = features_of_graph(
-                graph, scaled_costs(graph, costs.plain(run, era.flash), era), architecture=gpu.architecture,
-                precision=run.precision, network=run.network, software=era.name, gpus=run.gpus,
+                graph, scaled_costs(graph, costs.plain(run, software.flash), software), architecture=gpu.architecture,
+                precision=run.precision, network=run.network, software=software.name, gpus=run.gpus,
                 node=run.cluster.gpus_per_node,
             )  # fmt: skip
-            missed = math.log(costs.rate(run) / told[id])
-            out.append(NetworkResidual(id=id, role=rows[id].role, features=features, log_ratio=missed))
+            log_ratio = math.log(costs.rate(run) / measured[id])
+            out.append(NetworkResidual(id=id, role=rows[id].role, features=features, log_ratio=log_ratio))
     return tuple(out)
 
 

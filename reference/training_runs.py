@@ -9,18 +9,18 @@ Entries of the TOML files in `runs/` are tried in file order; the first that fit
     where = { notes = "Base model" }         # regular expressions searched in other columns
     network = "ssd300-resnet50"              # of podsim.graphs.networks
     items = 1.0                              # what the row's unit counts in one sample: tokens of a sequence, else 1
-    batch_is = "micro"                       # what the row's batch is:
+    batch_is = "micro"                       # the meaning of the row's batch:
                                              #   micro   samples a GPU computes at once (the default)
                                              #   step    samples a GPU computes in a step, over its accumulation
                                              #   tokens  as micro, in tokens: `length` of them are a sample
-                                             #   given   not as in the row: `batch` says it
+                                             #   given   the row's cell is not understood; `batch` replaces it
     length = 64.0                            # tokens of a sample, for batch_is = "tokens"
     batch = { fp16 = 256, fp32 = 128 }       # where the row states none; by precision, or one number
     accumulate = 1                           # micro-batches of a step, unless the row says (accum=N in notes, grad_accum)
     fuse = "none"                            # as podsim graph --fuse
     channels_first = ["tf32", "fp32"]        # precisions in which tensors are laid out NCHW
     optimizer = "sgd"                        # as podsim graph --optimizer
-    software = "dle-pytorch"                 # framework era
+    software = "dle-pytorch"                 # entry of the software catalog
     source = "…"                             # where what the row does not state comes from
     skip = "…"                               # instead of all from `network` on: why the rows cannot be expressed
 
@@ -36,8 +36,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-
-__all__ = ["BATCHES", "Run", "run_of", "runs"]
 
 BATCHES = ("micro", "step", "tokens", "given")
 _MODEL = {"vision": "model", "mlperf": "benchmark"}
@@ -105,6 +103,6 @@ def runs() -> tuple[Run, ...]:
     return tuple(found)
 
 
-def run_of(table: str, row: Mapping[str, str]) -> Run | None:
+def find_run(table: str, row: Mapping[str, str]) -> Run | None:
     """The entry of a row; None if there is none."""
     return next((one for one in runs() if one.table == table and one.fits(row)), None)

@@ -12,8 +12,7 @@ from itertools import product
 
 import numpy as np
 
-from podsim.accuracy.measured_runs import NetworkRun
-from podsim.accuracy.price_networks import NetworkCosts, network_runs
+from podsim.accuracy.price_networks import NetworkCosts, NetworkRun, network_runs
 from podsim.accuracy.tables import load
 from podsim.kernels import convolutions as kernels_conv
 

@@ -8,9 +8,7 @@ nothing at run time, and mypy reads the array's own type.
 
 from __future__ import annotations
 
-from typing import Annotated as Shaped
-
-__all__ = ["AXES", "Shaped"]  # mypy takes a name imported here for this module's own only if it is listed
+from typing import Annotated as Shaped  # noqa: F401  (other modules import it from here)
 
 AXES = {
     "action": "actions of all schedule tables at hand, or those on the paths through them",

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import podsim
 from podsim.cli.command import Row, load
 from podsim.cli.table import COMMANDS, GROUPS
-from podsim.options.option import options_of
+from podsim.options.question import options_of
+
+
+def _loaded() -> Iterator[str]:
+    """Every text that a module of podsim.cli gives to `load`."""
+    for path in sorted(Path(*podsim.__path__, "cli").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "load":
+                yield from (part.value for part in node.args if isinstance(part, ast.Constant))
+
+
+def test_every_name_that_a_command_loads_exists() -> None:
+    names = set(_loaded())
+    assert "report.progress:doing" in names
+    for name in names:
+        assert callable(load(name)), name
 
 
 @pytest.mark.parametrize("name", COMMANDS)

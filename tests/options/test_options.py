@@ -11,10 +11,18 @@ import pytest
 
 import podsim
 from podsim.errors import PodsimError
-from podsim.options.option import like, option, options_of, values_of
 from podsim.options.plan_options import LayoutFields, PlanOptions, PredictOptions
-from podsim.options.question import question
-from podsim.options.readers import factors, pairs, servers, throttles
+from podsim.options.question import (
+    factors,
+    like,
+    option,
+    options_of,
+    pairs,
+    question,
+    servers,
+    throttles,
+    values_of,
+)
 from podsim.training.plan import Plan
 from podsim.training.plan_values import ARRAY_FIELDS
 from podsim.training.search import SEARCHED

@@ -7,7 +7,7 @@ import gzip
 import io
 
 import pytest
-from reference.training_runs import run_of, runs
+from reference.training_runs import find_run, runs
 
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.graphs.networks import networks
@@ -39,7 +39,7 @@ def test_every_run_names_what_there_is() -> None:
 
 def test_every_run_is_the_first_that_fits_some_row() -> None:
     """An entry that no row of the tables meets is dead, or stands behind a wider one."""
-    used = {id(run_of(kind, row)) for kind in ("vision", "mlperf") for row in curate.raw_rows(kind)}
+    used = {id(find_run(kind, row)) for kind in ("vision", "mlperf") for row in curate.raw_rows(kind)}
     dead = [(run.table, run.model, run.framework, dict(run.where)) for run in runs() if id(run) not in used]
     assert not dead
 
@@ -47,7 +47,7 @@ def test_every_run_is_the_first_that_fits_some_row() -> None:
 def test_every_training_row_of_a_network_has_a_run_or_a_reason() -> None:
     for kind in ("vision", "mlperf"):
         trained = [row for row in curate.raw_rows(kind) if row.get("task", "train") == "train"]
-        assert all(run_of(kind, row) for row in trained)
+        assert all(find_run(kind, row) for row in trained)
 
 
 def test_every_part_has_rows() -> None:

@@ -1,1 +1,1 @@
-"""What was measured of a machine against what was predicted or promised of it."""
+"""Measurements of a machine compared with predictions and specifications."""

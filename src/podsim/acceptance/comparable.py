@@ -1,4 +1,4 @@
-"""Which rows of a run say anything of the machine, and how far off predictions of those rows are."""
+"""The comparable rows of a run, and the errors of their predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PyTorch itself spends on a step: small runs for every rank, and the constants of the framework era from them.
+"""PyTorch's own time in a step: small runs on every rank, and the constants of the software entry from them.
 
 Law and measurement are of the same steps: what the law counts for them without host time is taken off, and what is left
 is the host's. On a GPU, where the host works ahead, nothing is taken off.
@@ -99,7 +99,7 @@ def _options(run: _Run, ranks: int) -> dict[str, Any]:
 
 
 def small_runs(ranks: int, backend: str, timeout: float) -> list[dict[str, Training]]:
-    """What every rank of a machine trains for a few steps, by name; what belongs together in one table."""
+    """The networks that every rank of a machine trains for a few steps, by name; related ones in one table."""
     tables: dict[str, dict[str, Training]] = {}
     for name, run in _runs(ranks).items():
         job = small_run(MODEL, _options(run, ranks), backend=backend, timeout=timeout)
@@ -137,7 +137,7 @@ def _more(more: Mapping[str, float], fewer: Mapping[str, float], key: str) -> fl
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """What follows for the framework era."""
+    """The constants of the software entry."""
 
     constants: Mapping[str, float]
     syncs: tuple[Mapping[str, float], ...]
@@ -147,7 +147,7 @@ class Runtime:
 
 
 def host_constants(runtime: Mapping[str, float], ranks: int, on: Path, era: str) -> Runtime:
-    """Constants of the era on the machine of a file, whose law of kernels and exchanges is there already.
+    """Constants of the software entry on the machine of a file, which already has the law of kernels and exchanges.
 
     In turn: what a kernel takes of the host, how fast products are within a step, what a tensor-parallel exchange takes,
     what a send, an update and a step take.
@@ -225,7 +225,7 @@ def _each(setting: Setting, software: Software, name: str, measured: float) -> f
 
 
 def _product_speed(setting: Setting, software: Software, measured: float) -> float:
-    """The speed of products at which the law gives what a layer took."""
+    """The speed of products at which the law gives the measured time of a layer."""
     once, half = (_layer(setting, _having(software, "gemm_speed", speed)) for speed in (1.0, 2.0))
     part = 2 * (once - half)
     left = measured - (once - part)

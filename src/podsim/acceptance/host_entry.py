@@ -136,7 +136,7 @@ def _kernels(
 def _software(
     host: MeasuredHost, memory: Any, bandwidth: float, table: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Constants of the era that this machine was measured with: bytes that ops seem to move at a stream's speed."""
+    """Constants of the software of the measurement: the bytes that ops seem to move at a stream's speed."""
     parts = {
         one.name: one for one in reversed(host.kernels) if one.name in (*_PARTS, "optimizer")
     }  # the small ones

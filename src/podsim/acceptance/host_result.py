@@ -72,7 +72,7 @@ def _shared(told: Mapping[str, Any]) -> list[str]:
 
 
 def features_of(machine: Inventory) -> dict[str, str]:
-    """What `podsim verify` later expects of the machine's firmware: only what this machine can tell."""
+    """The firmware that `podsim verify` later expects: only what this machine can tell."""
     features = {}
     if machine.tpm:
         features["tpm"] = f"{machine.tpm}.0" if machine.tpm == "2" else machine.tpm

@@ -1,4 +1,4 @@
-"""What is in a machine held against the system that it should be, line by line."""
+"""The inventory of a machine compared with the system that it should be, line by line."""
 
 from __future__ import annotations
 

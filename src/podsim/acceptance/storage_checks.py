@@ -137,7 +137,7 @@ def storage_checks(disk: Disk, expected: Expected) -> Iterator[Check]:
 
 
 def stored_checks(fio: Sequence[Path], mdtest: Path | None, expected: Expected) -> Iterator[Check]:
-    """Checks of what was run before: files that fio wrote, and what mdtest printed."""
+    """Checks of earlier runs: files of fio, and the output of mdtest."""
     for path in fio:
         measured = read_fio(path)
         yield _access(f"fio {path.stem}", measured, expected, "")

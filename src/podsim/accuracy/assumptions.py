@@ -1,4 +1,4 @@
-"""What a prediction takes for granted, said aloud; and what makes it implausible."""
+"""The assumptions of a prediction, in words; and the reasons why it may be implausible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constants of a framework era from end-to-end rows with role `calibrate`: `fit_software`.
+"""Constants of a software entry from end-to-end rows with role `calibrate`: `fit_software`.
 
 The loss is soft from 2 % on, which comes near the mean of absolute logarithms. Each constant is pulled to its start
 below: being one scale away costs what a row 3 % off costs. The starts do not depend on the catalog's present values,
@@ -79,7 +79,7 @@ def fit_software(
     software: str,
     names: Sequence[str],
 ) -> SoftwareFit:
-    """Values of the constants `names` of one era from the rows of its framework with role `calibrate`.
+    """Values of the constants `names` of one software entry from its rows with role `calibrate`.
 
     `rows` are those of training tables, as text by column, of language models or of captured networks; rows of other
     roles, of other software, without a measured step or that podsim cannot express are left aside. "NAME.hopper" fits
@@ -129,7 +129,7 @@ def _settled(values: Values) -> Values:
 def _transformer_logs(
     rows: Sequence[Mapping[str, str]], name: str, part: str
 ) -> tuple[Logs, tuple[str, ...]]:
-    """The logarithms of rows of language models of an era, and their ids."""
+    """The logarithms of the language-model rows of a software entry, and their ids."""
     used = [r for r in rows if r.get("role") == "calibrate" and _time(r)]
     runs, _ = training_runs(used)
     mine = [(position, run) for position, run in runs if _is_of(run, name, part)]
@@ -159,7 +159,7 @@ def _network_logs(rows: Sequence[Mapping[str, str]], name: str, part: str) -> tu
 
     def logs(values: Mapping[str, float]) -> NDArray[np.float64]:
         changed: dict[str, Any] = dict(values)
-        rates = [costs.rate(run, replace(costs.era(run), **changed)) for _, run in mine]
+        rates = [costs.rate(run, replace(costs.software(run), **changed)) for _, run in mine]
         return np.asarray(np.log(measured_R / np.array(rates)))
 
     return logs, tuple(id for id, _ in mine)

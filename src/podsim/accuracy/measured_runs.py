@@ -12,9 +12,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
-from podsim.graphs.fusion import FUSIONS
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.hardware.parts import PRECISIONS
 from podsim.training.plan import Plan
 from podsim.workload.catalog import load_model
 from podsim.workload.graph import Model
@@ -36,26 +34,6 @@ class TrainingRun:
     """The settings that the row leaves open and podsim chose, in words; "" if the row states its micro-batch."""
     implied: str = ""
     """The settings that the row does not state but must have had, in words."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkRun:
-    """The run of a row of a table of networks: replicas of a captured network."""
-
-    network: str
-    batch: int
-    """The number of samples that a GPU computes at once."""
-    accumulate: int
-    """The number of micro-batches of a step."""
-    items: float
-    """count. The number of the row's units in one sample."""
-    precision: str
-    fuse: str
-    channels_first: bool
-    optimizer: str
-    software: str
-    cluster: Cluster
-    gpus: int
 
 
 class NotExpressible(Exception):
@@ -149,27 +127,3 @@ def read_training_run(row: Mapping[str, str]) -> TrainingRun:
         chosen=cell_text(row, "chosen"),
         implied=cell_text(row, "implied"),
     )
-
-
-def read_network_run(row: Mapping[str, str]) -> NetworkRun:
-    """The run of a network of a row that states its network, cluster and plan."""
-    _, plan = read_settings(row["plan"])
-    try:
-        gpus = int(plan["gpus"])
-        run = NetworkRun(
-            network=row["network"], batch=int(plan["batch"]), accumulate=int(plan["accumulate"]),
-            items=float(plan["items"]), precision=plan["precision"], fuse=plan["fuse"],
-            channels_first=plan["channels_first"] == "true", optimizer=plan["optimizer"], software=plan["software"],
-            cluster=read_cluster(row["cluster"]).subset(gpus), gpus=gpus,
-        )  # fmt: skip
-    except (KeyError, ValueError):
-        raise NotExpressible(f"plan={row['plan'][:80]!r} does not describe a run of a network") from None
-    if (
-        run.precision not in PRECISIONS
-        or run.fuse not in FUSIONS
-        or min(run.batch, run.accumulate, run.items) <= 0
-    ):
-        raise NotExpressible(
-            f"plan={row['plan'][:80]!r}: precision, fuse or a count is not one that podsim knows"
-        )
-    return run

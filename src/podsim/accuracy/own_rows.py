@@ -1,31 +1,25 @@
 """What a user's row describes in the columns that docs/predict.md lists, and what it leaves open.
 
 A row that does not state its micro-batch gets the fastest plan that fits of those it allows. Whoever publishes a rate has
-tuned for it, so the best plan is the likeliest. What the row states stays. A row of a network names one of the catalog as
-its model, or a model of the packaged tables, and then trains as their first row of that name does.
+tuned for it, so the best plan is the likeliest. What the row states stays.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from podsim.accuracy.measured_runs import (
-    NetworkRun,
     NotExpressible,
     TrainingRun,
     cell_text,
     read_cluster,
     read_count,
     read_model,
-    read_network_run,
 )
 from podsim.accuracy.own_words import cluster_settings, find_node, model_settings, read_adapters
-from podsim.accuracy.tables import load
 from podsim.errors import NoFitError
-from podsim.graphs.networks import networks
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan, batch_of
@@ -49,11 +43,6 @@ _COLUMNS = {
 }
 _ALWAYS = {"cp": 1, "ep": 1}
 """what a blank column means where a run that had it would say so"""
-_FRAMEWORKS = {
-    "mxnet": "dle-mxnet", "tensorflow": "dle-tensorflow", "tensorflow2": "dle-tensorflow2", "paddlepaddle": "dle-paddle",
-}  # fmt: skip
-"""framework -> entry of the software catalog, of rows that name a network of the catalog; others ran PyTorch"""
-_PRECISIONS = ("fp16", "bf16", "tf32", "fp32")
 
 
 def own_training_run(row: Mapping[str, str]) -> TrainingRun:
@@ -238,75 +227,3 @@ def _chosen_settings(plan: Plan, given: Mapping[str, Any]) -> list[str]:
         "recompute",
     ]
     return [f"{name}={settings[name]}" for name in names if name not in given]
-
-
-def own_network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
-    """The run of a network of a user's row; NotExpressible with the reason."""
-    if row.get("task", "train") != "train":
-        raise NotExpressible("inference is not modelled")
-    like, batch_of_cell = _similar_run(table, row)
-    gpus = read_count(row, "n_gpus" if table == "vision" else "n_accelerators")
-    precision = _network_precision(row)
-    accumulate = read_count(row, "grad_accum", like.accumulate)
-    column = "batch_per_gpu" if table == "vision" else "batch_per_accel"
-    cell = _number(column, cell_text(row, column))
-    batch = cell * batch_of_cell / accumulate
-    if batch < 0.5:
-        raise NotExpressible(f"{column}={cell:g} is less than one sample on a GPU")
-    return replace(
-        like, batch=round(batch), accumulate=accumulate, precision=precision, gpus=gpus,
-        channels_first=like.channels_first and precision == like.precision, cluster=_network_cluster(row, gpus),
-    )  # fmt: skip
-
-
-def _similar_run(table: str, row: Mapping[str, str]) -> tuple[NetworkRun, float]:
-    """(a run of the same model, samples that a GPU takes in a step per unit of the batch cell)."""
-    model, batch = ("model", "batch_per_gpu") if table == "vision" else ("benchmark", "batch_per_accel")
-    name, framework = row.get(model, ""), row.get("framework", "").lower().partition(" ")[0]
-    if name in networks():
-        run = NetworkRun(
-            network=name, batch=1, accumulate=1, items=1.0, precision="fp16", fuse="none", channels_first=False,
-            optimizer="sgd", software=_FRAMEWORKS.get(framework, "dle-pytorch"), gpus=1,
-            cluster=read_cluster("dgx-a100-80gb:1").subset(1),
-        )  # fmt: skip
-        return run, 1.0
-    known = [each.fields for each in load(table) if each.text(model) == name and each.text("plan")]
-    known = [each for each in known if each[batch].replace(".", "", 1).isdigit()]
-    known = [each for each in known if each["framework"].lower().startswith(framework)]
-    if not known:
-        raise NotExpressible(
-            f"no packaged row is {row.get('framework', '')[:40]} training of {name.split('/')[-1][:60]}; "
-            "a model may also be a name of `podsim show networks`"
-        )
-    same = [each for each in known if each.get("precision") == row.get("precision")]
-    fields = (same or known)[0]
-    run = read_network_run(fields)
-    return run, run.batch * run.accumulate / float(fields[batch])
-
-
-def _network_precision(row: Mapping[str, str]) -> str:
-    """The precision of a row; MLPerf's table has no column for it, and its runs compute in fp16."""
-    text = cell_text(row, "precision") or "FP16"
-    name = {"amp": "fp16", "fp16/mixed": "fp16"}.get(text.lower(), text.lower())
-    if name not in _PRECISIONS:
-        raise NotExpressible(f"precision={text!r} is not one of {', '.join(_PRECISIONS)}, amp")
-    return name
-
-
-def _number(column: str, cell: str) -> float:
-    if not cell:
-        raise NotExpressible(f"{column} is not given")
-    try:
-        return float(cell)
-    except ValueError:
-        raise NotExpressible(f"{column}={cell[:40]!r} is not a number") from None
-
-
-def _network_cluster(row: Mapping[str, str], gpus: int) -> Cluster:
-    gpu = row.get("gpu", row.get("accelerator", ""))
-    node = find_node(gpu, row.get("node_type", row.get("system", "")))
-    if node is None:
-        raise NotExpressible(
-            f"no node of the catalog has GPUs like {gpu!r}" if gpu else "the GPU is not given"
-        )
-    return read_cluster(cluster_settings(node, gpus, {})).subset(gpus)

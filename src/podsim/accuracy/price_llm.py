@@ -16,7 +16,6 @@ from podsim.accuracy.measured_runs import (
     is_described,
     read_training_run,
 )
-from podsim.accuracy.own_rows import own_training_run
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
@@ -71,7 +70,11 @@ def training_run(row: Mapping[str, str]) -> TrainingRun:
     if cell_text(row, "reason"):
         raise NotExpressible(row["reason"])
     try:
-        return read_training_run(row) if is_described(row) else own_training_run(row)
+        if is_described(row):
+            return read_training_run(row)
+        from podsim.accuracy.own_rows import own_training_run  # a search, which few rows need
+
+        return own_training_run(row)
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
 

@@ -1,28 +1,61 @@
-"""Rows of vision, language, speech and recommendation training, and of MLPerf, as replicas of captured networks."""
+"""Rows of vision, language, speech and recommendation training, and of MLPerf, as replicas of captured networks.
+
+A user's row names a network of the catalog as its model, or a model of the packaged tables; it then trains as their first
+row of that name does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from podsim.accuracy.measured_runs import (
-    NetworkRun,
     NotExpressible,
     cell_text,
     is_described,
-    read_network_run,
+    read_cluster,
+    read_count,
+    read_settings,
 )
-from podsim.accuracy.own_rows import own_network_run
+from podsim.accuracy.own_words import cluster_settings, find_node
 from podsim.accuracy.score import Priced
-from podsim.accuracy.tables import Rows
+from podsim.accuracy.tables import Rows, load
 from podsim.errors import PodsimError
 from podsim.graphs.fusion import FUSIONS, fuse
 from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs, update_seconds
 from podsim.graphs.graph_step import replicas_step
-from podsim.graphs.networks import load_network
+from podsim.graphs.networks import load_network, networks
 from podsim.graphs.op_graph import OpGraph
+from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.kernels.gemm import peak_of
 from podsim.training.software import Software, load_software
+
+_FRAMEWORKS = {
+    "mxnet": "dle-mxnet", "tensorflow": "dle-tensorflow", "tensorflow2": "dle-tensorflow2", "paddlepaddle": "dle-paddle",
+}  # fmt: skip
+"""Framework -> software entry of a row that names a network of the catalog; other frameworks count as PyTorch."""
+_PRECISIONS = ("fp16", "bf16", "tf32", "fp32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkRun:
+    """The run of a row of a table of networks: replicas of a captured network."""
+
+    network: str
+    batch: int
+    """The number of samples that a GPU computes at once."""
+    accumulate: int
+    """The number of micro-batches of a step."""
+    items: float
+    """count. The number of the row's units in one sample."""
+    precision: str
+    fuse: str
+    channels_first: bool
+    optimizer: str
+    software: str
+    cluster: Cluster
+    gpus: int
 
 
 def price_networks(rows: Rows) -> Priced:
@@ -66,6 +99,102 @@ def network_runs(
     return runs, reasons
 
 
+def read_network_run(row: Mapping[str, str]) -> NetworkRun:
+    """The run of a network of a row that states its network, cluster and plan."""
+    _, plan = read_settings(row["plan"])
+    try:
+        gpus = int(plan["gpus"])
+        run = NetworkRun(
+            network=row["network"], batch=int(plan["batch"]), accumulate=int(plan["accumulate"]),
+            items=float(plan["items"]), precision=plan["precision"], fuse=plan["fuse"],
+            channels_first=plan["channels_first"] == "true", optimizer=plan["optimizer"], software=plan["software"],
+            cluster=read_cluster(row["cluster"]).subset(gpus), gpus=gpus,
+        )  # fmt: skip
+    except (KeyError, ValueError):
+        raise NotExpressible(f"plan={row['plan'][:80]!r} does not describe a run of a network") from None
+    if (
+        run.precision not in PRECISIONS
+        or run.fuse not in FUSIONS
+        or min(run.batch, run.accumulate, run.items) <= 0
+    ):
+        raise NotExpressible(
+            f"plan={row['plan'][:80]!r}: precision, fuse or a count is not one that podsim knows"
+        )
+    return run
+
+
+def own_network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
+    """The run of a network of a user's row; NotExpressible with the reason."""
+    if row.get("task", "train") != "train":
+        raise NotExpressible("inference is not modelled")
+    like, batch_of_cell = _similar_run(table, row)
+    gpus = read_count(row, "n_gpus" if table == "vision" else "n_accelerators")
+    precision = _network_precision(row)
+    accumulate = read_count(row, "grad_accum", like.accumulate)
+    column = "batch_per_gpu" if table == "vision" else "batch_per_accel"
+    cell = _number(column, cell_text(row, column))
+    batch = cell * batch_of_cell / accumulate
+    if batch < 0.5:
+        raise NotExpressible(f"{column}={cell:g} is less than one sample on a GPU")
+    return replace(
+        like, batch=round(batch), accumulate=accumulate, precision=precision, gpus=gpus,
+        channels_first=like.channels_first and precision == like.precision, cluster=_network_cluster(row, gpus),
+    )  # fmt: skip
+
+
+def _similar_run(table: str, row: Mapping[str, str]) -> tuple[NetworkRun, float]:
+    """(a run of the same model, samples that a GPU takes in a step per unit of the batch cell)."""
+    model, batch = ("model", "batch_per_gpu") if table == "vision" else ("benchmark", "batch_per_accel")
+    name, framework = row.get(model, ""), row.get("framework", "").lower().partition(" ")[0]
+    if name in networks():
+        run = NetworkRun(
+            network=name, batch=1, accumulate=1, items=1.0, precision="fp16", fuse="none", channels_first=False,
+            optimizer="sgd", software=_FRAMEWORKS.get(framework, "dle-pytorch"), gpus=1,
+            cluster=read_cluster("dgx-a100-80gb:1").subset(1),
+        )  # fmt: skip
+        return run, 1.0
+    known = [each.fields for each in load(table) if each.text(model) == name and each.text("plan")]
+    known = [each for each in known if each[batch].replace(".", "", 1).isdigit()]
+    known = [each for each in known if each["framework"].lower().startswith(framework)]
+    if not known:
+        raise NotExpressible(
+            f"no packaged row is {row.get('framework', '')[:40]} training of {name.split('/')[-1][:60]}; "
+            "a model may also be a name of `podsim show networks`"
+        )
+    same = [each for each in known if each.get("precision") == row.get("precision")]
+    fields = (same or known)[0]
+    run = read_network_run(fields)
+    return run, run.batch * run.accumulate / float(fields[batch])
+
+
+def _network_precision(row: Mapping[str, str]) -> str:
+    """The precision of a row; MLPerf's table has no column for it, and its runs compute in fp16."""
+    text = cell_text(row, "precision") or "FP16"
+    name = {"amp": "fp16", "fp16/mixed": "fp16"}.get(text.lower(), text.lower())
+    if name not in _PRECISIONS:
+        raise NotExpressible(f"precision={text!r} is not one of {', '.join(_PRECISIONS)}, amp")
+    return name
+
+
+def _number(column: str, cell: str) -> float:
+    if not cell:
+        raise NotExpressible(f"{column} is not given")
+    try:
+        return float(cell)
+    except ValueError:
+        raise NotExpressible(f"{column}={cell[:40]!r} is not a number") from None
+
+
+def _network_cluster(row: Mapping[str, str], gpus: int) -> Cluster:
+    gpu = row.get("gpu", row.get("accelerator", ""))
+    node = find_node(gpu, row.get("node_type", row.get("system", "")))
+    if node is None:
+        raise NotExpressible(
+            f"no node of the catalog has GPUs like {gpu!r}" if gpu else "the GPU is not given"
+        )
+    return read_cluster(cluster_settings(node, gpus, {})).subset(gpus)
+
+
 class NetworkCosts:
     """Caches of graphs and of their costs by the kernel laws; constants must not change while an object is in use."""
 
@@ -76,16 +205,16 @@ class NetworkCosts:
 
     def rate(self, run: NetworkRun, software: Software | None = None) -> float:
         """Items of the row's unit per second; `software` replaces that of the run."""
-        era = software or self.era(run)
+        software = software or self.software(run)
         graph = self.graph(run)
         step = replicas_step(
-            graph, scaled_costs(graph, self.plain(run, era.flash), era), run.cluster, run.precision, era,
-            update=update_seconds(graph, run.cluster.gpu, run.precision, run.optimizer, era), gpus=run.gpus,
+            graph, scaled_costs(graph, self.plain(run, software.flash), software), run.cluster, run.precision, software,
+            update=update_seconds(graph, run.cluster.gpu, run.precision, run.optimizer, software), gpus=run.gpus,
             accumulate=run.accumulate,
         )  # fmt: skip
         return run.gpus * run.batch * run.accumulate * run.items / step.seconds
 
-    def again(self) -> NetworkCosts:
+    def without_costs(self) -> NetworkCosts:
         """A copy with the graphs and without their costs, for changed constants."""
         fresh = NetworkCosts()
         fresh._graphs = self._graphs
@@ -97,7 +226,7 @@ class NetworkCosts:
         flops = float(graph.flops.sum() + graph.flops_back.sum()) / run.batch
         return run.gpus * run.items * peak_of(run.cluster.gpu, PRECISIONS[run.precision].matmul) / flops
 
-    def era(self, run: NetworkRun) -> Software:
+    def software(self, run: NetworkRun) -> Software:
         """The run's entry of the software catalog."""
         return load_software(run.software, run.cluster.gpu, run.precision)
 

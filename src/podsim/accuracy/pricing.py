@@ -7,10 +7,6 @@ priced.reasons                         # why podsim cannot predict the other row
 
 from __future__ import annotations
 
-from podsim.accuracy.price_collectives import price_collectives
-from podsim.accuracy.price_kernels import price_kernels
-from podsim.accuracy.price_llm import price_llm
-from podsim.accuracy.price_networks import price_networks
 from podsim.accuracy.score import Priced, compare_priced
 from podsim.accuracy.tables import Rows
 from podsim.results.comparison import Comparison
@@ -23,11 +19,19 @@ def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
     all-reduces in a node of A100. If false, the packaged constants predict them, which were fitted to some of them.
     """
     if rows.kind == "llm":
+        from podsim.accuracy.price_llm import price_llm
+
         return price_llm(rows)
     if rows.kind == "kernels":
+        from podsim.accuracy.price_kernels import price_kernels
+
         return price_kernels(rows, cross_validate=cross_validate)
     if rows.kind == "collectives":
+        from podsim.accuracy.price_collectives import price_collectives
+
         return price_collectives(rows, cross_validate=cross_validate)
+    from podsim.accuracy.price_networks import price_networks
+
     return price_networks(rows)
 
 

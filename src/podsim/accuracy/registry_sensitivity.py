@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.accuracy.measured_runs import NetworkRun
 from podsim.accuracy.price_llm import Batch, make_batches, quantity_values, row_costs, training_runs
-from podsim.accuracy.price_networks import NetworkCosts, network_runs
+from podsim.accuracy.price_networks import NetworkCosts, NetworkRun, network_runs
 from podsim.accuracy.pricing import price
 from podsim.accuracy.registry import Constant, kernel_files, registry
 from podsim.accuracy.registry_change import (
@@ -102,7 +101,7 @@ class _Part:
         self, costs: NetworkCosts, catalog: SoftwareCatalog | None, is_on: Callable[[Gpu], bool] | None
     ) -> Floats:
         """Rates of the networks with a constant changed."""
-        costs = costs if catalog is not None else costs.again()
+        costs = costs if catalog is not None else costs.without_costs()
         rates = self.predicted.copy()
         for position, run in enumerate(self.runs):
             if is_on is None or is_on(run.cluster.gpu):

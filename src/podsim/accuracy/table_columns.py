@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 RATES = {
     "images/s": 1.0, "img/s": 1.0, "img/sec": 1.0, "imgs/second": 1.0, "samples/s": 1.0, "samples/sec": 1.0,
@@ -29,8 +30,8 @@ class Kind:
 
     name: str
     title: str
-    columns: Mapping[str, str]
-    """The cell type of each column, in file order."""
+    cells: str
+    """Lines of "type: name name …": the type of cells, and the columns of it, in file order."""
     required: tuple[str, ...]
     """The columns that a table of this kind must have."""
     measured: tuple[str, ...]
@@ -46,17 +47,14 @@ class Kind:
     source: str = "source"
     """The column of the sources."""
 
-
-def _columns(text: str) -> dict[str, str]:
-    """Column types of "type: name name …" lines, in the order of the columns."""
-    columns = {}
-    for line in text.strip().splitlines():
-        cell, names = line.split(":")
-        columns.update(dict.fromkeys(names.split(), cell.strip()))
-    return columns
+    @cached_property
+    def columns(self) -> Mapping[str, str]:
+        """The cell type of each column, in file order."""
+        lines = (line.split(":") for line in self.cells.strip().splitlines())
+        return {column: cell.strip() for cell, names in lines for column in names.split()}
 
 
-_LLM = _columns("""
+_LLM = """
     role: role
     text: id source source_url_or_repo_path
     count: year
@@ -73,8 +71,8 @@ _LLM = _columns("""
     text: precision recompute framework
     positive: step_time_s tokens_per_s tokens_per_s_per_gpu tflops_per_gpu mfu hfu memory_gb
     text: confirmed network cluster plan scope chosen implied reason tables
-""")
-_VISION = _columns("""
+"""
+_VISION = """
     role: role
     text: id source path model framework task gpu
     count: n_gpus
@@ -83,8 +81,8 @@ _VISION = _columns("""
     unit: unit
     positive: latency_ms time_to_train_h
     text: network cluster plan reason tables
-""")
-_MLPERF = _columns("""
+"""
+_MLPERF = """
     role: role
     text: id version submitter division system accelerator
     count: n_nodes accel_per_node n_accelerators
@@ -100,8 +98,8 @@ _MLPERF = _columns("""
     positive: throughput_logged median_step_s median_epoch_s
     amount: eval_s_mean
     text: host_cpu interconnect host_networking path confirmed network cluster plan reason tables
-""")
-_KERNELS = _columns("""
+"""
+_KERNELS = """
     role: role
     text: id source path gpu op
     count: m n k batch heads kv_heads seq_len head_dim
@@ -110,8 +108,8 @@ _KERNELS = _columns("""
     count: n_gpus message_bytes
     positive: bus_gb_per_s
     text: device kernel precision accumulate cluster launch nccl reason tables
-""")
-_COLLECTIVES = _columns("""
+"""
+_COLLECTIVES = """
     role: role
     text: id source path system gpu
     count: nodes gpus
@@ -119,13 +117,13 @@ _COLLECTIVES = _columns("""
     count: size_bytes
     positive: time_us algbw_GBps busbw_GBps
     text: confirmed cluster launch nccl in_switch reason tables
-""")
+"""
 
 KINDS = (
     Kind(
         name="llm",
         title="Training of language models",
-        columns=_LLM,
+        cells=_LLM,
         required=("model", "seq_len", "gpu", "n_gpus"),
         measured=("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "memory_gb"),
         what="seconds per step",
@@ -135,7 +133,7 @@ KINDS = (
     Kind(
         name="vision",
         title="Training and inference of vision, language, speech and recommendation models",
-        columns=_VISION,
+        cells=_VISION,
         required=("model", "task", "gpu", "n_gpus", "precision", "batch_per_gpu"),
         measured=("throughput", "latency_ms", "time_to_train_h"),
         what="samples/s",
@@ -145,7 +143,7 @@ KINDS = (
     Kind(
         name="mlperf",
         title="MLPerf Training",
-        columns=_MLPERF,
+        cells=_MLPERF,
         required=("benchmark", "accelerator", "n_accelerators", "global_batch"),
         measured=("minutes_score", "throughput_samples_s"),
         what="samples/s",
@@ -156,7 +154,7 @@ KINDS = (
     Kind(
         name="kernels",
         title="Kernels on one GPU",
-        columns=_KERNELS,
+        cells=_KERNELS,
         required=("gpu", "op", "dtype"),
         measured=("latency_ms", "tflops", "gb_per_s", "bus_gb_per_s"),
         what="seconds",
@@ -166,7 +164,7 @@ KINDS = (
     Kind(
         name="collectives",
         title="NCCL collectives",
-        columns=_COLLECTIVES,
+        cells=_COLLECTIVES,
         required=("collective", "nodes", "gpus", "size_bytes"),
         measured=("time_us", "algbw_GBps", "busbw_GBps"),
         what="seconds",

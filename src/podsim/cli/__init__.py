@@ -12,8 +12,7 @@ import sys
 
 import click
 
-from podsim.cli.command import Command
-from podsim.cli.mistakes import bug_report
+from podsim.cli.command import Command, bug_report
 from podsim.cli.table import COMMANDS, GROUPS
 
 __all__ = ["app", "main"]

@@ -17,8 +17,8 @@ from podsim.errors import PodsimError, TableError, unknown_name
 from podsim.fleet.planned import on_fewer, step_times
 from podsim.fleet.rows import Row
 from podsim.hardware.cluster import load_cluster
-from podsim.options.option import options_of
 from podsim.options.plan_options import PlanOptions
+from podsim.options.question import options_of
 from podsim.training.plan import read_plan
 
 _KINDS = {name: known.kind for name, known in options_of(PlanOptions).items()}

@@ -214,9 +214,7 @@ def load_cluster(spec: str | Path, overrides: Mapping[str, object] | None = None
         changed = _changed(base, late, dict.fromkeys(late, "the user"))
         if changed.nodes == base.nodes:
             return changed
-        return replace(
-            changed, name=f"{base.name.partition(':')[0]}:{changed.nodes}"
-        )  # the number of nodes changed
+        return replace(changed, name=f"{base.name.partition(':')[0]}:{changed.nodes}")
     path = Path(spec.strip())
     table = read_toml(path)
     if table.get("format") == FORMAT:
@@ -322,15 +320,9 @@ def _assembled(name: str, system: System, nodes: int, source: str) -> Cluster:
     nic = system.nic
     network = Link(name=nic.name, bandwidth=nic.bandwidth, latency=nic.latency) if nic else _NO_NETWORK
     return Cluster(
-        name=name,
-        system=system,
-        nodes=nodes,
-        nvlink=inside_link(system),
-        network=network,
-        nics=system.nics,
-        fabric=nic.kind if nic else "none",
-        source=source,
-    )
+        name=name, system=system, nodes=nodes, nvlink=inside_link(system), network=network, nics=system.nics,
+        fabric=nic.kind if nic else "none", source=source,
+    )  # fmt: skip
 
 
 def _changed(cluster: Cluster, given: Mapping[str, object], origins: Mapping[str, str]) -> Cluster:

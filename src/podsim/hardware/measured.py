@@ -77,7 +77,7 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A file read: what a cluster is made of."""
+    """The content of a file: the parts of a cluster."""
 
     name: str
     source: str

@@ -127,7 +127,7 @@ def _shares(lanes: Lanes, links: int) -> tuple[tuple[float, ...], ...]:
 
 
 def _fewest(lanes: Lanes, stride: int, members: int) -> int:
-    """Fewest rings of any group of GPUs so far apart, where such groups fill a server; else those of the first."""
+    """The fewest rings of any group with that stride, if such groups fill a server; else those of the first."""
     span, gpus = stride * members, len(lanes)
     starts = (
         [at + offset for at in range(0, gpus, span) for offset in range(stride)] if gpus % span == 0 else [0]

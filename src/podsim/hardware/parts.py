@@ -1,4 +1,4 @@
-"""What a machine is made of. SI inside: B, B/s, FLOP/s, W, Hz, s; bandwidths are per direction.
+"""The parts of a machine. SI inside: B, B/s, FLOP/s, W, Hz, s; bandwidths are per direction.
 
 Each part says where its figures come from: `source` names the origins, `confirmed` is "yes" (read in a
 source), "partial" (the fields named in `notes` were not) or "no" (common knowledge). Parts are values: equal

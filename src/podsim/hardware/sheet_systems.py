@@ -167,7 +167,7 @@ def _power(system: System) -> Iterator[Row]:
 
 
 def cluster_sections(cluster: Cluster) -> tuple[Section, ...]:
-    """What a cluster adds up to, then what one node has."""
+    """The totals of a cluster, and then the parts of one node."""
     own = [Section(title="Cluster", rows=tuple(_totals(cluster)))]
     for title, rows in (
         ("Compute fabric", tuple(_fabric(cluster))),

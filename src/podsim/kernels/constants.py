@@ -296,7 +296,7 @@ def _catalog() -> Traversable:
 def _assemble(
     name: str, table: Mapping[str, Any], folder: Path | Traversable, base: KernelConstants | None
 ) -> KernelConstants:
-    """The tables of one file over those of its base, whose correction holds until a precision is refitted."""
+    """The tables of one file over those of its base; the base's correction holds until a precision is fitted again."""
     gemm = dict(base.gemm) if base else {}
     flash = dict(base.flash) if base else {}
     evidence = dict(base.evidence) if base else {}

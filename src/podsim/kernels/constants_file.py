@@ -20,7 +20,7 @@ from podsim.kernels.constants import (
 
 
 def write_constants(constants: KernelConstants, folder: Path) -> Path:
-    """Path of the TOML file written: the tables that have evidence; corrections go beside it.
+    """Path of the written TOML file: the tables that have evidence; corrections go next to it.
 
     The file serves as `Gpu.kernels` by its path, or by its name once it lies in the catalog folder
     `kernels/`.

@@ -239,7 +239,7 @@ def _fit_gemm(rows: KernelRows, gpu: Gpu, start: GemmConstants, pull: float) -> 
 
 
 def _correction(rows: KernelRows, logs: Floats) -> Correction | None:
-    """Mean of what is left over around each grid point, weighted by a Gaussian in log2 of the sizes.
+    """Mean residual around each grid point, weighted by a Gaussian in log2 of the sizes.
 
     None unless 300 rows fill half of the grid of their own sizes. One row weighs little against its
     neighbours, and far from all rows the correction goes to zero.

@@ -66,7 +66,7 @@ def operand_bytes(precision: str) -> float:
 
 
 def result_bytes(precision: str) -> float:
-    """B of one element of a product: what 8-bit operands give is written in 16 bits."""
+    """B of one element of a product's result; 8-bit operands give 16-bit results."""
     return _RESULT[precision]
 
 

@@ -17,7 +17,7 @@ from podsim.network.collectives.algorithms import servers
 from podsim.network.collectives.lookup import all_tables, table_of
 from podsim.network.sizes import DIVIDED, ELEMENT, collective_name, read_sizes
 from podsim.options.measure_options import MeasureCollectiveOptions
-from podsim.options.option import options_of
+from podsim.options.question import options_of
 
 _SIZES = options_of(MeasureCollectiveOptions)["sizes"].default
 

@@ -30,7 +30,9 @@ class Command:
 
 
 def inner(job: Job) -> tuple[list[str], list[list[str]]]:
-    """(script, options in groups) of the framework that the plan's era names; PlanError if it cannot run the plan."""
+    """(script, options in groups) of the framework that the plan's software names; PlanError if it cannot run the
+    plan.
+    """
     if job.plan.software in titan.ERAS:
         refuse("torchtitan", titan.cannot(job))
         return ["-m", "torchtitan.train"], [titan.overrides(job)]

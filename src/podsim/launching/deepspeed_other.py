@@ -25,7 +25,7 @@ _OTHERS = {
 
 
 def read_others(raw: Mapping[str, Any], zero: Mapping[str, Any], problems: list[str]) -> dict[str, str]:
-    """What was left out of the plan, by key; what makes the file no plan is added to `problems`.
+    """The keys that are not in the plan, with the reason; what makes the file no plan is added to `problems`.
 
     `zero` is its zero_optimization.
     """

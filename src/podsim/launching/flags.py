@@ -1,4 +1,4 @@
-"""Command-line options as argparse takes them: which were given, what they say, and what is wrong with them."""
+"""Command-line options as argparse reads them: the given ones, their values, and their mistakes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(kw_only=True)
 class Flags:
-    """Options of a command; readers take them one by one, and what is left was never asked for."""
+    """Options of a command; readers take them one by one, and the rest was never requested."""
 
     given: dict[str, list[str]]
     """The values by option, without dashes, with underscores turned to dashes."""

@@ -1,4 +1,4 @@
-"""What is launched, what is read back, and when two plans are the same run.
+"""The job that is launched, the plan that is read back, and the equality of two plans as runs.
 
 The package is called launching because `podsim.launch` is the verb.
 """
@@ -98,7 +98,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What is known around a text that is read, and what is wrong with it so far."""
+    """The context of a text that is read, and its mistakes so far."""
 
     tool: str
     gpus: int | None = None
@@ -110,7 +110,7 @@ class Context:
     problems: list[str] = field(default_factory=list)
 
     def on(self, gpus: int | None, what: str = "") -> Context:
-        """The same text on the GPUs that its surroundings give; a problem, with `what`, if the user gives others."""
+        """The same text on the GPUs of its context; a problem, with `what`, if the user gives another number."""
         if what and gpus and self.gpus and gpus != self.gpus:
             self.problems.append(f"{what} {gpus} GPUs, but {self.gpus} are given; make them equal")
         return replace(self, gpus=gpus or self.gpus)
@@ -138,7 +138,7 @@ def effective(plan: Plan, model: Model) -> Plan:
 
 
 def era_problem(plan: Plan, tool: str, eras: tuple[str, ...]) -> list[str]:
-    """The problem of a plan whose framework era is another tool's."""
+    """The problem of a plan whose software belongs to another tool."""
     if plan.software in eras:
         return []
     return [f"software={plan.software!r} is not what {tool} starts; software may be {', '.join(eras)}"]

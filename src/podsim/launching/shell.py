@@ -29,7 +29,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def commands(text: str, known: Mapping[str, str] | None = None) -> list[list[str]]:
-    """Words of every command, in order; `known` gives variables that the surroundings set.
+    """Words of every command, in order; `known` holds variables that the context sets.
 
     Raises PodsimError for a quote or bracket that never ends, and for a script that is too long.
     """

@@ -70,7 +70,7 @@ def notes(job: Job) -> list[str]:
 
 
 def _gpus(job: Job) -> str:
-    """What is asked of a node; an instance by the type that Slurm finds by itself, as a100_3g.20gb."""
+    """The resources requested of a node; an instance by the type that Slurm detects, as a100_3g.20gb."""
     kind = job.cluster.gpu.name.partition("-")[0]
     return f"--gres=gpu:{kind}_{job.instance}:1" if job.instance else f"--gpus-per-node={job.per_node}"
 

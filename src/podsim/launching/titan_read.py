@@ -290,7 +290,7 @@ def _precision(keys: _Keys) -> tuple[str, str]:
 
 
 def _option(keys: _Keys) -> None:
-    """Selective checkpointing: by op is what the era's law knows; every Nth layer is not a plan's."""
+    """Selective checkpointing: the law covers it by op; a plan cannot have every Nth layer."""
     keys.taken.add("activation_checkpoint.selective_ac_option")
     option = keys.given.get("activation_checkpoint.selective_ac_option", "op")
     mode = keys.given.get("activation_checkpoint.mode", "selective")

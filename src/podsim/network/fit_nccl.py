@@ -159,7 +159,7 @@ def start_constants(architecture: str, fabrics: Mapping[str, Fabric]) -> Fabric:
 
 
 def fit_architecture(architecture: str, own: Sequence[Sample], start: Fabric = _START) -> Fabric:
-    """Constants of one architecture (or PCIE) from its samples, all-reduce first and the others upon it."""
+    """Constants of one architecture (or PCIE) from its samples, all-reduce first and then the others."""
     fabric = start
     for stage, names in _PLAN[architecture]["stages"].items():
         part = [sample for sample in own if sample.collective in _COLLECTIVES[stage]]

@@ -38,7 +38,7 @@ _BLOCK = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What NCCL runs for one call, and what it costs."""
+    """NCCL's choice for one call, and its cost."""
 
     algorithm: str
     """The algorithm: ring, tree, nvls, pairs; none for a single rank."""
@@ -163,7 +163,7 @@ def choice(
     launch: str = "process",
     version: str = "2.18",
 ) -> Choice:
-    """What NCCL runs for one call and what it costs; arguments and errors as of collective_seconds."""
+    """NCCL's choice for one call and its cost; arguments and errors are those of collective_seconds."""
     wires, release = wires_of(cluster), _read_generation(collective, launch, version)
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
     if max(size_.size, ranks_.size, members_.size, sharing_.size) > 1:
@@ -263,7 +263,7 @@ def _fastest_seconds(
 def _groups(
     ranks: Array, members: Array, sharing: Array, layout: NDArray[np.intp]
 ) -> tuple[tuple[Group, ...], NDArray[np.intp]]:
-    """The distinct communicators, and for each element of the arguments the index of its own."""
+    """The distinct communicators, and the index of each argument's element among them."""
     if ranks.size == members.size == sharing.size == layout.size == 1:
         shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, layout.shape)
         group = Group(

@@ -26,7 +26,7 @@ STAND_IN = {"turing": "volta", "ada": "ampere", "pascal": "volta"}
 
 @dataclass(frozen=True, kw_only=True)
 class Fabric:
-    """What collectives cost inside a node: the numbers of a catalog file; UNITS gives their units."""
+    """The cost of collectives inside a node: the numbers of a catalog file; UNITS gives their units."""
 
     base: float
     """s. The time from kernel start to end, without data."""

@@ -1,4 +1,4 @@
-"""What runs and what it costs: one table of candidate algorithms and protocols for each communicator.
+"""The candidate algorithms and protocols of each communicator, and their costs.
 
     seconds = sqrt(gpu^2 + host^2)
     gpu  = latency + hypot(line * (1 - exp(-(size / window)^2)), transfer) + sqrt(ramp * transfer)

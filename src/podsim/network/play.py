@@ -228,7 +228,7 @@ def _window(table: Table, rows: Ints, position: Ints) -> Table:
 
 
 def prepare(table: Table, fabric: Fabric, *, fold: bool = False) -> Prepared:
-    """A table on a fabric, ready for `play` with any size: what waits for what, and which links are shared.
+    """A table on a fabric, ready for `play` with any size: dependencies and shared links.
 
     Equal steps of a table in lockstep are one stage, done so many times. fold: flows that nothing tells apart are
     simulated once. Raises TableError for a row that no table may have (run `check` or `prove` for what it does
@@ -246,7 +246,7 @@ def prepare(table: Table, fabric: Fabric, *, fold: bool = False) -> Prepared:
 
 
 def _equal_steps(table: Table) -> Iterator[tuple[int, Ints, Ints]]:
-    """Runs of equal steps: (how many, rows, their first chunks in the first of those steps)."""
+    """Runs of equal steps: (number, rows, first chunks in the first of these steps)."""
     for step, times, rows, _ in windows(table):
         yield times, rows, position(table, rows, step - table.step[rows])
 

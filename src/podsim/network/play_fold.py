@@ -19,7 +19,7 @@ from podsim.network.play_state import Program, typed_program
 
 
 class Colours(NamedTuple):
-    """Colours of the elements, by kind: equal ones are not told apart."""
+    """The colours of the elements, by kind; equal elements have equal colours."""
 
     lane: Ints
     link: Ints
@@ -29,7 +29,7 @@ class Colours(NamedTuple):
 
 @njit
 def _refine(flow: Ints, base_lane: Ints, base_link: Ints, colours: Colours, p: Program) -> Ints:
-    """One round: colours of lanes, links, gates and groups from those of flows, and new ones of flows from them.
+    """One round: colours of lanes, links, gates and groups from the flows' colours, and new flow colours from them.
 
     Sums, as the order of what is touched means nothing.
     """

@@ -1,4 +1,4 @@
-"""A table and a topology as what the simulation needs: flows, what each waits for, and the links they share.
+"""A table and a topology as the simulation needs them: flows, their dependencies, and the links that they share.
 
 A *flow* is a row of the table (a train of transfers). Flows that read the same chunks of a rank in the same step share
 a *gate*; those that write the same chunks of a rank in the same step are a *group*. A gate waits for groups: for its

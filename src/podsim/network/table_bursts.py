@@ -106,7 +106,7 @@ def shaped_rounds(
 
 
 def _late_seconds(step: _Round, held: Floats, bucket: Floats, took: float, cost: Processors) -> float:
-    """Seconds by which processors hold a round up whose links take so many.
+    """Seconds by which processors delay a round, given the seconds of its links.
 
     A full bucket gains nothing while it waits for a processor, so what goes out at once comes on top; another makes the
     time good. In all a round takes at least what its messages cost.

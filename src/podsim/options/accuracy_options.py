@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from podsim.options.option import option
+from podsim.options.question import option
 
 
 @dataclass(frozen=True, kw_only=True)

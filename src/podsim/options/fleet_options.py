@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 
-from podsim.options.option import like, option
 from podsim.options.plan_options import JobOptions, PredictOptions, TrainedFields, overrides_option
-from podsim.options.readers import pairs
+from podsim.options.question import like, option, pairs
 
 
 @dataclass(frozen=True, kw_only=True)

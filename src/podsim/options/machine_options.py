@@ -7,8 +7,8 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from podsim.options.option import like, option
 from podsim.options.plan_options import overrides_option
+from podsim.options.question import like, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class MigPlanOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MigStateOptions:
-    """What nvidia-smi printed, and what shall become of it."""
+    """The output of nvidia-smi, and the requested change."""
 
     file: Path | str = option(
         MISSING, "Output of nvidia-smi -L, mig -lgi, mig -lgipp, or several in one.", argument=True

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from podsim.options.option import like, option
 from podsim.options.plan_options import LayoutFields, TrainedFields, overrides_option
-from podsim.options.readers import factors
+from podsim.options.question import factors, like, option
 
 
 @dataclass(frozen=True, kw_only=True)

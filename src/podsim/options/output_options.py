@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from podsim.options.option import like, option
+from podsim.options.question import like, option
 
 PICTURES = (".svg", ".png")
 

@@ -11,8 +11,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from podsim.options.option import like, option
-from podsim.options.readers import pairs
+from podsim.options.question import like, option, pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray  # a command's help shall not load numpy
@@ -63,7 +62,7 @@ class LayoutFields:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedFields:
-    """What a search leaves as it is: in which numbers, by which software and on what a model is trained."""
+    """The fields that a search does not vary: precision, software and sequence."""
 
     precision: Any = option(None, "fp32, tf32, fp16, bf16, fp8; default bf16, or fp16 on GPUs without it.")
     optimizer_precision: str = option("fp32", "Precision of the Adam moments: fp32, bf16, fp8.")

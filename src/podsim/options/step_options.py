@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podsim.options.option import like, option
 from podsim.options.plan_options import JobOptions, LayoutFields, PlanOptions, TrainedFields, overrides_option
-from podsim.options.readers import factors, servers, throttles
+from podsim.options.question import factors, like, option, servers, throttles
 
 EXCHANGES = ("bsp", "ps", "ssp", "async")
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from podsim.options.option import like, option
 from podsim.options.plan_options import overrides_option
+from podsim.options.question import like, option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,8 +198,8 @@ def sweep_report(sweep: Sweep) -> Iterator[Block]:
 def _algorithms_table(sweep: Sweep) -> Table:
     """Rounds and bytes of each algorithm, and its time at a few sizes, the first and the last among them."""
     count = len(sweep.rows)
-    places = sorted({round(place * (count - 1) / (_SHOWN - 1)) for place in range(_SHOWN)})
-    drops = {place: order for order, place in enumerate(places[1:-1], start=1)}
+    shown = sorted({round(index * (count - 1) / (_SHOWN - 1)) for index in range(_SHOWN)})
+    drops = {index: order for order, index in enumerate(shown[1:-1], start=1)}
     return Table(
         indent=0,
         columns=(
@@ -210,12 +210,12 @@ def _algorithms_table(sweep: Sweep) -> Table:
             Column("fan-in", "fan_in", ":,"),
             *(
                 Column(
-                    size_text(sweep.rows[place].size),
-                    f"seconds.{place}",
+                    size_text(sweep.rows[index].size),
+                    f"seconds.{index}",
                     short_seconds,
-                    drop=drops.get(place, 0),
+                    drop=drops.get(index, 0),
                 )
-                for place in places
+                for index in shown
             ),
         ),
     )

@@ -150,8 +150,8 @@ def met_line(verdicts: Sequence[Verdict]) -> str:
 def score_rows(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
     """A row for each table and role; a table without a compared row has one, too."""
     return [
-        {"comparison": comparison, "score": score, "anchor": f"t{place}"}
-        for place, comparison in enumerate(comparisons)
+        {"comparison": comparison, "score": score, "anchor": f"t{index}"}
+        for index, comparison in enumerate(comparisons)
         for score in comparison.scores or (None,)
     ]
 

@@ -100,8 +100,8 @@ def _branch(children: dict[str, list[tuple[str, float]]], top: str, indent: str)
             devices.setdefault(rate, []).append(name)
     rows = [(name, rate) for name, rate in switches]
     rows += [(ranges(names), rate) for rate, names in devices.items()]
-    for place, (name, rate) in enumerate(rows):
-        last = place == len(rows) - 1
+    for index, (name, rate) in enumerate(rows):
+        last = index == len(rows) - 1
         yield f"{indent}{'└─' if last else '├─'} {name}  {format_quantity(rate, 'B/s')}"
         yield from _branch(children, name, indent + ("   " if last else "│  "))
 

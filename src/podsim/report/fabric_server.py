@@ -190,19 +190,19 @@ def server_picture(drawing: Drawing) -> tuple[list[str], float, float]:
 
 
 def _box(layout: _Layout, box: Box) -> list[str]:
-    place = layout.places.get(box.name)
-    if place is None:
+    area = layout.places.get(box.name)
+    if area is None:
         return []
     rect = (
-        f'<rect class="box {box.kind}{" fault" if box.slow else ""}" x="{place.left:.1f}" y="{place.top:.1f}"'
-        f' width="{place.width:.1f}" height="{place.height:.1f}" rx="4">'
+        f'<rect class="box {box.kind}{" fault" if box.slow else ""}" x="{area.left:.1f}" y="{area.top:.1f}"'
+        f' width="{area.width:.1f}" height="{area.height:.1f}" rx="4">'
         f"<title>{escape(box.note or box.name)}</title></rect>"
     )
-    size = " small" if place.width < 76 else ""
-    y = place.top + place.height / 2 + 4.5
-    title = escape(_box_title(box, place.width))
-    text = f'<text class="mid{size}" x="{place.middle:.1f}" y="{y:.1f}">{title}</text>'
-    port = f'<path class="wire w-port" stroke-width="2" d="M{place.middle:.1f} {place.bottom:.1f}v16"/>'
+    size = " small" if area.width < 76 else ""
+    y = area.top + area.height / 2 + 4.5
+    title = escape(_box_title(box, area.width))
+    text = f'<text class="mid{size}" x="{area.middle:.1f}" y="{y:.1f}">{title}</text>'
+    port = f'<path class="wire w-port" stroke-width="2" d="M{area.middle:.1f} {area.bottom:.1f}v16"/>'
     return [port, rect, text] if box.kind in ("nic", "storage") else [rect, text]
 
 
@@ -218,22 +218,22 @@ def _box_title(box: Box, width: float) -> str:
 
 
 def _wire(layout: _Layout, wire: Wire) -> list[str]:
-    one, other = layout.places.get(wire.one), layout.places.get(wire.other)
-    if one is None or other is None:
+    start, end = layout.places.get(wire.one), layout.places.get(wire.other)
+    if start is None or end is None:
         return []
     kinds = {layout.kinds[wire.one], layout.kinds[wire.other]}
     thickness = min(1.3 + 1.1 * wire.lanes, 6.0) if wire.kind == "nvlink" else 2.0
-    low, high = sorted((one, other), key=lambda place: place.left)
-    upper, lower = sorted((one, other), key=lambda place: place.top)
+    low, high = sorted((start, end), key=lambda area: area.left)
+    upper, lower = sorted((start, end), key=lambda area: area.top)
     if kinds == {"gpu"}:
         left, right, up = low.middle + 8, high.middle - 8, low.top - 30 - 15 * layout.reach(wire)
         path = f"M{left:.1f} {low.top:.1f}C{left:.1f} {up:.1f} {right:.1f} {up:.1f} {right:.1f} {low.top:.1f}"
-    elif one.top == other.top:
+    elif start.top == end.top:
         path, thickness = f"M{low.right:.1f} {low.top + low.height / 2:.1f}H{high.left:.1f}", 5.0
     elif kinds == {"gpu", "nvswitch"} and layout.is_fanned:
         path = f"M{upper.middle:.1f} {upper.bottom:.1f}L{lower.middle:.1f} {lower.top:.1f}"
     else:
-        x = min(upper, lower, key=lambda place: place.width).middle
+        x = min(upper, lower, key=lambda area: area.width).middle
         if kinds == {"pcie", "cpu"} and upper.top < layout.y_cpu:
             x = upper.left + 3  # between the columns, past the adapters
         path = f"M{x:.1f} {upper.bottom:.1f}V{lower.top:.1f}"

@@ -133,9 +133,9 @@ def _bundle(
     left, size = places[0]
     lines = [
         f'<path class="one l-{layer.kind}" d="M{left + size / 2:.1f} {top:.1f}'
-        f'L{high[place][0] + high[place][1] / 2:.1f} {bottom:.1f}"/>'
-        for place in layer.first
-        if place < len(high)
+        f'L{high[index][0] + high[index][1] / 2:.1f} {bottom:.1f}"/>'
+        for index in layer.first
+        if index < len(high)
     ]
     return [f'<polygon class="band" points="{shape}"/>'], lines
 

@@ -173,9 +173,9 @@ def _replicas(replicas: DataParallel) -> Iterator[Block]:
 
 
 def traces_report(traces: Traces) -> Iterator[Block]:
-    """What Chakra files hold, what had to be mended, and what was written."""
-    for place, file in enumerate(traces.files):
-        if place:
+    """The content of Chakra files, their repairs, and the written files."""
+    for index, file in enumerate(traces.files):
+        if index:
             yield ""
         yield from _trace(file)
     yield from (f"Written: {path}" for path in traces.written)

@@ -285,9 +285,9 @@ def training_report(
         yield Paragraph(f"resumed after {', '.join(map(str, run.resumed))} steps", indent="  ")
     columns = (Column("step", "", ":d"), Column("loss", "", ":.5f"), Column("time", "seconds", short_seconds))
     count = len(run.rows)
-    some = sorted({round(place * (count - 1) / (_SHOWN - 1)) for place in range(_SHOWN)})
+    some = sorted({round(index * (count - 1) / (_SHOWN - 1)) for index in range(_SHOWN)})
     shown = range(count) if count <= _SHOWN else some
-    yield from ("", Rows(Table(columns=columns), [run.rows[place] for place in shown]), "")
+    yield from ("", Rows(Table(columns=columns), [run.rows[index] for index in shown]), "")
     tokens = f", {format_quantity(run.samples * run.sequence, 'token/s', digits=3)}" if run.sequence else ""
     yield (
         f"{short_seconds(run.step_time)} a step (median), {run.samples:,.1f} samples/s{tokens}; processors: "

@@ -182,8 +182,8 @@ def _group_name(group: Sequence[GpuPlan], nodes: int) -> str:
 
 def states_report(states: Sequence[GpuState]) -> Iterator[Block]:
     """What nvidia-smi showed of each GPU, and how what is wanted is reached."""
-    for place, state in enumerate(states):
-        if place:
+    for index, state in enumerate(states):
+        if index:
             yield ""
         yield from (
             bold(f"GPU {state.index}: {state.name}"),
@@ -234,7 +234,7 @@ def law_report(report: LawReport) -> Iterator[Block]:
     yield from (Rows(_SCORES, report.scores), "")
     columns = (
         Column("mean error of", "0"),
-        *(Column(score.name, f"{place}", ":.1%") for place, score in enumerate(report.scores, start=1)),
+        *(Column(score.name, f"{index}", ":.1%") for index, score in enumerate(report.scores, start=1)),
     )
     names = report.scores[0].by_model
     rows = [(name, *(score.by_model[name] for score in report.scores)) for name in names]

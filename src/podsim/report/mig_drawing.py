@@ -43,8 +43,8 @@ def mig_image(
         height = 0.55 + _ROW * len(shown) + (0.25 if len(gpus) > _MOST else 0.0)
         figure = Figure(figsize=(9.2, height))
         figure.text(0.015, 1 - 0.24 / height, title[:120], fontsize=11, fontweight="bold", va="center")
-        for place, (label, layout, jobs) in enumerate(shown):
-            bottom = (height - 0.5 - _ROW * (place + 1) + 0.1) / height
+        for row, (label, layout, jobs) in enumerate(shown):
+            bottom = (height - 0.5 - _ROW * (row + 1) + 0.1) / height
             axes = figure.add_axes((0.015, bottom, 0.97, (_ROW - 0.14) / height))
             _gpu(axes, slicing, label, layout, jobs)
         if len(gpus) > _MOST:
@@ -78,9 +78,9 @@ def _gpu(axes: Axes, slicing: Slicing, label: str, layout: Layout | None, jobs: 
     for at in range(slicing.compute_slices):
         _box(axes, at * wide_c, 0.05, wide_c, 0.62, _FREE, "")
     compute = 0
-    for place, instance in enumerate(layout.instances):
+    for index, instance in enumerate(layout.instances):
         colour = _COLOURS.get(instance.compute, "#bcbddc")
-        job = jobs[place] if place < len(jobs) else ""
+        job = jobs[index] if index < len(jobs) else ""
         text = instance.profile + (f"\n{job}" if job else "")
         _box(axes, instance.start * wide_m, 0.82, instance.size * wide_m, 1.1, colour, text)
         _box(

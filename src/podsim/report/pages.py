@@ -74,7 +74,7 @@ def page(
 
     The same text for the same comparisons. Needs matplotlib; raises PodsimError without it.
     """
-    sections = [_section(comparison, f"t{place}") for place, comparison in enumerate(comparisons)]
+    sections = [_section(comparison, f"t{index}") for index, comparison in enumerate(comparisons)]
     return render_page(
         "comparisons.html", title=title, tables=comparison_tables, score_rows=score_rows(comparisons),
         verdicts=verdicts, met_line=met_line(verdicts), sections=sections,
@@ -108,8 +108,8 @@ def acceptance_page(acceptance: Acceptance) -> str:
         tables=acceptance_tables, verdict=verdict_line(acceptance),
         checks_plot=inline_svg(checks_svg(checks), "checks", "measured over expected") if has_plot else "",
         curves=[
-            (curve.name, inline_svg(curve_svg(curve), f"c{place}", curve.name))
-            for place, curve in enumerate(acceptance.curves)
+            (curve.name, inline_svg(curve_svg(curve), f"c{index}", curve.name))
+            for index, curve in enumerate(acceptance.curves)
         ],
         methods=[check for check in checks if has_method(check)],
     )  # fmt: skip

@@ -30,24 +30,24 @@ def checks_svg(checks: Sequence[Check]) -> bytes:
         height = 0.75 + 0.36 * max(len(compared), 1)
         figure = Figure(figsize=(_WIDTH, height))
         axes = figure.add_axes((0.27, 0.55 / height, 0.55, 1 - 0.65 / height))
-        for place, check in enumerate(reversed(compared)):
+        for row, check in enumerate(reversed(compared)):
             share = check.share or 0.0
             good = check.verdict == "ok"
-            axes.barh(place, min(share, _MOST), height=0.6, color=BLUE if good else RED)
-            axes.plot([check.least] * 2, [place - 0.42, place + 0.42], color=INK, lw=1.6)
+            axes.barh(row, min(share, _MOST), height=0.6, color=BLUE if good else RED)
+            axes.plot([check.least] * 2, [row - 0.42, row + 0.42], color=INK, lw=1.6)
             measured, expected = (
                 quantity_text(number or 0.0, check.unit) for number in (check.measured, check.expected)
             )
             axes.annotate(
                 f"{measured} of {expected}",
-                (1.02, place),
+                (1.02, row),
                 xycoords=("axes fraction", "data"),
                 va="center",
                 fontsize=8.0,
                 color=INK,
             )
             if share < 0.03:
-                axes.annotate(f"{share:.2%}", (share + 0.015, place), va="center", fontsize=8.0, color=RED)
+                axes.annotate(f"{share:.2%}", (share + 0.015, row), va="center", fontsize=8.0, color=RED)
         axes.set_yticks(range(len(compared)), [check.name for check in reversed(compared)], fontsize=8.5)
         _share_axis(axes)
         return figure_image(figure, "svg", is_transparent=True)

@@ -82,9 +82,9 @@ def _lines(left: Axes, right: Axes, sweep: Sweep) -> None:
     factor = last.bus_bandwidth * last.seconds / last.size if last.seconds else 0.0
     mark = "o" if len(sizes) == 1 else ""
     drawn = [(row.name, row.seconds) for row in sweep.algorithms]
-    for place, (name, seconds) in enumerate(drawn):
-        colour = _COLOURS[place % len(_COLOURS)]
-        dashes: Any = _DASHES[place // len(_COLOURS) % len(_DASHES)]
+    for index, (name, seconds) in enumerate(drawn):
+        colour = _COLOURS[index % len(_COLOURS)]
+        dashes: Any = _DASHES[index // len(_COLOURS) % len(_DASHES)]
         _line(left, right, sizes, seconds, factor, name, color=colour, ls=dashes, lw=1.6, marker=mark)
     _line(left, right, sizes, own, factor, own_name(sweep), color=INK, lw=2.4, marker=mark, zorder=4)
 

@@ -20,14 +20,14 @@ def loss_image(runs: Sequence[MeasuredTraining], kind: str, *, dpi: int = 150) -
 
         figure = Figure(figsize=(8.4, 5.2))
         loss, time = figure.add_axes((0.095, 0.4, 0.875, 0.47)), figure.add_axes((0.095, 0.11, 0.875, 0.19))
-        for place, run in enumerate(runs):
-            colour = _COLOURS[place % len(_COLOURS)]
+        for index, run in enumerate(runs):
+            colour = _COLOURS[index % len(_COLOURS)]
             steps = [row.step for row in run.rows]
             loss.plot(
                 steps,
                 [row.loss for row in run.rows],
                 color=colour,
-                lw=1.8 - 0.3 * min(place, 3),
+                lw=1.8 - 0.3 * min(index, 3),
                 label=run_name(run),
             )
             time.plot(steps, [1e3 * row.seconds for row in run.rows], color=colour, lw=1.0)

@@ -58,10 +58,10 @@ def queue_image(result: QueueResult, kind: str, *, dpi: int = 150) -> bytes:
         return figure_image(figure, kind, dpi=dpi)
 
 
-def _look(place: int) -> dict[str, Any]:
+def _look(index: int) -> dict[str, Any]:
     return {
-        "color": _COLOURS[place % len(_COLOURS)],
-        "ls": _DASHES[place // len(_COLOURS) % len(_DASHES)],
+        "color": _COLOURS[index % len(_COLOURS)],
+        "ls": _DASHES[index // len(_COLOURS) % len(_DASHES)],
         "lw": 1.5,
     }
 
@@ -94,10 +94,10 @@ def _averages(
 def _use(axes: Axes, result: QueueResult) -> None:
     seconds = max(run.makespan for run in result.runs)
     size, _ = _time_axis(axes, seconds)
-    for place, run in enumerate(result.runs):
+    for index, run in enumerate(result.runs):
         if run.timeline is not None:
             edges, mean = _averages(run.timeline, "GPUs in use", seconds, max(_BINS // len(result.runs), 60))
-            axes.plot((edges[:-1] + edges[1:]) / 2 / size, mean, **_look(place))
+            axes.plot((edges[:-1] + edges[1:]) / 2 / size, mean, **_look(index))
     axes.axhline(result.gpus, color=MUTED, lw=0.8)
     axes.set_ylim(0, result.gpus * 1.06)
     axes.set_ylabel("GPUs in use", fontsize=9)
@@ -140,9 +140,9 @@ def _spread(axes: Axes, result: QueueResult) -> None:
     """Share of the jobs that ended within a time, over that time."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    for place, run in enumerate(result.runs):
+    for index, run in enumerate(result.runs):
         times, share = _steps(run)
-        axes.plot(times, share, label=f"{run.policy}: mean {wait_text(run.jct_mean)}", **_look(place))
+        axes.plot(times, share, label=f"{run.policy}: mean {wait_text(run.jct_mean)}", **_look(index))
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(list(_TICKS)))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -171,9 +171,9 @@ def pack_image(result: PackResult, kind: str, *, dpi: int = 150) -> bytes:
         figure = Figure(figsize=(9.4, 5.0))
         axes = figure.add_axes((0.1, 0.12, 0.605, 0.74))
         low = 0.6 * min(1.0, result.load)
-        for place, row in enumerate(result.rows):
+        for index, row in enumerate(result.rows):
             axes.plot(
-                row.arrived_A, row.allocated_A, label=f"{row.packer}: {row.allocated:.1%}", **_look(place)
+                row.arrived_A, row.allocated_A, label=f"{row.packer}: {row.allocated:.1%}", **_look(index)
             )
         axes.plot([low, 1.0], [low, 1.0], color=INK, lw=0.8, ls=(0, (1, 2)))
         axes.set_xlim(low, result.load)

@@ -57,11 +57,11 @@ def _intervals(axes: Axes, run: Goodput) -> None:
         ("Daly", run.daly, _GREEN, "s"),
         ("exact", run.best, BLUE, "o"),
     )
-    for place, (name, at, colour, shape) in enumerate(marks):
+    for index, (name, at, colour, shape) in enumerate(marks):
         if times[0] <= at <= times[-1]:
             axes.plot(
-                at, _height(run, at), shape, color=colour, ms=11 - 3 * place, label=f"{name}: {duration(at)}",
-                zorder=4 + place, ls="",
+                at, _height(run, at), shape, color=colour, ms=11 - 3 * index, label=f"{name}: {duration(at)}",
+                zorder=4 + index, ls="",
             )  # fmt: skip
     axes.axvline(run.interval, color=_PINK, lw=1.2, ls=(0, (4, 2)), label=f"in use: {duration(run.interval)}")
     axes.set_xscale("log")

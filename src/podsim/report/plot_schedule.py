@@ -87,8 +87,8 @@ def _boxes(axes: Axes, sheet: ScheduleSheet, inches: float, row: float) -> None:
     corners, colours, numbers = [], [], []
     for group in groups(sheet):
         share = 0.88 / len(group)
-        for place, action in enumerate(group):
-            top = action.rank - 0.44 + place * share
+        for index, action in enumerate(group):
+            top = action.rank - 0.44 + index * share
             left, right = action.start, action.end
             corners.append([(left, top), (right, top), (right, top + share), (left, top + share)])
             colour, dark = _colour(action, chunks)
@@ -160,8 +160,8 @@ def _margin(axes: Axes, sheet: ScheduleSheet) -> None:
     if max(sheet.copies) != 1:
         columns.append(("weights", [f"{x:g}x" for x in sheet.copies]))
     inch = 1 / (axes.get_position().width * axes.figure.get_figwidth())  # type: ignore[union-attr]
-    for place, (name, values) in enumerate(columns):
-        x = 1 + (0.5 + 0.55 * place) * inch
+    for index, (name, values) in enumerate(columns):
+        x = 1 + (0.5 + 0.55 * index) * inch
         axes.text(x, -0.62, name, transform=across, ha="right", va="bottom", fontsize=8, color=INK)
         for rank, value in enumerate(values):
             axes.text(x, rank, value, transform=across, ha="right", va="center", fontsize=8, color=INK)

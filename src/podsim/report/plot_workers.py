@@ -70,8 +70,8 @@ def _axes(axes: Axes, runs: tuple[ExchangeRun, ...], title: str) -> None:
 
 def _line(axes: Axes, runs: tuple[ExchangeRun, ...], values: list[float], colour: str, label: str) -> None:
     """A line over the bounds; an all-reduce is a hollow mark, no part of the line."""
-    served = [place for place, run in enumerate(runs) if run.servers]
-    alone = [place for place, run in enumerate(runs) if not run.servers]
+    served = [index for index, run in enumerate(runs) if run.servers]
+    alone = [index for index, run in enumerate(runs) if not run.servers]
     axes.plot(
         served, [values[at] for at in served], color=colour, marker="o", ms=5, lw=1.8, label=label or None
     )

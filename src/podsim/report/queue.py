@@ -70,8 +70,8 @@ def plain_rows(result: QueueResult) -> list[dict[str, Any]]:
 
 def plain_result(result: QueueResult) -> dict[str, Any]:
     """The result with its users, without the arrays of every job and span."""
-    whole = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "runs"}
-    return {**whole, "runs": [{**_plain(run), "users": list(run.users)} for run in result.runs]}
+    summary = {field.name: getattr(result, field.name) for field in fields(result) if field.name != "runs"}
+    return {**summary, "runs": [{**_plain(run), "users": list(run.users)} for run in result.runs]}
 
 
 def _plain(run: QueueRun) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def queue_report(result: QueueResult) -> Iterator[Block]:
     load = f", load {result.load:.0%} while jobs arrive" if result.load else ", all submitted at once"
     yield f"{result.source}: {result.users:,} {'user' if result.users == 1 else 'users'}{load}"
     yield from (Paragraph(text, "warning") for text in _omissions(result))
-    best = min(range(len(result.runs)), key=lambda place: result.runs[place].jct_mean)
+    best = min(range(len(result.runs)), key=lambda index: result.runs[index].jct_mean)
     yield from ("", Rows(_POLICIES, result.runs, marked=best), "")
     if len(result.runs) == 1:
         yield from _one_policy(result.runs[0])
@@ -144,5 +144,5 @@ def pack_report(result: PackResult) -> Iterator[Block]:
     )
     orders = "order" if result.seeds == 1 else "orders, mean"
     yield f"Requests arrive until they ask for {result.load:.0%} of the GPUs; {result.seeds} random {orders}"
-    best = max(range(len(result.rows)), key=lambda place: result.rows[place].allocated)
+    best = max(range(len(result.rows)), key=lambda index: result.rows[index].allocated)
     yield from ("", Rows(_PACKERS, result.rows, marked=best))

@@ -113,9 +113,9 @@ def _chart(sheet: ScheduleSheet, width: int) -> Iterator[Line]:
     room = max((width - margin) // step, 1) * step
     blocks = list(range(0, total, room))
     most = max(_LINES // (sheet.ranks + 2), 2)
-    for place, first in enumerate(blocks):
-        if len(blocks) > most and most - 1 <= place < len(blocks) - 1:
-            if place == most - 1:
+    for index, first in enumerate(blocks):
+        if len(blocks) > most and most - 1 <= index < len(blocks) - 1:
+            if index == most - 1:
                 yield ((f"… {len(blocks) - most} more blocks; --plot and --json have all …", "dim"),)
             continue
         last = min(first + room, total)

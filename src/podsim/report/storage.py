@@ -239,16 +239,16 @@ def input_report(run: InputRun) -> Iterator[Block]:
 
 def _shown_epochs(rows: Sequence[EpochRow]) -> list[tuple[str, EpochRow]]:
     """The first rows, then fewer, and the last, each with its name."""
-    places = {0, 1, 2, 4, 8, 16, len(rows) - 1}
+    shown = {0, 1, 2, 4, 8, 16, len(rows) - 1}
     names = []
-    for place, row in enumerate(rows):
-        if place == len(rows) - 1 and row.first:
+    for index, row in enumerate(rows):
+        if index == len(rows) - 1 and row.first:
             name = f"{row.first} on"
         else:
-            is_range = place < len(rows) - 1 and row.last > row.first
+            is_range = index < len(rows) - 1 and row.last > row.first
             name = f"{row.first} to {row.last}" if is_range else f"{row.first}"
         names.append((name, row))
-    return [pair for place, pair in enumerate(names) if place in places]
+    return [pair for index, pair in enumerate(names) if index in shown]
 
 
 def _amount(row: ShrinkRow, amount: float) -> str:

@@ -104,9 +104,9 @@ class Acceptance:
         """What keeps it from being accepted, in words."""
         parts = [f"{part.name} differs" for part in self.parts if part.verdict == "differs"]
         bad = [check for check in self.checks if check.verdict not in ("ok", "no expectation")]
-        found = (*parts, *(f"{check.name}: {check.verdict}" for check in bad))
+        problems = (*parts, *(f"{check.name}: {check.verdict}" for check in bad))
         verdicts = {part.verdict for part in self.parts} | {check.verdict for check in self.checks}
-        return found if found or "ok" in verdicts else ("nothing could be judged",)
+        return problems if problems or "ok" in verdicts else ("nothing could be judged",)
 
     @property
     def accepted(self) -> bool:

@@ -45,7 +45,7 @@ def _check(what: str, role: str, values: Iterable[float], where: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What a real run gave, on what machine, and who says so; raises TableError without a source."""
+    """The result of a real run, with its machine and its source; raises TableError without a source."""
 
     id: str
     what: str

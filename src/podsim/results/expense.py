@@ -1,4 +1,4 @@
-"""What a machine draws and what a run takes in energy and money: plain values that name no formula. Money is in USD."""
+"""The power of a machine, and the energy and money of a run: plain values that name no formula. Money is in USD."""
 
 from __future__ import annotations
 

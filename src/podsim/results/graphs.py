@@ -174,7 +174,7 @@ class GraphCost:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceFile:
-    """What one Chakra file holds, and what had to be mended."""
+    """The content of one Chakra file, and its repairs."""
 
     file: str
     version: str

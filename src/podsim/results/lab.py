@@ -1,4 +1,4 @@
-"""What the lab measured, on what machine, and how predictions compare with it. Plain values that name no formula."""
+"""The lab's measurements, with their machine and their predictions. Plain values that name no formula."""
 
 from __future__ import annotations
 

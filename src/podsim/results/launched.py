@@ -1,4 +1,4 @@
-"""What one runs to start a plan, and what a launch file says: plain values that name no formula."""
+"""The files that start a plan, and the content of such files: plain values that name no formula."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Quantiles:
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalPoint:
-    """What is left of the time at one interval between checkpoints."""
+    """The efficiency at one interval between checkpoints."""
 
     interval: float
     """s. The training time between checkpoints."""
@@ -96,7 +96,7 @@ class IntervalPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Goodput:
-    """A training run with failures: the best interval, what is left of the time, the days it takes."""
+    """A training run with failures: the best interval, the efficiency, and the days it takes."""
 
     model: str
     cluster: str

@@ -72,7 +72,7 @@ class MeasuredTraining:
 
     @property
     def step_time(self) -> float:
-        """s of a step, median of those since the run started or last resumed, without the first of them."""
+        """s of a step: the median since the run started or last resumed, without the first steps."""
         since = [row.seconds for row in self.rows if row.step >= max(self.resumed, default=0)]
         return median(since[WARM:] or since or [row.seconds for row in self.rows])
 

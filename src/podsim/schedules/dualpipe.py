@@ -1,4 +1,4 @@
-"""DualPipe: micro-batches enter at both ends, and a forward hides beside a backward.
+"""DualPipe: micro-batches enter at both ends, and a forward pass overlaps with a backward pass.
 
 Sources: DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1; the order of each rank is that of
 github.com/deepseek-ai/DualPipe (MIT), whose cut-in-half variant is DualPipeV.

@@ -72,7 +72,7 @@ class Joined:
 
     @cached_property
     def is_paired(self) -> Bools:
-        """Whether each action runs beside another."""
+        """Whether each action overlaps with another."""
         return np.repeat(self.size > 1, self.size)
 
     @cached_property

@@ -61,7 +61,7 @@ def _cycle_text(table: ScheduleTable, waits: Bools) -> str:
 
 
 def _partners(table: ScheduleTable, action: int) -> list[int]:
-    """Actions that run beside one, after it in its rank's order."""
+    """The actions that overlap with one, after it in its rank's order."""
     end = int(table.pointer[table.rank[action] + 1])
     out = []
     while (action := action + 1) < end and table.beside[action]:

@@ -25,7 +25,7 @@ def to_csv(table: ScheduleTable) -> str:
 
 
 def _cells(table: ScheduleTable, rank: int) -> list[str]:
-    """Actions of a rank as cells; those beside each other share one."""
+    """Actions of a rank as cells; simultaneous ones share a cell."""
     groups: list[list[str]] = []
     for action in range(table.row(rank).start, table.row(rank).stop):
         if table.beside[action] and groups:

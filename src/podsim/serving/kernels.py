@@ -77,7 +77,7 @@ def product_seconds(
     """Seconds of `batch` products of m x k inputs by k x n weights: the shape of m and batch together."""
     machine = runs_on(gpu, precision, sparse)
     width = operand_bytes(precision)
-    rows, copies = (np.atleast_1d(one).astype(float) for one in np.broadcast_arrays(m, batch))
+    rows, copies = (np.atleast_1d(column).astype(float) for column in np.broadcast_arrays(m, batch))
     columns, depth = np.full_like(rows, n), np.full_like(rows, k)
     inputs = rows * k if moved.read is None else np.broadcast_to(np.asarray(moved.read, float), rows.shape)
     read = width * inputs + weight_bytes(precision, sparse) * n * k + np.asarray(moved.more, float)

@@ -44,7 +44,7 @@ class LatencyRows:
 
 def latency_rows(revision: str) -> tuple[LatencyRows, ...]:
     """The latencies of one revision. Raises TableError for a revision that the tables do not hold."""
-    found: dict[tuple[str, str, str, bool, int], list[tuple[float, float]]] = {}
+    latencies: dict[tuple[str, str, str, bool, int], list[tuple[float, float]]] = {}
     for row in load("vision"):
         if row.text("framework") != "TensorRT" or f"@{revision}" not in row.text("path"):
             continue
@@ -53,10 +53,10 @@ def latency_rows(revision: str) -> tuple[LatencyRows, ...]:
             "bert-base" if "base" in named else "bert-large", _GPUS[row.text("gpu")],
             row.text("precision").split()[0].lower(), sparse, row.integer("seq_len") or 0,
         )  # fmt: skip
-        found.setdefault(key, []).append(
+        latencies.setdefault(key, []).append(
             (row.number("batch_per_gpu") or 0.0, (row.number("latency_ms") or 0.0) * 1e-3)
         )
-    if not found:
+    if not latencies:
         raise TableError(
             f"no latencies of revision {revision[:40]!r}; known are {', '.join(REVISIONS.values())}"
         )
@@ -65,6 +65,6 @@ def latency_rows(revision: str) -> tuple[LatencyRows, ...]:
             model=model, gpu=gpu, precision=precision, sparse=sparse, tokens=tokens,
             batch_B=np.array([b for b, _ in sorted(pairs)]), seconds_B=np.array([s for _, s in sorted(pairs)]),
         )
-        for (model, gpu, precision, sparse, tokens), pairs in found.items()
+        for (model, gpu, precision, sparse, tokens), pairs in latencies.items()
         if "int8" not in precision or "int8" in load_gpu(gpu).peaks
     )  # fmt: skip

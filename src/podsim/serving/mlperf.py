@@ -57,13 +57,15 @@ def sevenths() -> tuple[Seventh, ...]:
 
 
 def _predicted(gpu: str, model: str, profile: str) -> tuple[float, str]:
-    whole, part = load_gpu(gpu), load_gpu(f"{gpu}/{profile}")
+    full_gpu, instance = load_gpu(gpu), load_gpu(f"{gpu}/{profile}")
     if model not in ("bert-99", "resnet50"):
-        return slicing_of(whole).compute_slices * part.sms / whole.sms, "SMs alone"
+        return slicing_of(full_gpu).compute_slices * instance.sms / full_gpu.sms, "SMs alone"
     task = Task(
         network=load_model("bert-large") if model == "bert-99" else resnet50(), precision="int8", sparse=False,
         tokens=_TOKENS if model == "bert-99" else 224, output=0,
-        engine=load_engine("tensorrt-2026", whole.architecture),
+        engine=load_engine("tensorrt-2026", full_gpu.architecture),
     )  # fmt: skip
-    one, all_ = (rows_of(task, chip, [_BATCH], None)[0].throughput for chip in (part, whole))
-    return 7 * one / all_, f"kernels, int8, batch {_BATCH}"
+    slice_rate, gpu_rate = (
+        rows_of(task, chip, [_BATCH], None)[0].throughput for chip in (instance, full_gpu)
+    )
+    return 7 * slice_rate / gpu_rate, f"kernels, int8, batch {_BATCH}"

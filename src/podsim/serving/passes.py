@@ -125,11 +125,11 @@ def image_pass(net: ConvNet, gpu: Gpu, batch_B: Floats, *, precision: str, spars
     """A batch of images through a convolutional network; a layer writes in the width that the next one reads."""
     width = weight_bytes(precision, False)
     products = memory = np.zeros_like(batch_B)
-    for one in net.convolutions:
-        outputs = batch_B * one.size**2
-        moved = Moved(batch_B * one.read, width, width * outputs * one.outputs * one.residual)
+    for layer in net.convolutions:
+        outputs = batch_B * layer.size**2
+        moved = Moved(batch_B * layer.read, width, width * outputs * layer.outputs * layer.residual)
         products = products + product_seconds(
-            gpu, outputs, one.outputs, one.depth, precision=precision, sparse=sparse and one.inputs % 4 == 0,
+            gpu, outputs, layer.outputs, layer.depth, precision=precision, sparse=sparse and layer.inputs % 4 == 0,
             moved=moved,
         )  # fmt: skip
     for read, written in net.pooled:

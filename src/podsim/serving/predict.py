@@ -62,7 +62,9 @@ class Task:
     def activations(self) -> float:
         """B of the largest pair of tensors that stand side by side, for one sequence or image."""
         if isinstance(self.network, ConvNet):
-            widest = max(one.read + 2 * one.outputs * one.size**2 for one in self.network.convolutions)
+            widest = max(
+                layer.read + 2 * layer.outputs * layer.size**2 for layer in self.network.convolutions
+            )
             return widest * weight_bytes(self.precision, False)
         ops = [(op, block) for block in self.network.layers for op in block.ops if op.kind == "gemm"]
         widest = max(
@@ -111,16 +113,16 @@ def rows_of(task: Task, gpu: Gpu, batches: Sequence[int], limit: float | None) -
     total_B = prompt_B + max(task.output - 1, 0) * token_B
     peak = peak_of(runs_on(gpu, task.precision, task.sparse), task.precision)
     made = []
-    for place, batch in enumerate(batches):
-        latency = float(total_B[place])
+    for index, batch in enumerate(batches):
+        latency = float(total_B[index])
         memory = memory_of(task, batch)
         made.append(
             ServedBatch(
                 batch=batch, latency=latency, throughput=batch / latency,
-                first_token=float(prompt_B[place]) if task.output else 0.0, token=float(token_B[place]),
+                first_token=float(prompt_B[index]) if task.output else 0.0, token=float(token_B[index]),
                 tokens_per_second=batch * task.output / latency, memory=memory, fits=memory <= gpu.memory,
                 in_time=limit is None or 2 * latency <= limit,
-                parts={key: float(value[place]) for key, value in parts.items()},
+                parts={key: float(value[index]) for key, value in parts.items()},
                 utilisation=batch * task.flops / latency / peak,
             )
         )  # fmt: skip
@@ -174,15 +176,15 @@ def serve_on(
 
 def _last_in_time(task: Task, gpu: Gpu, low: int, high: int, limit: float) -> ServedBatch:
     """The largest batch in time from `low`, which is, to `high`: by halving, as a larger batch takes longer."""
-    found = rows_of(task, gpu, [low], limit)[0]
+    largest = rows_of(task, gpu, [low], limit)[0]
     while low < high:
         middle = (low + high + 1) // 2
         row = rows_of(task, gpu, [middle], limit)[0]
         if row.in_time and row.fits:
-            low, found = middle, row
+            low, largest = middle, row
         else:
             high = middle - 1
-    return found
+    return largest
 
 
 def with_words(served: Served, assumptions: Sequence[str], warnings: Sequence[str]) -> Served:

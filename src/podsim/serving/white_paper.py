@@ -51,8 +51,8 @@ def _rate(gpu: str, precision: str, sparse: bool, batch: int, tokens: int, engin
 
 def _figure_7() -> Figure:
     """BERT-Large inference: T4, V100, one slice of an A100 and seven."""
-    told = _printed()["figure-7"]
-    tokens = int(told["tokens"])
+    printed = _printed()["figure-7"]
+    tokens = int(printed["tokens"])
     busy = 1 - sum(interference().values()) / len(interference())
     bars: list[Bar] = [
         ("V100", "v100", "v100-sxm2-16gb", "fp16", False, 1, "tensorrt-2021"),
@@ -66,11 +66,11 @@ def _figure_7() -> Figure:
     rates: dict[str, float] = {}
     rows = []
     for name, key, gpu, precision, sparse, count, engine in bars:
-        batch = int(told[key or "slices"]["batch"])
+        batch = int(printed[key or "slices"]["batch"])
         rates[name] = (
             _rate(gpu, precision, sparse, batch, tokens, engine) * count * (busy if count > 1 else 1.0)
         )
-        entry = told.get(key, {}) if key else {}
+        entry = printed.get(key, {}) if key else {}
         how = f"{gpu}, {precision}{', 2:4 sparse' if sparse else ''}, batch {batch}, {engine}"
         rows.append(
             FigureRow(
@@ -78,13 +78,13 @@ def _figure_7() -> Figure:
                 printed=entry.get("relative"), confirmed=entry.get("confirmed", ""),
             )
         )  # fmt: skip
-    least, most = _by_length(bars[3], bars[0], told, busy)
-    one, seven, old = rows[2].relative, rows[3].relative, rows[4].relative
+    least, most = _by_length(bars[3], bars[0], printed, busy)
+    slice_ratio, seven, old = rows[2].relative, rows[3].relative, rows[4].relative
     return Figure(
-        title="White paper, figure 7: BERT-Large inference, sequences/s", unit="1/s", base="V100", source=told["source"],
-        rows=tuple(rows),
+        title="White paper, figure 7: BERT-Large inference, sequences/s", unit="1/s", base="V100",
+        source=printed["source"], rows=tuple(rows),
         reproduced=(
-            f"seven slices do {seven / one:.2f} times the work of one: a slice is not slowed by busy neighbours",
+            f"seven slices do {seven / slice_ratio:.2f} times the work of one: a slice is not slowed by busy neighbours",
             "the order: T4, one slice and V100 of one size, seven slices several times as fast",
             f"of {seven:.1f} times a V100 a factor of {seven / rows[5].relative:.2f} is 2:4 sparsity",
         ),
@@ -92,7 +92,7 @@ def _figure_7() -> Figure:
             f"the seven: the laws give {seven:.1f} times a V100, and {old:.1f} with the software of 2021",
             f"published latencies at batch 128 give {_measured():.1f} for a whole A100 of 2026 over a V100 of 2021; "
             "none of the paper's own date is known here",
-            f"one slice gives {one:.2f} of a V100 (printed: 1, unconfirmed)",
+            f"one slice gives {slice_ratio:.2f} of a V100 (printed: 1, unconfirmed)",
             f"the length of a sequence, which the paper does not say; {tokens} tokens are taken, and {least:.1f} to"
             f" {most:.1f} times a V100 come of {_LENGTHS[0]} to {_LENGTHS[-1]}: no length gives the seven, and no"
             " larger batch",
@@ -101,25 +101,25 @@ def _figure_7() -> Figure:
     )  # fmt: skip
 
 
-def _by_length(seven: Bar, base: Bar, told: Mapping[str, Any], busy: float) -> tuple[float, float]:
+def _by_length(seven: Bar, base: Bar, printed: Mapping[str, Any], busy: float) -> tuple[float, float]:
     """(least, most) speed of seven slices relative to a V100, over sequence lengths and batches up to the V100's own."""
 
     def rate(bar: Bar, batch: int, tokens: int) -> float:
         _, _, gpu, precision, sparse, count, engine = bar
         return _rate(gpu, precision, sparse, batch, tokens, engine) * count
 
-    batch, largest = int(told["slices"]["batch"]), int(told["v100"]["batch"])
-    found = [
+    batch, largest = int(printed["slices"]["batch"]), int(printed["v100"]["batch"])
+    ratios = [
         busy * rate(seven, each, length) / rate(base, largest, length)
         for length in _LENGTHS
         for each in (batch, largest)
     ]
-    return min(found), max(found)
+    return min(ratios), max(ratios)
 
 
 def _measured() -> float:
     """Sequences/s of a whole A100 (int8, 2:4 sparse, 2026) over a V100's (fp16, 2021), for BERT-Large at batch 128."""
-    found = [
+    rates = [
         float((rows.batch_B / rows.seconds_B)[rows.batch_B == 128][0])
         for name, gpu, sparse in (("tensorrt-2026", "a100", True), ("tensorrt-2021", "v100", False))
         for rows in latency_rows(REVISIONS[name])
@@ -128,14 +128,14 @@ def _measured() -> float:
         and rows.tokens == 128
         and rows.model == "bert-large"
     ]
-    assert len(found) == 2, found
-    return found[0] / found[1]
+    assert len(rates) == 2, rates
+    return rates[0] / rates[1]
 
 
 def _figure_12() -> Figure:
     """INT8 peak of a DGX A100 against two Xeon Platinum 8280."""
-    told = _printed()["figure-12"]
-    cpu = told["cpu"]
+    printed = _printed()["figure-12"]
+    cpu = printed["cpu"]
     dgx = load_system("dgx-a100-40gb")
     lanes = cpu["sockets"] * cpu["cores"] * cpu["operations"]
     rates = {
@@ -154,15 +154,15 @@ def _figure_12() -> Figure:
     sparse = rates["DGX A100, 2:4 sparse"] / base
     return Figure(
         title="White paper, figure 12: INT8 peak, operations/s", unit="OP/s", base="two Xeon 8280 at turbo",
-        source=told["source"],
+        source=printed["source"],
         rows=tuple(
             FigureRow(
                 name=name, how=how, predicted=rate, relative=rate / base,
-                printed=told["relative"] if name.endswith("sparse") else None, confirmed=told["confirmed"],
+                printed=printed["relative"] if name.endswith("sparse") else None, confirmed=printed["confirmed"],
             )
             for (name, rate), how in zip(rates.items(), hows, strict=True)
         ),
-        reproduced=(f"peak against peak: {sparse:.0f} times (printed: {told['relative']:.0f})",),
+        reproduced=(f"peak against peak: {sparse:.0f} times (printed: {printed['relative']:.0f})",),
         not_reproduced=(
             "only the peaks: the CPUs' needs every core at its single-core turbo, which 512-bit code does not sustain, "
             "and the GPUs' needs pruned weights; at base clock and dense weights the ratio is "

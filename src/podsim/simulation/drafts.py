@@ -1,4 +1,4 @@
-"""A pass written down as ops: a chain of pieces one after the other, and what runs beside it."""
+"""A pass as ops: a chain of pieces one after the other, and the ops that overlap with it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Draft:
     """The ops outside the chain."""
 
     def chain(self, pieces: Iterable[Piece]) -> None:
-        """Go on with pieces one after the other; those marked `beside` are left to run beside the next."""
+        """Continue with pieces one after the other; those marked `beside` overlap with the next."""
         for piece in pieces:
             if piece.beside:
                 self.add_aside(piece)

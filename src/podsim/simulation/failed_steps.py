@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Failing:
-    """What fails, and what it costs until somebody sees it."""
+    """The failure, and its cost until somebody notices."""
 
     rank: int
     time: float

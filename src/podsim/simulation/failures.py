@@ -166,7 +166,9 @@ def _keep_ops(ops: Ops, kept: Bools, join: Small, seconds: Floats) -> Ops:
 
 
 def _blocked_ops(ops: Ops, first: Bools) -> Bools:
-    """What never ends: these ops, what waits for them, what comes after on their streams, and who should join them."""
+    """The ops that never end: these, those that wait for them, later ones on their streams, and the others of their
+    joins.
+    """
     n = len(ops.stream)
     order = np.argsort(ops.stream, kind="stable")
     following = np.full(n, -1, np.int64)
@@ -180,7 +182,7 @@ def _blocked_ops(ops: Ops, first: Bools) -> Bools:
 
 
 def _rows(key: Ints | Small, value: Ints | Small, n: int) -> tuple[Ints, Ints]:
-    """Values by key: those of k are values[pointer[k] : pointer[k + 1]]."""
+    """Values by key: values[pointer[k] : pointer[k + 1]] belong to k."""
     order = np.argsort(key, kind="stable")
     pointer = np.concatenate([[0], np.cumsum(np.bincount(key, minlength=n))]).astype(np.int64)
     return pointer, np.asarray(value[order], np.int64)

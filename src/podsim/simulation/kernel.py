@@ -225,7 +225,7 @@ SAME = 1e-12
 
 @kernel
 def _retime(s: int, rate: float, now: float, st: State) -> None:
-    """Go on with the op of a stream at another rate."""
+    """Continue with the op of a stream at another rate."""
     st.left[s] = max(0.0, st.left[s] - (now - st.since[s]) * st.rate[s])
     st.since[s] = now
     st.rate[s] = rate
@@ -316,7 +316,7 @@ def _finish(s: int, now: float, p: Program, st: State) -> None:
 
 @njit
 def run(p: Program, st: State) -> float:
-    """Play to the end, or to where nothing can go on; the time reached, s."""
+    """Play to the end, or until nothing can continue; the time reached, s."""
     now = 0.0
     for s in range(len(p.order_ptr) - 1):
         _attempt(s, -1, now, p, st)

@@ -71,7 +71,7 @@ def stages_of(
 def _stage(
     model: Model, cluster: Cluster, plan: Plan, ready: PlanTables, parts: list[tuple[int, ...]], ends: bool
 ) -> Stage:
-    """The stage of a rank that holds these parts; `ends`: one of those that share a tied embedding."""
+    """The stage of a rank that holds these parts; `ends`: it shares a tied embedding."""
     software, wide = ready.software, plan.arrays().wide()
     weights = weight_table(model, wide)
     blocks = np.concatenate([np.array(part, np.int64) for part in parts])
@@ -242,7 +242,7 @@ def lower(
 def _edges(
     rows: list[Row], row_of: Ints, tables: list[ScheduleTable], classes: Classes, base: Ints
 ) -> tuple[Small, Small]:
-    """(before, after): edges inside each class, and from what one stage sends to what the next one does with it."""
+    """(before, after): edges inside each class, and from each send to the op that uses it on the next stage."""
     before = [row_edges(rows[r])[0] + base[c] for c, r in enumerate(row_of)]
     after = [row_edges(rows[r])[1] + base[c] for c, r in enumerate(row_of)]
     ranks = tables[0].ranks
@@ -338,7 +338,7 @@ def group_of(piece: Piece) -> str:
 
 
 def _streams(count: int, share: float) -> Streams:
-    """Exchanges of data-parallel ranks take a share of the speed of what computes beside them."""
+    """Exchanges of data-parallel ranks take a share of the speed of simultaneous compute."""
     kind = np.tile(np.arange(STREAMS), count)
     return Streams(
         domain=np.repeat(np.arange(count), STREAMS).astype(np.int32), slows=kind == Stream.DATA,

@@ -88,7 +88,7 @@ def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints
 
 
 def throttled_seconds(seconds: NDArray[np.float64], factor: float, tau: float) -> NDArray[np.float64]:
-    """Seconds of kernels in a row on a GPU that grows hot, which take so many `seconds` on a cool one.
+    """Seconds of consecutive kernels on a GPU that grows hot, which take `seconds` on a cool one.
 
     After b seconds of computing they take 1 + (factor - 1) (1 - exp(-b / tau)) times as long: work w is done after
     b = tau ln((factor - 1 + exp(factor w / tau)) / factor). Waiting does not cool it.
@@ -290,7 +290,7 @@ def _signature(members: Ints, ordered: bool, n: int) -> Ints:
 
 
 def _refine(plan: Plan, label_RXT: Ints) -> Ints:
-    """Classes told apart by the classes of their groups."""
+    """Classes refined by the classes of their groups."""
     n = int(label_RXT.max()) + 1
     keys = [label_RXT]
     for name, members in _axes(plan, label_RXT).items():

@@ -1,4 +1,4 @@
-"""What a played step says: when everything ran, where the time went, what was critical, what the links carried.
+"""The result of a simulated step: when everything ran, where the time went, the critical path, the load of links.
 
 Memory of each rank over a step: what it holds all the time, and what passes leave and free.
 """

@@ -1,4 +1,4 @@
-"""Passes beside each other on one GPU, as DualPipe has them: in which order their kernels and exchanges go.
+"""Simultaneous passes on one GPU, as in DualPipe: the order of their kernels and exchanges.
 
 A pass is a chain of work on the compute stream and of exchanges on another. Which order lets two chains end soonest is
 the job shop of two jobs, which has an exact answer: the shortest path around the places where both want the same
@@ -28,7 +28,7 @@ _MEETING = Piece(name="beside each other", kind="compute", seconds=0.0)
 
 
 def pair_drafts(drafts: list[Draft], *, kernels: bool) -> Draft:
-    """Two actions that run beside each other as one, their pieces in the order that ends soonest.
+    """Two simultaneous actions as one, their pieces in the order that ends soonest.
 
     Both begin when both can, and are over when both are. `kernels` false: what no exchange parts is one piece, which
     changes no time.
@@ -46,7 +46,7 @@ def pair_drafts(drafts: list[Draft], *, kernels: bool) -> Draft:
 
 @dataclass(frozen=True)
 class _Cut:
-    """A draft with its kernels cut into slices, its chain apart from what runs beside it."""
+    """A draft with its kernels cut into slices, its chain separate from the ops that overlap with it."""
 
     piece: list[int]
     """The piece of each slice."""
@@ -76,7 +76,7 @@ class _Cut:
         return cls(piece, share, chain, seconds, stream)
 
     def start_seconds(self, starts: Floats, draft: Draft) -> list[float]:
-        """When each slice starts; what runs beside the chain, as soon as the chain is there."""
+        """The start of each slice; ops outside the chain start as soon as the chain is there."""
         out = [0.0] * len(self.piece)
         for position, i in enumerate(self.chain):
             out[i] = float(starts[position])
@@ -90,7 +90,7 @@ class _Cut:
 
 
 def _side_ops(draft: Draft) -> set[int]:
-    """Ops that run beside the chain, less those that its very next op waits for: these are part of it."""
+    """Ops that overlap with the chain, except those that its very next op waits for: these are part of it."""
     loose, edges = set(draft.loose), set(draft.edges)
     following = len(draft.pieces)
     for at in range(len(draft.pieces) - 1, -1, -1):
@@ -137,7 +137,7 @@ def _join_slices(drafts: list[Draft], cut: list[_Cut], order: list[tuple[int, in
 
 
 def _extend_piece(piece: Piece, slice_: Piece, same: bool) -> Piece:
-    """A piece that goes on with a slice: of itself, or of what follows it."""
+    """A piece that continues with a slice: of itself, or of what follows it."""
     if not same:
         return merge_pieces([piece, slice_])[0]
     mix = None if piece.mix is None or slice_.mix is None else piece.mix + slice_.mix

@@ -1,4 +1,4 @@
-"""What one action of a schedule is on its rank: the passes through its layers, and the exchanges beside them.
+"""One action of a schedule on its rank: the passes through its layers, and the exchanges that overlap with them.
 
 What one pipeline rank does in a step, op by op.
 """
@@ -25,7 +25,7 @@ _FULL = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What a pipeline rank holds, and what its exchanges take if nothing hides them."""
+    """The content of a pipeline rank, and the time of its exchanges if nothing hides them."""
 
     parts: dict[int, tuple[int, ...]]
     """The positions of the blocks in each model part, in order."""
@@ -88,7 +88,7 @@ class Writer:
         return stage >= 0 and int(self.table.stage_rank[stage]) != self.rank
 
     def write(self, actions: list[tuple[int, bool, bool]]) -> Draft:
-        """Actions that run beside each other, or one alone: (action, opening, closing).
+        """Simultaneous actions, or one alone: (action, opening, closing).
 
         `opening`: the first pass of its stage in this step, `closing`: the last of that kind. What two passes beside each
         other need is there before both, and what they send leaves after both, as in DualPipe's own code, which exchanges
@@ -144,7 +144,7 @@ class Writer:
         return draft
 
     def opening(self) -> Draft:
-        """Weights gathered at the start of the step, beside the first passes (ZeRO 1 and 2)."""
+        """Weights gathered at the start of the step, during the first passes (ZeRO 1 and 2)."""
         draft = Draft()
         if self.zero in (1, 2) and self.plan.overlap_param and self.stage.gather.seconds > 0.0:
             bucket = self.stage.gather.times(1 / self.stage.layers)
@@ -155,7 +155,7 @@ class Writer:
         return draft
 
     def closing(self) -> Draft:
-        """What is left when all passes are done: gradients not yet reduced, the optimizer, the host."""
+        """The work after all passes: gradients not yet reduced, the optimizer, the host."""
         draft = Draft()
         if self.zero < 2 and not self.plan.overlap_grad:
             draft.chain([self.stage.reduce])
@@ -164,7 +164,7 @@ class Writer:
 
 
 class Hooks:
-    """The exchanges of data-parallel ranks beside one pass."""
+    """The exchanges of data-parallel ranks during one pass."""
 
     def __init__(
         self, writer: Writer, work: int, part: int, opening: bool, closing: bool, order: list[int]
@@ -193,7 +193,7 @@ class Hooks:
             self.gathered[position] = draft.add_aside(self.early)
 
     def before_layer(self, draft: Draft, layer: int) -> None:
-        """What stands before the pass through a layer: its weights, and those of the next one on their way."""
+        """The exchanges before the pass through a layer: its weights, and those of the next layer in flight."""
         if layer not in self.order:
             return
         position = self.order.index(layer)
@@ -252,7 +252,7 @@ class Row:
 
 
 def _passes(table: ScheduleTable, rank: int) -> Iterator[list[tuple[int, bool, bool]]]:
-    """Actions of a rank in order, those that run beside each other together: (action, opening, closing)."""
+    """Actions of a rank in order, with simultaneous ones together: (action, opening, closing)."""
     row = range(*table.row(rank).indices(len(table)))
     begun: set[int] = set()
     last = {(int(table.stage[a]), int(table.work[a])): a for a in row}

@@ -71,7 +71,7 @@ class Piece:
     """s. The time by part, if it is several pieces in one (SPLIT)."""
 
     def times(self, factor: float) -> Piece:
-        """The same work, so many times as long."""
+        """The same work, longer by a factor."""
         mix = None if self.mix is None else self.mix * factor
         return replace(
             self,
@@ -234,7 +234,7 @@ def _gap(seconds: float) -> Piece:
 
 
 def _sync_positions(chosen: Sequence[int], wanted: int, last: int) -> list[int]:
-    """So many of the chosen positions, the last ones; the end of the pass for those that are too many."""
+    """The last of the chosen positions, a number of them; the end of the pass for any beyond."""
     return [*[last] * max(wanted - len(chosen), 0), *(chosen[-wanted:] if wanted else [])]
 
 
@@ -243,7 +243,7 @@ def _collective(name: str, kind: str, seconds: float) -> Piece:
 
 
 def _hidden_syncs(timed: list[_Timed], hidden: float, weight: bool) -> dict[int, Piece]:
-    """What of the tensor-parallel collectives runs beside each GEMM, in proportion to its time."""
+    """The part of the tensor-parallel collectives that overlaps with each GEMM, in proportion to its time."""
     if hidden <= 0.0:
         return {}
     gemms = {i: t.weight if weight else t.forward for i, t in enumerate(timed) if t.op.kind == "gemm"}
@@ -319,7 +319,7 @@ def _backward(
 
 
 def _full_recompute(forward: list[Piece], timed: list[_Timed], tail: frozenset[int]) -> list[Piece]:
-    """The forward pass again, less what no gradient needs."""
+    """The forward pass again, without what no gradient needs."""
     spare = {t.op.name for t in timed if id(t.op) in tail}
     return [_repeat_piece(p) for p in forward if p.name not in spare and p.kind != "launch" and not p.beside]
 

@@ -81,7 +81,7 @@ def play_servers(compute_RW: Floats, exchange: Exchange, settings: RunInputs) ->
 
 
 def _tail_seconds(compute_RW: Floats, settings: RunInputs) -> Floats:
-    """Seconds of each round beside which gradients already leave: of its last step, all steps being alike."""
+    """Seconds of each round in which gradients may already leave: of its last step, since all steps are equal."""
     return compute_RW * (settings.overlap / settings.every)
 
 
@@ -207,7 +207,7 @@ def _shared_link(name: str, copies: int, capacity: float, own: Floats, start: Fl
 def _timeline(
     spans: list[tuple[int, Floats, Floats]], seconds: float, links: tuple[LinkUse, ...]
 ) -> Timeline:
-    """Each worker's rounds on a lane of its own, and what a server carried as counters."""
+    """Each worker's rounds on its own lane, and the load of a server as counters."""
     rounds, workers = spans[0][1].shape
     begin = np.stack([begin for _, begin, _ in spans])
     end = np.minimum(np.stack([end for _, _, end in spans]), seconds)

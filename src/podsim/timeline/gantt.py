@@ -103,11 +103,11 @@ def gantt_figure(timeline: Timeline, *, title: str = "") -> Figure:
         unit, unit_name = time_unit(high - low)
         _draw_rows(axes, timeline, layout, low, high)
         _name_rows(axes, timeline, layout)
-        places = [bottom + below - (place + 1) * (_PANEL + _GAP) for place in range(len(panels))]
-        drawn = [axes, *(axes_at(place, _PANEL) for place in places)]
+        bottoms = [bottom + below - (index + 1) * (_PANEL + _GAP) for index in range(len(panels))]
+        drawn = [axes, *(axes_at(panel_bottom, _PANEL) for panel_bottom in bottoms)]
         draw_counters(drawn[1:], panels, low, high, _PIXELS)
-        for one in drawn:
-            _time_axis(one, low, high, unit, f"time, {unit_name}" if one is drawn[-1] else "")
+        for panel_axes in drawn:
+            _time_axis(panel_axes, low, high, unit, f"time, {unit_name}" if panel_axes is drawn[-1] else "")
         _legend(figure, timeline, height)
         _title(figure, timeline, layout, title, height)
         return figure
@@ -148,8 +148,8 @@ def _draw_shapes(axes: Axes, timeline: Timeline, layout: _Layout, colour: Sequen
         * (_WIDTH - _LEFT - _RIGHT)
         / (axes.get_xlim()[1] - axes.get_xlim()[0])
     )
-    for place in range(len(timeline.kinds)):
-        chosen = np.flatnonzero(timeline.kind == place)
+    for kind in range(len(timeline.kinds)):
+        chosen = np.flatnonzero(timeline.kind == kind)
         top = timeline.lane[chosen] + (1 - tall) / 2
         left, right = timeline.start[chosen], timeline.end[chosen]
         corners = np.stack(
@@ -159,7 +159,7 @@ def _draw_shapes(axes: Axes, timeline: Timeline, layout: _Layout, colour: Sequen
         edged = np.where(inches[chosen] > 0.05, 0.5, 0.0)
         axes.add_collection(
             PolyCollection(
-                list(corners), facecolors=colour[place], edgecolors="white", linewidths=edged, zorder=2
+                list(corners), facecolors=colour[kind], edgecolors="white", linewidths=edged, zorder=2
             ),
             autolim=False,
         )
@@ -167,10 +167,10 @@ def _draw_shapes(axes: Axes, timeline: Timeline, layout: _Layout, colour: Sequen
     if labels is None or layout.pitch < 0.16:
         return
     for span in np.flatnonzero(inches > 0.14):
-        said = str(labels[span])
-        if said not in ("-1", "nan", "") and 0.075 * len(said) + 0.03 < inches[span]:
+        label = str(labels[span])
+        if label not in ("-1", "nan", "") and 0.075 * len(label) + 0.03 < inches[span]:
             axes.text(
-                (timeline.start[span] + timeline.end[span]) / 2, timeline.lane[span] + 0.53, said, ha="center",
+                (timeline.start[span] + timeline.end[span]) / 2, timeline.lane[span] + 0.53, label, ha="center",
                 va="center", fontsize=7, color=ink_on(colour[timeline.kind[span]]), zorder=3,
             )  # fmt: skip
 
@@ -185,9 +185,9 @@ def _name_rows(axes: Axes, timeline: Timeline, layout: _Layout) -> None:
     wide = axes.get_xlim()
     put = wide[0] - 0.08 * (wide[1] - wide[0]) / (_WIDTH - _LEFT - _RIGHT)
     if room >= 0.1 and not alone:
-        for place, lane in enumerate(lanes):
-            said = lane.name + (f" x{lane.copies}" if lane.copies > 1 else "")
-            axes.text(put, place + 0.5, _short(said, 18), ha="right", va="center", fontsize=7.5, color=INK)
+        for row, lane in enumerate(lanes):
+            label = lane.name + (f" x{lane.copies}" if lane.copies > 1 else "")
+            axes.text(put, row + 0.5, _short(label, 18), ha="right", va="center", fontsize=7.5, color=INK)
     last = -1.0
     for first, end in pairwise(edges):
         top = first * room
@@ -196,14 +196,14 @@ def _name_rows(axes: Axes, timeline: Timeline, layout: _Layout) -> None:
         if top - last < 0.15:
             continue
         last = top
-        said = f"{lanes[first].process} {lanes[first].name}" if alone else lanes[first].process
+        label = f"{lanes[first].process} {lanes[first].name}" if alone else lanes[first].process
         tall = (end - first) / layout.merged
         at = first / layout.merged + (tall / 2 if tall * layout.pitch < 0.15 else 0.5 / layout.merged)
         far = wide[0] - (_LEFT - 0.12) * (wide[1] - wide[0]) / (_WIDTH - _LEFT - _RIGHT)
         axes.text(
             far,
             at,
-            _short(said, 24 if not alone else 36),
+            _short(label, 24 if not alone else 36),
             ha="left",
             va="center",
             fontsize=7.5,
@@ -233,14 +233,14 @@ def _legend(figure: Figure, timeline: Timeline, height: float) -> None:
 
     colour, busy = colours(timeline.kinds), timeline.busy()
     most = max(6, int((height - _TOP - 0.3) / 0.17))
-    order = [int(place) for place in np.argsort(-busy, kind="stable") if busy[place] > 0]
-    whole = busy.sum()
+    order = [int(kind) for kind in np.argsort(-busy, kind="stable") if busy[kind] > 0]
+    total = busy.sum()
     marks = [
         Patch(
-            color=colour[timeline.kinds[place]],
-            label=f"{_short(timeline.kinds[place], 14)} {_percent(busy[place] / whole)}",
+            color=colour[timeline.kinds[kind]],
+            label=f"{_short(timeline.kinds[kind], 14)} {_percent(busy[kind] / total)}",
         )
-        for place in order[:most]
+        for kind in order[:most]
     ]
     if len(order) > most:
         marks.append(Patch(color="white", label=f"{len(order) - most} more"))

@@ -34,15 +34,15 @@ class Panel:
 def panels_of(timeline: Timeline) -> tuple[Panel, ...]:
     """Panels in the order of the counters, six at most."""
     groups: dict[tuple[str, str], list[Counter]] = {}
-    for one in timeline.counters:
-        if len(one.value):
-            groups.setdefault((one.name, one.unit), []).append(one)
-    found = []
+    for counter in timeline.counters:
+        if len(counter.value):
+            groups.setdefault((counter.name, counter.unit), []).append(counter)
+    panels = []
     for (name, unit), members in list(groups.items())[:_MOST_PANELS]:
-        highest = sorted(members, key=lambda one: -float(one.value.max()))[:_MOST_LINES]
-        shown = tuple(one for one in members if one in highest)
-        found.append(Panel(name=name, unit=unit, shown=shown, all=len(members)))
-    return tuple(found)
+        highest = sorted(members, key=lambda counter: -float(counter.value.max()))[:_MOST_LINES]
+        shown = tuple(counter for counter in members if counter in highest)
+        panels.append(Panel(name=name, unit=unit, shown=shown, all=len(members)))
+    return tuple(panels)
 
 
 def stepped(counter: Counter, low: float, high: float, width: int) -> tuple[Floats, Floats, Floats]:
@@ -67,20 +67,20 @@ def draw_counters(drawn: list[Axes], panels: tuple[Panel, ...], low: float, high
     """Draw each panel on its axes; a process has one colour in all of them."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    processes = dict.fromkeys(one.process for panel in panels for one in panel.shown)
-    colours = {process: _COLOURS[place % len(_COLOURS)] for place, process in enumerate(processes)}
+    processes = dict.fromkeys(counter.process for panel in panels for counter in panel.shown)
+    colours = {process: _COLOURS[index % len(_COLOURS)] for index, process in enumerate(processes)}
     for axes, panel in zip(drawn, panels, strict=True):
-        for one in panel.shown:
-            look: dict[str, Any] = {"color": colours[one.process], "label": one.process[:24]}
-            time, least, most = stepped(one, low, high, width)
+        for counter in panel.shown:
+            look: dict[str, Any] = {"color": colours[counter.process], "label": counter.process[:24]}
+            time, least, most = stepped(counter, low, high, width)
             if np.array_equal(least, most):
                 axes.step(time, most, where="post", lw=1.1, **look)
             else:
                 axes.fill_between(time, least, most, step="post", alpha=0.55, lw=0.4, **look)
-        axes.set_ylim(bottom=min(0.0, *(float(one.value.min()) for one in panel.shown)))
+        axes.set_ylim(bottom=min(0.0, *(float(counter.value.min()) for counter in panel.shown)))
         axes.margins(y=0.12)
         axes.set_ylim(
-            top=axes.get_ylim()[0] + 1.1 * (max(float(one.value.max()) for one in panel.shown) or 1.0)
+            top=axes.get_ylim()[0] + 1.1 * (max(float(counter.value.max()) for counter in panel.shown) or 1.0)
         )
         axes.yaxis.set_major_locator(MaxNLocator(nbins=3))
         unit = panel.unit

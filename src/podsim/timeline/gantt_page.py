@@ -59,17 +59,17 @@ def _data(timeline: Timeline) -> tuple[dict[str, object], str]:
     for name, values in timeline.arguments.items():
         key = f"argument {name}"
         if values.dtype.kind in "iub":
-            whole = values[order].astype(np.int64)
-            arrays[key] = whole.astype("<i4" if np.all(np.abs(whole) < 2**31) else "<f8")
+            integers = values[order].astype(np.int64)
+            arrays[key] = integers.astype("<i4" if np.all(np.abs(integers) < 2**31) else "<f8")
         elif values.dtype.kind == "f":
             arrays[key] = values[order].astype("<f8")
         else:
             distinct, word = np.unique(values.astype(str), return_inverse=True)
             words[name], arrays[key] = distinct.tolist(), word[order].astype("<u4")
-    for place, one in enumerate(timeline.counters):
-        arrays[f"counter {place} time"], arrays[f"counter {place} value"] = one.time, one.value
+    for index, counter in enumerate(timeline.counters):
+        arrays[f"counter {index} time"], arrays[f"counter {index} value"] = counter.time, counter.value
     colour = colours(timeline.kinds)
-    places, packed = _packed(arrays)
+    offsets, packed = _packed(arrays)
     described: dict[str, object] = {
         "rows": [
             {"process": timeline.lanes[lane].process, "name": label(timeline.lanes[lane], depth)}
@@ -80,7 +80,7 @@ def _data(timeline: Timeline) -> tuple[dict[str, object], str]:
         "busy": timeline.busy().tolist(),
         "words": words,
         "counters": [{"name": c.name, "process": c.process, "unit": c.unit} for c in timeline.counters],
-        "arrays": places,
+        "arrays": offsets,
     }
     return described, packed
 

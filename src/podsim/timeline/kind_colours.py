@@ -25,16 +25,16 @@ def colours(kinds: Iterable[str]) -> Mapping[str, str]:
     """
     named = list(dict.fromkeys(kinds))
     taken = {_KNOWN[kind] for kind in named if kind in _KNOWN}
-    free = [one for one in (*_KNOWN.values(), *_OTHERS) if one not in taken]
+    free = [colour for colour in (*_KNOWN.values(), *_OTHERS) if colour not in taken]
     rest = [kind for kind in named if kind not in _KNOWN]
     spare = free or [*_KNOWN.values(), *_OTHERS]
-    given = {kind: spare[place % len(spare)] for place, kind in enumerate(rest)}
+    given = {kind: spare[index % len(spare)] for index, kind in enumerate(rest)}
     return {kind: _KNOWN.get(kind, given.get(kind, BLUE)) for kind in named}
 
 
 def rgb(colour: str) -> tuple[float, float, float]:
     """Red, green and blue of "#rrggbb", each from 0 to 1."""
-    red, green, blue = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
     return red, green, blue
 
 

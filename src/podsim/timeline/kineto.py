@@ -57,28 +57,28 @@ def read_kineto(
     step asked for.
     """
     name = Path(path).name
-    found = gather(path, progress)
-    work = found.work or (_outermost(found.ops) if cpu else [])
+    profile = gather(path, progress)
+    work = profile.work or (_outermost(profile.ops) if cpu else [])
     if not work:
-        raise TimelineError(_nothing(name, found))
+        raise TimelineError(_nothing(name, profile))
     warnings: list[str] = []
-    steps = _steps(name, found, work, step, warnings)
+    steps = _steps(name, profile, work, step, warnings)
     chosen = np.flatnonzero(steps.of >= 0)
     timeline, groups = _timeline(
-        found, [work[k] for k in chosen.tolist()], steps.of[chosen], float(steps.start[0])
+        profile, [work[k] for k in chosen.tolist()], steps.of[chosen], float(steps.start[0])
     )
     lengths = steps.end - steps.start
-    return _measured(name, found, steps, lengths, timeline, groups, warnings)
+    return _measured(name, profile, steps, lengths, timeline, groups, warnings)
 
 
-def _nothing(name: str, found: Found) -> str:
-    if found.ops:
+def _nothing(name: str, profile: Found) -> str:
+    if profile.ops:
         return (
-            f"{name}: {len(found.ops):,} ops of the CPU and no GPU kernel; profile on a GPU with activities=[CPU, CUDA], "
-            "or read it as a trace of the CPU (cpu=True)"
+            f"{name}: {len(profile.ops):,} ops of the CPU and no GPU kernel; profile on a GPU with activities=[CPU, "
+            "CUDA], or read it as a trace of the CPU (cpu=True)"
         )
     return (
-        f"{name}: no GPU kernel among {found.events:,} events; expected a profile of PyTorch, as export_chrome_trace "
+        f"{name}: no GPU kernel among {profile.events:,} events; expected a profile of PyTorch, as export_chrome_trace "
         "writes it"
     )
 
@@ -95,10 +95,12 @@ def _outermost(ops: Sequence[Work]) -> list[Work]:
     return kept
 
 
-def _steps(name: str, found: Found, work: Sequence[Work], wanted: int | None, warnings: list[str]) -> _Steps:
+def _steps(
+    name: str, profile: Found, work: Sequence[Work], wanted: int | None, warnings: list[str]
+) -> _Steps:
     """The steps to read, and the ops of each."""
-    ranges = found.steps or found.gpu_steps
-    known = sorted(ranges, key=lambda one: ranges[one][0])
+    ranges = profile.steps or profile.gpu_steps
+    known = sorted(ranges, key=lambda step: ranges[step][0])
     start = np.array([op.start for op in work])
     end = np.array([op.end for op in work])
     if not known:
@@ -111,29 +113,29 @@ def _steps(name: str, found: Found, work: Sequence[Work], wanted: int | None, wa
         return _Steps(
             names=("whole trace",), of=of, start=start.min(keepdims=True), end=end.max(keepdims=True)
         )
-    edges = np.array([ranges[one] for one in known])
-    when, exact = _launched(found, work, start)
-    place = np.searchsorted(edges[:, 0], when, side="right") - 1
-    place[(place < 0) | (exact & (when > edges[np.clip(place, 0, None), 1]))] = -1
-    return _bounds(name, known, edges, place, start, end, wanted, cpu=not found.work)
+    edges = np.array([ranges[step] for step in known])
+    when, exact = _launched(profile, work, start)
+    step_of_op = np.searchsorted(edges[:, 0], when, side="right") - 1
+    step_of_op[(step_of_op < 0) | (exact & (when > edges[np.clip(step_of_op, 0, None), 1]))] = -1
+    return _bounds(name, known, edges, step_of_op, start, end, wanted, cpu=not profile.work)
 
 
-def _launched(found: Found, work: Sequence[Work], start: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+def _launched(profile: Found, work: Sequence[Work], start: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """When each op was launched, s; its start, where the file does not tell, and the GPU may be behind the ranges."""
-    if not found.steps:
+    if not profile.steps:
         return start, np.ones(len(work), dtype=bool)
-    launched = [found.launches.get(op.correlation) for op in work]
+    launches = [profile.launches.get(op.correlation) for op in work]
     times = np.array(
-        [one[0] if one else begins for one, begins in zip(launched, start.tolist(), strict=True)]
+        [launch[0] if launch else begins for launch, begins in zip(launches, start.tolist(), strict=True)]
     )
-    return times, np.array([one is not None for one in launched]) | (not found.work)
+    return times, np.array([launch is not None for launch in launches]) | (not profile.work)
 
 
 def _bounds(
     name: str,
     known: list[str],
     edges: Floats,
-    place: Ints,
+    step_of_op: Ints,
     start: Floats,
     end: Floats,
     wanted: int | None,
@@ -144,17 +146,17 @@ def _bounds(
 
     The last step of a file ends with its last op, or is as long as its range on the CPU.
     """
-    filled = [k for k in range(len(known)) if np.any(place == k)]
+    filled = [k for k in range(len(known)) if np.any(step_of_op == k)]
     if not filled:
         raise TimelineError(f"{name}: none of its {len(known)} steps has an op; profile with CUDA activities")
-    first = {k: float(start[place == k].min()) for k in filled}
-    last = {k: float(end[place == k].max()) for k in filled}
+    first = {k: float(start[step_of_op == k].min()) for k in filled}
+    last = {k: float(end[step_of_op == k].max()) for k in filled}
     if cpu:
         first = {k: float(edges[k, 0]) for k in filled}
-    whole = [k for k in filled if k + 1 in first and _number(known[k + 1]) == _number(known[k]) + 1]
+    complete = [k for k in filled if k + 1 in first and _number(known[k + 1]) == _number(known[k]) + 1]
     ends = {k: max(last[k], first[k] + float(edges[k, 1] - edges[k, 0])) for k in filled}
-    ends |= {k: first[k + 1] for k in whole}
-    taken = filled if cpu or not whole else whole
+    ends |= {k: first[k + 1] for k in complete}
+    taken = filled if cpu or not complete else complete
     if wanted is not None:
         taken = [k for k in filled if _number(known[k]) == wanted]
         if not taken:
@@ -163,7 +165,7 @@ def _bounds(
     new = np.full(len(known) + 1, -1, dtype=np.int64)
     new[taken] = np.arange(len(taken))
     return _Steps(
-        names=tuple(known[k] for k in taken), of=new[place], start=np.array([first[k] for k in taken]),
+        names=tuple(known[k] for k in taken), of=new[step_of_op], start=np.array([first[k] for k in taken]),
         end=np.array([ends[k] for k in taken]),
     )  # fmt: skip
 
@@ -173,15 +175,15 @@ def _number(step: str) -> int:
     return int(digits[0]) if digits else -1
 
 
-def _timeline(found: Found, work: Sequence[Work], step: Ints, zero: float) -> tuple[Timeline, list[str]]:
+def _timeline(profile: Found, work: Sequence[Work], step: Ints, zero: float) -> tuple[Timeline, list[str]]:
     """The ops on a lane for each stream, and the group of each."""
     where = [(op.device, op.stream) for op in work]
-    lanes = {key: place for place, key in enumerate(sorted(set(where)))}
-    cpu = not found.work
-    names = {name: place for place, name in enumerate(dict.fromkeys(op.name for op in work))}
+    lanes = {key: index for index, key in enumerate(sorted(set(where)))}
+    cpu = not profile.work
+    names = {name: index for index, name in enumerate(dict.fromkeys(op.name for op in work))}
     kind = [kind_of(op.name, str(op.arguments.get("Collective name", ""))) for op in work]
-    kinds = {one: place for place, one in enumerate(dict.fromkeys(kind))}
-    groups = _groups(found, work, kind)
+    kinds = {label: index for index, label in enumerate(dict.fromkeys(kind))}
+    groups = _groups(profile, work, kind)
     start = np.array([op.start for op in work]) - zero
     timeline = Timeline(
         lanes=tuple(
@@ -190,21 +192,21 @@ def _timeline(found: Found, work: Sequence[Work], step: Ints, zero: float) -> tu
         ),
         names=tuple(names), kinds=tuple(kinds), lane=np.array([lanes[key] for key in where], dtype=np.int64),
         name=np.array([names[op.name] for op in work], dtype=np.int64),
-        kind=np.array([kinds[one] for one in kind], dtype=np.int64),
+        kind=np.array([kinds[label] for label in kind], dtype=np.int64),
         start=start, end=np.maximum(np.array([op.end for op in work]) - zero, start),
         arguments={"group": np.array(groups), "step": step},
     )  # fmt: skip
     return timeline, groups
 
 
-def _groups(found: Found, work: Sequence[Work], kinds: Sequence[str]) -> list[str]:
+def _groups(profile: Found, work: Sequence[Work], kinds: Sequence[str]) -> list[str]:
     """forward, backward, optimizer or compute of arithmetic, the parallelism of communication, copy."""
-    steps = _merged(found.optimizer)
-    backward = {thread: _merged(ranges) for thread, ranges in found.backward.items()}
-    alone = set(backward) - found.main
+    steps = _merged(profile.optimizer)
+    backward = {thread: _merged(ranges) for thread, ranges in profile.backward.items()}
+    alone = set(backward) - profile.main
     groups = []
     for op, kind in zip(work, kinds, strict=True):
-        launch = found.launches.get(op.correlation) if found.work else (op.start, op.stream)
+        launch = profile.launches.get(op.correlation) if profile.work else (op.start, op.stream)
         if kind in COLLECTIVES:
             groups.append(parallelism_of(kind, op.arguments))
         elif kind not in ARITHMETIC:
@@ -229,13 +231,13 @@ def _merged(ranges: Sequence[tuple[float, float]]) -> Floats:
 
 
 def _inside(ranges: Floats, time: float) -> bool:
-    place = int(np.searchsorted(ranges[:, 0], time, side="right")) - 1
-    return place >= 0 and time <= float(ranges[place, 1])
+    last = int(np.searchsorted(ranges[:, 0], time, side="right")) - 1
+    return last >= 0 and time <= float(ranges[last, 1])
 
 
 def _measured(
     name: str,
-    found: Found,
+    profile: Found,
     steps: _Steps,
     lengths: Floats,
     timeline: Timeline,
@@ -247,17 +249,17 @@ def _measured(
     talks = np.isin(kinds, sorted(COLLECTIVES))
     many = len(lengths)
     start, end = timeline.start, timeline.end
-    if not found.work:
+    if not profile.work:
         warnings.append("a trace of the CPU alone: times are of its ops, nothing ran on a GPU")
     unknown = float((end - start)[kinds == "other"].sum())
     if unknown > _UNKNOWN * float((end - start).sum()):
         odd = sorted({timeline.names[k] for k in timeline.name[kinds == "other"].tolist()})[:3]
         share = unknown / float((end - start).sum())
-        told = f"no rule of names knows kernels of {share * 100:.0f} % of the busy time: {', '.join(odd)}"
-        warnings.append(told)
-    distributed = found.header.get("distributedInfo") or {}
+        text = f"no rule of names knows kernels of {share * 100:.0f} % of the busy time: {', '.join(odd)}"
+        warnings.append(text)
+    distributed = profile.header.get("distributedInfo") or {}
     return MeasuredStep(
-        source=name, device=_device(found), rank=int(distributed.get("rank", 0)),
+        source=name, device=_device(profile), rank=int(distributed.get("rank", 0)),
         ranks=int(distributed.get("world_size", 1)), steps=steps.names,
         step_times=tuple(lengths.tolist()), step_time=float(lengths.mean()),
         kinds=_kinds(timeline, kinds, np.array(groups), arithmetic, many),
@@ -268,14 +270,14 @@ def _measured(
     )  # fmt: skip
 
 
-def _device(found: Found) -> str:
-    if not found.work:
+def _device(profile: Found) -> str:
+    if not profile.work:
         return "CPU"
-    properties = found.header.get("deviceProperties") or []
-    used = found.work[0].device
-    for one in properties if isinstance(properties, list) else []:
-        if isinstance(one, dict) and one.get("id") == used:
-            return str(one.get("name", "GPU"))
+    properties = profile.header.get("deviceProperties") or []
+    used = profile.work[0].device
+    for device in properties if isinstance(properties, list) else []:
+        if isinstance(device, dict) and device.get("id") == used:
+            return str(device.get("name", "GPU"))
     return "GPU"
 
 
@@ -286,14 +288,14 @@ def _kinds(
     arithmetic: NDArray[np.bool_],
     many: int,
 ) -> tuple[KindTime, ...]:
-    found = []
+    times = []
     start, end = timeline.start, timeline.end
     for kind, group in dict.fromkeys(zip(kinds.tolist(), groups.tolist(), strict=True)):
         here = (kinds == kind) & (groups == group)
         wall = covered(start[here], end[here])
         hidden = not arithmetic[here][0]
         exposed = beyond(start[here], end[here], start[arithmetic], end[arithmetic]) if hidden else wall
-        found.append(
+        times.append(
             KindTime(
                 kind=kind,
                 group=group,
@@ -303,4 +305,4 @@ def _kinds(
                 exposed=exposed / many,
             )
         )
-    return tuple(sorted(found, key=lambda one: -one.busy))
+    return tuple(sorted(times, key=lambda row: -row.busy))

@@ -106,21 +106,21 @@ def _rows(theirs: _Side, ours: _Side) -> tuple[StepRow, ...]:
     groups = [
         side.groups.astype(object) for side in (theirs, ours)
     ]  # a longer name may take a shorter one's place
-    for several, one in ((_PHASES, "compute"), (_TALKS, "communication")):
+    for several, common in ((_PHASES, "compute"), (_TALKS, "communication")):
         rest = [
             g[~np.isin(side.kinds, sorted(shared))] for g, side in zip(groups, (theirs, ours), strict=True)
         ]
-        if any(one in held for held in rest):
+        if any(common in held for held in rest):
             for held in groups:
-                held[np.isin(held, several)] = one
+                held[np.isin(held, several)] = common
     labels = [
         np.where(np.isin(side.kinds, sorted(shared)), side.kinds, held)
         for side, held in zip((theirs, ours), groups, strict=True)
     ]
-    found = []
+    rows = []
     for label in dict.fromkeys((*labels[0].tolist(), *labels[1].tolist())):
         here, there = labels[0] == label, labels[1] == label
-        found.append(
+        rows.append(
             _row(
                 label,
                 theirs.wall(here),
@@ -129,7 +129,7 @@ def _rows(theirs: _Side, ours: _Side) -> tuple[StepRow, ...]:
                 _distinct(ours.kinds[there]),
             )
         )
-    return tuple(sorted(found, key=lambda row: -max(row.measured or 0.0, row.simulated or 0.0)))
+    return tuple(sorted(rows, key=lambda row: -max(row.measured or 0.0, row.simulated or 0.0)))
 
 
 def _distinct(kinds: Texts) -> tuple[str, ...]:

@@ -41,22 +41,15 @@ RULES: tuple[tuple[str, str], ...] = (
     ("fused", r"^triton_"),
 )  # fmt: skip
 """kind and what its names look like, without regard to case"""
-COLLECTIVES = frozenset(
-    (
-        "all-reduce",
-        "all-gather",
-        "reduce-scatter",
-        "all-to-all",
-        "broadcast",
-        "send-recv",
-        "reduce",
-        "communication",
-    )
-)
-_COPIES = frozenset(("memcpy", "memset"))
-_COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in RULES)
-ARITHMETIC = frozenset(kind for kind, _ in RULES) - COLLECTIVES - _COPIES | {"other"}
-"""kinds that compute, in the sense that communication can hide behind them"""
+COLLECTIVES = frozenset({
+    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "send-recv", "reduce", "communication",
+})  # fmt: skip
+"""The kinds that communicate."""
+ARITHMETIC = frozenset({
+    "optimizer", "attention", "convolution", "gemm", "norm", "loss", "embedding", "rope", "pooling", "sort", "dropout",
+    "reduction", "transpose", "elementwise", "fused", "other",
+})  # fmt: skip
+"""The kinds that compute: communication can hide behind them."""
 
 _GROUPS = (
     ("tp", r"tensor|\btp\b|_tp\b|\btp_|mesh_tp|sequence_parallel"), ("pp", r"pipe|\bpp\b|_pp\b|\bpp_|embedding"),
@@ -71,7 +64,7 @@ def kind_of(name: str, collective: str = "") -> str:
 
     `collective` is what the profile calls it ("Collective name"), for NCCL's kernels that do several.
     """
-    kind = next((kind for kind, pattern in _COMPILED if pattern.search(name)), "other")
+    kind = next((kind for kind, pattern in RULES if re.search(pattern, name, re.IGNORECASE)), "other")
     return kind_of(f"nccl {collective}") if kind == "communication" and collective else kind
 
 
@@ -81,8 +74,8 @@ def parallelism_of(kind: str, arguments: Mapping[str, object]) -> str:
     PyTorch writes the description of the group ("Process Group Description") from 2.4 on; Megatron-LM and torchtitan
     name their groups. A send is of the pipeline, as nothing else sends to a single rank.
     """
-    told = f"{arguments.get('Process Group Description', '')} {arguments.get('Process Group Name', '')}"
+    group = f"{arguments.get('Process Group Description', '')} {arguments.get('Process Group Name', '')}"
     for name, pattern in _GROUPS:
-        if re.search(pattern, told.lower()):
+        if re.search(pattern, group.lower()):
             return name
     return "pp" if kind == "send-recv" else "communication"

@@ -66,65 +66,65 @@ class Found:
 
 def gather(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Found:
     """What a file holds. Raises TimelineError on a file that cannot be read or whose events break the format."""
-    found = Found()
+    profile = Found()
     name = Path(path).name
     threads: dict[Any, int] = {}
 
     def each(event: Mapping[str, Any]) -> None:
-        found.events += 1
+        profile.events += 1
         if event.get("ph") != "X":
             return
         try:
-            _take(found, event, threads)
+            _take(profile, event, threads)
         except (KeyError, TypeError, ValueError) as problem:
             what = f"{type(problem).__name__}: {problem}"
             raise TimelineError(
-                f"{name}: event {found.events:,} is no event of a profiler ({what}): {str(dict(event))[:120]}"
+                f"{name}: event {profile.events:,} is no event of a profiler ({what}): {str(dict(event))[:120]}"
             ) from None
 
-    found.header = read_events(path, each, progress)
-    return found
+    profile.header = read_events(path, each, progress)
+    return profile
 
 
-def _take(found: Found, event: Mapping[str, Any], threads: dict[Any, int]) -> None:
+def _take(profile: Found, event: Mapping[str, Any], threads: dict[Any, int]) -> None:
     """Sort one event of a length of time in."""
     kind = str(event.get("cat", "")).lower()
     if kind not in _GPU | _RUNTIME | _ANNOTATION and kind not in ("cpu_op", "operator"):
         return
     start = float(event["ts"]) / 1e6
     end = start + max(float(event.get("dur", 0.0)), 0.0) / 1e6
-    held = event.get("args") or {}
+    arguments = event.get("args") or {}
     name = str(event.get("name", ""))
     thread = threads.setdefault((event.get("pid"), event.get("tid")), len(threads))
     if kind in _GPU:
-        stream = held.get("stream", event.get("tid", 0))
-        kept = {key: held[key] for key in _KEPT if key in held}
-        found.work.append(
-            Work(name, start, end, _number(held.get("device", event.get("pid", 0))), _number(stream),
-                 _number(held.get("correlation", -1)), kept)
+        stream = arguments.get("stream", event.get("tid", 0))
+        kept = {key: arguments[key] for key in _KEPT if key in arguments}
+        profile.work.append(
+            Work(name, start, end, _number(arguments.get("device", event.get("pid", 0))), _number(stream),
+                 _number(arguments.get("correlation", -1)), kept)
         )  # fmt: skip
     elif kind in _RUNTIME:
-        if "correlation" in held:
-            found.launches[_number(held["correlation"])] = (start, thread)
+        if "correlation" in arguments:
+            profile.launches[_number(arguments["correlation"])] = (start, thread)
     elif kind in _ANNOTATION:
-        _annotation(found, kind, name, start, end, thread)
+        _annotation(profile, kind, name, start, end, thread)
     else:
         if name.startswith("autograd::engine::evaluate_function"):
-            found.backward.setdefault(thread, []).append((start, end))
-        found.ops.append(Work(name, start, end, 0, thread, -1, {}))
+            profile.backward.setdefault(thread, []).append((start, end))
+        profile.ops.append(Work(name, start, end, 0, thread, -1, {}))
 
 
-def _annotation(found: Found, kind: str, name: str, start: float, end: float, thread: int) -> None:
+def _annotation(profile: Found, kind: str, name: str, start: float, end: float, thread: int) -> None:
     step = _STEP.search(name)
     if kind == "user_annotation" and (step or name.startswith("Optimizer.step")):
-        found.main.add(thread)
+        profile.main.add(thread)
     if step:
-        (found.gpu_steps if kind == "gpu_user_annotation" else found.steps)[f"ProfilerStep#{step[1]}"] = (
+        (profile.gpu_steps if kind == "gpu_user_annotation" else profile.steps)[f"ProfilerStep#{step[1]}"] = (
             start,
             end,
         )
     elif name.startswith("Optimizer.step") and kind == "user_annotation":
-        found.optimizer.append((start, end))
+        profile.optimizer.append((start, end))
 
 
 def _number(value: Any) -> int:

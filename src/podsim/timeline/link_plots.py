@@ -58,11 +58,11 @@ def links_figure(step: SimulatedStep) -> Figure:
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(_WIDTH, height))
-        for place, use in enumerate(shown):
-            bottom = (height - _TOP - (place + 1) * (_ROW + _GAP) + _GAP) / height
+        for row, use in enumerate(shown):
+            bottom = (height - _TOP - (row + 1) * (_ROW + _GAP) + _GAP) / height
             axes = figure.add_axes((_LEFT / _WIDTH, bottom, _TIME / _WIDTH, _ROW / height))
             side = figure.add_axes(((_LEFT + _TIME + 0.35) / _WIDTH, bottom, _SIDE / _WIDTH, _ROW / height))
-            last = place == len(shown) - 1
+            last = row == len(shown) - 1
             _draw(axes, use, step.step_time, colour, last=last)
             _histogram(side, use, step.step_time, last=last)
             _named(figure, use, step.step_time, bottom + 0.5 * _ROW / height)
@@ -79,8 +79,8 @@ def _shares(use: LinkUse, seconds: float) -> dict[str, Any]:
         return {
             kind: use_over_time(replace(use, rate=rate), seconds, _BINS) for kind, rate in use.rates.items()
         }
-    whole = use_over_time(use, seconds, _BINS)
-    return {next(iter(use.carried)) if len(use.carried) == 1 else "": whole}
+    utilisation = use_over_time(use, seconds, _BINS)
+    return {next(iter(use.carried)) if len(use.carried) == 1 else "": utilisation}
 
 
 def _draw(axes: Axes, use: LinkUse, seconds: float, colour: Any, *, last: bool) -> None:
@@ -106,15 +106,15 @@ def _histogram(axes: Axes, use: LinkUse, seconds: float, *, last: bool) -> None:
     """Share of the step at each level of utilisation."""
     ends = [*LEVELS[1:], 1.0]
     spent = time_by_level(use, seconds)
-    places = range(len(LEVELS))
-    axes.bar(places, spent, color=INK, width=0.8, alpha=0.75)
-    for place, share in enumerate(spent):
+    levels = range(len(LEVELS))
+    axes.bar(levels, spent, color=INK, width=0.8, alpha=0.75)
+    for level, share in enumerate(spent):
         if share >= 0.005:
-            axes.text(place, share + 0.03, f"{share:.0%}", ha="center", va="bottom", fontsize=6.5)
+            axes.text(level, share + 0.03, f"{share:.0%}", ha="center", va="bottom", fontsize=6.5)
     axes.set(ylim=(0, 1.25), xlim=(-0.6, len(LEVELS) - 0.4), yticks=[])
     axes.spines["left"].set_visible(False)
     names = [f"{low * 100:.0f}-{high * 100:.0f}" for low, high in zip(LEVELS, ends, strict=True)]
-    axes.set_xticks(list(places), names if last else [""] * len(names))
+    axes.set_xticks(list(levels), names if last else [""] * len(names))
     axes.tick_params(labelsize=6, length=0)
     if last:
         axes.set_xlabel("share of the step at\neach utilisation, %", fontsize=8)

@@ -59,11 +59,11 @@ def packed(value: Value) -> list[int]:
     """Numbers of a repeated field, packed or alone."""
     if isinstance(value, int):
         return [value]
-    found, at = [], 0
+    numbers, at = [], 0
     while at < len(value):
         number, at = varint_at(value, at, len(value))
-        found.append(number)
-    return found
+        numbers.append(number)
+    return numbers
 
 
 def signed(value: int) -> int:
@@ -97,7 +97,7 @@ def bytes_field(number: int, value: bytes | str | Iterable[int]) -> bytes:
     if isinstance(value, str):
         value = value.encode("utf-8")
     elif not isinstance(value, bytes):
-        value = b"".join(varint(one) for one in value)
+        value = b"".join(varint(integer) for integer in value)
     return tag(number, 2) + varint(len(value)) + value
 
 

@@ -23,12 +23,12 @@ _LEVEL = 3
 def suffix_of(path: str | Path, known: tuple[str, ...], what: str) -> str:
     """The end of a file's name that says what it is; TimelineError if it is none of the known ones."""
     name = Path(path).name.lower()
-    found = max((end for end in known if name.endswith(end)), key=len, default="")
-    if not found or name == found:
+    suffix = max((end for end in known if name.endswith(end)), key=len, default="")
+    if not suffix or name == suffix:
         raise TimelineError(
             f"{what} {str(path)[-80:]!r}: give a name that ends in {', '.join(known[:-1])} or {known[-1]}"
         )
-    return found
+    return suffix
 
 
 def write_timeline(

@@ -35,15 +35,15 @@ def chrome_text(timeline: Timeline, progress: Callable[[int, int], None] | None 
     processes = processes_of(timeline)
     yield '{"displayTimeUnit":"ms","traceEvents":[\n'
     yield ",\n".join(_names(timeline, rows, processes))
-    pids = {process: 1 + place for place, process in enumerate(processes)}
-    places = [
+    pids = {process: 1 + index for index, process in enumerate(processes)}
+    tracks = [
         f'","pid":{pids[timeline.lanes[lane].process]},"tid":{1 + len(processes) + row},"ts":'
         for row, lane in enumerate(rows.lane)
     ]
     names = [json.dumps(name) for name in timeline.names]
     kinds = [json.dumps(kind)[1:-1] for kind in timeline.kinds]
     for first in range(0, len(rows.order), _CHUNK):
-        yield "".join(_spans(timeline, rows, slice(first, first + _CHUNK), places, names, kinds))
+        yield "".join(_spans(timeline, rows, slice(first, first + _CHUNK), tracks, names, kinds))
         if progress is not None:
             progress(min(first + _CHUNK, len(rows.order)), len(rows.order))
     for counter in timeline.counters:
@@ -58,33 +58,33 @@ def _names(timeline: Timeline, rows: Rows, processes: tuple[str, ...]) -> Iterat
         event = {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": held}
         return json.dumps(event, separators=(",", ":"))
 
-    pids = {process: 1 + place for place, process in enumerate(processes)}
+    pids = {process: 1 + index for index, process in enumerate(processes)}
     yield named("podsim_timeline", 1, 1, version=1)
     for process, pid in pids.items():
         yield named("process_name", pid, pid, name=process)
         yield named("process_sort_index", pid, pid, sort_index=pid)
     for row, (lane, depth) in enumerate(zip(rows.lane, rows.depth, strict=True)):
-        one, tid = timeline.lanes[lane], 1 + len(processes) + row
-        yield named("thread_name", pids[one.process], tid, name=label(one, depth))
-        yield named("thread_sort_index", pids[one.process], tid, sort_index=row)
+        owner, tid = timeline.lanes[lane], 1 + len(processes) + row
+        yield named("thread_name", pids[owner.process], tid, name=label(owner, depth))
+        yield named("thread_sort_index", pids[owner.process], tid, sort_index=row)
 
 
-def _microseconds(whole: NDArray[np.int64]) -> Iterator[str]:
+def _microseconds(nanoseconds: NDArray[np.int64]) -> Iterator[str]:
     """Nanoseconds as text in microseconds, exact."""
-    micro, nano = np.divmod(whole, 1000)
+    micro, nano = np.divmod(nanoseconds, 1000)
     return (f"{a}.{b:03d}" for a, b in zip(micro.tolist(), nano.tolist(), strict=True))
 
 
 def _spans(
-    timeline: Timeline, rows: Rows, part: slice, places: list[str], names: list[str], kinds: list[str]
+    timeline: Timeline, rows: Rows, part: slice, tracks: list[str], names: list[str], kinds: list[str]
 ) -> Iterator[str]:
     order = rows.order[part]
     columns: list[Iterator[str] | list[str]] = [
         repeat(',\n{"ph":"X","name":'),
-        [names[place] for place in timeline.name[order].tolist()],
+        [names[index] for index in timeline.name[order].tolist()],
         repeat(',"cat":"'),
-        [kinds[place] for place in timeline.kind[order].tolist()],
-        [places[place] for place in rows.row[part].tolist()],
+        [kinds[index] for index in timeline.kind[order].tolist()],
+        [tracks[index] for index in rows.row[part].tolist()],
         _microseconds(rows.start[part]),
         repeat(',"dur":'),
         _microseconds(rows.end[part] - rows.start[part]),
@@ -102,11 +102,11 @@ def _argument(name: str, values: NDArray[np.generic]) -> list[str]:
     """An argument of each span as text; "" where it is no number."""
     key = json.dumps(name)
     if values.dtype.kind in "iub":
-        return [f"{key}:{one}" for one in values.astype(np.int64).tolist()]
+        return [f"{key}:{value}" for value in values.astype(np.int64).tolist()]
     if values.dtype.kind == "f":
         numbers = values.astype(np.float64)
-        return [f"{key}:{one!r}" if np.isfinite(one) else "" for one in numbers.tolist()]
-    return [f"{key}:{json.dumps(one)}" for one in values.astype(str).tolist()]
+        return [f"{key}:{value!r}" if np.isfinite(value) else "" for value in numbers.tolist()]
+    return [f"{key}:{json.dumps(value)}" for value in values.astype(str).tolist()]
 
 
 def _values(counter: Counter, pid: int) -> Iterator[str]:
@@ -123,13 +123,13 @@ def read_chrome(path: str | Path, progress: Callable[[int, int], None] | None = 
     A thread is a lane, its process that thread's process; equal names are one lane, as rows of `chrome_text` are.
     Raises TimelineError on what cannot be read, and on a file without a span.
     """
-    found = Collected(Path(path).name)
+    spans = Collected(Path(path).name)
     open_spans: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
 
     def each(event: Mapping[str, Any]) -> None:
         phase = event.get("ph")
         if phase == "X":
-            found.span(event, _us(event, "ts"), _us(event, "dur"))
+            spans.span(event, _us(event, "ts"), _us(event, "dur"))
         elif phase == "B":
             open_spans.setdefault((event.get("pid"), event.get("tid")), []).append(event)
         elif phase == "E":
@@ -137,16 +137,16 @@ def read_chrome(path: str | Path, progress: Callable[[int, int], None] | None = 
             if stack:
                 begun = stack.pop()
                 start = _us(begun, "ts")
-                found.span(begun, start, _us(event, "ts") - start)
+                spans.span(begun, start, _us(event, "ts") - start)
         elif phase == "C":
             for unit, value in (event.get("args") or {}).items():
                 if isinstance(value, (int, float)):
-                    found.value(event.get("pid"), str(event.get("name", "")), unit, _us(event, "ts"), value)
+                    spans.value(event.get("pid"), str(event.get("name", "")), unit, _us(event, "ts"), value)
         elif phase == "M":
-            found.named(event)
+            spans.named(event)
 
     read_events(path, each, progress)
-    return found.timeline()
+    return spans.timeline()
 
 
 def _us(event: Mapping[str, Any], key: str) -> float:

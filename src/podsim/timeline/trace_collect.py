@@ -65,10 +65,10 @@ class Collected:
                 f"{self.source}: no span in it; a trace of podsim or PyTorch has events of phase X"
             )
         lanes: dict[Lane, int] = {}
-        place = [lanes.setdefault(self._lane(track), len(lanes)) for track in self._tracks]
+        lane_of_track = [lanes.setdefault(self._lane(track), len(lanes)) for track in self._tracks]
         return Timeline(
             lanes=tuple(lanes), names=tuple(self._names), kinds=tuple(self._kinds),
-            lane=np.array(place, dtype=np.int64)[row], name=np.array(name), kind=np.array(kind),
+            lane=np.array(lane_of_track, dtype=np.int64)[row], name=np.array(name), kind=np.array(kind),
             start=np.array(start), end=np.array(end),
             arguments={key: _column(held, len(row)) for key, held in self._arguments.items()},
             counters=tuple(self._counter(*key, *held) for key, held in self._counters.items()),

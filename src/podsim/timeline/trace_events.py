@@ -56,18 +56,18 @@ def read_events(
         text = read_file(path).decode("utf-8")
     except UnicodeDecodeError:
         raise TimelineError(f"{name}: neither text nor gzip; expected trace events as JSON") from None
-    place = _space(text, 0)
-    if text[place : place + 1] == "[":
-        _array(text, place, name, each, progress)
+    position = _space(text, 0)
+    if text[position : position + 1] == "[":
+        _array(text, position, name, each, progress)
         return {}
-    if text[place : place + 1] != "{":
-        start = text[place : place + 40]
-        said = f"starts with {start!r}" if start else "is empty"
+    if text[position : position + 1] != "{":
+        start = text[position : position + 40]
+        problem = f"starts with {start!r}" if start else "is empty"
         raise TimelineError(
-            f"{name}: {said}; expected trace events: a JSON object with traceEvents, or an array"
+            f"{name}: {problem}; expected trace events: a JSON object with traceEvents, or an array"
         )
-    header, found = _object(text, place, name, each, progress)
-    if not found:
+    header, has_events = _object(text, position, name, each, progress)
+    if not has_events:
         keys = ", ".join(list(header)[:8]) or "no key"
         raise TimelineError(
             f"{name}: JSON of another kind: it has {keys}, and no array traceEvents; torch.profiler writes one with "
@@ -76,15 +76,15 @@ def read_events(
     return header
 
 
-def _space(text: str, place: int) -> int:
-    match = _SPACE.match(text, place)
+def _space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
     assert match is not None
     return match.end()
 
 
 def _object(
     text: str,
-    place: int,
+    position: int,
     name: str,
     each: Callable[[Mapping[str, Any]], None],
     progress: Callable[[int, int], None] | None,
@@ -92,33 +92,33 @@ def _object(
     """The keys of the outer object but for its events, and whether it has any."""
     decode = json.JSONDecoder().raw_decode
     header: dict[str, Any] = {}
-    found = False
-    place = _space(text, place + 1)
+    has_events = False
+    position = _space(text, position + 1)
     try:
-        while text[place : place + 1] != "}":
-            if text[place : place + 1] != '"':
-                raise _unreadable(text, place, name, "a key is missing")
-            key, place = scanstring(text, place + 1, True)
-            place = _space(text, place)
-            if text[place : place + 1] != ":":
-                raise _unreadable(text, place, name, f"after the key {key!r}")
-            place = _space(text, place + 1)
-            if key == "traceEvents" and text[place : place + 1] == "[":
-                place = _array(text, place, name, each, progress, inner=True)
-                found = True
+        while text[position : position + 1] != "}":
+            if text[position : position + 1] != '"':
+                raise _unreadable(text, position, name, "a key is missing")
+            key, position = scanstring(text, position + 1, True)
+            position = _space(text, position)
+            if text[position : position + 1] != ":":
+                raise _unreadable(text, position, name, f"after the key {key!r}")
+            position = _space(text, position + 1)
+            if key == "traceEvents" and text[position : position + 1] == "[":
+                position = _array(text, position, name, each, progress, inner=True)
+                has_events = True
             else:
-                header[key], place = decode(text, place)
-            match = _AHEAD.match(text, place)
+                header[key], position = decode(text, position)
+            match = _AHEAD.match(text, position)
             assert match is not None
-            place = match.end()
+            position = match.end()
     except json.JSONDecodeError as problem:
         raise _unreadable(text, problem.pos, name, problem.msg) from None
-    return header, found
+    return header, has_events
 
 
 def _array(
     text: str,
-    place: int,
+    position: int,
     name: str,
     each: Callable[[Mapping[str, Any]], None],
     progress: Callable[[int, int], None] | None,
@@ -128,32 +128,32 @@ def _array(
     """Read the array that opens at a place; the place after it."""
     decode, ahead = json.JSONDecoder().raw_decode, _AHEAD.match
     count = 0
-    place = _space(text, place + 1)
+    position = _space(text, position + 1)
     try:
-        while (first := text[place : place + 1]) == "{":
-            event, place = decode(text, place)
+        while (first := text[position : position + 1]) == "{":
+            event, position = decode(text, position)
             each(event)
             count += 1
-            match = ahead(text, place)
+            match = ahead(text, position)
             assert match is not None
-            place = match.end()
+            position = match.end()
             if progress is not None and count % 8192 == 0:
-                progress(place, len(text))
+                progress(position, len(text))
     except json.JSONDecodeError as problem:
         raise _unreadable(text, problem.pos, name, f"event {count + 1:,}: {problem.msg}") from None
     if first == "]":
-        return place + 1
+        return position + 1
     if first == "" and not inner and count:
-        return place  # the format lets a crashed program leave an array open
-    raise _unreadable(text, place, name, f"after event {count:,}")
+        return position  # the format lets a crashed program leave an array open
+    raise _unreadable(text, position, name, f"after event {count:,}")
 
 
-def _unreadable(text: str, place: int, name: str, what: str) -> TimelineError:
+def _unreadable(text: str, position: int, name: str, what: str) -> TimelineError:
     """The error for text that is no JSON at a place: it says truncated where the text ends there."""
-    rest = text[place : place + _TAIL].strip()
+    rest = text[position : position + _TAIL].strip()
     if not rest or "Unterminated" in what or (len(rest) < _TAIL and text.rstrip()[-1] not in "}]"):
         return TimelineError(
             f"{name}: truncated ({what}); let the program that writes it finish, or copy it anew"
         )
-    line = text.count("\n", 0, place) + 1
-    return TimelineError(f"{name}: no JSON at line {line:,} ({what}): {text[place : place + 40]!r}")
+    line = text.count("\n", 0, position) + 1
+    return TimelineError(f"{name}: no JSON at line {line:,} ({what}): {text[position : position + 40]!r}")

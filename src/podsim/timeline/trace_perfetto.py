@@ -32,7 +32,7 @@ _CHUNK = 1 << 15
 
 def processes_of(timeline: Timeline) -> tuple[str, ...]:
     """Distinct processes of lanes and counters, in their order."""
-    named = [*(lane.process for lane in timeline.lanes), *(one.process for one in timeline.counters)]
+    named = [*(lane.process for lane in timeline.lanes), *(counter.process for counter in timeline.counters)]
     return tuple(dict.fromkeys(named))
 
 
@@ -55,8 +55,8 @@ def packets(timeline: Timeline, progress: Callable[[int, int], None] | None = No
         yield _spans(timeline, rows, part, 1 + len(processes), columns)
         if progress is not None:
             progress(min(first + _CHUNK, len(rows.order)), len(rows.order))
-    for place, counter in enumerate(timeline.counters):
-        yield from _values(counter, first_counter + place)
+    for index, counter in enumerate(timeline.counters):
+        yield from _values(counter, first_counter + index)
 
 
 def _descriptor(*parts: bytes) -> bytes:
@@ -65,7 +65,7 @@ def _descriptor(*parts: bytes) -> bytes:
 
 def _tracks(timeline: Timeline, rows: Rows, processes: tuple[str, ...]) -> Iterator[bytes]:
     """Packets of processes and threads; process p is track 1 + p, the rows follow."""
-    pids = {process: 1 + place for place, process in enumerate(processes)}
+    pids = {process: 1 + index for index, process in enumerate(processes)}
     for process, pid in pids.items():
         yield _descriptor(
             number_field(1, pid),
@@ -73,24 +73,27 @@ def _tracks(timeline: Timeline, rows: Rows, processes: tuple[str, ...]) -> Itera
         )
     for row, (lane, depth) in enumerate(zip(rows.lane, rows.depth, strict=True)):
         uuid = 1 + len(processes) + row
-        one = timeline.lanes[lane]
+        owner = timeline.lanes[lane]
         thread = (
-            number_field(1, pids[one.process]),
+            number_field(1, pids[owner.process]),
             number_field(2, uuid),
             number_field(3, row),
-            bytes_field(5, label(one, depth)),
+            bytes_field(5, label(owner, depth)),
         )
         yield _descriptor(
-            number_field(1, uuid), number_field(5, pids[one.process]), message_field(4, *thread)
+            number_field(1, uuid), number_field(5, pids[owner.process]), message_field(4, *thread)
         )
 
 
 def _counters(timeline: Timeline, processes: tuple[str, ...], first: int) -> Iterator[bytes]:
-    pids = {process: 1 + place for place, process in enumerate(processes)}
-    for place, one in enumerate(timeline.counters):
-        unit = message_field(8, bytes_field(6, one.unit))
+    pids = {process: 1 + index for index, process in enumerate(processes)}
+    for index, counter in enumerate(timeline.counters):
+        unit = message_field(8, bytes_field(6, counter.unit))
         yield _descriptor(
-            number_field(1, first + place), number_field(5, pids[one.process]), bytes_field(2, one.name), unit
+            number_field(1, first + index),
+            number_field(5, pids[counter.process]),
+            bytes_field(2, counter.name),
+            unit,
         )
 
 
@@ -116,14 +119,14 @@ def _columns(timeline: Timeline) -> tuple[tuple[str, ...], dict[str, Column]]:
 def _texts(timeline: Timeline, words: tuple[str, ...]) -> bytes:
     """The packet of all texts, each numbered from 1; it opens the sequence."""
     interned = b"".join(
-        message_field(field, number_field(1, 1 + place), bytes_field(2, word))
+        message_field(field, number_field(1, 1 + index), bytes_field(2, word))
         for field, all_of_them in (
             (1, timeline.kinds),
             (2, timeline.names),
             (3, timeline.arguments),
             (29, words),
         )
-        for place, word in enumerate(all_of_them)
+        for index, word in enumerate(all_of_them)
     )
     return message_field(
         _PACKET,
@@ -149,8 +152,8 @@ def _spans(timeline: Timeline, rows: Rows, part: slice, first_row: int, columns:
         *integers(_NAME, timeline.name[order] + 1),
         *integers(_TRACK, track),
     ]
-    for place, (what, values) in enumerate(columns.values()):
-        begin += _annotation(place + 1, what, values[order])
+    for index, (what, values) in enumerate(columns.values()):
+        begin += _annotation(index + 1, what, values[order])
     end = [constant(number_field(_TYPE, _END), n), *integers(_TRACK, track)]
     return flat([*_packet(rows.start[part], begin), *_packet(rows.end[part], end)])
 

@@ -31,10 +31,10 @@ def read_perfetto(path: str | Path, progress: Callable[[int, int], None] | None 
     data = read_file(path)
     reader = _Reader(name)
     try:
-        for count, (place, packet) in enumerate(_packets(data, name)):
+        for count, (end, packet) in enumerate(_packets(data, name)):
             reader.packet(packet)
             if progress is not None and count % 8192 == 0:
-                progress(place, len(data))
+                progress(end, len(data))
     except (TraceError, struct.error, UnicodeDecodeError, TypeError, AttributeError):
         raise TimelineError(f"{name}: not a Perfetto trace, or damaged; its packets cannot be read") from None
     return reader.found.timeline()
@@ -42,22 +42,22 @@ def read_perfetto(path: str | Path, progress: Callable[[int, int], None] | None 
 
 def _packets(data: bytes, name: str) -> Iterator[tuple[int, bytes]]:
     """(place after it, bytes) of each packet."""
-    place = 0
-    while place < len(data):
-        if data[place] != 0x0A:
+    position = 0
+    while position < len(data):
+        if data[position] != 0x0A:
             raise TimelineError(
-                f"{name}: not a Perfetto trace (byte {place:,}); expected a .pftrace or .perfetto-trace file"
+                f"{name}: not a Perfetto trace (byte {position:,}); expected a .pftrace or .perfetto-trace file"
             )
         try:
-            length, start = varint_at(data, place + 1, len(data))
+            length, start = varint_at(data, position + 1, len(data))
         except TraceError:
             length, start = 1, len(data)
-        place = start + length
-        if place > len(data):
+        position = start + length
+        if position > len(data):
             raise TimelineError(
-                f"{name}: truncated: the last packet ends {place - len(data):,} bytes after the file; copy it anew"
+                f"{name}: truncated: the last packet ends {position - len(data):,} bytes after the file; copy it anew"
             )
-        yield place, data[start:place]
+        yield position, data[start:position]
 
 
 def _fields(data: bytes) -> Fields:

@@ -29,9 +29,9 @@ def constant(held: bytes, rows: int) -> Block:
 
 def _varints(values: NDArray[np.integer]) -> Block:
     """A variable-length integer in each row."""
-    whole = values.astype(np.int64).view(np.uint64)
-    widest = len(varint(int(whole.max()))) if len(whole) else 1
-    shifted = whole[:, None] >> (7 * np.arange(widest, dtype=np.uint64))
+    integers = values.astype(np.int64).view(np.uint64)
+    widest = len(varint(int(integers.max()))) if len(integers) else 1
+    shifted = integers[:, None] >> (7 * np.arange(widest, dtype=np.uint64))
     there = shifted > 0
     there[:, 0] = True
     held = (shifted & np.uint64(0x7F)).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""What the law of a step takes of plans: counts of what lies on their paths, seconds of passes, sends and exchanges.
+"""The inputs of the law of a step: counts along the paths of plans, and seconds of passes, sends and exchanges.
 
 Arrays alone: `podsim.training.batch` fills them, `podsim.training.step` and `podsim.training.waits` read them.
 """

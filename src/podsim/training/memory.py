@@ -216,7 +216,7 @@ def _schedule_codes(plan: Plan) -> list[int]:
 def _schedule_number(
     plan: Plan, first: Shaped[Array, "stage plan"], what: str
 ) -> Shaped[Array, "stage plan"]:
-    """A number that each plan's schedule gives for its sizes."""
+    """The number that each plan's schedule has for its sizes."""
     sizes = [np.asarray(x, dtype=float) for x in (plan.pp, plan.virtual_stages, plan.micro_batches)]
     codes = _schedule_codes(plan)
     shape = np.broadcast_shapes(np.shape(first), np.shape(sizes[-1]))

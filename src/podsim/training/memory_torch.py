@@ -138,7 +138,7 @@ def plain_layer_bytes(
 def working_bytes(
     block: Block, plan: Plan, software: Software, traffic: TrafficBytes, kept: Shaped[Array, "plan"]
 ) -> Shaped[Array, "tensor plan"]:
-    """Bytes alive while a layer runs backward, at most: what it keeps and what passes through it.
+    """The most bytes alive during a layer's backward pass: those that it keeps and those that pass through it.
 
     Three moments: the last product of the MLP, the gated product before it, and attention. DTensor gathers along the
     sequence, so that a collective's own buffer and the reordered copy exist at once

@@ -200,7 +200,7 @@ def _long_sizes(size: _Size) -> list[_Size]:
 def _grown_counts(
     model: _Blocks, size: _Size, played: Mapping[_Size, Array]
 ) -> Shaped[Array, "path count"] | None:
-    """Counts of a pipeline's paths from those of shorter ones; None where their growth is uneven."""
+    """Counts of a pipeline's paths from shorter pipelines; None if their growth is uneven."""
     ranks, micro_batches = size.ranks, size.micro_batches
     if ranks == 1:
         blocks = np.bincount(np.array([0, *model.order, model.width - 1]), minlength=model.width)

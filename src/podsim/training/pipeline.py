@@ -187,11 +187,11 @@ class PathCounts:
     actions: Shaped[Array, "... work"]
     """The actions of each kind."""
     far_sends: Shaped[Array, "... sharing"]
-    """As TracedPaths has them, and the two counts that follow."""
+    """The sends to another node, as in TracedPaths; the next two counts are also defined there."""
     forward_sends: Shaped[Array, "..."]
     backward_sends: Shaped[Array, "..."]
     charges: Shaped[Array, "..."]
-    """This and what follows are as in layout.Paths."""
+    """The charged sends, as in layout.Paths; the next counts are also defined there."""
     closing: Shaped[Array, "..."]
     staying: Shaped[Array, "..."]
     passes_after: Shaped[Array, "..."]

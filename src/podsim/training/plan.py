@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 from podsim.errors import ClusterError, PlanError, PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import Gpu
-from podsim.options.option import options_of
 from podsim.options.plan_options import PlanOptions
+from podsim.options.question import options_of
 from podsim.training.plan_values import PlanValues
 from podsim.training.rules import problems
 from podsim.training.software import load_software
@@ -110,7 +110,7 @@ _OF_GPUS = ("megatron-core", "dle-pytorch")
 
 
 def software_of(software: str, gpu: Gpu) -> str:
-    """The framework era asked for; in place of what verbs take by default, which is of GPUs, eager PyTorch on processors.
+    """The requested software; by default that of the verbs on GPUs, and eager PyTorch on processors.
 
     What is printed names what was taken.
     """

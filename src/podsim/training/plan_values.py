@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PlanError
-from podsim.options.option import like, options_of
 from podsim.options.plan_options import RECOMPUTATIONS, SCHEDULES, LayoutFields, TrainedFields
+from podsim.options.question import like, options_of
 from podsim.workload.graph import Model
 
 BESIDE = (2, 4, 8, 16)
@@ -120,7 +120,7 @@ class PlanValues(TrainedFields, LayoutFields):
 
     @cached_property
     def paired(self) -> Array:
-        """Whether its schedule runs passes beside each other, so that one hides the exchanges of the other."""
+        """Whether its schedule has simultaneous passes, so that one hides the exchanges of the other."""
         return _PAIRED[self.schedule] & (np.asarray(self.pp) > 1)
 
     @cached_property
@@ -255,7 +255,9 @@ class Grid:
 
     @property
     def stages(self) -> Array:
-        """Neighbouring pipeline stages that share a node, of a pipeline over several nodes: 1, or one of BESIDE."""
+        """The number of neighbouring pipeline stages that share a node, for a pipeline over several nodes: 1, or one
+        of BESIDE.
+        """
         room = np.maximum(self.gpus_per_node // self._stage, 1)
         return np.asarray(np.take((1, *BESIDE), np.searchsorted(BESIDE, room, side="right")))
 

@@ -15,8 +15,8 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
-from podsim.options.option import options_of
 from podsim.options.plan_options import LayoutFields
+from podsim.options.question import options_of
 from podsim.training.batch import cost_division, divide_plans, divided_chunks, sort_by_division
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute, Schedule
@@ -187,7 +187,7 @@ def _divisors(number: int) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class _Choices:
-    """Values that each field may take: what is wanted, or those of the default that the framework has."""
+    """The values that each field may take: the requested ones, or the default ones that the software has."""
 
     wanted: Space
     software: Software

@@ -23,7 +23,7 @@ OVERLAPS = ("overlap_grad", "overlap_param", "overlap_tp")
 
 @dataclass(frozen=True, kw_only=True)
 class Software:
-    """One framework in one era."""
+    """One version of a framework."""
 
     name: str
     title: str
@@ -199,7 +199,7 @@ def software_names() -> tuple[str, ...]:
 
 
 def load_software(name: str, gpu: Gpu | None = None, precision: str = "") -> Software:
-    """One framework era by name, as it runs on a GPU in a precision; CatalogError if it is unknown."""
+    """One software entry by name, as it runs on a GPU in a precision; CatalogError if it is unknown."""
     catalog = _catalog()
     if name not in catalog:
         raise CatalogError(unknown_name("software", str(name), catalog))
@@ -228,7 +228,7 @@ def holds(parts: Collection[str], gpu: Gpu, precision: str) -> str:
 
 @cache
 def _measured(file: str, name: str) -> Mapping[str, float]:
-    """Constants of an era that were measured on one machine: the table software.NAME of its file."""
+    """Constants of a software entry that were measured on one machine: the table software.NAME of its file."""
     try:
         table = tomllib.loads(Path(file).read_text("utf-8")).get("software", {}).get(name, {})
     except (OSError, ValueError) as problem:

@@ -1,4 +1,4 @@
-"""The law of a training step: its seconds, from those of its passes, sends, exchanges and optimizer.
+"""The law of a training step: its seconds, from the seconds of passes, sends, exchanges and optimizer.
 
     step    = through + waits at both ends + optimizer + host
     through = max(longest path, work of the busiest rank + its sends)
@@ -27,7 +27,7 @@ SPLIT = ("compute", "memory", "launch", "tp", "cp", "ep", "pp", "dp", "bubble", 
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimes:
-    """Seconds of a step and of what it is made of, of plans or of the flags that are tried on them."""
+    """Seconds of a step and of its parts, for plans or for the flags that are tried on them."""
 
     step: Shaped[Array, "plan"]
     """s. The whole step."""

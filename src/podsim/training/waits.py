@@ -1,4 +1,4 @@
-"""Exchanges during compute: what a step waits for, and what pairs of passes hide.
+"""Exchanges during compute: the waits of a step, and the exchanges that pairs of passes hide.
 
     exposed(x, b) = max(c x, x - b)
 
@@ -26,7 +26,7 @@ from podsim.training.software import Software
 
 @dataclass(frozen=True)
 class ByOverlap:
-    """Seconds of plans whose exchanges overlap compute, and of those whose exchanges do not."""
+    """Seconds of plans with and without overlapping exchanges."""
 
     overlaps: Shaped[Array, "plan"]
     """Whether the exchanges of a plan overlap compute."""

@@ -19,7 +19,7 @@ from podsim.verbs.measured_rows import read_measured
 
 @question(CalibrateOptions)
 def calibrate(options: CalibrateOptions) -> Calibration:
-    """Constants from files (default: the packaged tables), written to a directory, or held against the packaged ones.
+    """Constants from files (default: the packaged tables), written to a directory, or compared with the packaged ones.
 
     `gpus` narrows the kernels to some GPUs. `software` fits the named `constants` (a list, or one text with commas) of
     one framework era from training rows instead. Raises TableError for a file or table without a row to fit.

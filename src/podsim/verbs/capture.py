@@ -117,7 +117,7 @@ def _beside(path: str) -> Iterator[None]:
 
 
 def _function(path: str, name: str) -> Any:
-    """A function of a user's file, which is run as a module of its own."""
+    """A function of a user's file, which is run as a separate module."""
     load_torch()  # before the file, whose own import would fail with a worse message
     try:
         if Path(path).stat().st_size > _LARGEST:

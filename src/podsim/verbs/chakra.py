@@ -1,4 +1,4 @@
-"""`podsim chakra`: MLCommons Chakra execution traces, read, mended and written."""
+"""`podsim chakra`: MLCommons Chakra execution traces, read, repaired and written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from podsim.results.graphs import TraceFile, Traces
 
 @question(ChakraOptions)
 def chakra(options: ChakraOptions) -> Traces:
-    """Read Chakra traces, one file a rank, and say what they hold and what had to be mended.
+    """Read Chakra traces, one file a rank, and report their content and their repairs.
 
     With `out`, what is left is written as `OUT.RANK.et` for each file: dependencies whole, streams in order, schema
     0.0.4, as ASTRA-sim reads it. Files without a rank in their name are numbered in the order given. Raises TraceError

@@ -184,7 +184,7 @@ def _histogram(samples: RunSamples) -> tuple[tuple[float, ...], tuple[int, ...]]
 
 
 def _losses(run: LongRun, samples: RunSamples) -> dict[str, float]:
-    """Where the mean run's time goes; what is repeated is what is left."""
+    """The mean run's time by cause; repeated work is the remainder."""
     ended = np.isfinite(samples.seconds)
     if not ended.any():
         return {}

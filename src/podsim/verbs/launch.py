@@ -1,4 +1,4 @@
-"""`podsim launch`: what one runs to start a plan, and the plan of what others run."""
+"""`podsim launch`: the files that start a plan, written, and read back."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 from podsim.errors import PlanError, PodsimError, unknown_name
 from podsim.hardware.cluster import load_cluster
 from podsim.launching.job import GIVE_GPUS, IMAGE, Job, Reading
-from podsim.options.option import options_of
 from podsim.options.plan_options import LaunchOptions
-from podsim.options.question import question
+from podsim.options.question import options_of, question
 from podsim.results.launched import PlanRead, Recipe
 from podsim.training.plan import Plan, read_plan, split_overrides
 from podsim.units import parse_quantity
@@ -146,7 +145,7 @@ def _reading(text: str, options: LaunchOptions, gpus: int | None, network: Model
 
 
 def _agree(reading: Reading, network: Model | None) -> None:
-    """Raise PlanError where a command gives another shape than the model that is named."""
+    """Raise PlanError if a command gives another shape than that of the named model."""
     if network is None:
         return
     ours = {"layers": network.layer_count, "hidden": network.hidden}

@@ -1,4 +1,4 @@
-"""What checkpoints and failures make of a plan: the inputs of `checkpoint`, `goodput`, and of `predict` with tokens."""
+"""Checkpoints and failures of a plan: the inputs of `checkpoint`, `goodput`, and of `predict` with tokens."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def checkpoint_time(job: Job, saving: Saving, times: Times, asked: Asked) -> Che
 
 
 def training_time(job: Job, tokens: float) -> TrainingTime:
-    """Days of a run over so many tokens, with and without failures, all figures the packaged ones.
+    """Days of a run over a number of tokens, with and without failures, by the packaged figures.
 
     Synchronous checkpoints to the default store at the best interval; a run that waits for spares is longer by the
     long-run share of Erlang's formula. Raises NoFitError if the run would hardly ever get through.
@@ -195,7 +195,7 @@ def training_time(job: Job, tokens: float) -> TrainingTime:
 
 
 def steps_of(job: Job, tokens: float) -> int:
-    """Steps that train at least so many tokens."""
+    """The number of steps that train at least a number of tokens."""
     each = float(job.plan.global_batch) * job.plan.length(job.model)
     return max(1, math.ceil(tokens / each * (1.0 - 1e-12)))
 

@@ -61,7 +61,7 @@ def mig_layouts(options: MigLayoutsOptions) -> LayoutTable:
 
 @question(MigShowOptions)
 def mig_show(options: MigShowOptions) -> LayoutSheet:
-    """One layout ("4g,2g,1g", "7x1g.5gb", "3g.20gb@4"): its instances as GPUs, what could be added, what makes it.
+    """One layout ("4g,2g,1g", "7x1g.5gb", "3g.20gb@4"): its instances as GPUs, possible additions, and its commands.
 
     Raises PodsimError for a GPU without MIG, and for a layout that cannot be, with all that stands in its way.
     """

@@ -1,4 +1,4 @@
-"""`podsim mig plan`: what the GPUs of a node become for a mix of jobs, and what an operator runs to make it so."""
+"""`podsim mig plan`: the layouts of a node's GPUs for a mix of jobs, and the commands for them."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _spans(nodes: list[int]) -> str:
 
 
 def _strategy(layouts: list[Layout | None]) -> str:
-    """What the Kubernetes device plugin must be told: single only where every instance of every GPU is equal."""
+    """The strategy for the Kubernetes device plugin: single only if all instances of all GPUs are equal."""
     profiles = {one.profile for layout in layouts if layout is not None for one in layout.instances}
     if not profiles:
         return "none"

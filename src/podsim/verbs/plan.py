@@ -15,9 +15,8 @@ from podsim.accuracy.assumptions import changed
 from podsim.errors import NoFitError, PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.options.fleet_options import SavedJobOptions
-from podsim.options.option import values_of, wrong_choices
 from podsim.options.plan_options import ReplayOptions, SearchOptions
-from podsim.options.question import question
+from podsim.options.question import question, values_of, wrong_choices
 from podsim.results.prediction import PARTS, ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.simulation.refine import refine_ranking
 from podsim.training.plan import Plan, batch_of, precision_of, read_inputs, software_of
@@ -74,7 +73,7 @@ def plan(options: SearchOptions, *, progress: Progress | None = None) -> PlanRes
 
 
 def _arguments(case: Case) -> dict[str, Any]:
-    """What an experiment file keeps: the options, and what followed from them."""
+    """The content of an experiment file: the options, and the values that followed from them."""
     options, fixed = case.options, case.fixed
     asked = {
         name: value

@@ -40,7 +40,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What a search is about: a model, its part of a cluster, what stays as it is of its plans, and the options."""
+    """The subject of a search: a model, its part of a cluster, the fixed fields of its plans, and the options."""
 
     model: Model
     cluster: Cluster

@@ -1,4 +1,4 @@
-"""`podsim power` and `podsim cost`: what a cluster draws, and what GPU hours on it take in energy and money."""
+"""`podsim power` and `podsim cost`: the power of a cluster, and the energy and money of GPU-hours on it."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def expense_of(
     carbon: float | None = None,
     within: Cluster | None = None,
 ) -> Expense:
-    """Energy and money of a predicted plan: of the run over so many tokens, or of one step.
+    """Energy and money of a predicted plan: of a run over a number of tokens, or of one step.
 
     `within` is a larger cluster whose switches are shared.
     """

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
-from podsim.options.option import Option, options_of
 from podsim.options.plan_options import SearchOptions
+from podsim.options.question import Option, options_of
 from podsim.report.data import to_csv, to_json
 from podsim.results.prediction import PlanResult
 

@@ -205,7 +205,7 @@ def _limit(latency: str) -> float | None:
 
 
 def _neighbours(chip: Gpu, each: int) -> float:
-    """Share that busy instances beside one cost: the mean measured with six, in proportion."""
+    """Share of speed that busy neighbours cost an instance: the mean measured with six, in proportion."""
     if "/" not in chip.name or each == 1:
         return 0.0
 

@@ -20,7 +20,7 @@ from podsim.workload.graph import Model
 
 @question(ShowOptions)
 def show(options: ShowOptions) -> Sheet:
-    """The sheet of anything in the catalogs: a GPU, a part, a system, a cluster, a model, a network, a framework era.
+    """The sheet of anything in the catalogs: a GPU, a part, a system, a cluster, a model, a network, a software entry.
 
     `name` may also be "software" (all eras), "networks" (all captured ones), a config.json or a cluster file.  Raises
     CatalogError for an unknown name, with the closest ones.

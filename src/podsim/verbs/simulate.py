@@ -8,8 +8,7 @@ from podsim.errors import NoFitError, PodsimError
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.networks import networks
 from podsim.graphs.trace_graph import TraceGraph
-from podsim.options.option import wrong_choices
-from podsim.options.question import question
+from podsim.options.question import question, wrong_choices
 from podsim.options.step_options import SimulateOptions
 from podsim.results.simulated import SimulatedStep
 from podsim.simulation.failed_steps import Failing, failing_step, read_failure

@@ -1,4 +1,4 @@
-"""`podsim storage show`, `fio`, `mdtest` and `fail`: what a storage system is and does for so many clients."""
+"""`podsim storage show`, `fio`, `mdtest` and `fail`: a storage system and its speed for a number of clients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def storage_show(options: StorageShowOptions) -> StorageSheet | list[StorageShee
 
 @question(StorageFioOptions)
 def storage_fio(options: StorageFioOptions) -> FioRun:
-    """What fio would find on a storage system, with each number of clients up to those of `on`.
+    """The result of fio on a storage system, for each number of clients up to that of `on`.
 
     The default is 1M, and 4k for random accesses; 32 jobs x 1 from 64k on, 64 x 8 below, as wekatester runs fio. With
     `against`, the pattern, block, jobs and depth are those of the file.

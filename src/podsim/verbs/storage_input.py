@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from podsim.errors import PodsimError, StorageError
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.options.option import options_of
-from podsim.options.question import question
+from podsim.options.question import options_of, question
 from podsim.options.storage_options import StorageInputOptions
 from podsim.results.storage import EpochRow, InputRun, StageRow
 from podsim.storage.cache import SHUFFLES, cache_of
@@ -122,7 +121,7 @@ def _size(text: str) -> float | None:
 
 
 def _cluster(system: StorageSystem, nodes: int) -> Cluster:
-    """The clients as a cluster: so many nodes of their kind."""
+    """The clients as a cluster: a number of nodes of their kind."""
     return load_cluster(f"{system.client.system.name}:{nodes}")
 
 

@@ -103,7 +103,7 @@ def _samples(
 
 
 def _kept(fits: bool, shuffle: str, reads: Mapping[str, float]) -> tuple[str, ...]:
-    """What the nodes' memory does for later epochs, and what the other way to shuffle would ask for."""
+    """The effect of the nodes' memory on later epochs, and the need under the other way to shuffle."""
     other = "global" if shuffle == "shard" else "shard"
     alike = abs(reads[other] / reads[shuffle] - 1.0) < 1e-6
     if not fits:

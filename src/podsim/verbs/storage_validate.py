@@ -1,4 +1,4 @@
-"""`podsim storage validate`: what is predicted of storage against what others published."""
+"""`podsim storage validate`: predictions of storage compared with published figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podsim verify`: a machine held against what it should be, as an acceptance suite does."""
+"""`podsim verify`: a machine compared with what it should be, as in an acceptance suite."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LARGEST = 1 << 40
 
 @question(VerifyOptions)
 def verify_machine(options: VerifyOptions, *, progress: Note = lambda _: None) -> Acceptance:
-    """This machine, or what was run elsewhere, held against an expected system.
+    """This machine, or earlier runs elsewhere, compared with an expected system.
 
     What is expected is a system or cluster of the catalog, or a cluster's file, such as `podsim measure host` writes.
     fio and mdtest work in `folder`, and records lie there: on the storage that is to be judged. ResNet-50 trains on up to

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from podsim.errors import PodsimError
-from podsim.options.option import options_of, values_of, wrong_choices
 from podsim.options.plan_options import PlanOptions
-from podsim.options.question import question
+from podsim.options.question import options_of, question, values_of, wrong_choices
 from podsim.options.step_options import WorkersOptions
 from podsim.results.exchanged import ExchangeRun, Tradeoff
 from podsim.simulation.workers_inputs import Given, Workforce, plan_workers, read_workers

@@ -158,12 +158,12 @@ def read_catalog(text: str) -> dict[str, Entry]:
     names: set[str] = set()
     for name, table in models.items():
         given = {**defaults.get(table.get("family"), {}), **table}
-        found = _flaws(name, given)
-        if not found:
+        flaws = _flaws(name, given)
+        if not flaws:
             made[name] = _entry(name, given)
-            found = [f"{n} is named twice" for n in (name, *made[name].aliases) if n in names]
+            flaws = [f"{n} is named twice" for n in (name, *made[name].aliases) if n in names]
             names.update((name, *made[name].aliases))
-        problems += found
+        problems += flaws
     if problems:
         raise CatalogError("catalog of models: " + "; ".join(problems))
     return made

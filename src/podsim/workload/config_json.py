@@ -1,4 +1,4 @@
-"""A config.json read with suspicion: any bytes give a Config or a ModelError, never another exception."""
+"""A config.json from an untrusted file: any bytes give a Config or a ModelError, never another exception."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
     except RecursionError as error:
         raise ModelError(f"{where}: JSON nested too deeply; a config.json has a few levels") from error
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno} column {error.colno}"
+        position = f"line {error.lineno} column {error.colno}"
         raise ModelError(
-            f"{where}: not valid JSON: {error.msg} at {place} (is the file complete?)"
+            f"{where}: not valid JSON: {error.msg} at {position} (is the file complete?)"
         ) from error
     except ValueError as error:  # an integer of thousands of digits
         raise ModelError(f"{where}: not a config.json: {error}") from error

@@ -72,13 +72,13 @@ class ConvNet:
     @property
     def parameters(self) -> int:
         """Of convolutions (with a folded scale and bias a channel: two) and of the last layer."""
-        folded = sum(one.weight + 2 * one.outputs for one in self.convolutions)
+        folded = sum(layer.weight + 2 * layer.outputs for layer in self.convolutions)
         return folded + (self.features + 1) * self.classes
 
     @property
     def flops(self) -> float:
         """FLOP of one image."""
-        return sum(one.flops for one in self.convolutions) + 2.0 * self.features * self.classes
+        return sum(layer.flops for layer in self.convolutions) + 2.0 * self.features * self.classes
 
 
 def resnet50(image: int = 224, classes: int = 1000) -> ConvNet:

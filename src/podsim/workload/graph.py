@@ -181,8 +181,8 @@ class Model:
     @cached_property
     def order(self) -> tuple[int, ...]:
         """For each layer, in order, the position of its kind in `kinds`."""
-        place = {key: position for position, key in enumerate(self._distinct, start=1)}
-        return tuple(place[_alike(block)] for block in self.layers for _ in range(block.count))
+        positions = {key: position for position, key in enumerate(self._distinct, start=1)}
+        return tuple(positions[_alike(block)] for block in self.layers for _ in range(block.count))
 
     @cached_property
     def shares(self) -> tuple[tuple[Share, Share], ...]:
@@ -191,11 +191,11 @@ class Model:
 
     @cached_property
     def _distinct(self) -> dict[tuple[object, ...], tuple[Block, int]]:
-        found: dict[tuple[object, ...], tuple[Block, int]] = {}
+        kinds: dict[tuple[object, ...], tuple[Block, int]] = {}
         for block in self.layers:
-            kind, count = found.get(_alike(block), (block, 0))
-            found[_alike(block)] = (kind, count + block.count)
-        return found
+            kind, count = kinds.get(_alike(block), (block, 0))
+            kinds[_alike(block)] = (kind, count + block.count)
+        return kinds
 
     @property
     def layer_count(self) -> int:

@@ -1,4 +1,4 @@
-"""What a transformer is made of: one specification for every family, with its rules."""
+"""The dimensions of a transformer: one specification for every family, with its rules."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def node_of(cluster: Cluster, *, per_switch: bool = False) -> Node:
 
 
 def node_fabric(node: Node) -> Fabric:
-    """The fabric of one server by itself, such as one read from a file."""
+    """The fabric of a single server, such as one read from a file."""
     return assemble(node.name, node, 1)
 
 

@@ -85,7 +85,7 @@ class Router(Protocol):
 
 
 class Wiring(Protocol):
-    """What is joined to what."""
+    """The cables between parts."""
 
     def router(self, capacity: Floats) -> Router:
         """The router over links with those capacities, [L]; links of capacity 0 are broken."""

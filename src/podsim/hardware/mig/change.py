@@ -1,4 +1,4 @@
-"""From the instances that are there to those that are wanted: what stays, what goes, and what stands in the way.
+"""From the present instances to the requested ones: those that stay, those that go, and those that prevent it.
 
 Instances cannot be moved or resized: one that is in the way must be destroyed, and its job stopped.  How long the
 driver takes for it is in no published measurement, so the cost is given in instances and jobs, never in seconds.

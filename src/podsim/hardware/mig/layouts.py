@@ -216,7 +216,7 @@ def place(slicing: Slicing, wanted: Iterable[Profile], *, fixed: Iterable[Instan
 
 
 def _totals(slicing: Slicing, instances: list[Instance]) -> list[str]:
-    """What no placement can mend: too many compute slices, or too many of a profile."""
+    """The problems that no placement solves: too many compute slices, or too many of a profile."""
     spread = [text for text in problems_of(slicing, instances) if "memory slice" not in text]
     memory = sum(one.size for one in instances)
     if memory > slicing.memory_slices:

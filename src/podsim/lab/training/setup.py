@@ -18,8 +18,8 @@ from podsim.lab.training.residual import RESIDUAL
 from podsim.lab.training.training_plan import gpt_plan, residual_plan
 from podsim.network.collectives.algorithms import servers
 from podsim.options.measure_options import TrainOptions
-from podsim.options.option import values_of
 from podsim.options.plan_options import PlanOptions
+from podsim.options.question import values_of
 from podsim.schedules import ScheduleTable, build
 from podsim.schedules.actions import chunk_sizes
 from podsim.training.plan import Plan

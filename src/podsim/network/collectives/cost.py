@@ -1,4 +1,6 @@
-"""What a table costs, from the table alone: rounds, bytes, fan-in, seconds on equal links, and what no table can beat."""
+"""The cost of a table, from the table alone: rounds, bytes, fan-in, seconds on equal links, and the lower bound of any
+table.
+"""
 
 from __future__ import annotations
 

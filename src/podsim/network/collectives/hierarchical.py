@@ -35,7 +35,7 @@ def hierarchical_all_reduce(nodes: int, local: int) -> Table:
 
 
 def server_ring_all_reduce(nodes: int, local: int) -> Table:
-    """Parameter server in each server (its local rank 0), a ring of those across, and back."""
+    """A parameter server in each server (its local rank 0), a ring across these, and back."""
     leader = np.repeat(np.arange(nodes) * local, local - 1)
     worker = leader + np.tile(np.arange(1, local), nodes)
     step = int(local > 1)

@@ -37,7 +37,7 @@ def _builders(collective: str) -> dict[str, Callable[[int], Table]]:
 
 
 def _estimated_size(name: str, build: Callable[[int], Table], ranks: int) -> float:
-    """Rows or chunks of the table for so many ranks, to two digits, from how they grow: without building it."""
+    """Rows or chunks of the table for a number of ranks, to two digits, extrapolated without building it."""
     if ranks <= _SMALL[1]:
         return 0.0
     tables = [build(count) for count in _SMALL]
@@ -113,7 +113,7 @@ def _read_xml(path: str) -> Table:
 
 
 def _read_python(reference: str, ranks: int) -> Table:
-    """What a function of a user's file makes of the number of ranks."""
+    """The table of a user's function for the number of ranks."""
     path, _, function = reference.rpartition(":")
     names: dict[str, Any] = {"__name__": "podsim_user_table", "__file__": path}
     source = _text(path)

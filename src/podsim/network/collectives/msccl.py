@@ -71,7 +71,7 @@ class _Places:
 
 
 def _owner_index(owner: Ints) -> Ints:
-    """Place of each chunk among those of the same owner."""
+    """The position of each chunk among its owner's."""
     index = np.empty(len(owner), np.int64)
     for rank in np.unique(owner):
         mine = np.flatnonzero(owner == rank)

@@ -1,4 +1,4 @@
-"""What a table does to data: is each row possible, does every rank end with the right content, what are the sums.
+"""The effect of a table on data: whether each row is possible, every rank ends with the right content, and the sums.
 
 Axes: N nodes (ranks and switches), C chunks, R ranks whose parts are in a sum, E elements of a buffer.
 """

@@ -86,7 +86,7 @@ class Table:
 
     @property
     def transfers(self) -> int:
-        """Transfers, those of trains counted one by one."""
+        """The number of transfers, with those of trains counted one by one."""
         return int(self.repeat.sum())
 
 
@@ -106,7 +106,7 @@ USUAL: dict[str, ArrayLike] = {
 
 
 class ChunkColumns(TypedDict, total=False):
-    """What may be said of each chunk, one value for all or [chunks]; None for what is usual."""
+    """The properties of each chunk, one value for all or [chunks]; None for the usual one."""
 
     home: ArrayLike | None
     """The rank that has the chunk first."""
@@ -231,7 +231,7 @@ def expand(table: Table) -> tuple[Table, Ints]:
 
 
 def split(table: Table, elements: int) -> Table:
-    """The table for a buffer of so many elements, which its chunks need not divide: the first chunks are one longer."""
+    """The table for a buffer of a number of elements; if chunks do not divide it, the first ones are one longer."""
     buffer = table.ranks if table.collective == "all-to-all" else table.chunks
     if elements < 1:
         raise TableError(f"{table.name}: {elements} elements; at least one is needed")
